@@ -1,0 +1,37 @@
+"""One error family. Each message says what is wrong, where, and what to do; the command line prints it as one line."""
+
+
+class PrequentialError(Exception):
+    """Anything this package refuses to do; the message is a single line fit for a user."""
+
+
+class ConfigError(PrequentialError):
+    """A configuration value is out of its range or contradicts another."""
+
+
+class CorpusError(PrequentialError):
+    """A corpus cannot be opened or read: missing, unreadable, offline, or of the wrong kind."""
+
+
+class InvalidDistributionError(PrequentialError):
+    """Symbol frequencies are not integers >= 1 that sum to exactly 2**24, or a symbol lies outside them."""
+
+
+class CorruptArchiveError(PrequentialError):
+    """Bytes that claim to be an archive are not: damaged, truncated, trailing, or with an absurd declaration."""
+
+
+class UnsupportedVersionError(PrequentialError):
+    """A well-formed archive of a format version that this program does not read."""
+
+
+class InexactMachineError(PrequentialError):
+    """No arithmetic backend of this machine passes the exactness self-test."""
+
+
+class OutputError(PrequentialError):
+    """The output exists, is a terminal, or cannot be written."""
+
+
+class MissingDependencyError(PrequentialError):
+    """An optional package is needed for this request and is not installed."""
