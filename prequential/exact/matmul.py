@@ -1,0 +1,150 @@
+"""Integer matmul backends, and the self-test that decides which of them this machine may use.
+
+A sum of integers that fits its accumulator is exact, so three kernels give the same bits: int8 (`torch._int_mm`, int32 sums),
+float32-carried (exact below 2**24) and float64-carried (exact below 2**53). None is trusted by name: `torch._int_mm`
+saturates silently where the library runs without VNNI (pytorch/pytorch#136746), and a lowered float32 matmul precision
+rounds operands to 8 bits. Each candidate must reproduce a plain int64 product on operands that provoke both.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from prequential.errors import InexactMachineError
+
+Tensor = torch.Tensor
+
+# 127*127*K < 2**24 needs K <= 1040: longer sums are split and added as int32.
+FLOAT32_MAX_SUM = 1040
+BACKEND_NAMES = ("int8", "float32", "float64")
+SELF_TEST_SHAPES = ((1, 64, 64), (16, 256, 768), (64, 1024, 256), (256, 1024, 64), (33, 65, 257), (3, 2080, 40))
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """Exact integer products. `name` is one of BACKEND_NAMES."""
+
+    name: str
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """(M, K) int8 @ (K, N) int8 -> (M, N) int32; entries in [-127, 127], K < 2**17 so that 127*127*K < 2**31."""
+        if self.name == "int8":
+            return torch._int_mm(a, b)
+        if self.name == "float64":
+            return (a.double() @ b.double()).to(torch.int32)
+        a, b = a.float(), b.float()
+        total = (a[:, :FLOAT32_MAX_SUM] @ b[:FLOAT32_MAX_SUM]).to(torch.int32)
+        for k in range(FLOAT32_MAX_SUM, a.shape[1], FLOAT32_MAX_SUM):
+            total += (a[:, k : k + FLOAT32_MAX_SUM] @ b[k : k + FLOAT32_MAX_SUM]).to(torch.int32)
+        return total
+
+    def batched(self, a: Tensor, b: Tensor) -> Tensor:
+        """(..., M, K) @ (..., K, N) of carried integers (float32), each true sum below 2**24 in magnitude: float32, exact."""
+        if self.name == "float64":
+            return (a.double() @ b.double()).float()
+        return a @ b
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Outcome of one candidate's self-test: whether it is exact, the first reason if not, and its rate."""
+
+    name: str
+    exact: bool
+    reason: str
+    ops_per_s: float
+
+
+def _operands(shape: tuple[int, int, int], device: torch.device) -> Iterable[tuple[Tensor, Tensor]]:
+    """Operand pairs that provoke saturation (all +-127, alternating) and drawn ones (a fixed generator)."""
+    m, k, n = shape
+    for a_value, b_value in ((127, 127), (-127, 127), (127, -127), (-127, -127)):
+        yield torch.full((m, k), a_value, dtype=torch.int8), torch.full((k, n), b_value, dtype=torch.int8)
+    sign = (torch.arange(k) % 2 * 2 - 1).to(torch.int8)
+    yield (127 * sign).expand(m, k).contiguous(), (127 * sign)[:, None].expand(k, n).contiguous()
+    generator = torch.Generator().manual_seed(shape[0] * 1000003 + k * 1009 + n)
+    for _ in range(2):
+        a = torch.randint(-127, 128, (m, k), dtype=torch.int8, generator=generator)
+        b = torch.randint(-127, 128, (n, k), dtype=torch.int8, generator=generator)
+        yield a, b.t()  # a transposed second operand, as in the backward pass
+        yield a, b.t().contiguous()
+
+
+def _first_fault(matmul: Matmul, device: torch.device) -> str:
+    """Empty if `matmul` equals the int64 product on all operands, else what went wrong."""
+    for shape in SELF_TEST_SHAPES:
+        if device.type == "cuda" and matmul.name == "int8" and (shape[0] <= 16 or shape[1] % 8 or shape[2] % 8):
+            continue  # outside the CUDA kernel's own limits; the learner pads to them
+        for a, b in _operands(shape, device):
+            expected = (a.long() @ b.long()).to(torch.int32)
+            try:
+                got = matmul(a.to(device), b.to(device)).cpu()
+            except (RuntimeError, NotImplementedError) as error:
+                return f"not available: {str(error).splitlines()[0]}"
+            wrong = int((got != expected).sum())
+            if wrong:
+                return f"{wrong} of {expected.numel()} sums wrong at shape {shape}"
+    if matmul.name != "int8":  # attention: 255 * 127 * 512 < 2**24
+        generator = torch.Generator().manual_seed(7)
+        a = torch.randint(0, 256, (6, 5, 512), generator=generator)
+        b = torch.randint(-127, 128, (6, 512, 64), generator=generator)
+        a[0], b[0] = 255, 127
+        got = matmul.batched(a.float().to(device), b.float().to(device)).cpu()
+        wrong = int((got != (a @ b).float()).sum())
+        if wrong:
+            return f"{wrong} of {got.numel()} batched sums wrong"
+    return ""
+
+
+def _rate(matmul: Matmul, device: torch.device) -> float:
+    a = torch.full((1024, 256), 127, dtype=torch.int8, device=device)
+    b = torch.full((256, 1024), 127, dtype=torch.int8, device=device)
+    best = float("inf")
+    for _ in range(4):
+        start = time.perf_counter()
+        matmul(a, b)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - start)
+    return 2 * 1024 * 256 * 1024 / best
+
+
+def pin_precision() -> None:
+    """Keeps float32 matmuls in float32: lower settings silently round the operands."""
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def trials(device: torch.device | str = "cpu") -> list[Trial]:
+    """Self-test and rate of every backend on `device`, in the order of BACKEND_NAMES."""
+    device = torch.device(device)
+    pin_precision()
+    results = []
+    for name in BACKEND_NAMES:
+        reason = _first_fault(Matmul(name), device)
+        results.append(Trial(name, not reason, reason, 0.0 if reason else _rate(Matmul(name), device)))
+    return results
+
+
+@cache
+def choose(device: torch.device | str = "cpu", name: str | None = None) -> Matmul:
+    """The fastest backend that passes its self-test, or the named one if it passes.
+
+    int8 products keep float32-carried batches (attention), so choosing int8 requires float32 to pass as well.
+    Raises InexactMachineError when nothing passes or the named one does not.
+    """
+    results = {trial.name: trial for trial in trials(device)}
+    passed = [t for t in results.values() if t.exact and (t.name != "int8" or results["float32"].exact)]
+    if name is not None:
+        if name not in results:
+            raise InexactMachineError(f"no matmul backend {name!r}; there are {', '.join(BACKEND_NAMES)}")
+        if results[name] not in passed:
+            raise InexactMachineError(f"matmul backend {name} is not exact here: {results[name].reason or 'float32 fails'}")
+        return Matmul(name)
+    if not passed:
+        raise InexactMachineError("no matmul backend is exact on this machine: " + "; ".join(f"{t.name}: {t.reason}" for t in results.values()))
+    return Matmul(max(passed, key=lambda t: t.ops_per_s).name)

@@ -1,0 +1,108 @@
+"""Tables of exponentials and of rotary phases, built with integers and `decimal`, never with a maths library.
+
+A libm or vector-maths `exp` differs between machines in its last bit; a table of integers cannot. `decimal`'s exp is
+correctly rounded by its specification, so each table below is the same list of integers everywhere.
+"""
+
+from decimal import Decimal, getcontext, localcontext
+from functools import cache
+
+import torch
+
+# Logits -> frequencies: steps of 1/64 nat down to e^-20, below which the floor of 1 in 2**24 takes over.
+LOGIT_STEPS_PER_NAT = 64
+FREQUENCY_TABLE_SIZE = 64 * 20
+# Attention scores -> weights: steps of 1/32 nat; 255*e^-6.3 rounds to 0, so 256 entries hold every non-zero one.
+SCORE_STEPS_PER_NAT = 32
+ATTENTION_TABLE_SIZE = 256
+ATTENTION_PEAK = 255
+# Rotary phases are integer multiples of one turn / ROTARY_PERIOD, so positions may grow without bound (modulo the period).
+ROTARY_PERIOD = 4096
+
+
+def _exp_table(peak: int, steps_per_nat: int, size: int, floor: int) -> list[int]:
+    with localcontext() as context:
+        context.prec = 40
+        return [
+            max(floor, int((peak * (Decimal(-i) / steps_per_nat).exp()).to_integral_value()))  # half to even
+            for i in range(size)
+        ]
+
+
+@cache
+def frequency_table() -> torch.Tensor:
+    """(1280,) float64 integers: round(2**24 * exp(-i/64)), at least 1."""
+    return torch.tensor(
+        _exp_table(1 << 24, LOGIT_STEPS_PER_NAT, FREQUENCY_TABLE_SIZE, floor=1), dtype=torch.float64
+    )
+
+
+@cache
+def attention_table() -> torch.Tensor:
+    """(256,) float32 integers: round(255 * exp(-i/32)); the last is 0."""
+    table = _exp_table(ATTENTION_PEAK, SCORE_STEPS_PER_NAT, ATTENTION_TABLE_SIZE, floor=0)
+    assert table[-1] == 0
+    return torch.tensor(table, dtype=torch.float32)
+
+
+def _quarter_sine() -> list[int]:
+    """round(2**20 * sin(2*pi*j/ROTARY_PERIOD)) for j = 0 .. a quarter period, by Taylor series in 40 digits."""
+    with localcontext() as context:
+        context.prec = 40
+        step = 2 * _pi() / ROTARY_PERIOD
+        sines = []
+        for j in range(ROTARY_PERIOD // 4 + 1):
+            x = step * j
+            term, total, k = x, x, 1
+            while abs(term) > Decimal(10) ** -35:
+                term *= -x * x / ((2 * k) * (2 * k + 1))
+                total += term
+                k += 1
+            sines.append(int((total * (1 << 20)).to_integral_value()))
+        return sines
+
+
+def _pi() -> Decimal:
+    """pi to the current decimal precision, by Machin's formula 16 atan(1/5) - 4 atan(1/239)."""
+
+    def arctan_of_inverse(n: int) -> Decimal:
+        power = Decimal(1) / n
+        total, k = power, 1
+        while abs(power) > Decimal(10) ** -(getcontext().prec + 2):
+            power /= -n * n
+            total += power / (2 * k + 1)
+            k += 1
+        return total
+
+    return 16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239)
+
+
+@cache
+def rotary_table() -> tuple[torch.Tensor, torch.Tensor]:
+    """cos and sin of 2*pi*j/4096 for j = 0..4095: two (4096,) float32 tensors of multiples of 2**-20 (so exact)."""
+    quarter = _quarter_sine()
+    n = ROTARY_PERIOD // 4
+    sine = quarter[:n] + quarter[n:0:-1] + [-s for s in quarter[:n]] + [-s for s in quarter[n:0:-1]]
+    cosine = sine[n:] + sine[:n]
+    scale = 1.0 / (1 << 20)
+    return torch.tensor(cosine, dtype=torch.float32) * scale, torch.tensor(sine, dtype=torch.float32) * scale
+
+
+def rotary_wave_numbers(n: int) -> torch.Tensor:
+    """(n,) int64: turns per ROTARY_PERIOD positions, geometric from 652 (about 1 radian a position) down to 1.
+
+    Integer square roots only: wave[i] = isqrt(652**(2(n-1-i)/(n-1))) is evaluated as an exact integer root.
+    """
+    top = 652  # ROTARY_PERIOD / (2 pi)
+    if n == 1:
+        return torch.tensor([top], dtype=torch.int64)
+    return torch.tensor([_integer_root(top ** (n - 1 - i), n - 1) for i in range(n)], dtype=torch.int64)
+
+
+def _integer_root(value: int, degree: int) -> int:
+    """Largest integer r with r**degree <= value."""
+    low, high = 1, 1 << (value.bit_length() // degree + 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**degree <= value else (low, middle - 1)
+    return low
