@@ -1,0 +1,102 @@
+"""What a corpus is: a sequence of bytes in one file that can be memory-mapped, and where those bytes came from.
+
+Nothing here reads a corpus into memory: `bytes()` maps it and the digest goes over it in chunks, so the cost in memory
+does not depend on the file. The file must not change while the corpus is open; a length that no longer fits is refused.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.corpora.chunks import read_chunks, reading
+from prequential.errors import CorpusError
+
+# Ends each document where several share one stream. One byte, so that a byte-level learner pays for one symbol; NUL,
+# because text does not contain it. Lengths, not separators, say where a document ends, so binary documents are safe.
+DOCUMENT_END = b"\0"
+
+Kind = Literal["file", "stdin", "tree", "dataset", "sample"]
+
+
+class Document(NamedTuple):
+    """One document inside a corpus: bytes `offset` to `offset + n_bytes` of the stream."""
+
+    name: str
+    offset: int
+    n_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus(AbstractContextManager["Corpus"]):
+    """Bytes in one file and their origin; a context manager that removes the temporary file, if there is one.
+
+    kind: what the bytes were before they became one file.
+    name: what to call the corpus; printable ASCII-safe text, no surrogates.
+    path: the file that holds the bytes.
+    n_bytes: length of that file when the corpus was opened.
+    documents: in stream order, not overlapping; a plain file is one document.
+    origin: JSON values that only this kind has (modification time, revision, ...).
+    """
+
+    kind: Kind
+    name: str
+    path: Path
+    n_bytes: int
+    documents: Sequence[Document]
+    origin: Mapping[str, str | int | None]
+    spool: IO[bytes] | None = field(default=None, repr=False)
+
+    def describe(self) -> dict[str, str | int | None]:
+        """Where the bytes came from, as JSON values for records and archive headers; the bytes are not read."""
+        return {"kind": self.kind, "name": self.name, **self.origin}
+
+    @cached_property
+    def blake2b(self) -> str:
+        """BLAKE2b digest of the bytes, 32 bytes in hexadecimal. Reads the file once, in chunks; then cached.
+
+        Raises CorpusError where the file cannot be read or is no longer `n_bytes` long.
+        """
+        digest, n_bytes = hashlib.blake2b(digest_size=32), 0
+        with reading(self.path), self.path.open("rb") as stream:
+            for chunk in read_chunks(stream, self.path):
+                digest.update(chunk)
+                n_bytes += len(chunk)
+        if n_bytes != self.n_bytes:
+            raise self._changed(n_bytes)
+        return digest.hexdigest()
+
+    def bytes(self) -> NDArray[np.uint8]:
+        """(n_bytes,) uint8, read-only, mapped from the file. Raises CorpusError where the file has changed its length.
+
+        The array may outlive the corpus: on POSIX systems a mapping survives the removal of its file.
+        """
+        with reading(self.path):
+            n_bytes = self.path.stat().st_size
+        if n_bytes != self.n_bytes:
+            raise self._changed(n_bytes)
+        if n_bytes == 0:  # mmap refuses an empty file
+            return np.frombuffer(b"", dtype=np.uint8)
+        with reading(self.path):
+            return np.memmap(self.path, dtype=np.uint8, mode="r", shape=(n_bytes,))
+
+    def close(self) -> None:
+        """Removes the temporary file of a spooled corpus; nothing to do for a file of the user's. May be repeated."""
+        if self.spool is not None:
+            self.spool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _changed(self, n_bytes: int) -> CorpusError:
+        return CorpusError(f"{str(self.path)!r} changed while it was open: {self.n_bytes} bytes before, {n_bytes} now")

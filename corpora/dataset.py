@@ -1,0 +1,200 @@
+"""A data set as a corpus: the text column of its rows, each followed by a separator, through the `datasets` package.
+
+The package is optional and slow to import, so it is imported when a data set is opened. It runs no code of a data set
+(since version 4 it cannot). Rows are read in small batches from its on-disk tables: memory is one batch of rows.
+
+Two habits of the package are not ours. Where the hub does not answer, it retries for long; the hub is asked once,
+with a time limit, before. And where loading a revision fails, it falls back to *any* revision in its cache; the commit
+of what was loaded is compared with the one asked for.
+"""
+
+import re
+import tempfile
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, overload
+
+from prequential.corpora.corpus import Document
+from prequential.corpora.dataset_spec import DatasetSpec
+from prequential.errors import CorpusError, MissingDependencyError
+
+BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".txt": "text", ".parquet": "parquet"}
+BATCH_N_ROWS = 64  # rows can be whole books
+HUB_TIMEOUT_S = 5.0
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class RowDocuments(Sequence[Document]):
+    """The rows of a data set as documents, named by their number; 8 bytes of memory each.
+
+    starts: (n_rows + 1,) offset of each row's text, then of the one that would come next.
+    """
+
+    def __init__(self, separator_n_bytes: int) -> None:
+        self._separator_n_bytes = separator_n_bytes
+        self._starts = array("q", [0])
+
+    def append(self, n_bytes: int) -> None:
+        """Adds a row whose text has `n_bytes` bytes."""
+        self._starts.append(self._starts[-1] + n_bytes + self._separator_n_bytes)
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> Document: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Document]: ...
+    def __getitem__(self, index: int | slice) -> Document | list[Document]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        row = range(len(self))[index]
+        start, next_start = self._starts[row], self._starts[row + 1]
+        return Document(str(row), start, next_start - start - self._separator_n_bytes)
+
+
+class TextRows:
+    """The text column of a loaded data set; `documents` and `n_null_rows` are complete once `chunks` is exhausted."""
+
+    def __init__(self, spec: DatasetSpec, table: Any, commit: str | None) -> None:
+        self._spec, self._table, self._commit = spec, table, commit
+        self._separator = spec.separator.encode()
+        self._column = _text_column(spec, table)
+        self._n_null_rows = 0
+        self.documents = RowDocuments(len(self._separator))
+
+    def chunks(self) -> Iterator[bytes]:
+        """The corpus, one row and its separator at a time. A row without a text counts as empty."""
+        with _foreign_errors(self._spec):
+            for batch in self._table.select_columns([self._column]).iter(batch_size=BATCH_N_ROWS):
+                for text in batch[self._column]:
+                    self._n_null_rows += text is None
+                    document = (text or "").encode()
+                    self.documents.append(len(document))
+                    yield document + self._separator
+
+    def origin(self) -> dict[str, str | int | None]:
+        """What pins the corpus down, as JSON values. `commit` is what the revision, which may be a tag, stands for."""
+        return {
+            "revision": self._spec.revision,
+            "commit": self._commit,
+            "config": self._spec.config,
+            "split": self._spec.split,
+            "column": self._column,
+            "separator": self._spec.separator,
+            "fingerprint": self._table._fingerprint,
+            "n_rows": len(self.documents),
+            "n_null_rows": self._n_null_rows,
+        }
+
+
+@contextmanager
+def load_rows(spec: DatasetSpec, scratch_dir: str | PathLike[str] | None) -> Iterator[TextRows]:
+    """The rows that `spec` names, to be read inside the `with` block.
+
+    Tables of local files are built in `scratch_dir` and removed; data sets of the hub stay in the package's cache.
+    Raises CorpusError where the data set is missing, malformed, or out of reach, MissingDependencyError.
+    """
+    datasets = _import_datasets()
+    with _quiet(datasets), tempfile.TemporaryDirectory(dir=scratch_dir, prefix="prequential-") as scratch:
+        with _foreign_errors(spec):
+            if spec.revision is None:
+                commit, builder = None, _local_builder(datasets, spec, scratch)
+            else:
+                commit = _commit(datasets, spec.source, spec.revision)
+                builder = _hub_builder(datasets, spec, commit)
+            builder.download_and_prepare()
+            rows = TextRows(spec, builder.as_dataset(split=spec.split), commit)
+        yield rows
+
+
+def _import_datasets() -> Any:
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingDependencyError("data sets need the `datasets` package: pip install 'prequential[hub]'") from error
+    return datasets
+
+
+def _local_builder(datasets: Any, spec: DatasetSpec, cache_dir: str) -> Any:
+    path = Path(spec.source).absolute()  # a relative name could be that of a builder
+    if path.is_dir():
+        return datasets.load_dataset_builder(str(path), spec.config, cache_dir=cache_dir)
+    if path.suffix not in BUILDERS:
+        raise CorpusError(f"{spec.source!r} is no data set file; known are {', '.join(BUILDERS)}")
+    return datasets.load_dataset_builder(
+        BUILDERS[path.suffix], spec.config, data_files=[str(path)], cache_dir=cache_dir
+    )
+
+
+def _hub_builder(datasets: Any, spec: DatasetSpec, commit: str) -> Any:
+    builder = datasets.load_dataset_builder(spec.source, spec.config, revision=commit)
+    if builder.hash != commit:
+        raise CorpusError(
+            f"the cache has another revision of {spec.source!r} than {commit}, and the hub is out of reach"
+        )
+    return builder
+
+
+def _commit(datasets: Any, name: str, revision: str) -> str:
+    """The full hash that `revision` stands for. Asks the hub once; with HF_HUB_OFFLINE=1, trusts a full hash."""
+    if datasets.config.HF_HUB_OFFLINE:
+        if COMMIT.fullmatch(revision):
+            return revision
+        raise CorpusError(f"offline, {name}@{revision} cannot be looked up; give the commit's full 40-digit hash")
+    import huggingface_hub
+
+    try:
+        return str(huggingface_hub.HfApi().dataset_info(name, revision=revision, timeout=HUB_TIMEOUT_S).sha)
+    except huggingface_hub.errors.HfHubHTTPError as error:
+        raise CorpusError(f"the hub has no {name}@{revision} for you: {_one_line(error)}") from error
+    except Exception as error:
+        raise CorpusError(
+            f"cannot reach the hub for {name}@{revision}: {_one_line(error)}; "
+            "check the network, or set HF_HUB_OFFLINE=1 to use a commit that is in the cache"
+        ) from error
+
+
+def _text_column(spec: DatasetSpec, table: Any) -> str:
+    strings = [n for n, f in table.features.items() if getattr(f, "dtype", None) in ("string", "large_string")]
+    if spec.column is None and len(strings) == 1:
+        return strings[0]
+    if spec.column is not None and spec.column in strings:
+        return spec.column
+    wanted = "one string column" if spec.column is None else f"a string column {spec.column!r}"
+    raise CorpusError(f"{spec.source!r} does not have {wanted}; choose with ?column= from {strings}")
+
+
+@contextmanager
+def _foreign_errors(spec: DatasetSpec) -> Iterator[None]:
+    """Turns whatever the package raises into CorpusError. It chains several errors; the first says what happened."""
+    try:
+        yield
+    except (CorpusError, MissingDependencyError):
+        raise
+    except Exception as error:
+        root: BaseException = error
+        while root.__cause__ is not None:
+            root = root.__cause__
+        raise CorpusError(f"cannot load the data set {spec.source!r}: {_one_line(root)}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+@contextmanager
+def _quiet(datasets: Any) -> Iterator[None]:
+    """No progress bars and no log lines of the package inside the block; the caller's settings return after it."""
+    had_bars, verbosity = not datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        datasets.logging.set_verbosity(verbosity)
+        if had_bars:
+            datasets.enable_progress_bars()

@@ -1,0 +1,72 @@
+"""Names of data sets, `hf:SOURCE[@REVISION][?OPTIONS]`, parsed and checked before anything is opened.
+
+    hf:reviews.jsonl                                  a local file: json, jsonl, csv, txt or parquet
+    hf:reviews/?split=test&column=body                a local folder, as the `datasets` package reads it
+    hf:stanfordnlp/imdb@e6281661ce1c48d9?config=plain_text     the hub, at one commit
+
+OPTIONS is a query string (`%0A` is a line feed): config, split, column, separator. A name on the hub stands for
+whatever was pushed last, so without a revision it names no corpus and is refused.
+"""
+
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Self
+from urllib.parse import parse_qsl
+
+from prequential.corpora.corpus import DOCUMENT_END
+from prequential.errors import CorpusError
+
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+MOVING_REVISION = re.compile(r"main|master|HEAD|refs/.*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSpec:
+    """Which rows of which data set make the corpus.
+
+    source: path of a local file or folder (then `revision` is None), or a name on the hub.
+    revision: full commit hash, or a tag.
+    config: the data set's configuration, where it has several.
+    column: the text column; the only string column where None.
+    separator: follows every row's text in the corpus, as UTF-8; may be empty.
+    """
+
+    source: str
+    revision: str | None = None
+    config: str | None = None
+    split: str = "train"
+    column: str | None = None
+    separator: str = DOCUMENT_END.decode()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The data set that `text`, the part after `hf:`, names. Raises CorpusError with the reason and a remedy.
+
+        A file or folder that exists under the whole name goes before the hub.
+        """
+        name, _, query = text.partition("?")
+        options = _parse_options(query)
+        if name and Path(name).exists():
+            return cls(source=name, **options)
+        source, _, revision = name.partition("@")
+        if not HUB_NAME.fullmatch(source):
+            raise CorpusError(f"no such data set: {source!r} is neither a file, a folder nor a name on the hub")
+        if not revision or MOVING_REVISION.fullmatch(revision):
+            raise CorpusError(
+                f"no file or folder {source!r}; for a data set on the hub, pin a revision that cannot move: "
+                f"hf:{source}@COMMIT (the commit hash in its History) or @TAG"
+            )
+        return cls(source=source, revision=revision, **options)
+
+
+def _parse_options(query: str) -> dict[str, str]:
+    known = {field.name for field in fields(DatasetSpec)} - {"source", "revision"}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
+    except ValueError as error:
+        raise CorpusError(f"cannot read the options {query!r} of a data set: {error}") from error
+    options = dict(pairs)
+    if len(options) != len(pairs) or not options.keys() <= known:
+        raise CorpusError(f"cannot read the options {query!r} of a data set: each of {sorted(known)} at most once")
+    return options

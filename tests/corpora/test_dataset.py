@@ -1,0 +1,226 @@
+"""Data sets through the real `datasets` package: local files of each format, the hub's absence, and what is refused."""
+
+import contextlib
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from prequential.corpora import open_corpus
+from prequential.corpora.dataset import RowDocuments
+from prequential.corpora.dataset_spec import DatasetSpec
+from prequential.errors import CorpusError, MissingDependencyError
+
+pytest.importorskip("datasets")
+
+TEXTS = ["first", "zwölf\nlines", "", "last"]
+COMMIT = "e6281661ce1c48d982bc483cf8a173c1bbeb5d31"
+
+
+def write_rows(path: Path) -> None:
+    """Writes TEXTS, and a column of numbers beside them, in the format of the suffix."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table = pa.table({"n": list(range(len(TEXTS))), "body": TEXTS})
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(table, path)
+    elif path.suffix == ".csv":
+        pyarrow.csv.write_csv(table, path)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(table.to_pylist()))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".parquet"])
+def test_the_rows_of_a_local_file_each_end_in_nul(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"rows{suffix}"
+    write_rows(path)
+    with open_corpus(f"hf:{path}") as corpus:
+        data = corpus.bytes().tobytes()
+        assert data == "".join(text + "\0" for text in TEXTS).encode()
+        assert [data[d.offset : d.offset + d.n_bytes].decode() for d in corpus.documents] == TEXTS
+        assert (corpus.kind, corpus.name, corpus.n_bytes) == ("dataset", path.name, len(data))
+
+
+def test_the_lines_of_a_text_file_are_its_rows(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("one\ntwo\n")
+    with open_corpus(f"hf:{tmp_path}/lines.txt?separator=%0A") as corpus:
+        assert corpus.bytes().tobytes() == b"one\ntwo\n"
+        assert [document.n_bytes for document in corpus.documents] == [3, 3]
+
+
+def test_a_local_folder_has_the_splits_its_file_names_say(tmp_path: Path) -> None:
+    write_rows(tmp_path / "train.jsonl")
+    (tmp_path / "test.jsonl").write_text('{"n": 0, "body": "held out"}\n')
+    with open_corpus(f"hf:{tmp_path}?split=test") as corpus:
+        assert corpus.bytes().tobytes() == b"held out\0"
+
+
+def test_part_of_a_split_can_be_asked_for(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl")
+    with open_corpus(f"hf:{tmp_path}/rows.jsonl?split=train[-1:]") as corpus:
+        assert corpus.bytes().tobytes() == b"last\0"
+
+
+def test_the_description_of_a_data_set_pins_it_down(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"body": "a"}\n{"body": null}\n')
+    with open_corpus(f"hf:{tmp_path}/rows.jsonl?separator=--") as corpus:
+        description = json.loads(json.dumps(corpus.describe()))
+        assert description.pop("fingerprint")
+        assert description == {
+            "kind": "dataset",
+            "name": "rows.jsonl",
+            "revision": None,
+            "commit": None,
+            "config": None,
+            "split": "train",
+            "column": "body",
+            "separator": "--",
+            "n_rows": 2,
+            "n_null_rows": 1,
+        }
+        assert corpus.bytes().tobytes() == b"a----"
+
+
+def test_a_column_is_chosen_by_name_among_several(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"a": "x", "b": "y"}\n')
+    with open_corpus(f"hf:{tmp_path}/rows.jsonl?column=b") as corpus:
+        assert corpus.bytes().tobytes() == b"y\0"
+    with pytest.raises(CorpusError, match=r"one string column; choose with \?column= from \['a', 'b'\]"):
+        open_corpus(f"hf:{tmp_path}/rows.jsonl")
+    with pytest.raises(CorpusError, match=r"a string column 'c'"):
+        open_corpus(f"hf:{tmp_path}/rows.jsonl?column=c")
+
+
+def test_a_data_set_leaves_nothing_behind_and_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_rows(tmp_path / "rows.jsonl")
+    (tmp_path / "spool").mkdir()
+    with open_corpus(f"hf:{tmp_path}/rows.jsonl", spool_dir=tmp_path / "spool") as corpus:
+        assert list((tmp_path / "spool").iterdir()) == [corpus.path]
+    assert list((tmp_path / "spool").iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_package_keeps_the_settings_it_had(tmp_path: Path) -> None:
+    import datasets
+
+    write_rows(tmp_path / "rows.jsonl")
+    before = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
+    with open_corpus(f"hf:{tmp_path}/rows.jsonl"):
+        assert (datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "reason"),
+    [
+        ('{"a": "x"}\n{"a": ', "", "cannot load"),
+        ('{"a": "x"}\n', "?split=nope", "Unknown split"),
+        ("", "", "cannot load"),
+    ],
+    ids=["malformed", "unknown split", "empty"],
+)
+def test_a_data_set_that_cannot_be_loaded_is_refused_in_one_line(
+    content: str, options: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.jsonl").write_text(content)
+    with contextlib.redirect_stderr(io.StringIO()), pytest.raises(CorpusError, match=reason) as refusal:
+        open_corpus(f"hf:{tmp_path}/rows.jsonl{options}")
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.pickle").write_bytes(b"x")
+    with pytest.raises(CorpusError, match=r"known are \.json, \.jsonl, \.csv, \.txt, \.parquet"):
+        open_corpus(f"hf:{tmp_path}/rows.pickle")
+
+
+@pytest.mark.parametrize("name", ["squad", "squad@", "squad@main", "stanfordnlp/imdb@refs/pr/1"])
+def test_a_name_on_the_hub_without_a_fixed_revision_is_refused(name: str) -> None:
+    with pytest.raises(CorpusError, match="pin a revision"):
+        DatasetSpec.parse(name)
+
+
+def test_a_name_that_is_neither_here_nor_on_the_hub_is_refused(tmp_path: Path) -> None:
+    for name in (f"{tmp_path}/missing.jsonl", "a/b/c@v1", ""):
+        with pytest.raises(CorpusError, match="neither a file, a folder nor a name on the hub"):
+            DatasetSpec.parse(name)
+
+
+@pytest.mark.parametrize("query", ["splt=test", "split=a&split=b", "split", "revision=main", "separator=%ff"])
+def test_options_that_make_no_sense_are_refused(query: str) -> None:
+    with pytest.raises(CorpusError, match="cannot read the options"):
+        DatasetSpec.parse(f"squad@v1?{query}")
+
+
+def test_every_part_of_a_name_is_understood() -> None:
+    text = "stanfordnlp/imdb@v1?config=plain&split=test&column=text&separator=%0A%00"
+    assert DatasetSpec.parse(text) == DatasetSpec(
+        source="stanfordnlp/imdb", revision="v1", config="plain", split="test", column="text", separator="\n\0"
+    )
+
+
+def test_a_local_file_goes_before_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("squad@v1").touch()
+    assert DatasetSpec.parse("squad@v1") == DatasetSpec(source="squad@v1", revision=None)
+
+
+def test_without_the_package_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_rows(tmp_path / "rows.jsonl")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[hub\]'"):
+        open_corpus(f"hf:{tmp_path}/rows.jsonl")
+
+
+def test_row_documents_behave_like_a_list() -> None:
+    documents = RowDocuments(separator_n_bytes=2)
+    for n_bytes in (3, 0, 5):
+        documents.append(n_bytes)
+    assert list(documents) == [("0", 0, 3), ("1", 5, 0), ("2", 7, 5)]
+    assert documents[-1] == documents[2]
+    assert documents[1:] == [documents[1], documents[2]]
+    with pytest.raises(IndexError):
+        documents[3]
+
+
+def open_elsewhere(spec: str, home: Path, **environment: str) -> tuple[str, float]:
+    """The last line of `open_corpus(spec)` failing in a fresh process with an empty cache, and its seconds."""
+    program = "import sys, prequential.corpora as c; c.open_corpus(sys.argv[1])"
+    env = {**os.environ, "HF_HOME": str(home), **environment}
+    started_s = time.monotonic()
+    process = subprocess.run([sys.executable, "-c", program, spec], env=env, capture_output=True, text=True, timeout=60)
+    return process.stderr.strip().splitlines()[-1], time.monotonic() - started_s
+
+
+def test_a_hub_that_refuses_connections_is_reported_at_once(tmp_path: Path) -> None:
+    said, wall_s = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0")
+    assert "CorpusError: cannot reach the hub for squad@e6281661" in said
+    assert wall_s < 15  # most of it the import of the package
+
+
+@pytest.mark.slow
+def test_a_hub_that_does_not_answer_is_given_up_after_seconds(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        said, wall_s = open_elsewhere("hf:squad@v1", tmp_path, HF_ENDPOINT=endpoint, HF_HUB_OFFLINE="0")
+    assert "CorpusError: cannot reach the hub for squad@v1: ReadTimeout" in said
+    assert wall_s < 20
+
+
+def test_offline_a_commit_that_is_not_in_the_cache_is_reported(tmp_path: Path) -> None:
+    said, _ = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
+    assert "CorpusError: cannot load the data set 'squad'" in said
+
+
+def test_offline_a_tag_is_refused_because_it_could_stand_for_anything(tmp_path: Path) -> None:
+    said, _ = open_elsewhere("hf:squad@v1", tmp_path, HF_HUB_OFFLINE="1")
+    assert "CorpusError: offline, squad@v1 cannot be looked up; give the commit's full 40-digit hash" in said

@@ -1,0 +1,179 @@
+"""open_corpus on files and standard input: what is mapped, described, removed and refused."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from prequential.corpora import Document, open_corpus
+from prequential.corpora.chunks import CHUNK_N_BYTES, read_chunks, spool
+from prequential.errors import CorpusError, OutputError
+
+SHARED_CORPORA = Path(__file__).parents[3] / "shared/corpora"
+
+SPOOL_STDIN = """
+import sys
+from prequential.corpora import open_corpus
+with open_corpus("-", spool_dir=sys.argv[1]) as corpus:
+    print(corpus.kind, corpus.n_bytes, corpus.blake2b, corpus.path.parent, *corpus.documents, sep="|")
+print(corpus.path.exists())
+"""
+
+
+def blake2b(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=32).hexdigest()
+
+
+@given(data=st.binary(max_size=200))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_is_its_bytes(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(data)
+    with open_corpus(path) as corpus:
+        assert corpus.bytes().tobytes() == data
+        assert corpus.bytes().dtype == np.uint8
+        assert (corpus.kind, corpus.name, corpus.n_bytes) == ("file", "data", len(data))
+        assert corpus.documents == [Document("data", 0, len(data))]
+        assert corpus.blake2b == blake2b(data)
+
+
+def test_a_file_is_mapped_where_it_is_and_stays_there(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"abc")
+    with open_corpus(str(path)) as corpus:
+        assert corpus.path == path
+        assert isinstance(corpus.bytes(), np.memmap)
+    assert path.read_bytes() == b"abc"
+
+
+@pytest.mark.parametrize("data", [b"", b"abc"])
+def test_the_bytes_of_a_corpus_cannot_be_written(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "data").write_bytes(data)
+    with open_corpus(tmp_path / "data") as corpus:
+        assert not corpus.bytes().flags.writeable
+
+
+def test_the_description_of_a_file_is_json_with_its_time_and_mode(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"abc")
+    path.chmod(0o640)
+    os.utime(path, ns=(0, 1_600_000_000_123_456_000))
+    with open_corpus(path) as corpus:
+        assert json.loads(json.dumps(corpus.describe())) == {
+            "kind": "file",
+            "name": "data",
+            "mtime_ns": 1_600_000_000_123_456_000,
+            "mode": 0o640,
+        }
+
+
+def test_a_name_that_is_not_utf8_is_described_in_valid_unicode(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9")
+    try:
+        path.write_bytes(b"abc")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    with open_corpus(path) as corpus:
+        assert corpus.name == "caf\\xe9"
+        assert corpus.n_bytes == 3
+
+
+def test_a_digest_spans_chunks(tmp_path: Path) -> None:
+    data = bytes(range(256)) * (CHUNK_N_BYTES // 256) + b"tail"
+    (tmp_path / "data").write_bytes(data)
+    with open_corpus(tmp_path / "data") as corpus:
+        assert corpus.blake2b == blake2b(data)
+
+
+@pytest.mark.parametrize("data", [b"ab", b"abcd"])
+def test_a_file_that_changes_its_length_while_open_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"abc")
+    with open_corpus(path) as corpus:
+        path.write_bytes(data)
+        with pytest.raises(CorpusError, match="3 bytes before"):
+            corpus.bytes()
+        with pytest.raises(CorpusError, match="3 bytes before"):
+            _ = corpus.blake2b
+
+
+def test_a_missing_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"^cannot read '.*no\\nsuch': No such file or directory$"):
+        open_corpus(tmp_path / "no\nsuch")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read every file")
+def test_an_unreadable_file_is_refused_when_opened(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"abc")
+    path.chmod(0)
+    with pytest.raises(CorpusError, match="Permission denied"):
+        open_corpus(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are a POSIX thing")
+def test_a_named_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CorpusError, match="neither a file nor a folder"):
+        open_corpus(tmp_path / "pipe")
+
+
+def test_a_path_object_is_never_taken_for_another_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("-", "sample:x", "hf:x"):
+        Path(name).write_bytes(b"abc")
+        with open_corpus(Path(name)) as corpus:
+            assert corpus.kind == "file"
+        with open_corpus(f"./{name}") as corpus:
+            assert corpus.kind == "file"
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", bytes(3 * CHUNK_N_BYTES + 1)])
+def test_standard_input_is_spooled_to_a_file_that_goes_away(tmp_path: Path, data: bytes) -> None:
+    command = [sys.executable, "-c", SPOOL_STDIN, str(tmp_path)]
+    output = subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode().splitlines()
+    document = Document("-", 0, len(data))
+    assert output == [f"stdin|{len(data)}|{blake2b(data)}|{tmp_path}|{document}", "False"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_spool_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot spool to"):
+        spool([b"abc"], tmp_path / "missing")
+
+
+def test_a_full_disk_is_an_output_error_that_leaves_nothing(tmp_path: Path) -> None:
+    def chunks_on_a_full_disk() -> Iterator[bytes]:
+        yield b"abc"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OutputError, match="No space left"):
+        spool(chunks_on_a_full_disk(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_source_that_fails_leaves_no_spool(tmp_path: Path) -> None:
+    class Broken:
+        def read(self, n_bytes: int) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(CorpusError, match="cannot read 'standard input': Input/output error"):
+        spool(read_chunks(Broken(), "standard input"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not SHARED_CORPORA.is_dir(), reason="no corpora beside the checkout")
+def test_real_files_are_their_bytes() -> None:
+    for name in ("multilingual/russian-gogol.txt", "binary/geo", "text/book1"):
+        data = (SHARED_CORPORA / name).read_bytes()
+        with open_corpus(SHARED_CORPORA / name) as corpus:
+            assert np.array_equal(corpus.bytes(), np.frombuffer(data, dtype=np.uint8))
+            assert corpus.blake2b == blake2b(data)

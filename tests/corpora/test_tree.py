@@ -1,0 +1,270 @@
+"""Folders as one stream: the round trip, what is left out, and the streams that must be refused."""
+
+import ntpath
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from prequential.corpora import open_corpus, restore_tree
+from prequential.corpora.tree import MAGIC, MAX_DEPTH, TreeFile
+from prequential.errors import CorpusError, CorruptArchiveError, OutputError, PrequentialError
+
+Tree = dict[bytes, tuple[bytes, bool]]  # path -> contents, executable
+
+# Names as file systems allow them: any bytes but NUL and the slash. `.git` has a test of its own.
+part = st.binary(min_size=1, max_size=12).map(lambda b: b.replace(b"\0", b"0").replace(b"/", b"_"))
+part = part.filter(lambda name: name.lower() not in (b".", b"..", b".git"))
+tree = st.dictionaries(st.lists(part, min_size=1, max_size=3).map(b"/".join), st.tuples(st.binary(), st.booleans()))
+
+
+def write_tree(root: Path, files: Tree) -> Tree:
+    """Writes what can coexist (a name cannot be a file and a folder at once); returns what was written."""
+    root.mkdir()
+    written: Tree = {}
+    for path, (contents, executable) in files.items():
+        host_path = Path(os.fsdecode(os.fsencode(root) + b"/" + path))
+        try:
+            host_path.parent.mkdir(parents=True, exist_ok=True)
+            host_path.write_bytes(contents)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            continue
+        host_path.chmod(0o755 if executable else 0o644)
+        written[path] = (contents, executable)
+    return written
+
+
+def read_tree(root: Path) -> Tree:
+    files: Tree = {}
+    for folder, _, names in os.walk(os.fsencode(root)):
+        for name in names:
+            path = Path(os.fsdecode(os.path.join(folder, name)))  # noqa: PTH118
+            relative = os.path.relpath(os.fsencode(path), os.fsencode(root))
+            files[relative] = (path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
+    return files
+
+
+def stream_of(folder: Path) -> bytes:
+    with open_corpus(folder) as corpus:
+        return corpus.bytes().tobytes()
+
+
+def restore(stream: bytes, folder: Path) -> Path:
+    """Restores `stream` into `folder`/out, through a file as a decoder leaves it."""
+    (folder / "stream").write_bytes(stream)
+    restore_tree(folder / "stream", folder / "out")
+    return folder / "out"
+
+
+@given(files=tree)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_folder_comes_back_from_its_stream(files: Tree, tmp_path_factory: pytest.TempPathFactory) -> None:
+    here = tmp_path_factory.mktemp("tree")
+    written = write_tree(here / "in", files)
+    assert read_tree(restore(stream_of(here / "in"), here)) == written
+
+
+@given(files=tree)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_documents_say_where_each_file_lies(files: Tree, tmp_path_factory: pytest.TempPathFactory) -> None:
+    here = tmp_path_factory.mktemp("tree")
+    written = write_tree(here / "in", files)
+    with open_corpus(here / "in") as corpus:
+        data = corpus.bytes().tobytes()
+        found = {os.fsencode(d.name): data[d.offset : d.offset + d.n_bytes] for d in corpus.documents}
+        assert found == {path: contents for path, (contents, _) in written.items()}
+        assert [os.fsencode(d.name) for d in corpus.documents] == sorted(written)
+
+
+def test_the_stream_of_a_folder_is_these_bytes(tmp_path: Path) -> None:
+    write_tree(tmp_path / "in", {b"b/run": (b"#!", True), b"b-a": (b"", False), "é\n".encode(): (b"x\0y", False)})
+    assert stream_of(tmp_path / "in") == (
+        b"prequential-tree 1\n"
+        b'{"path":"b-a","n_bytes":0,"executable":false}\n'
+        b'{"path":"b/run","n_bytes":2,"executable":true}\n'
+        b'{"path":"\xc3\xa9\\n","n_bytes":3,"executable":false}\n'
+        b"\n"
+        b"\0#!\0x\0y\0"
+    )
+
+
+def test_the_stream_does_not_depend_on_times_or_order_of_creation(tmp_path: Path) -> None:
+    files: Tree = {bytes([65 + i]): (b"x", False) for i in range(20)}
+    write_tree(tmp_path / "one", files)
+    write_tree(tmp_path / "two", dict(reversed(files.items())))
+    os.utime(tmp_path / "two" / "A", (0, 0))
+    assert stream_of(tmp_path / "one") == stream_of(tmp_path / "two")
+
+
+def test_an_empty_folder_comes_back_empty(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    assert stream_of(tmp_path / "in") == MAGIC + b"\n"
+    assert list(restore(MAGIC + b"\n", tmp_path).iterdir()) == []
+
+
+def test_links_special_files_and_git_are_skipped_and_counted(tmp_path: Path) -> None:
+    write_tree(tmp_path / "in", {b".hidden": (b"h", False), b".git/config": (b"g", False)})
+    (tmp_path / "secret").write_bytes(b"s")
+    (tmp_path / "in" / "loop").symlink_to(".")
+    (tmp_path / "in" / "out").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "in" / "pipe")
+    with open_corpus(tmp_path / "in") as corpus:
+        assert [document.name for document in corpus.documents] == [".hidden"]
+        assert corpus.describe() == {"kind": "tree", "name": "in", "n_files": 1, "n_skipped": 4}
+
+
+def test_a_spool_inside_the_folder_is_not_part_of_it(tmp_path: Path) -> None:
+    write_tree(tmp_path / "in", {b"a": (b"x", False)})
+    with open_corpus(tmp_path / "in", spool_dir=tmp_path / "in") as corpus:
+        assert [document.name for document in corpus.documents] == ["a"]
+
+
+def test_the_spool_of_a_folder_goes_away(tmp_path: Path) -> None:
+    write_tree(tmp_path / "in", {b"a": (b"x", False)})
+    (tmp_path / "spool").mkdir()
+    with open_corpus(tmp_path / "in", spool_dir=tmp_path / "spool") as corpus:
+        assert corpus.path.parent == tmp_path / "spool"
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read every folder")
+def test_a_folder_with_an_unreadable_part_is_refused(tmp_path: Path) -> None:
+    write_tree(tmp_path / "in", {b"closed/a": (b"x", False)})
+    (tmp_path / "in" / "closed").chmod(0)
+    try:
+        with pytest.raises(CorpusError, match="Permission denied"):
+            open_corpus(tmp_path / "in")
+    finally:
+        (tmp_path / "in" / "closed").chmod(0o755)
+
+
+def test_a_folder_too_deep_to_be_restored_is_refused(tmp_path: Path) -> None:
+    deepest = tmp_path.joinpath("in", *["d"] * MAX_DEPTH)
+    for depth in range(MAX_DEPTH + 1):
+        deepest.parents[MAX_DEPTH - depth - 1].mkdir(exist_ok=True) if depth < MAX_DEPTH else deepest.mkdir()
+    with pytest.raises(CorpusError, match="folders deep"):
+        open_corpus(tmp_path / "in")
+
+
+def entry(path: bytes, n_bytes: int = 0) -> bytes:
+    return TreeFile(path, n_bytes, False).line()
+
+
+def stream(*lines: bytes, contents: bytes) -> bytes:
+    return MAGIC + b"".join(lines) + b"\n" + contents
+
+
+HOSTILE = {
+    "an absolute path": stream(entry(b"/etc/x"), contents=b"\0"),
+    "a path out of the folder": stream(entry(b"../x"), contents=b"\0"),
+    "a path out of the folder, hidden": stream(entry(b"a/../../x"), contents=b"\0"),
+    "a dot as a part": stream(entry(b"./x"), contents=b"\0"),
+    "an empty path": stream(entry(b""), contents=b"\0"),
+    "an empty part": stream(entry(b"a//x"), contents=b"\0"),
+    "a path that ends in a slash": stream(entry(b"a/"), contents=b"\0"),
+    "a NUL in a path": stream(entry(b"a\0b"), contents=b"\0"),
+    "a path too deep": stream(entry(b"/".join([b"d"] * (MAX_DEPTH + 1))), contents=b"\0"),
+    "a repository with hooks": stream(entry(b"sub/.Git/hooks/post-checkout"), contents=b"\0"),
+    "the same path twice": stream(entry(b"a"), entry(b"a"), contents=b"\0\0"),
+    "paths out of order": stream(entry(b"b"), entry(b"a"), contents=b"\0\0"),
+    "a name that is a file and a folder": stream(entry(b"a"), entry(b"a/b"), contents=b"\0\0"),
+    "a name longer than file systems take": stream(entry(b"n" * 5000), contents=b"\0"),
+    "an absurd length": stream(entry(b"a", 10**30), contents=b"\0"),
+    "a length too small": stream(entry(b"a", 1), contents=b"xy\0"),
+    "lengths that are wrong but add up": stream(entry(b"a", 1), entry(b"b", 3), contents=b"xy\0zz\0"),
+    "no NUL after a file": stream(entry(b"a", 1), contents=b"xy"),
+    "bytes after the last file": stream(entry(b"a", 1), contents=b"x\0more"),
+    "a stream cut short": stream(entry(b"a", 9), contents=b"x"),
+    "a list without an end": MAGIC + entry(b"a"),
+    "a line without an end": MAGIC + b'{"path":"' + b"a" * 200_000,
+    "a line that is not JSON": stream(b"path\n", contents=b""),
+    "a line nested without end": stream(b"[" * 60_000 + b"\n", contents=b""),
+    "a number of many digits": stream(b'{"path":"a","n_bytes":' + b"9" * 5000 + b"}\n", contents=b"\0"),
+    "a line that is not an object": stream(b"7\n", contents=b""),
+    "a path that is not text": stream(b'{"path":7,"n_bytes":0,"executable":false}\n', contents=b"\0"),
+    "a negative length": stream(b'{"path":"a","n_bytes":-1,"executable":false}\n', contents=b""),
+    "a length that is a boolean": stream(b'{"path":"a","n_bytes":true,"executable":false}\n', contents=b"x\0"),
+    "a length that is a fraction": stream(b'{"path":"a","n_bytes":1.0,"executable":false}\n', contents=b"x\0"),
+    "an executable that is a number": stream(b'{"path":"a","n_bytes":1,"executable":0}\n', contents=b"x\0"),
+    "a key too many": stream(b'{"path":"a","n_bytes":1,"executable":false,"uid":0}\n', contents=b"x\0"),
+    "a key twice": stream(b'{"path":"a","path":"b","n_bytes":1,"executable":false}\n', contents=b"x\0"),
+    "another spelling of a path": stream(b'{"path":"\\u0061","n_bytes":1,"executable":false}\n', contents=b"x\0"),
+    "half a character in a path": stream(b'{"path":"\\ud800","n_bytes":1,"executable":false}\n', contents=b"x\0"),
+    "another version": b"prequential-tree 2\n\n",
+    "something else": b"hello",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_stream_is_refused_and_leaves_nothing(hostile: bytes, tmp_path: Path) -> None:
+    with pytest.raises(PrequentialError) as refusal:
+        restore(hostile, tmp_path)
+    assert "\n" not in str(refusal.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["stream"]
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_stream_raises_nothing_but_our_errors(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    good = stream(entry(b"a", 3), entry(b"b/c", 2), contents=b"xyz\0zz\0")
+    at = data.draw(st.integers(0, len(good)))
+    damaged = good[:at] + data.draw(st.binary(max_size=4)) + good[at + data.draw(st.integers(0, 4)) :]
+    here = tmp_path_factory.mktemp("damaged")
+    try:
+        assert stream_of(restore(damaged, here)) == damaged
+    except PrequentialError:
+        assert [path.name for path in here.iterdir()] == ["stream"]
+
+
+def test_on_windows_a_path_with_a_drive_or_a_backslash_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in (b"C:x", b"..\\x"):
+        (tmp_path / "stream").write_bytes(stream(entry(path), contents=b"\0"))
+        with monkeypatch.context() as windows, pytest.raises(CorruptArchiveError, match="cannot be restored"):
+            windows.setattr("os.path.basename", ntpath.basename)
+            restore_tree(tmp_path / "stream", tmp_path / "out")
+
+
+def test_a_folder_with_anything_in_it_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_bytes(b"mine")
+    with pytest.raises(OutputError, match="exists"):
+        restore(stream(entry(b"mine", 1), contents=b"x\0"), tmp_path)
+    assert (tmp_path / "out" / "mine").read_bytes() == b"mine"
+
+
+def test_a_file_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"mine")
+    with pytest.raises(OutputError, match="exists"):
+        restore(stream(contents=b""), tmp_path)
+    assert (tmp_path / "out").read_bytes() == b"mine"
+
+
+def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    assert read_tree(restore(stream(entry(b"a", 1), contents=b"x\0"), tmp_path)) == {b"a": (b"x", False)}
+
+
+def test_a_restored_folder_has_the_permissions_of_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    out = restore(stream(entry(b"d/a", 1), contents=b"x\0"), tmp_path)
+    for folder in (out, out / "d"):
+        assert folder.stat().st_mode == (tmp_path / "new").stat().st_mode
+
+
+def test_a_target_without_a_parent_is_an_output_error(tmp_path: Path) -> None:
+    (tmp_path / "stream").write_bytes(stream(contents=b""))
+    with pytest.raises(OutputError, match="No such file"):
+        restore_tree(tmp_path / "stream", tmp_path / "missing" / "out")
+
+
+def test_a_missing_stream_is_a_corpus_error(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="cannot read"):
+        restore_tree(tmp_path / "missing", tmp_path / "out")
