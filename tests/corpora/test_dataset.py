@@ -193,12 +193,25 @@ def test_row_documents_behave_like_a_list() -> None:
 
 
 def open_elsewhere(spec: str, home: Path, **environment: str) -> tuple[str, float]:
-    """The last line of `open_corpus(spec)` failing in a fresh process with an empty cache, and its seconds."""
-    program = "import sys, prequential.corpora as c; c.open_corpus(sys.argv[1])"
+    """The last line that opening `spec` prints in a fresh process, with its own cache `home`, and its seconds."""
+    program = "import sys, prequential.corpora as c; print(c.open_corpus(sys.argv[1]).bytes().tobytes())"
+    command = [sys.executable, "-c", program, spec]
     env = {**os.environ, "HF_HOME": str(home), **environment}
     started_s = time.monotonic()
-    process = subprocess.run([sys.executable, "-c", program, spec], env=env, capture_output=True, text=True, timeout=60)
-    return process.stderr.strip().splitlines()[-1], time.monotonic() - started_s
+    process = subprocess.run(command, env=env, stdout=-1, stderr=subprocess.STDOUT, text=True, timeout=60)
+    return process.stdout.strip().splitlines()[-1], time.monotonic() - started_s
+
+
+def put_into_cache(home: Path, commit: str, text: str) -> None:
+    """Leaves in the cache under `home` what loading a data set `squad` with one row from the hub leaves there."""
+    import datasets
+
+    folder = home / commit / "squad"
+    folder.mkdir(parents=True)
+    (folder / "train.jsonl").write_text(json.dumps({"text": text}) + "\n")
+    builder = datasets.load_dataset_builder(str(folder), cache_dir=str(home / "datasets"))
+    builder.download_and_prepare()
+    Path(builder.cache_dir).rename(Path(builder.cache_dir).with_name(commit))
 
 
 def test_a_hub_that_refuses_connections_is_reported_at_once(tmp_path: Path) -> None:
@@ -214,6 +227,18 @@ def test_a_hub_that_does_not_answer_is_given_up_after_seconds(tmp_path: Path) ->
         said, wall_s = open_elsewhere("hf:squad@v1", tmp_path, HF_ENDPOINT=endpoint, HF_HUB_OFFLINE="0")
     assert "CorpusError: cannot reach the hub for squad@v1: ReadTimeout" in said
     assert wall_s < 20
+
+
+def test_offline_a_commit_in_the_cache_is_opened(tmp_path: Path) -> None:
+    put_into_cache(tmp_path, COMMIT, "this one")
+    said, _ = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
+    assert said == r"b'this one\x00'"
+
+
+def test_offline_another_commit_in_the_cache_is_not_taken_for_the_one_asked_for(tmp_path: Path) -> None:
+    put_into_cache(tmp_path, "f" * 40, "another")
+    said, _ = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
+    assert f"CorpusError: the cache has another revision of 'squad' than {COMMIT}" in said
 
 
 def test_offline_a_commit_that_is_not_in_the_cache_is_reported(tmp_path: Path) -> None:
