@@ -25,33 +25,53 @@ class End(Protocol):
         ...
 
 
-def run_stripe(learner: Learner, end: End, stripe: Stripe, symbols: np.ndarray, before: np.ndarray) -> Iterator[int]:
-    """Codes a stripe and learns from it; yields the number of symbols done after each segment.
+class Loop:
+    """A learner and its place in the sequence: which streams there are, and the last symbol of each."""
 
-    symbols: (B, S) integers, known or to be filled in; before: (B,) the symbol before each stream's first.
-    """
-    previous = torch.from_numpy(before.astype(np.int64))[:, None]
-    chunk = learner.config.streams.chunk_columns
-    for start, n_columns in stripe.segments():
-        target = torch.from_numpy(symbols[:, start : start + n_columns].astype(np.int64))  # (B, T)
-        known = torch.cat((previous, target), 1)  # (B, T + 1): inputs are known[:, :T]
-        step = end.columns_at_once or n_columns
-        learner.begin(n_columns)
-        for first in range(0, n_columns, step):
-            learner.read(known[:, first : min(first + step, n_columns)], first)
-            for t, u in _split(first, min(first + step, n_columns), chunk):
-                frequencies = learner.predict(known[:, t:u], t)  # predict: (B, u - t, V)
-                known[:, t + 1 : u + 1] = _code(end, known[:, t + 1 : u + 1], frequencies)  # code
-                if u % chunk == 0 or u == n_columns:
-                    learned = t - t % chunk
-                    learner.observe(known[:, learned + 1 : u + 1], learned)  # learn: n-gram rows
-        learner.update(known[:, 1:])  # learn: the GPT
-        symbols[:, start : start + n_columns] = known[:, 1:].numpy()
-        previous = known[:, -1:].clone()
-        yield stripe.n_streams * (start + n_columns)
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        self._last: torch.Tensor | None = None  # (B,) int64
+
+    @torch.inference_mode()
+    def run(self, end: End, stripe: Stripe, symbols: np.ndarray) -> Iterator[int]:
+        """Codes a stripe and learns from it; yields after each segment how many of its symbols are done.
+
+        symbols: (B*S,) integers of the stripe, known or to be filled in.
+        """
+        learner, chunk = self.learner, self.learner.config.streams.chunk_columns
+        columns = symbols.reshape(stripe.n_streams, stripe.n_columns)  # a view: (B, S)
+        previous = self._next_streams(stripe.n_streams)[:, None]
+        for start, n_columns in stripe.segments():
+            target = torch.from_numpy(columns[:, start : start + n_columns].astype(np.int64))
+            known = torch.cat((previous, target), 1)  # (B, T + 1): the inputs are known[:, :T]
+            step = end.columns_at_once or n_columns
+            learner.begin(n_columns)
+            for first in range(0, n_columns, step):
+                last = min(first + step, n_columns)
+                learner.read(known[:, first:last], first)
+                for t, u in _cut(first, last, chunk):
+                    frequencies = learner.predict(known[:, t:u], t)  # predict: (B, u - t, V)
+                    known[:, t + 1 : u + 1] = _code(end, known[:, t + 1 : u + 1], frequencies)  # code
+                    if u % chunk == 0 or u == n_columns:
+                        learned = t - t % chunk
+                        learner.observe(known[:, learned + 1 : u + 1], learned)  # learn: the n-gram rows
+            learner.update(known[:, 1:])  # learn: the GPT
+            columns[:, start : start + n_columns] = known[:, 1:].numpy()
+            previous = known[:, -1:].clone()
+            yield stripe.n_streams * (start + n_columns)
+        self._last = previous[:, 0]
+
+    def _next_streams(self, n_streams: int) -> torch.Tensor:
+        """Stream 0 goes on where the last one ended; the others take over a past each. Returns the symbols before: (B,)."""
+        if self._last is None:
+            self.learner.set_streams([0] * n_streams)
+            return torch.zeros(n_streams, dtype=torch.int64)
+        source = [(i - 1) % len(self._last) for i in range(n_streams)]
+        self.learner.set_streams(source)
+        return self._last[source]
 
 
-def _split(first: int, last: int, chunk: int) -> Iterator[tuple[int, int]]:
+def _cut(first: int, last: int, chunk: int) -> Iterator[tuple[int, int]]:
     """first..last cut at multiples of `chunk`."""
     while first < last:
         cut = min(last, first - first % chunk + chunk)

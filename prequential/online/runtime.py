@@ -1,0 +1,47 @@
+"""How a run computes: device, threads, kernels. None of it changes a single bit of the result; all of it changes the speed."""
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+
+import torch
+
+from prequential.errors import ConfigError
+from prequential.exact import matmul, plain
+from prequential.model.config import Config
+from prequential.model.learner import Learner
+
+KERNELS = ("fused", "plain")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """`None` everywhere means: the fastest that passes its self-test.
+
+    threads: of torch and of the compiled kernels. backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
+    (compiled by numba) or "plain" (torch).
+    """
+
+    threads: int | None = None
+    backend: str | None = None
+    kernels: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and not 1 <= self.threads <= 1024:
+            raise ConfigError(f"threads = {self.threads} lies outside [1, 1024]")
+        if self.kernels not in (None, *KERNELS):
+            raise ConfigError(f"no kernels {self.kernels!r}; there are {', '.join(KERNELS)}")
+
+    def learner(self, config: Config) -> Learner:
+        """A fresh learner on this machine. Raises InexactMachineError when no backend is exact here."""
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        ops = self._ops()
+        return Learner(config, ops, matmul.choose("cpu", self.backend))
+
+    def _ops(self) -> ModuleType:
+        if self.kernels == "plain":
+            return plain
+        fused = importlib.import_module("prequential.exact.fused")
+        fused.set_threads(self.threads or torch.get_num_threads())
+        return fused
