@@ -44,14 +44,14 @@ def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None) -> IO[
     try:
         file = tempfile.NamedTemporaryFile(dir=spool_dir, prefix="prequential-", suffix=".spool")  # noqa: SIM115
     except OSError as error:
-        raise _unwritable(spool_dir, error) from error
+        raise unwritable(spool_dir, error) from error
     try:
         for chunk in chunks:
             file.write(chunk)
         file.flush()
     except OSError as error:
         _discard(file)
-        raise _unwritable(spool_dir, error) from error
+        raise unwritable(spool_dir, error) from error
     except BaseException:
         _discard(file)
         raise
@@ -64,6 +64,7 @@ def _discard(file: IO[bytes]) -> None:
         file.close()
 
 
-def _unwritable(spool_dir: str | PathLike[str] | None, error: OSError) -> OutputError:
+def unwritable(spool_dir: str | PathLike[str] | None, error: OSError) -> OutputError:
+    """The error to raise where temporary files cannot be made in `spool_dir`, with the system's reason."""
     folder = str(spool_dir or tempfile.gettempdir())
     return OutputError(f"cannot spool to {folder!r}: {error.strerror or error}; choose another folder for the spool")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from prequential.corpora.corpus import Document
+from prequential.corpora.chunks import unwritable
 from prequential.corpora.dataset_spec import DatasetSpec
 from prequential.errors import CorpusError, MissingDependencyError
 
@@ -96,10 +97,15 @@ def load_rows(spec: DatasetSpec, scratch_dir: str | PathLike[str] | None) -> Ite
     """The rows that `spec` names, to be read inside the `with` block.
 
     Tables of local files are built in `scratch_dir` and removed; data sets of the hub stay in the package's cache.
-    Raises CorpusError where the data set is missing, malformed, or out of reach, MissingDependencyError.
+    Raises CorpusError where the data set is missing, malformed or out of reach, OutputError where `scratch_dir` cannot be
+    written, MissingDependencyError without the package.
     """
     datasets = _import_datasets()
-    with _quiet(datasets), tempfile.TemporaryDirectory(dir=scratch_dir, prefix="prequential-") as scratch:
+    try:
+        scratch_folder = tempfile.TemporaryDirectory(dir=scratch_dir, prefix="prequential-")
+    except OSError as error:
+        raise unwritable(scratch_dir, error) from error
+    with _quiet(datasets), scratch_folder as scratch:
         with _foreign_errors(spec):
             if spec.revision is None:
                 commit, builder = None, _local_builder(datasets, spec, scratch)
@@ -133,9 +139,7 @@ def _local_builder(datasets: Any, spec: DatasetSpec, cache_dir: str) -> Any:
 def _hub_builder(datasets: Any, spec: DatasetSpec, commit: str) -> Any:
     builder = datasets.load_dataset_builder(spec.source, spec.config, revision=commit)
     if builder.hash != commit:
-        raise CorpusError(
-            f"the cache has another revision of {spec.source!r} than {commit}, and the hub is out of reach"
-        )
+        raise CorpusError(f"the cache offers another revision of {spec.source!r} than {commit}; load it once online")
     return builder
 
 

@@ -2,7 +2,7 @@
 
     hf:reviews.jsonl                                  a local file: json, jsonl, csv, txt or parquet
     hf:reviews/?split=test&column=body                a local folder, as the `datasets` package reads it
-    hf:stanfordnlp/imdb@e6281661ce1c48d9?config=plain_text     the hub, at one commit
+    hf:stanfordnlp/imdb@COMMIT?config=plain_text      the hub, at one commit
 
 OPTIONS is a query string (`%0A` is a line feed): config, split, column, separator. A name on the hub stands for
 whatever was pushed last, so without a revision it names no corpus and is refused.

@@ -1,13 +1,9 @@
-"""Data sets through the real `datasets` package: local files of each format, the hub's absence, and what is refused."""
+"""Data sets through the real `datasets` package: local files of each format, names, and what is refused."""
 
 import contextlib
 import io
 import json
-import os
-import socket
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,12 +11,11 @@ import pytest
 from prequential.corpora import open_corpus
 from prequential.corpora.dataset import RowDocuments
 from prequential.corpora.dataset_spec import DatasetSpec
-from prequential.errors import CorpusError, MissingDependencyError
+from prequential.errors import CorpusError, MissingDependencyError, OutputError
 
 pytest.importorskip("datasets")
 
 TEXTS = ["first", "zwölf\nlines", "", "last"]
-COMMIT = "e6281661ce1c48d982bc483cf8a173c1bbeb5d31"
 
 
 def write_rows(path: Path) -> None:
@@ -110,6 +105,12 @@ def test_a_data_set_leaves_nothing_behind_and_prints_nothing(tmp_path: Path, cap
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_data_set_that_cannot_be_spooled_is_an_output_error(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl")
+    with pytest.raises(OutputError, match="cannot spool to"):
+        open_corpus(f"hf:{tmp_path}/rows.jsonl", spool_dir=tmp_path / "missing")
+
+
 def test_the_package_keeps_the_settings_it_had(tmp_path: Path) -> None:
     import datasets
 
@@ -190,62 +191,3 @@ def test_row_documents_behave_like_a_list() -> None:
     assert documents[1:] == [documents[1], documents[2]]
     with pytest.raises(IndexError):
         documents[3]
-
-
-def open_elsewhere(spec: str, home: Path, **environment: str) -> tuple[str, float]:
-    """The last line that opening `spec` prints in a fresh process, with its own cache `home`, and its seconds."""
-    program = "import sys, prequential.corpora as c; print(c.open_corpus(sys.argv[1]).bytes().tobytes())"
-    command = [sys.executable, "-c", program, spec]
-    env = {**os.environ, "HF_HOME": str(home), **environment}
-    started_s = time.monotonic()
-    process = subprocess.run(command, env=env, stdout=-1, stderr=subprocess.STDOUT, text=True, timeout=60)
-    return process.stdout.strip().splitlines()[-1], time.monotonic() - started_s
-
-
-def put_into_cache(home: Path, commit: str, text: str) -> None:
-    """Leaves in the cache under `home` what loading a data set `squad` with one row from the hub leaves there."""
-    import datasets
-
-    folder = home / commit / "squad"
-    folder.mkdir(parents=True)
-    (folder / "train.jsonl").write_text(json.dumps({"text": text}) + "\n")
-    builder = datasets.load_dataset_builder(str(folder), cache_dir=str(home / "datasets"))
-    builder.download_and_prepare()
-    Path(builder.cache_dir).rename(Path(builder.cache_dir).with_name(commit))
-
-
-def test_a_hub_that_refuses_connections_is_reported_at_once(tmp_path: Path) -> None:
-    said, wall_s = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0")
-    assert "CorpusError: cannot reach the hub for squad@e6281661" in said
-    assert wall_s < 15  # most of it the import of the package
-
-
-@pytest.mark.slow
-def test_a_hub_that_does_not_answer_is_given_up_after_seconds(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        said, wall_s = open_elsewhere("hf:squad@v1", tmp_path, HF_ENDPOINT=endpoint, HF_HUB_OFFLINE="0")
-    assert "CorpusError: cannot reach the hub for squad@v1: ReadTimeout" in said
-    assert wall_s < 20
-
-
-def test_offline_a_commit_in_the_cache_is_opened(tmp_path: Path) -> None:
-    put_into_cache(tmp_path, COMMIT, "this one")
-    said, _ = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
-    assert said == r"b'this one\x00'"
-
-
-def test_offline_another_commit_in_the_cache_is_not_taken_for_the_one_asked_for(tmp_path: Path) -> None:
-    put_into_cache(tmp_path, "f" * 40, "another")
-    said, _ = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
-    assert f"CorpusError: the cache has another revision of 'squad' than {COMMIT}" in said
-
-
-def test_offline_a_commit_that_is_not_in_the_cache_is_reported(tmp_path: Path) -> None:
-    said, _ = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
-    assert "CorpusError: cannot load the data set 'squad'" in said
-
-
-def test_offline_a_tag_is_refused_because_it_could_stand_for_anything(tmp_path: Path) -> None:
-    said, _ = open_elsewhere("hf:squad@v1", tmp_path, HF_HUB_OFFLINE="1")
-    assert "CorpusError: offline, squad@v1 cannot be looked up; give the commit's full 40-digit hash" in said

@@ -1,0 +1,128 @@
+"""Data sets on the hub, through the real `datasets` package: a stand-in hub on this machine, its absence, its cache."""
+
+import http.server
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("datasets")
+
+COMMIT = "e6281661ce1c48d982bc483cf8a173c1bbeb5d31"
+FILES = {"train.jsonl": b'{"text": "from the hub"}\n'}
+
+
+class StandInHub(http.server.BaseHTTPRequestHandler):
+    """One data set, owner/texts, with one commit and the tag v1; as much of the protocol as loading it uses."""
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if re.fullmatch(f"/api/datasets/owner/texts/revision/(v1|{COMMIT})", path):
+            self.answer_json({"id": "owner/texts", "sha": COMMIT, "siblings": [{"rfilename": name} for name in FILES]})
+        elif path.startswith(f"/api/datasets/owner/texts/tree/{COMMIT}"):
+            entries = [{"type": "file", "oid": "0" * 40, "size": len(FILES[name]), "path": name} for name in FILES]
+            self.answer_json(entries)
+        elif (name := path.removeprefix(f"/datasets/owner/texts/resolve/{COMMIT}/")) in FILES:
+            self.answer(200, FILES[name], {"ETag": '"etag"', "X-Repo-Commit": COMMIT})
+        else:
+            missing = "EntryNotFound" if COMMIT in path else "RevisionNotFound"
+            self.answer(404, b"{}", {"X-Error-Code": missing, "X-Repo-Commit": COMMIT})
+
+    do_HEAD = do_GET  # noqa: N815  # the names that the server calls
+
+    def answer_json(self, value: object) -> None:
+        self.answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
+
+    def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing, where the default prints each request."""
+
+
+@pytest.fixture
+def hub() -> Iterator[str]:
+    """The address of a running stand-in hub."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), StandInHub) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def open_elsewhere(spec: str, home: Path, **environment: str) -> tuple[str, float]:
+    """The last line that opening `spec` prints in a fresh process, with its own cache `home`, and its seconds."""
+    program = "import sys, prequential.corpora as c; print(c.open_corpus(sys.argv[1]).bytes().tobytes())"
+    command = [sys.executable, "-c", program, spec]
+    env = {**os.environ, "HF_HOME": str(home), **environment}
+    started_s = time.monotonic()
+    process = subprocess.run(command, env=env, stdout=-1, stderr=subprocess.STDOUT, text=True, timeout=60)
+    return process.stdout.strip().splitlines()[-1], time.monotonic() - started_s
+
+
+def test_a_tag_on_the_hub_is_opened_at_the_commit_it_stands_for(hub: str, tmp_path: Path) -> None:
+    program = "import prequential.corpora as c; print(c.open_corpus('hf:owner/texts@v1').describe()['commit'])"
+    env = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0"}
+    said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True, timeout=60).stdout
+    assert said.decode() == f"{COMMIT}\n"
+
+
+def test_the_rows_of_a_data_set_on_the_hub_are_the_corpus(hub: str, tmp_path: Path) -> None:
+    said, _ = open_elsewhere(f"hf:owner/texts@{COMMIT}", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    assert said == r"b'from the hub\x00'"
+
+
+def test_a_revision_that_the_hub_does_not_have_is_reported(hub: str, tmp_path: Path) -> None:
+    said, _ = open_elsewhere("hf:owner/texts@v2", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    assert "CorpusError: the hub has no owner/texts@v2 for you: RevisionNotFoundError" in said
+
+
+def test_a_hub_that_refuses_connections_is_reported_at_once(tmp_path: Path) -> None:
+    said, wall_s = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0")
+    assert "CorpusError: cannot reach the hub for squad@e6281661" in said
+    assert wall_s < 15  # most of it the import of the package
+
+
+@pytest.mark.slow
+def test_a_hub_that_does_not_answer_is_given_up_after_seconds(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        said, wall_s = open_elsewhere("hf:squad@v1", tmp_path, HF_ENDPOINT=endpoint, HF_HUB_OFFLINE="0")
+    assert "CorpusError: cannot reach the hub for squad@v1: ReadTimeout" in said
+    assert wall_s < 20
+
+
+def test_offline_a_commit_in_the_cache_is_opened(hub: str, tmp_path: Path) -> None:
+    open_elsewhere("hf:owner/texts@v1", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    said, _ = open_elsewhere(f"hf:owner/texts@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
+    assert said == r"b'from the hub\x00'"
+
+
+def test_offline_another_commit_in_the_cache_is_not_taken_for_the_one_asked_for(hub: str, tmp_path: Path) -> None:
+    open_elsewhere("hf:owner/texts@v1", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    said, _ = open_elsewhere(f"hf:owner/texts@{'f' * 40}", tmp_path, HF_HUB_OFFLINE="1")
+    assert "CorpusError: the cache offers another revision of 'owner/texts' than ffffffff" in said
+
+
+def test_offline_a_commit_that_is_not_in_the_cache_is_reported(tmp_path: Path) -> None:
+    said, _ = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
+    assert "CorpusError: cannot load the data set 'squad'" in said
+
+
+def test_offline_a_tag_is_refused_because_it_could_stand_for_anything(tmp_path: Path) -> None:
+    said, _ = open_elsewhere("hf:squad@v1", tmp_path, HF_HUB_OFFLINE="1")
+    assert "CorpusError: offline, squad@v1 cannot be looked up; give the commit's full 40-digit hash" in said
