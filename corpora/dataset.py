@@ -17,8 +17,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, overload
 
-from prequential.corpora.corpus import Document
 from prequential.corpora.chunks import unwritable
+from prequential.corpora.corpus import Document
 from prequential.corpora.dataset_spec import DatasetSpec
 from prequential.errors import CorpusError, MissingDependencyError
 
@@ -97,8 +97,8 @@ def load_rows(spec: DatasetSpec, scratch_dir: str | PathLike[str] | None) -> Ite
     """The rows that `spec` names, to be read inside the `with` block.
 
     Tables of local files are built in `scratch_dir` and removed; data sets of the hub stay in the package's cache.
-    Raises CorpusError where the data set is missing, malformed or out of reach, OutputError where `scratch_dir` cannot be
-    written, MissingDependencyError without the package.
+    Raises CorpusError where the data set is missing, malformed or out of reach, OutputError where `scratch_dir` cannot
+    be written, MissingDependencyError without the package.
     """
     datasets = _import_datasets()
     try:
