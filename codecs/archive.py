@@ -1,0 +1,118 @@
+"""The .pq archive, version 1: a container that knows nothing of models. docs/FORMAT.md specifies its bytes.
+
+Written and read from front to back, through pipes too. Checksums are chained (each continues from the one before), so
+blocks cannot be swapped, repeated or moved between archives. There is no pickle: a stranger's archive runs no code.
+"""
+
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from prequential.codecs.archive_block import Block, pack_head, read_head, read_kind
+from prequential.codecs.archive_header import Header, pack_header, read_header
+from prequential.codecs.archive_index import Index
+from prequential.codecs.byte_source import CHECKSUM_BYTES, ByteSource
+from prequential.errors import CorruptArchiveError
+
+
+class ArchiveWriter:
+    """Writes the header at once, then blocks as they come; `close` makes the archive whole.
+
+    sink: buffered binary file, left open. Up to `close`, what has been written is a prefix that `ArchiveReader` reads
+    block by block before it refuses the missing end.
+    Counters, in bytes: `header_bytes`; `payload_bytes`, of all blocks; `n_bytes_written`, the whole archive so far;
+    `n_bytes_covered`, of the original.
+    """
+
+    def __init__(self, sink: BinaryIO, header: Header) -> None:
+        packed = pack_header(header)
+        self._sink = sink
+        self._header = header
+        self._index = Index()
+        self._checksum = int.from_bytes(packed[-CHECKSUM_BYTES:], "little")
+        self.header_bytes = len(packed)
+        self.payload_bytes = 0
+        self.n_bytes_covered = 0
+        self.n_bytes_written = 0
+        self._write(packed)
+
+    def write_block(self, block: Block) -> None:
+        """Append the next piece of the original. Raises CorruptArchiveError for a block that no reader would accept."""
+        head = block.head
+        if self.n_bytes_covered + head.n_bytes > self._header.n_bytes:
+            raise CorruptArchiveError(f"blocks cover more than the {self._header.n_bytes} bytes of the original")
+        record = pack_head(head) + block.payload
+        self._checksum = zlib.crc32(record, self._checksum)
+        self._write(record + self._checksum.to_bytes(CHECKSUM_BYTES, "little"))
+        self._index.add(len(record) + CHECKSUM_BYTES, head.n_bytes)
+        self.payload_bytes += head.payload_bytes
+        self.n_bytes_covered += head.n_bytes
+
+    def close(self) -> None:
+        """Write index and end. Raises CorruptArchiveError while the blocks do not cover the whole original."""
+        if self.n_bytes_covered != self._header.n_bytes:
+            raise CorruptArchiveError(f"blocks cover {self.n_bytes_covered} of {self._header.n_bytes} original bytes")
+        self._write(self._index.pack_end(self._checksum))
+
+    def _write(self, data: bytes) -> None:
+        self._sink.write(data)
+        self.n_bytes_written += len(data)
+
+
+class ArchiveReader:
+    """Reads the header at once; `blocks` gives the rest. source: binary stream, need not seek.
+
+    Memory: one block, six bytes for every block before it, and never more than 1 MiB beyond what the stream delivers.
+    Raises UnsupportedVersionError or CorruptArchiveError.
+    """
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = ByteSource(source)
+        self._index = Index()
+        self._n_bytes_covered = 0
+        try:
+            self.header = read_header(self._source)
+        except CorruptArchiveError as error:
+            raise CorruptArchiveError(f"header: {error}") from error
+        self.header_bytes = self._source.n_bytes_taken
+
+    def blocks(self) -> Iterator[Block]:
+        """Every block in order, each verified before it is given; ends only at a whole archive's end. Single pass.
+
+        Raises CorruptArchiveError, naming the block and its range of the original, after all whole blocks before it.
+        """
+        while block := self._next_block():
+            yield block
+
+    def _next_block(self) -> Block | None:
+        start = self._n_bytes_covered
+        where = f"block {self._index.n_blocks} (original bytes from {start})"
+        record_start, checksum = self._source.n_bytes_taken, self._source.checksum
+        try:
+            kind = read_kind(self._source)
+            if kind is None:
+                where = "end of the archive"
+                self._check_end(checksum)
+                return None
+            head = read_head(self._source, kind)
+            where = f"block {self._index.n_blocks} (original bytes {start}-{start + head.n_bytes})"
+            if start + head.n_bytes > self.header.n_bytes:
+                raise CorruptArchiveError(f"exceeds the {self.header.n_bytes} bytes of the original")
+            payload = self._source.take(head.payload_bytes)
+            self._source.check_checksum()
+        except CorruptArchiveError as error:
+            raise CorruptArchiveError(f"{where}: {error}") from error
+        self._index.add(self._source.n_bytes_taken - record_start, head.n_bytes)
+        self._n_bytes_covered += head.n_bytes
+        return Block(
+            kind=kind, n_bytes=head.n_bytes, n_symbols=head.n_symbols, state_digest=head.state_digest, payload=payload
+        )
+
+    def _check_end(self, checksum: int) -> None:
+        """Compare what follows the end mark, to the last byte, with what the blocks and their `checksum` imply."""
+        if self._n_bytes_covered != self.header.n_bytes:
+            raise CorruptArchiveError(f"blocks cover {self._n_bytes_covered} of {self.header.n_bytes} original bytes")
+        expected = self._index.pack_end(checksum)
+        if self._source.take(len(expected) - 1) != expected[1:]:
+            raise CorruptArchiveError("index or checksum disagrees with the blocks")
+        self._source.check_end()

@@ -1,0 +1,133 @@
+"""Header of an archive: what was compressed and how, before the first block.
+
+The original's length and digest are binary, since they do not shrink; configuration and corpus description are
+canonical JSON, deflated against a fixed dictionary. Canonical means that the reader writes again what it parsed and
+compares: that refuses duplicate keys, NaN, infinities and lone surrogates at once.
+"""
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from prequential.codecs.byte_source import ByteSource, varint
+from prequential.errors import ConfigError, CorruptArchiveError, UnsupportedVersionError
+
+# As in PNG: a byte above 127, a name, and the line ends that text-mode transfers damage.
+MAGIC = b"\x8fPRQ\r\n\x1a\n"
+FORMAT_VERSION = 1
+DIGEST_BYTES = 32
+MAX_HEADER_BYTES = 1 << 16  # JSON, before and after deflation
+# Preset dictionary of the deflated JSON. Part of the format: another dictionary is another FORMAT_VERSION.
+HEADER_DICTIONARY = (
+    b'"adam","muon","sgd","text","file","git","hub","sample","tree","stdin","revision":"split":"train","url":"https://'
+    b'"activation":"dropout":0.0,"warmup_symbols":"weight_decay":0.0,"betas":[0.9,0.95],"averaging":"pure":false,'
+    b'{"config":{"alphabet":{"kind":"bytes","kind":"bpe","merges":[[],"size":256},"format":1,"limit":null,"model":{'
+    b'"depth":4,"width":256,"heads":4,"n_layers":"memory":64,"window":"hash_bits":18,"orders":6,"learning_rate":0.003,'
+    b'"kind":"gpt","ngram":{"replay":{"passes":0,"schedule":[[0,"segment":64,"streams":16,"optimiser":{"matrix":"muon",'
+    b'"preset":5,"seed":0,"block_segments":"tokens":true,false,null,0.001,0.01,0.02,128,256,512,1024,4096,65536},'
+    b'"corpus":{"kind":"file","mtime_ns":"mtime":17,"n_files":1,"name":".txt"}}'
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What an archive says before its first block.
+
+    n_bytes: length of the original, 0..2**63-1. blake2b: BLAKE2b digest of the original, 32 bytes.
+    config, corpus: JSON objects that the container does not interpret; integers within 64 signed bits, floats finite.
+    """
+
+    n_bytes: int
+    blake2b: bytes
+    config: dict[str, Any] = field(default_factory=dict)
+    corpus: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.n_bytes < 1 << 63:
+            raise ConfigError(f"an original of {self.n_bytes} bytes cannot be archived; the limit is 2**63 - 1")
+        if len(self.blake2b) != DIGEST_BYTES:
+            raise ConfigError(f"the digest of the original has {len(self.blake2b)} bytes, not {DIGEST_BYTES}")
+
+
+def pack_header(header: Header) -> bytes:
+    """The first bytes of an archive, up to and with the checksum.
+
+    Raises ConfigError if config or corpus is not JSON that `read_header` would take back.
+    """
+    try:
+        text = _canonical_json({"config": header.config, "corpus": header.corpus})
+        _parse_json(text)
+    except (TypeError, ValueError, RecursionError, CorruptArchiveError) as error:
+        raise ConfigError(f"config or corpus description does not fit an archive header: {error}") from error
+    deflated = _deflate(text)
+    head = MAGIC + FORMAT_VERSION.to_bytes(2, "little") + varint(header.n_bytes) + header.blake2b
+    body = head + varint(len(deflated)) + deflated
+    return body + zlib.crc32(body).to_bytes(4, "little")
+
+
+def read_header(source: ByteSource) -> Header:
+    """The header at the start of `source`.
+
+    Raises UnsupportedVersionError for another version, CorruptArchiveError for what `pack_header` would never write.
+    """
+    if source.take(len(MAGIC)) != MAGIC:
+        raise CorruptArchiveError("not a .pq archive")
+    version = int.from_bytes(source.take(2), "little")
+    if version != FORMAT_VERSION:
+        raise UnsupportedVersionError(f"archive format version {version}; this program reads version {FORMAT_VERSION}")
+    n_bytes = source.take_varint()
+    blake2b = source.take(DIGEST_BYTES)
+    deflated_bytes = source.take_varint()
+    if deflated_bytes > MAX_HEADER_BYTES:
+        raise CorruptArchiveError(f"{deflated_bytes} bytes of description exceed the limit of {MAX_HEADER_BYTES}")
+    deflated = source.take(deflated_bytes)
+    source.check_checksum()
+    return Header(n_bytes=n_bytes, blake2b=blake2b, **_parse_json(_inflate(deflated)))
+
+
+def _deflate(text: bytes) -> bytes:
+    # wbits=-15: raw deflate, without zlib's own header and checksum.
+    deflater = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, HEADER_DICTIONARY)
+    return deflater.compress(text) + deflater.flush()
+
+
+def _inflate(deflated: bytes) -> bytes:
+    inflater = zlib.decompressobj(-15, HEADER_DICTIONARY)
+    try:
+        text = inflater.decompress(deflated, MAX_HEADER_BYTES + 1)
+    except zlib.error as error:
+        raise CorruptArchiveError("the description does not inflate") from error
+    if len(text) > MAX_HEADER_BYTES or not inflater.eof or inflater.unused_data:
+        raise CorruptArchiveError(f"the description does not end, or exceeds {MAX_HEADER_BYTES} bytes")
+    return text
+
+
+def _canonical_json(value: object) -> bytes:
+    """UTF-8 JSON with sorted keys and no spaces. Raises TypeError, ValueError or RecursionError."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode()
+
+
+def _parse_json(text: bytes) -> dict[str, dict[str, Any]]:
+    """The objects `config` and `corpus` of a canonical description. Raises CorruptArchiveError."""
+    if len(text) > MAX_HEADER_BYTES:
+        raise CorruptArchiveError(f"the description exceeds {MAX_HEADER_BYTES} bytes")
+    try:
+        value = json.loads(text.decode(), parse_int=_int64)
+        canonical = _canonical_json(value)
+    except (ValueError, RecursionError) as error:
+        raise CorruptArchiveError(f"the description is not canonical JSON: {error}") from error
+    if canonical != text:
+        raise CorruptArchiveError("the description is not canonical JSON")
+    if not isinstance(value, dict) or value.keys() != {"config", "corpus"}:
+        raise CorruptArchiveError("the description is not made of config and corpus")
+    if not all(isinstance(part, dict) for part in value.values()):
+        raise CorruptArchiveError("config and corpus are not both objects")
+    return value
+
+
+def _int64(digits: str) -> int:
+    if len(digits) > 20 or not -(1 << 63) <= int(digits) < 1 << 63:
+        raise ValueError("an integer exceeds 64 bits")
+    return int(digits)

@@ -1,0 +1,96 @@
+"""What an archive holds, found from its end without reading a payload: for `list`, on files of any size."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from prequential.codecs.archive_block import END_MARK, BlockHead, read_head, read_kind
+from prequential.codecs.archive_header import Header, read_header
+from prequential.codecs.archive_index import END_MAGIC, LENGTH_BYTES, TRAILER_BYTES
+from prequential.codecs.byte_source import CHECKSUM_BYTES, ByteSource
+from prequential.errors import CorruptArchiveError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveSummary:
+    """Header, block heads and sizes of an archive; its payloads have not been verified."""
+
+    header: Header
+    blocks: tuple[BlockHead, ...]
+    header_bytes: int
+    archive_bytes: int
+
+    @property
+    def payload_bytes(self) -> int:
+        """Sum of all payloads, in bytes."""
+        return sum(block.payload_bytes for block in self.blocks)
+
+    @property
+    def n_symbols(self) -> int:
+        """Symbols coded in all blocks."""
+        return sum(block.n_symbols for block in self.blocks)
+
+
+def summarise(path: str | os.PathLike[str]) -> ArchiveSummary:
+    """Header, totals and per-block table of the archive at `path`: two reads, and one for each block.
+
+    Header and index are verified by their checksums, block heads against the index and the file's length.
+    Raises UnsupportedVersionError, CorruptArchiveError, OSError.
+    """
+    with Path(path).open("rb") as file:
+        archive_bytes = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        source = ByteSource(file)
+        header = read_header(source)
+        header_bytes = source.n_bytes_taken
+        records = _read_index(file, header_bytes, archive_bytes)
+        heads = []
+        offset = header_bytes
+        for number, (record_bytes, n_bytes) in enumerate(records):
+            heads.append(_read_head_at(file, offset, number, record_bytes, n_bytes))
+            offset += record_bytes
+    if sum(head.n_bytes for head in heads) != header.n_bytes:
+        raise CorruptArchiveError(f"the blocks do not cover the {header.n_bytes} bytes of the original")
+    return ArchiveSummary(header=header, blocks=tuple(heads), header_bytes=header_bytes, archive_bytes=archive_bytes)
+
+
+def _read_index(file: BinaryIO, header_bytes: int, archive_bytes: int) -> list[tuple[int, int]]:
+    """(length in the archive, length in the original) of every block, in bytes; together they fill the file."""
+    file.seek(max(archive_bytes - TRAILER_BYTES, header_bytes))
+    trailer = file.read(TRAILER_BYTES)
+    if len(trailer) < TRAILER_BYTES or not trailer.endswith(END_MAGIC):
+        raise CorruptArchiveError("end of the archive: missing, or followed by other bytes")
+    index_bytes = int.from_bytes(trailer[:LENGTH_BYTES], "little")
+    index_start = archive_bytes - TRAILER_BYTES - index_bytes
+    if index_start < header_bytes:
+        raise CorruptArchiveError(f"index: {index_bytes} bytes do not fit into the archive")
+    file.seek(index_start - CHECKSUM_BYTES)
+    # The chain goes on from the checksum of the last block, or of the header: either stands right before the end mark.
+    source = ByteSource(file, checksum=int.from_bytes(file.read(CHECKSUM_BYTES), "little"))
+    if source.take(1)[0] != END_MARK:
+        raise CorruptArchiveError("index: does not begin with the end mark")
+    n_blocks = source.take_varint()
+    if 2 * n_blocks > index_bytes:  # a block has at least two bytes here: bounds the list before it is made
+        raise CorruptArchiveError(f"index: {index_bytes} bytes cannot hold {n_blocks} blocks")
+    records = [(source.take_varint(), source.take_varint()) for _ in range(n_blocks)]
+    if source.n_bytes_taken != index_bytes or header_bytes + sum(length for length, _ in records) != index_start:
+        raise CorruptArchiveError("index: does not fit the length of the archive")
+    source.take(LENGTH_BYTES)
+    source.check_checksum()
+    return records
+
+
+def _read_head_at(file: BinaryIO, offset: int, number: int, record_bytes: int, n_bytes: int) -> BlockHead:
+    file.seek(offset)
+    source = ByteSource(file)
+    try:
+        kind = read_kind(source)
+        if kind is None:
+            raise CorruptArchiveError("the end mark stands in its place")
+        head = read_head(source, kind)
+        if (source.n_bytes_taken + head.payload_bytes + CHECKSUM_BYTES, head.n_bytes) != (record_bytes, n_bytes):
+            raise CorruptArchiveError("its sizes disagree with the index")
+    except CorruptArchiveError as error:
+        raise CorruptArchiveError(f"block {number}: {error}") from error
+    return head

@@ -1,0 +1,86 @@
+"""Integer frequencies: what the range coder is given, and the one place where they become bits.
+
+A row of frequencies stands for a probability distribution over the V symbols 0..V-1: V integers, each at least 1, that
+sum to exactly TOTAL = 2**24; symbol s has probability row[s] / TOTAL. Integers, because a decoder on another machine
+must see the same distribution to the last bit; at least 1, so that every symbol can be coded.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.errors import InvalidDistributionError
+
+TOTAL_BITS = 24
+TOTAL = 1 << TOTAL_BITS
+MAX_ALPHABET = 1 << 20  # symbols; a row sums to at most 2**44 before it is refused, so int64 cannot wrap
+
+IntArray = NDArray[np.int32] | NDArray[np.int64]
+
+
+def check_frequencies(frequencies: IntArray) -> None:
+    """Refuse anything but rows that a coder can represent exactly.
+
+    frequencies: (n, V) int32 or int64, 2 <= V <= MAX_ALPHABET, each >= 1, each row sums to exactly TOTAL.
+    Costs three passes over the array. Raises InvalidDistributionError, naming the first offending row.
+    """
+    if not isinstance(frequencies, np.ndarray) or frequencies.dtype not in (np.int32, np.int64):
+        raise InvalidDistributionError(f"frequencies are {_kind(frequencies)}; give a numpy array of int32 or int64")
+    if frequencies.ndim != 2 or not 2 <= frequencies.shape[1] <= MAX_ALPHABET:
+        raise InvalidDistributionError(
+            f"frequencies have shape {frequencies.shape}; give (n, V) with 2 <= V <= {MAX_ALPHABET}"
+        )
+    if frequencies.size == 0:
+        return
+    # The upper bound comes before the sum: without it an int64 row could wrap around to TOTAL.
+    if frequencies.min() < 1 or frequencies.max() > TOTAL:
+        row = int(np.nonzero(((frequencies < 1) | (frequencies > TOTAL)).any(axis=1))[0][0])
+        raise InvalidDistributionError(f"row {row} holds a frequency outside 1..{TOTAL}")
+    row_sums = frequencies.sum(axis=1, dtype=np.int64)
+    if (row_sums != TOTAL).any():
+        row = int(np.nonzero(row_sums != TOTAL)[0][0])
+        raise InvalidDistributionError(f"row {row} sums to {row_sums[row]}, not to {TOTAL}")
+
+
+def check_symbols(symbols: IntArray, frequencies: IntArray) -> None:
+    """Refuse symbols that `frequencies`, (n, V), cannot code: not (n,) integers, or outside 0..V-1.
+
+    Raises InvalidDistributionError, naming the first offending symbol.
+    """
+    if not isinstance(symbols, np.ndarray) or symbols.dtype.kind not in "iu":
+        raise InvalidDistributionError(f"symbols are {_kind(symbols)}; give a numpy array of integers")
+    n, V = frequencies.shape
+    if symbols.shape != (n,):
+        raise InvalidDistributionError(f"symbols have shape {symbols.shape} for frequencies of shape {(n, V)}")
+    if n and (symbols.min() < 0 or symbols.max() >= V):
+        position = int(np.nonzero((symbols < 0) | (symbols >= V))[0][0])
+        raise InvalidDistributionError(f"symbol {symbols[position]} at position {position} is outside 0..{V - 1}")
+
+
+def ideal_code_bits(symbols: IntArray, frequencies: IntArray) -> float:
+    """Code length of `symbols` under `frequencies`, in bits: the sum of -log2(frequency / TOTAL).
+
+    symbols: (n,) integers in 0..V-1. frequencies: (n, V) as `check_frequencies` demands. Summed in float64 on the host.
+    A range coder's payload is this plus 16 to 64 bits for each flush, and under 2**-7 bits a symbol for rounding.
+    Raises InvalidDistributionError.
+    """
+    check_frequencies(frequencies)
+    check_symbols(symbols, frequencies)
+    coded = np.take_along_axis(frequencies, symbols.astype(np.int64)[:, None], axis=1)[:, 0]
+    return float((TOTAL_BITS - np.log2(coded.astype(np.float64))).sum())
+
+
+def frequencies_from(probabilities: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Frequencies that a coder accepts, near given integer probabilities: (n, V) int64 from (n, V) int64.
+
+    probabilities: in units of 1 / TOTAL, each >= 0, each row sums to at most TOTAL. What a row lacks goes to its
+    likeliest symbol, where it matters least.
+    """
+    n, V = probabilities.shape
+    frequencies = (probabilities * (TOTAL - V) >> TOTAL_BITS) + 1
+    rest = TOTAL - frequencies.sum(axis=1)
+    frequencies[np.arange(n), frequencies.argmax(axis=1)] += rest
+    return frequencies
+
+
+def _kind(value: object) -> str:
+    return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"

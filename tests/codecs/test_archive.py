@@ -1,0 +1,355 @@
+"""Archive: round trips, overhead, and the refusal of everything that is not exactly what a writer wrote."""
+
+import io
+import json
+import zlib
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prequential.codecs import ArchiveReader, ArchiveWriter, Block, BlockKind, Header, summarise
+from prequential.codecs.archive_header import HEADER_DICTIONARY, MAX_HEADER_BYTES, pack_header
+from prequential.codecs.byte_source import CHUNK_BYTES, varint
+from prequential.errors import ConfigError, CorruptArchiveError, PrequentialError, UnsupportedVersionError
+
+DIGEST = bytes(range(32))
+
+
+def raw_block(data: bytes) -> Block:
+    return Block(kind=BlockKind.RAW, n_bytes=len(data), n_symbols=len(data), state_digest=b"statestt", payload=data)
+
+
+def coded_block(n_bytes: int, payload: bytes) -> Block:
+    return Block(kind=BlockKind.CODED, n_bytes=n_bytes, n_symbols=n_bytes, state_digest=b"8 bytes.", payload=payload)
+
+
+BLOCKS = [coded_block(9, b"coded"), raw_block(b"raw"), coded_block(9, b"other")]
+
+
+def archive_of(blocks: list[Block], **fields: object) -> bytes:
+    header = Header(n_bytes=sum(block.n_bytes for block in blocks), blake2b=DIGEST, **fields)  # type: ignore[arg-type]
+    sink = io.BytesIO()
+    writer = ArchiveWriter(sink, header)
+    for block in blocks:
+        writer.write_block(block)
+    writer.close()
+    assert writer.n_bytes_written == len(sink.getvalue())
+    return sink.getvalue()
+
+
+SMALL = archive_of(BLOCKS, config={"seed": 1}, corpus={"name": "x"})
+
+
+class Pipe(io.RawIOBase):
+    """A stream that cannot seek, delivers a few bytes at a time, and records the largest read asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.largest_read = 0
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        self.largest_read = max(self.largest_read, n_bytes)
+        taken, self.data = self.data[: min(n_bytes, 7)], self.data[min(n_bytes, 7) :]
+        return taken
+
+
+def read_all(archive: bytes) -> list[Block]:
+    return list(ArchiveReader(io.BytesIO(archive)).blocks())
+
+
+def whole_blocks_before_refusal(archive: bytes) -> tuple[int, str]:
+    n_whole = 0
+    with pytest.raises(CorruptArchiveError) as refusal:
+        for _ in ArchiveReader(io.BytesIO(archive)).blocks():
+            n_whole += 1
+    return n_whole, str(refusal.value)
+
+
+def summary_of(archive: bytes, folder: Path) -> object:
+    path = folder / "a.pq"
+    path.write_bytes(archive)
+    return summarise(path)
+
+
+block_lists = st.lists(
+    st.binary(min_size=1, max_size=300).map(raw_block)
+    | st.binary(max_size=300).map(lambda payload: coded_block(len(payload) + 1, payload)),
+    max_size=6,
+)
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    # Text that UTF-8 can hold: no lone surrogates.
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abé", max_size=3), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(block_lists)
+@settings(max_examples=60, deadline=None)
+def test_reading_gives_back_every_block(blocks: list[Block]) -> None:
+    assert read_all(archive_of(blocks)) == blocks
+
+
+@given(st.dictionaries(st.text("xyz", max_size=4), json_values, max_size=4), st.integers(0, 2**63 - 1))
+@settings(max_examples=60, deadline=None)
+def test_reading_gives_back_the_header(config: dict[str, object], n_bytes: int) -> None:
+    header = Header(n_bytes=n_bytes, blake2b=DIGEST, config=config, corpus={"name": "größe"})
+    assert ArchiveReader(io.BytesIO(pack_header(header))).header == header
+
+
+def test_reading_works_on_a_pipe() -> None:
+    assert list(ArchiveReader(Pipe(SMALL)).blocks()) == BLOCKS  # type: ignore[arg-type]
+
+
+def test_summary_lists_header_and_blocks_without_payloads(tmp_path: Path) -> None:
+    path = tmp_path / "a.pq"
+    path.write_bytes(SMALL)
+    summary = summarise(path)
+    assert summary.header == ArchiveReader(io.BytesIO(SMALL)).header
+    assert list(summary.blocks) == [block.head for block in BLOCKS]
+    assert (summary.payload_bytes, summary.n_symbols, summary.archive_bytes) == (13, 21, len(SMALL))
+
+
+def test_summary_of_an_empty_original_has_no_blocks(tmp_path: Path) -> None:
+    assert summary_of(archive_of([]), tmp_path).blocks == ()  # type: ignore[attr-defined]
+
+
+def test_a_block_costs_less_than_30_bytes_and_the_end_less_than_20() -> None:
+    sizes = [len(archive_of([raw_block(bytes(100_000))] * n)) for n in (1, 2, 3)]
+    assert all(after - before < 100_000 + 30 for before, after in pairwise(sizes))
+    assert len(archive_of([])) - len(pack_header(Header(n_bytes=0, blake2b=DIGEST))) < 20
+
+
+def test_every_flipped_bit_is_refused() -> None:
+    for bit in range(8 * len(SMALL)):
+        damaged = bytearray(SMALL)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises((CorruptArchiveError, UnsupportedVersionError)):
+            read_all(bytes(damaged))
+
+
+def test_every_truncation_is_refused() -> None:
+    for n_bytes in range(len(SMALL)):
+        with pytest.raises(CorruptArchiveError):
+            read_all(SMALL[:n_bytes])
+
+
+def test_every_truncation_is_refused_by_the_summary(tmp_path: Path) -> None:
+    for n_bytes in range(len(SMALL)):
+        with pytest.raises(CorruptArchiveError):
+            summary_of(SMALL[:n_bytes], tmp_path)
+
+
+def test_damage_to_sizes_or_index_is_refused_by_the_summary(tmp_path: Path) -> None:
+    reference = summary_of(SMALL, tmp_path)
+    for bit in range(8 * len(SMALL)):
+        damaged = bytearray(SMALL)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            summary = summary_of(bytes(damaged), tmp_path)
+        except (CorruptArchiveError, UnsupportedVersionError):
+            continue
+        # It reads no payloads, so it may miss damage to them; sizes are never wrong.
+        sizes = [(block.n_bytes, block.payload_bytes) for block in summary.blocks]  # type: ignore[attr-defined]
+        assert sizes == [(block.n_bytes, block.payload_bytes) for block in reference.blocks]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("tail", [b"\0", b"\n", SMALL])
+def test_trailing_bytes_are_refused(tail: bytes, tmp_path: Path) -> None:
+    with pytest.raises(CorruptArchiveError, match="follow the end"):
+        read_all(SMALL + tail)
+    with pytest.raises(CorruptArchiveError):
+        summary_of(SMALL + tail, tmp_path)
+
+
+def test_an_archive_cut_between_blocks_gives_its_whole_blocks_and_is_refused() -> None:
+    end_bytes = len(archive_of([])) - len(pack_header(Header(n_bytes=0, blake2b=DIGEST))) + 2 * 3
+    n_whole, message = whole_blocks_before_refusal(SMALL[:-end_bytes])
+    assert n_whole == 3
+    assert "block 3 (original bytes from 21): the archive ends early" in message
+
+
+def test_damage_names_the_block_and_its_range_of_the_original() -> None:
+    position = SMALL.index(b"raw")
+    n_whole, message = whole_blocks_before_refusal(SMALL[:position] + b"R" + SMALL[position + 1 :])
+    assert (n_whole, message) == (1, "block 1 (original bytes 9-12): checksum mismatch")
+
+
+def test_swapped_blocks_are_refused() -> None:
+    record = len(archive_of(BLOCKS[:1] * 2)) - len(archive_of(BLOCKS[:1])) - 2  # less its two bytes of index
+    header_bytes = ArchiveReader(io.BytesIO(SMALL)).header_bytes
+    same_size = archive_of([BLOCKS[0], BLOCKS[2]], config={"seed": 1}, corpus={"name": "x"})
+    first, second = (same_size[header_bytes + i * record : header_bytes + (i + 1) * record] for i in range(2))
+    swapped = same_size[:header_bytes] + second + first + same_size[header_bytes + 2 * record :]
+    assert sorted(swapped) == sorted(same_size)
+    assert whole_blocks_before_refusal(swapped) == (0, "block 0 (original bytes 0-9): checksum mismatch")
+
+
+def test_blocks_of_another_archive_are_refused() -> None:
+    header_bytes = ArchiveReader(io.BytesIO(SMALL)).header_bytes
+    other = pack_header(Header(n_bytes=21, blake2b=DIGEST[::-1], config={"seed": 1}, corpus={"name": "x"}))
+    assert whole_blocks_before_refusal(other + SMALL[header_bytes:])[0] == 0
+
+
+def test_other_versions_are_refused_as_such() -> None:
+    with pytest.raises(UnsupportedVersionError, match="version 2"):
+        ArchiveReader(io.BytesIO(SMALL[:8] + b"\2\0" + SMALL[10:]))
+
+
+def test_a_foreign_file_is_refused_as_such() -> None:
+    with pytest.raises(CorruptArchiveError, match=r"not a \.pq archive"):
+        ArchiveReader(io.BytesIO(b"\x1f\x8b" + bytes(100)))
+
+
+def test_a_declared_size_is_not_allocated_before_its_bytes_arrive() -> None:
+    header = pack_header(Header(n_bytes=2**40, blake2b=DIGEST))
+    pipe = Pipe(header + b"\2" + varint(2**26) + varint(1) + varint(2**26) + bytes(8) + b"few")
+    with pytest.raises(CorruptArchiveError, match="ends early"):
+        list(ArchiveReader(pipe).blocks())  # type: ignore[arg-type]
+    assert pipe.largest_read <= CHUNK_BYTES
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reason"),
+    [
+        ((2**26 + 1, 1, 1), "original bytes are outside"),
+        ((0, 1, 0), "original bytes are outside"),
+        ((100, 2**26 + 1, 1), "symbols are outside"),
+        ((100, 1, 117), "coded bytes are too many"),
+        ((1001, 1, 1), "exceeds the 1000 bytes"),
+    ],
+)
+def test_absurd_sizes_are_refused_before_the_payload_is_read(sizes: tuple[int, int, int], reason: str) -> None:
+    head = b"\2" + b"".join(map(varint, sizes)) + bytes(8)
+    message = whole_blocks_before_refusal(pack_header(Header(n_bytes=1000, blake2b=DIGEST)) + head)[1]
+    assert reason in message
+
+
+@pytest.mark.parametrize("integer", [b"\x80\x00", b"\xff" * 9 + b"\x01"])
+def test_integers_in_another_form_are_refused(integer: bytes) -> None:
+    assert "integer" in whole_blocks_before_refusal(pack_header(Header(n_bytes=9, blake2b=DIGEST)) + b"\2" + integer)[1]
+
+
+def header_with(text: bytes, deflate: Callable[[bytes], bytes] | None = None) -> bytes:
+    """A header with a right checksum around any description."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, HEADER_DICTIONARY)
+    deflated = deflate(text) if deflate else packer.compress(text) + packer.flush()
+    body = SMALL[:10] + varint(0) + DIGEST + varint(len(deflated)) + deflated
+    return body + zlib.crc32(body).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        '{"a":1,"a":1}',
+        '{"a":NaN}',
+        '{"a":Infinity}',
+        '{"a":1e999}',
+        '{"a":' + "9" * 5000 + "}",
+        '{"a":9223372036854775808}',
+        '{"a": 1}',
+        '{"b":1,"a":1}',
+        '{"a":"\\ud800"}',
+        '{"a":"\\u0041"}',
+        '{"a":-0}',
+        "[" * 30_000 + "]" * 30_000,
+        "[]",
+        '{"a":1',
+        "",
+    ],
+)
+def test_descriptions_that_are_not_canonical_json_objects_are_refused(config: str) -> None:
+    with pytest.raises(CorruptArchiveError, match="header: "):
+        ArchiveReader(io.BytesIO(header_with(f'{{"config":{config},"corpus":{{}}}}'.encode())))
+
+
+@pytest.mark.parametrize("text", [b'{"config":{}}', b'{"config":{},"corpus":{},"x":{}}', b"7", b"\xff"])
+def test_descriptions_with_other_parts_are_refused(text: bytes) -> None:
+    with pytest.raises(CorruptArchiveError, match="header: "):
+        ArchiveReader(io.BytesIO(header_with(text)))
+
+
+def test_a_description_that_inflates_beyond_the_limit_is_refused() -> None:
+    bomb = b'{"config":{"a":"' + b"a" * 50_000_000 + b'"},"corpus":{}}'
+    with pytest.raises(CorruptArchiveError, match=f"exceeds {MAX_HEADER_BYTES} bytes"):
+        ArchiveReader(io.BytesIO(header_with(bomb)))
+
+
+def test_a_description_with_bytes_after_its_end_is_refused() -> None:
+    def with_tail(text: bytes) -> bytes:
+        packer = zlib.compressobj(wbits=-15)
+        return packer.compress(text) + packer.flush() + b"tail"
+
+    with pytest.raises(CorruptArchiveError, match="does not end"):
+        ArchiveReader(io.BytesIO(header_with(b'{"config":{},"corpus":{}}', with_tail)))
+
+
+@pytest.mark.parametrize(
+    "config", [{"a": float("nan")}, {"a": 2**63}, {"a": {1, 2}}, {"a": "x" * 70_000}, {"a": "\ud800"}]
+)
+def test_a_config_that_no_reader_would_take_is_not_written(config: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        ArchiveWriter(io.BytesIO(), Header(n_bytes=0, blake2b=DIGEST, config=config))
+
+
+@pytest.mark.parametrize("fields", [{"n_bytes": -1}, {"n_bytes": 2**63}, {"blake2b": b"short"}])
+def test_headers_out_of_range_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        Header(**({"n_bytes": 0, "blake2b": DIGEST} | fields))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [raw_block(b""), raw_block(b"12345"), coded_block(4, bytes(21)), Block(**(vars(BLOCKS[1]) | {"n_bytes": 2}))],
+)
+def test_a_block_that_no_reader_would_take_is_not_written(block: Block) -> None:
+    sink = io.BytesIO()
+    writer = ArchiveWriter(sink, Header(n_bytes=4, blake2b=DIGEST))
+    with pytest.raises(CorruptArchiveError):
+        writer.write_block(block)
+    assert len(sink.getvalue()) == writer.header_bytes
+
+
+def test_an_archive_that_does_not_cover_its_original_is_not_closed() -> None:
+    writer = ArchiveWriter(io.BytesIO(), Header(n_bytes=4, blake2b=DIGEST))
+    with pytest.raises(PrequentialError, match="0 of 4"):
+        writer.close()
+
+
+def test_an_end_before_the_original_is_covered_is_refused() -> None:
+    short = pack_header(Header(n_bytes=22, blake2b=DIGEST))
+    blocks = io.BytesIO()
+    writer = ArchiveWriter(blocks, Header(n_bytes=22, blake2b=DIGEST))
+    for block in BLOCKS:
+        writer.write_block(block)
+    writer._header = Header(n_bytes=21, blake2b=DIGEST)
+    writer.close()
+    assert blocks.getvalue().startswith(short)
+    assert whole_blocks_before_refusal(blocks.getvalue()) == (
+        3,
+        "end of the archive: blocks cover 21 of 22 original bytes",
+    )
+
+
+def test_a_typical_description_shrinks_to_a_quarter() -> None:
+    config = {
+        "alphabet": {"kind": "bytes", "size": 256},
+        "model": {"depth": 4, "heads": 4, "memory": 64, "orders": 6, "width": 256, "hash_bits": 18},
+        "optimiser": {"learning_rate": 0.02, "matrix": "muon", "betas": [0.9, 0.95]},
+        "preset": 5,
+        "seed": 0,
+        "segment": 64,
+        "streams": 16,
+    }
+    corpus = {"kind": "file", "mtime_ns": 1735689600000000000, "name": "enwik6", "n_files": 1}
+    header = Header(n_bytes=10**6, blake2b=DIGEST, config=config, corpus=corpus)
+    text_bytes = len(json.dumps({"config": config, "corpus": corpus}, separators=(",", ":")))
+    assert len(pack_header(header)) - len(pack_header(Header(n_bytes=10**6, blake2b=DIGEST))) < text_bytes / 2
