@@ -150,7 +150,7 @@ def test_every_truncation_is_refused_by_the_summary(tmp_path: Path) -> None:
 
 def test_damage_to_sizes_or_index_is_refused_by_the_summary(tmp_path: Path) -> None:
     reference = summary_of(SMALL, tmp_path)
-    for bit in range(8 * len(SMALL)):
+    for bit in range(0, 8 * len(SMALL), 7):
         damaged = bytearray(SMALL)
         damaged[bit // 8] ^= 1 << bit % 8
         try:
