@@ -1,26 +1,27 @@
 """Classical compressors at their strongest ordinary settings, in this process.
 
-Windows and dictionaries reach over the whole corpus wherever the format allows it, so that no baseline is held back;
-settings that depend on the data's length are noted in the compressed form or needed by no decoder. Optional libraries
-are imported on use.
+Windows and dictionaries reach over the whole corpus as far as each format allows, so that no baseline is held back.
+Optional libraries are imported on use.
 """
 
 import bz2
 import gzip
+import io
 import lzma
 
 from prequential.codecs.byte_source import ByteSource, varint
 from prequential.codecs.compressor import Compressor
 
 _XZ_PRESET = 9 | lzma.PRESET_EXTREME
-_XZ_DICTIONARY_BYTES = range(1 << 26, (1 << 30) + (1 << 29))  # preset 9's own; the most that liblzma encodes with
+_XZ_MIN_DICTIONARY_BYTES = 1 << 26  # that of preset 9
+_XZ_MAX_DICTIONARY_BYTES = 3 << 29  # 1.5 GiB, the most that liblzma encodes with
 _ZSTD_WINDOW_LOG = 27  # 128 MiB: what `zstd --long` decoders accept unasked
 _PPMD_ORDER = 16
 _PPMD_MEMORY_BYTES = 256 << 20  # model memory, of compressor and decompressor alike
 
 
 def _compress_xz(data: bytes) -> bytes:
-    dictionary_bytes = min(max(len(data), _XZ_DICTIONARY_BYTES.start), _XZ_DICTIONARY_BYTES.stop)
+    dictionary_bytes = min(max(len(data), _XZ_MIN_DICTIONARY_BYTES), _XZ_MAX_DICTIONARY_BYTES)
     return lzma.compress(data, filters=[{"id": lzma.FILTER_LZMA2, "preset": _XZ_PRESET, "dict_size": dictionary_bytes}])
 
 
@@ -62,8 +63,6 @@ def _compress_ppmd(data: bytes) -> bytes:
 
 
 def _decompress_ppmd(data: bytes) -> bytes:
-    import io
-
     import pyppmd
 
     source = ByteSource(io.BytesIO(data))

@@ -60,7 +60,7 @@ def ideal_code_bits(symbols: IntArray, frequencies: IntArray) -> float:
     """Code length of `symbols` under `frequencies`, in bits: the sum of -log2(frequency / TOTAL).
 
     symbols: (n,) integers in 0..V-1. frequencies: (n, V) as `check_frequencies` demands. Summed in float64 on the host.
-    A range coder's payload is this plus 16 to 64 bits for each flush, and under 2**-7 bits a symbol for rounding.
+    A range coder's payload is this plus less than 33 bits for its flush and less than 2**-7 bits a symbol for rounding.
     Raises InvalidDistributionError.
     """
     check_frequencies(frequencies)

@@ -50,7 +50,7 @@ class RangeEncoder:
             self._backend.encode(symbols, frequencies)
 
     def finish(self) -> bytes:
-        """The payload: little-endian 32-bit words; 16 to 64 bits over the ideal code length; empty for no symbols."""
+        """The payload: little-endian 32-bit words, about 16 bits over `ideal_code_bits`; empty for no symbols."""
         return self._backend.words().astype("<u4").tobytes()
 
 
