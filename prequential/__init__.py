@@ -1,0 +1,73 @@
+"""prequential: a GPT learns a corpus online, and the archive that results proves how many bits the data cost it.
+
+The public names are below. They are imported when first used: `import prequential` alone loads no torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prequential.api import (
+        CompressionResult,
+        Config,
+        DecompressionResult,
+        Evaluation,
+        GPTConfig,
+        NgramConfig,
+        Progress,
+        Runtime,
+        StreamConfig,
+        compress,
+        decompress,
+        evaluate,
+        preset,
+    )
+    from prequential.errors import (
+        ConfigError,
+        CorpusError,
+        CorruptArchiveError,
+        InexactMachineError,
+        InvalidDistributionError,
+        MissingDependencyError,
+        OutputError,
+        PrequentialError,
+        UnsupportedVersionError,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CompressionResult",
+    "Config",
+    "ConfigError",
+    "CorpusError",
+    "CorruptArchiveError",
+    "DecompressionResult",
+    "Evaluation",
+    "GPTConfig",
+    "InexactMachineError",
+    "InvalidDistributionError",
+    "MissingDependencyError",
+    "NgramConfig",
+    "OutputError",
+    "PrequentialError",
+    "Progress",
+    "Runtime",
+    "StreamConfig",
+    "UnsupportedVersionError",
+    "compress",
+    "decompress",
+    "evaluate",
+    "preset",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    room = "errors" if name.endswith("Error") else "api"
+    return getattr(importlib.import_module(f"prequential.{room}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

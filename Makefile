@@ -1,0 +1,40 @@
+# From a fresh checkout: `make demo` shows the program at work, `make test` checks it. `make help` lists the rest.
+# Everything lives in .venv, with the versions of constraints.txt. .venv/.installed is the stamp of a finished set-up.
+
+PYTHON ?= python3
+BIN := .venv/bin
+CORPORA ?= ../shared/corpora
+
+.PHONY: help install demo test lint types wheel-check bench clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: .venv/.installed  ## set up .venv: the package (editable) and the tools of development
+
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: .venv/.installed  ## compress a bundled text, decompress and compare it, print the table
+	$(BIN)/prequential evaluate sample:christmas_carol --verify
+
+test: .venv/.installed  ## the tests, without those marked slow or gpu
+	$(BIN)/pytest -m 'not slow and not gpu'
+
+lint: .venv/.installed  ## format and lint, as the commit hooks do
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: .venv/.installed  ## static types
+	$(BIN)/mypy prequential
+
+wheel-check: .venv/.installed  ## build the wheel, install it elsewhere, use it from another folder
+	PYTHON=$(BIN)/python bash .ci/wheel-check
+
+bench: .venv/.installed  ## renew docs/RESULTS.md; whole corpora: make bench CORPORA=FOLDER
+	$(BIN)/python benchmarks/results.py --all $(CORPORA)
+
+clean:  ## remove the set-up and everything built
+	rm -rf .venv build dist *.egg-info

@@ -1,0 +1,355 @@
+"""The library: compress, decompress and evaluate, from bytes or paths; the command line is a thin layer over these.
+
+A corpus in a `str` is named as on the command line (a path, `sample:NAME`, `-`); a path object is a path, and anything
+bytes-like is the data itself. An archive is a path, bytes or an open binary file.
+"""
+
+import hashlib
+import io
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.codecs import BASELINES, ArchiveReader, Header
+from prequential.corpora import open_corpus, restore_tree
+from prequential.corpora.chunks import reading
+from prequential.errors import ConfigError, CorruptArchiveError, OutputError
+from prequential.files import Sink, atomic_output, check_output, stream_output, writing
+from prequential.measure.evaluation import Curve, Evaluation, OnProgress
+from prequential.measure.evaluation import evaluate as _evaluate
+from prequential.measure.ledger import Ledger
+from prequential.model import presets
+from prequential.model.config import Config, GPTConfig, NgramConfig, StreamConfig
+from prequential.model.presets import DEFAULT_PRESET, preset
+from prequential.online import coding
+from prequential.online.coding import Progress
+from prequential.online.memory import MAX_MEMORY_BYTES, check_memory, memory_bytes
+from prequential.online.runtime import Runtime
+
+__all__ = [
+    "CompressionResult",
+    "Config",
+    "Curve",
+    "DecompressionResult",
+    "Evaluation",
+    "GPTConfig",
+    "Ledger",
+    "NgramConfig",
+    "Progress",
+    "Runtime",
+    "StreamConfig",
+    "compress",
+    "decompress",
+    "evaluate",
+    "memory_bytes",
+    "preset",
+]
+
+Data = bytes | bytearray | memoryview | NDArray[np.uint8]
+Path_ = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressionResult:
+    """What an archive cost; wall_s is coding alone."""
+
+    header: Header
+    ledger: Ledger
+    wall_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecompressionResult:
+    """What an archive held: every byte decoded, and its digest compared. wall_s in seconds."""
+
+    header: Header
+    n_bytes: int
+    wall_s: float
+
+
+def _ignore(done: Progress, n_bytes: int) -> None:
+    pass
+
+
+@overload
+def compress(
+    source: Data | Path_,
+    output: None = None,
+    *,
+    config: Config | None = None,
+    preset: int = DEFAULT_PRESET,
+    pure: bool = False,
+    seed: int = 0,
+    runtime: Runtime | None = None,
+    max_memory_bytes: int = MAX_MEMORY_BYTES,
+    on_progress: OnProgress = _ignore,
+) -> bytes: ...
+
+
+@overload
+def compress(
+    source: Data | Path_,
+    output: Path_ | BinaryIO,
+    *,
+    config: Config | None = None,
+    preset: int = DEFAULT_PRESET,
+    pure: bool = False,
+    seed: int = 0,
+    runtime: Runtime | None = None,
+    max_memory_bytes: int = MAX_MEMORY_BYTES,
+    overwrite: bool = False,
+    on_progress: OnProgress = _ignore,
+) -> CompressionResult: ...
+
+
+def compress(
+    source: Data | Path_,
+    output: Path_ | BinaryIO | None = None,
+    *,
+    config: Config | None = None,
+    preset: int = DEFAULT_PRESET,
+    pure: bool = False,
+    seed: int = 0,
+    runtime: Runtime | None = None,
+    max_memory_bytes: int = MAX_MEMORY_BYTES,
+    overwrite: bool = False,
+    on_progress: OnProgress = _ignore,
+) -> bytes | CompressionResult:
+    """The archive of `source` as bytes, or, given an `output`, what it cost.
+
+    output: a path, which appears only once whole, with the mode and time of a source file; or an open binary file.
+    config: replaces preset, pure and seed. runtime: how to compute; changes the speed only, never a byte.
+    on_progress: called after each segment with (totals so far, bytes of the original).
+    Equal bytes, name and config give equal archives on every machine.
+
+    Raises CorpusError, OutputError, InexactMachineError, and ConfigError, also for a model above max_memory_bytes.
+
+    >>> import prequential
+    >>> text = b"It was the best of times, it was the worst of times. " * 20
+    >>> small = prequential.Config(gpt=None, ngram=prequential.NgramConfig(contexts=("1", "2", "4"), row_bits=10))
+    >>> archive = prequential.compress(text, config=small)
+    >>> len(archive) < len(text)
+    True
+    >>> prequential.decompress(archive) == text
+    True
+    """
+    config = config or presets.preset(preset, pure=pure, seed=seed)
+    check_memory(config, max_memory_bytes)
+    if isinstance(output, str | os.PathLike):
+        check_output(output, overwrite=overwrite)
+    memory = io.BytesIO()
+    with (
+        _opened(source, config) as (symbols, header),
+        _sink(memory if output is None else output, overwrite=overwrite, like=_file(source, header)) as sink,
+    ):
+        start_s = time.perf_counter()
+        for done in coding.compress(symbols, header, cast(BinaryIO, sink), runtime or Runtime()):
+            on_progress(done, header.n_bytes)
+        wall_s = time.perf_counter() - start_s
+    if output is None:
+        return memory.getvalue()
+    return CompressionResult(header=header, ledger=Ledger.from_progress(done), wall_s=wall_s)
+
+
+@overload
+def decompress(
+    archive: Data | Path_ | BinaryIO,
+    output: None = None,
+    *,
+    runtime: Runtime | None = None,
+    max_memory_bytes: int = MAX_MEMORY_BYTES,
+    on_progress: OnProgress = _ignore,
+) -> bytes: ...
+
+
+@overload
+def decompress(
+    archive: Data | Path_ | BinaryIO,
+    output: Path_ | BinaryIO,
+    *,
+    runtime: Runtime | None = None,
+    max_memory_bytes: int = MAX_MEMORY_BYTES,
+    overwrite: bool = False,
+    keep_partial: bool = False,
+    on_progress: OnProgress = _ignore,
+) -> DecompressionResult: ...
+
+
+def decompress(
+    archive: Data | Path_ | BinaryIO,
+    output: Path_ | BinaryIO | None = None,
+    *,
+    runtime: Runtime | None = None,
+    max_memory_bytes: int = MAX_MEMORY_BYTES,
+    overwrite: bool = False,
+    keep_partial: bool = False,
+    on_progress: OnProgress = _ignore,
+) -> bytes | DecompressionResult:
+    """The original as bytes, or, given an `output`, written there.
+
+    output: a path, which appears only once the whole is verified, and which is a folder if the archive holds one; or an
+    open binary file, which gets each block once it is verified (of a folder, the stream of corpora/tree.py).
+    keep_partial: of a damaged archive, leave the verified beginning as OUTPUT.partial.
+
+    Raises CorpusError for an archive that cannot be read, CorruptArchiveError, UnsupportedVersionError, OutputError,
+    InexactMachineError, and ConfigError for a model above max_memory_bytes.
+    """
+    memory = io.BytesIO()
+    with _archive(archive) as file:
+        reader = ArchiveReader(file)
+        _check_learner(reader.header, max_memory_bytes)
+        with _original(
+            reader.header,
+            memory if output is None else output,
+            overwrite=overwrite,
+            keep_partial=keep_partial,
+            like=Path(archive) if isinstance(archive, str | os.PathLike) and Path(archive).is_file() else None,
+        ) as sink:
+            start_s = time.perf_counter()
+            try:
+                _decode(reader, sink, runtime or Runtime(), on_progress)
+            except CorruptArchiveError as error:
+                raise CorruptArchiveError(f"{error}; {sink.n_bytes} bytes before it are good") from error
+            wall_s = time.perf_counter() - start_s
+    if output is None:
+        return memory.getvalue()
+    return DecompressionResult(header=reader.header, n_bytes=sink.n_bytes, wall_s=wall_s)
+
+
+def evaluate(
+    source: Data | Path_,
+    *,
+    config: Config | None = None,
+    preset: int = DEFAULT_PRESET,
+    pure: bool = False,
+    seed: int = 0,
+    limit_bytes: int | None = None,
+    baselines: Sequence[str] = tuple(BASELINES),
+    verify: bool = False,
+    runtime: Runtime | None = None,
+    max_memory_bytes: int = MAX_MEMORY_BYTES,
+    on_progress: OnProgress = _ignore,
+) -> Evaluation:
+    """The prequential description length of `source` under a learner, with its learning curve and the baselines.
+
+    limit_bytes: only the beginning of the corpus. verify: decode the archive and compare every byte. Others as in
+    `compress`; baselines are names of prequential.codecs.BASELINES.
+
+    Raises what `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails.
+
+    >>> import prequential
+    >>> small = prequential.Config(gpt=None, ngram=prequential.NgramConfig(contexts=("1", "2", "4"), row_bits=10))
+    >>> result = prequential.evaluate("sample:christmas_carol", config=small, limit_bytes=4096, baselines=("gzip",))
+    >>> result.ledger.archive_bits == 8 * result.ledger.archive_bytes
+    True
+    >>> int(result.curve.n_bytes[-1])
+    4096
+    """
+    config = config or presets.preset(preset, pure=pure, seed=seed)
+    check_memory(config, max_memory_bytes)
+    with _opened(source, config, limit_bytes) as (symbols, header):
+        return _evaluate(
+            symbols, header, runtime or Runtime(), baselines=baselines, verify=verify, on_progress=on_progress
+        )
+
+
+@contextmanager
+def _opened(
+    source: Data | Path_, config: Config, limit_bytes: int | None = None
+) -> Iterator[tuple[NDArray[np.uint8], Header]]:
+    """The source's bytes (n,) uint8, mapped where they are a file, and the header of its archive."""
+    if not isinstance(source, str | os.PathLike):
+        symbols = np.frombuffer(source, np.uint8)[:limit_bytes]
+        yield symbols, _header(symbols, {}, config)
+        return
+    with open_corpus(source) as corpus:
+        symbols = corpus.bytes()
+        if limit_bytes is not None and limit_bytes < len(symbols):
+            yield symbols[:limit_bytes], _header(symbols[:limit_bytes], corpus.describe(), config)
+            return
+        digest = bytes.fromhex(corpus.blake2b)
+        yield (
+            symbols,
+            Header(n_bytes=len(symbols), blake2b=digest, config=config.to_dict(), corpus=corpus.describe()),
+        )
+
+
+def _header(symbols: NDArray[np.uint8], corpus: dict[str, str | int | None], config: Config) -> Header:
+    digest = hashlib.blake2b(np.ascontiguousarray(symbols).data, digest_size=32).digest()
+    return Header(n_bytes=len(symbols), blake2b=digest, config=config.to_dict(), corpus=corpus)
+
+
+def _file(source: object, header: Header) -> Path | None:
+    """The file that `source` names, whose mode and time an output takes over; None if it is anything else."""
+    named = isinstance(source, str | os.PathLike) and header.corpus["kind"] == "file"
+    return Path(cast(Path_, source)) if named else None
+
+
+def _sink(
+    output: Path_ | BinaryIO, *, overwrite: bool, keep_partial: bool = False, like: Path | None
+) -> AbstractContextManager[Sink]:
+    if isinstance(output, str | os.PathLike):
+        return atomic_output(output, overwrite=overwrite, keep_partial=keep_partial, like=like)
+    return _flushed(stream_output(output, overwrite=overwrite))
+
+
+@contextmanager
+def _flushed(sink: Sink) -> Iterator[Sink]:
+    yield sink
+    sink.flush()
+
+
+def _archive(archive: Data | Path_ | BinaryIO) -> AbstractContextManager[BinaryIO]:
+    if isinstance(archive, str | os.PathLike):
+        with reading(archive):
+            return Path(archive).open("rb")
+    if hasattr(archive, "read"):
+        return nullcontext(cast(BinaryIO, archive))
+    return io.BytesIO(cast(bytes, archive))
+
+
+def _check_learner(header: Header, max_memory_bytes: int) -> None:
+    """Refuses a learner that is out of range or too large, before anything of it is built."""
+    try:
+        config = Config.from_dict(header.config)
+    except ConfigError as error:
+        raise CorruptArchiveError(f"header: {error}") from error
+    check_memory(config, max_memory_bytes)
+
+
+@contextmanager
+def _original(
+    header: Header, output: Path_ | BinaryIO, *, overwrite: bool, keep_partial: bool, like: Path | None
+) -> Iterator[Sink]:
+    """Where the original goes: a file, an open stream, or by way of a temporary file a folder."""
+    if header.corpus.get("kind") != "tree" or not isinstance(output, str | os.PathLike):
+        with _sink(output, overwrite=overwrite, keep_partial=keep_partial, like=like) as sink:
+            yield sink
+        return
+    folder = Path(output)
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):  # known before a long run
+        raise OutputError(f"{str(output)!r} exists; choose another folder, or empty it")
+    with writing(output):
+        spool = tempfile.NamedTemporaryFile(  # noqa: SIM115
+            dir=folder.absolute().parent, prefix=".prequential-", suffix=".partial"
+        )
+    with spool:
+        sink = Sink(cast(BinaryIO, spool), output)
+        yield sink
+        sink.flush()
+        restore_tree(spool.name, folder)
+
+
+def _decode(reader: ArchiveReader, sink: Sink, runtime: Runtime, on_progress: OnProgress) -> None:
+    for done in coding.decompress(reader, cast(BinaryIO, sink), runtime):
+        on_progress(done, reader.header.n_bytes)
+    if sink.blake2b != reader.header.blake2b:
+        raise CorruptArchiveError("the original's digest differs from the header's")

@@ -1,0 +1,59 @@
+"""prequential evaluate: the prequential description length of a corpus, side by side with what others reach."""
+
+import argparse
+import json
+import sys
+
+from prequential.cli.failures import for_each
+from prequential.cli.options import add_model, add_runtime, add_verbosity, config, n_bytes, runtime
+from prequential.cli.progress import progress_bar
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declares the subcommand."""
+    parser = commands.add_parser(
+        "evaluate",
+        help="measure how many bits a corpus costs a learner",
+        description="Measure how many bits each corpus costs the learner, and what other compressors make of it.",
+    )
+    parser.add_argument("names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or -")
+    parser.add_argument("--verify", action="store_true", help="decode the archive and compare every byte")
+    parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
+    parser.add_argument("--json", action="store_true", help="print the record, one JSON object a line, not the report")
+    parser.add_argument(
+        "--output", metavar="FILE.jsonl", help="append the record to this file (default: record nothing)"
+    )
+    add_model(parser)
+    add_runtime(parser)
+    add_verbosity(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluates every corpus; returns the exit code."""
+    from prequential import __version__, api
+    from prequential.measure.record import append_record, check_writable, evaluation_record
+    from prequential.measure.report import format_report
+
+    learner, machine = config(args), runtime(args)
+
+    def evaluate(name: str) -> None:
+        if args.output is not None:
+            check_writable(args.output)  # before the work, not after it
+        with progress_bar(name, quiet=args.quiet) as show:
+            evaluation = api.evaluate(
+                name,
+                config=learner,
+                limit_bytes=args.limit,
+                verify=args.verify,
+                runtime=machine,
+                max_memory_bytes=args.max_memory,
+                on_progress=show,
+            )
+        record = evaluation_record(evaluation, machine, __version__)
+        print(json.dumps(record) if args.json else format_report(record) + "\n")
+        sys.stdout.flush()
+        if args.output is not None:
+            append_record(args.output, record)
+
+    return for_each(args.names, evaluate, verbose=args.verbose)

@@ -1,0 +1,79 @@
+"""The command line: which subcommands there are, and the one border where exceptions become lines and exit codes.
+
+Exit codes: 0 done, 1 failure, 2 usage, 130 Ctrl-C, 143 SIGTERM. Only payload and results go to stdout. Subcommands
+import what they need when they run, so that --help and `list` start at once.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from prequential.cli import compress, decompress, doctor, evaluate, list, test
+from prequential.cli.failures import EXIT_FAILURE, report
+from prequential.cli.options import Parser
+
+SUBCOMMANDS = (compress, decompress, test, list, evaluate, doctor)
+DESCRIPTION = """Compress with a GPT that learns the data online. The archive decodes bit-exactly on any machine, so its
+length is the number of bits that the data cost that learner."""
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    top = Parser(prog="prequential", description=DESCRIPTION, epilog="prequential COMMAND --help explains a command.")
+    top.add_argument("--version", action=_Version)
+    commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    for subcommand in SUBCOMMANDS:
+        subcommand.add_parser(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit code."""
+    args = parser().parse_args(argv)
+    _unwind_on_signals()
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader has gone. What is still buffered must not fail again when the interpreter closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILURE
+    except KeyboardInterrupt:
+        print("prequential: interrupted", file=sys.stderr)
+        return 130
+    except OSError as error:  # of the flush above: stdout is a full disk
+        report("standard output", error, verbose=args.verbose)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILURE
+    except Exception as error:
+        report(None, error, verbose=args.verbose)
+        return EXIT_FAILURE
+
+
+class _Version(argparse.Action):
+    """--version, which looks the number up only when asked."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show the program's version and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from prequential import __version__
+
+        print(f"prequential {__version__}")
+        parser.exit()
+
+
+def _unwind_on_signals() -> None:
+    """SIGTERM and SIGHUP end the program as an exception does, so that temporary files go."""
+
+    def unwind(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP: so do we
+            signal.signal(number, unwind)

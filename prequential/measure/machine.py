@@ -1,0 +1,68 @@
+"""The machine and the program that made a measurement: what a reader needs to judge a speed, or to repeat a run."""
+
+import importlib.metadata
+import os
+import platform
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+CHECKOUT = Path(__file__).parents[2]
+PACKAGES = ("torch", "numpy", "numba", "constriction", "zstandard", "brotli", "pyppmd")
+
+
+def machine() -> dict[str, str | int]:
+    """Processor, cores, memory and system, as JSON values."""
+    return {
+        "cpu": cpu_model(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "n_cores": usable_cores(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def cpu_model() -> str:
+    """The processor's name as the system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def peak_memory_bytes() -> int:
+    """The most resident memory this process has had so far, libraries included."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, others kibibytes
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a speed may depend on, as far as they are installed."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_commit() -> str | None:
+    """Commit of the checkout this code runs from, with -dirty where files differ; None if it is no checkout."""
+    if not (CHECKOUT / ".git").exists():  # an installed wheel may lie inside somebody else's repository
+        return None
+    command = ["git", "-C", str(CHECKOUT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

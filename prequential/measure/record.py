@@ -1,0 +1,85 @@
+"""Records: one JSON object for each measurement, appended to a file of lines that is never overwritten.
+
+SCHEMA changes when a name changes its meaning or goes; new names may come at any time. A record is enough to repeat the
+run: corpus digest, full configuration, versions, machine.
+"""
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prequential.exact import matmul
+from prequential.files import writing
+from prequential.measure import baselines
+from prequential.measure.evaluation import Evaluation
+from prequential.measure.machine import git_commit, machine, versions
+from prequential.online.runtime import KERNELS, Runtime
+
+SCHEMA = 1
+
+
+def evaluation_record(evaluation: Evaluation, runtime: Runtime, program_version: str) -> dict[str, Any]:
+    """Everything of `evaluation` except its curve, and where it was made, as JSON values.
+
+    Bits and bytes as in Ledger; speeds in bytes of the original per second of wall time.
+    """
+    header, ledger = evaluation.header, evaluation.ledger
+    return {
+        "schema": SCHEMA,
+        "kind": "evaluation",
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "corpus": {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()},
+        "config": header.config,
+        "archive_bits": ledger.archive_bits,
+        "bits_per_byte": ledger.bits_per_byte,
+        "code_bits": ledger.code_bits,
+        "code_bits_per_byte": ledger.code_bits_per_byte,
+        "code_nats_per_byte": ledger.code_nats_per_byte,
+        "coder_overhead_ppm": ledger.coder_overhead_ppm,
+        "archive_bytes": ledger.archive_bytes,
+        "header_bytes": ledger.header_bytes,
+        "payload_bytes": ledger.payload_bytes,
+        "container_bytes": ledger.container_bytes,
+        "n_blocks": ledger.n_blocks,
+        "n_raw_blocks": ledger.n_raw_blocks,
+        "wall_s": evaluation.wall_s,
+        "bytes_per_s": ledger.n_bytes / evaluation.wall_s,
+        "verified": evaluation.verify_wall_s is not None,
+        "verify_wall_s": evaluation.verify_wall_s,
+        "verify_bytes_per_s": ledger.n_bytes / evaluation.verify_wall_s if evaluation.verify_wall_s else None,
+        "peak_memory_bytes": evaluation.peak_memory_bytes,
+        "baselines": [baselines.to_record(result) for result in evaluation.baselines],
+        "notes": list(evaluation.notes),
+        "environment": environment(runtime, program_version),
+    }
+
+
+def environment(runtime: Runtime, program_version: str) -> dict[str, Any]:
+    """Machine, versions, and how the run computed."""
+    return {
+        "machine": machine(),
+        "threads": torch.get_num_threads(),
+        "backend": matmul.choose("cpu", runtime.backend).name,
+        "kernels": runtime.kernels or KERNELS[0],
+        "versions": {"prequential": program_version, **versions()},
+        "git_commit": git_commit(),
+    }
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raises OutputError where records cannot be appended to `path`; makes the file if there is none."""
+    with writing(path), Path(path).open("ab"):
+        pass
+
+
+def append_record(path: str | os.PathLike[str], record: dict[str, Any]) -> None:
+    """Adds one line to the file at `path`, which is made if there is none. Raises OutputError."""
+    line = json.dumps(record, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+    with writing(path), Path(path).open("ab") as file:
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
