@@ -70,7 +70,9 @@ class NgramConfig:
     def __post_init__(self) -> None:
         from prequential.model.ngram import CONTEXT_NAMES  # the names live with their definitions
 
-        object.__setattr__(self, "contexts", tuple(self.contexts))
+        names = self.contexts
+        _check(isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names), "contexts must be a list of names")
+        object.__setattr__(self, "contexts", tuple(names))
         _check(1 <= len(self.contexts) <= 32 and len(set(self.contexts)) == len(self.contexts), "contexts: 1 to 32 distinct names")
         for name in self.contexts:
             _check(name in CONTEXT_NAMES, f"unknown context {name!r}; there are {', '.join(CONTEXT_NAMES)}")
@@ -82,20 +84,22 @@ class StreamConfig:
     """How a sequence is cut: into stripes, each read by several streams at once, a segment of columns at a time.
 
     A stripe of `n_streams` contiguous parts is read in lockstep; a segment is the unit of a GPT update, a chunk that of an
-    n-gram update; a block is the unit of the archive. Early stripes have fewer streams and shorter segments, so that the first
-    updates come soon: a stripe at position p has at most p / early_symbols_per_stream streams, and so on (online/stripes.py).
+    n-gram update; a block, of whole stripes, is the unit of the archive. The first stripe has ramp_symbols symbols, and stripes,
+    streams and segments grow from there (online/stripes.py), so that the first updates come soon.
     """
 
     n_streams: int = 16
     segment_columns: int = 64
     chunk_columns: int = 16
-    stripe_symbols: int = 1 << 18
+    stripe_symbols: int = 1 << 16
     ramp_symbols: int = 1 << 12
+    block_symbols: int = 1 << 18
 
     def __post_init__(self) -> None:
         _check_range(
-            self, n_streams=(1, 1024), segment_columns=(1, 512), chunk_columns=(1, 512), stripe_symbols=(1 << 10, 1 << 24), ramp_symbols=(1, 1 << 20)
-        )
+            self, n_streams=(1, 1024), segment_columns=(1, 512), chunk_columns=(1, 512), stripe_symbols=(1 << 8, 1 << 24),
+            ramp_symbols=(1, 1 << 20), block_symbols=(1, 1 << 25),
+        )  # fmt: skip
         _check(self.n_streams * self.segment_columns <= 8192, "n_streams * segment_columns is at most 8192")
 
 

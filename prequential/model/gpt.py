@@ -95,11 +95,12 @@ class GPT:
         """New stream i continues old stream source[i]: its carried keys and values. The first call starts cold."""
         index = torch.tensor(source, dtype=torch.int64)
         if not self._carried:
-            b, h, w = len(source), self.config.n_heads, self.config.window
-            width = self.config.width // h
-            empty = {"k": torch.zeros(b, h, w - 1, width), "v": torch.zeros(b, h, w - 1, width)}
-            empty |= {"k_r": torch.zeros(b, h, w - 1), "v_scale": torch.zeros(b, h, w - 1)}
-            self._carried = [dict(empty) for _ in self.layers]
+            shape = (len(source), self.config.n_heads, self.config.window - 1)
+            width = self.config.width // self.config.n_heads
+            self._carried = [
+                {"k": torch.zeros(*shape, width), "v": torch.zeros(*shape, width), "k_r": torch.zeros(shape), "v_scale": torch.zeros(shape)}
+                for _ in self.layers
+            ]
         else:
             self._carried = [{name: t[index] for name, t in layer.items()} for layer in self._carried]
 

@@ -81,11 +81,11 @@ class _Known:
 
 
 def blocks(n_symbols: int, config: StreamConfig) -> Iterator[list[Stripe]]:
-    """The stripes of n_symbols symbols, grouped: a block ends as soon as it holds stripe_symbols symbols, or at the end."""
+    """The stripes of n_symbols symbols, grouped: a block ends as soon as it holds block_symbols symbols, or at the end."""
     group: list[Stripe] = []
     for stripe in stripes(n_symbols, config):
         group.append(stripe)
-        if sum(s.n_symbols for s in group) >= config.stripe_symbols:
+        if sum(s.n_symbols for s in group) >= config.block_symbols:
             yield group
             group = []
     if group:
@@ -97,7 +97,7 @@ def compress(source: np.ndarray, header: Header, sink: BinaryIO, runtime: Runtim
 
     `header.config` must be a Config's dict and header.n_bytes equal n. Memory does not depend on n (source may be mapped).
     """
-    config = Config.from_dict(header.config)
+    config = _byte_config(header)
     loop = Loop(runtime.learner(config)) if len(source) else None
     writer = ArchiveWriter(sink, header)
     done = Progress(header_bytes=writer.header_bytes, archive_bytes=writer.n_bytes_written)
@@ -134,7 +134,7 @@ def decompress(reader: ArchiveReader, sink: BinaryIO, runtime: Runtime) -> Itera
     """
     header = reader.header
     try:
-        config = Config.from_dict(header.config)
+        config = _byte_config(header)
     except ConfigError as error:
         raise CorruptArchiveError(f"header: {error}") from error
     loop = Loop(runtime.learner(config)) if header.n_bytes else None
@@ -170,6 +170,14 @@ def decompress(reader: ArchiveReader, sink: BinaryIO, runtime: Runtime) -> Itera
             n_raw_blocks=done.n_raw_blocks + raw,
         )
     yield done
+
+
+def _byte_config(header: Header) -> Config:
+    """The header's Config. Raises ConfigError if it is malformed, out of range, or not over bytes."""
+    config = Config.from_dict(header.config)
+    if config.n_symbols != 256:
+        raise ConfigError(f"n_symbols = {config.n_symbols}: the alphabet of bytes has 256 symbols")
+    return config
 
 
 def _run_block(loop: Loop, end: _Encoding | _Decoding | _Known, group: list[Stripe], symbols: np.ndarray) -> Iterator[int]:

@@ -2,7 +2,6 @@
 
 import importlib
 from dataclasses import dataclass
-from types import ModuleType
 
 import torch
 
@@ -36,12 +35,5 @@ class Runtime:
         """A fresh learner on this machine. Raises InexactMachineError when no backend is exact here."""
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        ops = self._ops()
+        ops = plain if self.kernels == "plain" else importlib.import_module("prequential.exact.fused")
         return Learner(config, ops, matmul.choose("cpu", self.backend))
-
-    def _ops(self) -> ModuleType:
-        if self.kernels == "plain":
-            return plain
-        fused = importlib.import_module("prequential.exact.fused")
-        fused.set_threads(self.threads or torch.get_num_threads())
-        return fused
