@@ -23,13 +23,13 @@ from prequential.online import coding
 from prequential.online.runtime import KERNELS, Runtime
 
 # Set from a machine whose archives decoded elsewhere. Another FORMAT_VERSION, learner or default is another digest.
-EXPECTED_DIGEST = ""
+EXPECTED_DIGEST = "f1ef4248a269f894"
 
 FIXED_N_BYTES = 8192
 FIXED_CONFIG = Config(
     gpt=GPTConfig(n_layers=2, width=64, n_heads=2, window=32),
     ngram=NgramConfig(row_bits=10),
-    streams=StreamConfig(stripe_symbols=4096, ramp_symbols=1024),
+    streams=StreamConfig(stripe_symbols=4096, ramp_symbols=1024, block_symbols=4096),
 )
 
 

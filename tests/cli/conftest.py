@@ -1,0 +1,74 @@
+"""The program as its user meets it: a process with a folder, an exit code and two streams; and a small learner."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import prequential
+
+PROJECT = Path(__file__).parents[2]
+SMALL = prequential.Config(
+    gpt=None,
+    ngram=prequential.NgramConfig(contexts=("1", "2"), row_bits=10),
+    streams=prequential.StreamConfig(stripe_symbols=1024, block_symbols=1024),
+)
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+def program(*args: str, config: Path) -> list[str]:
+    extra = ["--kernels", "plain"] if args[0] in ("compress", "decompress", "test", "evaluate") else []
+    if args[0] in ("compress", "evaluate") and not any(arg in ("-3", "--config") for arg in args):
+        extra += ["--config", str(config)]
+    return [sys.executable, "-m", "prequential", args[0], *extra, *args[1:]]
+
+
+@pytest.fixture(scope="session")
+def small_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "small.json"
+    path.write_text(json.dumps(SMALL.to_dict()))
+    return path
+
+
+@pytest.fixture(scope="session")
+def run(small_config: Path) -> Run:
+    """Runs `prequential ARGS` in a folder; compress and evaluate get the small learner."""
+
+    def run(folder: Path, *args: str, stdin: bytes = b"", **streams: Any) -> "subprocess.CompletedProcess[bytes]":
+        command = program(*args, config=small_config)
+        streams = {"input": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
+        return subprocess.run(command, cwd=folder, env=ENVIRONMENT, timeout=120, **streams)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def start(small_config: Path) -> Start:
+    """Starts `prequential ARGS` in a folder, with its streams as pipes."""
+
+    def start(folder: Path, *args: str) -> "subprocess.Popen[bytes]":
+        command = program(*args, config=small_config)
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, **streams)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def text() -> bytes:
+    """A text that compresses, of 4 blocks."""
+    return b"".join(b"line %d: the quick brown fox jumps over the lazy dog\n" % i for i in range(70))[:4000]
+
+
+@pytest.fixture(scope="session")
+def archive(text: bytes) -> bytes:
+    """The archive of `text`."""
+    runtime = prequential.Runtime(kernels="plain")
+    return prequential.compress(text, config=SMALL, runtime=runtime)

@@ -1,0 +1,101 @@
+"""Archives that are not what they claim: one line each, exit code 1, and nothing that looks whole.
+
+All are tested by one command, which must go on past each failure; a good archive stands at the end.
+"""
+
+import io
+
+import pytest
+
+from prequential.codecs import ArchiveWriter, Header
+
+
+def headed(config: dict) -> bytes:
+    """An archive whose header is well formed and declares `config`."""
+    sink = io.BytesIO()
+    ArchiveWriter(sink, Header(n_bytes=1 << 40, blake2b=bytes(32), config=config))
+    return sink.getvalue()
+
+
+def damaged(archive: bytes) -> dict[str, bytes]:
+    from prequential.codecs.archive import ArchiveReader
+
+    config = ArchiveReader(io.BytesIO(archive)).header.config
+    middle = len(archive) // 2
+    huge = {**config, "ngram": {**config["ngram"], "row_bits": 22, "contexts": [str(n) for n in range(1, 9)]}}
+    return {
+        "empty": b"",
+        "foreign": b"PK\3\4" + bytes(100),
+        "other-version": archive[:8] + b"\x63\0" + archive[10:],
+        "truncated": archive[:-20],
+        "cut-in-header": archive[:30],
+        "flipped": archive[:middle] + bytes([archive[middle] ^ 1]) + archive[middle + 1 :],
+        "trailing": archive + b"\0",
+        "out-of-range": headed({**config, "n_symbols": -5}),
+        "unknown-option": headed({**config, "surprise": 1}),
+        "huge-model": headed(huge),
+    }
+
+
+REASONS = {
+    "empty": "ends early",
+    "foreign": "not a .pq archive",
+    "other-version": "version 99",
+    "truncated": "ends early",
+    "cut-in-header": "ends early",
+    "flipped": "checksum mismatch",
+    "trailing": "bytes follow the end",
+    "out-of-range": "n_symbols = -5",
+    "unknown-option": "surprise",
+    "huge-model": "--max-memory",
+    "missing": "No such file",
+    "folder": "Is a directory",
+}
+
+
+@pytest.fixture(scope="module")
+def tested(run, archive, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad")
+    for name, data in damaged(archive).items():
+        (folder / name).write_bytes(data)
+    (folder / "folder").mkdir()
+    (folder / "good").write_bytes(archive)
+    return run(folder, "test", *REASONS, "good")
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_the_reason_is_one_line_that_names_the_archive(tested, name):
+    lines = [line for line in tested.stderr.decode().splitlines() if line.startswith(f"prequential: {name}: ")]
+    assert len(lines) == 1
+    assert REASONS[name] in lines[0]
+
+
+def test_there_is_nothing_else_on_stderr_and_the_good_archive_passes(tested):
+    assert len(tested.stderr.splitlines()) == len(REASONS)
+
+
+def test_failures_give_exit_code_1(tested):
+    assert (tested.returncode, tested.stdout) == (1, b"")
+
+
+def test_a_damaged_archive_leaves_no_output(run, archive, tmp_path):
+    (tmp_path / "a.pq").write_bytes(archive[:-20])
+    done = run(tmp_path, "decompress", "a.pq")
+    assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (1, ["a.pq"])
+
+
+def test_keep_partial_keeps_the_good_beginning_and_says_how_long_it_is(run, archive, text, tmp_path):
+    (tmp_path / "a.pq").write_bytes(archive[: len(archive) * 2 // 3])
+    done = run(tmp_path, "decompress", "--keep-partial", "a.pq")
+    kept = (tmp_path / "a.partial").read_bytes()
+    assert 0 < len(kept) < len(text)
+    assert text.startswith(kept)
+    assert f"; {len(kept)} bytes before it are good" in done.stderr.decode()
+    assert not (tmp_path / "a").exists()
+
+
+def test_standard_output_gets_the_verified_blocks_of_a_damaged_archive(run, archive, text, tmp_path):
+    done = run(tmp_path, "decompress", stdin=archive[: len(archive) * 2 // 3])
+    assert done.returncode == 1
+    assert len(done.stdout) > 0
+    assert text.startswith(done.stdout)

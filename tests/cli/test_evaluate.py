@@ -1,0 +1,47 @@
+"""evaluate: records that are appended, and a report with everything side by side."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def evaluated(run, text, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluated")
+    (folder / "a").write_bytes(text)
+    (folder / "runs.jsonl").write_bytes(b'{"earlier": 1}\n')
+    done = run(folder, "evaluate", "--verify", "--output", "runs.jsonl", "--limit", "3K", "a", "missing", "a")
+    return folder, done, [json.loads(line) for line in (folder / "runs.jsonl").read_bytes().splitlines()]
+
+
+def test_records_are_appended_to_those_there_were(evaluated):
+    _, _, records = evaluated
+    assert records[0] == {"earlier": 1}
+    assert len(records) == 3
+
+
+def test_a_record_says_what_was_measured_where_and_with_what(evaluated):
+    _, _, records = evaluated
+    record = records[1]
+    assert record["corpus"]["n_bytes"] == 3072
+    assert record["verified"] is True
+    assert record["archive_bits"] == 8 * record["archive_bytes"]
+    assert record["archive_bytes"] == record["header_bytes"] + record["payload_bytes"] + record["container_bytes"]
+    assert record["environment"]["kernels"] == "plain"
+    assert record["environment"]["machine"]["n_cores"] >= 1
+    assert "torch" in record["environment"]["versions"]
+
+
+def test_repeated_runs_record_the_same_bits(evaluated):
+    _, _, (_, first, second) = evaluated
+    assert first["code_bits"] == second["code_bits"]
+
+
+def test_the_report_has_every_baseline_in_one_table(evaluated):
+    report = evaluated[1].stdout.decode()
+    for label in ("gzip", "bzip2", "xz", "zstd", "brotli", "ppmd", "order 0", "order 2", "prequential"):
+        assert f"\n{label}" in report
+
+
+def test_a_missing_corpus_does_not_keep_the_next_from_its_record(evaluated):
+    assert (evaluated[1].returncode, len(evaluated[1].stderr.splitlines())) == (1, 1)

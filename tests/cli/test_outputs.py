@@ -1,0 +1,88 @@
+"""Outputs that cannot or must not be written, and interruptions."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+FULL = Path("/dev/full")
+
+
+@pytest.fixture
+def two_files(tmp_path, text):
+    (tmp_path / "a").write_bytes(text)
+    (tmp_path / "a.pq").write_bytes(b"precious")
+    return tmp_path
+
+
+def test_an_existing_output_is_refused_and_left_alone(run, two_files):
+    done = run(two_files, "compress", "a")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"prequential: a: 'a.pq' exists")
+    assert (two_files / "a.pq").read_bytes() == b"precious"
+
+
+def test_force_overwrites_an_existing_output(run, two_files):
+    assert run(two_files, "compress", "-f", "a").returncode == 0
+    assert (two_files / "a.pq").read_bytes() != b"precious"
+
+
+def test_a_missing_input_does_not_keep_the_next_from_its_archive(run, text, tmp_path):
+    (tmp_path / "a").write_bytes(text)
+    done = run(tmp_path, "compress", "missing", "a")
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == [
+        "prequential: missing: cannot read 'missing': No such file or directory"
+    ]
+    assert (tmp_path / "a.pq").exists()
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full")
+def test_a_full_disk_is_one_line(run, text, tmp_path):
+    done = run(tmp_path, "compress", "-o", "/dev/full", "-", stdin=text)
+    assert done.returncode == 1
+    assert done.stderr.decode() == "prequential: -: cannot write '/dev/full': No space left on device\n"
+    assert FULL.is_char_device()
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full")
+def test_a_listing_that_cannot_be_written_is_a_failure(run, archive, tmp_path):
+    (tmp_path / "a.pq").write_bytes(archive)
+    with FULL.open("wb") as full:
+        done = run(tmp_path, "list", "a.pq", stdout=full)
+    assert (done.returncode, done.stderr) == (1, b"prequential: standard output: No space left on device\n")
+
+
+def test_a_terminal_is_no_output_for_an_archive(run, tmp_path):
+    controller, terminal = os.openpty()
+    done = run(tmp_path, "compress", "-", stdin=b"text", stdout=terminal)
+    os.close(controller)
+    os.close(terminal)
+    assert done.returncode == 1
+    assert b"terminal" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_went_away_is_no_news(run, archive, tmp_path):
+    (tmp_path / "a.pq").write_bytes(archive)
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = run(tmp_path, "list", "a.pq", stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_interrupted_run_leaves_nothing(start, tmp_path, number, code):
+    (tmp_path / "a").write_bytes(os.urandom(1 << 20))
+    process = start(tmp_path, "compress", "a")
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".prequential-*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert b"Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -1,0 +1,65 @@
+"""compress and decompress when all is well: what they leave behind, and what they say."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def done(run, text, tmp_path_factory):
+    """A folder after `compress a` and `decompress -o b a.pq`, and how the two ended."""
+    folder = tmp_path_factory.mktemp("named")
+    source = folder / "a"
+    source.write_bytes(text)
+    source.chmod(0o640)
+    os.utime(source, ns=(10**18, 10**18))
+    return folder, run(folder, "compress", "a"), run(folder, "decompress", "-o", "b", "a.pq")
+
+
+def test_decompress_gives_the_bytes_back(done, text):
+    folder, _, _ = done
+    assert (folder / "b").read_bytes() == text
+
+
+def test_the_archive_is_smaller_than_the_text(done, text):
+    folder, _, _ = done
+    assert (folder / "a.pq").stat().st_size < len(text)
+
+
+def test_the_source_and_the_archive_are_kept_and_nothing_else_is_left(done):
+    folder, _, _ = done
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "a.pq", "b"]
+
+
+@pytest.mark.parametrize("name", ["a.pq", "b"])
+def test_outputs_have_the_mode_and_time_of_their_source(done, name):
+    status = (done[0] / name).stat()
+    assert (status.st_mode & 0o777, status.st_mtime_ns) == (0o640, 10**18)
+
+
+def test_success_is_silent_where_no_terminal_listens(done):
+    assert [(p.returncode, p.stdout, p.stderr) for p in done[1:]] == [(0, b"", b"")] * 2
+
+
+def test_standard_input_goes_to_standard_output_and_back(run, text, tmp_path):
+    packed = run(tmp_path, "compress", stdin=text)
+    assert run(tmp_path, "decompress", "-", stdin=packed.stdout).stdout == text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_comes_back_as_a_folder(run, tmp_path):
+    (tmp_path / "tree" / "sub").mkdir(parents=True)
+    (tmp_path / "tree" / "sub" / "x.txt").write_bytes(b"x" * 100)
+    (tmp_path / "tree" / "empty").touch()
+    run(tmp_path, "compress", "tree/")
+    assert run(tmp_path, "decompress", "-o", "back", "tree.pq").stderr == b""
+    found = {
+        str(p.relative_to(tmp_path / "back")): p.read_bytes() for p in Path(tmp_path / "back").rglob("*") if p.is_file()
+    }
+    assert found == {"sub/x.txt": b"x" * 100, "empty": b""}
+
+
+def test_a_name_that_looks_like_an_option_follows_two_dashes(run, archive, text, tmp_path):
+    (tmp_path / "-x.pq").write_bytes(archive)
+    assert run(tmp_path, "decompress", "-c", "--", "-x.pq").stdout == text

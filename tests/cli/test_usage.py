@@ -1,0 +1,92 @@
+"""Options: errors of usage are one line and exit code 2; help and `list` start at once."""
+
+import json
+import resource
+import subprocess
+import sys
+
+import pytest
+
+WITHOUT_TORCH = (
+    "import sys; from prequential.cli.main import main; code = main(sys.argv[1:]); print('torch' in sys.modules)"
+)
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (["frobnicate"], "frobnicate"),
+        (["list"], "FILE.pq"),
+        (["list", "--no-such-option", "a"], "--no-such-option"),
+        (["compress", "--device", "cuda", "a"], "--device"),
+        (["compress", "--limi", "a"], "--limi"),
+        (["compress", "-o", "x", "a", "b"], "several inputs"),
+        (["decompress", "-o", "x", "a", "b"], "several archives"),
+        (["evaluate", "--limit", "ten", "a"], "'ten'"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(run, tmp_path, args, part):
+    done = run(tmp_path, *args)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(b"prequential: ")
+    assert part in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (["compress", "-3", "a"], "no preset 3; there are 1, 5"),
+        (["compress", "--threads", "0", "a"], "threads = 0"),
+        (["compress", "--config", "missing.json", "a"], "cannot read 'missing.json'"),
+    ],
+)
+def test_an_option_value_that_does_not_exist_is_named(run, tmp_path, args, part):
+    done = run(tmp_path, *args)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert part in done.stderr.decode()
+
+
+def test_help_takes_less_than_three_tenths_of_a_second(run, tmp_path):
+    def used_s() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    before_s = used_s()  # processor time: other programs on the machine do not count
+    done = run(tmp_path, "--help")
+    assert used_s() - before_s < 0.3
+    assert b"compress" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["compress", "decompress", "test", "list", "evaluate", "doctor"])
+def test_every_command_explains_itself(run, tmp_path, command):
+    done = run(tmp_path, command, "--help")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(f"usage: prequential {command}".encode())
+
+
+def test_version_is_the_packages(run, tmp_path):
+    import prequential
+
+    assert run(tmp_path, "--version").stdout.decode() == f"prequential {prequential.__version__}\n"
+
+
+def test_list_shows_what_the_archive_holds(run, archive, text, tmp_path):
+    (tmp_path / "a.pq").write_bytes(archive)
+    entry = json.loads(run(tmp_path, "list", "--json", "a.pq").stdout)
+    assert (entry["n_bytes"], entry["archive_bytes"]) == (len(text), len(archive))
+    assert sum(block["n_bytes"] for block in entry["blocks"]) == len(text)
+
+
+def test_list_needs_no_torch(archive, tmp_path):
+    (tmp_path / "a.pq").write_bytes(archive)
+    command = [sys.executable, "-c", WITHOUT_TORCH, "list", "--json", str(tmp_path / "a.pq")]
+    assert subprocess.run(command, capture_output=True, check=True).stdout.splitlines()[-1] == b"False"
+
+
+def test_list_goes_on_past_a_file_that_is_no_archive(run, archive, tmp_path):
+    (tmp_path / "a.pq").write_bytes(archive)
+    (tmp_path / "b").write_bytes(b"b")
+    done = run(tmp_path, "list", "--json", "b", "a.pq")
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
+    assert done.stderr.startswith(b"prequential: b: ")

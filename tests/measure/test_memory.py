@@ -1,0 +1,32 @@
+"""The memory estimate covers what a learner really holds, and is known without building it."""
+
+import pytest
+
+from prequential.errors import ConfigError
+from prequential.model.config import Config, GPTConfig, NgramConfig
+from prequential.model.presets import PRESETS
+from prequential.online.memory import MAX_MEMORY_BYTES, check_memory, memory_bytes
+from prequential.online.runtime import Runtime
+
+SHAPES = [
+    Config(gpt=GPTConfig(n_layers=1, width=32, n_heads=2, window=16), ngram=None),
+    Config(gpt=GPTConfig(n_layers=3, width=128, n_heads=2), ngram=NgramConfig(row_bits=10)),
+    Config(gpt=None, ngram=NgramConfig(contexts=("1", "2"), row_bits=12)),
+]
+
+
+@pytest.mark.parametrize("config", SHAPES)
+def test_the_estimate_covers_the_learners_state(config: Config) -> None:
+    state = Runtime(kernels="plain").learner(config).state()
+    assert sum(tensor.nbytes for tensor in state.values()) <= memory_bytes(config)
+
+
+@pytest.mark.parametrize("level", PRESETS)
+def test_every_preset_fits_the_default_limit(level: int) -> None:
+    check_memory(PRESETS[level], MAX_MEMORY_BYTES)
+
+
+def test_the_largest_model_in_range_is_refused() -> None:
+    largest = Config(gpt=GPTConfig(n_layers=64, width=4096, n_heads=64, mlp_factor=4), ngram=NgramConfig(row_bits=22))
+    with pytest.raises(ConfigError, match="memory"):
+        check_memory(largest, MAX_MEMORY_BYTES)

@@ -1,0 +1,103 @@
+"""The library face: bytes and paths, documented examples, and how little an import costs."""
+
+import doctest
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import prequential
+from prequential import api
+
+PROJECT = Path(__file__).parents[1]
+PLAIN = prequential.Runtime(kernels="plain")
+SMALL = prequential.Config(
+    gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
+    ngram=prequential.NgramConfig(contexts=("1", "2"), row_bits=10),
+    streams=prequential.StreamConfig(stripe_symbols=1024),
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.binary(max_size=3000) | st.binary(max_size=12).map(lambda part: part * 200))
+def test_what_is_compressed_comes_back(data: bytes) -> None:
+    archive = prequential.compress(data, config=SMALL, runtime=PLAIN)
+    assert prequential.decompress(archive, runtime=PLAIN) == data
+
+
+def test_a_path_and_its_bytes_cost_the_same_bits(tmp_path: Path) -> None:
+    data = b"the same bytes " * 100
+    (tmp_path / "a").write_bytes(data)
+    result = prequential.compress(tmp_path / "a", tmp_path / "a.pq", config=SMALL, runtime=PLAIN)
+    from_bytes = prequential.evaluate(data, config=SMALL, runtime=PLAIN, baselines=())
+    assert result.ledger.code_bits == from_bytes.ledger.code_bits
+    assert result.ledger.archive_bytes == (tmp_path / "a.pq").stat().st_size
+
+
+def test_the_curve_ends_with_the_whole_corpus_and_its_code_length() -> None:
+    result = prequential.evaluate(b"abcdefgh" * 500, config=SMALL, runtime=PLAIN, baselines=())
+    assert result.curve.n_bytes[-1] == 4000
+    assert result.curve.code_bits[-1] == result.ledger.code_bits
+    assert (result.curve.n_bytes[1:] > result.curve.n_bytes[:-1]).all()
+
+
+def test_progress_is_called_with_ascending_bytes_up_to_the_total() -> None:
+    seen: list[tuple[int, int]] = []
+    prequential.compress(
+        b"x" * 2000, config=SMALL, runtime=PLAIN, on_progress=lambda done, n_bytes: seen.append((done.n_bytes, n_bytes))
+    )
+    assert seen == sorted(seen)
+    assert seen[-1] == (2000, 2000)
+
+
+def test_an_open_file_serves_as_archive_and_as_output() -> None:
+    packed, original = io.BytesIO(), io.BytesIO()
+    prequential.compress(b"text" * 100, packed, config=SMALL, runtime=PLAIN)
+    packed.seek(0)
+    result = prequential.decompress(packed, original, runtime=PLAIN)
+    assert (original.getvalue(), result.n_bytes) == (b"text" * 100, 400)
+
+
+def test_an_original_whose_digest_differs_is_refused_though_every_block_is_whole() -> None:
+    from prequential.codecs import ArchiveReader, ArchiveWriter, Header
+
+    reader = ArchiveReader(io.BytesIO(prequential.compress(b"text" * 100, config=SMALL, runtime=PLAIN)))
+    forged = io.BytesIO()
+    writer = ArchiveWriter(forged, Header(n_bytes=400, blake2b=bytes(32), config=SMALL.to_dict()))
+    for block in reader.blocks():
+        writer.write_block(block)
+    writer.close()
+    with pytest.raises(prequential.CorruptArchiveError, match="digest"):
+        prequential.decompress(forged.getvalue(), runtime=PLAIN)
+
+
+def test_a_model_above_the_memory_limit_is_not_built() -> None:
+    archive = prequential.compress(b"text" * 100, config=SMALL, runtime=PLAIN)
+    with pytest.raises(prequential.ConfigError, match="memory"):
+        prequential.decompress(archive, runtime=PLAIN, max_memory_bytes=1000)
+
+
+def test_nothing_cannot_be_evaluated() -> None:
+    with pytest.raises(prequential.CorpusError, match="empty"):
+        prequential.evaluate(b"", config=SMALL, runtime=PLAIN)
+
+
+def test_the_documented_examples_hold() -> None:
+    assert doctest.testmod(api).attempted >= 5
+    assert doctest.testmod(api).failed == 0
+
+
+def test_importing_the_package_loads_neither_torch_nor_numpy() -> None:
+    code = "import prequential, sys; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+    command = [sys.executable, "-c", code]
+    environment = {"PYTHONPATH": str(PROJECT)}
+    assert subprocess.run(command, env=environment, capture_output=True, check=True).stdout == b"[]\n"
+
+
+@pytest.mark.parametrize("name", prequential.__all__)
+def test_every_public_name_exists_and_is_documented(name: str) -> None:
+    assert getattr(prequential, name).__doc__
