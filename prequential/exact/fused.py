@@ -1,9 +1,9 @@
 """The exact primitives as compiled loops: the same bits as `plain`, several times faster on a CPU.
 
-Each function has the name, signature and contract of its definition in `plain`, in whose terms it is tested bit for bit; what
-is not worth fusing is `plain`'s own. Where `plain` makes a pass over memory per operation, a kernel here makes one or two in
-all. Threads share rows or columns, never a sum, so their number changes nothing. Tensors live on the CPU; strided ones are
-copied first. Kernels are compiled at first use (about half a minute in all) and cached beside this file.
+Each function has the name, signature and contract of its definition in `plain`, and is tested against it bit for bit;
+what is not worth fusing is `plain`'s own. Where `plain` passes over memory once per operation, a kernel passes once or
+twice in all. Threads share rows or columns, never a sum, so their number changes nothing. Tensors live on the CPU and
+strided ones are copied first. Kernels are compiled at first use, about a second each, and cached beside this file.
 """
 
 import math
@@ -13,10 +13,18 @@ import numpy as np
 import torch
 from numba import prange
 
-from prequential.exact import plain
+from prequential.exact.fused_attention import (
+    attention_backward_scores,
+    attention_backward_values,
+    attention_inputs,
+    attention_inputs_backward,
+    attention_output,
+    attention_weights,
+)
 from prequential.exact.fused_loops import (
+    ONE,
+    Array,
     array,
-    inlined,
     inverse_rms,
     kernel,
     largest,
@@ -24,32 +32,43 @@ from prequential.exact.fused_loops import (
     limit_over,
     magnitude_bits,
     ones,
-    round_row,
     scale_of,
     use_threads,
 )
-from prequential.exact.plain import (
-    GRADIENT_LIMIT,
-    INT8_LIMIT,
-    TINY,
-    TOTAL,
-    attention_backward_scores,
-    attention_backward_values,
-    attention_inputs,
-    attention_inputs_backward,
-    attention_output,
-    attention_weights,
-    embedding_gradient,
-    loss_gradient,
-    rotate,
-    sqrt,
-)
+from prequential.exact.fused_ngram import ngram_add, ngram_contexts, ngram_update
+from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT, TINY, TOTAL, rotate, sqrt
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 
 Tensor = torch.Tensor
 
+__all__ = [
+    "adam_",
+    "attention_backward_scores",
+    "attention_backward_values",
+    "attention_inputs",
+    "attention_inputs_backward",
+    "attention_output",
+    "attention_weights",
+    "dequantise",
+    "embedding_gradient",
+    "frequencies",
+    "loss_gradient",
+    "ngram_add",
+    "ngram_contexts",
+    "ngram_update",
+    "normalise_rows",
+    "normalise_rows_backward",
+    "quantise_columns",
+    "quantise_rows",
+    "rotate",
+    "sqrt",
+    "squared_relu",
+    "squared_relu_backward",
+]
+
 INVERSE_INT8_LIMIT = np.float32(1.0 / INT8_LIMIT)
 INVERSE_GRADIENT_LIMIT = np.float32(1.0 / GRADIENT_LIMIT)
+EMBEDDING_LIMIT = 262143  # 18 bits: sums of 8192 rows fit int32
 COLUMNS_PER_TASK = 64  # of a matrix walked by columns: 256 bytes of each row
 
 
@@ -66,7 +85,7 @@ def quantise_rows(x: Tensor, column_factor: Tensor | None = None) -> tuple[Tenso
 
 
 @kernel
-def _quantise_rows(x, column_factor, q, scale):
+def _quantise_rows(x: Array, column_factor: Array, q: Array, scale: Array) -> None:
     for i in prange(x.shape[0]):
         top = np.int32(0)
         for j in range(x.shape[1]):
@@ -88,7 +107,7 @@ def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tenso
 
 
 @kernel
-def _quantise_columns(x, row_factor, q, scale):
+def _quantise_columns(x: Array, row_factor: Array, q: Array, scale: Array) -> None:
     n_rows, n_columns = x.shape
     for task in prange((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
         columns = slice(task * COLUMNS_PER_TASK, min((task + 1) * COLUMNS_PER_TASK, n_columns))
@@ -121,7 +140,7 @@ def normalise_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @kernel
-def _normalise_rows(x, q, r, s):
+def _normalise_rows(x: Array, q: Array, r: Array, s: Array) -> None:
     n_columns = x.shape[1]
     for i in prange(x.shape[0]):
         magnitude = largest_magnitude(x[i])
@@ -142,7 +161,7 @@ def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, out: Ten
 
 
 @kernel
-def _normalise_rows_backward(g, q, r, s, out):
+def _normalise_rows_backward(g: Array, q: Array, r: Array, s: Array, out: Array) -> None:
     n_columns = g.shape[1]
     for i in prange(g.shape[0]):
         magnitude = largest_magnitude(g[i])
@@ -179,7 +198,7 @@ def dequantise(
 
 
 @kernel
-def _dequantise(acc, row, column, beta, y):
+def _dequantise(acc: Array, row: Array, column: Array, beta: float, y: Array) -> None:
     factor = np.float32(beta)
     for i in prange(acc.shape[0]):
         for j in range(acc.shape[1]):
@@ -187,7 +206,7 @@ def _dequantise(acc, row, column, beta, y):
 
 
 @kernel
-def _dequantise_onto(acc, row, column, beta, base, alpha, y):
+def _dequantise_onto(acc: Array, row: Array, column: Array, beta: float, base: Array, alpha: float, y: Array) -> None:
     factor, base_factor = np.float32(beta), np.float32(alpha)
     for i in prange(acc.shape[0]):
         for j in range(acc.shape[1]):
@@ -205,7 +224,7 @@ def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tens
 
 
 @kernel
-def _squared_relu(acc, row, column, q, scale, a):
+def _squared_relu(acc: Array, row: Array, column: Array, q: Array, scale: Array, a: Array) -> None:
     for i in prange(acc.shape[0]):
         top = np.int32(0)
         for j in range(acc.shape[1]):
@@ -227,7 +246,7 @@ def squared_relu_backward(acc: Tensor, row: Tensor, a: Tensor) -> Tensor:
 
 
 @kernel
-def _squared_relu_backward(acc, row, a, y):
+def _squared_relu_backward(acc: Array, row: Array, a: Array, y: Array) -> None:
     for i in prange(acc.shape[0]):
         for j in range(acc.shape[1]):
             y[i, j] = (np.float32(acc[i, j]) * row[i]) * (a[i, j] + a[i, j])
@@ -237,7 +256,7 @@ def _squared_relu_backward(acc, row, a, y):
 
 
 @cache
-def _integer_frequency_table() -> np.ndarray:
+def _integer_frequency_table() -> Array:
     return frequency_table().numpy().astype(np.int32)
 
 
@@ -249,7 +268,7 @@ def frequencies(logits: Tensor) -> Tensor:
 
 
 @kernel
-def _frequencies(logits, table, f):
+def _frequencies(logits: Array, table: Array, f: Array) -> None:
     n_symbols = logits.shape[1]
     last_step = np.float32(FREQUENCY_TABLE_SIZE - 1)
     to_share = np.float64(TOTAL - n_symbols)
@@ -273,7 +292,47 @@ def _frequencies(logits, table, f):
         e[best] += rest
 
 
-# ---- optimiser
+# ---- gradients at the two ends, optimiser
+
+
+def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
+    g = torch.empty(frequency.shape)
+    use_threads(g.numel())
+    _loss_gradient(array(frequency), array(symbols), g.numpy())
+    return g
+
+
+@kernel
+def _loss_gradient(frequency: Array, symbols: Array, g: Array) -> None:
+    for i in prange(frequency.shape[0]):
+        for v in range(frequency.shape[1]):
+            g[i, v] = np.float32(frequency[i, v]) * np.float32(2.0**-24)
+        g[i, symbols[i]] -= ONE
+
+
+def embedding_gradient(g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor:
+    total = torch.zeros(n_symbols, g.shape[1])
+    use_threads(g.numel())
+    _embedding_gradient(array(g), array(symbols), total.numpy())
+    return total
+
+
+@kernel
+def _embedding_gradient(g: Array, symbols: Array, total: Array) -> None:
+    magnitude = largest_magnitude(g.reshape(-1))
+    factor = limit_over(magnitude, EMBEDDING_LIMIT)
+    n_columns = g.shape[1]
+    for task in prange((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
+        columns = slice(task * COLUMNS_PER_TASK, min((task + 1) * COLUMNS_PER_TASK, n_columns))
+        sums = np.zeros((total.shape[0], COLUMNS_PER_TASK), dtype=np.int32)
+        for i in range(g.shape[0]):
+            row, into = g[i, columns], sums[symbols[i]]
+            for j in range(row.size):
+                into[j] += np.int32(np.rint(row[j] * factor))
+        for v in range(total.shape[0]):
+            out = total[v, columns]
+            for j in range(out.size):
+                out[j] = np.float32(sums[v, j]) * (magnitude * np.float32(1.0 / EMBEDDING_LIMIT))
 
 
 def adam_(
@@ -281,12 +340,22 @@ def adam_(
 ) -> None:
     n = parameter.numel()
     use_threads(n)
-    flat = (x.view(n).numpy() for x in (parameter, gradient.contiguous(), mean, square))
-    _adam(*flat, step_size, beta1, 1.0 - beta1, beta2, 1.0 - beta2)
+    p, g, m, v = (x.view(n).numpy() for x in (parameter, gradient.contiguous(), mean, square))
+    _adam(p, g, m, v, step_size, beta1, 1.0 - beta1, beta2, 1.0 - beta2)
 
 
 @kernel
-def _adam(parameter, gradient, mean, square, step_size, beta1, rest1, beta2, rest2):
+def _adam(
+    parameter: Array,
+    gradient: Array,
+    mean: Array,
+    square: Array,
+    step_size: float,
+    beta1: float,
+    rest1: float,
+    beta2: float,
+    rest2: float,
+) -> None:
     keep1, new1 = np.float32(beta1), np.float32(rest1)
     keep2, new2 = np.float32(beta2), np.float32(rest2)
     step, tiny = np.float32(step_size), np.float32(TINY)

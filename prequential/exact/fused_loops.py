@@ -1,8 +1,8 @@
 """What the compiled kernels share: how they are compiled, the rounding of one row, and how many threads a call uses.
 
-Compiled without fast-math, so LLVM neither reorders nor contracts: `a * b + c` rounds twice, here as in plain torch. Literals
-are wrapped in np.float32, because numba, unlike torch, computes float32 with a Python float in float64.
-numba's cache looks only at the file of the kernel itself: after an edit of this one, delete prequential/exact/__pycache__.
+Compiled without fast-math, so LLVM neither reorders nor contracts: `a * b + c` rounds twice, here as in plain torch.
+Literals are wrapped in np.float32, because numba computes float32 with a Python float in float64, unlike torch.
+numba's cache looks only at the file of the kernel itself: after an edit of this one, delete exact/__pycache__.
 """
 
 import math
@@ -15,10 +15,12 @@ import torch
 from prequential.exact.plain import TINY
 
 Tensor = torch.Tensor
+Array = np.ndarray
 
 inlined = numba.njit(cache=True, nogil=True, error_model="numpy")
 kernel = numba.njit(cache=True, nogil=True, error_model="numpy", parallel=True)
 
+MAX_THREADS = numba.get_num_threads()  # of this machine, before any kernel asked for fewer
 SERIAL_BELOW = 1 << 15  # elements; starting a second thread costs more than smaller loops take
 MAGNITUDE = np.int32(0x7FFFFFFF)
 SMALLEST_SCALE = np.float32(TINY)
@@ -27,35 +29,35 @@ ONE = np.float32(1.0)
 
 def use_threads(n_elements: int) -> None:
     """Sets the threads of this thread's next kernels: one for a small array, else as many as torch uses."""
-    n_threads = 1 if n_elements < SERIAL_BELOW else min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
+    n_threads = 1 if n_elements < SERIAL_BELOW else min(torch.get_num_threads(), MAX_THREADS)
     numba.set_num_threads(n_threads)
 
 
-def array(x: Tensor) -> np.ndarray:
+def array(x: Tensor) -> Array:
     """The values of x, row-major: a view where x is laid out so, else a copy."""
     return x.contiguous().numpy()
 
 
 @cache
-def ones(n: int) -> np.ndarray:
-    """(n,) float32, read only by convention. Multiplying by 1 changes no bit, so an absent factor needs no kernel of its own."""
+def ones(n: int) -> Array:
+    """(n,) float32, never written. Multiplying by 1 changes no bit: an absent factor needs no kernel of its own."""
     return np.ones(n, dtype=np.float32)
 
 
 @inlined
-def magnitude_bits(x):
-    """The bits of |x|, float32 as int32: in the order of the magnitudes. An integer maximum vectorises, a float one does not."""
+def magnitude_bits(x: np.float32) -> np.int32:
+    """The bits of |x| as int32, in the order of the magnitudes: an integer maximum vectorises, a float one does not."""
     return np.int32(np.float32(x).view(np.int32) & MAGNITUDE)
 
 
 @inlined
-def scale_of(bits):
+def scale_of(bits: np.int32) -> np.float32:
     """The float32 magnitude with these bits, clamped to TINY."""
     return max(np.int32(bits).view(np.float32), SMALLEST_SCALE)
 
 
 @inlined
-def largest_magnitude(x):
+def largest_magnitude(x: Array) -> np.float32:
     """Largest |x| of a float32 row, at least TINY."""
     top = np.int32(0)
     for j in range(x.size):
@@ -64,8 +66,8 @@ def largest_magnitude(x):
 
 
 @inlined
-def largest(x):
-    """Largest entry of a float32 row; the sign of a zero is not defined. Negative bits are flipped into integer order."""
+def largest(x: Array) -> np.float32:
+    """Largest entry of a float32 row, +0 above -0. The bits of negative numbers are flipped into integer order."""
     top = np.int32(-0x7FFFFFFF)
     for j in range(x.size):
         bits = np.float32(x[j]).view(np.int32)
@@ -74,14 +76,14 @@ def largest(x):
 
 
 @inlined
-def limit_over(scale, limit):
+def limit_over(scale: np.float32, limit: int) -> np.float32:
     """limit / scale as plain torch rounds it: the reciprocal first."""
     return (ONE / scale) * np.float32(limit)
 
 
 @inlined
-def round_row(x, limit, levels):
-    """levels = x rounded to `limit` steps of its largest magnitude, float32; returns that magnitude. levels may be x."""
+def round_row(x: Array, limit: int, levels: Array) -> np.float32:
+    """levels = x rounded to `limit` steps of its largest magnitude; returns that magnitude. levels may be x."""
     scale = largest_magnitude(x)
     factor = limit_over(scale, limit)
     for j in range(x.size):
@@ -90,12 +92,12 @@ def round_row(x, limit, levels):
 
 
 @inlined
-def inverse_root(x):
+def inverse_root(x: np.float32) -> np.float32:
     """1 / sqrt(x) of float32 x >= 0, each step correctly rounded."""
     return ONE / np.float32(math.sqrt(np.float64(x)))
 
 
 @inlined
-def inverse_rms(squares, n):
+def inverse_rms(squares: np.int32, n: int) -> np.float32:
     """1 / rms of n integers from the sum of their squares: float32."""
-    return inverse_root(np.float32(max(squares, 1)) * np.float32(1.0 / n))
+    return inverse_root(np.float32(max(squares, np.int32(1))) * np.float32(1.0 / n))
