@@ -135,10 +135,11 @@ def compress(
     >>> import prequential
     >>> text = b"It was the best of times, it was the worst of times. " * 20
     >>> small = prequential.Config(gpt=None, ngram=prequential.NgramConfig(contexts=("1", "2", "4"), row_bits=10))
-    >>> archive = prequential.compress(text, config=small)
+    >>> plain = prequential.Runtime(kernels="plain")  # nothing to compile; the default is faster for longer texts
+    >>> archive = prequential.compress(text, config=small, runtime=plain)
     >>> len(archive) < len(text)
     True
-    >>> prequential.decompress(archive) == text
+    >>> prequential.decompress(archive, runtime=plain) == text
     True
     """
     config = config or presets.preset(preset, pure=pure, seed=seed)
@@ -247,7 +248,8 @@ def evaluate(
 
     >>> import prequential
     >>> small = prequential.Config(gpt=None, ngram=prequential.NgramConfig(contexts=("1", "2", "4"), row_bits=10))
-    >>> result = prequential.evaluate("sample:christmas_carol", config=small, limit_bytes=4096, baselines=("gzip",))
+    >>> plain = prequential.Runtime(kernels="plain")
+    >>> result = prequential.evaluate("sample:christmas_carol", config=small, limit_bytes=4096, runtime=plain)
     >>> result.ledger.archive_bits == 8 * result.ledger.archive_bytes
     True
     >>> int(result.curve.n_bytes[-1])

@@ -62,7 +62,7 @@ def writing(name: PathLike) -> Iterator[None]:
 
 def stream_output(file: BinaryIO, *, overwrite: bool = False) -> Sink:
     """A sink for an open stream, which the caller closes. Raises OutputError for a terminal, unless `overwrite`."""
-    name = "standard output" if file is sys.stdout.buffer else str(getattr(file, "name", "output"))
+    name = "standard output" if file is getattr(sys.stdout, "buffer", None) else str(getattr(file, "name", "output"))
     if not overwrite and file.isatty():
         raise OutputError(f"{name} is a terminal; redirect it, name a file with -o, or insist with -f")
     return Sink(file, name)

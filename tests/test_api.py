@@ -18,7 +18,7 @@ PLAIN = prequential.Runtime(kernels="plain")
 SMALL = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
     ngram=prequential.NgramConfig(contexts=("1", "2"), row_bits=10),
-    streams=prequential.StreamConfig(stripe_symbols=1024),
+    streams=prequential.StreamConfig(stripe_symbols=1024, block_symbols=1024),
 )
 
 

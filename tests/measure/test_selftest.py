@@ -2,21 +2,21 @@
 
 import pytest
 
-from prequential.measure.selftest import EXPECTED_DIGEST, checks, fixed_digest
+from prequential.measure.selftest import Check, checks, fixed_run
 from prequential.online.runtime import Runtime
 
 
 @pytest.mark.parametrize("backend", ["float32", "float64"])
 def test_the_fixed_run_gives_the_expected_digest(backend: str) -> None:
-    assert fixed_digest(Runtime(kernels="plain", backend=backend)) == EXPECTED_DIGEST
+    assert fixed_run(Runtime(kernels="plain", backend=backend)).passed is True
 
 
-def test_compiled_kernels_give_the_expected_digest() -> None:
-    assert fixed_digest(Runtime(kernels="fused")) == EXPECTED_DIGEST
-
-
-def test_a_different_machine_state_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_digest_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prequential.measure.selftest.EXPECTED_DIGEST", "0" * 16)
-    fixed_run = list(checks())[-1]
-    assert fixed_run.name == "fixed run"
-    assert fixed_run.passed is False
+    assert fixed_run(Runtime(kernels="plain")).passed is False
+
+
+@pytest.mark.slow  # compiles every kernel
+def test_no_check_fails_on_this_machine_but_for_backends_that_are_not_exact() -> None:
+    failed: list[Check] = [check for check in checks() if check.passed is not True]
+    assert [check for check in failed if not check.name.startswith("matmul ")] == []
