@@ -10,6 +10,7 @@ Shapes: R rows, C columns; B streams, H heads, T queries, J keys, K width of a h
 
 import torch
 
+from prequential.exact.plain_ngram import ngram_add, ngram_contexts, ngram_update
 from prequential.exact.tables import (
     ATTENTION_TABLE_SIZE,
     FREQUENCY_TABLE_SIZE,

@@ -1,0 +1,184 @@
+"""compress and decompress: what comes out is what went in, at every size, and what is damaged is refused."""
+
+import hashlib
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prequential.codecs import ArchiveReader, BlockKind, Header
+from prequential.errors import CorruptArchiveError
+from prequential.model.config import Config, GPTConfig, NgramConfig, StreamConfig
+from prequential.online.coding import compress, decompress
+from prequential.online.runtime import Runtime
+
+GPT = GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8)
+NGRAM = NgramConfig(contexts=("1", "2", "word"), row_bits=8)
+STREAMS = StreamConfig(
+    n_streams=4, segment_columns=8, chunk_columns=4, stripe_symbols=256, ramp_symbols=32, block_symbols=300
+)
+BOTH = Config(gpt=GPT, ngram=NGRAM, streams=STREAMS)
+CONFIGS = {"both": BOTH, "pure": replace(BOTH, ngram=None), "n-grams": replace(BOTH, gpt=None)}
+TEXT = (b"It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. " * 20)
+
+
+def archive_of(data, config=BOTH, runtime=None):
+    header = Header(n_bytes=len(data), blake2b=hashlib.blake2b(data, digest_size=32).digest(), config=config.to_dict())
+    sink = io.BytesIO()
+    progress = list(compress(np.frombuffer(data, np.uint8), header, sink, runtime or Runtime(threads=1)))
+    return sink.getvalue(), progress
+
+
+def original_of(archive, runtime=None):
+    sink = io.BytesIO()
+    progress = list(decompress(ArchiveReader(io.BytesIO(archive)), sink, runtime or Runtime(threads=1)))
+    return sink.getvalue(), progress
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_text_comes_back_and_is_smaller(config):
+    archive, _ = archive_of(TEXT, config)
+    assert original_of(archive)[0] == TEXT
+    assert len(archive) < len(TEXT) / 2
+
+
+# around every boundary: streams (4), chunk (4 columns), segment (8 columns of 4 streams), ramp (32), stripe (256), block (300)
+SIZES = sorted({0, 1, 2, 3} | {n + d for n in (4, 8, 16, 32, 64, 96, 128, 256, 300, 512, 556, 768) for d in (-1, 0, 1)})
+
+
+@pytest.mark.parametrize("n_bytes", SIZES)
+def test_sizes_around_every_boundary_come_back(n_bytes):
+    archive, _ = archive_of(TEXT[:n_bytes])
+    assert original_of(archive)[0] == TEXT[:n_bytes]
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.binary(max_size=700))
+def test_any_bytes_come_back(data):
+    archive, _ = archive_of(data)
+    assert original_of(archive)[0] == data
+
+
+def test_incompressible_blocks_are_stored_raw_and_cost_little():
+    noise = np.random.default_rng(5).bytes(900)
+    archive, progress = archive_of(noise)
+    assert progress[-1].n_raw_blocks == progress[-1].n_blocks > 1
+    assert len(archive) < len(noise) + progress[-1].header_bytes + 30 * progress[-1].n_blocks + 20
+    assert original_of(archive)[0] == noise
+
+
+def test_the_learner_goes_on_through_raw_blocks():
+    """Noise, then text: the coded blocks after a raw one decode, so both sides learned the same from it."""
+    data = np.random.default_rng(6).bytes(600) + TEXT[:900]
+    archive, progress = archive_of(data)
+    assert 0 < progress[-1].n_raw_blocks < progress[-1].n_blocks
+    assert original_of(archive)[0] == data
+
+
+def test_payload_is_within_a_hundredth_of_a_percent_and_64_bits_a_block_of_the_ideal():
+    _, progress = archive_of(TEXT)
+    last = progress[-1]
+    assert last.code_bits <= 8 * last.payload_bytes <= last.code_bits * 1.0001 + 64 * last.n_blocks
+
+
+def test_the_decoder_reports_the_same_ideal_bits_as_the_encoder():
+    archive, encoded = archive_of(TEXT)
+    assert original_of(archive)[1][-1].code_bits == pytest.approx(encoded[-1].code_bits, rel=1e-12)
+
+
+def test_progress_counts_up_to_the_whole():
+    archive, progress = archive_of(TEXT)
+    seen = [p.n_bytes for p in progress]
+    assert seen == sorted(seen) and seen[-1] == len(TEXT)
+    assert progress[-1].archive_bytes == len(archive)
+
+
+def test_a_stream_continues_its_block_so_a_prefix_of_blocks_is_a_prefix_of_the_original():
+    archive, progress = archive_of(TEXT)
+    cut = next(p.archive_bytes for p in progress if p.n_blocks == 3)
+    sink = io.BytesIO()
+    with pytest.raises(CorruptArchiveError):
+        list(decompress(ArchiveReader(io.BytesIO(archive[:cut])), sink, Runtime(threads=1)))
+    whole = list(ArchiveReader(io.BytesIO(archive)).blocks())[:3]
+    assert len(sink.getvalue()) == sum(block.n_bytes for block in whole)
+    assert TEXT.startswith(sink.getvalue())
+
+
+def test_a_decoder_in_another_state_stops_at_the_first_block_before_it_writes():
+    """As if the machine computed something else: the config says another seed, all checksums are right."""
+    header = Header(n_bytes=len(TEXT), blake2b=bytes(32), config=BOTH.to_dict())
+    archive, _ = archive_of(TEXT)
+    reader = ArchiveReader(io.BytesIO(archive))
+    reader.header = replace(header, config=replace(BOTH, seed=1).to_dict())
+    sink = io.BytesIO()
+    with pytest.raises(CorruptArchiveError, match="block 0"):
+        list(decompress(reader, sink, Runtime(threads=1)))
+    assert sink.getvalue() == b""
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"n_symbols": 300}, {"seed": -1}, {"gpt": 3}, {"extra": 1}, {"streams": None}, {"gpt": None, "ngram": None}],
+    ids=str,
+)
+def test_a_config_out_of_range_is_refused(damage):
+    archive, _ = archive_of(TEXT[:50])
+    reader = ArchiveReader(io.BytesIO(archive))
+    reader.header = replace(reader.header, config={**BOTH.to_dict(), **damage})
+    with pytest.raises(CorruptArchiveError):
+        list(decompress(reader, io.BytesIO(), Runtime(threads=1)))
+
+
+def test_frequencies_ignore_the_symbols_that_they_code():
+    """The audit of C1 and C3 on a live loop: the symbols of a step are changed at random; its frequencies are not."""
+    from prequential.online.loop import Loop
+    from prequential.online.stripes import stripes
+
+    class Recorder:
+        columns_at_once = 1
+
+        def __init__(self, replaced):
+            self.replaced, self.steps = replaced, []
+
+        def code(self, symbols, frequencies):
+            self.steps.append(frequencies.copy())
+            return (symbols + 1) % 256 if len(self.steps) - 1 == self.replaced else symbols
+
+    def frequencies_of(replaced):
+        end = Recorder(replaced)
+        loop = Loop(Runtime(threads=1).learner(BOTH))
+        for stripe in stripes(256, STREAMS):
+            list(loop.run(end, stripe, np.frombuffer(TEXT, np.uint8)[stripe.start : stripe.start + stripe.n_symbols].copy()))
+        return end.steps
+
+    truth = frequencies_of(None)
+    for replaced in (0, 7, 30):
+        changed = frequencies_of(replaced)
+        for step in range(replaced + 1):
+            assert np.array_equal(truth[step], changed[step])
+        assert any(not np.array_equal(a, b) for a, b in zip(truth[replaced + 1 :], changed[replaced + 1 :], strict=True))
+
+
+def test_every_frequency_row_is_a_full_distribution():
+    class Checker:
+        columns_at_once = None
+
+        def code(self, symbols, frequencies):
+            assert frequencies.min() >= 1
+            assert (frequencies.sum(1, dtype=np.int64) == 1 << 24).all()
+            return symbols
+
+    from prequential.online.loop import Loop
+    from prequential.online.stripes import stripes
+
+    loop = Loop(Runtime(threads=1).learner(BOTH))
+    for stripe in stripes(1000, STREAMS):
+        list(loop.run(Checker(), stripe, np.frombuffer(TEXT, np.uint8)[stripe.start : stripe.start + stripe.n_symbols].copy()))
+
+
+def test_block_kinds_are_what_the_archive_says():
+    archive, _ = archive_of(TEXT)
+    assert {block.kind for block in ArchiveReader(io.BytesIO(archive)).blocks()} == {BlockKind.CODED}
