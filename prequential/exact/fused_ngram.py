@@ -1,9 +1,7 @@
-"""The direct n-gram connections as compiled loops, with the bits of the plain code in model/ngram.py: see there.
+"""The direct n-gram connections as compiled loops, with the bits of `plain_ngram`, where each function is described.
 
-Only gathered rows are touched. Reading shares the positions between threads; writing shares the symbol columns, so that
-two positions with the same row never meet.
-
-Letters: S sources, R rows of all sources, B streams, T columns, N = B*T positions, V symbols, L lags.
+Reading shares the positions between threads; writing shares the symbol columns, so that two positions with the same row
+never meet.
 """
 
 import math
@@ -14,25 +12,16 @@ import torch
 from numba import prange
 
 from prequential.exact.fused_loops import ONE, Array, array, inlined, kernel, use_threads
+from prequential.exact.plain_ngram import ROW_UNIT, SPREAD, STEP, TOTAL, WORD, WORD_PAIR
 
 Tensor = torch.Tensor
 
-WORD, WORD_PAIR = -1, -2  # in place of a first lag
-SPREAD = 0x9E3779B97F4A7C15 - (1 << 64)  # odd: fractional part of the golden ratio
-STEP = 0x6A09E667F3BCC909  # of the square root of 2
-TOTAL = 1 << 24  # of the frequencies
-UNIT = np.float32(2.0**-16)  # nats of one unit of a row
+UNIT = np.float32(ROW_UNIT)
 
 
 def ngram_contexts(
     symbols: Tensor, history: Tensor, words: Tensor, lags: Tensor, row_bits: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Row numbers (S, B, T) int64 of the contexts ending with each of `symbols` (B, T) int64, and the new past.
-
-    history (B, L) int64: the last L symbols of each stream; words (B, 2) int64: the hashes of the current and the
-    previous word; both are returned as they stand after `symbols`. lags (S, at most L) int64: the lags of the symbols
-    of each source, 1 = the last one, filled up with 0; or WORD or WORD_PAIR first. Arithmetic wraps at 64 bits.
-    """
     n_streams, n_columns = symbols.shape
     index = torch.empty((len(lags), n_streams, n_columns), dtype=torch.int64)
     words = words.clone()
@@ -74,11 +63,6 @@ def _next_word(symbol: int, word: int, previous: int) -> tuple[int, int]:
 
 
 def ngram_add(logits: Tensor, rows: Tensor, counts: Tensor, gates: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits (N, V) float32 plus the gated rows of `index` (S, N) int64, source by source, and buckets (S, N) int64.
-
-    rows (R, V) int32 in units of 2**-16 nat, counts (R,) int32, gates (S, 16) float32. A row's bucket is the bit length
-    of its count, at most 15; gates[s, bucket] scales it.
-    """
     y, bucket = torch.empty(logits.shape), torch.empty(index.shape, dtype=torch.int64)
     use_threads(logits.numel())
     _add(array(logits), rows.numpy(), counts.numpy(), array(gates), array(index), y.numpy(), bucket.numpy())
@@ -105,12 +89,6 @@ def ngram_update(
     rows: Tensor, counts: Tensor, gates: Tensor, index: Tensor, bucket: Tensor, frequency: Tensor, symbols: Tensor,
     row_step: float, row_step_floor: float,
 ) -> Tensor:  # fmt: skip
-    """Learns from N coded positions, in place in `rows` and `counts`; returns the gates' gradient.
-
-    index, bucket (S, N) int64 as in `ngram_add`, frequency (N, V) int32, symbols (N,) int64. The gradient (S, 16) int64,
-    in units of 2**-24 nat, uses the rows from before. All counts are raised before any step is taken, of row_step /
-    sqrt(count) + row_step_floor. |frequency - 2**24| <= 2**24 is exact in float32.
-    """
     gradient = torch.zeros(gates.shape, dtype=torch.int64)
     use_threads(frequency.numel())
     _update(

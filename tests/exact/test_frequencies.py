@@ -1,0 +1,69 @@
+"""Frequencies against integer arithmetic: the table from mpmath, the shares by integer division."""
+
+from functools import cache
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+TOTAL = 1 << 24
+LOGITS = st.floats(-1e4, 1e4, width=32) | st.floats(-8, 8, width=32) | st.sampled_from([0.0, -0.0, 1e30, -1e30])
+ROWS = st.integers(2, 300).flatmap(lambda n: arrays(np.float32, (2, n), elements=LOGITS))
+
+
+@cache
+def exponential(step: int) -> int:
+    with mpmath.workdps(50):
+        return max(1, int(mpmath.nint(2**24 * mpmath.exp(mpmath.mpf(-step) / 64))))
+
+
+def reference(logits: np.ndarray) -> list[int]:
+    """One row: table entries by rounded distance from the maximum, shares floored, the rest to the first maximum."""
+    steps = np.minimum(np.rint((logits.max() - logits) * np.float32(64)), np.float32(1279))
+    weights = [exponential(int(step)) for step in steps]
+    shares = [1 + w * (TOTAL - len(logits)) // sum(weights) for w in weights]
+    shares[int(np.argmax(logits))] += TOTAL - sum(shares)
+    return shares
+
+
+@given(ROWS)
+def test_frequencies_equal_integer_arithmetic(ops, logits):
+    got = ops.frequencies(torch.from_numpy(logits))
+    assert got.dtype == torch.int32
+    assert got.tolist() == [reference(row) for row in logits]
+
+
+@given(ROWS)
+def test_frequencies_are_at_least_1_and_sum_to_the_total(ops, logits):
+    got = ops.frequencies(torch.from_numpy(logits))
+    assert int(got.min()) >= 1 and got.sum(1, dtype=torch.int64).tolist() == [TOTAL] * len(logits)
+
+
+@given(ROWS)
+def test_a_larger_logit_never_has_a_smaller_frequency(ops, logits):
+    for row, f in zip(logits, ops.frequencies(torch.from_numpy(logits)).numpy(), strict=True):
+        order = np.lexsort((f, row))  # by logit, equal logits by frequency
+        assert bool((np.diff(f[order]) >= 0).all())
+
+
+@pytest.mark.parametrize("n_symbols", [2, 256, 65536])
+def test_equal_logits_differ_by_the_rest_alone(ops, n_symbols):
+    f = ops.frequencies(torch.full((1, n_symbols), -3.25))[0]
+    assert int(f.sum(dtype=torch.int64)) == TOTAL
+    assert len(set(f[1:].tolist())) == 1 and int(f[0]) - int(f[1]) == TOTAL - n_symbols * int(f[1])
+
+
+def test_a_hopeless_symbol_still_costs_at_most_24_bits(ops):
+    logits = torch.full((1, 256), -1e30)
+    logits[0, 17] = 1e30
+    f = ops.frequencies(logits)[0]
+    assert int(f.min()) >= 1 and int(f.argmax()) == 17
+
+
+def test_frequencies_depend_on_differences_of_logits_only(ops):
+    logits = torch.randint(-1000, 1000, (20, 256), generator=torch.Generator().manual_seed(3)) / 64.0
+    assert torch.equal(ops.frequencies(logits), ops.frequencies(logits + 32.0))

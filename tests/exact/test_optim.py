@@ -1,0 +1,67 @@
+"""Orthogonalisation: its purpose, its independence of the backend, and its scale."""
+
+from functools import cache
+
+import pytest
+import torch
+
+from prequential.exact import fused, plain
+from prequential.exact.matmul import Matmul, trials
+from prequential.exact.optim import orthogonalise
+
+SHAPES = [(64, 64), (64, 256), (256, 64), (96, 40)]
+
+
+def drawn(shape: tuple[int, int], seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@cache
+def exact_backends() -> list[Matmul]:
+    return [Matmul(trial.name) for trial in trials() if trial.exact]
+
+
+def in_float64(g: torch.Tensor) -> torch.Tensor:
+    """The same five Newton-Schulz steps, unrounded."""
+    x = g.double() / g.double().norm()
+    for _ in range(5):
+        gram = x @ x.t()
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return x
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_singular_values_come_near_one(ops, shape):
+    values = torch.linalg.svdvals(orthogonalise(drawn(shape), ops, Matmul("float64")).double())
+    wide = values[values > values.max() / 1e3] if shape[0] == shape[1] else values
+    assert 0.5 < float(wide.median()) < 1.3 and float(values.max()) < 1.4
+    if shape[0] != shape[1]:  # a square Gaussian matrix has singular values near 0, which five steps do not lift
+        assert float(values.min()) > 0.5
+
+
+@pytest.mark.parametrize("shape", [(64, 256), (256, 64)])
+def test_direction_is_that_of_unrounded_newton_schulz(ops, shape):
+    g = drawn(shape)
+    x = orthogonalise(g, ops, Matmul("float64")).double()
+    expected = in_float64(g if shape[0] <= shape[1] else g.t())
+    expected = expected if shape[0] <= shape[1] else expected.t()
+    assert float((x * expected).sum() / (x.norm() * expected.norm())) > 0.97  # eight bits an entry
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_result_does_not_depend_on_backend_or_implementation(shape):
+    g = drawn(shape, seed=4)
+    backends = exact_backends()
+    results = [orthogonalise(g, ops, matmul) for ops in (plain, fused) for matmul in backends]
+    assert len(results) >= 4 and all(torch.equal(x, results[0]) for x in results)
+
+
+def test_a_power_of_two_cancels_out(ops):
+    g = drawn((48, 80))
+    expected = orthogonalise(g, ops, Matmul("float64"))
+    for exponent in (-30, -3, 5, 30):
+        assert torch.equal(orthogonalise(g * 2.0**exponent, ops, Matmul("float64")), expected)
+
+
+def test_a_zero_gradient_stays_zero(ops):
+    assert torch.equal(orthogonalise(torch.zeros(32, 48), ops, Matmul("float64")), torch.zeros(32, 48))

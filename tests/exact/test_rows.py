@@ -1,0 +1,240 @@
+"""Rounding, norm, dequantisation, squared ReLU, gradients at both ends, Adam: against numpy, float32 and int64."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+F = np.float32
+EXTREMES = (0.0, -0.0, 1.0, 1e-30, -1e-30, 2e-30, 1e-10, -1e10, 1e30)
+
+
+def entries(limit: float) -> st.SearchStrategy[float]:
+    extremes = [float(F(x)) for x in EXTREMES if abs(x) <= limit]
+    bound = float(F(limit))
+    return st.floats(-bound, bound, width=32, allow_subnormal=False) | st.sampled_from(extremes)
+
+
+def matrices(limit: float = float(np.finfo(F).max)) -> st.SearchStrategy[np.ndarray]:
+    shapes = array_shapes(min_dims=2, max_dims=2, max_side=24)
+    constant = shapes.flatmap(lambda shape: entries(limit).map(lambda x: np.full(shape, x, dtype=F)))
+    return arrays(F, shapes, elements=entries(limit)) | constant
+
+
+def drawn(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
+    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(F)
+
+
+def factors(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(1e-4, 2.0, shape).astype(F)
+
+
+def integers(seed: int, *shape: int, limit: int = 127, dtype: type = np.int8) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-limit, limit + 1, shape).astype(dtype)
+
+
+def t(*xs: np.ndarray) -> list[torch.Tensor]:
+    return [torch.from_numpy(x.copy()) for x in xs]
+
+
+def same_bits(got: torch.Tensor, expected: np.ndarray) -> bool:
+    values = got.contiguous().numpy()
+    assert values.dtype == expected.dtype and values.shape == expected.shape
+    return values.tobytes() == np.ascontiguousarray(expected).tobytes()
+
+
+def rounded(x: np.ndarray, limit: int, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Integers as float32, and the largest magnitude with `axis` kept."""
+    top = np.maximum(np.abs(x).max(axis, keepdims=True), F(1e-30))
+    return np.rint(x * ((F(1) / top) * F(limit))), top
+
+
+def root(x: np.ndarray) -> np.ndarray:
+    return np.sqrt(x)  # of float32, numpy's is correctly rounded
+
+
+SEEDS = st.integers(0, 2**32)
+SHAPES = st.tuples(st.integers(1, 40), st.integers(1, 300))
+
+
+@given(matrices())
+def test_quantise_rows_equals_numpy(ops, x):
+    q, scale = ops.quantise_rows(*t(x))
+    levels, top = rounded(x, 127, 1)
+    assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[:, 0] * F(1 / 127))
+
+
+@given(matrices())
+def test_quantise_columns_equals_numpy(ops, x):
+    q, scale = ops.quantise_columns(*t(x))
+    levels, top = rounded(x, 127, 0)
+    assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[0] * F(1 / 127))
+
+
+@given(SHAPES, SEEDS)
+def test_quantise_folds_the_other_sides_factor_in_first(ops, shape, seed):
+    x, column, row = drawn(seed, *shape), factors(seed, shape[1]), factors(seed, shape[0])
+    q, scale = ops.quantise_rows(*t(x), column_factor=t(column)[0])
+    levels, top = rounded(x * column, 127, 1)
+    assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[:, 0] * F(1 / 127))
+    q, scale = ops.quantise_columns(*t(x), row_factor=t(row)[0])
+    levels, top = rounded(x * row[:, None], 127, 0)
+    assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[0] * F(1 / 127))
+
+
+@given(matrices(limit=1e30))
+def test_quantised_entries_lie_within_half_a_step(ops, x):
+    q, scale = ops.quantise_rows(*t(x))
+    for row, levels, step in zip(x, q.tolist(), scale.tolist(), strict=True):
+        for value, level in zip(row.tolist(), levels, strict=True):
+            assert abs(level) <= 127
+            error = abs(Fraction(value) - level * Fraction(step))
+            assert error <= Fraction(step) * (Fraction(1, 2) + Fraction(127, 2**20))
+
+
+def test_a_single_huge_entry_is_level_127_and_the_rest_0(ops):
+    x = np.full((3, 40), 1.0, dtype=F)
+    x[1, 7] = -np.finfo(F).max
+    q, _ = ops.quantise_rows(*t(x))
+    assert q[1, 7] == -127 and int(q[1].abs().sum()) == 127
+    assert bool((q[0] == 127).all())
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 31, 64, 257, 1040])
+def test_quantise_ignores_memory_layout(ops, n):
+    x = torch.from_numpy(drawn(n, n, 33))
+    for view in (x.t().contiguous().t(), torch.cat((x, x), 1)[:, :33], torch.cat((x, x), 0)[::2]):
+        for function in (ops.quantise_rows, ops.quantise_columns):
+            for got, expected in zip(function(view), function(view.contiguous()), strict=True):
+                assert torch.equal(got, expected)
+
+
+@given(matrices(limit=1e18))
+def test_normalise_rows_equals_numpy(ops, x):
+    q, r, s = ops.normalise_rows(*t(x))
+    levels, top = rounded(x, 127, 1)
+    squares = np.maximum((levels.astype(np.int64) ** 2).sum(1), 1)
+    inverse = F(1) / root(squares.astype(F) * F(1 / x.shape[1]))
+    assert same_bits(q, levels.astype(np.int8)) and same_bits(r, inverse)
+    assert same_bits(s, inverse / (top[:, 0] * F(1 / 127)))
+
+
+@given(SHAPES, SEEDS)
+def test_normalised_rows_have_rms_one(ops, shape, seed):
+    q, r, _ = ops.normalise_rows(*t(drawn(seed, *shape)))
+    mean_square = (q.double() * r.double()[:, None]).square().mean(1)
+    assert torch.allclose(mean_square, torch.ones_like(mean_square), atol=1e-5)
+
+
+def numpy_norm_backward(g: np.ndarray, q: np.ndarray, r: np.ndarray, s: np.ndarray, out: np.ndarray) -> np.ndarray:
+    levels, top = rounded(g, 1023, 1)
+    total = (levels.astype(np.int64) * q.astype(np.int64)).sum(1)
+    mean = (total.astype(F) * (top[:, 0] * F(1 / 1023))) * (r * F(1 / g.shape[1]))
+    return out + (g - (q.astype(F) * r[:, None]) * mean[:, None]) * s[:, None]
+
+
+@given(SHAPES, SEEDS, st.sampled_from([0.0, 1e-25, 1.0, 1e10]))
+def test_normalise_rows_backward_adds_what_numpy_adds(ops, shape, seed, scale):
+    g, out = drawn(seed, *shape, scale=scale), drawn(seed + 1, *shape)
+    q, r, s = integers(seed, *shape), factors(seed, shape[0]), factors(seed + 1, shape[0])
+    (result,) = t(out)
+    assert ops.normalise_rows_backward(*t(g, q, r, s), out=result) is result
+    assert same_bits(result, numpy_norm_backward(g, q, r, s, out))
+
+
+def test_normalise_rows_backward_sums_up_to_its_bound(ops):
+    n = 4096
+    g, q = np.ones((2, n), dtype=F), np.full((2, n), 127, dtype=np.int8)
+    r, s, out = np.ones(2, dtype=F), np.ones(2, dtype=F), np.zeros((2, n), dtype=F)
+    (result,) = t(out)
+    ops.normalise_rows_backward(*t(g, q, r, s), out=result)
+    assert same_bits(result, numpy_norm_backward(g, q, r, s, out))
+
+
+@given(SHAPES, SEEDS, st.booleans(), st.booleans(), st.booleans(), st.sampled_from([(1.0, 1.0), (-4.775, 2.0315)]))
+def test_dequantise_equals_numpy(ops, shape, seed, with_row, with_column, with_base, alpha_beta):
+    acc = integers(seed, *shape, limit=2**31 - 2, dtype=np.int32)
+    row, column, base = factors(seed, shape[0]), factors(seed, shape[1]), drawn(seed, *shape)
+    expected = acc.astype(F)
+    if with_row:
+        expected = expected * row[:, None]
+    if with_column:
+        expected = expected * column
+    alpha, beta = alpha_beta
+    expected = expected * F(beta)
+    if with_base:
+        expected = base * F(alpha) + expected
+    row_t, column_t, base_t = t(row, column, base)
+    y = ops.dequantise(
+        *t(acc), row_t if with_row else None, column_t if with_column else None,
+        base=base_t if with_base else None, alpha=alpha, beta=beta,
+    )  # fmt: skip
+    assert same_bits(y, expected)
+
+
+@given(SHAPES, SEEDS)
+def test_dequantise_takes_int8(ops, shape, seed):
+    q, row = integers(seed, *shape), factors(seed, shape[0])
+    assert same_bits(ops.dequantise(*t(q, row), None), q.astype(F) * row[:, None])
+
+
+@given(SHAPES, SEEDS)
+def test_squared_relu_and_its_gradient_equal_numpy(ops, shape, seed):
+    acc = integers(seed, *shape, limit=2**24, dtype=np.int32)
+    row, column = factors(seed, shape[0]), factors(seed, shape[1])
+    q, scale, a = ops.squared_relu(*t(acc, row, column))
+    expected = np.maximum((acc.astype(F) * row[:, None]) * column, F(0))
+    levels, top = rounded(expected * expected, 127, 1)
+    assert same_bits(a, expected) and same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[:, 0] * F(1 / 127))
+    assert same_bits(
+        ops.squared_relu_backward(*t(acc, row, expected)), (acc.astype(F) * row[:, None]) * (F(2) * expected)
+    )
+
+
+@given(st.integers(1, 60), st.integers(2, 300), SEEDS)
+def test_loss_gradient_is_probability_less_one_at_the_symbol(ops, n, n_symbols, seed):
+    rng = np.random.default_rng(seed)
+    frequency = rng.integers(1, 2**24, (n, n_symbols)).astype(np.int32)
+    symbols = rng.integers(0, n_symbols, n)
+    expected = frequency.astype(F) * F(2.0**-24)
+    expected[np.arange(n), symbols] -= F(1)
+    assert same_bits(ops.loss_gradient(*t(frequency, symbols)), expected)
+
+
+@given(SHAPES, SEEDS, st.sampled_from([0.0, 1e-20, 1.0, 1e10]))
+def test_embedding_gradient_sums_rounded_rows_by_symbol(ops, shape, seed, scale):
+    g, n_symbols = drawn(seed, *shape, scale=scale), 11
+    symbols = np.random.default_rng(seed).integers(0, n_symbols, shape[0])
+    top = max(np.abs(g).max(), F(1e-30))
+    levels = np.rint(g * ((F(1) / top) * F(262143))).astype(np.int64)
+    sums = np.zeros((n_symbols, shape[1]), dtype=np.int64)
+    np.add.at(sums, symbols, levels)
+    expected = sums.astype(F) * (top * F(1 / 262143))
+    assert same_bits(ops.embedding_gradient(*t(g, symbols), n_symbols), expected)
+
+
+@given(st.integers(1, 300), SEEDS, st.sampled_from([0.0, 1e-30, 1e-3, 1e6]))
+def test_adam_equals_numpy(ops, n, seed, scale):
+    p, g, m = drawn(seed, n), drawn(seed + 1, n, scale=scale), drawn(seed + 2, n, scale=scale)
+    v = drawn(seed + 3, n, scale=scale) ** 2
+    state = t(p, g, m, v)
+    ops.adam_(*state, 0.003, 0.9, 0.99)
+    m = m * F(0.9) + g * F(1.0 - 0.9)
+    v = v * F(0.99) + (g * g) * F(1.0 - 0.99)
+    m[np.abs(m) < F(1e-30)] = 0
+    v[v < F(1e-30)] = 0
+    p = p - (m / (root(v) + F(1e-8))) * F(0.003)
+    assert same_bits(state[0], p) and same_bits(state[2], m) and same_bits(state[3], v)
+
+
+@given(st.lists(st.floats(0, 2.0**99, width=32), min_size=1, max_size=50))
+def test_square_root_is_the_nearest_float32(ops, values):
+    x = np.array(values, dtype=F)
+    for value, got in zip(x.tolist(), ops.sqrt(*t(x)).tolist(), strict=True):
+        below, above = (float(np.nextafter(F(got), F(side))) for side in (0, np.inf))
+        middle_below, middle_above = (Fraction(got) + Fraction(below)) / 2, (Fraction(got) + Fraction(above)) / 2
+        assert got == 0 == value or middle_below**2 <= Fraction(value) <= middle_above**2
