@@ -2,7 +2,7 @@
 
 Each function has the name, signature and contract of its definition in `plain`, and is tested against it bit for bit;
 what is not worth fusing is `plain`'s own. Where `plain` passes over memory once per operation, a kernel passes once or
-twice in all. Threads share rows or columns, never a sum, so their number changes nothing. Tensors live on the CPU and
+twice in all. Each call is one thread's and holds no lock, so a Pool runs several side by side. Tensors live on the CPU and
 strided ones are copied first. Kernels are compiled at first use, about a second each, and cached beside this file.
 """
 
@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 import torch
-from numba import prange
 
 from prequential.exact.fused_attention import (
     attention_backward_scores,
@@ -33,7 +32,6 @@ from prequential.exact.fused_loops import (
     magnitude_bits,
     ones,
     scale_of,
-    use_threads,
 )
 from prequential.exact.fused_ngram import ngram_add, ngram_contexts, ngram_update
 from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT, TINY, TOTAL, rotate, sqrt
@@ -79,14 +77,13 @@ def quantise_rows(x: Tensor, column_factor: Tensor | None = None) -> tuple[Tenso
     n_rows, n_columns = x.shape
     q, scale = torch.empty((n_rows, n_columns), dtype=torch.int8), torch.empty(n_rows)
     factor = ones(n_columns) if column_factor is None else array(column_factor)
-    use_threads(x.numel())
     _quantise_rows(array(x), factor, q.numpy(), scale.numpy())
     return q, scale
 
 
 @kernel
 def _quantise_rows(x: Array, column_factor: Array, q: Array, scale: Array) -> None:
-    for i in prange(x.shape[0]):
+    for i in range(x.shape[0]):
         top = np.int32(0)
         for j in range(x.shape[1]):
             top = max(top, magnitude_bits(x[i, j] * column_factor[j]))
@@ -101,7 +98,6 @@ def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tenso
     n_rows, n_columns = x.shape
     q, scale = torch.empty((n_rows, n_columns), dtype=torch.int8), torch.empty(n_columns)
     factor = ones(n_rows) if row_factor is None else array(row_factor)
-    use_threads(x.numel())
     _quantise_columns(array(x), factor, q.numpy(), scale.numpy())
     return q, scale
 
@@ -109,7 +105,7 @@ def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tenso
 @kernel
 def _quantise_columns(x: Array, row_factor: Array, q: Array, scale: Array) -> None:
     n_rows, n_columns = x.shape
-    for task in prange((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
+    for task in range((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
         columns = slice(task * COLUMNS_PER_TASK, min((task + 1) * COLUMNS_PER_TASK, n_columns))
         top = np.zeros(COLUMNS_PER_TASK, dtype=np.int32)
         factor = np.empty(COLUMNS_PER_TASK, dtype=np.float32)
@@ -134,7 +130,6 @@ def _quantise_columns(x: Array, row_factor: Array, q: Array, scale: Array) -> No
 def normalise_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     n_rows = x.shape[0]
     q, r, s = torch.empty(x.shape, dtype=torch.int8), torch.empty(n_rows), torch.empty(n_rows)
-    use_threads(x.numel())
     _normalise_rows(array(x), q.numpy(), r.numpy(), s.numpy())
     return q, r, s
 
@@ -142,7 +137,7 @@ def normalise_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 @kernel
 def _normalise_rows(x: Array, q: Array, r: Array, s: Array) -> None:
     n_columns = x.shape[1]
-    for i in prange(x.shape[0]):
+    for i in range(x.shape[0]):
         magnitude = largest_magnitude(x[i])
         factor = limit_over(magnitude, INT8_LIMIT)
         squares = np.int32(0)
@@ -154,16 +149,16 @@ def _normalise_rows(x: Array, q: Array, r: Array, s: Array) -> None:
         s[i] = r[i] / (magnitude * INVERSE_INT8_LIMIT)
 
 
-def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, out: Tensor) -> Tensor:
-    use_threads(g.numel())
-    _normalise_rows_backward(array(g), array(q), array(r), array(s), out.numpy())
-    return out
+def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, base: Tensor) -> Tensor:
+    y = torch.empty(base.shape)
+    _normalise_rows_backward(array(g), array(q), array(r), array(s), array(base), y.numpy())
+    return y
 
 
 @kernel
-def _normalise_rows_backward(g: Array, q: Array, r: Array, s: Array, out: Array) -> None:
+def _normalise_rows_backward(g: Array, q: Array, r: Array, s: Array, base: Array, y: Array) -> None:
     n_columns = g.shape[1]
-    for i in prange(g.shape[0]):
+    for i in range(g.shape[0]):
         magnitude = largest_magnitude(g[i])
         factor = limit_over(magnitude, GRADIENT_LIMIT)
         total = np.int32(0)  # 1023 * 127 * C < 2**31
@@ -172,7 +167,7 @@ def _normalise_rows_backward(g: Array, q: Array, r: Array, s: Array, out: Array)
         dot = np.float32(total) * (magnitude * INVERSE_GRADIENT_LIMIT)
         mean = dot * (r[i] * np.float32(1.0 / n_columns))
         for j in range(n_columns):
-            out[i, j] += (g[i, j] - (np.float32(q[i, j]) * r[i]) * mean) * s[i]
+            y[i, j] = base[i, j] + (g[i, j] - (np.float32(q[i, j]) * r[i]) * mean) * s[i]
 
 
 # ---- integer sums back to float32
@@ -189,7 +184,6 @@ def dequantise(
     y = torch.empty(acc.shape)
     row_factor = ones(acc.shape[0]) if row is None else array(row)
     column_factor = ones(acc.shape[1]) if column is None else array(column)
-    use_threads(acc.numel())
     if base is None:
         _dequantise(array(acc), row_factor, column_factor, beta, y.numpy())
     else:
@@ -200,7 +194,7 @@ def dequantise(
 @kernel
 def _dequantise(acc: Array, row: Array, column: Array, beta: float, y: Array) -> None:
     factor = np.float32(beta)
-    for i in prange(acc.shape[0]):
+    for i in range(acc.shape[0]):
         for j in range(acc.shape[1]):
             y[i, j] = ((np.float32(acc[i, j]) * row[i]) * column[j]) * factor
 
@@ -208,7 +202,7 @@ def _dequantise(acc: Array, row: Array, column: Array, beta: float, y: Array) ->
 @kernel
 def _dequantise_onto(acc: Array, row: Array, column: Array, beta: float, base: Array, alpha: float, y: Array) -> None:
     factor, base_factor = np.float32(beta), np.float32(alpha)
-    for i in prange(acc.shape[0]):
+    for i in range(acc.shape[0]):
         for j in range(acc.shape[1]):
             y[i, j] = base[i, j] * base_factor + ((np.float32(acc[i, j]) * row[i]) * column[j]) * factor
 
@@ -218,14 +212,13 @@ def _dequantise_onto(acc: Array, row: Array, column: Array, beta: float, base: A
 
 def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     q, scale, a = torch.empty(acc.shape, dtype=torch.int8), torch.empty(len(acc)), torch.empty(acc.shape)
-    use_threads(acc.numel())
     _squared_relu(array(acc), array(row), array(column), q.numpy(), scale.numpy(), a.numpy())
     return q, scale, a
 
 
 @kernel
 def _squared_relu(acc: Array, row: Array, column: Array, q: Array, scale: Array, a: Array) -> None:
-    for i in prange(acc.shape[0]):
+    for i in range(acc.shape[0]):
         top = np.int32(0)
         for j in range(acc.shape[1]):
             value = max((np.float32(acc[i, j]) * row[i]) * column[j], np.float32(0.0))
@@ -240,14 +233,13 @@ def _squared_relu(acc: Array, row: Array, column: Array, q: Array, scale: Array,
 
 def squared_relu_backward(acc: Tensor, row: Tensor, a: Tensor) -> Tensor:
     y = torch.empty(acc.shape)
-    use_threads(acc.numel())
     _squared_relu_backward(array(acc), array(row), array(a), y.numpy())
     return y
 
 
 @kernel
 def _squared_relu_backward(acc: Array, row: Array, a: Array, y: Array) -> None:
-    for i in prange(acc.shape[0]):
+    for i in range(acc.shape[0]):
         for j in range(acc.shape[1]):
             y[i, j] = (np.float32(acc[i, j]) * row[i]) * (a[i, j] + a[i, j])
 
@@ -262,7 +254,6 @@ def _integer_frequency_table() -> Array:
 
 def frequencies(logits: Tensor) -> Tensor:
     f = torch.empty(logits.shape, dtype=torch.int32)
-    use_threads(logits.numel())
     _frequencies(array(logits), _integer_frequency_table(), f.numpy())
     return f
 
@@ -272,7 +263,7 @@ def _frequencies(logits: Array, table: Array, f: Array) -> None:
     n_symbols = logits.shape[1]
     last_step = np.float32(FREQUENCY_TABLE_SIZE - 1)
     to_share = np.float64(TOTAL - n_symbols)
-    for i in prange(logits.shape[0]):
+    for i in range(logits.shape[0]):
         row, e = logits[i], f[i]
         peak = largest(row)
         total = np.int64(0)
@@ -297,14 +288,13 @@ def _frequencies(logits: Array, table: Array, f: Array) -> None:
 
 def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
     g = torch.empty(frequency.shape)
-    use_threads(g.numel())
     _loss_gradient(array(frequency), array(symbols), g.numpy())
     return g
 
 
 @kernel
 def _loss_gradient(frequency: Array, symbols: Array, g: Array) -> None:
-    for i in prange(frequency.shape[0]):
+    for i in range(frequency.shape[0]):
         for v in range(frequency.shape[1]):
             g[i, v] = np.float32(frequency[i, v]) * np.float32(2.0**-24)
         g[i, symbols[i]] -= ONE
@@ -312,7 +302,6 @@ def _loss_gradient(frequency: Array, symbols: Array, g: Array) -> None:
 
 def embedding_gradient(g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor:
     total = torch.zeros(n_symbols, g.shape[1])
-    use_threads(g.numel())
     _embedding_gradient(array(g), array(symbols), total.numpy())
     return total
 
@@ -322,7 +311,7 @@ def _embedding_gradient(g: Array, symbols: Array, total: Array) -> None:
     magnitude = largest_magnitude(g.reshape(-1))
     factor = limit_over(magnitude, EMBEDDING_LIMIT)
     n_columns = g.shape[1]
-    for task in prange((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
+    for task in range((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
         columns = slice(task * COLUMNS_PER_TASK, min((task + 1) * COLUMNS_PER_TASK, n_columns))
         sums = np.zeros((total.shape[0], COLUMNS_PER_TASK), dtype=np.int32)
         for i in range(g.shape[0]):
@@ -339,7 +328,6 @@ def adam_(
     parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step_size: float, beta1: float, beta2: float
 ) -> None:
     n = parameter.numel()
-    use_threads(n)
     p, g, m, v = (x.view(n).numpy() for x in (parameter, gradient.contiguous(), mean, square))
     _adam(p, g, m, v, step_size, beta1, 1.0 - beta1, beta2, 1.0 - beta2)
 
@@ -359,7 +347,7 @@ def _adam(
     keep1, new1 = np.float32(beta1), np.float32(rest1)
     keep2, new2 = np.float32(beta2), np.float32(rest2)
     step, tiny = np.float32(step_size), np.float32(TINY)
-    for i in prange(parameter.size):
+    for i in range(parameter.size):
         g = gradient[i]
         m = mean[i] * keep1 + g * new1
         v = square[i] * keep2 + (g * g) * new2

@@ -8,7 +8,6 @@ from functools import cache
 
 import numpy as np
 import torch
-from numba import prange
 
 from prequential.exact.fused_loops import (
     ONE,
@@ -23,7 +22,6 @@ from prequential.exact.fused_loops import (
     magnitude_bits,
     round_row,
     scale_of,
-    use_threads,
 )
 from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT
 from prequential.exact.tables import ATTENTION_TABLE_SIZE, SCORE_STEPS_PER_NAT, attention_table
@@ -44,7 +42,6 @@ def attention_inputs(qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, in
     width = qkv.shape[1] // (3 * n_heads)
     levels = [torch.empty(n_streams, n_heads, n_time, width) for _ in range(3)]
     q_r, q_s, k_r, k_s, v_scale = factors = [torch.empty(n_streams, n_heads, n_time) for _ in range(5)]
-    use_threads(qkv.numel())
     _attention_inputs(array(qkv), array(cos), array(sin), *[x.numpy() for x in (*levels, *factors)])
     q, k, v = levels
     return q, q_r, q_s, k, k_r, k_s, v, v_scale
@@ -57,7 +54,7 @@ def _attention_inputs(
 ) -> None:  # fmt: skip
     n_streams, n_heads, n_time, width = q.shape
     depth = n_heads * width
-    for position in prange(n_streams * n_time):
+    for position in range(n_streams * n_time):
         b, t = position // n_time, position % n_time
         row = qkv[position]
         for h in range(n_heads):
@@ -98,7 +95,6 @@ def attention_weights(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     e, levels = torch.empty(scores.shape), torch.empty(scores.shape)
     inverse_sum, scale = torch.empty(q_r.shape), torch.empty(q_r.shape)
-    use_threads(scores.numel())
     _attention_weights(
         array(scores), array(q_r), array(k_r), array(v_scale), first_query, first_valid, window, _table(),
         e.numpy(), inverse_sum.numpy(), levels.numpy(), scale.numpy(),
@@ -113,7 +109,7 @@ def _attention_weights(
     e: Array, inverse_sum: Array, levels: Array, scale: Array,
 ) -> None:  # fmt: skip
     n_streams, n_heads, n_queries, n_keys = scores.shape
-    for row in prange(n_streams * n_heads * n_queries):
+    for row in range(n_streams * n_heads * n_queries):
         b, h, t = row // (n_heads * n_queries), row // n_queries % n_heads, row % n_queries
         visible = slice(max(first_valid, first_query + t - window + 1, 0), min(first_query + t + 1, n_keys))
         weights, weighted = e[b, h, t], levels[b, h, t]
@@ -147,7 +143,6 @@ def _numerators(scores: Array, q_r: np.float32, k_r: Array, table: Array, e: Arr
 def attention_output(acc: Tensor, factor: Tensor) -> Tensor:
     n_streams, n_heads, n_time, width = acc.shape
     y = torch.empty(n_streams * n_time, n_heads * width)
-    use_threads(acc.numel())
     _attention_output(array(acc), array(factor), y.numpy())
     return y
 
@@ -155,7 +150,7 @@ def attention_output(acc: Tensor, factor: Tensor) -> Tensor:
 @kernel
 def _attention_output(acc: Array, factor: Array, y: Array) -> None:
     n_streams, n_heads, n_time, width = acc.shape
-    for position in prange(n_streams * n_time):
+    for position in range(n_streams * n_time):
         b, t = position // n_time, position % n_time
         for h in range(n_heads):
             out, sums, f = y[position, h * width : (h + 1) * width], acc[b, h, t], factor[b, h, t]
@@ -171,7 +166,6 @@ def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -
     width = grad.shape[1] // n_heads
     by_query, by_column = (torch.empty(n_streams, n_heads, n_time, width) for _ in range(2))
     query_scale, column_scale = torch.empty(inverse_sum.shape), torch.empty(n_streams, n_heads, 1, width)
-    use_threads(grad.numel())
     outputs = [x.numpy() for x in (by_query, query_scale, by_column, column_scale)]
     _attention_backward_values(array(grad), array(inverse_sum), *outputs)
     return by_query, query_scale, by_column, column_scale
@@ -182,7 +176,7 @@ def _attention_backward_values(
     grad: Array, inverse_sum: Array, by_query: Array, query_scale: Array, by_column: Array, column_scale: Array
 ) -> None:
     n_streams, n_heads, n_time, width = by_query.shape
-    for task in prange(n_streams * n_heads):
+    for task in range(n_streams * n_heads):
         b, h = task // n_heads, task % n_heads
         top = np.zeros(width, dtype=np.int32)
         for t in range(n_time):
@@ -225,7 +219,6 @@ def attention_backward_scores(
     n_streams, n_heads, n_time, _ = products.shape
     by_query, row_scale = torch.empty(products.shape), torch.empty(inverse_sum.shape)
     by_key, column_scale = torch.empty(n_streams, n_heads, n_time, n_new), torch.empty(n_streams, n_heads, n_new)
-    use_threads(products.numel())
     _attention_backward_scores(
         *[array(x) for x in (products, g_scale, v_scale, e, inverse_sum, q_r, k_r)],
         *[x.numpy() for x in (by_query, row_scale, by_key, column_scale)],
@@ -240,7 +233,7 @@ def _attention_backward_scores(
 ) -> None:  # fmt: skip
     n_streams, n_heads, n_time, n_keys = products.shape
     n_new = by_key.shape[3]
-    for task in prange(n_streams * n_heads):
+    for task in range(n_streams * n_heads):
         b, h = task // n_heads, task % n_heads
         top = np.zeros(n_new, dtype=np.int32)
         for t in range(n_time):
@@ -281,7 +274,6 @@ def attention_inputs_backward(
 ) -> Tensor:  # fmt: skip
     n_streams, n_heads, n_time, width = dq.shape
     y = torch.empty(n_streams * n_time, 3 * n_heads * width)
-    use_threads(y.numel())
     inputs = (dq, dk, dv, dq_scale, dk_scale, dv_scale, *saved, cos, sin)
     _attention_inputs_backward(*[array(x) for x in (*inputs, y)])
     return y
@@ -294,7 +286,7 @@ def _attention_inputs_backward(
 ) -> None:  # fmt: skip
     n_streams, n_heads, n_time, width = dq.shape
     depth = n_heads * width
-    for position in prange(n_streams * n_time):
+    for position in range(n_streams * n_time):
         b, t = position // n_time, position % n_time
         g = np.empty(width, dtype=np.float32)
         for h in range(n_heads):

@@ -1,4 +1,4 @@
-"""What the compiled kernels share: how they are compiled, the rounding of one row, and how many threads a call uses.
+"""What the compiled kernels share: how they are compiled, and the rounding of one row.
 
 Compiled without fast-math, so LLVM neither reorders nor contracts: `a * b + c` rounds twice, here as in plain torch.
 Literals are wrapped in np.float32, because numba computes float32 with a Python float in float64, unlike torch.
@@ -17,20 +17,11 @@ from prequential.exact.plain import TINY
 Tensor = torch.Tensor
 Array = np.ndarray
 
-inlined = numba.njit(cache=True, nogil=True, error_model="numpy")
-kernel = numba.njit(cache=True, nogil=True, error_model="numpy", parallel=True)
+inlined = kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
-MAX_THREADS = numba.get_num_threads()  # of this machine, before any kernel asked for fewer
-SERIAL_BELOW = 1 << 15  # elements; starting a second thread costs more than smaller loops take
 MAGNITUDE = np.int32(0x7FFFFFFF)
 SMALLEST_SCALE = np.float32(TINY)
 ONE = np.float32(1.0)
-
-
-def use_threads(n_elements: int) -> None:
-    """Sets the threads of this thread's next kernels: one for a small array, else as many as torch uses."""
-    n_threads = 1 if n_elements < SERIAL_BELOW else min(torch.get_num_threads(), MAX_THREADS)
-    numba.set_num_threads(n_threads)
 
 
 def array(x: Tensor) -> Array:

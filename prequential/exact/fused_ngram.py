@@ -1,17 +1,14 @@
-"""The direct n-gram connections as compiled loops, with the bits of `plain_ngram`, where each function is described.
+"""The direct n-gram connections as compiled loops, with the bits of `plain_ngram`: see there.
 
-Reading shares the positions between threads; writing shares the symbol columns, so that two positions with the same row
-never meet.
+Only gathered rows are touched. Letters: S sources, R rows of all sources, B streams, T columns, N = B*T, V symbols.
 """
 
 import math
 
-import numba
 import numpy as np
 import torch
-from numba import prange
 
-from prequential.exact.fused_loops import ONE, Array, array, inlined, kernel, use_threads
+from prequential.exact.fused_loops import ONE, Array, array, inlined, kernel
 from prequential.exact.plain_ngram import ROW_UNIT, SPREAD, STEP, TOTAL, WORD, WORD_PAIR
 
 Tensor = torch.Tensor
@@ -64,14 +61,13 @@ def _next_word(symbol: int, word: int, previous: int) -> tuple[int, int]:
 
 def ngram_add(logits: Tensor, rows: Tensor, counts: Tensor, gates: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     y, bucket = torch.empty(logits.shape), torch.empty(index.shape, dtype=torch.int64)
-    use_threads(logits.numel())
     _add(array(logits), rows.numpy(), counts.numpy(), array(gates), array(index), y.numpy(), bucket.numpy())
     return y, bucket
 
 
 @kernel
 def _add(logits: Array, rows: Array, counts: Array, gates: Array, index: Array, y: Array, bucket: Array) -> None:
-    for n in prange(logits.shape[0]):
+    for n in range(logits.shape[0]):
         out = y[n]
         out[:] = logits[n]
         for s in range(index.shape[0]):
@@ -90,10 +86,9 @@ def ngram_update(
     row_step: float, row_step_floor: float,
 ) -> Tensor:  # fmt: skip
     gradient = torch.zeros(gates.shape, dtype=torch.int64)
-    use_threads(frequency.numel())
     _update(
         rows.numpy(), counts.numpy(), array(index), array(bucket), array(frequency), array(symbols),
-        row_step, row_step_floor, numba.get_num_threads(), gradient.numpy(),
+        row_step, row_step_floor, gradient.numpy(),
     )  # fmt: skip
     return gradient
 
@@ -101,12 +96,12 @@ def ngram_update(
 @kernel
 def _update(
     rows: Array, counts: Array, index: Array, bucket: Array, frequency: Array, symbols: Array,
-    row_step: float, row_step_floor: float, n_tasks: int, gradient: Array,
+    row_step: float, row_step_floor: float, gradient: Array,
 ) -> None:  # fmt: skip
     n_sources, n_positions = index.shape
     n_symbols = rows.shape[1]
     dots = np.empty((n_sources, n_positions), dtype=np.int64)
-    for n in prange(n_positions):
+    for n in range(n_positions):
         for s in range(n_sources):
             row = rows[index[s, n]]
             dots[s, n] = (_dot(row, frequency[n]) - (np.int64(row[symbols[n]]) << 24)) >> 16
@@ -114,20 +109,16 @@ def _update(
         for n in range(n_positions):
             gradient[s, bucket[s, n]] += dots[s, n]
             counts[index[s, n]] += 1
-    for task in prange(n_tasks):
-        columns = slice(n_symbols * task // n_tasks, n_symbols * (task + 1) // n_tasks)
-        excess = np.empty(columns.stop - columns.start, dtype=np.float32)
-        for n in range(n_positions):
-            shares = frequency[n, columns]
-            for v in range(excess.size):
-                excess[v] = np.float32(shares[v])
-            if columns.start <= symbols[n] < columns.stop:
-                excess[symbols[n] - columns.start] -= np.float32(TOTAL)
-            for s in range(n_sources):
-                step = _step(counts[index[s, n]], row_step, row_step_floor)
-                row = rows[index[s, n], columns]
-                for v in range(excess.size):
-                    row[v] += np.int32(np.rint(excess[v] * step))
+    excess = np.empty(n_symbols, dtype=np.float32)
+    for n in range(n_positions):
+        for v in range(n_symbols):
+            excess[v] = np.float32(frequency[n, v])
+        excess[symbols[n]] -= np.float32(TOTAL)
+        for s in range(n_sources):
+            step = _step(counts[index[s, n]], row_step, row_step_floor)
+            row = rows[index[s, n]]
+            for v in range(n_symbols):
+                row[v] += np.int32(np.rint(excess[v] * step))
 
 
 @inlined

@@ -75,14 +75,14 @@ def _inverse_rms(q: Tensor) -> Tensor:
     return 1.0 / sqrt(squares.float() * (1.0 / q.shape[-1]))
 
 
-def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, out: Tensor) -> Tensor:
-    """Adds to `out` the gradient with respect to x of a loss whose gradient at x / rms(x) is g, all (R, C).
+def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, base: Tensor) -> Tensor:
+    """`base` plus the gradient with respect to x of a loss whose gradient at x / rms(x) is g, all (R, C).
 
     (g - y * mean(g * y)) * s with y = q * r; the mean's sum is an integer product of q with g rounded to 1023 levels a row.
     """
     y = q.float() * r[:, None]
     mean = _row_dot(g, q) * (r * (1.0 / q.shape[-1]))
-    return out.add_((g - y * mean[:, None]) * s[:, None])
+    return base + (g - y * mean[:, None]) * s[:, None]
 
 
 def _row_dot(g: Tensor, q: Tensor) -> Tensor:

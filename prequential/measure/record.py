@@ -62,7 +62,7 @@ def environment(runtime: Runtime, program_version: str) -> dict[str, Any]:
     """Machine, versions, and how the run computed."""
     return {
         "machine": machine(),
-        "threads": torch.get_num_threads(),
+        "threads": runtime.n_threads,
         "backend": matmul.choose("cpu", runtime.backend).name,
         "kernels": runtime.kernels or KERNELS[0],
         "versions": {"prequential": program_version, **versions()},

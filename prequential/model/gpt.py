@@ -12,19 +12,23 @@ Letters: B streams, T columns, D width, H heads, K = D/H, V symbols, W window; J
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from threading import Lock
 from types import ModuleType
 
 import torch
 
 from prequential.exact.matmul import Matmul
 from prequential.exact.optim import orthogonalise
+from prequential.exact.pool import Pool
 from prequential.exact.random import uniform
 from prequential.exact.tables import ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import GPTConfig
 
 Tensor = torch.Tensor
 
+ROWS_PER_THREAD = 128  # fewer rows are not worth a second thread
 SCORE_SCALE = 0.18  # normalised q . k reaches K; the prototype's optimum at K = 64, scaled so that the peak stays 0.18 * 64
 
 
@@ -57,8 +61,10 @@ class Linear:
 class GPT:
     """See the module's text. All tensors live on one device; nothing here uses autograd."""
 
-    def __init__(self, config: GPTConfig, n_symbols: int, seed: int, ops: ModuleType, matmul: Matmul) -> None:
-        self.config, self.n_symbols, self._ops, self._matmul = config, n_symbols, ops, matmul
+    def __init__(
+        self, config: GPTConfig, n_symbols: int, seed: int, ops: ModuleType, matmul: Matmul, pool: Pool
+    ) -> None:
+        self.config, self.n_symbols, self._ops, self._matmul, self._pool = config, n_symbols, ops, matmul, pool
         d, m = config.width, config.mlp_factor * config.width
         half_width = math.sqrt(3.0 / d) * 0.5  # standard deviation 0.5 / sqrt(D)
 
@@ -88,6 +94,8 @@ class GPT:
         self._waves = rotary_wave_numbers(d // config.n_heads // 2)
         self._score_scale = SCORE_SCALE * 64.0 / (d // config.n_heads)
         self._carried: list[dict[str, Tensor]] = []
+        self._buffers: dict[str, Tensor] = {}
+        self._buffers_lock = Lock()
 
     # ---- streams and segments
 
@@ -114,7 +122,6 @@ class GPT:
                 name: torch.cat((t, torch.zeros(n_streams, n_heads, n_columns, *t.shape[3:])), 2) for name, t in layer.items()
             }
             self._room.append(room)
-        self._saved: dict[str, Tensor] = {}
         positions = torch.arange(self._n_columns, self._n_columns + n_columns)[:, None]
         phase = (positions * self._waves) % ROTARY_PERIOD
         self._cos, self._sin = self._turn_cos[phase], self._turn_sin[phase]  # (T, K/2)
@@ -123,87 +130,107 @@ class GPT:
 
     def forward(self, symbols: Tensor, first: int) -> Tensor:
         """Logits (B, t, V) float32 for the symbols after `symbols` (B, t) int64, which stand at columns first .. first + t - 1."""
-        n_streams, n_columns = symbols.shape
+        logits = torch.empty(*symbols.shape, self.n_symbols)
+        run = slice(first, first + symbols.shape[1])
+        self._keep("symbols", slice(None), run, symbols)
+
+        def work(streams: slice) -> None:
+            logits[streams] = self._forward(symbols[streams], streams, run)
+
+        together = symbols.numel() < ROWS_PER_THREAD
+        self._pool.map(work, [slice(0, self._n_streams)] if together else self._pool.pieces(self._n_streams))
+        return logits
+
+    def _forward(self, symbols: Tensor, streams: slice, run: slice) -> Tensor:
+        """Logits of some of the streams, which no other stream can influence: symbols (b, t) to (b, t, V), b * t = N."""
         ops = self._ops
-        self._keep(first, "symbols", symbols)
+
+        def keep(name: str, *values: Tensor) -> tuple[Tensor, ...]:
+            for k, value in enumerate(values):
+                self._keep(f"{name}/{k}", streams, run, value.view(*symbols.shape, *value.shape[1:]))
+            return values
+
         h = self.embedding[symbols.reshape(-1)]  # (N, D)
         for i, layer in enumerate(self.layers):
-            x, r, s = self._keep_rows(first, f"{i}.qkv", *ops.normalise_rows(h))
+            x, r, _ = keep(f"{i}.qkv", *ops.normalise_rows(h))
             qkv = ops.dequantise(layer["qkv"].sums(x), r, layer["qkv"].scale)  # (N, 3D)
-            x, s = self._keep_rows(first, f"{i}.out", *ops.quantise_rows(self._attention(i, qkv, first, n_columns)))
+            x, s = keep(f"{i}.out", *ops.quantise_rows(self._attention(i, qkv, streams, run)))
             h = ops.dequantise(layer["out"].sums(x), s, layer["out"].scale, base=h)
-            x, r, s = self._keep_rows(first, f"{i}.up", *ops.normalise_rows(h))
-            x, s, _ = self._keep_rows(first, f"{i}.down", *ops.squared_relu(layer["up"].sums(x), r, layer["up"].scale))
+            x, r, _ = keep(f"{i}.up", *ops.normalise_rows(h))
+            x, s, _ = keep(f"{i}.down", *ops.squared_relu(layer["up"].sums(x), r, layer["up"].scale))
             h = ops.dequantise(layer["down"].sums(x), s, layer["down"].scale, base=h)
-        x, r, s = self._keep_rows(first, "head", *ops.normalise_rows(h))
-        return ops.dequantise(self.head.sums(x), r, self.head.scale).view(n_streams, n_columns, -1)
+        x, r, _ = keep("head", *ops.normalise_rows(h))
+        return ops.dequantise(self.head.sums(x), r, self.head.scale).view(*symbols.shape, -1)
 
-    def _attention(self, i: int, qkv: Tensor, first: int, n_columns: int) -> Tensor:
-        """Attention's output rows (N, D) for n_columns columns from `first`; their keys and values join the room."""
-        ops, room, window = self._ops, self._room[i], self.config.window
-        last = first + n_columns
-        shape = (self._n_streams, n_columns, self.config.n_heads)
-        q, q_r, q_s, k, k_r, k_s, v, v_scale = ops.attention_inputs(qkv, self._cos[first:last], self._sin[first:last], shape)
+    def _attention(self, i: int, qkv: Tensor, streams: slice, run: slice) -> Tensor:
+        """Attention's output rows (N, D) for a run of columns; their keys and values join the room."""
+        ops, window = self._ops, self.config.window
+        room = {name: t[streams] for name, t in self._room[i].items()}
+        shape = (len(room["k"]), run.stop - run.start, self.config.n_heads)
+        q, q_r, q_s, k, k_r, k_s, v, v_scale = ops.attention_inputs(qkv, self._cos[run], self._sin[run], shape)
         for name, value in (("k", k), ("k_r", k_r), ("v", v), ("v_scale", v_scale)):
-            room[name][:, :, window - 1 + first : window - 1 + last] = value
-        seen = slice(first, window - 1 + last)  # the union of these queries' windows; J = W - 1 + t
-        scores = self._matmul.batched(q, room["k"][:, :, seen].transpose(-1, -2))  # (B, H, t, J)
+            room[name][:, :, window - 1 + run.start : window - 1 + run.stop] = value
+        seen = slice(run.start, window - 1 + run.stop)  # the union of these queries' windows; J = W - 1 + t
+        scores = self._matmul.batched(q, room["k"][:, :, seen].transpose(-1, -2))  # (b, H, t, J)
         e, inverse_sum, levels, scale = ops.attention_weights(
             scores, q_r * self._score_scale, room["k_r"][:, :, seen], room["v_scale"][:, :, seen],
-            first_query=window - 1, first_valid=window - 1 - self._n_carried - first, window=window,
+            first_query=window - 1, first_valid=window - 1 - self._n_carried - run.start, window=window,
         )  # fmt: skip
-        acc = self._matmul.batched(levels, room["v"][:, :, seen])  # (B, H, t, K)
+        acc = self._matmul.batched(levels, room["v"][:, :, seen])  # (b, H, t, K)
         for name, value in (("q", q), ("q_r", q_r), ("q_s", q_s), ("k_s", k_s), ("inverse_sum", inverse_sum)):
-            self._keep(first, f"{i}.{name}", value, axis=2)
-        self._keep_weights(first, f"{i}.e", e)
+            self._keep(f"{i}.{name}", streams, run, value, axis=2)
+        self._saved(f"{i}.e", e, 2, self._n_time, window - 1 + self._n_time)[streams, :, run, seen] = e
         return ops.attention_output(acc, scale * inverse_sum)
 
-    # ---- what the backward pass needs, gathered from any split of the segment into runs of columns
+    # ---- what the backward pass needs, gathered from any split of the segment
 
-    def _keep(self, first: int, name: str, value: Tensor, axis: int = 1) -> None:
-        """Stores a run of columns, `value` from column `first` on along `axis`, in the segment's tensor of that name."""
-        n_columns = value.shape[axis]
-        if n_columns == self._n_time:
-            self._saved[name] = value
-            return
-        if name not in self._saved:
-            shape = (*value.shape[:axis], self._n_time, *value.shape[axis + 1 :])
-            self._saved[name] = value.new_zeros(shape)
-        self._saved[name].narrow(axis, first, n_columns).copy_(value)
+    def _keep(self, name: str, streams: slice, run: slice, value: Tensor, axis: int = 1) -> None:
+        """Stores `value`, of some streams and a run of columns (on `axis`), in the segment's tensor of that name."""
+        self._saved(name, value, axis, self._n_time, *value.shape[axis + 1 :])[(streams, *[slice(None)] * (axis - 1), run)] = value
 
-    def _keep_rows(self, first: int, name: str, *values: Tensor) -> tuple[Tensor, ...]:
-        for k, value in enumerate(values):
-            self._keep(first, f"{name}/{k}", value.view(self._n_streams, -1, *value.shape[1:]))
-        return values
-
-    def _keep_weights(self, first: int, name: str, e: Tensor) -> None:
-        """Attention numerators (B, H, t, W - 1 + t): key j of this run is slot first + j of the segment's room."""
-        n_columns = e.shape[2]
-        if n_columns == self._n_time:
-            self._saved[name] = e
-            return
-        if name not in self._saved:
-            self._saved[name] = e.new_zeros(*e.shape[:2], self._n_time, self.config.window - 1 + self._n_time)
-        self._saved[name][:, :, first : first + n_columns, first : first + e.shape[3]] = e
+    def _saved(self, name: str, like: Tensor, axis: int, *sizes: int) -> Tensor:
+        """The tensor of that name, (B, .., sizes), made at first use and used again by every segment of the same shape."""
+        shape = (self._n_streams, *like.shape[1:axis], *sizes)
+        with self._buffers_lock:
+            buffer = self._buffers.get(name)
+            if buffer is None or buffer.shape != shape:
+                buffer = self._buffers[name] = torch.zeros(shape, dtype=like.dtype)
+        return buffer
 
     def _rows(self, name: str, n: int) -> list[Tensor]:
-        return [self._saved[f"{name}/{k}"].flatten(0, 1) for k in range(n)]
+        return [self._buffers[f"{name}/{k}"].flatten(0, 1) for k in range(n)]
 
     # ---- backward and update
 
     def update(self, g: Tensor) -> None:
-        """One optimiser step from g (N, V) float32, the gradient in nats at the segment's logits; then the segment closes."""
-        gradients = self._backward(g)
-        c = self.config
+        """One optimiser step from g (N, V) float32, the gradient in nats at the segment's logits; then the segment closes.
+
+        The gradient travels down the layers; each matrix learns, beside it, as soon as its own gradient is known.
+        """
         self._n_updates += 1
+        c = self.config
         factor = min(1.0, self._n_updates / c.warmup_updates) / math.sqrt(1.0 + self._n_updates / c.decay_updates)
-        for name, weight in (("embedding", self.embedding), ("head", self.head.weight)):
-            self._ops.adam_(weight, gradients[name], *self._adam[name], c.vector_step * factor, c.beta1, c.beta2)
-        for name, linear in self._hidden():
-            self._muon_step(linear.weight, gradients[name], self._momentum[name], 3 if name.endswith("qkv") else 1, factor)
-            linear.quantise()
-        self.head.quantise()
+        for name, gradient in self._backward(g):
+            self._pool.start(partial(self._learn, name, gradient, factor))
+        self._pool.finish()
         self._close()
+
+    def _learn(self, name: str, gradient: Callable[[], Tensor], factor: float) -> None:
+        """One step of the named parameter: Adam for embedding and head, Muon for the hidden matrices."""
+        if name in self._adam:
+            weight = self.embedding if name == "embedding" else self.head.weight
+            c = self.config
+            self._ops.adam_(weight, gradient(), *self._adam[name], c.vector_step * factor, c.beta1, c.beta2)
+            if name == "head":
+                self.head.quantise()
+            return
+        linear = self._linear(name)
+        self._muon_step(linear.weight, gradient(), self._momentum[name], 3 if name.endswith("qkv") else 1, factor)
+        linear.quantise()
+
+    def _linear(self, name: str) -> Linear:
+        layer, matrix = name.split(".")
+        return self.layers[int(layer)][matrix]
 
     def _hidden(self) -> list[tuple[str, Linear]]:
         return [(f"{i}.{name}", linear) for i, layer in enumerate(self.layers) for name, linear in layer.items()]
@@ -218,40 +245,41 @@ class GPT:
             shape_factor = math.sqrt(max(1.0, g.shape[1] / g.shape[0]))
             w.sub_(orthogonalise(g.contiguous(), self._ops, self._matmul) * (self.config.matrix_step * shape_factor * factor))
 
-    def _backward(self, g: Tensor) -> dict[str, Tensor]:
-        """Gradients of all parameters from the gradient rows (N, V) at the logits."""
-        ops, gradients = self._ops, {}
-        x, r, s = self._rows("head", 3)
-        gradients["head"] = self.head.weight_gradient(x, r, g)
-        dh = torch.zeros(len(g), self.config.width, device=g.device)
-        self._through_norm(self.head, g, (x, r, s), dh)
+    def _backward(self, g: Tensor) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+        """From the gradient rows (N, V) at the logits down to the embedding: each parameter's name and how to get its gradient.
+
+        A parameter is named once its old value has been used for the last time; what its gradient needs never changes later.
+        """
+        ops = self._ops
+        norm = self._rows("head", 3)
+        dh = self._through_norm(self.head, g, norm, torch.zeros(len(g), self.config.width))
+        yield "head", partial(self.head.weight_gradient, norm[0], norm[1], g)
         for i in reversed(range(len(self.layers))):
             layer = self.layers[i]
             x, scale, a = self._rows(f"{i}.down", 3)
-            gradients[f"{i}.down"] = layer["down"].weight_gradient(x, scale, dh)
             dy = ops.squared_relu_backward(*layer["down"].input_gradient_sums(dh), a)
+            yield f"{i}.down", partial(layer["down"].weight_gradient, x, scale, dh)
             norm = self._rows(f"{i}.up", 3)
-            gradients[f"{i}.up"] = layer["up"].weight_gradient(norm[0], norm[1], dy)
-            self._through_norm(layer["up"], dy, norm, dh)
+            dh = self._through_norm(layer["up"], dy, norm, dh)
+            yield f"{i}.up", partial(layer["up"].weight_gradient, norm[0], norm[1], dy)
             x, scale = self._rows(f"{i}.out", 2)
-            gradients[f"{i}.out"] = layer["out"].weight_gradient(x, scale, dh)
             acc, row_scale = layer["out"].input_gradient_sums(dh)
+            yield f"{i}.out", partial(layer["out"].weight_gradient, x, scale, dh)
             dqkv = self._attention_backward(i, ops.dequantise(acc, row_scale, None))
             norm = self._rows(f"{i}.qkv", 3)
-            gradients[f"{i}.qkv"] = layer["qkv"].weight_gradient(norm[0], norm[1], dqkv)
-            self._through_norm(layer["qkv"], dqkv, norm, dh)
-        gradients["embedding"] = ops.embedding_gradient(dh, self._saved["symbols"].reshape(-1), self.n_symbols)
-        return gradients
+            dh = self._through_norm(layer["qkv"], dqkv, norm, dh)
+            yield f"{i}.qkv", partial(layer["qkv"].weight_gradient, norm[0], norm[1], dqkv)
+        yield "embedding", partial(ops.embedding_gradient, dh, self._buffers["symbols"].reshape(-1), self.n_symbols)
 
-    def _through_norm(self, linear: Linear, g: Tensor, norm: Sequence[Tensor], dh: Tensor) -> None:
-        """Adds to dh the gradient that reaches the residual stream through `linear` of the normalised rows."""
+    def _through_norm(self, linear: Linear, g: Tensor, norm: Sequence[Tensor], dh: Tensor) -> Tensor:
+        """dh plus the gradient that reaches the residual stream through `linear` of the normalised rows."""
         acc, row_scale = linear.input_gradient_sums(g)
-        self._ops.normalise_rows_backward(self._ops.dequantise(acc, row_scale, None), *norm, out=dh)
+        return self._ops.normalise_rows_backward(self._ops.dequantise(acc, row_scale, None), *norm, base=dh)
 
     def _attention_backward(self, i: int, g: Tensor) -> Tensor:
         """Gradient (N, 3D) at queries, keys and values from that at attention's output rows (N, D); memory gets none."""
         ops, room, n_carried = self._ops, self._room[i], self.config.window - 1
-        q, q_r, q_s, k_s, inverse_sum, e = (self._saved[f"{i}.{n}"] for n in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e"))
+        q, q_r, q_s, k_s, inverse_sum, e = (self._buffers[f"{i}.{n}"] for n in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e"))
         k, k_r = room["k"][:, :, n_carried:], room["k_r"][:, :, n_carried:]
         by_query, g_scale, by_column, dv_scale = ops.attention_backward_values(g, inverse_sum, self.config.n_heads)
         dv = self._matmul.batched(e[..., n_carried:].transpose(-1, -2), by_column)
@@ -272,7 +300,6 @@ class GPT:
         self._carried = [{name: t[:, :, -n_carried:].clone() for name, t in layer.items()} for layer in self._room]
         self._n_carried = min(n_carried, self._n_carried + self._n_time)
         self._n_columns += self._n_time
-        self._saved = {}
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later probabilities depend on, by name: what a digest or a checkpoint covers."""

@@ -12,6 +12,7 @@ import torch
 
 from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul
+from prequential.exact.pool import Pool
 from prequential.model.config import Config
 from prequential.model.gpt import GPT
 from prequential.model.ngram import Ngram
@@ -22,10 +23,10 @@ Tensor = torch.Tensor
 class Learner:
     """Frequencies from before, learning after: see the module's text. B streams, T columns of a segment, V symbols."""
 
-    def __init__(self, config: Config, ops: ModuleType, matmul: Matmul) -> None:
-        self.config, self._ops = config, ops
-        self.gpt = GPT(config.gpt, config.n_symbols, config.seed, ops, matmul) if config.gpt else None
-        self.ngram = Ngram(config.ngram, config.n_symbols, ops) if config.ngram else None
+    def __init__(self, config: Config, ops: ModuleType, matmul: Matmul, pool: Pool) -> None:
+        self.config, self._ops, self._pool = config, ops, pool
+        self.gpt = GPT(config.gpt, config.n_symbols, config.seed, ops, matmul, pool) if config.gpt else None
+        self.ngram = Ngram(config.ngram, config.n_symbols, ops, pool) if config.ngram else None
 
     def set_streams(self, source: list[int]) -> None:
         """From now on there are len(source) streams, stream i continuing the old stream source[i]."""
@@ -53,12 +54,17 @@ class Learner:
     def predict(self, symbols: Tensor, first: int) -> Tensor:
         """Frequencies (B, t, V) int32 of what follows each of `symbols` (B, t) int64, already read at columns first .. first + t - 1."""
         columns = slice(first, first + symbols.shape[1])
-        logits = self._logits[:, columns].flatten(0, 1)  # (N, V)
         if self.ngram:
-            index = self.ngram.forward(symbols)  # (S, B, t)
-            logits, bucket = self.ngram.add(logits, index.flatten(1))
-            self._index[:, :, columns], self._bucket[:, :, columns] = index, bucket.view_as(index)
-        self._frequencies[:, columns] = self._ops.frequencies(logits).view(*symbols.shape, -1)
+            self._index[:, :, columns] = self.ngram.forward(symbols)
+
+        def work(streams: slice) -> None:
+            logits = self._logits[streams, columns].flatten(0, 1)  # (N, V)
+            if self.ngram:
+                logits, bucket = self.ngram.add(logits, self._index[:, streams, columns].flatten(1))
+                self._bucket[:, streams, columns] = bucket.view(len(bucket), -1, symbols.shape[1])
+            self._frequencies[streams, columns] = self._ops.frequencies(logits).view(-1, *self._frequencies[0, columns].shape)
+
+        self._pool.map(work, [slice(0, self._n_streams)] if symbols.numel() < 64 else self._pool.pieces(self._n_streams))
         return self._frequencies[:, columns]
 
     def observe(self, symbols: Tensor, first: int) -> None:

@@ -13,6 +13,7 @@ from types import ModuleType
 import torch
 
 from prequential.exact.plain_ngram import N_BUCKETS, WORD, WORD_PAIR
+from prequential.exact.pool import Pool
 from prequential.model.config import NgramConfig
 
 Tensor = torch.Tensor
@@ -36,8 +37,8 @@ BETA1, BETA2 = 0.9, 0.99  # of the gates' Adam
 class Ngram:
     """See the module's text. History and word hashes are carried per stream from segment to segment."""
 
-    def __init__(self, config: NgramConfig, n_symbols: int, ops: ModuleType) -> None:
-        self.config, self._ops = config, ops
+    def __init__(self, config: NgramConfig, n_symbols: int, ops: ModuleType, pool: Pool) -> None:
+        self.config, self._ops, self._pool = config, ops, pool
         n_sources, n_rows = len(config.contexts), len(config.contexts) << config.row_bits
         self._lags = torch.zeros(n_sources, HISTORY, dtype=torch.int64)
         for s, name in enumerate(config.contexts):
@@ -71,9 +72,15 @@ class Ngram:
     def update(self, index: Tensor, bucket: Tensor, frequency: Tensor, symbols: Tensor) -> None:
         """Learns from N coded positions: index, bucket (S, N) as in `add`, frequency (N, V) int32, symbols (N,) int64."""
         c = self.config
-        gradient = self._ops.ngram_update(
-            self.rows, self.counts, self.gates, index, bucket, frequency, symbols, c.row_step, c.row_step_floor
-        )
+        gradient = torch.empty(self.gates.shape, dtype=torch.int64)
+
+        def work(sources: slice) -> None:  # a source's rows, counts and gates are its own
+            gradient[sources] = self._ops.ngram_update(
+                self.rows, self.counts, self.gates[sources], index[sources], bucket[sources], frequency, symbols,
+                c.row_step, c.row_step_floor,
+            )  # fmt: skip
+
+        self._pool.map(work, self._pool.pieces(len(index)))
         nats = gradient.float() * 2.0**-24
         self._ops.adam_(self.gates, nats, self._gate_mean, self._gate_square, c.gate_step, BETA1, BETA2)
 

@@ -32,7 +32,6 @@ class Loop:
         self.learner = learner
         self._last: torch.Tensor | None = None  # (B,) int64
 
-    @torch.inference_mode()
     def run(self, end: End, stripe: Stripe, symbols: np.ndarray) -> Iterator[int]:
         """Codes a stripe and learns from it; yields after each segment how many of its symbols are done.
 

@@ -3,10 +3,9 @@
 import importlib
 from dataclasses import dataclass
 
-import torch
-
 from prequential.errors import ConfigError
 from prequential.exact import matmul, plain
+from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
 from prequential.model.learner import Learner
 
@@ -17,7 +16,7 @@ KERNELS = ("fused", "plain")
 class Runtime:
     """`None` everywhere means: the fastest that passes its self-test.
 
-    threads: of torch and of the compiled kernels. backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
+    threads: pieces of work side by side (exact/pool.py). backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
     (compiled by numba) or "plain" (torch).
     """
 
@@ -31,9 +30,12 @@ class Runtime:
         if self.kernels not in (None, *KERNELS):
             raise ConfigError(f"no kernels {self.kernels!r}; there are {', '.join(KERNELS)}")
 
+    @property
+    def n_threads(self) -> int:
+        """Threads that a run takes."""
+        return self.threads or available_threads()
+
     def learner(self, config: Config) -> Learner:
         """A fresh learner on this machine. Raises InexactMachineError when no backend is exact here."""
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
         ops = plain if self.kernels == "plain" else importlib.import_module("prequential.exact.fused")
-        return Learner(config, ops, matmul.choose("cpu", self.backend))
+        return Learner(config, ops, matmul.choose("cpu", self.backend), Pool(self.n_threads))

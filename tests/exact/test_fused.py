@@ -1,8 +1,7 @@
 """The compiled loops against the definition, bit for bit: at the shapes in use, on views, with one thread or two."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import numba
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,14 +10,6 @@ from hypothesis import strategies as st
 from prequential.exact import fused, plain
 
 Tensor = torch.Tensor
-
-
-@pytest.fixture(params=[1, 2])
-def n_threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
 
 
 def assert_same_bits(name: str, *inputs: object, **named: object) -> None:
@@ -107,12 +98,12 @@ def check_attention(b: int, t: int, h: int, k: int, window: int, n_valid: int, s
 
 
 @pytest.mark.parametrize("shape", [(16, 256), (1024, 256), (256, 1024), (513, 769)])
-def test_rows_agree_at_the_shapes_in_use(shape, n_threads):
+def test_rows_agree_at_the_shapes_in_use(shape):
     check_rows(*shape, seed=1)
 
 
 @pytest.mark.parametrize("shape", [(16, 1, 4, 64, 128, 100), (16, 64, 4, 64, 128, 0), (4, 33, 2, 32, 17, 16)])
-def test_attention_agrees_at_the_shapes_in_use(shape, n_threads):
+def test_attention_agrees_at_the_shapes_in_use(shape):
     check_attention(*shape, seed=2)
 
 
@@ -140,13 +131,6 @@ def test_every_primitive_of_the_definition_has_a_compiled_counterpart():
         if callable(x) and x.__module__.startswith(plain.__name__) and not name.startswith("_")
     }
     assert own <= set(fused.__all__) and all(callable(getattr(fused, name)) for name in fused.__all__)
-
-
-def test_small_arrays_use_one_thread_and_large_ones_those_of_torch(n_threads):
-    fused.quantise_rows(torch.zeros(2048, 64))
-    assert numba.get_num_threads() == min(n_threads, numba.config.NUMBA_NUM_THREADS)
-    fused.quantise_rows(torch.zeros(16, 64))
-    assert numba.get_num_threads() == 1
 
 
 def test_a_product_and_a_sum_round_twice():

@@ -7,15 +7,17 @@ from hypothesis import strategies as st
 
 from prequential.exact import fused, plain
 from prequential.exact.matmul import Matmul
+from prequential.exact.pool import Pool
 from prequential.model.config import GPTConfig
+from prequential.model import gpt as module
 from prequential.model.gpt import GPT
 
 CONFIG = GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=7, warmup_updates=1)
 N_STREAMS, N_COLUMNS, N_SYMBOLS = 3, 10, 11
 
 
-def make_gpt(ops=plain, config=CONFIG):
-    gpt = GPT(config, N_SYMBOLS, seed=1, ops=ops, matmul=Matmul("float64"))
+def make_gpt(ops=plain, config=CONFIG, n_threads=1):
+    gpt = GPT(config, N_SYMBOLS, seed=1, ops=ops, matmul=Matmul("float64"), pool=Pool(n_threads))
     gpt.set_streams([0] * N_STREAMS)
     return gpt
 
@@ -48,16 +50,18 @@ def test_any_split_of_a_segment_gives_the_same_logits_and_the_same_state(ops, cu
             assert torch.equal(tensor, split.state()[name]), name
 
 
-def test_fused_and_plain_kernels_give_the_same_state():
+def test_kernels_and_threads_do_not_change_the_state(monkeypatch):
+    monkeypatch.setattr(module, "ROWS_PER_THREAD", 1)
     states = []
-    for ops in (plain, fused):
-        gpt = make_gpt(ops)
+    for ops, n_threads in ((plain, 1), (fused, 1), (plain, 2), (fused, 2), (fused, 3)):
+        gpt = make_gpt(ops, n_threads=n_threads)
         for i in range(4):
             run_segment(gpt, drawn_symbols(i), set())
             gpt.update(drawn_gradient(i))
         states.append(gpt.state())
-    for name, tensor in states[0].items():
-        assert torch.equal(tensor, states[1][name]), name
+    for state in states[1:]:
+        for name, tensor in states[0].items():
+            assert torch.equal(tensor, state[name]), name
 
 
 @settings(max_examples=20, deadline=None)
