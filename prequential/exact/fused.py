@@ -15,6 +15,7 @@ import torch
 from prequential.exact.fused_attention import (
     attention_backward_scores,
     attention_backward_values,
+    attention_column,
     attention_inputs,
     attention_inputs_backward,
     attention_output,
@@ -43,6 +44,7 @@ __all__ = [
     "adam_",
     "attention_backward_scores",
     "attention_backward_values",
+    "attention_column",
     "attention_inputs",
     "attention_inputs_backward",
     "attention_output",

@@ -1,7 +1,7 @@
 """Attention of the exact GPT as compiled loops, with the bits of `plain`, where each function is described.
 
-A task of a parallel loop is a position (stream, time) where rows are rearranged, else a stream and head, whose blocks
-(T, K) and (T, J) stay in the cache between the passes that need them.
+An outer loop is over positions (stream, time) where rows are rearranged, else over streams and heads, whose blocks (T, K)
+and (T, J) stay in the cache between the passes that need them.
 """
 
 from functools import cache
@@ -156,6 +156,81 @@ def _attention_output(acc: Array, factor: Array, y: Array) -> None:
             out, sums, f = y[position, h * width : (h + 1) * width], acc[b, h, t], factor[b, h, t]
             for i in range(width):
                 out[i] = sums[i] * f
+
+
+# ---- a decoder's column: all of the above for one position a stream
+
+
+def attention_column(
+    qkv: Tensor, cos: Tensor, sin: Tensor, room: dict[str, Tensor], saved: dict[str, Tensor],
+    column: int, first_valid: int, window: int, score_scale: float,
+) -> Tensor:  # fmt: skip
+    """Attention's output rows (B, D) for one column of a segment, from its qkv (B, 3D); one pass, nothing allocated but that.
+
+    room: k, v (B, H, J, K) int8 and k_r, v_scale (B, H, J), where the column's own keys and values go to slot window - 1 + column;
+    slots before first_valid hold nothing. saved: q (B, H, T, K), q_r, q_s, k_s, inverse_sum (B, H, T) and e (B, H, T, J),
+    where `column` is filled in. The bits are those of attention_inputs, the two integer products and attention_weights.
+    """
+    y = torch.empty(len(qkv), qkv.shape[1] // 3)
+    _attention_column(
+        array(qkv), cos.numpy(), sin.numpy(), *[room[n].numpy() for n in ("k", "k_r", "v", "v_scale")],
+        *[saved[n].numpy() for n in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e")],
+        column, first_valid, window, np.float32(score_scale), _table(), y.numpy(),
+    )  # fmt: skip
+    return y
+
+
+@kernel
+def _attention_column(
+    qkv: Array, cos: Array, sin: Array, k: Array, k_r: Array, v: Array, v_scale: Array,
+    q: Array, q_r: Array, q_s: Array, k_s: Array, inverse_sum: Array, e: Array,
+    column: int, first_valid: int, window: int, score_scale: np.float32, table: Array, y: Array,
+) -> None:  # fmt: skip
+    n_streams, n_heads, _, width = q.shape
+    slot = window - 1 + column
+    visible = slice(max(first_valid, column), slot + 1)
+    n_keys = visible.stop - visible.start
+    scores, levels = np.empty(n_keys, np.float32), np.empty(n_keys, np.float32)
+    query, row = np.empty(width, np.int16), np.empty(width, np.float32)
+    for b in range(n_streams):
+        for h in range(n_heads):
+            start = h * width
+            r, q_s[b, h, column] = _unit_levels(qkv[b, start : start + width], cos, sin, q[b, h, column])
+            q_r[b, h, column] = r
+            start += n_heads * width
+            k_r[b, h, slot], k_s[b, h, column] = _unit_levels(qkv[b, start : start + width], cos, sin, row)
+            start += n_heads * width
+            _to_int8(row, k[b, h, slot])
+            v_scale[b, h, slot] = round_row(qkv[b, start : start + width], INT8_LIMIT, row) * INVERSE_INT8_LIMIT
+            _to_int8(row, v[b, h, slot])
+            for i in range(width):
+                query[i] = np.int16(q[b, h, column, i])
+            keys, values, factors = k[b, h, visible], v[b, h, visible], v_scale[b, h, visible]
+            for j in range(n_keys):
+                dot = np.int32(0)
+                for i in range(query.size):
+                    dot = np.int32(dot + np.int32(query[i]) * np.int32(keys[j, i]))
+                scores[j] = np.float32(dot)
+            weights = e[b, h, column, visible]
+            total = _numerators(scores, r * score_scale, k_r[b, h, visible], table, weights)
+            inverse_sum[b, h, column] = ONE / np.float32(total)
+            for j in range(n_keys):
+                levels[j] = weights[j] * factors[j]
+            scale = round_row(levels, WEIGHT_LIMIT, levels) * np.float32(1.0 / WEIGHT_LIMIT)
+            row[:] = np.float32(0.0)
+            for j in range(n_keys):
+                level = levels[j]
+                for i in range(row.size):
+                    row[i] += level * np.float32(values[j, i])
+            factor = scale * inverse_sum[b, h, column]
+            for i in range(width):
+                y[b, h * width + i] = row[i] * factor
+
+
+@inlined
+def _to_int8(levels: Array, out: Array) -> None:
+    for i in range(levels.size):
+        out[i] = np.int8(levels[i])
 
 
 # ---- backward

@@ -184,6 +184,9 @@ def attention_output(acc: Tensor, factor: Tensor) -> Tensor:
     return (acc * factor[..., None]).transpose(1, 2).reshape(n_streams * n_time, n_heads * width)
 
 
+attention_column = None  # plain torch composes a column from the functions above
+
+
 def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -> tuple[Tensor, ...]:
     """The gradient rows (N, D) at attention's output, rounded twice for the two matmuls that need it.
 

@@ -37,10 +37,10 @@ class GPTConfig:
     window: int = 128
     matrix_step: float = 0.02
     vector_step: float = 0.003
-    momentum: float = 0.95
+    momentum: float = 0.8
     beta1: float = 0.9
     beta2: float = 0.99
-    warmup_updates: int = 20
+    warmup_updates: int = 5
     decay_updates: int = 1000
 
     def __post_init__(self) -> None:
@@ -88,8 +88,8 @@ class StreamConfig:
     streams and segments grow from there (online/stripes.py), so that the first updates come soon.
     """
 
-    n_streams: int = 16
-    segment_columns: int = 64
+    n_streams: int = 32
+    segment_columns: int = 32
     chunk_columns: int = 16
     stripe_symbols: int = 1 << 16
     ramp_symbols: int = 1 << 12

@@ -14,7 +14,6 @@ Letters: B streams, T columns, D width, H heads, K = D/H, V symbols, W window; J
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from threading import Lock
 from types import ModuleType
 
 import torch
@@ -94,8 +93,7 @@ class GPT:
         self._waves = rotary_wave_numbers(d // config.n_heads // 2)
         self._score_scale = SCORE_SCALE * 64.0 / (d // config.n_heads)
         self._carried: list[dict[str, Tensor]] = []
-        self._buffers: dict[str, Tensor] = {}
-        self._buffers_lock = Lock()
+        self._n_streams = self._n_time = 0  # of the open segment
 
     # ---- streams and segments
 
@@ -106,7 +104,12 @@ class GPT:
             shape = (len(source), self.config.n_heads, self.config.window - 1)
             width = self.config.width // self.config.n_heads
             self._carried = [
-                {"k": torch.zeros(*shape, width), "v": torch.zeros(*shape, width), "k_r": torch.zeros(shape), "v_scale": torch.zeros(shape)}
+                {
+                    "k": torch.zeros(*shape, width, dtype=torch.int8),
+                    "v": torch.zeros(*shape, width, dtype=torch.int8),
+                    "k_r": torch.zeros(shape),
+                    "v_scale": torch.zeros(shape),
+                }
                 for _ in self.layers
             ]
         else:
@@ -115,11 +118,13 @@ class GPT:
     def begin(self, n_columns: int) -> None:
         """Opens a segment of n_columns columns: room for its keys behind the carried ones."""
         n_streams, n_heads, _, width = self._carried[0]["k"].shape
-        self._n_streams, self._n_time = n_streams, n_columns
+        if (n_streams, n_columns) != (self._n_streams, self._n_time):
+            self._n_streams, self._n_time = n_streams, n_columns
+            self._saved = self._room_for_activations()
         self._room = []
         for layer in self._carried:
             room = {
-                name: torch.cat((t, torch.zeros(n_streams, n_heads, n_columns, *t.shape[3:])), 2) for name, t in layer.items()
+                name: torch.cat((t, t.new_zeros(n_streams, n_heads, n_columns, *t.shape[3:])), 2) for name, t in layer.items()
             }
             self._room.append(room)
         positions = torch.arange(self._n_columns, self._n_columns + n_columns)[:, None]
@@ -132,7 +137,7 @@ class GPT:
         """Logits (B, t, V) float32 for the symbols after `symbols` (B, t) int64, which stand at columns first .. first + t - 1."""
         logits = torch.empty(*symbols.shape, self.n_symbols)
         run = slice(first, first + symbols.shape[1])
-        self._keep("symbols", slice(None), run, symbols)
+        self._saved["symbols"][:, run] = symbols
 
         def work(streams: slice) -> None:
             logits[streams] = self._forward(symbols[streams], streams, run)
@@ -147,7 +152,7 @@ class GPT:
 
         def keep(name: str, *values: Tensor) -> tuple[Tensor, ...]:
             for k, value in enumerate(values):
-                self._keep(f"{name}/{k}", streams, run, value.view(*symbols.shape, *value.shape[1:]))
+                self._saved[f"{name}/{k}"][streams, run] = value.view(*symbols.shape, *value.shape[1:])
             return values
 
         h = self.embedding[symbols.reshape(-1)]  # (N, D)
@@ -166,39 +171,54 @@ class GPT:
         """Attention's output rows (N, D) for a run of columns; their keys and values join the room."""
         ops, window = self._ops, self.config.window
         room = {name: t[streams] for name, t in self._room[i].items()}
-        shape = (len(room["k"]), run.stop - run.start, self.config.n_heads)
+        saved = {name: self._saved[f"{i}.{name}"][streams] for name in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e")}
+        n_columns, last_memory = run.stop - run.start, window - 1
+        first_valid = last_memory - self._n_carried
+        if n_columns == 1 and ops.attention_column:
+            cos, sin = self._cos[run.start], self._sin[run.start]
+            return ops.attention_column(qkv, cos, sin, room, saved, run.start, first_valid, window, self._score_scale)
+        shape = (len(room["k"]), n_columns, self.config.n_heads)
         q, q_r, q_s, k, k_r, k_s, v, v_scale = ops.attention_inputs(qkv, self._cos[run], self._sin[run], shape)
         for name, value in (("k", k), ("k_r", k_r), ("v", v), ("v_scale", v_scale)):
-            room[name][:, :, window - 1 + run.start : window - 1 + run.stop] = value
-        seen = slice(run.start, window - 1 + run.stop)  # the union of these queries' windows; J = W - 1 + t
-        scores = self._matmul.batched(q, room["k"][:, :, seen].transpose(-1, -2))  # (b, H, t, J)
+            room[name][:, :, last_memory + run.start : last_memory + run.stop] = value
+        seen = slice(run.start, last_memory + run.stop)  # the union of these queries' windows; J = W - 1 + t
+        scores = self._matmul.batched(q, room["k"][:, :, seen].float().transpose(-1, -2))  # (b, H, t, J)
         e, inverse_sum, levels, scale = ops.attention_weights(
             scores, q_r * self._score_scale, room["k_r"][:, :, seen], room["v_scale"][:, :, seen],
-            first_query=window - 1, first_valid=window - 1 - self._n_carried - run.start, window=window,
+            first_query=last_memory, first_valid=first_valid - run.start, window=window,
         )  # fmt: skip
-        acc = self._matmul.batched(levels, room["v"][:, :, seen])  # (b, H, t, K)
+        acc = self._matmul.batched(levels, room["v"][:, :, seen].float())  # (b, H, t, K)
         for name, value in (("q", q), ("q_r", q_r), ("q_s", q_s), ("k_s", k_s), ("inverse_sum", inverse_sum)):
-            self._keep(f"{i}.{name}", streams, run, value, axis=2)
-        self._saved(f"{i}.e", e, 2, self._n_time, window - 1 + self._n_time)[streams, :, run, seen] = e
+            saved[name][:, :, run] = value
+        saved["e"][:, :, run, seen] = e
         return ops.attention_output(acc, scale * inverse_sum)
 
     # ---- what the backward pass needs, gathered from any split of the segment
 
-    def _keep(self, name: str, streams: slice, run: slice, value: Tensor, axis: int = 1) -> None:
-        """Stores `value`, of some streams and a run of columns (on `axis`), in the segment's tensor of that name."""
-        self._saved(name, value, axis, self._n_time, *value.shape[axis + 1 :])[(streams, *[slice(None)] * (axis - 1), run)] = value
+    def _room_for_activations(self) -> dict[str, Tensor]:
+        """Tensors (B, T, ..) of rows and (B, H, T, ..) of attention that `forward` fills in, run by run."""
+        c, lead = self.config, (self._n_streams, self._n_time)
+        d, m, attention = c.width, c.mlp_factor * c.width, (self._n_streams, c.n_heads, self._n_time)
+        saved = {"symbols": torch.zeros(lead, dtype=torch.int64)}
 
-    def _saved(self, name: str, like: Tensor, axis: int, *sizes: int) -> Tensor:
-        """The tensor of that name, (B, .., sizes), made at first use and used again by every segment of the same shape."""
-        shape = (self._n_streams, *like.shape[1:axis], *sizes)
-        with self._buffers_lock:
-            buffer = self._buffers.get(name)
-            if buffer is None or buffer.shape != shape:
-                buffer = self._buffers[name] = torch.zeros(shape, dtype=like.dtype)
-        return buffer
+        def rows(name: str, width: int, n_factors: int) -> None:  # int8 integers and float32 factors of each row
+            saved[f"{name}/0"] = torch.zeros(*lead, width, dtype=torch.int8)
+            saved.update({f"{name}/{k}": torch.zeros(lead) for k in range(1, n_factors + 1)})
+
+        for i in range(c.n_layers):
+            rows(f"{i}.qkv", d, 2)
+            rows(f"{i}.out", d, 1)
+            rows(f"{i}.up", d, 2)
+            rows(f"{i}.down", m, 1)
+            saved[f"{i}.down/2"] = torch.zeros(*lead, m)
+            saved[f"{i}.q"] = torch.zeros(*attention, d // c.n_heads)
+            saved.update({f"{i}.{name}": torch.zeros(attention) for name in ("q_r", "q_s", "k_s", "inverse_sum")})
+            saved[f"{i}.e"] = torch.zeros(*attention, c.window - 1 + self._n_time)
+        rows("head", d, 2)
+        return saved
 
     def _rows(self, name: str, n: int) -> list[Tensor]:
-        return [self._buffers[f"{name}/{k}"].flatten(0, 1) for k in range(n)]
+        return [self._saved[f"{name}/{k}"].flatten(0, 1) for k in range(n)]
 
     # ---- backward and update
 
@@ -269,7 +289,7 @@ class GPT:
             norm = self._rows(f"{i}.qkv", 3)
             dh = self._through_norm(layer["qkv"], dqkv, norm, dh)
             yield f"{i}.qkv", partial(layer["qkv"].weight_gradient, norm[0], norm[1], dqkv)
-        yield "embedding", partial(ops.embedding_gradient, dh, self._buffers["symbols"].reshape(-1), self.n_symbols)
+        yield "embedding", partial(ops.embedding_gradient, dh, self._saved["symbols"].reshape(-1), self.n_symbols)
 
     def _through_norm(self, linear: Linear, g: Tensor, norm: Sequence[Tensor], dh: Tensor) -> Tensor:
         """dh plus the gradient that reaches the residual stream through `linear` of the normalised rows."""
@@ -279,15 +299,15 @@ class GPT:
     def _attention_backward(self, i: int, g: Tensor) -> Tensor:
         """Gradient (N, 3D) at queries, keys and values from that at attention's output rows (N, D); memory gets none."""
         ops, room, n_carried = self._ops, self._room[i], self.config.window - 1
-        q, q_r, q_s, k_s, inverse_sum, e = (self._buffers[f"{i}.{n}"] for n in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e"))
+        q, q_r, q_s, k_s, inverse_sum, e = (self._saved[f"{i}.{n}"] for n in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e"))
         k, k_r = room["k"][:, :, n_carried:], room["k_r"][:, :, n_carried:]
         by_query, g_scale, by_column, dv_scale = ops.attention_backward_values(g, inverse_sum, self.config.n_heads)
         dv = self._matmul.batched(e[..., n_carried:].transpose(-1, -2), by_column)
-        products = self._matmul.batched(by_query, room["v"].transpose(-1, -2))  # (B, H, T, J)
+        products = self._matmul.batched(by_query, room["v"].float().transpose(-1, -2))  # (B, H, T, J)
         ds_rows, row_scale, ds_columns, column_scale = ops.attention_backward_scores(
             products, g_scale, room["v_scale"], e, inverse_sum, q_r, room["k_r"], self._n_time
         )
-        dq = self._matmul.batched(ds_rows, room["k"])
+        dq = self._matmul.batched(ds_rows, room["k"].float())
         dk = self._matmul.batched(ds_columns.transpose(-1, -2), q)
         return ops.attention_inputs_backward(
             dq, dk, dv, row_scale * self._score_scale, column_scale * self._score_scale, dv_scale,

@@ -1,0 +1,55 @@
+"""One text, one archive: over vector levels, library caps, matmul backends, kernels and threads, in child processes.
+
+Each process also decodes the archive of the process before it, which ran under other settings.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LEVELS = ("default", "avx2", "avx512")  # of torch's own kernels
+CAPS = ("none", "AVX2", "SSE41")  # of oneDNN; MKL gets the corresponding one
+MKL = {"none": None, "AVX2": "AVX2", "SSE41": "SSE4_2"}
+
+
+def environment(level: str, cap: str) -> dict[str, str]:
+    changed = {"ATEN_CPU_CAPABILITY": level}
+    if cap != "none":
+        changed |= {"ONEDNN_MAX_CPU_ISA": cap, "MKL_ENABLE_INSTRUCTIONS": str(MKL[cap])}
+    root = str(Path(__file__).parents[2])
+    return {**os.environ, **changed, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict]:
+    results, other = {}, "-"
+    for level in LEVELS:
+        for cap in CAPS:
+            own = tmp_path_factory.mktemp(f"{level}-{cap}")
+            child = subprocess.run(
+                [sys.executable, str(Path(__file__).parent / "digest_child.py"), str(own), other],
+                env=environment(level, cap), capture_output=True, text=True, timeout=300,
+            )  # fmt: skip
+            assert child.returncode == 0, child.stderr
+            results[level, cap] = json.loads(child.stdout)
+            other = str(own)
+    return results
+
+
+def test_all_settings_give_one_archive(results):
+    digests = {digest for r in results.values() for digest in r["archives"].values()} - {"refused"}
+    assert len(digests) == 1, results
+
+
+def test_float_carried_backends_are_exact_under_every_setting(results):
+    for setting, r in results.items():
+        for name, digest in r["archives"].items():
+            assert digest != "refused" or name.startswith("int8"), (setting, name)
+
+
+def test_every_archive_decodes_under_other_settings(results):
+    assert [r["decoded"] for r in results.values()] == [None] + [True] * (len(results) - 1)
