@@ -21,14 +21,15 @@ demo: .venv/.installed  ## compress a bundled text, decompress and compare it, p
 	$(BIN)/prequential evaluate sample:christmas_carol --verify
 
 test: .venv/.installed  ## the tests, without those marked slow or gpu
-	$(BIN)/pytest -m 'not slow and not gpu'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not slow and not gpu' -n 2 --dist loadgroup
 
 lint: .venv/.installed  ## format and lint, as the commit hooks do
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: .venv/.installed  ## static types
-	$(BIN)/mypy prequential
+types: .venv/.installed  ## static types, in a copy: beside it, ./codecs would stand for the standard library's codecs
+	copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -RL prequential pyproject.toml "$$copy" && mypy=$$PWD/$(BIN)/mypy && \
+	cd "$$copy" && "$$mypy" prequential
 
 wheel-check: .venv/.installed  ## build the wheel, install it elsewhere, use it from another folder
 	PYTHON=$(BIN)/python bash .ci/wheel-check

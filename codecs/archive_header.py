@@ -20,13 +20,15 @@ DIGEST_BYTES = 32
 MAX_HEADER_BYTES = 1 << 16  # JSON, before and after deflation
 # Preset dictionary of the deflated JSON. Part of the format: another dictionary is another FORMAT_VERSION.
 HEADER_DICTIONARY = (
-    b'"adam","muon","sgd","text","file","git","hub","sample","tree","stdin","revision":"split":"train","url":"https://'
-    b'"activation":"dropout":0.0,"warmup_symbols":"weight_decay":0.0,"betas":[0.9,0.95],"averaging":"pure":false,'
-    b'{"config":{"alphabet":{"kind":"bytes","kind":"bpe","merges":[[],"size":256},"format":1,"limit":null,"model":{'
-    b'"depth":4,"width":256,"heads":4,"n_layers":"memory":64,"window":"hash_bits":18,"orders":6,"learning_rate":0.003,'
-    b'"kind":"gpt","ngram":{"replay":{"passes":0,"schedule":[[0,"segment":64,"streams":16,"optimiser":{"matrix":"muon",'
-    b'"preset":5,"seed":0,"block_segments":"tokens":true,false,null,0.001,0.01,0.02,128,256,512,1024,4096,65536},'
-    b'"corpus":{"kind":"file","mtime_ns":"mtime":17,"n_files":1,"name":".txt"}}'
+    b'"commit":"revision":"n_rows":"n_files":1,"n_skipped":0,"column":"text","separator":"split":"train","'
+    b'kind":"stdin","sample","dataset","tree","contexts":["7","8","skip2","skip2-3","skip2-4","skip1,3","s'
+    b'kip1,3-4"],"gpt":null,"ngram":null,true,false,0.001,0.01,0.05,0.95,512,1024,4096,.txt"},{"config":{"'
+    b'gpt":{"beta1":0.9,"beta2":0.99,"decay_updates":1000,"matrix_step":0.02,"mlp_factor":4,"momentum":0.8'
+    b',"n_heads":4,"n_layers":3,"vector_step":0.003,"warmup_updates":5,"width":256,"window":128},"n_symbol'
+    b's":256,"ngram":{"contexts":["1","2","3","4","5","6","word","word2"],"gate_step":0.02,"row_bits":16,"'
+    b'row_step":1.0,"row_step_floor":0.02},"seed":0,"streams":{"block_symbols":262144,"chunk_columns":8,"n'
+    b'_streams":32,"ramp_symbols":4096,"segment_columns":32,"stripe_symbols":65536}},"corpus":{"kind":"fil'
+    b'e","name":""}}'
 )
 
 

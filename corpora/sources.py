@@ -54,10 +54,8 @@ def _open_file(path: Path, kind: Kind) -> Corpus:
             )
         path.open("rb").close()  # refuse an unreadable file now rather than in the middle of a run
     name = path.stem if kind == "sample" else _printable(path.name)
-    # A sample's times and permissions are those of the installation.
-    origin = {} if kind == "sample" else {"mtime_ns": status.st_mtime_ns, "mode": status.st_mode & 0o7777}
     documents = [Document(name, 0, status.st_size)]
-    return Corpus(kind=kind, name=name, path=path, n_bytes=status.st_size, documents=documents, origin=origin)
+    return Corpus(kind=kind, name=name, path=path, n_bytes=status.st_size, documents=documents, origin={})
 
 
 def _open_stdin(spool_dir: str | os.PathLike[str] | None) -> Corpus:

@@ -20,5 +20,5 @@ def digest(tensors: Mapping[str, torch.Tensor], n_bytes: int = 8) -> bytes:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         outer.update(f"{name} {str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}\n".encode())
-        outer.update(xxhash.xxh3_128_digest(tensor.reshape(-1).view(torch.uint8).numpy()))
+        outer.update(xxhash.xxh3_128_digest(tensor.reshape(-1).view(torch.uint8).numpy().data))
     return outer.digest()

@@ -167,14 +167,15 @@ def attention_column(
 ) -> Tensor:  # fmt: skip
     """Attention's output rows (B, D) for one column of a segment, from its qkv (B, 3D); one pass, nothing allocated but that.
 
-    room: k, v (B, H, J, K) int8 and k_r, v_scale (B, H, J), where the column's own keys and values go to slot window - 1 + column;
+    room: k, v (B, H, J, K) int8 and k_r, v_scale (B, H, J), where the column's own go to slot window - 1 + column;
     slots before first_valid hold nothing. saved: q (B, H, T, K), q_r, q_s, k_s, inverse_sum (B, H, T) and e (B, H, T, J),
     where `column` is filled in. The bits are those of attention_inputs, the two integer products and attention_weights.
     """
     y = torch.empty(len(qkv), qkv.shape[1] // 3)
+    k, k_r, v, v_scale = (room[name].numpy() for name in ("k", "k_r", "v", "v_scale"))
+    q, q_r, q_s, k_s, inverse_sum, e = (saved[name].numpy() for name in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e"))
     _attention_column(
-        array(qkv), cos.numpy(), sin.numpy(), *[room[n].numpy() for n in ("k", "k_r", "v", "v_scale")],
-        *[saved[n].numpy() for n in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e")],
+        array(qkv), cos.numpy(), sin.numpy(), k, k_r, v, v_scale, q, q_r, q_s, k_s, inverse_sum, e,
         column, first_valid, window, np.float32(score_scale), _table(), y.numpy(),
     )  # fmt: skip
     return y

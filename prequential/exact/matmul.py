@@ -20,7 +20,15 @@ Tensor = torch.Tensor
 # 127*127*K < 2**24 needs K <= 1040: longer sums are split and added as int32.
 FLOAT32_MAX_SUM = 1040
 BACKEND_NAMES = ("int8", "float32", "float64")
-SELF_TEST_SHAPES = ((1, 64, 64), (64, 1, 64), (16, 256, 768), (64, 1024, 256), (256, 1024, 64), (33, 65, 257), (3, 2080, 40))
+SELF_TEST_SHAPES = (
+    (1, 64, 64),
+    (64, 1, 64),
+    (16, 256, 768),
+    (64, 1024, 256),
+    (256, 1024, 64),
+    (33, 65, 257),
+    (3, 2080, 40),
+)
 
 
 @dataclass(frozen=True)
@@ -147,8 +155,13 @@ def choose(device: torch.device | str = "cpu", name: str | None = None) -> Matmu
         if name not in results:
             raise InexactMachineError(f"no matmul backend {name!r}; there are {', '.join(BACKEND_NAMES)}")
         if results[name] not in passed:
-            raise InexactMachineError(f"matmul backend {name} is not exact here: {results[name].reason or 'float32 fails'}")
+            raise InexactMachineError(
+                f"matmul backend {name} is not exact here: {results[name].reason or 'float32 fails'}"
+            )
         return Matmul(name)
     if not passed:
-        raise InexactMachineError("no matmul backend is exact on this machine: " + "; ".join(f"{t.name}: {t.reason}" for t in results.values()))
+        raise InexactMachineError(
+            "no matmul backend is exact on this machine: "
+            + "; ".join(f"{t.name}: {t.reason}" for t in results.values())
+        )
     return Matmul(max(passed, key=lambda t: t.ops_per_s).name)

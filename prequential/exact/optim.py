@@ -38,7 +38,8 @@ def orthogonalise(g: Tensor, ops: ModuleType, matmul: Matmul) -> Tensor:
 def _inverse_norm(q: Tensor, s: Tensor) -> Tensor:
     """1 / Frobenius norm of q * s[:, None] as a float32 scalar tensor, from integer sums only.
 
-    Row energies s*s * sum(q*q) are rounded to 2**24 levels of the largest and summed in int64; the relative error is below R * 2**-25.
+    Row energies s*s * sum(q*q) are rounded to 2**24 levels of the largest and summed in int64; the relative error is below
+    R * 2**-25.
     """
     squares = q.to(torch.int32).square().sum(1, dtype=torch.int64).float()
     largest_scale = s.amax().clamp_min(1e-18)  # its square must stay far above denormals

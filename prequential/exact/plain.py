@@ -10,7 +10,9 @@ Shapes: R rows, C columns; B streams, H heads, T queries, J keys, K width of a h
 
 import torch
 
-from prequential.exact.plain_ngram import ngram_add, ngram_contexts, ngram_update
+from prequential.exact.plain_ngram import ngram_add as ngram_add
+from prequential.exact.plain_ngram import ngram_contexts as ngram_contexts
+from prequential.exact.plain_ngram import ngram_update as ngram_update
 from prequential.exact.tables import (
     ATTENTION_TABLE_SIZE,
     FREQUENCY_TABLE_SIZE,
@@ -94,7 +96,12 @@ def _row_dot(g: Tensor, q: Tensor) -> Tensor:
 
 
 def dequantise(
-    acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0
+    acc: Tensor,
+    row: Tensor | None,
+    column: Tensor | None,
+    base: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
 ) -> Tensor:
     """base * alpha + acc * row[:, None] * column * beta, each product and the sum rounded once, left to right: (R, C) float32."""
     y = acc.float()
@@ -204,13 +211,21 @@ def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -
 
 
 def attention_backward_scores(
-    products: Tensor, g_scale: Tensor, v_scale: Tensor, e: Tensor, inverse_sum: Tensor, q_r: Tensor, k_r: Tensor, n_new: int
+    products: Tensor,
+    g_scale: Tensor,
+    v_scale: Tensor,
+    e: Tensor,
+    inverse_sum: Tensor,
+    q_r: Tensor,
+    k_r: Tensor,
+    n_new: int,
 ) -> tuple[Tensor, ...]:
     """Gradient at the scores, rounded by rows for the queries and by columns for the `n_new` newest keys.
 
     products (B, H, T, J) = integer gradient . value dot products. dP = products * g_scale * v_scale; the softmax gradient
     P * (dP - sum(P dP)) has its sum taken in integers: dP rounded to 2047 levels a row, times e; 2047*255*J < 2**53.
-    Returns by_query (255 levels, k_r folded in), its scale (B, H, T), by_key (127 levels, q_r folded in), its scale (B, H, n_new).
+    Returns by_query (255 levels, k_r folded in), its scale (B, H, T), by_key (127 levels, q_r folded in), its scale
+    (B, H, n_new).
     """
     dp = products * g_scale[..., None] * v_scale[:, :, None, :]
     seen = e > 0
@@ -229,7 +244,15 @@ def attention_backward_scores(
 
 
 def attention_inputs_backward(
-    dq: Tensor, dk: Tensor, dv: Tensor, dq_scale: Tensor, dk_scale: Tensor, dv_scale: Tensor, saved: tuple[Tensor, ...], cos: Tensor, sin: Tensor
+    dq: Tensor,
+    dk: Tensor,
+    dv: Tensor,
+    dq_scale: Tensor,
+    dk_scale: Tensor,
+    dv_scale: Tensor,
+    saved: tuple[Tensor, ...],
+    cos: Tensor,
+    sin: Tensor,
 ) -> Tensor:
     """Gradient at (N, 3D) qkv. dq, dk, dv: integer sums (B, H, T, K), with scales (B, H, T), (B, H, T) and (B, H, 1, K).
 
@@ -259,7 +282,9 @@ def frequencies(logits: Tensor) -> Tensor:
     e = frequency_table().to(logits.device)[steps.to(torch.int64)]
     share = (e * float(TOTAL - n_symbols)) / e.sum(1, keepdim=True)  # integer sum < 2**53: exact in any order
     f = share.floor_().to(torch.int32) + 1
-    f.scatter_add_(1, logits.argmax(1, keepdim=True), (TOTAL - f.sum(1, keepdim=True, dtype=torch.int64)).to(torch.int32))
+    f.scatter_add_(
+        1, logits.argmax(1, keepdim=True), (TOTAL - f.sum(1, keepdim=True, dtype=torch.int64)).to(torch.int32)
+    )
     return f
 
 
@@ -279,7 +304,9 @@ def embedding_gradient(g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor:
     return total.float() * (scale * (1.0 / 262143.0))
 
 
-def adam_(parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step_size: float, beta1: float, beta2: float) -> None:
+def adam_(
+    parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step_size: float, beta1: float, beta2: float
+) -> None:
     """One Adam step in place, without bias correction: p -= step_size * m / (sqrt(v) + 1e-8)."""
     mean.mul_(beta1).add_(gradient * (1.0 - beta1))
     square.mul_(beta2).add_(gradient * gradient * (1.0 - beta2))

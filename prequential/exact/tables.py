@@ -32,9 +32,7 @@ def _exp_table(peak: int, steps_per_nat: int, size: int, floor: int) -> list[int
 @cache
 def frequency_table() -> torch.Tensor:
     """(1280,) float64 integers: round(2**24 * exp(-i/64)), at least 1."""
-    return torch.tensor(
-        _exp_table(1 << 24, LOGIT_STEPS_PER_NAT, FREQUENCY_TABLE_SIZE, floor=1), dtype=torch.float64
-    )
+    return torch.tensor(_exp_table(1 << 24, LOGIT_STEPS_PER_NAT, FREQUENCY_TABLE_SIZE, floor=1), dtype=torch.float64)
 
 
 @cache

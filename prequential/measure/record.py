@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from prequential.exact import matmul
 from prequential.files import writing
 from prequential.measure import baselines

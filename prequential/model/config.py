@@ -49,8 +49,12 @@ class GPTConfig:
             matrix_step=(0.0, 1.0), vector_step=(0.0, 1.0), momentum=(0.0, 0.999), beta1=(0.0, 0.999), beta2=(0.0, 0.9999),
             warmup_updates=(1, 100000), decay_updates=(1, 10**9),
         )  # fmt: skip
-        _check(self.width % (2 * self.n_heads) == 0, f"width {self.width} must be a multiple of 2 * n_heads {self.n_heads}")
-        _check(self.width // self.n_heads <= 256, "heads are at most 256 wide: 1023 * 127 * 256 fits the exact sums' bound")
+        _check(
+            self.width % (2 * self.n_heads) == 0, f"width {self.width} must be a multiple of 2 * n_heads {self.n_heads}"
+        )
+        _check(
+            self.width // self.n_heads <= 256, "heads are at most 256 wide: 1023 * 127 * 256 fits the exact sums' bound"
+        )
         _check(self.width * self.mlp_factor <= 16384, "width * mlp_factor is at most 16384")
 
 
@@ -71,9 +75,15 @@ class NgramConfig:
         from prequential.model.ngram import CONTEXT_NAMES  # the names live with their definitions
 
         names = self.contexts
-        _check(isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names), "contexts must be a list of names")
+        _check(
+            isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names),
+            "contexts must be a list of names",
+        )
         object.__setattr__(self, "contexts", tuple(names))
-        _check(1 <= len(self.contexts) <= 32 and len(set(self.contexts)) == len(self.contexts), "contexts: 1 to 32 distinct names")
+        _check(
+            1 <= len(self.contexts) <= 32 and len(set(self.contexts)) == len(self.contexts),
+            "contexts: 1 to 32 distinct names",
+        )
         for name in self.contexts:
             _check(name in CONTEXT_NAMES, f"unknown context {name!r}; there are {', '.join(CONTEXT_NAMES)}")
         _check_range(self, row_bits=(8, 22), row_step=(0.0, 16.0), row_step_floor=(0.0, 1.0), gate_step=(0.0, 1.0))
@@ -90,7 +100,7 @@ class StreamConfig:
 
     n_streams: int = 32
     segment_columns: int = 32
-    chunk_columns: int = 16
+    chunk_columns: int = 8
     stripe_symbols: int = 1 << 16
     ramp_symbols: int = 1 << 12
     block_symbols: int = 1 << 18
@@ -115,7 +125,9 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_range(self, n_symbols=(2, 65536), seed=(0, 2**63 - 1))
-        _check(self.gpt is not None or self.ngram is not None, "a learner needs the GPT, the n-gram connections or both")
+        _check(
+            self.gpt is not None or self.ngram is not None, "a learner needs the GPT, the n-gram connections or both"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-able values, the inverse of `from_dict`."""

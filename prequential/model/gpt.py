@@ -28,7 +28,10 @@ from prequential.model.config import GPTConfig
 Tensor = torch.Tensor
 
 ROWS_PER_THREAD = 128  # fewer rows are not worth a second thread
-SCORE_SCALE = 0.18  # normalised q . k reaches K; the prototype's optimum at K = 64, scaled so that the peak stays 0.18 * 64
+COLUMN_ROWS_PER_THREAD = 24  # the same of a column's attention
+SCORE_SCALE = (
+    0.18  # normalised q . k reaches K; the prototype's optimum at K = 64, scaled so that the peak stays 0.18 * 64
+)
 
 
 class Linear:
@@ -81,7 +84,9 @@ class GPT:
             for i in range(config.n_layers)
         ]
         self.head = linear("head", d, n_symbols, 0.0)
-        self._momentum = {f"{i}.{n}": torch.zeros_like(w.weight) for i, ws in enumerate(self.layers) for n, w in ws.items()}
+        self._momentum = {
+            f"{i}.{n}": torch.zeros_like(w.weight) for i, ws in enumerate(self.layers) for n, w in ws.items()
+        }
         self._adam = {
             name: (torch.zeros_like(p), torch.zeros_like(p))
             for name, p in (("embedding", self.embedding), ("head", self.head.weight))
@@ -117,14 +122,15 @@ class GPT:
 
     def begin(self, n_columns: int) -> None:
         """Opens a segment of n_columns columns: room for its keys behind the carried ones."""
-        n_streams, n_heads, _, width = self._carried[0]["k"].shape
+        n_streams, n_heads = self._carried[0]["k"].shape[:2]
         if (n_streams, n_columns) != (self._n_streams, self._n_time):
             self._n_streams, self._n_time = n_streams, n_columns
             self._saved = self._room_for_activations()
         self._room = []
         for layer in self._carried:
             room = {
-                name: torch.cat((t, t.new_zeros(n_streams, n_heads, n_columns, *t.shape[3:])), 2) for name, t in layer.items()
+                name: torch.cat((t, t.new_zeros(n_streams, n_heads, n_columns, *t.shape[3:])), 2)
+                for name, t in layer.items()
             }
             self._room.append(room)
         positions = torch.arange(self._n_columns, self._n_columns + n_columns)[:, None]
@@ -134,7 +140,7 @@ class GPT:
     # ---- forward
 
     def forward(self, symbols: Tensor, first: int) -> Tensor:
-        """Logits (B, t, V) float32 for the symbols after `symbols` (B, t) int64, which stand at columns first .. first + t - 1."""
+        """Logits (B, t, V) float32 of what follows `symbols` (B, t) int64, which stand at columns first .. first + t - 1."""
         logits = torch.empty(*symbols.shape, self.n_symbols)
         run = slice(first, first + symbols.shape[1])
         self._saved["symbols"][:, run] = symbols
@@ -175,8 +181,7 @@ class GPT:
         n_columns, last_memory = run.stop - run.start, window - 1
         first_valid = last_memory - self._n_carried
         if n_columns == 1 and ops.attention_column:
-            cos, sin = self._cos[run.start], self._sin[run.start]
-            return ops.attention_column(qkv, cos, sin, room, saved, run.start, first_valid, window, self._score_scale)
+            return self._attention_column(qkv, room, saved, run.start, first_valid)
         shape = (len(room["k"]), n_columns, self.config.n_heads)
         q, q_r, q_s, k, k_r, k_s, v, v_scale = ops.attention_inputs(qkv, self._cos[run], self._sin[run], shape)
         for name, value in (("k", k), ("k_r", k_r), ("v", v), ("v_scale", v_scale)):
@@ -192,6 +197,23 @@ class GPT:
             saved[name][:, :, run] = value
         saved["e"][:, :, run, seen] = e
         return ops.attention_output(acc, scale * inverse_sum)
+
+    def _attention_column(
+        self, qkv: Tensor, room: dict[str, Tensor], saved: dict[str, Tensor], column: int, first_valid: int
+    ) -> Tensor:
+        """Attention's output rows (b, D) for one column: a kernel long enough to be worth sharing between threads."""
+        cos, sin, y = self._cos[column], self._sin[column], torch.empty(len(qkv), self.config.width)
+
+        def work(part: slice) -> None:
+            own_room, own_saved = ({name: t[part] for name, t in d.items()} for d in (room, saved))
+            y[part] = self._ops.attention_column(
+                qkv[part], cos, sin, own_room, own_saved, column, first_valid, self.config.window, self._score_scale
+            )
+
+        self._pool.map(
+            work, self._pool.pieces(len(qkv)) if len(qkv) >= COLUMN_ROWS_PER_THREAD else [slice(0, len(qkv))]
+        )
+        return y
 
     # ---- what the backward pass needs, gathered from any split of the segment
 
@@ -263,7 +285,10 @@ class GPT:
         direction = scaled + momentum * mu
         for w, g in zip(weight.chunk(n_parts, 1), direction.chunk(n_parts, 1), strict=True):
             shape_factor = math.sqrt(max(1.0, g.shape[1] / g.shape[0]))
-            w.sub_(orthogonalise(g.contiguous(), self._ops, self._matmul) * (self.config.matrix_step * shape_factor * factor))
+            w.sub_(
+                orthogonalise(g.contiguous(), self._ops, self._matmul)
+                * (self.config.matrix_step * shape_factor * factor)
+            )
 
     def _backward(self, g: Tensor) -> Iterator[tuple[str, Callable[[], Tensor]]]:
         """From the gradient rows (N, V) at the logits down to the embedding: each parameter's name and how to get its gradient.
@@ -299,7 +324,9 @@ class GPT:
     def _attention_backward(self, i: int, g: Tensor) -> Tensor:
         """Gradient (N, 3D) at queries, keys and values from that at attention's output rows (N, D); memory gets none."""
         ops, room, n_carried = self._ops, self._room[i], self.config.window - 1
-        q, q_r, q_s, k_s, inverse_sum, e = (self._saved[f"{i}.{n}"] for n in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e"))
+        q, q_r, q_s, k_s, inverse_sum, e = (
+            self._saved[f"{i}.{n}"] for n in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e")
+        )
         k, k_r = room["k"][:, :, n_carried:], room["k_r"][:, :, n_carried:]
         by_query, g_scale, by_column, dv_scale = ops.attention_backward_values(g, inverse_sum, self.config.n_heads)
         dv = self._matmul.batched(e[..., n_carried:].transpose(-1, -2), by_column)

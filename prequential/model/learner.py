@@ -52,7 +52,7 @@ class Learner:
             self._logits[:, first : first + symbols.shape[1]] = self.gpt.forward(symbols, first)
 
     def predict(self, symbols: Tensor, first: int) -> Tensor:
-        """Frequencies (B, t, V) int32 of what follows each of `symbols` (B, t) int64, already read at columns first .. first + t - 1."""
+        """Frequencies (B, t, V) int32 of what follows `symbols` (B, t) int64, already read at columns first .. first + t - 1."""
         columns = slice(first, first + symbols.shape[1])
         if self.ngram:
             self._index[:, :, columns] = self.ngram.forward(symbols)
@@ -62,9 +62,13 @@ class Learner:
             if self.ngram:
                 logits, bucket = self.ngram.add(logits, self._index[:, streams, columns].flatten(1))
                 self._bucket[:, streams, columns] = bucket.view(len(bucket), -1, symbols.shape[1])
-            self._frequencies[streams, columns] = self._ops.frequencies(logits).view(-1, *self._frequencies[0, columns].shape)
+            self._frequencies[streams, columns] = self._ops.frequencies(logits).view(
+                -1, *self._frequencies[0, columns].shape
+            )
 
-        self._pool.map(work, [slice(0, self._n_streams)] if symbols.numel() < 64 else self._pool.pieces(self._n_streams))
+        self._pool.map(
+            work, [slice(0, self._n_streams)] if symbols.numel() < 64 else self._pool.pieces(self._n_streams)
+        )
         return self._frequencies[:, columns]
 
     def observe(self, symbols: Tensor, first: int) -> None:

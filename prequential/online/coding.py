@@ -10,7 +10,16 @@ from typing import BinaryIO
 
 import numpy as np
 
-from prequential.codecs import ArchiveReader, ArchiveWriter, Block, BlockKind, Header, RangeDecoder, RangeEncoder, ideal_code_bits
+from prequential.codecs import (
+    ArchiveReader,
+    ArchiveWriter,
+    Block,
+    BlockKind,
+    Header,
+    RangeDecoder,
+    RangeEncoder,
+    ideal_code_bits,
+)
 from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.model.config import Config, StreamConfig
 from prequential.online.loop import Loop
@@ -34,7 +43,7 @@ class Progress:
 class _Encoding:
     """The end that knows the symbols and codes them."""
 
-    columns_at_once = None
+    columns_at_once: int | None = None
 
     def __init__(self) -> None:
         self._coder = RangeEncoder()
@@ -52,7 +61,7 @@ class _Encoding:
 class _Decoding:
     """The end that finds out the symbols, column by column."""
 
-    columns_at_once = 1
+    columns_at_once: int | None = 1
 
     def __init__(self, payload: bytes) -> None:
         self._coder = RangeDecoder(payload)
@@ -70,7 +79,7 @@ class _Decoding:
 class _Known:
     """The end of a raw block: the symbols are at hand, nothing is coded, and the learner learns all the same."""
 
-    columns_at_once = None
+    columns_at_once: int | None = None
     code_bits = 0.0
 
     def code(self, symbols: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
@@ -180,7 +189,9 @@ def _byte_config(header: Header) -> Config:
     return config
 
 
-def _run_block(loop: Loop, end: _Encoding | _Decoding | _Known, group: list[Stripe], symbols: np.ndarray) -> Iterator[int]:
+def _run_block(
+    loop: Loop, end: _Encoding | _Decoding | _Known, group: list[Stripe], symbols: np.ndarray
+) -> Iterator[int]:
     """Runs a block's stripes over its symbols (n,) uint8, in place; yields how many are done."""
     offset = group[0].start
     for stripe in group:

@@ -1,7 +1,6 @@
 """open_corpus on files and standard input: what is mapped, described, removed and refused."""
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -61,18 +60,14 @@ def test_the_bytes_of_a_corpus_cannot_be_written(tmp_path: Path, data: bytes) ->
         assert not corpus.bytes().flags.writeable
 
 
-def test_the_description_of_a_file_is_json_with_its_time_and_mode(tmp_path: Path) -> None:
+def test_the_description_of_a_file_does_not_depend_on_its_time_and_mode(tmp_path: Path) -> None:
+    """It stands in the archive's header, and equal bytes under equal names must give equal archives."""
     path = tmp_path / "data"
     path.write_bytes(b"abc")
     path.chmod(0o640)
     os.utime(path, ns=(0, 1_600_000_000_123_456_000))
     with open_corpus(path) as corpus:
-        assert json.loads(json.dumps(corpus.describe())) == {
-            "kind": "file",
-            "name": "data",
-            "mtime_ns": 1_600_000_000_123_456_000,
-            "mode": 0o640,
-        }
+        assert corpus.describe() == {"kind": "file", "name": "data"}
 
 
 def test_a_name_that_is_not_utf8_is_described_in_valid_unicode(tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ STREAMS = StreamConfig(
 )
 BOTH = Config(gpt=GPT, ngram=NGRAM, streams=STREAMS)
 CONFIGS = {"both": BOTH, "pure": replace(BOTH, ngram=None), "n-grams": replace(BOTH, gpt=None)}
-TEXT = (b"It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. " * 20)
+TEXT = (
+    b"It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. "
+    * 20
+)
 
 
 def archive_of(data, config=BOTH, runtime=None):
@@ -151,7 +154,11 @@ def test_frequencies_ignore_the_symbols_that_they_code():
         end = Recorder(replaced)
         loop = Loop(Runtime(threads=1).learner(BOTH))
         for stripe in stripes(256, STREAMS):
-            list(loop.run(end, stripe, np.frombuffer(TEXT, np.uint8)[stripe.start : stripe.start + stripe.n_symbols].copy()))
+            list(
+                loop.run(
+                    end, stripe, np.frombuffer(TEXT, np.uint8)[stripe.start : stripe.start + stripe.n_symbols].copy()
+                )
+            )
         return end.steps
 
     truth = frequencies_of(None)
@@ -159,7 +166,9 @@ def test_frequencies_ignore_the_symbols_that_they_code():
         changed = frequencies_of(replaced)
         for step in range(replaced + 1):
             assert np.array_equal(truth[step], changed[step])
-        assert any(not np.array_equal(a, b) for a, b in zip(truth[replaced + 1 :], changed[replaced + 1 :], strict=True))
+        assert any(
+            not np.array_equal(a, b) for a, b in zip(truth[replaced + 1 :], changed[replaced + 1 :], strict=True)
+        )
 
 
 def test_every_frequency_row_is_a_full_distribution():
@@ -176,7 +185,11 @@ def test_every_frequency_row_is_a_full_distribution():
 
     loop = Loop(Runtime(threads=1).learner(BOTH))
     for stripe in stripes(1000, STREAMS):
-        list(loop.run(Checker(), stripe, np.frombuffer(TEXT, np.uint8)[stripe.start : stripe.start + stripe.n_symbols].copy()))
+        list(
+            loop.run(
+                Checker(), stripe, np.frombuffer(TEXT, np.uint8)[stripe.start : stripe.start + stripe.n_symbols].copy()
+            )
+        )
 
 
 def test_block_kinds_are_what_the_archive_says():

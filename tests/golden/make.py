@@ -1,0 +1,25 @@
+"""Makes the golden archives of this folder, refusing to replace any."""
+
+from pathlib import Path
+
+import numpy as np
+
+import prequential
+from prequential.corpora import sample_path
+
+FOLDER = Path(__file__).parent
+TEXT = sample_path("christmas_carol").read_bytes()
+NOISE = np.random.default_rng(1).bytes(300)
+
+
+def make(name: str, data: bytes, config: prequential.Config) -> None:
+    with (FOLDER / f"{name}.pq").open("xb") as file:
+        file.write(prequential.compress(data, config=config))
+
+
+make("v1-preset1", TEXT[:4000], prequential.preset(1))
+make("v1-preset5", TEXT[:4000], prequential.preset(5))
+make("v1-pure", TEXT[:2000], prequential.preset(5, pure=True))
+make("v1-empty", b"", prequential.preset(5))
+make("v1-raw", NOISE, prequential.preset(1))
+(FOLDER / "v1-raw.bin").write_bytes(NOISE)

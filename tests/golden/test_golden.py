@@ -1,0 +1,35 @@
+"""Archives of format version 1, made once and committed: every machine and every later version must decode them.
+
+Made by `python tests/golden/make.py`; a file is never made anew once its format version is released.
+"""
+
+import io
+from pathlib import Path
+
+import pytest
+
+import prequential
+from prequential.codecs import ArchiveReader
+from prequential.corpora import sample_path
+
+GOLDEN = sorted(Path(__file__).parent.glob("*.pq"))
+
+
+def test_there_are_golden_archives_of_every_kind():
+    assert {path.stem for path in GOLDEN} == {"v1-preset1", "v1-preset5", "v1-pure", "v1-raw", "v1-empty"}
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_a_golden_archive_decodes(path):
+    original = prequential.decompress(path.read_bytes())  # compares the whole with the archive's BLAKE2b
+    text = sample_path("christmas_carol").read_bytes()
+    assert original == (path.with_suffix(".bin").read_bytes() if path.stem == "v1-raw" else text[: len(original)])
+
+
+@pytest.mark.parametrize("path", [p for p in GOLDEN if p.stem != "v1-empty"], ids=lambda path: path.stem)
+def test_the_encoder_still_writes_the_blocks_of_the_golden_archive(path):
+    """The same bits from another machine: block by block, payloads and state digests."""
+    reader = ArchiveReader(io.BytesIO(path.read_bytes()))
+    config = prequential.Config.from_dict(reader.header.config)
+    archive = prequential.compress(prequential.decompress(path.read_bytes()), config=config)
+    assert list(ArchiveReader(io.BytesIO(archive)).blocks()) == list(reader.blocks())
