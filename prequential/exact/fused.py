@@ -15,12 +15,12 @@ import torch
 from prequential.exact.fused_attention import (
     attention_backward_scores,
     attention_backward_values,
-    attention_column,
     attention_inputs,
     attention_inputs_backward,
     attention_output,
     attention_weights,
 )
+from prequential.exact.fused_column import Column
 from prequential.exact.fused_loops import (
     ONE,
     Array,
@@ -41,10 +41,10 @@ from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, 
 Tensor = torch.Tensor
 
 __all__ = [
+    "Column",
     "adam_",
     "attention_backward_scores",
     "attention_backward_values",
-    "attention_column",
     "attention_inputs",
     "attention_inputs_backward",
     "attention_output",

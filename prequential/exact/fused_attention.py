@@ -59,15 +59,15 @@ def _attention_inputs(
         row = qkv[position]
         for h in range(n_heads):
             start = h * width
-            q_r[b, h, t], q_s[b, h, t] = _unit_levels(row[start : start + width], cos[t], sin[t], q[b, h, t])
+            q_r[b, h, t], q_s[b, h, t] = unit_levels(row[start : start + width], cos[t], sin[t], q[b, h, t])
             start += depth
-            k_r[b, h, t], k_s[b, h, t] = _unit_levels(row[start : start + width], cos[t], sin[t], k[b, h, t])
+            k_r[b, h, t], k_s[b, h, t] = unit_levels(row[start : start + width], cos[t], sin[t], k[b, h, t])
             start += depth
             v_scale[b, h, t] = round_row(row[start : start + width], INT8_LIMIT, v[b, h, t]) * INVERSE_INT8_LIMIT
 
 
 @inlined
-def _unit_levels(x: Array, cos: Array, sin: Array, levels: Array) -> tuple[np.float32, np.float32]:
+def unit_levels(x: Array, cos: Array, sin: Array, levels: Array) -> tuple[np.float32, np.float32]:
     """levels = x rotated and rounded; returns r and s, the two factors of the RMS norm."""
     half = cos.size
     first, second = x[:half], x[half:]
@@ -86,7 +86,7 @@ def _unit_levels(x: Array, cos: Array, sin: Array, levels: Array) -> tuple[np.fl
 
 
 @cache
-def _table() -> Array:
+def softmax_table() -> Array:
     return attention_table().numpy()
 
 
@@ -96,7 +96,7 @@ def attention_weights(
     e, levels = torch.empty(scores.shape), torch.empty(scores.shape)
     inverse_sum, scale = torch.empty(q_r.shape), torch.empty(q_r.shape)
     _attention_weights(
-        array(scores), array(q_r), array(k_r), array(v_scale), first_query, first_valid, window, _table(),
+        array(scores), array(q_r), array(k_r), array(v_scale), first_query, first_valid, window, softmax_table(),
         e.numpy(), inverse_sum.numpy(), levels.numpy(), scale.numpy(),
     )  # fmt: skip
     return e, inverse_sum, levels, scale
@@ -116,7 +116,7 @@ def _attention_weights(
         weights[:] = np.float32(0.0)
         weighted[:] = np.float32(0.0)
         seen, seen_weighted = weights[visible], weighted[visible]
-        total = _numerators(scores[b, h, t, visible], q_r[b, h, t], k_r[b, h, visible], table, seen)
+        total = numerators(scores[b, h, t, visible], q_r[b, h, t], k_r[b, h, visible], table, seen)
         inverse_sum[b, h, t] = ONE / np.float32(total)
         values = v_scale[b, h, visible]
         for j in range(seen.size):
@@ -126,7 +126,7 @@ def _attention_weights(
 
 
 @inlined
-def _numerators(scores: Array, q_r: np.float32, k_r: Array, table: Array, e: Array) -> np.int32:
+def numerators(scores: Array, q_r: np.float32, k_r: Array, table: Array, e: Array) -> np.int32:
     """e = table[round(steps below the largest logit)]; returns the sum of e, which is at most 255 * J < 2**24."""
     for j in range(e.size):
         e[j] = (scores[j] * q_r) * k_r[j]
@@ -156,82 +156,6 @@ def _attention_output(acc: Array, factor: Array, y: Array) -> None:
             out, sums, f = y[position, h * width : (h + 1) * width], acc[b, h, t], factor[b, h, t]
             for i in range(width):
                 out[i] = sums[i] * f
-
-
-# ---- a decoder's column: all of the above for one position a stream
-
-
-def attention_column(
-    qkv: Tensor, cos: Tensor, sin: Tensor, room: dict[str, Tensor], saved: dict[str, Tensor],
-    column: int, first_valid: int, window: int, score_scale: float,
-) -> Tensor:  # fmt: skip
-    """Attention's output rows (B, D) for one column of a segment, from its qkv (B, 3D); one pass, nothing allocated but that.
-
-    room: k, v (B, H, J, K) int8 and k_r, v_scale (B, H, J), where the column's own go to slot window - 1 + column;
-    slots before first_valid hold nothing. saved: q (B, H, T, K), q_r, q_s, k_s, inverse_sum (B, H, T) and e (B, H, T, J),
-    where `column` is filled in. The bits are those of attention_inputs, the two integer products and attention_weights.
-    """
-    y = torch.empty(len(qkv), qkv.shape[1] // 3)
-    k, k_r, v, v_scale = (room[name].numpy() for name in ("k", "k_r", "v", "v_scale"))
-    q, q_r, q_s, k_s, inverse_sum, e = (saved[name].numpy() for name in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e"))
-    _attention_column(
-        array(qkv), cos.numpy(), sin.numpy(), k, k_r, v, v_scale, q, q_r, q_s, k_s, inverse_sum, e,
-        column, first_valid, window, np.float32(score_scale), _table(), y.numpy(),
-    )  # fmt: skip
-    return y
-
-
-@kernel
-def _attention_column(
-    qkv: Array, cos: Array, sin: Array, k: Array, k_r: Array, v: Array, v_scale: Array,
-    q: Array, q_r: Array, q_s: Array, k_s: Array, inverse_sum: Array, e: Array,
-    column: int, first_valid: int, window: int, score_scale: np.float32, table: Array, y: Array,
-) -> None:  # fmt: skip
-    n_streams, n_heads, _, width = q.shape
-    slot = window - 1 + column
-    visible = slice(max(first_valid, column), slot + 1)
-    n_keys = visible.stop - visible.start
-    scores, levels = np.empty(n_keys, np.float32), np.empty(n_keys, np.float32)
-    query, row = np.empty(width, np.int16), np.empty(width, np.float32)
-    for b in range(n_streams):
-        for h in range(n_heads):
-            start = h * width
-            r, q_s[b, h, column] = _unit_levels(qkv[b, start : start + width], cos, sin, q[b, h, column])
-            q_r[b, h, column] = r
-            start += n_heads * width
-            k_r[b, h, slot], k_s[b, h, column] = _unit_levels(qkv[b, start : start + width], cos, sin, row)
-            start += n_heads * width
-            _to_int8(row, k[b, h, slot])
-            v_scale[b, h, slot] = round_row(qkv[b, start : start + width], INT8_LIMIT, row) * INVERSE_INT8_LIMIT
-            _to_int8(row, v[b, h, slot])
-            for i in range(width):
-                query[i] = np.int16(q[b, h, column, i])
-            keys, values, factors = k[b, h, visible], v[b, h, visible], v_scale[b, h, visible]
-            for j in range(n_keys):
-                dot = np.int32(0)
-                for i in range(query.size):
-                    dot = np.int32(dot + np.int32(query[i]) * np.int32(keys[j, i]))
-                scores[j] = np.float32(dot)
-            weights = e[b, h, column, visible]
-            total = _numerators(scores, r * score_scale, k_r[b, h, visible], table, weights)
-            inverse_sum[b, h, column] = ONE / np.float32(total)
-            for j in range(n_keys):
-                levels[j] = weights[j] * factors[j]
-            scale = round_row(levels, WEIGHT_LIMIT, levels) * np.float32(1.0 / WEIGHT_LIMIT)
-            row[:] = np.float32(0.0)
-            for j in range(n_keys):
-                level = levels[j]
-                for i in range(row.size):
-                    row[i] += level * np.float32(values[j, i])
-            factor = scale * inverse_sum[b, h, column]
-            for i in range(width):
-                y[b, h * width + i] = row[i] * factor
-
-
-@inlined
-def _to_int8(levels: Array, out: Array) -> None:
-    for i in range(levels.size):
-        out[i] = np.int8(levels[i])
 
 
 # ---- backward

@@ -2,11 +2,13 @@
 
 Compiled without fast-math, so LLVM neither reorders nor contracts: `a * b + c` rounds twice, here as in plain torch.
 Literals are wrapped in np.float32, because numba computes float32 with a Python float in float64, unlike torch.
-numba's cache looks only at the file of the kernel itself: after an edit of this one, delete exact/__pycache__.
+numba's cache looks only at the file of the kernel itself, so kernels older than any file of this folder are deleted first.
 """
 
 import math
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -17,6 +19,18 @@ from prequential.exact.plain import TINY
 Tensor = torch.Tensor
 Array = np.ndarray
 
+
+def _forget_stale_kernels() -> None:
+    """Deletes compiled kernels that are older than a source beside them: constants and inlined helpers are compiled in."""
+    folder = Path(__file__).parent
+    newest = max(source.stat().st_mtime for source in folder.glob("*.py"))
+    for compiled in (folder / "__pycache__").glob("*.nb[ic]"):
+        with suppress(OSError):
+            if compiled.stat().st_mtime < newest:
+                compiled.unlink()
+
+
+_forget_stale_kernels()
 inlined = kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 MAGNITUDE = np.int32(0x7FFFFFFF)

@@ -191,7 +191,7 @@ def attention_output(acc: Tensor, factor: Tensor) -> Tensor:
     return (acc * factor[..., None]).transpose(1, 2).reshape(n_streams * n_time, n_heads * width)
 
 
-attention_column = None  # plain torch composes a column from the functions above
+Column = None  # plain torch composes a decoder's column from the functions here
 
 
 def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -> tuple[Tensor, ...]:

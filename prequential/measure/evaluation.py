@@ -94,7 +94,11 @@ def _warm_up(runtime: Runtime) -> None:
     config = Config(gpt=GPTConfig(n_layers=1, width=64, n_heads=2, window=16), ngram=NgramConfig(row_bits=8))
     source = np.zeros(64, np.uint8)
     header = Header(n_bytes=len(source), blake2b=bytes(32), config=config.to_dict())
-    for _ in coding.compress(source, header, io.BytesIO(), runtime):
+    archive = io.BytesIO()
+    for _ in coding.compress(source, header, archive, runtime):
+        pass
+    archive.seek(0)
+    for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), runtime):
         pass
 
 

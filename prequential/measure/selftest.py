@@ -1,7 +1,7 @@
 """What `doctor` finds out: which arithmetic is exact here, and whether a fixed run gives the digest it has everywhere.
 
 The fixed run compresses the beginning of a bundled text with a small model that has all parts of a large one. Its
-digest is that of the archive: header, coded bits, the learner's state after each block. A bit of difference changes it.
+digest is that of the archive's blocks: coded bits, and the learner's state after each. A bit of difference changes it.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.codecs import Header
+from prequential.codecs import ArchiveReader, Header
 from prequential.corpora import sample_path
 from prequential.errors import PrequentialError
 from prequential.exact import matmul
@@ -23,13 +23,13 @@ from prequential.online import coding
 from prequential.online.runtime import KERNELS, Runtime
 
 # Set from a machine whose archives decoded elsewhere. Another FORMAT_VERSION, learner or default is another digest.
-EXPECTED_DIGEST = "5a5432125d847a4b"
+EXPECTED_DIGEST = "04ab8cb0493b9ce4"
 
 FIXED_N_BYTES = 8192
 FIXED_CONFIG = Config(
     gpt=GPTConfig(n_layers=2, width=64, n_heads=2, window=32),
     ngram=NgramConfig(row_bits=10),
-    streams=StreamConfig(stripe_symbols=4096, ramp_symbols=1024, block_symbols=4096),
+    streams=StreamConfig(stripe_symbols=4096, ramp_symbols=16384, block_symbols=4096),
 )
 
 
@@ -80,7 +80,11 @@ def _digest(source: NDArray[np.uint8], runtime: Runtime) -> str:
     archive = io.BytesIO()
     for _ in coding.compress(source, header, archive, runtime):
         pass
-    return hashlib.blake2b(archive.getvalue(), digest_size=8).hexdigest()
+    digest = hashlib.blake2b(digest_size=8)
+    archive.seek(0)
+    for block in ArchiveReader(archive).blocks():  # not the header: other builds of zlib deflate it to other bytes
+        digest.update(block.payload + block.state_digest)
+    return digest.hexdigest()
 
 
 def _choice() -> Check:

@@ -45,16 +45,14 @@ class GPTConfig:
 
     def __post_init__(self) -> None:
         _check_range(
-            self, n_layers=(1, 64), width=(16, 4096), n_heads=(1, 64), mlp_factor=(1, 8), window=(1, 512),
+            self, n_layers=(1, 64), width=(16, 4096), n_heads=(1, 64), mlp_factor=(1, 8), window=(2, 512),
             matrix_step=(0.0, 1.0), vector_step=(0.0, 1.0), momentum=(0.0, 0.999), beta1=(0.0, 0.999), beta2=(0.0, 0.9999),
             warmup_updates=(1, 100000), decay_updates=(1, 10**9),
         )  # fmt: skip
         _check(
             self.width % (2 * self.n_heads) == 0, f"width {self.width} must be a multiple of 2 * n_heads {self.n_heads}"
         )
-        _check(
-            self.width // self.n_heads <= 256, "heads are at most 256 wide: 1023 * 127 * 256 fits the exact sums' bound"
-        )
+        _check(self.width // self.n_heads <= 128, "heads are at most 128 wide: 1023 * 127 * 128 < 2**24")
         _check(self.width * self.mlp_factor <= 16384, "width * mlp_factor is at most 16384")
 
 

@@ -20,6 +20,7 @@ import torch
 
 from prequential.exact.matmul import Matmul
 from prequential.exact.optim import orthogonalise
+from prequential.exact.plain import TINY
 from prequential.exact.pool import Pool
 from prequential.exact.random import uniform
 from prequential.exact.tables import ROTARY_PERIOD, rotary_table, rotary_wave_numbers
@@ -28,7 +29,6 @@ from prequential.model.config import GPTConfig
 Tensor = torch.Tensor
 
 ROWS_PER_THREAD = 128  # fewer rows are not worth a second thread
-COLUMN_ROWS_PER_THREAD = 24  # the same of a column's attention
 SCORE_SCALE = (
     0.18  # normalised q . k reaches K; the prototype's optimum at K = 64, scaled so that the peak stays 0.18 * 64
 )
@@ -136,14 +136,17 @@ class GPT:
         positions = torch.arange(self._n_columns, self._n_columns + n_columns)[:, None]
         phase = (positions * self._waves) % ROTARY_PERIOD
         self._cos, self._sin = self._turn_cos[phase], self._turn_sin[phase]  # (T, K/2)
+        self._column = None
 
     # ---- forward
 
     def forward(self, symbols: Tensor, first: int) -> Tensor:
         """Logits (B, t, V) float32 of what follows `symbols` (B, t) int64, which stand at columns first .. first + t - 1."""
-        logits = torch.empty(*symbols.shape, self.n_symbols)
         run = slice(first, first + symbols.shape[1])
         self._saved["symbols"][:, run] = symbols
+        if symbols.shape[1] == 1 and self._ops.Column:
+            return self._forward_column(symbols[:, 0], first)[:, None]
+        logits = torch.empty(*symbols.shape, self.n_symbols)
 
         def work(streams: slice) -> None:
             logits[streams] = self._forward(symbols[streams], streams, run)
@@ -180,8 +183,6 @@ class GPT:
         saved = {name: self._saved[f"{i}.{name}"][streams] for name in ("q", "q_r", "q_s", "k_s", "inverse_sum", "e")}
         n_columns, last_memory = run.stop - run.start, window - 1
         first_valid = last_memory - self._n_carried
-        if n_columns == 1 and ops.attention_column:
-            return self._attention_column(qkv, room, saved, run.start, first_valid)
         shape = (len(room["k"]), n_columns, self.config.n_heads)
         q, q_r, q_s, k, k_r, k_s, v, v_scale = ops.attention_inputs(qkv, self._cos[run], self._sin[run], shape)
         for name, value in (("k", k), ("k_r", k_r), ("v", v), ("v_scale", v_scale)):
@@ -198,22 +199,14 @@ class GPT:
         saved["e"][:, :, run, seen] = e
         return ops.attention_output(acc, scale * inverse_sum)
 
-    def _attention_column(
-        self, qkv: Tensor, room: dict[str, Tensor], saved: dict[str, Tensor], column: int, first_valid: int
-    ) -> Tensor:
-        """Attention's output rows (b, D) for one column: a kernel long enough to be worth sharing between threads."""
-        cos, sin, y = self._cos[column], self._sin[column], torch.empty(len(qkv), self.config.width)
-
-        def work(part: slice) -> None:
-            own_room, own_saved = ({name: t[part] for name, t in d.items()} for d in (room, saved))
-            y[part] = self._ops.attention_column(
-                qkv[part], cos, sin, own_room, own_saved, column, first_valid, self.config.window, self._score_scale
-            )
-
-        self._pool.map(
-            work, self._pool.pieces(len(qkv)) if len(qkv) >= COLUMN_ROWS_PER_THREAD else [slice(0, len(qkv))]
-        )
-        return y
+    def _forward_column(self, symbols: Tensor, column: int) -> Tensor:
+        """Logits (B, V) of one column of all streams, symbols (B,): the decoder's way, in compiled kernels of its own."""
+        if self._column is None:
+            self._column = self._ops.Column(
+                self.layers, self.head, self._room, self._saved, self._cos, self._sin,
+                self.config.window - 1 - self._n_carried, self.config.window, self._score_scale, self._matmul,
+            )  # fmt: skip
+        return self._column.logits(self.embedding[symbols], column)
 
     # ---- what the backward pass needs, gathered from any split of the segment
 
@@ -282,6 +275,7 @@ class GPT:
         mu = self.config.momentum
         scaled = gradient * (1.0 - mu)
         momentum.mul_(mu).add_(scaled)
+        momentum[momentum.abs() < TINY] = 0.0  # before it decays into denormals, which some processes flush
         direction = scaled + momentum * mu
         for w, g in zip(weight.chunk(n_parts, 1), direction.chunk(n_parts, 1), strict=True):
             shape_factor = math.sqrt(max(1.0, g.shape[1] / g.shape[0]))
@@ -330,6 +324,7 @@ class GPT:
         k, k_r = room["k"][:, :, n_carried:], room["k_r"][:, :, n_carried:]
         by_query, g_scale, by_column, dv_scale = ops.attention_backward_values(g, inverse_sum, self.config.n_heads)
         dv = self._matmul.batched(e[..., n_carried:].transpose(-1, -2), by_column)
+        # 1023 * 127 * K < 2**24 needs K <= 129
         products = self._matmul.batched(by_query, room["v"].float().transpose(-1, -2))  # (B, H, T, J)
         ds_rows, row_scale, ds_columns, column_scale = ops.attention_backward_scores(
             products, g_scale, room["v_scale"], e, inverse_sum, q_r, room["k_r"], self._n_time

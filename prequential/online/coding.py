@@ -26,6 +26,8 @@ from prequential.online.loop import Loop
 from prequential.online.runtime import Runtime
 from prequential.online.stripes import Stripe, stripes
 
+ASTRAY = "damage that checksums missed, or one machine's arithmetic is not exact: run `prequential doctor` on both"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
@@ -92,11 +94,13 @@ class _Known:
 def blocks(n_symbols: int, config: StreamConfig) -> Iterator[list[Stripe]]:
     """The stripes of n_symbols symbols, grouped: a block ends as soon as it holds block_symbols symbols, or at the end."""
     group: list[Stripe] = []
+    n_grouped = 0
     for stripe in stripes(n_symbols, config):
         group.append(stripe)
-        if sum(s.n_symbols for s in group) >= config.block_symbols:
+        n_grouped += stripe.n_symbols
+        if n_grouped >= config.block_symbols:
             yield group
-            group = []
+            group, n_grouped = [], 0
     if group:
         yield group
 
@@ -158,17 +162,14 @@ def decompress(reader: ArchiveReader, sink: BinaryIO, runtime: Runtime) -> Itera
         raw = block.kind is BlockKind.RAW
         end = _Known() if raw else _Decoding(block.payload)
         symbols = np.frombuffer(block.payload, np.uint8).copy() if raw else np.zeros(block.n_bytes, np.uint8)
-        for n_done in _run_block(loop, end, group, symbols):
-            yield replace(done, n_bytes=done.n_bytes + n_done, code_bits=done.code_bits + end.code_bits)
         try:
+            for n_done in _run_block(loop, end, group, symbols):
+                yield replace(done, n_bytes=done.n_bytes + n_done, code_bits=done.code_bits + end.code_bits)
             end.finish()
-        except CorruptArchiveError as error:
-            raise CorruptArchiveError(f"{where}: {error}") from error
+        except CorruptArchiveError as error:  # its checksum was right
+            raise CorruptArchiveError(f"{where}: {error}; {ASTRAY}") from error
         if loop.learner.digest() != block.state_digest:
-            raise CorruptArchiveError(
-                f"{where}: the learner's state differs from the encoder's: a damaged archive that checksums missed, or "
-                "arithmetic that is not exact on one of the two machines (run `prequential doctor` on both)"
-            )
+            raise CorruptArchiveError(f"{where}: the learner's state differs from the encoder's; {ASTRAY}")
         sink.write(symbols.tobytes())
         done = Progress(
             n_bytes=done.n_bytes + block.n_bytes,

@@ -14,7 +14,7 @@ KERNELS = ("fused", "plain")
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """`None` everywhere means: the fastest that passes its self-test.
+    """`None` means: all processors (at most 8), the fastest backend that passes its self-test, compiled kernels.
 
     threads: pieces of work side by side (exact/pool.py). backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
     (compiled by numba) or "plain" (torch).
@@ -38,4 +38,5 @@ class Runtime:
     def learner(self, config: Config) -> Learner:
         """A fresh learner on this machine. Raises InexactMachineError when no backend is exact here."""
         ops = plain if self.kernels == "plain" else importlib.import_module("prequential.exact.fused")
-        return Learner(config, ops, matmul.choose("cpu", self.backend), Pool(self.n_threads))
+        pool = Pool(self.n_threads)  # first: backends are rated as they will be used
+        return Learner(config, ops, matmul.choose("cpu", self.backend), pool)

@@ -23,7 +23,7 @@ CONFIG = Config(
     gpt=GPTConfig(n_layers=2, width=64, n_heads=2, window=24),
     ngram=NgramConfig(contexts=("1", "3", "word2", "skip2-3"), row_bits=10),
     streams=StreamConfig(
-        n_streams=8, segment_columns=16, chunk_columns=8, stripe_symbols=1024, ramp_symbols=256, block_symbols=1024
+        n_streams=16, segment_columns=16, chunk_columns=8, stripe_symbols=1024, ramp_symbols=4096, block_symbols=1024
     ),
 )
 N_BYTES = 3000
@@ -33,6 +33,13 @@ def archive(text: bytes, runtime: Runtime) -> bytes:
     header = Header(n_bytes=len(text), blake2b=hashlib.blake2b(text, digest_size=32).digest(), config=CONFIG.to_dict())
     sink = io.BytesIO()
     list(compress(np.frombuffer(text, np.uint8), header, sink, runtime))
+    return sink.getvalue()
+
+
+def original(folder: str, runtime: Runtime) -> bytes:
+    sink = io.BytesIO()
+    with Path(folder, "archive.pq").open("rb") as source:
+        list(decompress(ArchiveReader(source), sink, runtime))
     return sink.getvalue()
 
 
@@ -55,10 +62,7 @@ def main() -> None:
                 Path(own, "archive.pq").write_bytes(data)
     decoded = None
     if other != "-":
-        sink = io.BytesIO()
-        with Path(other, "archive.pq").open("rb") as source:
-            list(decompress(ArchiveReader(source), sink, Runtime(threads=1)))
-        decoded = sink.getvalue() == text
+        decoded = all(original(other, Runtime(threads=2, kernels=kernels)) == text for kernels in KERNELS)
     print(json.dumps({"archives": found, "decoded": decoded}))
 
 

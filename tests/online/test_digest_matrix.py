@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("digest matrix")  # one fixture for all, in one worker
+
 LEVELS = ("default", "avx2", "avx512")  # of torch's own kernels
 CAPS = ("none", "AVX2", "SSE41")  # of oneDNN; MKL gets the corresponding one
 MKL = {"none": None, "AVX2": "AVX2", "SSE41": "SSE4_2"}
