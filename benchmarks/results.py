@@ -41,6 +41,8 @@ def main() -> int:
     parser.add_argument("--all", type=Path, metavar="FOLDER", help="restore every file under FOLDER instead")
     parser.add_argument("--presets", type=int, nargs="+", default=[5], metavar="N", help="default: 5")
     args = parser.parse_args()
+    if args.all and not args.all.is_dir():
+        parser.error(f"{str(args.all)!r} is no folder")
     corpora = [path for path in sorted(args.all.rglob("*")) if path.is_file()] if args.all else []
     failed = [name for name in args.files for level in args.presets if not evaluate(name, level)]
     failed += [str(path) for path in corpora for level in args.presets if not restore(path, args.all, level)]

@@ -2,6 +2,8 @@
 
 A corpus in a `str` is named as on the command line (a path, `sample:NAME`, `-`); a path object is a path, and anything
 bytes-like is the data itself. An archive is a path, bytes or an open binary file.
+
+A run shares its work between threads of its own and leaves torch's own threading at one thread for the whole process.
 """
 
 import hashlib

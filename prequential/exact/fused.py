@@ -23,6 +23,7 @@ from prequential.exact.fused_attention import (
 from prequential.exact.fused_column import Column
 from prequential.exact.fused_loops import (
     ONE,
+    SMALLEST_SCALE,
     Array,
     array,
     inverse_rms,
@@ -53,6 +54,7 @@ __all__ = [
     "embedding_gradient",
     "frequencies",
     "loss_gradient",
+    "nesterov_",
     "ngram_add",
     "ngram_contexts",
     "ngram_update",
@@ -61,6 +63,7 @@ __all__ = [
     "quantise_columns",
     "quantise_rows",
     "rotate",
+    "row_squares",
     "sqrt",
     "squared_relu",
     "squared_relu_backward",
@@ -358,3 +361,36 @@ def _adam(
         square[i] = np.float32(0.0) if v < tiny else v
         root = np.float32(math.sqrt(np.float64(square[i])))
         parameter[i] -= (mean[i] / (root + np.float32(1e-8))) * step
+
+
+def nesterov_(momentum: Tensor, gradient: Tensor, mu: float) -> Tensor:
+    y = torch.empty(gradient.shape)
+    _nesterov(momentum.numpy(), array(gradient), np.float32(mu), np.float32(1.0 - mu), y.numpy())
+    return y
+
+
+@kernel
+def _nesterov(momentum: Array, gradient: Array, mu: np.float32, rest: np.float32, y: Array) -> None:
+    for i in range(momentum.shape[0]):
+        for j in range(momentum.shape[1]):
+            scaled = gradient[i, j] * rest
+            m = momentum[i, j] * mu + scaled
+            if abs(m) < SMALLEST_SCALE:
+                m = np.float32(0.0)
+            momentum[i, j] = m
+            y[i, j] = scaled + m * mu
+
+
+def row_squares(q: Tensor) -> Tensor:
+    y = torch.empty(len(q))
+    _row_squares(array(q), y.numpy())
+    return y
+
+
+@kernel
+def _row_squares(q: Array, y: Array) -> None:
+    for i in range(q.shape[0]):
+        total = np.int32(0)  # 127 * 127 * C < 2**31
+        for j in range(q.shape[1]):
+            total = np.int32(total + np.int32(q[i, j]) * np.int32(q[i, j]))
+        y[i] = np.float32(total)

@@ -24,7 +24,7 @@ def orthogonalise(g: Tensor, ops: ModuleType, matmul: Matmul) -> Tensor:
     a, b, c = NEWTON_SCHULZ
     q, s = ops.quantise_rows(g)
     # Frobenius norm from row sums of squares: integers per row, then integers again over rows rounded to one scale.
-    x = ops.dequantise(q, s * _inverse_norm(q, s), None)
+    x = ops.dequantise(q, s * _inverse_norm(ops.row_squares(q), s), None)
     for _ in range(NEWTON_SCHULZ_STEPS):
         q, s = ops.quantise_rows(x)
         gram = ops.dequantise(matmul(q, q.t()), s, s)  # X X^T, (R, R)
@@ -35,13 +35,12 @@ def orthogonalise(g: Tensor, ops: ModuleType, matmul: Matmul) -> Tensor:
     return x
 
 
-def _inverse_norm(q: Tensor, s: Tensor) -> Tensor:
-    """1 / Frobenius norm of q * s[:, None] as a float32 scalar tensor, from integer sums only.
+def _inverse_norm(squares: Tensor, s: Tensor) -> Tensor:
+    """1 / Frobenius norm of a matrix of rows q * s, from their squares sum(q*q), as a float32 scalar tensor; integer sums only.
 
-    Row energies s*s * sum(q*q) are rounded to 2**24 levels of the largest and summed in int64; the relative error is below
+    Row energies s*s * squares are rounded to 2**24 levels of the largest and summed in int64; the relative error is below
     R * 2**-25.
     """
-    squares = q.to(torch.int32).square().sum(1, dtype=torch.int64).float()
     largest_scale = s.amax().clamp_min(1e-18)  # its square must stay far above denormals
     ratio = s / largest_scale
     energy = squares * (ratio * ratio)  # <= 127**2 * C

@@ -314,3 +314,16 @@ def adam_(
     mean[mean.abs() < 1e-30] = 0.0
     square[square < 1e-30] = 0.0
     parameter.sub_(mean / (sqrt(square) + 1e-8) * step_size)
+
+
+def nesterov_(momentum: Tensor, gradient: Tensor, mu: float) -> Tensor:
+    """Advances the momentum in place, m = mu * m + (1 - mu) * g, and returns the direction (1 - mu) * g + mu * m."""
+    scaled = gradient * (1.0 - mu)
+    momentum.mul_(mu).add_(scaled)
+    momentum.masked_fill_(momentum.abs() < TINY, 0.0)  # before it decays into denormals, which some processes flush
+    return scaled + momentum * mu
+
+
+def row_squares(q: Tensor) -> Tensor:
+    """Sums of squares of int8 rows, (R, C) -> (R,) float32; exact below 2**24, else rounded once."""
+    return q.to(torch.int32).square().sum(1, dtype=torch.int64).float()

@@ -98,7 +98,7 @@ class StreamConfig:
 
     n_streams: int = 32
     segment_columns: int = 32
-    chunk_columns: int = 8
+    chunk_columns: int = 16
     stripe_symbols: int = 1 << 16
     ramp_symbols: int = 1 << 12
     block_symbols: int = 1 << 18

@@ -20,7 +20,6 @@ import torch
 
 from prequential.exact.matmul import Matmul
 from prequential.exact.optim import orthogonalise
-from prequential.exact.plain import TINY
 from prequential.exact.pool import Pool
 from prequential.exact.random import uniform
 from prequential.exact.tables import ROTARY_PERIOD, rotary_table, rotary_wave_numbers
@@ -272,11 +271,7 @@ class GPT:
 
     def _muon_step(self, weight: Tensor, gradient: Tensor, momentum: Tensor, n_parts: int, factor: float) -> None:
         """Nesterov momentum, orthogonalised; a matrix of n_parts side by side (query, key, value) is taken part by part."""
-        mu = self.config.momentum
-        scaled = gradient * (1.0 - mu)
-        momentum.mul_(mu).add_(scaled)
-        momentum[momentum.abs() < TINY] = 0.0  # before it decays into denormals, which some processes flush
-        direction = scaled + momentum * mu
+        direction = self._ops.nesterov_(momentum, gradient, self.config.momentum)
         for w, g in zip(weight.chunk(n_parts, 1), direction.chunk(n_parts, 1), strict=True):
             shape_factor = math.sqrt(max(1.0, g.shape[1] / g.shape[0]))
             w.sub_(

@@ -17,9 +17,10 @@ _SYMBOL_BYTES = 6 * 4  # for each logit: two float32 copies, int32 frequencies, 
 
 
 def memory_bytes(config: Config) -> int:
-    """Bytes that a learner of this configuration holds at most, beside the interpreter and libraries (some 300 MB).
+    """Bytes that a learner of this configuration holds, beside the interpreter and libraries (some 300 MB).
 
-    An upper estimate. N-gram tables count in full, though pages that no context has touched take no memory yet.
+    An estimate on the high side, meant for refusing what cannot fit.
+    N-gram tables count in full, though pages that no context has touched take no memory yet.
     """
     n_positions = config.streams.n_streams * config.streams.segment_columns
     n_bytes = n_positions * config.n_symbols * _SYMBOL_BYTES

@@ -62,6 +62,8 @@ def check_rows(n: int, c: int, seed: int) -> None:
     levels = d.integers(127, n, c, dtype=torch.int8)
     out = d.reals(n, c).contiguous()
     assert_same_bits("normalise_rows_backward", d.reals(n, c), levels, d.factors(n), d.factors(n), out)
+    assert_same_bits("nesterov_", d.reals(n, c).contiguous(), d.reals(n, c), 0.8)
+    assert_same_bits("row_squares", levels)
     acc = d.integers(2**28, n, c)
     assert_same_bits("dequantise", acc, d.factors(n), d.factors(c))
     assert_same_bits("dequantise", acc, None, d.factors(c))
