@@ -80,8 +80,7 @@ class Column:
             _squared_relu(sums, factor, up, u, *saved_down, column)
             sums = self._matmul(self._u, layer["down"].levels).numpy()
             _add_and_normalise(sums, factor, down, residual, x, *self._norms[2 * i + 2], column)
-        sums = self._matmul(self._x, self._head.levels)
-        return _product(sums, factor, self._head.scale)
+        return _product(self._matmul(self._x, self._head.levels), factor, self._head.scale)
 
 
 def _product(sums: Tensor, factor: Array, scale: Tensor) -> Tensor:

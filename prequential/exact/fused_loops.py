@@ -9,6 +9,7 @@ import math
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
@@ -31,7 +32,9 @@ def _forget_stale_kernels() -> None:
 
 
 _forget_stale_kernels()
-inlined = kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+# numba types the parameters of what it compiles by itself; Any keeps starred arguments readable at the calls.
+inlined: Any = numba.njit(cache=True, nogil=True, error_model="numpy")
+kernel: Any = inlined
 
 MAGNITUDE = np.int32(0x7FFFFFFF)
 SMALLEST_SCALE = np.float32(TINY)

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -135,7 +136,7 @@ class GPT:
         positions = torch.arange(self._n_columns, self._n_columns + n_columns)[:, None]
         phase = (positions * self._waves) % ROTARY_PERIOD
         self._cos, self._sin = self._turn_cos[phase], self._turn_sin[phase]  # (T, K/2)
-        self._column = None
+        self._column: Any = None  # ops.Column of the open segment, made when a single column is first asked for
 
     # ---- forward
 
