@@ -1,5 +1,5 @@
 # From a fresh checkout: `make demo` shows the program at work, `make test` checks it. `make help` lists the rest.
-# Everything lives in .venv, with the versions of constraints.txt. .venv/.installed is the stamp of a finished set-up.
+# Everything lives in .venv, with the versions of constraints.txt. .venv/.program and .venv/.installed are the stamps of a finished set-up, without and with the tools of development.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -12,13 +12,17 @@ help:  ## this list
 
 install: .venv/.installed  ## set up .venv: the package (editable) and the tools of development
 
-.venv/.installed: pyproject.toml constraints.txt
+.venv/.program: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt -e .
+	touch $@
+
+.venv/.installed: .venv/.program
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: .venv/.installed  ## compress a bundled text, decompress and compare it, print the table
-	$(BIN)/prequential evaluate sample:christmas_carol --verify
+demo: .venv/.program  ## compress 120 kB of a bundled text, decompress and compare them, print the table
+	$(BIN)/prequential evaluate sample:christmas_carol --limit 120000 --verify
 
 test: .venv/.installed  ## the tests, without those marked slow or gpu
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not slow and not gpu' -n 2 --dist loadgroup
