@@ -37,7 +37,7 @@ class Loop:
 
         symbols: (B*S,) integers of the stripe, known or to be filled in.
         """
-        learner, chunk = self.learner, self.learner.config.streams.chunk_columns
+        learner, chunk = self.learner, stripe.chunk_columns
         columns = symbols.reshape(stripe.n_streams, stripe.n_columns)  # a view: (B, S)
         previous = self._next_streams(stripe.n_streams)[:, None]
         for start, n_columns in stripe.segments():

@@ -23,6 +23,7 @@ class Stripe:
     n_streams: int
     n_columns: int
     segment_columns: int
+    chunk_columns: int  # of a segment, between two steps of the n-gram rows
 
     @property
     def n_symbols(self) -> int:
@@ -42,7 +43,8 @@ def stripes(n_symbols: int, config: StreamConfig) -> Iterator[Stripe]:
         size = min(size, n_symbols - start)
         while n_streams > 1 and size < n_streams * segment:
             n_streams //= 2
-        stripe = Stripe(start, n_streams, size // n_streams, segment)
+        chunk = max(1, config.chunk_columns * segment // config.segment_columns)
+        stripe = Stripe(start, n_streams, size // n_streams, segment, chunk)
         yield stripe
         start += stripe.n_symbols
 
