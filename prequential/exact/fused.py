@@ -33,6 +33,7 @@ from prequential.exact.fused_loops import (
     limit_over,
     magnitude_bits,
     ones,
+    round_row_to_int8,
     scale_of,
 )
 from prequential.exact.fused_ngram import ngram_add, ngram_contexts, ngram_update
@@ -143,13 +144,7 @@ def normalise_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _normalise_rows(x: Array, q: Array, r: Array, s: Array) -> None:
     n_columns = x.shape[1]
     for i in range(x.shape[0]):
-        magnitude = largest_magnitude(x[i])
-        factor = limit_over(magnitude, INT8_LIMIT)
-        squares = np.int32(0)
-        for j in range(n_columns):
-            level = np.int32(np.rint(x[i, j] * factor))
-            q[i, j] = np.int8(level)
-            squares = np.int32(squares + level * level)
+        magnitude, squares = round_row_to_int8(x[i], q[i])
         r[i] = inverse_rms(squares, n_columns)
         s[i] = r[i] / (magnitude * INVERSE_INT8_LIMIT)
 

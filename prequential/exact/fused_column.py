@@ -19,7 +19,7 @@ from prequential.exact.fused_attention import (
     softmax_table,
     unit_levels,
 )
-from prequential.exact.fused_loops import Array, inlined, inverse_rms, kernel, largest_magnitude, limit_over, round_row
+from prequential.exact.fused_loops import Array, inlined, inverse_rms, kernel, round_row, round_row_to_int8
 from prequential.exact.matmul import Matmul
 from prequential.exact.plain import INT8_LIMIT
 
@@ -98,16 +98,9 @@ def _normalise(h: Array, x: Array, factor: Array, x_saved: Array, r_saved: Array
 def _normalise_row(
     b: int, h: Array, x: Array, factor: Array, x_saved: Array, r_saved: Array, s_saved: Array, column: int
 ) -> None:
-    n_columns = h.shape[1]
-    magnitude = largest_magnitude(h[b])
-    limit = limit_over(magnitude, INT8_LIMIT)
-    squares = np.int32(0)
-    for j in range(n_columns):
-        level = np.int32(np.rint(h[b, j] * limit))
-        x[b, j] = np.int8(level)
-        squares = np.int32(squares + level * level)
+    magnitude, squares = round_row_to_int8(h[b], x[b])
     x_saved[b, column, :] = x[b]
-    r = inverse_rms(squares, n_columns)
+    r = inverse_rms(squares, h.shape[1])
     factor[b] = r
     r_saved[b, column] = r
     s_saved[b, column] = r / (magnitude * INVERSE_INT8_LIMIT)

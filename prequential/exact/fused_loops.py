@@ -15,7 +15,7 @@ import numba
 import numpy as np
 import torch
 
-from prequential.exact.plain import TINY
+from prequential.exact.plain import INT8_LIMIT, TINY
 
 Tensor = torch.Tensor
 Array = np.ndarray
@@ -97,6 +97,19 @@ def round_row(x: Array, limit: int, levels: Array) -> np.float32:
     for j in range(x.size):
         levels[j] = np.rint(x[j] * factor)
     return scale
+
+
+@inlined
+def round_row_to_int8(x: Array, levels: Array) -> tuple[np.float32, np.int32]:
+    """levels (int8) = x rounded to 127 steps of its largest magnitude; returns that magnitude and the sum of the squares."""
+    magnitude = largest_magnitude(x)
+    factor = limit_over(magnitude, INT8_LIMIT)
+    squares = np.int32(0)  # 127 * 127 * C < 2**31
+    for j in range(x.size):
+        level = np.int32(np.rint(x[j] * factor))
+        levels[j] = np.int8(level)
+        squares = np.int32(squares + level * level)
+    return magnitude, squares
 
 
 @inlined

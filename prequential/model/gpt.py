@@ -29,9 +29,8 @@ from prequential.model.config import GPTConfig
 Tensor = torch.Tensor
 
 ROWS_PER_THREAD = 128  # fewer rows are not worth a second thread
-SCORE_SCALE = (
-    0.18  # normalised q . k reaches K; the prototype's optimum at K = 64, scaled so that the peak stays 0.18 * 64
-)
+# Normalised q . k reaches K. The prototype's optimum at K = 64, scaled so that the peak stays 0.18 * 64.
+SCORE_SCALE = 0.18
 
 
 class Linear:
