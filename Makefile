@@ -5,6 +5,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 CORPORA ?= ../shared/corpora
 
+# What `make bench` measures, and at which presets, N or N-pure.
+BENCH_FILES := $(addprefix text/,enwik6 book1 tinyshakespeare.txt enwik8-first-4154399) code/uv-new-2026-06.tar
+FILES ?= $(or $(wildcard $(addprefix $(CORPORA)/,$(BENCH_FILES))),sample:christmas_carol)
+LEVELS ?= 1 5 9
+
 .PHONY: help install demo test lint types wheel-check bench clean
 
 help:  ## this list
@@ -38,8 +43,9 @@ types: .venv/.installed  ## static types, in a copy: beside it, ./codecs would s
 wheel-check: .venv/.installed  ## build the wheel, install it elsewhere, use it from another folder
 	PYTHON=$(BIN)/python bash .ci/wheel-check
 
-bench: .venv/.installed  ## renew docs/RESULTS.md; whole corpora: make bench CORPORA=FOLDER
-	$(BIN)/python benchmarks/results.py --all $(CORPORA)
+bench: .venv/.installed  ## renew docs/RESULTS.md, also against the programs on PATH: make bench FILES='a b' LEVELS='1 5-pure'
+	$(BIN)/python benchmarks/peers.py $(FILES)
+	$(BIN)/python benchmarks/results.py $(FILES) --levels $(LEVELS)
 
 clean:  ## remove the set-up and everything built
 	rm -rf .venv build dist *.egg-info

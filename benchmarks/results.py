@@ -1,161 +1,254 @@
-"""Makes the tables of docs/RESULTS.md: runs `prequential evaluate` and writes what its records say, nothing by hand.
+"""Makes the tables of docs/RESULTS.md: runs `prequential evaluate` and writes what the records say, nothing by hand.
 
-    python benchmarks/results.py FILE... [--presets 1 5]     evaluate --verify each file with each preset
-    python benchmarks/results.py --all FOLDER [--presets 5]  compress and restore every file, against gzip -9 and xz -9e
-    python benchmarks/results.py                             the tables again from the records there are
+    python benchmarks/results.py FILE... [--levels 1 5 9 5-pure]    evaluate --verify each file at each level
+    python benchmarks/results.py                                    the tables again from the records there are
 
 Each run is a process of its own, one after another, so that speed and peak memory are its own. Records are appended to
-benchmarks/results.jsonl, and the latest record of a corpus, configuration and kind is the one shown.
+benchmarks/results.jsonl, with the options of the run. A table shows, for one file, by the digest of its bytes: the
+newest record of each preset (a record without options is of the preset that has its configuration today, or goes by
+the shape of its model), the baselines of the newest, and from benchmarks/peers.jsonl the programs that those lack.
 """
 
 import argparse
+import functools
 import json
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prequential.codecs import measure
 from prequential.measure.record import append_record
-from prequential.measure.report import COLUMNS, comparison_rows, model_summary
+from prequential.measure.report import format_report, model_summary
 from prequential.measure.table import format_markdown
+from prequential.model.presets import PRESETS, preset
 
 PROJECT = Path(__file__).parents[1]
 RECORDS = PROJECT / "benchmarks" / "results.jsonl"
+PEERS = PROJECT / "benchmarks" / "peers.jsonl"
 RESULTS = PROJECT / "docs" / "RESULTS.md"
 BEGIN, END = "<!-- begin: benchmarks/results.py -->", "<!-- end: benchmarks/results.py -->"
-CORPUS_COLUMNS = ("file", "preset", "bytes", "archive", "bits/byte", "gzip -9", "xz -9e", "kB/s", "restored")
+COLUMNS = ("compressor", "version", "bytes", "bits/byte", "compress s", "decompress s", "kB/s", "peak MiB")
+MARKS = ("gzip", "xz", "ppmd", "bzip3", "zpaq")  # beside the presets in the table of all files
+LIBRARIES = {
+    "zstd": "zstandard",
+    "brotli": "brotli",
+    "ppmd": "pyppmd",
+    "order0": "prequential",
+    "order2": "prequential",
+}
 
 Record = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One compressor on one file; None is not measured. name: of a baseline or peer, or the label of a preset."""
+
+    name: str
+    label: str
+    version: str
+    compressed_bytes: int
+    wall_s: float
+    decompress_wall_s: float | None = None
+    peak_memory_bytes: int | None = None
 
 
 def main() -> int:
     """Runs what the command line asks for and renews the tables; fails if any run did."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="corpus to evaluate, as `prequential evaluate` names it"
-    )
-    parser.add_argument("--all", type=Path, metavar="FOLDER", help="restore every file under FOLDER instead")
-    parser.add_argument("--presets", type=int, nargs="+", default=[5], metavar="N", help="default: 5")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="as `prequential evaluate` names it")
+    parser.add_argument("--levels", nargs="+", default=["5"], metavar="N", help="presets, N or N-pure (default: 5)")
     args = parser.parse_args()
-    if args.all and not args.all.is_dir():
-        parser.error(f"{str(args.all)!r} is no folder")
-    corpora = [path for path in sorted(args.all.rglob("*")) if path.is_file()] if args.all else []
-    failed = [name for name in args.files for level in args.presets if not evaluate(name, level)]
-    failed += [str(path) for path in corpora for level in args.presets if not restore(path, args.all, level)]
-    write_tables(latest(RECORDS))
-    for name in failed:
-        print(f"failed: {name}", file=sys.stderr)
+    failed = [f"{name} -{level}" for name in args.files for level in args.levels if not evaluate(name, level)]
+    write_tables(RESULTS, read(RECORDS), read(PEERS))
+    for run in failed:
+        print(f"failed: {run}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def evaluate(name: str, level: int) -> bool:
+def evaluate(name: str, level: str) -> bool:
     """Appends the record of one verified evaluation; whether it succeeded."""
-    return prequential("evaluate", f"-{level}", "--verify", "--output", str(RECORDS), name) == 0
-
-
-def restore(path: Path, folder: Path, level: int) -> bool:
-    """Appends the record of a round trip through files; whether every byte came back."""
-    with tempfile.TemporaryDirectory() as work:
-        archive, copy = Path(work) / "archive.pq", Path(work) / "copy"
-        start_s = time.perf_counter()
-        coded = prequential("compress", f"-{level}", "-o", str(archive), str(path)) == 0
-        wall_s = time.perf_counter() - start_s
-        decoded = coded and prequential("decompress", "-o", str(copy), str(archive)) == 0
-        data = path.read_bytes()
-        restored = decoded and copy.read_bytes() == data
-        record = {
-            "schema": 1,
-            "kind": "round-trip",
-            "corpus": {"name": path.relative_to(folder).as_posix(), "n_bytes": len(data)},
-            "preset": level,
-            "restored": restored,
-            "archive_bytes": archive.stat().st_size if coded else None,
-            "wall_s": wall_s,
-            "baselines": {name: measure(name, data).compressed_bytes for name in ("gzip", "xz")},
-        }
+    number, _, pure = level.partition("-")
+    options = [f"-{number}", *([f"--{pure}"] if pure else [])]
+    print("+ prequential evaluate", *options, "--verify", name, flush=True)
+    command = [sys.executable, "-m", "prequential", "evaluate", *options, "--verify", "--json", "--", name]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        return False
+    record = {**json.loads(done.stdout), "options": options}
     append_record(RECORDS, record)
-    return restored
+    print(format_report(record) + "\n", flush=True)
+    return True
 
 
-def prequential(*args: str) -> int:
-    """Exit code of the program, run with this interpreter."""
-    command = [sys.executable, "-m", "prequential", *args]
-    print("+ prequential", *args, flush=True)
-    return subprocess.run(command, check=False).returncode
+def read(path: Path) -> list[Record]:
+    """The records of a file of lines; none if there is no file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def latest(path: Path) -> list[Record]:
-    """The last record of each kind, corpus and configuration, in the order of their first appearance."""
-    records: dict[str, Record] = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        record = json.loads(line)
-        configuration = record.get("config", record.get("preset"))
-        identity = [record["kind"], record["corpus"]["name"], record["corpus"]["n_bytes"], configuration]
-        records[json.dumps(identity, sort_keys=True)] = record
-    return list(records.values())
-
-
-def write_tables(records: Iterable[Record]) -> None:
-    """Replaces what stands between the markers of docs/RESULTS.md, or appends a section if there are none."""
-    text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else "# Results\n"
+def write_tables(path: Path, records: list[Record], peers: list[Record]) -> None:
+    """Replaces what stands between the markers of the file at `path`, or appends a section if there are none."""
+    text = path.read_text(encoding="utf-8") if path.exists() else "# Results\n"
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    body = "\n\n".join(sections(list(records)))
-    RESULTS.write_text(f"{before.rstrip()}\n\n{BEGIN}\n\n{body}\n\n{END}\n{after.lstrip()}", encoding="utf-8")
+    body = "\n\n".join(sections(records, peers))
+    path.write_text(f"{before.rstrip()}\n\n{BEGIN}\n\n{body}\n\n{END}\n{after.lstrip()}", encoding="utf-8")
 
 
-def sections(records: list[Record]) -> Iterable[str]:
-    """Markdown: where the figures come from, one section for each evaluation, one table of all round trips."""
-    yield (
-        "Generated from [benchmarks/results.jsonl](../benchmarks/results.jsonl) by `python benchmarks/results.py`. "
-        "Sizes in bytes; kB/s of the original, compression."
-    )
+def sections(records: list[Record], peers: list[Record]) -> Iterator[str]:
+    """Markdown: where the figures come from, one table of all files if there are several, one section for each file."""
+    files: dict[str, list[Record]] = {}
     for record in records:
         if record["kind"] == "evaluation":
-            yield evaluation_section(record)
-    trips = [corpus_row(record) for record in records if record["kind"] == "round-trip"]
-    if trips:
-        yield f"### Every file, compressed and restored\n\n{format_markdown(CORPUS_COLUMNS, trips)}"
-
-
-def evaluation_section(record: Record) -> str:
-    """One evaluation: what was measured, how, and the comparison."""
-    environment = record["environment"]
-    head = f"### {record['corpus']['name']}, {record['corpus']['n_bytes']:,} bytes: {model_summary(record['config'])}"
-    verified = (
-        f"decoded and compared at {record['verify_bytes_per_s'] / 1e3:.1f} kB/s"
-        if record["verified"]
-        else "not verified"
+            files.setdefault(record["corpus"]["blake2b"], []).append(record)
+    rows = {digest: file_rows(of_file, peers) for digest, of_file in files.items()}
+    yield (
+        "Generated by `make bench` from [results.jsonl](../benchmarks/results.jsonl) and, for programs run by their "
+        "command line, [peers.jsonl](../benchmarks/peers.jsonl). Every archive was decoded and compared, except where "
+        "prequential has no `decompress s`; kB/s and peak memory are of compression; `-` is not measured, or, of "
+        "memory, less than the measuring process has (some 30 MiB)."
     )
-    facts = (
-        f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte; ideal code length "
-        f"{record['code_bits_per_byte']:.4f} bits/byte; coder overhead {record['coder_overhead_ppm']:.1f} ppm; "
-        f"{verified}; peak memory {record['peak_memory_bytes'] / 2**20:,.0f} MiB; {environment['machine']['cpu']}, "
-        f"{environment['threads']} threads, {environment['backend']} matmul, {environment['kernels']} kernels; "
-        f"commit {(environment['git_commit'] or 'unknown')[:12]}, {record['time'][:10]}."
-    )
-    return "\n\n".join([head, facts, format_markdown(("compressor", *COLUMNS[1:]), comparison_rows(record))])
+    if len(files) > 1:
+        yield f"### All files, bits/byte\n\n{overview([(files[d][-1]['corpus'], rows[d]) for d in files])}"
+    for digest, of_file in files.items():
+        yield file_section(of_file, rows[digest], [peer for peer in peers if peer["corpus"]["blake2b"] == digest])
 
 
-def corpus_row(record: Record) -> list[str]:
-    """One row under CORPUS_COLUMNS."""
-    n_bytes, archive_bytes = record["corpus"]["n_bytes"], record["archive_bytes"]
-    sizes = ["-", "-"]
-    if archive_bytes is not None:
-        sizes = [f"{archive_bytes:,}", f"{8 * archive_bytes / max(n_bytes, 1):.4f}"]
-    return [
-        record["corpus"]["name"],
-        str(record["preset"]),
-        f"{n_bytes:,}",
-        *sizes,
-        *(f"{record['baselines'][name]:,}" for name in ("gzip", "xz")),
-        f"{n_bytes / record['wall_s'] / 1e3:.1f}",
-        "yes" if record["restored"] else "NO",
+def overview(files: Iterable[tuple[dict[str, Any], list[Row]]]) -> str:
+    """Markdown table of bits/byte: one row for each file, the marks and the presets as columns."""
+    by_name = [(corpus, {row.name: row for row in rows}) for corpus, rows in files]
+    known = {name: row.label for _, rows in by_name for name, row in rows.items()}
+    names = [name for name in (*MARKS, *presets()) if name in known]
+    lines = [
+        [corpus["name"], f"{corpus['n_bytes']:,}"]
+        + [bits_per_byte(rows[name].compressed_bytes, corpus["n_bytes"]) if name in rows else "-" for name in names]
+        for corpus, rows in by_name
     ]
+    return format_markdown(("file", "bytes", *(known[name] for name in names)), lines)
+
+
+def file_section(records: list[Record], rows: list[Row], peers: list[Record]) -> str:
+    """One file: every compressor, smallest first, and how the learner's figures were made."""
+    corpus = records[-1]["corpus"]
+    parts = [
+        f"### {corpus['name']}, {corpus['n_bytes']:,} bytes",
+        format_markdown(COLUMNS, [cells(row, corpus["n_bytes"]) for row in rows]),
+        "\n".join(f"- {learner(record)}: {facts(record)}" for record in newest(records)),
+    ]
+    broken = [f"{peer['label']} ({peer['version']})" for peer in newest(peers) if not peer["restored"]]
+    if broken:
+        parts.append(f"Did not restore the file: {', '.join(broken)}.")
+    return "\n\n".join(parts)
+
+
+def file_rows(records: list[Record], peers: list[Record]) -> list[Row]:
+    """Rows of one file from all its records, and from those of `peers` that measured it; smallest first."""
+    last = records[-1]
+    here = [peer for peer in peers if peer["corpus"]["blake2b"] == last["corpus"]["blake2b"]]
+    rows = [learner_row(record) for record in newest(records)]
+    rows += [baseline_row(baseline, last["environment"]["versions"]) for baseline in last["baselines"]]
+    measured = {row.name for row in rows}
+    rows += [peer_row(peer) for peer in newest(here) if peer["restored"] and peer["name"] not in measured]
+    return sorted(rows, key=lambda row: row.compressed_bytes)
+
+
+def newest(records: Iterable[Record]) -> list[Record]:
+    """The last record of each name, of those of one file."""
+    return list({record.get("name") or learner(record): record for record in records}.values())
+
+
+def learner(record: Record) -> str:
+    """What a table calls the learner of an evaluation: by its options, or else by its configuration."""
+    if "options" in record:
+        return "prequential " + " ".join(record["options"])
+    named = [name for name, config in presets().items() if config == record["config"]]
+    return named[0] if named else f"prequential, {model_summary(record['config'])}"
+
+
+@functools.cache
+def presets() -> dict[str, Any]:
+    """Every preset as `learner` calls it, with its configuration as a record has it."""
+    configs = {f"prequential -{level}": config for level, config in PRESETS.items()}
+    configs |= {f"prequential -{n} --pure": preset(n, pure=True) for n, config in PRESETS.items() if config.gpt}
+    return {name: json.loads(json.dumps(config.to_dict())) for name, config in configs.items()}
+
+
+def learner_row(record: Record) -> Row:
+    """The learner's own row of an evaluation."""
+    return Row(
+        name=learner(record),
+        label=f"**{learner(record)}**",
+        version=commit(record),
+        compressed_bytes=record["archive_bytes"],
+        wall_s=record["wall_s"],
+        decompress_wall_s=record["verify_wall_s"],
+        peak_memory_bytes=record["peak_memory_bytes"],
+    )
+
+
+def baseline_row(baseline: Record, versions: dict[str, str]) -> Row:
+    """A baseline that ran in the process of an evaluation, which compares what it decodes but does not time that."""
+    library = LIBRARIES.get(baseline["name"], "python")
+    return Row(
+        name=baseline["name"],
+        label=baseline["label"],
+        version=f"{library} {versions.get(library, '')}".rstrip(),
+        compressed_bytes=baseline["compressed_bytes"],
+        wall_s=baseline["wall_s"],
+    )
+
+
+def peer_row(peer: Record) -> Row:
+    """A row of peers.py."""
+    return Row(
+        name=peer["name"],
+        label=peer["label"],
+        version=peer["version"] or "",
+        compressed_bytes=peer["compressed_bytes"],
+        wall_s=peer["wall_s"],
+        decompress_wall_s=peer["decompress_wall_s"],
+        peak_memory_bytes=peer["peak_memory_bytes"],
+    )
+
+
+def cells(row: Row, n_bytes: int) -> list[str]:
+    """`row` under COLUMNS."""
+    kb_per_s = n_bytes / max(row.wall_s, 1e-6) / 1e3
+    return [
+        row.label,
+        row.version,
+        f"{row.compressed_bytes:,}",
+        bits_per_byte(row.compressed_bytes, n_bytes),
+        f"{row.wall_s:.2f}",
+        "-" if row.decompress_wall_s is None else f"{row.decompress_wall_s:.2f}",
+        f"{kb_per_s:.2f}" if kb_per_s < 100 else f"{kb_per_s:,.0f}",
+        "-" if row.peak_memory_bytes is None else f"{row.peak_memory_bytes / 2**20:,.0f}",
+    ]
+
+
+def bits_per_byte(compressed_bytes: int, n_bytes: int) -> str:
+    """As every table here prints it."""
+    return f"{8 * compressed_bytes / n_bytes:.4f}"
+
+
+def facts(record: Record) -> str:
+    """How one evaluation was made, in a line."""
+    environment = record["environment"]
+    return (
+        f"{model_summary(record['config'])}; {record['archive_bits']:,} bits, ideal code length "
+        f"{record['code_bits_per_byte']:.4f} bits/byte, coder overhead {record['coder_overhead_ppm']:.1f} ppm; "
+        f"{'decoded and compared' if record['verified'] else 'not decoded'}; {environment['machine']['cpu']}, "
+        f"{environment['threads']} threads, {environment['backend']} matmul, {environment['kernels']} kernels; "
+        f"commit {commit(record)}, {record['time'][:10]}"
+    )
+
+
+def commit(record: Record) -> str:
+    """Of the checkout that made the record, shortened, and whether its files differed from the commit."""
+    full = record["environment"]["git_commit"] or "unknown"
+    return full[:7] + ("-dirty" if full.endswith("-dirty") else "")
 
 
 if __name__ == "__main__":

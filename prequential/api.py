@@ -29,7 +29,7 @@ from prequential.measure.evaluation import Curve, Evaluation, OnProgress
 from prequential.measure.evaluation import evaluate as _evaluate
 from prequential.measure.ledger import Ledger
 from prequential.model import presets
-from prequential.model.config import Config, GPTConfig, NgramConfig, StreamConfig
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.online import coding
 from prequential.online.coding import Progress
@@ -44,10 +44,10 @@ __all__ = [
     "Evaluation",
     "GPTConfig",
     "Ledger",
-    "NgramConfig",
+    "MixerConfig",
     "Progress",
     "Runtime",
-    "StreamConfig",
+    "ScheduleConfig",
     "compress",
     "decompress",
     "evaluate",
@@ -136,7 +136,7 @@ def compress(
 
     >>> import prequential
     >>> text = b"It was the best of times, it was the worst of times. " * 20
-    >>> small = prequential.Config(gpt=None, ngram=prequential.NgramConfig(contexts=("1", "2", "4"), row_bits=10))
+    >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
     >>> plain = prequential.Runtime(kernels="plain")  # nothing to compile; the default is faster for longer texts
     >>> archive = prequential.compress(text, config=small, runtime=plain)
     >>> len(archive) < len(text)
@@ -249,7 +249,7 @@ def evaluate(
     Raises what `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails.
 
     >>> import prequential
-    >>> small = prequential.Config(gpt=None, ngram=prequential.NgramConfig(contexts=("1", "2", "4"), row_bits=10))
+    >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
     >>> plain = prequential.Runtime(kernels="plain")
     >>> result = prequential.evaluate("sample:christmas_carol", config=small, limit_bytes=4096, runtime=plain)
     >>> result.ledger.archive_bits == 8 * result.ledger.archive_bytes

@@ -22,6 +22,7 @@ from prequential.exact.fused_attention import (
 )
 from prequential.exact.fused_column import Column
 from prequential.exact.fused_loops import (
+    INVERSE_INT8_LIMIT,
     ONE,
     SMALLEST_SCALE,
     Array,
@@ -36,7 +37,6 @@ from prequential.exact.fused_loops import (
     round_row_to_int8,
     scale_of,
 )
-from prequential.exact.fused_ngram import ngram_add, ngram_contexts, ngram_update
 from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT, TINY, TOTAL, rotate, sqrt
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 
@@ -56,9 +56,6 @@ __all__ = [
     "frequencies",
     "loss_gradient",
     "nesterov_",
-    "ngram_add",
-    "ngram_contexts",
-    "ngram_update",
     "normalise_rows",
     "normalise_rows_backward",
     "quantise_columns",
@@ -70,7 +67,6 @@ __all__ = [
     "squared_relu_backward",
 ]
 
-INVERSE_INT8_LIMIT = np.float32(1.0 / INT8_LIMIT)
 INVERSE_GRADIENT_LIMIT = np.float32(1.0 / GRADIENT_LIMIT)
 EMBEDDING_LIMIT = 262143  # 18 bits: sums of 8192 rows fit int32
 COLUMNS_PER_TASK = 64  # of a matrix walked by columns: 256 bytes of each row

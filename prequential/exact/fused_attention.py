@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from prequential.exact.fused_loops import (
+    INVERSE_INT8_LIMIT,
     ONE,
     Array,
     array,
@@ -28,7 +29,6 @@ from prequential.exact.tables import ATTENTION_TABLE_SIZE, SCORE_STEPS_PER_NAT, 
 
 Tensor = torch.Tensor
 
-INVERSE_INT8_LIMIT = np.float32(1.0 / INT8_LIMIT)
 INVERSE_GRADIENT_LIMIT = np.float32(1.0 / GRADIENT_LIMIT)
 WEIGHT_LIMIT = 255  # attention weights times value scales, and gradients at the scores by rows
 SOFTMAX_LIMIT = 2047  # gradients at the weights, for the sum in the softmax's gradient
@@ -214,11 +214,9 @@ def attention_backward_scores(
     inverse_sum: Tensor,
     q_r: Tensor,
     k_r: Tensor,
-    n_new: int,
 ) -> tuple[Tensor, ...]:
-    n_streams, n_heads, n_time, _ = products.shape
     by_query, row_scale = torch.empty(products.shape), torch.empty(inverse_sum.shape)
-    by_key, column_scale = torch.empty(n_streams, n_heads, n_time, n_new), torch.empty(n_streams, n_heads, n_new)
+    by_key, column_scale = torch.empty(products.shape), torch.empty(k_r.shape)
     _attention_backward_scores(
         *[array(x) for x in (products, g_scale, v_scale, e, inverse_sum, q_r, k_r)],
         *[x.numpy() for x in (by_query, row_scale, by_key, column_scale)],
@@ -232,16 +230,14 @@ def _attention_backward_scores(
     by_query: Array, row_scale: Array, by_key: Array, column_scale: Array,
 ) -> None:  # fmt: skip
     n_streams, n_heads, n_time, n_keys = products.shape
-    n_new = by_key.shape[3]
     for task in range(n_streams * n_heads):
         b, h = task // n_heads, task % n_heads
-        top = np.zeros(n_new, dtype=np.int32)
+        top = np.zeros(n_keys, dtype=np.int32)
         for t in range(n_time):
             ds, columns, r = by_query[b, h, t], by_key[b, h, t], q_r[b, h, t]
             _softmax_gradient(products[b, h, t], g_scale[b, h, t], v_scale[b, h], e[b, h, t], inverse_sum[b, h, t], ds)
-            new = ds[n_keys - n_new :]
-            for j in range(n_new):
-                columns[j] = new[j] * r
+            for j in range(n_keys):
+                columns[j] = ds[j] * r
                 top[j] = max(top[j], magnitude_bits(columns[j]))
             key_factor = k_r[b, h]
             for j in range(n_keys):

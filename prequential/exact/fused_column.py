@@ -1,206 +1,215 @@
-"""A decoder's column: the GPT's forward pass for one position of every stream, with the bits of the segment's kernels.
+"""A decoder's column: the GPT's forward pass for one position of the stream in one kernel, with the bits of the run's kernels.
 
-What a segment does in many passes, each worth its call, a column does in four kernels and four integer products a layer: a kernel
-takes a product's sums, finishes that step, prepares the next product's operand and stores what the backward pass will need. All
-arrays are looked up once a segment. Letters as in model/gpt.py; J = W - 1 + T slots for keys.
+The products are of a matrix and a vector. Each matrix is copied once a segment, transposed, so that a sum runs along
+contiguous bytes, and the vector's entries are moved to 1 .. 255: multiply-adds of processors take unsigned by signed bytes.
+What that adds to a sum, 128 times the sum of the matrix's column, is known beforehand. Letters as in model/gpt.py.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
-from prequential.exact.fused_attention import (
+from prequential.exact.fused_attention import WEIGHT_LIMIT, numerators, softmax_table, unit_levels
+from prequential.exact.fused_loops import (
     INVERSE_INT8_LIMIT,
     ONE,
-    WEIGHT_LIMIT,
-    numerators,
-    softmax_table,
-    unit_levels,
+    Array,
+    inlined,
+    inverse_rms,
+    kernel,
+    largest_magnitude,
+    limit_over,
+    round_row,
 )
-from prequential.exact.fused_loops import Array, inlined, inverse_rms, kernel, round_row, round_row_to_int8
-from prequential.exact.matmul import Matmul
 from prequential.exact.plain import INT8_LIMIT
 
 Tensor = torch.Tensor
 
-ROOM = ("k", "k_r", "v", "v_scale")
-ATTENTION = ("q", "q_r", "q_s", "k_s", "inverse_sum", "e")
+LANES = 256  # bytes that one `dot` multiplies; a sum of C_in terms takes as many as cover it
+OFFSET = np.int32(128)
 
 
-class Weights(Protocol):
-    """A matrix as int8 levels (C_in, C_out) and a float32 scale per output (C_out,)."""
+class Matrix(Protocol):
+    """Weights as int8 levels (C_in, C_out) and a float32 scale per output (C_out,)."""
 
     levels: Tensor
     scale: Tensor
 
 
 class Column:
-    """The columns of one open segment of B streams, while weights, carried keys and values stand still."""
+    """The columns of one open segment of T columns, while weights and the keys and values before it stand still."""
 
     def __init__(
-        self, layers: Sequence[Mapping[str, Weights]], head: Weights, rooms: Sequence[Mapping[str, Tensor]],
-        saved: Mapping[str, Tensor], cos: Tensor, sin: Tensor, first_valid: int, window: int, score_scale: float, matmul: Matmul,
+        self, embedding: Tensor, layers: Sequence[Mapping[str, Matrix]], head: Matrix, room: Mapping[str, Tensor],
+        cos: Tensor, sin: Tensor, first_valid: int, window: int, score_scale: float,
     ) -> None:  # fmt: skip
-        """rooms: per layer k, v (B, H, J, K) int8 and k_r, v_scale (B, H, J) float32. saved: GPT's. cos, sin: (T, K/2)."""
-        arrays = {name: tensor.numpy() for name, tensor in saved.items()}
-        self._matmul, self._head = matmul, head
-        self._shape = cos.numpy(), sin.numpy(), first_valid, window, np.float32(score_scale), softmax_table()
-        self._norms = [
-            [arrays[f"{name}/{k}"] for k in range(3)] for i in range(len(layers)) for name in (f"{i}.qkv", f"{i}.up")
-        ]
-        self._norms.append([arrays[f"head/{k}"] for k in range(3)])
-        self._layers = [
-            (
-                layer,
-                [layer[name].scale.numpy() for name in ("qkv", "out", "up", "down")],
-                [room[name].numpy() for name in ROOM] + [arrays[f"{i}.{name}"] for name in ATTENTION],
-                [arrays[f"{i}.out/{k}"] for k in range(2)],
-                [arrays[f"{i}.down/{k}"] for k in range(3)],
-            )
-            for i, (layer, room) in enumerate(zip(layers, rooms, strict=True))
-        ]
-        n_streams, width = len(arrays["symbols"]), self._norms[0][0].shape[2]
-        self._x = torch.empty(n_streams, width, dtype=torch.int8)
-        self._u = torch.empty(n_streams, arrays["0.down/0"].shape[2], dtype=torch.int8)
-        self._factor = np.empty(n_streams, np.float32)
-        self._out = np.empty((n_streams, width), np.float32)
+        """embedding: (V, D) float32. room: k, v (L, H, S, K) int8 and k_r, v_scale (L, H, S) float32, which the columns fill.
 
-    def logits(self, h: Tensor, column: int) -> Tensor:
-        """Logits (B, V) float32 from the embedded inputs h (B, D) float32 of this column; h is used up."""
-        x, u, factor, residual = self._x.numpy(), self._u.numpy(), self._factor, h.numpy()
-        _normalise(residual, x, factor, *self._norms[0], column)
-        for i, (layer, (qkv, out, up, down), attention, saved_out, saved_down) in enumerate(self._layers):
-            sums = self._matmul(self._x, layer["qkv"].levels).numpy()
-            _attend(sums, factor, qkv, *attention, column, *self._shape, self._out, x, *saved_out)
-            sums = self._matmul(self._x, layer["out"].levels).numpy()
-            _add_and_normalise(sums, factor, out, residual, x, *self._norms[2 * i + 1], column)
-            sums = self._matmul(self._x, layer["up"].levels).numpy()
-            _squared_relu(sums, factor, up, u, *saved_down, column)
-            sums = self._matmul(self._u, layer["down"].levels).numpy()
-            _add_and_normalise(sums, factor, down, residual, x, *self._norms[2 * i + 2], column)
-        return _product(self._matmul(self._x, self._head.levels), factor, self._head.scale)
+        cos, sin: (T, K/2) float32. Slots before first_valid hold nothing.
+        """
+        matrices = [x for name in ("qkv", "out", "up", "down") for x in _stacked([layer[name] for layer in layers])]
+        rooms = [room[name].numpy() for name in ("k", "k_r", "v", "v_scale")]
+        shape = (cos.numpy(), sin.numpy(), softmax_table(), first_valid, window, np.float32(score_scale))
+        self._arguments = (embedding.numpy(), *matrices, *[x[0] for x in _stacked([head])], *rooms, *shape)
+        self._n_symbols = len(embedding)
+
+    def logits(self, symbol: int, column: int) -> Tensor:
+        """Logits (1, V) float32 of what follows `symbol`, which stands at this column."""
+        y = torch.empty(1, self._n_symbols)
+        _logits(symbol, column, *self._arguments, y.numpy()[0])
+        return y
 
 
-def _product(sums: Tensor, factor: Array, scale: Tensor) -> Tensor:
-    return sums.float() * torch.from_numpy(factor)[:, None] * scale
+def _stacked(matrices: Sequence[Matrix]) -> tuple[Array, Array, Array]:
+    """Levels (L, C_out, C_in) int8, C_in filled up with zeros; 128 times their sums (L, C_out) int32; scales (L, C_out)."""
+    n_in, n_out = matrices[0].levels.shape
+    levels = torch.zeros(len(matrices), n_out, -(-n_in // LANES) * LANES, dtype=torch.int8)
+    for into, matrix in zip(levels, matrices, strict=True):
+        into[:, :n_in] = matrix.levels.t()
+    sums = levels.sum(2, dtype=torch.int32) * int(OFFSET)  # 128 * 127 * C < 2**31
+    return levels.numpy(), sums.numpy(), torch.stack([matrix.scale for matrix in matrices]).numpy()
+
+
+def _dot(typing_context: Any, x: types.Array, w: types.Array, start: types.Integer) -> Any:
+    """dot(x, w, start): the sum of x[start + i] * w[start + i] over LANES bytes, x uint8, w int8, as int32.
+
+    Plain vector code, for which LLVM chooses the multiply-adds of the processor at hand, all of them exact; a loop it would cut
+    into shorter vectors, at half the rate.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Sequence[Any]) -> Any:
+        byte, word = ir.IntType(8), ir.IntType(32)
+        words = ir.VectorType(word, LANES)
+
+        def widened(i: int, extend: Any) -> Any:
+            data = context.make_array(signature.args[i])(context, builder, arguments[i]).data
+            address = builder.gep(data, [arguments[2]])
+            address = builder.bitcast(address, ir.VectorType(byte, LANES).as_pointer())
+            return extend(builder.load(address, align=1), words)
+
+        kind, name = ir.FunctionType(word, [words]), f"llvm.vector.reduce.add.v{LANES}i32"
+        add = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(add, [builder.mul(widened(0, builder.zext), widened(1, builder.sext))])
+
+    return types.int32(x, w, start), generate
+
+
+dot: Any = intrinsic(_dot)
 
 
 @kernel
-def _normalise(h: Array, x: Array, factor: Array, x_saved: Array, r_saved: Array, s_saved: Array, column: int) -> None:
-    """x = rows of h rounded, factor = r of the RMS norm: `normalise_rows`, also into the saved (B, T, D), (B, T), (B, T)."""
-    for b in range(h.shape[0]):
-        _normalise_row(b, h, x, factor, x_saved, r_saved, s_saved, column)
+def _logits(
+    symbol: int, column: int, embedding: Array,
+    qkv: Array, qkv_offset: Array, qkv_scale: Array, out: Array, out_offset: Array, out_scale: Array,
+    up: Array, up_offset: Array, up_scale: Array, down: Array, down_offset: Array, down_scale: Array,
+    head: Array, head_offset: Array, head_scale: Array, k: Array, k_r: Array, v: Array, v_scale: Array,
+    cos: Array, sin: Array, table: Array, first_valid: int, window: int, score_scale: np.float32, logits: Array,
+) -> None:  # fmt: skip
+    h = embedding[symbol].copy()
+    x, u = np.zeros(qkv.shape[2], np.uint8), np.zeros(down.shape[2], np.uint8)
+    row, wide, y = np.empty(qkv.shape[1], np.float32), np.empty(up.shape[1], np.float32), np.empty(h.size, np.float32)
+    slots = slice(max(first_valid, column), window + column)  # of the visible keys, the column's own last
+    for i in range(qkv.shape[0]):
+        _product(x, _normalise(h, x), qkv[i], qkv_offset[i], qkv_scale[i], row)
+        seen = k[i, :, slots], k_r[i, :, slots], v[i, :, slots], v_scale[i, :, slots]
+        _attend(row, cos[column], sin[column], *seen, score_scale, table, y)
+        scale, _ = _round(y, x)
+        _product(x, scale * INVERSE_INT8_LIMIT, out[i], out_offset[i], out_scale[i], y)
+        _add(h, y)
+        _product(x, _normalise(h, x), up[i], up_offset[i], up_scale[i], wide)
+        for j in range(wide.size):
+            a = max(wide[j], np.float32(0.0))
+            wide[j] = a * a
+        scale, _ = _round(wide, u)
+        _product(u, scale * INVERSE_INT8_LIMIT, down[i], down_offset[i], down_scale[i], y)
+        _add(h, y)
+    _product(x, _normalise(h, x), head, head_offset, head_scale, logits)
 
 
 @inlined
-def _normalise_row(
-    b: int, h: Array, x: Array, factor: Array, x_saved: Array, r_saved: Array, s_saved: Array, column: int
-) -> None:
-    magnitude, squares = round_row_to_int8(h[b], x[b])
-    x_saved[b, column, :] = x[b]
-    r = inverse_rms(squares, h.shape[1])
-    factor[b] = r
-    r_saved[b, column] = r
-    s_saved[b, column] = r / (magnitude * INVERSE_INT8_LIMIT)
+def _round(x: Array, levels: Array) -> tuple[np.float32, np.int32]:
+    """levels = 128 + x rounded to 127 steps of its largest magnitude; returns that magnitude and the sum of the squares."""
+    magnitude = largest_magnitude(x)
+    factor = limit_over(magnitude, INT8_LIMIT)
+    squares = np.int32(0)  # 127 * 127 * C < 2**31
+    for j in range(x.size):
+        level = np.int32(np.rint(x[j] * factor))
+        levels[j] = np.uint8(level + OFFSET)
+        squares = np.int32(squares + level * level)
+    return magnitude, squares
 
 
-@kernel
-def _add_and_normalise(
-    sums: Array, factor: Array, scale: Array, h: Array,
-    x: Array, x_saved: Array, r_saved: Array, s_saved: Array, column: int,
-) -> None:  # fmt: skip
-    """h += sums * factor * scale, then `_normalise` of the rows; factor (B,) is read, then replaced."""
-    for b in range(h.shape[0]):
-        f = factor[b]
-        for j in range(h.shape[1]):
-            h[b, j] = h[b, j] + (np.float32(sums[b, j]) * f) * scale[j]
-        _normalise_row(b, h, x, factor, x_saved, r_saved, s_saved, column)
+@inlined
+def _normalise(h: Array, x: Array) -> np.float32:
+    """x = h rounded; returns the factor r of the RMS norm: `normalise_rows`."""
+    _, squares = _round(h, x)
+    return inverse_rms(squares, h.size)
 
 
-@kernel
-def _squared_relu(
-    sums: Array, factor: Array, scale: Array, u: Array, u_saved: Array, scale_saved: Array, a_saved: Array, column: int
-) -> None:
-    """a = max(0, sums * factor * scale); u = a*a rounded by rows, factor = its scale: `squared_relu`."""
-    squares = np.empty(sums.shape[1], np.float32)
-    for b in range(sums.shape[0]):
-        f = factor[b]
-        a = a_saved[b, column]
-        for j in range(squares.size):
-            a[j] = max((np.float32(sums[b, j]) * f) * scale[j], np.float32(0.0))
-            squares[j] = a[j] * a[j]
-        top = round_row(squares, INT8_LIMIT, squares)
-        for j in range(squares.size):
-            u[b, j] = np.int8(squares[j])
-        u_saved[b, column, :] = u[b]
-        factor[b] = top * INVERSE_INT8_LIMIT
-        scale_saved[b, column] = factor[b]
+@inlined
+def _product(x: Array, factor: np.float32, levels: Array, offset: Array, scale: Array, y: Array) -> None:
+    """y = (levels @ (x - 128)) * factor * scale."""
+    for j in range(y.size):
+        total = np.int32(-offset[j])  # 255 * 127 * C < 2**31
+        for start in range(0, x.size, LANES):
+            total = np.int32(total + dot(x, levels[j], start))
+        y[j] = (np.float32(total) * factor) * scale[j]
 
 
-@kernel
+@inlined
+def _add(h: Array, y: Array) -> None:
+    for j in range(h.size):
+        h[j] = h[j] + y[j]
+
+
+@inlined
 def _attend(
-    sums: Array, r_in: Array, qkv_scale: Array,
-    k: Array, k_r: Array, v: Array, v_scale: Array,
-    q: Array, q_r: Array, q_s: Array, k_s: Array, inverse_sum: Array, e: Array,
-    column: int, cos_table: Array, sin_table: Array, first_valid: int, window: int, score_scale: np.float32, table: Array,
-    y: Array, x: Array, x_saved: Array, scale_saved: Array,
+    qkv: Array, cos: Array, sin: Array, k: Array, k_r: Array, v: Array, v_scale: Array,
+    score_scale: np.float32, table: Array, y: Array,
 ) -> None:  # fmt: skip
-    """Attention for one column from the sums (B, 3D) of its queries, keys and values; its output rounded into x, r_in its scale.
+    """y = attention's output (D,) from the row (3D,) of queries, keys and values; the visible k, v are (H, J, K) int8.
 
-    Keys and values go to slot window - 1 + column of the room; slots before first_valid hold nothing. The bits are those of
-    attention_inputs, the two integer products, attention_weights, attention_output and quantise_rows.
+    The column's own key and value join as the last of the J. The bits are those of attention_inputs, the two integer products,
+    attention_weights and attention_output.
     """
-    n_streams, n_heads, _, width = q.shape
-    cos, sin = cos_table[column], sin_table[column]
-    slot = window - 1 + column
-    visible = slice(max(first_valid, column), slot + 1)
-    n_keys = visible.stop - visible.start
-    qkv = np.empty(qkv_scale.size, np.float32)
-    scores, levels = np.empty(n_keys, np.float32), np.empty(n_keys, np.float32)
-    query, row = np.empty(width, np.int16), np.empty(width, np.float32)
-    for b in range(n_streams):
-        f = r_in[b]
-        for j in range(qkv.size):
-            qkv[j] = (np.float32(sums[b, j]) * f) * qkv_scale[j]
-        for h in range(n_heads):
-            start = h * width
-            r, q_s[b, h, column] = unit_levels(qkv[start : start + width], cos, sin, q[b, h, column])
-            q_r[b, h, column] = r
-            start += n_heads * width
-            k_r[b, h, slot], k_s[b, h, column] = unit_levels(qkv[start : start + width], cos, sin, row)
-            start += n_heads * width
-            _to_int8(row, k[b, h, slot])
-            v_scale[b, h, slot] = round_row(qkv[start : start + width], INT8_LIMIT, row) * INVERSE_INT8_LIMIT
-            _to_int8(row, v[b, h, slot])
-            for i in range(width):
-                query[i] = np.int16(q[b, h, column, i])
-            keys, values, factors = k[b, h, visible], v[b, h, visible], v_scale[b, h, visible]
-            for j in range(n_keys):
-                dot = np.int32(0)
-                for i in range(query.size):
-                    dot = np.int32(dot + np.int32(query[i]) * np.int32(keys[j, i]))
-                scores[j] = np.float32(dot)
-            weights = e[b, h, column, visible]
-            total = numerators(scores, r * score_scale, k_r[b, h, visible], table, weights)
-            inverse_sum[b, h, column] = ONE / np.float32(total)
-            for j in range(n_keys):
-                levels[j] = weights[j] * factors[j]
-            scale = round_row(levels, WEIGHT_LIMIT, levels) * np.float32(1.0 / WEIGHT_LIMIT)
-            row[:] = np.float32(0.0)
-            for j in range(n_keys):
-                level = levels[j]
-                for i in range(row.size):
-                    row[i] += level * np.float32(values[j, i])
-            factor = scale * inverse_sum[b, h, column]
-            for i in range(width):
-                y[b, h * width + i] = row[i] * factor
-        top = round_row(y[b], INT8_LIMIT, y[b])
-        _to_int8(y[b], x[b])
-        x_saved[b, column, :] = x[b]
-        r_in[b] = top * INVERSE_INT8_LIMIT
-        scale_saved[b, column] = r_in[b]
+    n_heads, n_keys, width = k.shape
+    own = n_keys - 1
+    scores, weights = np.empty(n_keys, np.float32), np.empty(n_keys, np.float32)
+    levels, query = np.empty(width, np.float32), np.empty(width, np.int16)
+    for h in range(n_heads):
+        part = qkv[h * width :]
+        q_r, _ = unit_levels(part[:width], cos, sin, levels)
+        for i in range(width):
+            query[i] = np.int16(levels[i])
+        part = part[y.size :]
+        k_r[h, own], _ = unit_levels(part[:width], cos, sin, levels)
+        _to_int8(levels, k[h, own])
+        part = part[y.size :]
+        v_scale[h, own] = round_row(part[:width], INT8_LIMIT, levels) * INVERSE_INT8_LIMIT
+        _to_int8(levels, v[h, own])
+        for j in range(n_keys):
+            key, total = k[h, j], np.int32(0)
+            for i in range(query.size):
+                total = np.int32(total + np.int32(query[i]) * np.int32(key[i]))
+            scores[j] = np.float32(total)
+        inverse_sum = ONE / np.float32(numerators(scores, q_r * score_scale, k_r[h], table, weights))
+        for j in range(n_keys):
+            weights[j] = weights[j] * v_scale[h, j]
+        scale = round_row(weights, WEIGHT_LIMIT, weights) * np.float32(1.0 / WEIGHT_LIMIT)
+        sums = y[h * width : (h + 1) * width]
+        sums[:] = np.float32(0.0)
+        for j in range(n_keys):
+            value, weight = v[h, j], weights[j]
+            for i in range(sums.size):
+                sums[i] += weight * np.float32(value[i])  # carried integers: 255 * 127 * J < 2**24
+        factor = scale * inverse_sum
+        for i in range(sums.size):
+            sums[i] = sums[i] * factor
 
 
 @inlined

@@ -39,6 +39,7 @@ kernel: Any = inlined
 MAGNITUDE = np.int32(0x7FFFFFFF)
 SMALLEST_SCALE = np.float32(TINY)
 ONE = np.float32(1.0)
+INVERSE_INT8_LIMIT = np.float32(1.0 / INT8_LIMIT)
 
 
 def array(x: Tensor) -> Array:

@@ -5,14 +5,11 @@ its result does not depend on thread count, vector width, memory layout or devic
 same bits in compiled loops. Integer matrices come in two forms: int8 tensors for matmuls of weights, and "carried" integers
 in float32, exact below 2**24, for the batched matmuls of attention.
 
-Shapes: R rows, C columns; B streams, H heads, T queries, J keys, K width of a head; N = B*T, D = H*K.
+Shapes: R rows, C columns; B streams (rows of symbols), H heads, T queries, J keys, K width of a head; N = B*T, D = H*K.
 """
 
 import torch
 
-from prequential.exact.plain_ngram import ngram_add as ngram_add
-from prequential.exact.plain_ngram import ngram_contexts as ngram_contexts
-from prequential.exact.plain_ngram import ngram_update as ngram_update
 from prequential.exact.tables import (
     ATTENTION_TABLE_SIZE,
     FREQUENCY_TABLE_SIZE,
@@ -218,14 +215,13 @@ def attention_backward_scores(
     inverse_sum: Tensor,
     q_r: Tensor,
     k_r: Tensor,
-    n_new: int,
 ) -> tuple[Tensor, ...]:
-    """Gradient at the scores, rounded by rows for the queries and by columns for the `n_new` newest keys.
+    """Gradient at the scores, rounded by rows for the queries and by columns for the keys.
 
     products (B, H, T, J) = integer gradient . value dot products. dP = products * g_scale * v_scale; the softmax gradient
     P * (dP - sum(P dP)) has its sum taken in integers: dP rounded to 2047 levels a row, times e; 2047*255*J < 2**53.
     Returns by_query (255 levels, k_r folded in), its scale (B, H, T), by_key (127 levels, q_r folded in), its scale
-    (B, H, n_new).
+    (B, H, J).
     """
     dp = products * g_scale[..., None] * v_scale[:, :, None, :]
     seen = e > 0
@@ -237,7 +233,7 @@ def attention_backward_scores(
     rows = ds * k_r[:, :, None, :]
     row_scale = _absmax(rows, -1)
     by_query = (rows * _limit_over(row_scale, 255)[..., None]).round_()
-    columns = ds[..., -n_new:] * q_r[..., None]
+    columns = ds * q_r[..., None]
     column_scale = _absmax(columns, -2)
     by_key = (columns * _limit_over(column_scale, INT8_LIMIT)[..., None, :]).round_()
     return by_query, row_scale * (1.0 / 255), by_key, column_scale * (1.0 / INT8_LIMIT)

@@ -7,6 +7,7 @@ correctly rounded by its specification, so each table below is the same list of 
 from decimal import Decimal, getcontext, localcontext
 from functools import cache
 
+import numpy as np
 import torch
 
 # Logits -> frequencies: steps of 1/64 nat down to e^-20, below which the floor of 1 in 2**24 takes over.
@@ -41,6 +42,25 @@ def attention_table() -> torch.Tensor:
     table = _exp_table(ATTENTION_PEAK, SCORE_STEPS_PER_NAT, ATTENTION_TABLE_SIZE, floor=0)
     assert table[-1] == 0
     return torch.tensor(table, dtype=torch.float32)
+
+
+# Log-odds <-> probabilities of a bit (exact/mixing.py): 1/256 nat, within +-LOG_ODDS_LIMIT.
+LOG_ODDS_STEPS_PER_NAT = 256
+LOG_ODDS_LIMIT = 3071
+
+
+@cache
+def log_odds_tables() -> tuple[np.ndarray, np.ndarray]:
+    """(4096,) int32: log-odds of (i + 1/2) / 4096. (6143,) int32: probability in 2**-16, 1..65535, of log-odds -3071..3071."""
+    with localcontext() as context:
+        context.prec = 40
+        odds = [(Decimal(i) / LOG_ODDS_STEPS_PER_NAT).exp() for i in range(-LOG_ODDS_LIMIT, LOG_ODDS_LIMIT + 1)]
+        exact = [int((odd / (1 + odd) * (1 << 48)).to_integral_value()) for odd in odds]
+    squash = np.array([min(65535, max(1, (p + (1 << 31)) >> 32)) for p in exact], np.int32)
+    centres = (2 * np.arange(4096, dtype=np.int64) + 1) << 35
+    upper = np.searchsorted(np.array(exact, np.int64), centres)  # every centre lies strictly inside the table
+    nearer = np.where(centres - np.array(exact)[upper - 1] < np.array(exact)[upper] - centres, upper - 1, upper)
+    return (nearer - LOG_ODDS_LIMIT).astype(np.int32), squash
 
 
 def _quarter_sine() -> list[int]:

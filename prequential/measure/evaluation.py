@@ -18,7 +18,7 @@ from prequential.codecs import ArchiveReader, BaselineResult, Header, measure_in
 from prequential.errors import CorpusError, CorruptArchiveError
 from prequential.measure.ledger import Ledger
 from prequential.measure.machine import peak_memory_bytes
-from prequential.model.config import Config, GPTConfig, NgramConfig
+from prequential.model.config import Config, GPTConfig, MixerConfig
 from prequential.online import coding
 from prequential.online.coding import Progress
 from prequential.online.runtime import Runtime
@@ -91,7 +91,7 @@ def evaluate(
 
 def _warm_up(runtime: Runtime) -> None:
     """Self-test and compilation of kernels, which happen once and are no part of a learner's speed."""
-    config = Config(gpt=GPTConfig(n_layers=1, width=64, n_heads=2, window=16), ngram=NgramConfig(row_bits=8))
+    config = Config(gpt=GPTConfig(n_layers=1, width=64, n_heads=2, window=16), mixer=MixerConfig(table_bits=8))
     source = np.zeros(64, np.uint8)
     header = Header(n_bytes=len(source), blake2b=bytes(32), config=config.to_dict())
     archive = io.BytesIO()

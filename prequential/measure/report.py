@@ -27,12 +27,12 @@ def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
 
 def model_summary(config: dict[str, Any]) -> str:
     """A configuration in a few words."""
-    gpt, ngram = config["gpt"], config["ngram"]
+    gpt, mixer = config["gpt"], config["mixer"]
     parts = []
     if gpt:
         parts.append(f"GPT {gpt['n_layers']} x {gpt['width']}, window {gpt['window']}")
-    if ngram:
-        parts.append(f"{len(ngram['contexts'])} n-gram contexts of 2**{ngram['row_bits']} rows")
+    if mixer:
+        parts.append(f"{len(mixer['contexts'])} mixed contexts in 2**{mixer['table_bits']} buckets")
     return " + ".join(parts)
 
 

@@ -18,7 +18,7 @@ from prequential.codecs import ArchiveReader, Header
 from prequential.corpora import sample_path
 from prequential.errors import PrequentialError
 from prequential.exact import matmul
-from prequential.model.config import Config, GPTConfig, NgramConfig, StreamConfig
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online import coding
 from prequential.online.runtime import KERNELS, Runtime
 
@@ -28,8 +28,8 @@ EXPECTED_DIGEST = "6ffbfbdf4ac27291"
 FIXED_N_BYTES = 8192
 FIXED_CONFIG = Config(
     gpt=GPTConfig(n_layers=2, width=64, n_heads=2, window=32),
-    ngram=NgramConfig(row_bits=10),
-    streams=StreamConfig(stripe_symbols=4096, ramp_symbols=16384, block_symbols=4096),
+    mixer=MixerConfig(table_bits=12),
+    schedule=ScheduleConfig(row_symbols=64, block_symbols=4096),
 )
 
 

@@ -6,6 +6,13 @@ from typing import Any
 
 from prequential.errors import ConfigError
 
+# The contexts of the mixer, in the order of exact/mixing.py; model/mixer.py says what each is made of.
+CONTEXTS = (
+    "0", "1", "2", "3", "4", "5", "6", "8",
+    "word", "word,1", "word2", "word,word3", "word3", "word,2",
+    "skip2-3", "skip1,3", "skip3-4", "above", "line,above", "first,word", "classes", "match", "word,marks",
+)  # fmt: skip
+
 
 def _check(condition: bool, message: str) -> None:
     if not condition:
@@ -57,58 +64,52 @@ class GPTConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NgramConfig:
-    """Direct n-gram connections: which contexts, how many hashed rows each, and how fast rows and gates learn.
+class MixerConfig:
+    """Context mixing: which contexts (model/mixer.py), and how much room: 2**table_bits buckets of 64 bytes, 2**match_bits places."""
 
-    `contexts`: names of context sources, see model/ngram.py.
-    """
-
-    contexts: tuple[str, ...] = ("1", "2", "3", "4", "5", "6", "word", "word2")
-    row_bits: int = 16
-    row_step: float = 1.0
-    row_step_floor: float = 0.02
-    gate_step: float = 0.02
+    contexts: tuple[str, ...] = CONTEXTS
+    table_bits: int = 22
+    match_bits: int = 20
 
     def __post_init__(self) -> None:
-        from prequential.model.ngram import CONTEXT_NAMES  # the names live with their definitions
-
         names = self.contexts
         _check(
             isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names),
             "contexts must be a list of names",
         )
         object.__setattr__(self, "contexts", tuple(names))
-        _check(
-            1 <= len(self.contexts) <= 32 and len(set(self.contexts)) == len(self.contexts),
-            "contexts: 1 to 32 distinct names",
-        )
+        _check(1 <= len(self.contexts) and len(set(self.contexts)) == len(self.contexts), "contexts: distinct names")
         for name in self.contexts:
-            _check(name in CONTEXT_NAMES, f"unknown context {name!r}; there are {', '.join(CONTEXT_NAMES)}")
-        _check_range(self, row_bits=(8, 22), row_step=(0.0, 16.0), row_step_floor=(0.0, 1.0), gate_step=(0.0, 1.0))
+            _check(name in CONTEXTS, f"unknown context {name!r}; there are {', '.join(CONTEXTS)}")
+        _check_range(self, table_bits=(4, 26), match_bits=(4, 26))
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamConfig:
-    """How a sequence is cut: into stripes, each read by several streams at once, a segment of columns at a time.
+class ScheduleConfig:
+    """What is coded between two steps of the GPT, and what each step learns from.
 
-    A stripe of `n_streams` contiguous parts is read in lockstep; a segment is the unit of a GPT update, a chunk that of an
-    n-gram update; a block, of whole stripes, is the unit of the archive. The first stripe has ramp_symbols symbols, and stripes,
-    streams and segments grow from there (online/stripes.py), so that the first updates come soon.
+    A segment has segment_symbols symbols; early ones have first_segment_symbols, and grow with what is known. A step learns from
+    up to `n_rows` rows of `row_symbols` symbols: the newest segment first, the others drawn from the last 2**history_bits symbols. A
+    block is the unit of the archive.
     """
 
-    n_streams: int = 32
-    segment_columns: int = 32
-    chunk_columns: int = 16
-    stripe_symbols: int = 1 << 16
-    ramp_symbols: int = 1 << 12
+    first_segment_symbols: int = 256
+    segment_symbols: int = 1024
+    row_symbols: int = 128
+    n_rows: int = 12
+    history_bits: int = 24
     block_symbols: int = 1 << 18
 
     def __post_init__(self) -> None:
         _check_range(
-            self, n_streams=(1, 1024), segment_columns=(1, 512), chunk_columns=(1, 512), stripe_symbols=(1 << 8, 1 << 24),
-            ramp_symbols=(1, 1 << 20), block_symbols=(1, 1 << 25),
+            self, first_segment_symbols=(1, 1 << 13), segment_symbols=(1, 1 << 13), row_symbols=(1, 512), n_rows=(1, 1024),
+            history_bits=(14, 30), block_symbols=(1, 1 << 25),
         )  # fmt: skip
-        _check(self.n_streams * self.segment_columns <= 8192, "n_streams * segment_columns is at most 8192")
+        _check(self.n_rows * self.row_symbols <= 8192, "n_rows * row_symbols is at most 8192")
+        _check(
+            max(self.first_segment_symbols, self.segment_symbols) <= self.n_rows * self.row_symbols,
+            "a segment has at most n_rows * row_symbols symbols",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,13 +119,13 @@ class Config:
     n_symbols: int = 256
     seed: int = 0
     gpt: GPTConfig | None = field(default_factory=GPTConfig)
-    ngram: NgramConfig | None = field(default_factory=NgramConfig)
-    streams: StreamConfig = field(default_factory=StreamConfig)
+    mixer: MixerConfig | None = field(default_factory=MixerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
 
     def __post_init__(self) -> None:
         _check_range(self, n_symbols=(2, 65536), seed=(0, 2**63 - 1))
         _check(
-            self.gpt is not None or self.ngram is not None, "a learner needs the GPT, the n-gram connections or both"
+            self.gpt is not None or self.mixer is not None, "a learner needs the GPT, the context mixer or both"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,10 +135,10 @@ class Config:
     @classmethod
     def from_dict(cls, values: Any) -> "Config":
         """Raises ConfigError on unknown or missing names, wrong types and values out of range."""
-        parts = {"gpt": GPTConfig, "ngram": NgramConfig, "streams": StreamConfig}
+        parts = {"gpt": GPTConfig, "mixer": MixerConfig, "schedule": ScheduleConfig}
         fields = _fields(cls, values, "config")
         for name, part in parts.items():
-            if fields[name] is not None or name == "streams":
+            if fields[name] is not None or name == "schedule":
                 fields[name] = part(**_fields(part, fields[name], name))
         return cls(**fields)
 

@@ -1,99 +1,104 @@
-"""The learner: GPT and n-gram connections as one predictor of integer frequencies.
+"""The learner: GPT and context mixer as one predictor of the next byte.
 
-    begin(T) ; { predict(columns) -> frequencies ; observe(columns) }* ; update()
+    begin(n) ; code(..)* ; end()        for each segment of n symbols
 
-`predict` uses the weights from before the segment and symbols from before each position. The GPT's logits of columns whose
-inputs are known may be computed in one go (`read`); the n-gram rows are added, and learn, chunk by chunk.
+Within a segment the GPT predicts with weights that stand still, while beside it, in a thread of its own, they take one step on what
+was coded before the segment. `end` waits for that step. The mixer learns from every bit as soon as it is coded.
 """
 
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from types import ModuleType
 
+import numpy as np
 import torch
 
+from prequential.exact.bit_coder import BitCoder
 from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul
+from prequential.exact.mixing import code_plain
 from prequential.exact.pool import Pool
+from prequential.exact.random import random_words
 from prequential.model.config import Config
 from prequential.model.gpt import GPT
-from prequential.model.ngram import Ngram
+from prequential.model.history import History
+from prequential.model.mixer import Mixer
 
 Tensor = torch.Tensor
 
 
 class Learner:
-    """Frequencies from before, learning after: see the module's text. B streams, T columns of a segment, V symbols."""
+    """See the module's text. Symbols are bytes; V = 256."""
 
     def __init__(self, config: Config, ops: ModuleType, matmul: Matmul, pool: Pool) -> None:
-        self.config, self._ops, self._pool = config, ops, pool
+        self.config, self._ops = config, ops
+        self.history = History(config.schedule.history_bits)
         self.gpt = GPT(config.gpt, config.n_symbols, config.seed, ops, matmul, pool) if config.gpt else None
-        self.ngram = Ngram(config.ngram, config.n_symbols, ops, pool) if config.ngram else None
-
-    def set_streams(self, source: list[int]) -> None:
-        """From now on there are len(source) streams, stream i continuing the old stream source[i]."""
-        self._n_streams = len(source)
-        for part in (self.gpt, self.ngram):
-            if part:
-                part.set_streams(source)
-
-    def begin(self, n_columns: int) -> None:
-        """Opens a segment of n_columns columns."""
-        shape = (self._n_streams, n_columns, self.config.n_symbols)
-        self._logits = torch.zeros(shape)
-        self._frequencies = torch.empty(shape, dtype=torch.int32)
-        if self.ngram:
-            self._index = torch.empty(len(self.ngram.config.contexts), *shape[:2], dtype=torch.int64)
-            self._bucket = torch.empty_like(self._index)
-        if self.gpt:
-            self.gpt.begin(n_columns)
-
-    def read(self, symbols: Tensor, first: int) -> None:
-        """The GPT reads `symbols` (B, t) int64, the inputs of columns first .. first + t - 1."""
-        if self.gpt:
-            self._logits[:, first : first + symbols.shape[1]] = self.gpt.forward(symbols, first)
-
-    def predict(self, symbols: Tensor, first: int) -> Tensor:
-        """Frequencies (B, t, V) int32 of what follows `symbols` (B, t) int64, already read at columns first .. first + t - 1."""
-        columns = slice(first, first + symbols.shape[1])
-        if self.ngram:
-            self._index[:, :, columns] = self.ngram.forward(symbols)
-
-        def work(streams: slice) -> None:
-            logits = self._logits[streams, columns].flatten(0, 1)  # (N, V)
-            if self.ngram:
-                logits, bucket = self.ngram.add(logits, self._index[:, streams, columns].flatten(1))
-                self._bucket[:, streams, columns] = bucket.view(len(bucket), -1, symbols.shape[1])
-            self._frequencies[streams, columns] = self._ops.frequencies(logits).view(
-                -1, *self._frequencies[0, columns].shape
-            )
-
-        self._pool.map(
-            work, [slice(0, self._n_streams)] if symbols.numel() < 64 else self._pool.pieces(self._n_streams)
+        self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
+        self._n_new = 0  # symbols of the last segment
+        self._aside = (
+            ThreadPoolExecutor(1, "prequential-learner", initializer=torch.set_num_threads, initargs=(1,))
+            if self.gpt and pool.n_threads > 1
+            else None
         )
-        return self._frequencies[:, columns]
+        self._step: Future[None] | None = None
 
-    def observe(self, symbols: Tensor, first: int) -> None:
-        """The n-gram rows learn a finished chunk: `symbols` (B, t) int64 are what stood at columns first .. first + t - 1."""
-        if self.ngram:
-            columns = slice(first, first + symbols.shape[1])
-            self.ngram.update(
-                self._index[:, :, columns].flatten(1),
-                self._bucket[:, :, columns].flatten(1),
-                self._frequencies[:, columns].flatten(0, 1),
-                symbols.reshape(-1),
-            )
-
-    def update(self, symbols: Tensor) -> None:
-        """The GPT learns the finished segment, whose symbols (B, T) int64 were all coded, and the segment closes."""
+    def begin(self, n_symbols: int) -> None:
+        """Opens a segment: the GPT's weights for it are fixed, and a step on what came before it begins."""
+        self._n_column, self._n_segment = 0, n_symbols
         if self.gpt:
-            gradient = self._ops.loss_gradient(self._frequencies.flatten(0, 1), symbols.reshape(-1))
-            self.gpt.update(gradient)
+            self.gpt.begin(n_symbols)
+            if self.history.n_symbols:
+                update = partial(self.gpt.update, *self._rows())
+                if self._aside:
+                    self._step = self._aside.submit(update)
+                else:
+                    update()
+
+    def code(self, symbols: np.ndarray, coder: BitCoder) -> float:
+        """Codes the segment's next symbols (n,) int64, or finds them out, in place: n = 1 then, if there is a GPT.
+
+        Returns their ideal code length in bits.
+        """
+        frequencies = None
+        if self.gpt:
+            previous = self.history.at(np.array([self.history.n_symbols - 1]))
+            inputs = torch.from_numpy(np.concatenate((previous, symbols[:-1])))
+            frequencies = self._ops.frequencies(self.gpt.forward(inputs, self._n_column)).numpy()
+        if self.mixer:
+            code_bits = self.mixer.code(symbols, frequencies, coder)
+        else:
+            coder.reserve(len(symbols))
+            code_bits = float(code_plain(symbols, frequencies, coder.state, coder.words))
+        self.history.append(symbols)
+        self._n_column += len(symbols)
+        return code_bits
+
+    def end(self) -> None:
+        """Closes the segment: the step on what came before it is done."""
+        if self._step:
+            self._step.result()
+            self._step = None
+        self._n_new = self._n_segment
+
+    def _rows(self) -> tuple[Tensor, Tensor]:
+        """Inputs and targets (R, T) int64 of the next step: the newest segment in rows, and rows drawn from the whole history."""
+        schedule, end = self.config.schedule, self.history.n_symbols
+        length = min(schedule.row_symbols, end - self.history.oldest)
+        n_new = -(-self._n_new // length)
+        n_rows = max(n_new, min(schedule.n_rows, end // length))
+        newest = np.maximum(end - length * np.arange(n_new, 0, -1), self.history.oldest)
+        words = random_words(self.config.seed, f"replay/{end}", n_rows - n_new)
+        drawn = self.history.oldest + (words % np.uint64(end - length + 1 - self.history.oldest)).astype(np.int64)
+        positions = np.concatenate((newest, drawn))[:, None] + np.arange(length)
+        return torch.from_numpy(self.history.at(positions - 1)), torch.from_numpy(self.history.at(positions))
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor that later frequencies depend on, by name."""
-        tensors: dict[str, Tensor] = {}
-        for name, part in (("gpt", self.gpt), ("ngram", self.ngram)):
-            if part:
-                tensors |= {f"{name}.{key}": value for key, value in part.state().items()}
+        """Every tensor that later predictions depend on, by name; between segments."""
+        parts = {"gpt": self.gpt, "mixer": self.mixer}
+        tensors = {f"{name}.{key}": t for name, part in parts.items() if part for key, t in part.state().items()}
+        tensors["history"] = torch.from_numpy(self.history.ring)
+        tensors["counters"] = torch.tensor([self.history.n_symbols, self._n_new])
         return tensors
 
     def digest(self) -> bytes:

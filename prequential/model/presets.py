@@ -3,20 +3,20 @@
 import dataclasses
 
 from prequential.errors import ConfigError
-from prequential.model.config import Config, GPTConfig, NgramConfig
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 
 DEFAULT_PRESET = 5
 PRESETS: dict[int, Config] = {
-    1: Config(gpt=None, ngram=NgramConfig()),
-    5: Config(gpt=GPTConfig(), ngram=NgramConfig()),
+    1: Config(gpt=None, mixer=MixerConfig()),
+    5: Config(gpt=GPTConfig(n_layers=2, width=192, n_heads=3), mixer=MixerConfig(), schedule=ScheduleConfig()),
 }
 
 
 def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
-    """The Config of a level. pure: the GPT alone, without n-gram connections. Raises ConfigError for an unknown level."""
+    """The Config of a level. pure: the GPT alone, without context mixing. Raises ConfigError for an unknown level."""
     if level not in PRESETS:
         raise ConfigError(f"no preset {level}; there are {', '.join(map(str, PRESETS))}")
     config = dataclasses.replace(PRESETS[level], seed=seed)
     if pure and config.gpt is None:
         raise ConfigError(f"preset {level} has no GPT, so it cannot be pure")
-    return dataclasses.replace(config, ngram=None) if pure else config
+    return dataclasses.replace(config, mixer=None) if pure else config

@@ -1,6 +1,6 @@
 """The ends of the loop: compress writes an archive, decompress reads one; both yield their progress and leave I/O policy out.
 
-A block of the archive is a run of whole stripes. After each block both sides note a digest of the learner's state, so a
+After each block of the archive both sides note a digest of the learner's state, so a
 decoder that has gone astray stops at the first block, and says so, instead of writing noise.
 """
 
@@ -16,15 +16,13 @@ from prequential.codecs import (
     Block,
     BlockKind,
     Header,
-    RangeDecoder,
-    RangeEncoder,
-    ideal_code_bits,
 )
 from prequential.errors import ConfigError, CorruptArchiveError
-from prequential.model.config import Config, StreamConfig
-from prequential.online.loop import Loop
+from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.model.config import Config
+from prequential.online.loop import run
 from prequential.online.runtime import Runtime
-from prequential.online.stripes import Stripe, stripes
+from prequential.online.schedule import blocks
 
 ASTRAY = "damage that checksums missed, or one machine's arithmetic is not exact: run `prequential doctor` on both"
 
@@ -34,75 +32,12 @@ class Progress:
     """Totals up to a segment's end: bytes of the original, ideal code length, and what the archive holds so far."""
 
     n_bytes: int = 0
-    code_bits: float = 0.0  # sum of -log2 of the coded frequencies / 2**24
+    code_bits: float = 0.0  # sum of -log2 of the coded decisions' frequencies / 2**24
     archive_bytes: int = 0
     header_bytes: int = 0
     payload_bytes: int = 0
     n_blocks: int = 0
     n_raw_blocks: int = 0
-
-
-class _Encoding:
-    """The end that knows the symbols and codes them."""
-
-    columns_at_once: int | None = None
-
-    def __init__(self) -> None:
-        self._coder = RangeEncoder()
-        self.code_bits = 0.0
-
-    def code(self, symbols: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-        self._coder.encode(symbols, frequencies)
-        self.code_bits += ideal_code_bits(symbols, frequencies)
-        return symbols
-
-    def finish(self) -> bytes:
-        return self._coder.finish()
-
-
-class _Decoding:
-    """The end that finds out the symbols, column by column."""
-
-    columns_at_once: int | None = 1
-
-    def __init__(self, payload: bytes) -> None:
-        self._coder = RangeDecoder(payload)
-        self.code_bits = 0.0
-
-    def code(self, symbols: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-        found = self._coder.decode(frequencies)
-        self.code_bits += ideal_code_bits(found, frequencies)
-        return found
-
-    def finish(self) -> None:
-        self._coder.finish()
-
-
-class _Known:
-    """The end of a raw block: the symbols are at hand, nothing is coded, and the learner learns all the same."""
-
-    columns_at_once: int | None = None
-    code_bits = 0.0
-
-    def code(self, symbols: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-        return symbols
-
-    def finish(self) -> None:
-        pass
-
-
-def blocks(n_symbols: int, config: StreamConfig) -> Iterator[list[Stripe]]:
-    """The stripes of n_symbols symbols, grouped: a block ends as soon as it holds block_symbols symbols, or at the end."""
-    group: list[Stripe] = []
-    n_grouped = 0
-    for stripe in stripes(n_symbols, config):
-        group.append(stripe)
-        n_grouped += stripe.n_symbols
-        if n_grouped >= config.block_symbols:
-            yield group
-            group, n_grouped = [], 0
-    if group:
-        yield group
 
 
 def compress(source: np.ndarray, header: Header, sink: BinaryIO, runtime: Runtime) -> Iterator[Progress]:
@@ -111,24 +46,23 @@ def compress(source: np.ndarray, header: Header, sink: BinaryIO, runtime: Runtim
     `header.config` must be a Config's dict and header.n_bytes equal n. Memory does not depend on n (source may be mapped).
     """
     config = _byte_config(header)
-    loop = Loop(runtime.learner(config)) if len(source) else None
+    learner = runtime.learner(config)
     writer = ArchiveWriter(sink, header)
     done = Progress(header_bytes=writer.header_bytes, archive_bytes=writer.n_bytes_written)
-    for group in blocks(len(source), config.streams):
-        assert loop is not None
-        end, symbols = _Encoding(), source[group[0].start : group[-1].start + group[-1].n_symbols]
-        for n_done in _run_block(loop, end, group, np.array(symbols)):
-            yield replace(done, n_bytes=done.n_bytes + n_done, code_bits=done.code_bits + end.code_bits)
-        payload, kind = end.finish(), BlockKind.CODED
+    for block in blocks(len(source), config.schedule):
+        coder, symbols, code_bits = BitCoder(ENCODE), np.array(source[block]), 0.0
+        for n_done, code_bits in run(learner, coder, block, symbols):
+            yield replace(done, n_bytes=done.n_bytes + n_done, code_bits=done.code_bits + code_bits)
+        payload, kind = coder.payload(), BlockKind.CODED
         if len(payload) >= len(symbols):
             payload, kind = symbols.tobytes(), BlockKind.RAW
-        digest = loop.learner.digest()
+        digest = learner.digest()
         writer.write_block(
             Block(kind=kind, n_bytes=len(symbols), n_symbols=len(symbols), state_digest=digest, payload=payload)
         )
         done = Progress(
             n_bytes=done.n_bytes + len(symbols),
-            code_bits=done.code_bits + end.code_bits,
+            code_bits=done.code_bits + code_bits,
             archive_bytes=writer.n_bytes_written,
             header_bytes=writer.header_bytes,
             payload_bytes=writer.payload_bytes,
@@ -150,30 +84,30 @@ def decompress(reader: ArchiveReader, sink: BinaryIO, runtime: Runtime) -> Itera
         config = _byte_config(header)
     except ConfigError as error:
         raise CorruptArchiveError(f"header: {error}") from error
-    loop = Loop(runtime.learner(config)) if header.n_bytes else None
+    learner = runtime.learner(config)
     done = Progress(header_bytes=reader.header_bytes)
-    groups = blocks(header.n_bytes, config.streams)
+    ranges = blocks(header.n_bytes, config.schedule)
     for number, block in enumerate(reader.blocks()):
         where = f"block {number} (original bytes {done.n_bytes}-{done.n_bytes + block.n_bytes})"
-        group = next(groups, [])
-        if block.n_bytes != block.n_symbols or block.n_bytes != sum(s.n_symbols for s in group):
+        span = next(ranges, slice(0, 0))
+        if block.n_bytes != block.n_symbols or block.n_bytes != span.stop - span.start:
             raise CorruptArchiveError(f"{where}: its size does not follow from the header")
-        assert loop is not None
-        raw = block.kind is BlockKind.RAW
-        end = _Known() if raw else _Decoding(block.payload)
+        raw, code_bits = block.kind is BlockKind.RAW, 0.0
         symbols = np.frombuffer(block.payload, np.uint8).copy() if raw else np.zeros(block.n_bytes, np.uint8)
         try:
-            for n_done in _run_block(loop, end, group, symbols):
-                yield replace(done, n_bytes=done.n_bytes + n_done, code_bits=done.code_bits + end.code_bits)
-            end.finish()
+            coder = BitCoder(FOLLOW) if raw else BitCoder(DECODE, block.payload)
+            for n_done, code_bits in run(learner, coder, span, symbols):
+                yield replace(done, n_bytes=done.n_bytes + n_done, code_bits=done.code_bits + code_bits)
+            if not raw:
+                coder.check_end()
         except CorruptArchiveError as error:  # its checksum was right
             raise CorruptArchiveError(f"{where}: {error}; {ASTRAY}") from error
-        if loop.learner.digest() != block.state_digest:
+        if learner.digest() != block.state_digest:
             raise CorruptArchiveError(f"{where}: the learner's state differs from the encoder's; {ASTRAY}")
         sink.write(symbols.tobytes())
         done = Progress(
             n_bytes=done.n_bytes + block.n_bytes,
-            code_bits=done.code_bits + end.code_bits,
+            code_bits=done.code_bits + code_bits,
             header_bytes=done.header_bytes,
             payload_bytes=done.payload_bytes + len(block.payload),
             n_blocks=number + 1,
@@ -188,14 +122,3 @@ def _byte_config(header: Header) -> Config:
     if config.n_symbols != 256:
         raise ConfigError(f"n_symbols = {config.n_symbols}: the alphabet of bytes has 256 symbols")
     return config
-
-
-def _run_block(
-    loop: Loop, end: _Encoding | _Decoding | _Known, group: list[Stripe], symbols: np.ndarray
-) -> Iterator[int]:
-    """Runs a block's stripes over its symbols (n,) uint8, in place; yields how many are done."""
-    offset = group[0].start
-    for stripe in group:
-        first = stripe.start - offset
-        for n_done in loop.run(end, stripe, symbols[first : first + stripe.n_symbols]):
-            yield first + n_done

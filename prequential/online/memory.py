@@ -4,7 +4,8 @@ An archive's header may come from a stranger and declare a model that is in rang
 """
 
 from prequential.errors import ConfigError
-from prequential.model.config import Config, GPTConfig, NgramConfig, StreamConfig
+from prequential.exact import mixing
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 
 MAX_MEMORY_BYTES = 4 << 30  # default limit
 
@@ -20,14 +21,15 @@ def memory_bytes(config: Config) -> int:
     """Bytes that a learner of this configuration holds, beside the interpreter and libraries (some 300 MB).
 
     An estimate on the high side, meant for refusing what cannot fit.
-    N-gram tables count in full, though pages that no context has touched take no memory yet.
     """
-    n_positions = config.streams.n_streams * config.streams.segment_columns
-    n_bytes = n_positions * config.n_symbols * _SYMBOL_BYTES
+    schedule = config.schedule
+    n_positions = max(schedule.n_rows * schedule.row_symbols, schedule.segment_symbols)
+    n_bytes = 1 << schedule.history_bits
     if config.gpt:
-        n_bytes += _gpt_bytes(config.gpt, config.n_symbols) + _activation_bytes(config.gpt, config.streams)
-    if config.ngram:
-        n_bytes += _ngram_bytes(config.ngram, config.n_symbols)
+        n_bytes += n_positions * config.n_symbols * _SYMBOL_BYTES
+        n_bytes += _gpt_bytes(config.gpt, config.n_symbols) + _activation_bytes(config.gpt, schedule)
+    if config.mixer:
+        n_bytes += _mixer_bytes(config.mixer)
     return n_bytes
 
 
@@ -46,16 +48,18 @@ def _gpt_bytes(gpt: GPTConfig, n_symbols: int) -> int:
     return matrices * _MATRIX_BYTES + largest * 32 + 2 * n_symbols * gpt.width * _TABLE_BYTES
 
 
-def _activation_bytes(gpt: GPTConfig, streams: StreamConfig) -> int:
-    """Kept activations of a segment, keys and values, attention scores: forward and backward."""
-    n_positions = streams.n_streams * streams.segment_columns
-    n_slots = gpt.window - 1 + streams.segment_columns
+def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
+    """Kept activations of a step's rows, keys and values, attention scores, forward and backward; and the segment that is read."""
+    n_positions = schedule.n_rows * schedule.row_symbols
     kept = n_positions * gpt.width * (8 + 6 * gpt.mlp_factor) * 4
-    keys_and_values = 2 * 2 * streams.n_streams * n_slots * gpt.width * 4  # carried, and in the segment's room
-    scores = n_positions * gpt.n_heads * n_slots * 4
-    return gpt.n_layers * (kept + keys_and_values + scores) + 6 * scores
+    scores = n_positions * gpt.n_heads * schedule.row_symbols * 4
+    n_read = schedule.segment_symbols
+    reading = n_read * (gpt.width * (8 + 2 * gpt.mlp_factor) + gpt.n_heads * 3 * (gpt.window + 64)) * 4
+    return gpt.n_layers * (kept + scores) + 6 * scores + reading
 
 
-def _ngram_bytes(ngram: NgramConfig, n_symbols: int) -> int:
-    n_rows = len(ngram.contexts) << ngram.row_bits
-    return n_rows * (n_symbols + 1) * 4  # int32 rows and counts
+def _mixer_bytes(mixer: MixerConfig) -> int:
+    n_inputs = len(mixer.contexts) * mixing.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS
+    weights = sum(mixing.SET_SIZES) * n_inputs * 4
+    refined = mixing.REFINED_MAPS * mixing.REFINED_CONTEXTS * mixing.REFINED_STEPS * 2
+    return (4 * mixing.SLOTS << mixer.table_bits) + (8 << mixer.match_bits) + weights + refined

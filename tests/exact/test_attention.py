@@ -147,10 +147,10 @@ def test_value_gradients_are_rounded_by_query_and_by_column(ops, shape, seed, sc
     assert_same_bits(got, expected)
 
 
-@given(SHAPES, SEEDS, st.sampled_from([0.0, 1e-28, 1.0, 1e8]), st.data())
-def test_score_gradients_are_those_of_the_softmax(ops, shape, seed, scale, data):
+@given(SHAPES, SEEDS, st.sampled_from([0.0, 1e-28, 1.0, 1e8]))
+def test_score_gradients_are_those_of_the_softmax(ops, shape, seed, scale):
     rng = np.random.default_rng(seed)
-    leading, n_new = (shape.n_streams, shape.n_heads), data.draw(st.integers(1, shape.n_keys))
+    leading = (shape.n_streams, shape.n_heads)
     products = rng.integers(-(2**23), 2**23, (*leading, shape.n_time, shape.n_keys)).astype(F)
     g_scale, q_r = factors(rng, *leading, shape.n_time) * F(scale), factors(rng, *leading, shape.n_time)
     v_scale, k_r = factors(rng, *leading, shape.n_keys), factors(rng, *leading, shape.n_keys)
@@ -162,8 +162,8 @@ def test_score_gradients_are_those_of_the_softmax(ops, shape, seed, scale, data)
     mean = ((levels.astype(np.int64) * e).sum(-1).astype(F) * (top * F(1 / 2047))) * inverse
     ds = (e.astype(F) * inverse[..., None]) * (dp - mean[..., None])
     by_query, row_top = rounded(ds * k_r[:, :, None], 255)
-    by_key, column_top = rounded(ds[..., -n_new:] * q_r[..., None], 127, axis=-2)
-    got = ops.attention_backward_scores(*tensors(products, g_scale, v_scale, e.astype(F), inverse, q_r, k_r), n_new)
+    by_key, column_top = rounded(ds * q_r[..., None], 127, axis=-2)
+    got = ops.attention_backward_scores(*tensors(products, g_scale, v_scale, e.astype(F), inverse, q_r, k_r))
     assert_same_bits(got, (by_query, row_top * F(1 / 255), by_key, column_top * F(1 / 127)))
 
 

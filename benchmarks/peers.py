@@ -1,0 +1,242 @@
+"""Measures other compressors as their users run them: programs found on PATH, each at its strongest usual setting.
+
+    python benchmarks/peers.py [--again] CORPUS...      file, folder or sample:NAME, as `prequential evaluate` names it
+
+Each program runs alone, in a temporary folder: compression, decompression, and every byte compared. One line a program
+and corpus is appended to benchmarks/peers.jsonl; what stands there restored, by name and BLAKE2b of the corpus as in
+the records of `evaluate`, is not run again without --again. A program that is not installed is named and skipped.
+"""
+
+import argparse
+import filecmp
+import functools
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prequential.corpora import Corpus, open_corpus
+from prequential.errors import PrequentialError
+
+ROWS = Path(__file__).parent / "peers.jsonl"
+SCHEMA = 1
+RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
+MAX_BZIP3_BLOCK_MIB = 511
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """A program and how to run it, by commands of the shell in a folder that holds the file `original`.
+
+    label: name and settings. compress leaves one file `archive*`, decompress makes `copy` of it; {block_mib} in either
+    is the length of the original in MiB. version prints a version. package: of Debian.
+    """
+
+    label: str
+    package: str
+    version: str
+    compress: str
+    decompress: str
+
+    @property
+    def program(self) -> str:
+        """What has to be on PATH."""
+        return self.compress.partition(" ")[0]
+
+
+# 7z: order 16 makes smaller archives than the order 32 of -mx=9 on every text and source tree tried.
+# bzip3: a block as long as the corpus, 16 MiB at least, its default; it takes 6 times as much memory.
+PEERS = {
+    "gzip": Peer(
+        label="gzip -9",
+        package="gzip",
+        version="gzip --version",
+        compress="gzip -9 -n -c original >archive",
+        decompress="gzip -d -c <archive >copy",
+    ),
+    "bzip2": Peer(
+        label="bzip2 -9",
+        package="bzip2",
+        version="bzip2 --help",
+        compress="bzip2 -9 -c original >archive",
+        decompress="bzip2 -d -c <archive >copy",
+    ),
+    "xz": Peer(
+        label="xz -9e",
+        package="xz-utils",
+        version="xz --version",
+        compress="xz -9e -c original >archive",
+        decompress="xz -d -c <archive >copy",
+    ),
+    "zstd": Peer(
+        label="zstd -22 --ultra --long=27",
+        package="zstd",
+        version="zstd --version",
+        compress="zstd -22 --ultra --long=27 -q -o archive original",
+        decompress="zstd -d --long=27 -q -o copy archive",
+    ),
+    "brotli": Peer(
+        label="brotli -q 11",
+        package="brotli",
+        version="brotli --version",
+        compress="brotli -q 11 --lgwin=24 -o archive original",
+        decompress="brotli -d -o copy archive",
+    ),
+    "bzip3": Peer(
+        label="bzip3",
+        package="bzip3",
+        version="bzip3 --version",
+        compress="bzip3 -e -b {block_mib} original archive",
+        decompress="bzip3 -d archive copy",
+    ),
+    "zpaq": Peer(
+        label="zpaq -m5",
+        package="zpaq",
+        version="zpaq",
+        compress="zpaq add archive.zpaq original -method 5",
+        decompress="zpaq extract archive.zpaq original -to copy",
+    ),
+    "7z": Peer(
+        label="7z PPMd, order 16",
+        package="p7zip-full",
+        version="7z",
+        compress="7z a -bd -t7z -m0=PPMd:o=16:mem=256m archive.7z original",
+        decompress="7z x -bd -so archive.7z >copy",
+    ),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures what is installed and not yet measured; fails if a corpus cannot be read."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="+", metavar="CORPUS", help="as `prequential evaluate` names it")
+    parser.add_argument("--again", action="store_true", help="run also what is measured already")
+    args = parser.parse_args(argv)
+    installed = {name: peer for name, peer in PEERS.items() if shutil.which(peer.program)}
+    missing = [peer for name, peer in PEERS.items() if name not in installed]
+    if missing:
+        programs, packages = ", ".join(peer.program for peer in missing), " ".join(peer.package for peer in missing)
+        print(f"skipped, not on PATH: {programs} (Debian: apt-get install {packages})", file=sys.stderr)
+    failed = False
+    for corpus_name in args.names:
+        try:
+            measure_all(corpus_name, installed, again=args.again)
+        except PrequentialError as error:
+            print(error, file=sys.stderr)
+            failed = True
+    return 1 if failed else 0
+
+
+def measure_all(corpus_name: str, peers: dict[str, Peer], *, again: bool) -> None:
+    """Appends one row to ROWS for each of `peers` and this corpus, one program after another."""
+    with open_corpus(corpus_name) as corpus:
+        done = set() if again else measured(ROWS)
+        for name, peer in peers.items():
+            if (corpus.blake2b, name) not in done:
+                row = measure(name, peer, corpus)
+                with ROWS.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+                print(summary(row), flush=True)
+
+
+def measured(path: Path) -> set[tuple[str, str]]:
+    """(BLAKE2b, name) of every row that restored its corpus."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return {(row["corpus"]["blake2b"], row["name"]) for row in rows if row["restored"]}
+
+
+def measure(name: str, peer: Peer, corpus: Corpus) -> Row:
+    """One row, JSON values: bytes, seconds and peak memory of both ways, and whether every byte came back."""
+    block_mib = min(max(16, -(-corpus.n_bytes >> 20)), MAX_BZIP3_BLOCK_MIB)
+    with tempfile.TemporaryDirectory(prefix="peers-") as work:
+        folder = Path(work)
+        shutil.copyfile(corpus.path, folder / "original")
+        coded, wall_s, peak_bytes = run(peer.compress.format(block_mib=block_mib), folder)
+        archives = list(folder.glob("archive*"))
+        compressed_bytes = archives[0].stat().st_size if coded and len(archives) == 1 else None
+        decoded, decompress_wall_s, decompress_peak_bytes = (
+            run(peer.decompress, folder) if compressed_bytes is not None else (False, None, None)
+        )
+        restored = decoded and filecmp.cmp(folder / "original", folder / "copy", shallow=False)
+    return {
+        "schema": SCHEMA,
+        "kind": "peer",
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "corpus": {"name": corpus.name, "n_bytes": corpus.n_bytes, "blake2b": corpus.blake2b},
+        "name": name,
+        "label": peer.label,
+        "version": version(peer),
+        "commands": [peer.compress.format(block_mib=block_mib), peer.decompress],
+        "compressed_bytes": compressed_bytes,
+        "wall_s": wall_s,
+        "decompress_wall_s": decompress_wall_s,
+        "restored": restored,
+        "peak_memory_bytes": peak_bytes,
+        "decompress_peak_memory_bytes": decompress_peak_bytes,
+        "machine": machine(),
+    }
+
+
+def run(command: str, folder: Path) -> tuple[bool, float, int | None]:
+    """Whether `command` succeeded in `folder`, its wall time in seconds, its peak resident memory in bytes.
+
+    The memory is None where it is no more than this process has: the kernel counts the moment before exec, when both
+    share it. So no more than the corpora and the standard library should be loaded here.
+    """
+    own_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT_BYTES
+    with tempfile.TemporaryFile("w+", errors="replace") as messages:
+        start_s = time.perf_counter()
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec {command}"], cwd=folder, stdin=subprocess.DEVNULL, stdout=messages, stderr=messages
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        wall_s = time.perf_counter() - start_s
+        process.returncode = os.waitstatus_to_exitcode(status)  # or its destructor would wait for it
+        if process.returncode:
+            messages.seek(0)
+            print(f"{command}: exit code {process.returncode}\n{messages.read()[-1000:]}", file=sys.stderr)
+    peak_bytes = usage.ru_maxrss * RSS_UNIT_BYTES
+    return process.returncode == 0, wall_s, peak_bytes if peak_bytes > own_peak_bytes else None
+
+
+@functools.cache
+def version(peer: Peer) -> str | None:
+    """The first number with a point that the program prints about itself."""
+    done = subprocess.run(
+        peer.version.split(), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )
+    number = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    return number.group() if number else None
+
+
+@functools.cache
+def machine() -> dict[str, str | int]:
+    """As in the records of `evaluate`; by a process of its own, because it loads torch (see `run`)."""
+    code = "import json; from prequential.measure.machine import machine; print(json.dumps(machine()))"
+    found: dict[str, str | int] = json.loads(subprocess.check_output([sys.executable, "-c", code]))
+    return found
+
+
+def summary(row: Row) -> str:
+    """One line for a person."""
+    name = f"{row['corpus']['name']}  {row['label']} ({row['version']}): "
+    if not row["restored"]:
+        return name + "NOT RESTORED"
+    return f"{name}{row['compressed_bytes']:,} bytes, {row['wall_s']:.2f} s, {row['decompress_wall_s']:.2f} s back"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

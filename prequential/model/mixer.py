@@ -1,0 +1,72 @@
+"""The context mixer: every coded bit is predicted by many contexts, the longest match and the GPT, mixed by small networks.
+
+This file holds its arrays; exact/mixing.py what is done with them. It learns from every bit as soon as that is coded.
+
+Contexts, by name: `0` none; `1`..`8` the last so many bytes; `word` the letters of the current word so far, case folded; `word2`,
+`word3` with the one or two words before; `word,1` with the mark after it; `word,2` with the last two bytes; `word,word3` with the
+word before the last; `word,marks` with what stood between the last words; `skip2-3` and the like: only the bytes at those
+distances; `above` the byte one line up in this column, `line,above` with the column; `first,word` the first byte of the
+line; `classes` the kinds of the last six characters; `match` the byte after the longest match, with its length.
+"""
+
+import numpy as np
+import torch
+
+from prequential.exact import mixing
+from prequential.exact.bit_coder import BitCoder
+from prequential.model.config import CONTEXTS, MixerConfig
+
+Tensor = torch.Tensor
+
+
+class Mixer:
+    """See the module's text. The past `ring` (a power of two of bytes, uint8) is shared with whoever else needs the history."""
+
+    def __init__(self, config: MixerConfig, ring: np.ndarray) -> None:
+        self._ring = ring
+        self._kinds = np.array([CONTEXTS.index(name) for name in config.contexts], np.int64)
+        n_contexts = len(self._kinds)
+        n_inputs = n_contexts * mixing.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS
+        self._table = np.zeros((1 << config.table_bits, mixing.SLOTS), np.uint32)
+        self._maps = np.concatenate(
+            (
+                np.tile(mixing.HISTORY_PROBABILITY, n_contexts),
+                np.tile(_guesses(mixing.RUN_MAP // 2, 1 << 21, 93 << 15, 20), 2 * n_contexts),
+                _guesses(mixing.MATCH_MAP, 5 << 19, 33 << 17, 40),
+            )
+        ).astype(np.uint32) << np.uint32(10)  # fmt: skip
+        self._weights = np.full((sum(mixing.SET_SIZES), n_inputs), int(0.6 * 65536) // n_contexts, np.int32)
+        self._last_weights = np.full((256, mixing.N_SETS), 65536 // mixing.N_SETS, np.int32)
+        line = mixing.SQUASH[np.clip((np.arange(mixing.REFINED_STEPS) - 16) * 128 + 3071, 0, 6142)].astype(np.uint16)
+        self._refined = np.tile(line, (mixing.REFINED_MAPS, mixing.REFINED_CONTEXTS, 1))
+        self._matches = np.zeros(1 << config.match_bits, np.int64)
+        self._past = np.zeros(mixing.PAST_SIZE, np.int64)
+        self._none = np.zeros((0, 256), np.int32)
+
+    def code(self, symbols: np.ndarray, frequencies: np.ndarray | None, coder: BitCoder) -> float:
+        """Codes or finds out `symbols` (n,) int64, in place, and learns them. Returns the ideal code length in bits.
+
+        frequencies: what the GPT expects, (n, 256) int32, rows of total 2**24; None without one.
+        """
+        coder.reserve(len(symbols))
+        return float(
+            mixing.code_mixed(
+                symbols, self._none if frequencies is None else frequencies, self._kinds, self._table, self._maps,
+                self._weights, self._last_weights, self._refined, self._ring, self._matches, self._past,
+                coder.state, coder.words,
+            )
+        )  # fmt: skip
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that later probabilities depend on, by name."""
+        arrays = {
+            "table": self._table.view(np.int32), "maps": self._maps.view(np.int32), "weights": self._weights,
+            "last_weights": self._last_weights, "refined": self._refined.view(np.int16), "matches": self._matches,
+            "past": self._past,
+        }  # fmt: skip
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def _guesses(n: int, first: int, last: int, n_steps: int) -> np.ndarray:
+    """(n,) int64 probabilities in 2**-22, from `first` in n_steps equal steps to `last`, where they stay."""
+    return first + (last - first) * np.minimum(np.arange(n), n_steps) // n_steps

@@ -1,0 +1,76 @@
+"""peers.py: programs that keep, lose and refuse bytes, run as real processes."""
+
+import json
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def peers(peers_script, tmp_path, monkeypatch):
+    """The script with programs of its own, and its rows in a temporary folder."""
+
+    def peer(compress, decompress="cp archive copy"):
+        return peers_script.Peer(
+            label=compress, package="coreutils", version="echo v1.25", compress=compress, decompress=decompress
+        )
+
+    monkeypatch.setattr(peers_script, "ROWS", tmp_path / "peers.jsonl")
+    monkeypatch.setattr(peers_script, "machine", lambda: {"cpu": "of a test"})
+    programs = {
+        "keeps": peer("cp original archive"),
+        "loses": peer("head -c 10 original >archive"),
+        "refuses": peer("cp missing archive"),
+        "absent": peer("no-such-program original >archive"),
+    }
+    monkeypatch.setattr(peers_script, "PEERS", programs)
+    (tmp_path / "corpus").write_bytes(bytes(range(256)) * 8)
+    return peers_script
+
+
+def rows(peers):
+    return {row["name"]: row for row in map(json.loads, peers.ROWS.read_text().splitlines())}
+
+
+def test_only_a_program_that_gives_every_byte_back_counts_as_restored(peers, tmp_path):
+    assert peers.main([str(tmp_path / "corpus")]) == 0
+    found = rows(peers)
+    assert {name: row["restored"] for name, row in found.items()} == {"keeps": True, "loses": False, "refuses": False}
+    assert {name: row["compressed_bytes"] for name, row in found.items()} == {
+        "keeps": 2048,
+        "loses": 10,
+        "refuses": None,
+    }
+    assert found["keeps"]["version"] == "1.25"
+    assert found["keeps"]["wall_s"] > 0
+    assert found["keeps"]["decompress_wall_s"] > 0
+
+
+def test_a_program_that_is_not_installed_is_named_and_skipped(peers, tmp_path, capsys):
+    peers.main([str(tmp_path / "corpus")])
+    assert "not on PATH: no-such-program" in capsys.readouterr().err
+
+
+def test_what_was_restored_is_run_again_only_when_asked_for(peers, tmp_path):
+    runs = [["corpus"], ["corpus"], ["--again", "corpus"]]
+    n_rows = []
+    for run in runs:
+        peers.main([str(tmp_path / arg) if arg == "corpus" else arg for arg in run])
+        n_rows.append(len(peers.ROWS.read_text().splitlines()))
+    assert n_rows == [3, 5, 8]  # the second run tries again what failed
+
+
+def test_a_missing_corpus_fails_but_does_not_keep_the_next_from_its_rows(peers, tmp_path, capsys):
+    assert peers.main([str(tmp_path / "missing"), str(tmp_path / "corpus")]) == 1
+    assert len(rows(peers)) == 3
+    assert "missing" in capsys.readouterr().err
+
+
+def test_every_installed_program_restores_a_text(peers_script, tmp_path, monkeypatch):
+    monkeypatch.setattr(peers_script, "ROWS", tmp_path / "peers.jsonl")
+    monkeypatch.setattr(peers_script, "machine", lambda: {"cpu": "of a test"})
+    (tmp_path / "corpus").write_bytes(b"".join(b"line %d of a text\n" % i for i in range(500)))
+    peers_script.main([str(tmp_path / "corpus")])
+    found = rows(peers_script)
+    assert set(found) == {name for name, peer in peers_script.PEERS.items() if shutil.which(peer.program)}
+    assert [name for name, row in found.items() if not row["restored"] or not row["version"]] == []

@@ -1,0 +1,117 @@
+"""results.py: which records its tables show, and that the text around them stays."""
+
+import json
+
+import pytest
+
+from prequential import preset
+
+
+def evaluation(*, archive_bytes, level=5, name="a", digest="aa", commit="1" * 40, **extra):
+    config = json.loads(json.dumps(preset(level).to_dict()))
+    return {
+        "kind": "evaluation",
+        "time": "2026-01-02T03:04:05+00:00",
+        "corpus": {"kind": "file", "name": name, "n_bytes": 1000, "blake2b": digest},
+        "config": config,
+        "archive_bits": 8 * archive_bytes,
+        "archive_bytes": archive_bytes,
+        "code_bits_per_byte": 1.0,
+        "coder_overhead_ppm": 1.0,
+        "wall_s": 2.0,
+        "verified": True,
+        "verify_wall_s": 3.0,
+        "peak_memory_bytes": 1 << 20,
+        "baselines": [{"name": "gzip", "label": "gzip -9", "compressed_bytes": 500, "wall_s": 0.1}],
+        "environment": {
+            "machine": {"cpu": "a processor"},
+            "threads": 2,
+            "backend": "int8",
+            "kernels": "fused",
+            "versions": {"prequential": "0.1.0", "python": "3.11.7"},
+            "git_commit": commit,
+        },
+        **extra,
+    }
+
+
+def peer(name, compressed_bytes, *, digest="aa", restored=True):
+    return {
+        "corpus": {"name": "a", "n_bytes": 1000, "blake2b": digest},
+        "name": name,
+        "label": f"{name} program",
+        "version": "9.9",
+        "compressed_bytes": compressed_bytes,
+        "wall_s": 0.5,
+        "decompress_wall_s": 0.25,
+        "restored": restored,
+        "peak_memory_bytes": None,
+    }
+
+
+@pytest.fixture
+def tables(results, tmp_path):
+    """The text that the script makes of records, and of what stood in its file before."""
+
+    def tables(records, peers=(), text="# Results\n"):
+        path = tmp_path / "RESULTS.md"
+        path.write_text(text)
+        results.write_tables(path, list(records), list(peers))
+        return path.read_text()
+
+    return tables
+
+
+def lines_of(text, start):
+    return [line for line in text.splitlines() if line.startswith(start)]
+
+
+def test_presets_and_peers_stand_in_one_table_smallest_first(tables):
+    text = tables([evaluation(archive_bytes=300), evaluation(archive_bytes=400, level=1)], [peer("zpaq", 350)])
+    assert [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")] == [
+        "compressor", "---", "**prequential -5**", "zpaq program", "**prequential -1**", "gzip -9",
+    ]  # fmt: skip
+    assert lines_of(text, "| **prequential -5") == [
+        "| **prequential -5** | 1111111 | 300 | 2.4000 | 2.00 | 3.00 | 0.50 | 1 |"
+    ]
+    assert lines_of(text, "| zpaq") == ["| zpaq program | 9.9 | 350 | 2.8000 | 0.50 | 0.25 | 2.00 | - |"]
+
+
+def test_the_newest_record_of_a_preset_counts_also_when_the_preset_has_changed(tables):
+    changed = evaluation(archive_bytes=200, level=1, options=["-5"])
+    text = tables([evaluation(archive_bytes=300), changed])
+    assert [line.split("|")[3].strip() for line in lines_of(text, "| **")] == ["200"]
+
+
+def test_a_configuration_that_is_no_preset_is_named_by_its_model(tables):
+    other = evaluation(archive_bytes=300)
+    other["config"]["gpt"]["n_layers"] = 7
+    assert "| **prequential, GPT 7 x " in tables([other])
+
+
+def test_a_peer_is_shown_only_for_the_same_bytes_and_where_the_record_lacks_it(tables):
+    text = tables([evaluation(archive_bytes=300)], [peer("gzip", 501), peer("zpaq", 350, digest="bb")])
+    assert "gzip program" not in text
+    assert "zpaq program" not in text
+
+
+def test_a_peer_that_lost_bytes_has_no_size_and_is_named(tables):
+    text = tables([evaluation(archive_bytes=300)], [peer("zpaq", 10, restored=False)])
+    assert lines_of(text, "| zpaq") == []
+    assert lines_of(text, "Did not restore") == ["Did not restore the file: zpaq program (9.9)."]
+
+
+def test_several_files_have_a_table_of_all(tables):
+    text = tables([evaluation(archive_bytes=300), evaluation(archive_bytes=100, name="b", digest="bb")])
+    assert lines_of(text, "| file")[0] == "| file | bytes | gzip -9 | **prequential -5** |"
+    assert lines_of(text, "| a ") == ["| a | 1,000 | 4.0000 | 2.4000 |"]
+    assert lines_of(text, "| b ") == ["| b | 1,000 | 4.0000 | 0.8000 |"]
+
+
+def test_text_around_the_markers_stays_and_a_second_run_changes_nothing(tables, results):
+    records = [evaluation(archive_bytes=300)]
+    once = tables(records, text=f"# Before\n\n{results.BEGIN}\nold\n{results.END}\n\nAfter.\n")
+    assert once.startswith("# Before\n")
+    assert once.endswith("After.\n")
+    assert "old" not in once
+    assert tables(records, text=once) == once
