@@ -103,6 +103,11 @@ class BitCoder:
             first = [int(w) for w in self.words[:2]] + [0, 0]
             self.state[OFFSET], self.state[N_WORDS] = first[0] << 32 | first[1], 2
 
+    @property
+    def decodes(self) -> bool:
+        """Whether symbols are to be found out; else they are known."""
+        return bool(self.state[MODE] == DECODE)
+
     def reserve(self, n_symbols: int) -> None:
         """Room for what n_symbols further bytes may take, however improbable they are."""
         needed = int(self.state[N_WORDS]) + n_symbols * WORDS_PER_SYMBOL

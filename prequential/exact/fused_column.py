@@ -55,13 +55,13 @@ class Column:
         matrices = [x for name in ("qkv", "out", "up", "down") for x in _stacked([layer[name] for layer in layers])]
         rooms = [room[name].numpy() for name in ("k", "k_r", "v", "v_scale")]
         shape = (cos.numpy(), sin.numpy(), softmax_table(), first_valid, window, np.float32(score_scale))
-        self._arguments = (embedding.numpy(), *matrices, *[x[0] for x in _stacked([head])], *rooms, *shape)
+        self.arguments = (embedding.numpy(), *matrices, *[x[0] for x in _stacked([head])], *rooms, *shape)
         self._n_symbols = len(embedding)
 
     def logits(self, symbol: int, column: int) -> Tensor:
         """Logits (1, V) float32 of what follows `symbol`, which stands at this column."""
         y = torch.empty(1, self._n_symbols)
-        _logits(symbol, column, *self._arguments, y.numpy()[0])
+        _logits(symbol, column, *self.arguments, y.numpy()[0])
         return y
 
 

@@ -154,7 +154,7 @@ class Reader:
     def forward(self, symbols: Tensor, first: int) -> Tensor:
         """Logits (t, V) float32 of what follows `symbols` (t,) int64, which stand at columns first .. first + t - 1."""
         if len(symbols) == 1 and self._ops.Column:
-            return self._forward_column(int(symbols), first)
+            return self.column().logits(int(symbols), first)
         parts = [
             self._weights.logits(part, self._ops, partial(self._attend, first + i * COLUMNS_AT_ONCE))
             for i, part in enumerate(symbols.split(COLUMNS_AT_ONCE))
@@ -179,14 +179,14 @@ class Reader:
         acc = self._matmul.batched(levels, seen["v"].float())  # (1, H, t, K)
         return ops.attention_output(acc, scale * inverse_sum)
 
-    def _forward_column(self, symbol: int, column: int) -> Tensor:
-        """Logits (1, V) of one column: a decoder's way, in a compiled kernel of its own."""
+    def column(self) -> Any:
+        """The open segment as an ops.Column, which reads symbol by symbol: a decoder's way, in a compiled kernel of its own."""
         if self._column is None:
             self._column = self._ops.Column(
                 self._weights.embedding, self._weights.layers, self._weights.head, self._room,
                 self._cos, self._sin, self._first_valid, self.config.window, self._score_scale,
             )  # fmt: skip
-        return self._column.logits(symbol, column)
+        return self._column
 
 
 class GPT:
@@ -239,6 +239,10 @@ class GPT:
         Columns are read in order, each once, in any runs: the bits do not depend on the runs, nor on an `update` meanwhile.
         """
         return self._reader.forward(symbols, first)
+
+    def column(self) -> Any:
+        """The open segment for a compiled decoder; compiled kernels only."""
+        return self._reader.column()
 
     # ---- learning
 

@@ -1,6 +1,6 @@
 """The learner: GPT and context mixer as one predictor of the next byte.
 
-    begin(n) ; code(..)* ; end()        for each segment of n symbols
+    begin(n) ; code(symbols) ; end()        for each segment of n symbols
 
 Within a segment the GPT predicts with weights that stand still, while beside it, in a thread of its own, they take one step on what
 was coded before the segment. `end` waits for that step. The mixer learns from every bit as soon as it is coded.
@@ -15,6 +15,7 @@ import torch
 
 from prequential.exact.bit_coder import BitCoder
 from prequential.exact.digest import digest
+from prequential.exact.fused_decoding import find_symbols
 from prequential.exact.matmul import Matmul
 from prequential.exact.mixing import code_plain
 from prequential.exact.pool import Pool
@@ -45,7 +46,6 @@ class Learner:
 
     def begin(self, n_symbols: int) -> None:
         """Opens a segment: the GPT's weights for it are fixed, and a step on what came before it begins."""
-        self._n_column, self._n_segment = 0, n_symbols
         if self.gpt:
             self.gpt.begin(n_symbols)
             if self.history.n_symbols:
@@ -56,30 +56,41 @@ class Learner:
                     update()
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> float:
-        """Codes the segment's next symbols (n,) int64, or finds them out, in place: n = 1 then, if there is a GPT.
+        """Codes the segment's symbols (n,) int64, or finds them out, in place; returns their ideal code length in bits.
 
-        Returns their ideal code length in bits.
+        Where they are known, the GPT reads them at once; else symbol by symbol. The bits are the same.
         """
-        frequencies = None
-        if self.gpt:
-            previous = self.history.at(np.array([self.history.n_symbols - 1]))
-            inputs = torch.from_numpy(np.concatenate((previous, symbols[:-1])))
-            frequencies = self._ops.frequencies(self.gpt.forward(inputs, self._n_column)).numpy()
-        if self.mixer:
-            code_bits = self.mixer.code(symbols, frequencies, coder)
+        coder.reserve(len(symbols))
+        previous = int(self.history.at(np.array(self.history.n_symbols - 1)))
+        if self.gpt is None or not coder.decodes:
+            inputs = np.concatenate(([previous], symbols[:-1]))
+            code_bits = self._code(symbols, inputs, 0, coder)
+        elif self._ops.Column:
+            mixer = self.mixer.arrays if self.mixer else None
+            code_bits = find_symbols(previous, symbols, self.gpt.column(), mixer, coder)
         else:
-            coder.reserve(len(symbols))
-            code_bits = float(code_plain(symbols, frequencies, coder.state, coder.words))
+            code_bits = 0.0
+            for t in range(len(symbols)):
+                code_bits += self._code(symbols[t : t + 1], np.array([previous]), t, coder)
+                previous = symbols[t]
         self.history.append(symbols)
-        self._n_column += len(symbols)
         return code_bits
 
-    def end(self) -> None:
+    def _code(self, symbols: np.ndarray, inputs: np.ndarray, first: int, coder: BitCoder) -> float:
+        """Codes symbols (t,) int64 in place, which follow `inputs` (t,) int64 at columns first .. first + t - 1."""
+        frequencies = None
+        if self.gpt:
+            frequencies = self._ops.frequencies(self.gpt.forward(torch.from_numpy(inputs), first)).numpy()
+        if self.mixer:
+            return self.mixer.code(symbols, frequencies, coder)
+        return float(code_plain(symbols, frequencies, coder.state, coder.words))
+
+    def end(self, n_symbols: int) -> None:
         """Closes the segment: the step on what came before it is done."""
         if self._step:
             self._step.result()
             self._step = None
-        self._n_new = self._n_segment
+        self._n_new = n_symbols
 
     def _rows(self) -> tuple[Tensor, Tensor]:
         """Inputs and targets (R, T) int64 of the next step: the newest segment in rows, and rows drawn from the whole history."""

@@ -23,7 +23,6 @@ class Mixer:
     """See the module's text. The past `ring` (a power of two of bytes, uint8) is shared with whoever else needs the history."""
 
     def __init__(self, config: MixerConfig, ring: np.ndarray) -> None:
-        self._ring = ring
         self._kinds = np.array([CONTEXTS.index(name) for name in config.contexts], np.int64)
         n_contexts = len(self._kinds)
         n_inputs = n_contexts * mixing.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS
@@ -41,6 +40,10 @@ class Mixer:
         self._refined = np.tile(line, (mixing.REFINED_MAPS, mixing.REFINED_CONTEXTS, 1))
         self._matches = np.zeros(1 << config.match_bits, np.int64)
         self._past = np.zeros(mixing.PAST_SIZE, np.int64)
+        self.arrays = (
+            self._kinds, self._table, self._maps, self._weights, self._last_weights, self._refined,
+            ring, self._matches, self._past,
+        )  # fmt: skip
         self._none = np.zeros((0, 256), np.int32)
 
     def code(self, symbols: np.ndarray, frequencies: np.ndarray | None, coder: BitCoder) -> float:
@@ -48,14 +51,8 @@ class Mixer:
 
         frequencies: what the GPT expects, (n, 256) int32, rows of total 2**24; None without one.
         """
-        coder.reserve(len(symbols))
-        return float(
-            mixing.code_mixed(
-                symbols, self._none if frequencies is None else frequencies, self._kinds, self._table, self._maps,
-                self._weights, self._last_weights, self._refined, self._ring, self._matches, self._past,
-                coder.state, coder.words,
-            )
-        )  # fmt: skip
+        expected = self._none if frequencies is None else frequencies
+        return float(mixing.code_mixed(symbols, expected, *self.arrays, coder.state, coder.words))
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later probabilities depend on, by name."""

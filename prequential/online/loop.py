@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from prequential.exact.bit_coder import DECODE, MODE, BitCoder
+from prequential.exact.bit_coder import BitCoder
 from prequential.model.learner import Learner
 from prequential.online.schedule import segments
 
@@ -23,11 +23,9 @@ def run(learner: Learner, coder: BitCoder, block: slice, symbols: np.ndarray) ->
     for segment in segments(block, learner.config.schedule):
         n = segment.stop - segment.start
         part = symbols[done : done + n].astype(np.int64)
-        step = 1 if coder.state[MODE] == DECODE and learner.gpt else n
-        learner.begin(n)  # the GPT starts to learn what came before
-        for first in range(0, n, step):
-            code_bits += learner.code(part[first : first + step], coder)  # predict, code; the mixer learns
-        learner.end()  # the GPT has learned
+        learner.begin(n)  # the GPT starts to learn from what came before
+        code_bits += learner.code(part, coder)  # predict, code; the mixer learns from each bit
+        learner.end(n)  # the GPT has learned
         coder.check()
         symbols[done : done + n] = part
         done += n
