@@ -21,14 +21,15 @@ MAX_HEADER_BYTES = 1 << 16  # JSON, before and after deflation
 # Preset dictionary of the deflated JSON. Part of the format: another dictionary is another FORMAT_VERSION.
 HEADER_DICTIONARY = (
     b'"commit":"revision":"n_rows":"n_files":1,"n_skipped":0,"column":"text","separator":"split":"train","'
-    b'kind":"stdin","sample","dataset","tree","contexts":["7","8","skip2","skip2-3","skip2-4","skip1,3","s'
-    b'kip1,3-4"],"gpt":null,"ngram":null,true,false,0.001,0.01,0.05,0.95,512,1024,4096,.txt"},{"config":{"'
-    b'gpt":{"beta1":0.9,"beta2":0.99,"decay_updates":1000,"matrix_step":0.02,"mlp_factor":4,"momentum":0.8'
-    b',"n_heads":4,"n_layers":3,"vector_step":0.003,"warmup_updates":5,"width":256,"window":128},"n_symbol'
-    b's":256,"ngram":{"contexts":["1","2","3","4","5","6","word","word2"],"gate_step":0.02,"row_bits":16,"'
-    b'row_step":1.0,"row_step_floor":0.02},"seed":0,"streams":{"block_symbols":262144,"chunk_columns":8,"n'
-    b'_streams":32,"ramp_symbols":4096,"segment_columns":32,"stripe_symbols":65536}},"corpus":{"kind":"fil'
-    b'e","name":""}}'
+    b'kind":"stdin","sample","dataset","tree","gpt":null,"mixer":null,true,false,"contexts":["1","2","3","'
+    b'4","5","6","word","word2","classes","line,above"],512,16,128,256,384,.txt"},{"config":{"gpt":{"beta1'
+    b'":0.9,"beta2":0.99,"decay_updates":1000,"matrix_step":0.02,"mlp_factor":4,"momentum":0.8,"n_heads":3'
+    b',"n_layers":2,"vector_step":0.003,"warmup_updates":5,"width":192,"window":128},"mixer":{"contexts":['
+    b'"0","1","2","3","4","5","6","8","word","word,1","word2","word,word3","word3","word,2","skip2-3","ski'
+    b'p1,3","skip3-4","above","line,above","first,word","classes","match","word,marks"],"match_bits":20,"t'
+    b'able_bits":22},"n_symbols":256,"schedule":{"block_symbols":262144,"first_segment_symbols":256,"histo'
+    b'ry_bits":24,"n_rows":12,"row_symbols":128,"segment_symbols":1024},"seed":0},"corpus":{"kind":"file",'
+    b'"name":""}}'
 )
 
 

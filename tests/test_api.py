@@ -17,8 +17,8 @@ PROJECT = Path(__file__).parents[1]
 PLAIN = prequential.Runtime(kernels="plain")
 SMALL = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
-    ngram=prequential.NgramConfig(contexts=("1", "2"), row_bits=10),
-    streams=prequential.StreamConfig(stripe_symbols=1024, block_symbols=1024),
+    mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
+    schedule=prequential.ScheduleConfig(history_bits=14, block_symbols=1024),
 )
 
 

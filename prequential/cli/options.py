@@ -72,7 +72,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     level.add_argument(
         "--config", metavar="FILE", help="a Config as JSON, as `list --json` shows it, instead of a preset"
     )
-    group.add_argument("--pure", action="store_true", help="the GPT alone, without n-gram connections")
+    group.add_argument("--pure", action="store_true", help="the GPT alone, without the context mixer")
     group.add_argument("--seed", type=int, metavar="N", help="seed of the initial weights (default: 0)")
 
 

@@ -1,8 +1,8 @@
 """Range coding of single bits inside compiled loops: the arithmetic of codecs/reference_coder.py, step by step.
 
-A decision with frequency f of a one, 1 <= f < 2**16, is coded as the row of frequencies (2**16 - f, f). The total is 2**16, not that
-coder's 2**24: rounding a width down to a multiple of the total costs 1.3e-4 bits a decision there, and a byte has eight. The coder
-runs within the loop that predicts, because what a bit is decides what comes next.
+A decision with frequency f of a one, 1 <= f < 2**16, is coded as the row of frequencies (2**16 - f, f). The total is 2**16, not
+that coder's 2**24: rounding a width down to a multiple of the total costs 1.3e-4 bits a decision there, and a byte has eight. The
+coder runs within the loop that predicts, because what a bit is decides what comes next.
 
 state (6,) uint64: low, width, words written or read, offset, mode, fault. words (n,) uint32.
 """
@@ -22,6 +22,7 @@ TOTAL = np.uint64(1 << 16)
 WORD_BITS = np.uint64(32)
 WORD_MAX = np.uint64((1 << 32) - 1)
 WINDOW_MAX = np.uint64((1 << 64) - 1)
+
 
 @inlined
 def code_bit(bit: int, frequency: int, state: Array, words: Array) -> int:

@@ -1,6 +1,6 @@
 """A segment decoded in one compiled loop: column, frequencies, bits, column ..., with nothing of Python between two symbols.
 
-It composes the kernels of `fused_column`, `fused` and `mixing`; the bits are theirs. Threads that learn meanwhile run undisturbed.
+It composes the kernels of `fused_column`, `fused` and `mixing`; the bits are theirs. Threads that learn meanwhile go on.
 """
 
 from typing import Any
@@ -14,7 +14,9 @@ from prequential.exact.fused_loops import Array, kernel
 from prequential.exact.mixing import code_mixed, code_plain
 
 
-def find_symbols(previous: int, symbols: Array, column: Column, mixer: tuple[Array, ...] | None, coder: BitCoder) -> float:
+def find_symbols(
+    previous: int, symbols: Array, column: Column, mixer: tuple[Array, ...] | None, coder: BitCoder
+) -> float:
     """Fills in the open segment's symbols (n,) int64, the first of which follows `previous`; returns their ideal bits.
 
     mixer: the arrays of a Mixer, or None to decode under the GPT's frequencies alone.

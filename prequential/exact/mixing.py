@@ -6,8 +6,8 @@ sets chosen by small contexts, a second mixer above them, and adaptive maps on t
     bucket    one cache line of a hashed table for each context and half byte: 15 nodes of the half byte's binary tree, and a
               head of checksum, last byte seen and its run length
     node      a bounded history of the bits seen here (`histories`), an adaptive probability and its age, in 32 bits
-    inputs    for each context four: what its history, as a class, turned out to mean (twice: log-odds and probability), the node's
-              own probability, and whether the byte last seen here comes again; besides, the longest match, a bias and the GPT
+    inputs    for each context four: what its history, as a class, turned out to mean (twice: log-odds and probability), the
+              node's own probability, and whether the byte last seen here comes again; besides, the longest match, a bias, the GPT
     mixing    each of several weight sets gives a log-odds; a last set mixes those; two adaptive maps refine the result
 
 Everything is an integer of at most 64 bits and every sum is exact, so compiled and interpreted (NUMBA_DISABLE_JIT=1) runs agree.
@@ -16,6 +16,7 @@ Units: log-odds in 1/256 nat, within +-12 nats; probabilities of a one in 2**-16
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -35,13 +36,15 @@ SLOTS = 16  # of a bucket: the head and 15 nodes
 NEW_NODE = np.uint32(0x8000)  # no history, probability one half, age 0
 INPUTS_PER_CONTEXT = 4
 EXTRA_INPUTS = 5  # match (2), bias, GPT (2)
-MATCH_MAP, RUN_MAP = 128, 64  # adaptive probabilities of a match by its length, of a run by its length and half byte
+MATCH_MAP, RUN_MAP = 64, 64  # adaptive probabilities of a match by its length, of a run by its length and half byte
 MIN_MATCH = 6
 MAX_VERIFIED = 32
 
 HASH_MASK = 0xFFFFFFFF
 LOG_ODDS_LIMIT = 3071
-STRETCH, SQUASH = log_odds_tables()  # (4096,) int32 log-odds of a probability in 2**-12; (6143,) int32 probability of log-odds
+STRETCH, SQUASH = (
+    log_odds_tables()
+)  # (4096,) int32 log-odds of a probability in 2**-12; (6143,) int32 probability of log-odds
 RECIPROCAL = np.array([65536 * 2 // (2 * n + 3) for n in range(1024)], np.int64)  # 1 / (n + 1.5)
 NODE_RATE = np.array([655360 // (24 * n + 16) for n in range(16)], np.int64)  # 1 / (2.4 n + 1.6)
 HISTORY_AGE_LIMIT, RUN_AGE_LIMIT, NODE_AGE_LIMIT = 255, 1023, 15
@@ -58,13 +61,13 @@ def _histories() -> tuple[Array, Array, Array]:
     """The bounded histories of bits, as a machine: next state (S, 2) uint16, age (S,) uint8, probability of a one (S,) in 2**-22.
 
     A history is (zeros, ones, last bits): the first bits exactly; later two bounded counts and the last two bits. A bit that
-    comes against a count of more than 2 shortens that count, for what was long ago matters less; and the larger the one count, the
-    lower the other's bound. State 0 is "nothing yet".
+    comes against a count of more than 2 shortens that count, for what was long ago matters less; and the larger the one count,
+    the lower the other's bound. State 0 is "nothing yet".
     """
     bounds = (48, 40, 24, 16, 12, 10, 8)
 
     def shortened(n: int) -> int:
-        return n if n <= 2 else min(1 + n.bit_length() // 1, 6) - (n == 3)
+        return n if n <= 2 else min(1 + n.bit_length(), 6) - (n == 3)
 
     def after(state: tuple[int, int, int], bit: int) -> tuple[int, int, int]:
         counts = [state[0], state[1]]
@@ -99,12 +102,12 @@ assert N_HISTORIES <= 4096, "the replacement rule reads 12 bits of a node"
 
 
 @inlined
-def clamp(x: int, low: int, high: int) -> int:
+def clamp(x: Any, low: int, high: int) -> Any:
     return max(low, min(high, x))
 
 
 @inlined
-def squash(log_odds: int) -> int:
+def squash(log_odds: int) -> Any:
     return np.int64(SQUASH[log_odds + LOG_ODDS_LIMIT])
 
 
@@ -136,16 +139,16 @@ def find_bucket(table: Array, h: int) -> int:
     mask = table.shape[0] - 1
     check = (h >> 16) | 1
     home = ((h * 0x2545F491) >> 9) & mask
-    oldest_possible = 1 << 30
-    best = home
+    youngest: Any = 1 << 30
+    best: Any = home
     for k in range(3):
         row = home ^ k
         head = np.int64(table[row, 0])
         if head >> 16 == check:
             return row
         age = np.int64(HISTORY_AGE[np.int64(table[row, 1]) >> 16]) if head != 0 else -1
-        if age < oldest_possible:
-            oldest_possible, best = age, row
+        if age < youngest:
+            youngest, best = age, row
     for k in range(1, SLOTS):
         table[best, k] = NEW_NODE
     table[best, 0] = np.uint32(check << 16)
@@ -164,10 +167,10 @@ def context_hashes(past: Array, ring: Array, kinds: Array, every: Array, hashes:
     in_word = is_letter(c1)
     mark = 0 if in_word else c1
     column = past[POSITION] - past[LINE]
-    above = 0
+    above: Any = 0
     if past[LINE_ABOVE] + column < past[LINE]:
         above = np.int64(ring[(past[LINE_ABOVE] + column) & (ring.size - 1)])
-    expected = 256
+    expected: Any = 256
     if past[MATCH_LENGTH] > 0:
         expected = np.int64(ring[past[MATCH] & (ring.size - 1)])
     every[0] = 0
@@ -255,10 +258,10 @@ def code_mixed(
     symbols: Array, frequencies: Array, kinds: Array, table: Array, maps: Array, weights: Array, last_weights: Array,
     refined: Array, ring: Array, matches: Array, past: Array, state: Array, words: Array,
 ) -> float:  # fmt: skip
-    """Codes the bytes `symbols` (n,) int64 in order, learning from each; a decoder fills them in. Returns the ideal code length in bits.
+    """Codes the bytes `symbols` (n,) int64 in order, learning from each; a decoder fills them in. Returns their ideal bits.
 
-    frequencies: the GPT's, (n, 256) int32, or (0, 256) without a GPT. kinds: (C,) int64, indices into CONTEXTS. The other arrays
-    are model/mixer.py's; state and words are the coder's.
+    frequencies: the GPT's, (n, 256) int32, or (0, 256) without a GPT. kinds: (C,) int64, indices into
+    model.config.CONTEXTS. The other arrays are model/mixer.py's; state and words are the coder's.
     """
     n_contexts = kinds.size
     n_inputs = weights.shape[1]
@@ -389,9 +392,7 @@ def code_mixed(
                     m = c * N_HISTORIES + history
                     maps[m] = step_towards(np.int64(maps[m]), bit, HISTORY_AGE_LIMIT)
                 p = clamp(p + ((((bit << 16) - p) * NODE_RATE[age]) >> 16), 16, 65520) & 0xFFF0
-                table[buckets[c], node] = (
-                    np.int64(NEXT_HISTORY[history, bit]) << 16 | p | min(age + 1, NODE_AGE_LIMIT)
-                )
+                table[buckets[c], node] = np.int64(NEXT_HISTORY[history, bit]) << 16 | p | min(age + 1, NODE_AGE_LIMIT)
                 run = runs[c]
                 if run & 255 != 0 and (run >> 8 | 256) >> (8 - k) == prefix:
                     m = run_maps + c * RUN_MAP + min(run & 255, 31) + late

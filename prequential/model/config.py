@@ -37,9 +37,9 @@ class GPTConfig:
     `window`: keys each symbol attends to, its own among them. Step sizes are per update, before warm-up.
     """
 
-    n_layers: int = 3
-    width: int = 256
-    n_heads: int = 4
+    n_layers: int = 2
+    width: int = 192
+    n_heads: int = 3
     mlp_factor: int = 4
     window: int = 128
     matrix_step: float = 0.02
@@ -65,7 +65,7 @@ class GPTConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MixerConfig:
-    """Context mixing: which contexts (model/mixer.py), and how much room: 2**table_bits buckets of 64 bytes, 2**match_bits places."""
+    """Context mixing: which contexts (model/mixer.py), room for 2**table_bits buckets of 64 bytes, 2**match_bits places."""
 
     contexts: tuple[str, ...] = CONTEXTS
     table_bits: int = 22
@@ -78,7 +78,7 @@ class MixerConfig:
             "contexts must be a list of names",
         )
         object.__setattr__(self, "contexts", tuple(names))
-        _check(1 <= len(self.contexts) and len(set(self.contexts)) == len(self.contexts), "contexts: distinct names")
+        _check(len(self.contexts) >= 1 and len(set(self.contexts)) == len(self.contexts), "contexts: distinct names")
         for name in self.contexts:
             _check(name in CONTEXTS, f"unknown context {name!r}; there are {', '.join(CONTEXTS)}")
         _check_range(self, table_bits=(4, 26), match_bits=(4, 26))
@@ -89,8 +89,8 @@ class ScheduleConfig:
     """What is coded between two steps of the GPT, and what each step learns from.
 
     A segment has segment_symbols symbols; early ones have first_segment_symbols, and grow with what is known. A step learns from
-    up to `n_rows` rows of `row_symbols` symbols: the newest segment first, the others drawn from the last 2**history_bits symbols. A
-    block is the unit of the archive.
+    up to `n_rows` rows of `row_symbols` symbols: the newest segment first, then others drawn from the last 2**history_bits.
+    A block is the unit of the archive.
     """
 
     first_segment_symbols: int = 256
@@ -124,9 +124,7 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_range(self, n_symbols=(2, 65536), seed=(0, 2**63 - 1))
-        _check(
-            self.gpt is not None or self.mixer is not None, "a learner needs the GPT, the context mixer or both"
-        )
+        _check(self.gpt is not None or self.mixer is not None, "a learner needs the GPT, the context mixer or both")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-able values, the inverse of `from_dict`."""

@@ -2,8 +2,8 @@
 
     begin(n) ; code(symbols) ; end()        for each segment of n symbols
 
-Within a segment the GPT predicts with weights that stand still, while beside it, in a thread of its own, they take one step on what
-was coded before the segment. `end` waits for that step. The mixer learns from every bit as soon as it is coded.
+Within a segment the GPT predicts with weights that stand still, while beside it, in a thread of its own, they take one step on
+what was coded before the segment. `end` waits for that step. The mixer learns from every bit as soon as it is coded.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor

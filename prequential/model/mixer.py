@@ -31,7 +31,7 @@ class Mixer:
             (
                 np.tile(mixing.HISTORY_PROBABILITY, n_contexts),
                 np.tile(_guesses(mixing.RUN_MAP // 2, 1 << 21, 93 << 15, 20), 2 * n_contexts),
-                _guesses(mixing.MATCH_MAP, 5 << 19, 33 << 17, 40),
+                _guesses(mixing.MATCH_MAP, 5 << 19, 31 << 17, 40),
             )
         ).astype(np.uint32) << np.uint32(10)  # fmt: skip
         self._weights = np.full((sum(mixing.SET_SIZES), n_inputs), int(0.6 * 65536) // n_contexts, np.int32)

@@ -6,16 +6,33 @@ from prequential.errors import ConfigError
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 
 DEFAULT_PRESET = 5
+FEW_CONTEXTS = ("1", "2", "3", "4", "5", "6", "word", "word2", "classes", "line,above")
+
+
+def _with_gpt(n_layers: int, width: int, segment_symbols: int, n_rows: int) -> Config:
+    return Config(
+        gpt=GPTConfig(n_layers=n_layers, width=width, n_heads=width // 64),
+        schedule=ScheduleConfig(segment_symbols=segment_symbols, n_rows=n_rows),
+    )
+
+
 PRESETS: dict[int, Config] = {
-    1: Config(gpt=None, mixer=MixerConfig()),
-    5: Config(gpt=GPTConfig(n_layers=2, width=192, n_heads=3), mixer=MixerConfig(), schedule=ScheduleConfig()),
+    1: Config(gpt=None, mixer=MixerConfig(contexts=FEW_CONTEXTS)),
+    2: Config(gpt=None),
+    3: _with_gpt(1, 128, 1024, 8),
+    4: _with_gpt(2, 128, 1024, 12),
+    5: _with_gpt(2, 192, 1024, 12),
+    6: _with_gpt(2, 256, 1024, 16),
+    7: _with_gpt(3, 256, 1024, 16),
+    8: _with_gpt(3, 256, 512, 16),
+    9: _with_gpt(4, 384, 512, 16),
 }
 
 
 def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
     """The Config of a level. pure: the GPT alone, without context mixing. Raises ConfigError for an unknown level."""
     if level not in PRESETS:
-        raise ConfigError(f"no preset {level}; there are {', '.join(map(str, PRESETS))}")
+        raise ConfigError(f"no preset {level}; there are {min(PRESETS)} to {max(PRESETS)}")
     config = dataclasses.replace(PRESETS[level], seed=seed)
     if pure and config.gpt is None:
         raise ConfigError(f"preset {level} has no GPT, so it cannot be pure")

@@ -32,7 +32,7 @@ class Progress:
     """Totals up to a segment's end: bytes of the original, ideal code length, and what the archive holds so far."""
 
     n_bytes: int = 0
-    code_bits: float = 0.0  # sum of -log2 of the coded decisions' frequencies / 2**24
+    code_bits: float = 0.0  # sum of -log2 of the coded decisions' frequencies / 2**16
     archive_bytes: int = 0
     header_bytes: int = 0
     payload_bytes: int = 0

@@ -24,7 +24,7 @@ def memory_bytes(config: Config) -> int:
     """
     schedule = config.schedule
     n_positions = max(schedule.n_rows * schedule.row_symbols, schedule.segment_symbols)
-    n_bytes = 1 << schedule.history_bits
+    n_bytes = (1 << schedule.history_bits) + 16  # and two counters
     if config.gpt:
         n_bytes += n_positions * config.n_symbols * _SYMBOL_BYTES
         n_bytes += _gpt_bytes(config.gpt, config.n_symbols) + _activation_bytes(config.gpt, schedule)
@@ -49,7 +49,7 @@ def _gpt_bytes(gpt: GPTConfig, n_symbols: int) -> int:
 
 
 def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
-    """Kept activations of a step's rows, keys and values, attention scores, forward and backward; and the segment that is read."""
+    """A step's kept activations, keys and values, attention scores, forward and backward; and the segment that is read."""
     n_positions = schedule.n_rows * schedule.row_symbols
     kept = n_positions * gpt.width * (8 + 6 * gpt.mlp_factor) * 4
     scores = n_positions * gpt.n_heads * schedule.row_symbols * 4
@@ -61,5 +61,7 @@ def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
 def _mixer_bytes(mixer: MixerConfig) -> int:
     n_inputs = len(mixer.contexts) * mixing.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS
     weights = sum(mixing.SET_SIZES) * n_inputs * 4
+    maps = (len(mixer.contexts) * (mixing.N_HISTORIES + mixing.RUN_MAP) + mixing.MATCH_MAP) * 4
     refined = mixing.REFINED_MAPS * mixing.REFINED_CONTEXTS * mixing.REFINED_STEPS * 2
-    return (4 * mixing.SLOTS << mixer.table_bits) + (8 << mixer.match_bits) + weights + refined
+    small = 256 * mixing.N_SETS * 4 + mixing.PAST_SIZE * 8
+    return (4 * mixing.SLOTS << mixer.table_bits) + (8 << mixer.match_bits) + weights + maps + refined + small

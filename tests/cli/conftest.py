@@ -15,8 +15,8 @@ import prequential
 PROJECT = Path(__file__).parents[2]
 SMALL = prequential.Config(
     gpt=None,
-    ngram=prequential.NgramConfig(contexts=("1", "2"), row_bits=10),
-    streams=prequential.StreamConfig(stripe_symbols=1024, block_symbols=1024),
+    mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
+    schedule=prequential.ScheduleConfig(history_bits=14, block_symbols=1024),
 )
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -25,7 +25,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 def program(*args: str, config: Path) -> list[str]:
     extra = ["--kernels", "plain"] if args[0] in ("compress", "decompress", "test", "evaluate") else []
-    if args[0] in ("compress", "evaluate") and not any(arg in ("-3", "--config") for arg in args):
+    if args[0] in ("compress", "evaluate") and not any(arg in ("-1", "--config") for arg in args):
         extra += ["--config", str(config)]
     return [sys.executable, "-m", "prequential", args[0], *extra, *args[1:]]
 

@@ -22,7 +22,7 @@ def damaged(archive: bytes) -> dict[str, bytes]:
 
     config = ArchiveReader(io.BytesIO(archive)).header.config
     middle = len(archive) // 2
-    huge = {**config, "ngram": {**config["ngram"], "row_bits": 22, "contexts": [str(n) for n in range(1, 9)]}}
+    huge = {**config, "mixer": {**config["mixer"], "table_bits": 26}}
     return {
         "empty": b"",
         "foreign": b"PK\3\4" + bytes(100),

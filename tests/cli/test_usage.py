@@ -36,7 +36,7 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(run, tmp_path, args, p
 @pytest.mark.parametrize(
     ("args", "part"),
     [
-        (["compress", "-3", "a"], "no preset 3; there are 1, 5"),
+        (["compress", "-1", "--pure", "a"], "preset 1 has no GPT"),
         (["compress", "--threads", "0", "a"], "threads = 0"),
         (["compress", "--config", "missing.json", "a"], "cannot read 'missing.json'"),
     ],

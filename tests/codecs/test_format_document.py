@@ -5,31 +5,26 @@ import io
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from prequential.codecs import (
-    BACKENDS,
     ArchiveReader,
     ArchiveWriter,
     Block,
     BlockKind,
     Header,
-    RangeDecoder,
-    RangeEncoder,
     archive,
 )
 from prequential.codecs.archive_header import HEADER_DICTIONARY
-from prequential.codecs.reference_coder import Encoder
+from prequential.exact.bit_coder import DECODE, ENCODE, LOW, N_WORDS, WIDTH, BitCoder, code_bit
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "FORMAT.md").read_text(encoding="utf-8")
-ROWS = np.tile(np.array([8388608, 4194304, 4194303, 1]), (6, 1))
-SYMBOLS = np.array([0, 1, 2, 3, 3, 0])
-PAYLOAD = bytes.fromhex("dfffff5f 0218c0fc")
+DECISIONS = [(1, 1), (1, 1), (1, 16384), (0, 4096), (1, 2)]  # bit, frequency of a one
+PAYLOAD = bytes.fromhex("ffffffff 0288fdfb")
 ORIGINAL = b"abcabd"
 BLOCKS = [
     Block(kind=BlockKind.RAW, n_bytes=3, n_symbols=3, state_digest=bytes(range(8)), payload=b"abc"),
-    Block(kind=BlockKind.CODED, n_bytes=3, n_symbols=6, state_digest=bytes(range(8, 16)), payload=PAYLOAD),
+    Block(kind=BlockKind.CODED, n_bytes=3, n_symbols=3, state_digest=bytes(range(8, 16)), payload=PAYLOAD),
 ]
 HEADER = Header(
     n_bytes=len(ORIGINAL),
@@ -45,25 +40,21 @@ def fenced(name: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_the_coder_writes_the_words_of_the_example(backend: str) -> None:
-    encoder = RangeEncoder(backend)
-    encoder.encode(SYMBOLS, ROWS)
-    assert encoder.finish() == PAYLOAD
+def test_the_coder_passes_through_the_states_of_the_example_and_writes_its_words() -> None:
+    coder = BitCoder(ENCODE)
+    for bit, frequency in DECISIONS:
+        assert code_bit(bit, frequency, coder.state, coder.words) == bit
+        low, width, n_words = (int(coder.state[i]) for i in (LOW, WIDTH, N_WORDS))
+        words = " ".join(f"{word:08x}" for word in coder.words[:n_words].tolist())
+        assert f"| {bit} | {frequency} | {low:x} | {width:x} | {words}".rstrip() + " |" in DOCUMENT
+    assert coder.payload() == PAYLOAD
     assert f"`{PAYLOAD.hex(' ')}`" in DOCUMENT
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_the_words_of_the_example_decode_to_its_symbols(backend: str) -> None:
-    assert np.array_equal(RangeDecoder(PAYLOAD, backend).decode(ROWS), SYMBOLS)
-
-
-def test_the_coder_passes_through_the_states_of_the_example() -> None:
-    coder = Encoder()
-    for symbol in SYMBOLS:
-        coder.encode(np.array([symbol]), ROWS[:1])
-        words = " ".join(f"{word:08x}" for word in coder._words)
-        assert f"| {symbol} | {coder._low:x} | {coder._width:x} | {words}".rstrip() + " |" in DOCUMENT
+def test_the_words_of_the_example_decode_to_its_bits() -> None:
+    coder = BitCoder(DECODE, PAYLOAD)
+    assert [code_bit(0, frequency, coder.state, coder.words) for _, frequency in DECISIONS] == [b for b, _ in DECISIONS]
+    coder.check_end()
 
 
 def test_the_dictionary_is_the_one_of_the_document() -> None:

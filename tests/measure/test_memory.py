@@ -3,22 +3,23 @@
 import pytest
 
 from prequential.errors import ConfigError
-from prequential.model.config import Config, GPTConfig, NgramConfig
+from prequential.model.config import Config, GPTConfig, MixerConfig
 from prequential.model.presets import PRESETS
 from prequential.online.memory import MAX_MEMORY_BYTES, check_memory, memory_bytes
 from prequential.online.runtime import Runtime
 
 SHAPES = [
-    Config(gpt=GPTConfig(n_layers=1, width=32, n_heads=2, window=16), ngram=None),
-    Config(gpt=GPTConfig(n_layers=3, width=128, n_heads=2), ngram=NgramConfig(row_bits=10)),
-    Config(gpt=None, ngram=NgramConfig(contexts=("1", "2"), row_bits=12)),
+    Config(gpt=GPTConfig(n_layers=1, width=32, n_heads=2, window=16), mixer=None),
+    Config(gpt=GPTConfig(n_layers=3, width=128, n_heads=2), mixer=MixerConfig(table_bits=10)),
+    Config(gpt=None, mixer=MixerConfig(contexts=("1", "2"), table_bits=12)),
 ]
 
 
 @pytest.mark.parametrize("config", SHAPES)
 def test_the_estimate_covers_the_learners_state(config: Config) -> None:
     learner = Runtime(kernels="plain").learner(config)
-    learner.set_streams([0] * config.streams.n_streams)
+    learner.begin(config.schedule.segment_symbols)
+    learner.end(config.schedule.segment_symbols)
     assert sum(tensor.nbytes for tensor in learner.state().values()) <= memory_bytes(config)
 
 
@@ -28,6 +29,6 @@ def test_every_preset_fits_the_default_limit(level: int) -> None:
 
 
 def test_the_largest_model_in_range_is_refused() -> None:
-    largest = Config(gpt=GPTConfig(n_layers=64, width=4096, n_heads=64, mlp_factor=4), ngram=NgramConfig(row_bits=22))
+    largest = Config(gpt=GPTConfig(n_layers=64, width=4096, n_heads=64, mlp_factor=4), mixer=MixerConfig(table_bits=26))
     with pytest.raises(ConfigError, match="memory"):
         check_memory(largest, MAX_MEMORY_BYTES)

@@ -11,17 +11,20 @@ from hypothesis import strategies as st
 
 from prequential.codecs import ArchiveReader, BlockKind, Header
 from prequential.errors import CorruptArchiveError
-from prequential.model.config import Config, GPTConfig, NgramConfig, StreamConfig
+from prequential.exact.bit_coder import FOLLOW, BitCoder
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online.coding import compress, decompress
+from prequential.online.loop import run
 from prequential.online.runtime import Runtime
+from prequential.online.schedule import blocks
 
 GPT = GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8)
-NGRAM = NgramConfig(contexts=("1", "2", "word"), row_bits=8)
-STREAMS = StreamConfig(
-    n_streams=4, segment_columns=8, chunk_columns=4, stripe_symbols=256, ramp_symbols=512, block_symbols=300
+MIXER = MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8)
+SCHEDULE = ScheduleConfig(
+    first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300
 )
-BOTH = Config(gpt=GPT, ngram=NGRAM, streams=STREAMS)
-CONFIGS = {"both": BOTH, "pure": replace(BOTH, ngram=None), "n-grams": replace(BOTH, gpt=None)}
+BOTH = Config(gpt=GPT, mixer=MIXER, schedule=SCHEDULE)
+CONFIGS = {"both": BOTH, "pure": replace(BOTH, mixer=None), "mixer": replace(BOTH, gpt=None)}
 TEXT = (
     b"It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. "
     * 20
@@ -48,8 +51,8 @@ def test_text_comes_back_and_is_smaller(config):
     assert len(archive) < 0.8 * len(TEXT)
 
 
-# around every boundary: streams (4), chunk (4 columns), segment (8 columns of 4 streams), ramp (32), stripe (256), block (300)
-SIZES = sorted({0, 1, 2, 3} | {n + d for n in (4, 8, 16, 32, 64, 96, 128, 256, 300, 512, 556, 768) for d in (-1, 0, 1)})
+# around every boundary: window (8), row (16), segment (32, and what a block leaves of it), four rows (64), block (300)
+SIZES = sorted({0, 1, 2, 3} | {n + d for n in (8, 16, 32, 64, 288, 300, 332, 600) for d in (-1, 0, 1)})
 
 
 @pytest.mark.parametrize("n_bytes", SIZES)
@@ -99,7 +102,7 @@ def test_progress_counts_up_to_the_whole():
     assert progress[-1].archive_bytes == len(archive)
 
 
-def test_a_stream_continues_its_block_so_a_prefix_of_blocks_is_a_prefix_of_the_original():
+def test_a_prefix_of_the_blocks_is_a_prefix_of_the_original():
     archive, progress = archive_of(TEXT)
     cut = next(p.archive_bytes for p in progress if p.n_blocks == 3)
     sink = io.BytesIO()
@@ -124,7 +127,7 @@ def test_a_decoder_in_another_state_stops_at_the_first_block_before_it_writes():
 
 @pytest.mark.parametrize(
     "damage",
-    [{"n_symbols": 300}, {"seed": -1}, {"gpt": 3}, {"extra": 1}, {"streams": None}, {"gpt": None, "ngram": None}],
+    [{"n_symbols": 300}, {"seed": -1}, {"gpt": 3}, {"extra": 1}, {"schedule": None}, {"gpt": None, "mixer": None}],
     ids=str,
 )
 def test_a_config_out_of_range_is_refused(damage):
@@ -135,61 +138,47 @@ def test_a_config_out_of_range_is_refused(damage):
         list(decompress(reader, io.BytesIO(), Runtime(threads=1)))
 
 
-def test_frequencies_ignore_the_symbols_that_they_code():
-    """The audit of C1 and C3 on a live loop: the symbols of a step are changed at random; its frequencies are not."""
-    from prequential.online.loop import Loop
-    from prequential.online.stripes import stripes
+class Recorder:
+    """In place of a learner's mixer: codes symbol by symbol, noting what the GPT expected of each and what it cost."""
 
-    class Recorder:
-        columns_at_once = 1
+    def __init__(self, mixer):
+        self.mixer, self.arrays, self.rows, self.code_bits = mixer, mixer.arrays, [], []
 
-        def __init__(self, replaced):
-            self.replaced, self.steps = replaced, []
+    def code(self, symbols, frequencies, coder):
+        for i in range(len(symbols)):
+            self.rows.append(frequencies[i].copy())
+            self.code_bits.append(self.mixer.code(symbols[i : i + 1], frequencies[i : i + 1], coder))
+        return sum(self.code_bits[-len(symbols) :])
 
-        def code(self, symbols, frequencies):
-            self.steps.append(frequencies.copy())
-            return (symbols + 1) % 256 if len(self.steps) - 1 == self.replaced else symbols
-
-    def frequencies_of(replaced):
-        end = Recorder(replaced)
-        loop = Loop(Runtime(threads=1).learner(BOTH))
-        for stripe in stripes(256, STREAMS):
-            list(
-                loop.run(
-                    end, stripe, np.frombuffer(TEXT, np.uint8)[stripe.start : stripe.start + stripe.n_symbols].copy()
-                )
-            )
-        return end.steps
-
-    truth = frequencies_of(None)
-    for replaced in (0, 7, 30):
-        changed = frequencies_of(replaced)
-        for step in range(replaced + 1):
-            assert np.array_equal(truth[step], changed[step])
-        assert any(
-            not np.array_equal(a, b) for a, b in zip(truth[replaced + 1 :], changed[replaced + 1 :], strict=True)
-        )
+    def state(self):
+        return self.mixer.state()
 
 
-def test_every_frequency_row_is_a_full_distribution():
-    class Checker:
-        columns_at_once = None
+def recorded(data):
+    learner = Runtime(threads=1).learner(BOTH)
+    learner.mixer = Recorder(learner.mixer)
+    for block in blocks(len(data), SCHEDULE):
+        list(run(learner, BitCoder(FOLLOW), block, np.frombuffer(data, np.uint8)[block].copy()))
+    return np.stack(learner.mixer.rows), np.array(learner.mixer.code_bits)
 
-        def code(self, symbols, frequencies):
-            assert frequencies.min() >= 1
-            assert (frequencies.sum(1, dtype=np.int64) == 1 << 24).all()
-            return symbols
 
-    from prequential.online.loop import Loop
-    from prequential.online.stripes import stripes
+def test_what_is_expected_of_a_symbol_ignores_it_and_all_that_follow():
+    """The audit of C1 and C3 on a live loop: from some symbol on the text is another; what came before costs the same bits."""
+    rows, code_bits = recorded(TEXT[:500])
+    for first in (0, 7, 40, 299, 300, 420):
+        changed = bytearray(TEXT[:500])
+        changed[first:] = bytes((symbol + 1) % 256 for symbol in changed[first:])
+        changed_rows, changed_bits = recorded(bytes(changed))
+        assert np.array_equal(rows[: first + 1], changed_rows[: first + 1])
+        assert np.array_equal(code_bits[:first], changed_bits[:first])
+        assert not np.array_equal(code_bits[first + 1 :], changed_bits[first + 1 :])
+        assert first < 32 or not np.array_equal(rows[first + 1 :], changed_rows[first + 1 :])
 
-    loop = Loop(Runtime(threads=1).learner(BOTH))
-    for stripe in stripes(1000, STREAMS):
-        list(
-            loop.run(
-                Checker(), stripe, np.frombuffer(TEXT, np.uint8)[stripe.start : stripe.start + stripe.n_symbols].copy()
-            )
-        )
+
+def test_every_row_of_frequencies_is_a_full_distribution():
+    rows, _ = recorded(TEXT[:500])
+    assert rows.min() >= 1
+    assert (rows.sum(1, dtype=np.int64) == 1 << 24).all()
 
 
 def test_block_kinds_are_what_the_archive_says():

@@ -13,8 +13,10 @@ import pytest
 
 pytestmark = pytest.mark.xdist_group("digest matrix")  # one fixture for all, in one worker
 
-LEVELS = ("default", "avx2", "avx512")  # of torch's own kernels
-CAPS = ("none", "AVX2", "SSE41")  # of oneDNN; MKL gets the corresponding one
+# The level of torch's own kernels, and the cap of oneDNN and MKL: each by itself, as they govern different kernels; and both at once.
+SETTINGS = (
+    ("default", "none"), ("avx2", "none"), ("avx512", "none"), ("default", "AVX2"), ("default", "SSE41"), ("avx2", "SSE41"),
+)  # fmt: skip
 MKL = {"none": None, "AVX2": "AVX2", "SSE41": "SSE4_2"}
 
 
@@ -29,28 +31,29 @@ def environment(level: str, cap: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict]:
     results, other = {}, "-"
-    for level in LEVELS:
-        for cap in CAPS:
-            own = tmp_path_factory.mktemp(f"{level}-{cap}")
-            child = subprocess.run(
-                [sys.executable, str(Path(__file__).parent / "digest_child.py"), str(own), other],
-                env=environment(level, cap), capture_output=True, text=True, timeout=300,
-            )  # fmt: skip
-            assert child.returncode == 0, child.stderr
-            results[level, cap] = json.loads(child.stdout)
-            other = str(own)
+    for level, cap in SETTINGS:
+        own = tmp_path_factory.mktemp(f"{level}-{cap}")
+        child = subprocess.run(
+            [sys.executable, str(Path(__file__).parent / "digest_child.py"), str(own), other],
+            env=environment(level, cap), capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert child.returncode == 0, child.stderr
+        results[level, cap] = json.loads(child.stdout)
+        other = str(own)
     return results
 
 
-def test_all_settings_give_one_archive(results):
-    digests = {digest for r in results.values() for digest in r["archives"].values()} - {"refused"}
+@pytest.mark.parametrize("config", ["mixed", "pure"])
+def test_all_settings_give_one_archive(results, config):
+    digests = {digest for r in results.values() for digest in r["archives"][config].values()} - {"refused"}
     assert len(digests) == 1, results
 
 
 def test_float_carried_backends_are_exact_under_every_setting(results):
     for setting, r in results.items():
-        for name, digest in r["archives"].items():
-            assert digest != "refused" or name.startswith("int8"), (setting, name)
+        for config, digests in r["archives"].items():
+            for name, digest in digests.items():
+                assert digest != "refused" or name.startswith("int8"), (setting, config, name)
 
 
 def test_every_archive_decodes_under_other_settings(results):
