@@ -8,7 +8,7 @@ CORPORA ?= ../shared/corpora
 # What `make bench` measures, and at which presets, N or N-pure.
 BENCH_FILES := $(addprefix text/,enwik6 book1 tinyshakespeare.txt enwik8-first-4154399) code/uv-new-2026-06.tar
 FILES ?= $(or $(wildcard $(addprefix $(CORPORA)/,$(BENCH_FILES))),sample:christmas_carol)
-LEVELS ?= 1 5 9
+LEVELS ?= 1 2 5 5-pure
 
 .PHONY: help install demo test lint types wheel-check bench clean
 

@@ -42,13 +42,13 @@ class GPTConfig:
     n_heads: int = 3
     mlp_factor: int = 4
     window: int = 128
-    matrix_step: float = 0.02
+    matrix_step: float = 0.04
     vector_step: float = 0.003
     momentum: float = 0.8
     beta1: float = 0.9
     beta2: float = 0.99
     warmup_updates: int = 5
-    decay_updates: int = 1000
+    decay_updates: int = 300
 
     def __post_init__(self) -> None:
         _check_range(

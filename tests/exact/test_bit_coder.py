@@ -214,15 +214,14 @@ def test_any_payload_decodes_to_something_or_is_refused(payload, frequencies):
         with pytest.raises(CorruptArchiveError, match="whole number"):
             BitCoder(DECODE, payload)
         return
-    found = run(decoder := BitCoder(DECODE, payload), np.zeros(len(frequencies)), frequencies)
+    decoder = BitCoder(DECODE, payload)
+    found = run(decoder, np.zeros(len(frequencies)), frequencies)
     assert set(found.tolist()) <= {0, 1}
     try:
         decoder.check_end()
     except CorruptArchiveError:
         return
-    run(again := BitCoder(ENCODE), found, frequencies)  # what passes for whole lies where an encoder's message would
-    ours, theirs = (int.from_bytes(p[:4].ljust(4, b"\0"), "little") for p in (again.payload(), payload))
-    assert not frequencies or abs(ours - theirs) <= 1 or len(again.payload()) > 4
+    assert_codes(found.tolist(), frequencies)
 
 
 def test_a_point_in_the_rounding_gap_is_a_fault():

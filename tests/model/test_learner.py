@@ -1,0 +1,251 @@
+"""The learner: what it keeps of the past, what the GPT learns from, and that its state is the whole of it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prequential.corpora import sample_path
+from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.history import History
+from prequential.online.runtime import Runtime
+
+BOTH = Config(
+    gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=7, warmup_updates=1),
+    mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
+    schedule=ScheduleConfig(first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14),
+)
+PURE = replace(BOTH, mixer=None)
+CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, replace(BOTH, gpt=None)], ids=["both", "pure", "mixer"])
+TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 40_000).astype(np.int64)
+SIZES = (48, 48, 48, 30, 48, 17)  # of segments
+
+
+def make_learner(config=BOTH, threads=1, kernels="fused", backend="float32"):
+    return Runtime(threads=threads, kernels=kernels, backend=backend).learner(config)
+
+
+def learn(learner, symbols, coder=None, sizes=SIZES):
+    """Codes the beginning of `symbols` in segments of these sizes: the symbols as the coder leaves them, and their ideal bits."""
+    symbols, done, code_bits = symbols[: sum(sizes)].copy(), 0, []
+    coder = coder or BitCoder(FOLLOW)
+    for n in sizes:
+        learner.begin(n)
+        code_bits.append(learner.code(symbols[done : done + n], coder))
+        learner.end(n)
+        done += n
+    return symbols, code_bits
+
+
+# ---- history
+
+
+def filled(n, bits=4, step=7):
+    history, symbols = History(bits), np.random.default_rng(n).integers(1, 256, n)
+    for start in range(0, n, step):
+        history.append(symbols[start : start + step])
+    return history, symbols
+
+
+@given(st.integers(0, 100), st.integers(1, 16))
+def test_the_ring_holds_the_last_symbols_however_they_came(n, step):
+    history, symbols = filled(n, step=step)
+    assert (history.n_symbols, history.oldest) == (n, max(0, n - 16))
+    assert history.at(np.arange(history.oldest, n)).tolist() == symbols[-16:].tolist()
+
+
+def test_before_the_first_symbol_there_was_symbol_0():
+    history, symbols = filled(5)
+    assert history.at(np.array([[-3, -1], [0, 4]])).tolist() == [[0, 0], [symbols[0], symbols[4]]]
+    assert history.at(np.array(-1)).dtype == np.int64
+
+
+# ---- rows
+
+
+@pytest.fixture
+def rows():
+    """The rows of a step after n symbols, the last n_new of them new; and all symbols."""
+
+    def rows(n, n_new, **schedule):
+        learner = make_learner(replace(PURE, schedule=replace(PURE.schedule, **schedule)))
+        for start in range(0, n, 4000):
+            learner.history.append(TEXT[start : min(n, start + 4000)])
+        learner._n_new = n_new
+        return tuple(x.numpy() for x in learner._rows())
+
+    return rows
+
+
+def places(inputs, targets, n):
+    """Where the rows may stand in the text: for each the starts at which it fits."""
+    padded = np.concatenate(([0], TEXT[:n]))
+    length = targets.shape[1]
+    return [
+        [s for s in range(n - length + 1) if (TEXT[s : s + length] == t).all() and (padded[s : s + length] == i).all()]
+        for i, t in zip(inputs, targets, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("n", "n_new"), [(200, 48), (200, 1), (200, 16), (200, 17), (80, 48), (48, 48), (300, 33)])
+def test_rows_are_stretches_of_the_text_and_the_newest_of_them_are_the_newest_segment(rows, n, n_new):
+    inputs, targets = rows(n, n_new)
+    assert inputs.shape == targets.shape == (min(5, n // 16), 16)
+    found = places(inputs, targets, n)
+    assert all(found)
+    n_rows = -(-n_new // 16)
+    newest = [n - 16 * (n_rows - i) for i in range(n_rows)]  # end to end, the last to the last symbol
+    assert all(start in places for start, places in zip(newest, found, strict=False))
+    assert newest[0] <= n - n_new
+
+
+def test_before_there_is_enough_for_a_row_the_rows_are_shorter(rows):
+    inputs, targets = rows(9, 9)
+    assert targets.tolist() == [TEXT[:9].tolist()]
+    assert inputs.tolist() == [[0, *TEXT[:8]]]
+
+
+def test_a_newest_segment_longer_than_what_is_held_in_whole_rows_begins_with_the_oldest_symbol(rows):
+    _, targets = rows(40, 40)  # three rows of 16 want 48 symbols
+    assert targets[0].tolist() == TEXT[:16].tolist()
+    assert np.concatenate(targets[-2:]).tolist() == TEXT[8:40].tolist()
+
+
+def test_rows_are_drawn_from_what_the_ring_still_holds(rows):
+    n = 20_000
+    inputs, targets = rows(n, 16, n_rows=200)
+    windows = np.lib.stride_tricks.sliding_window_view(TEXT[:n], 17)  # input and targets
+    held = {tuple(window) for window in windows[n - (1 << 14) - 1 :].tolist()}
+    drawn = [(i[0], *t) for i, t in zip(inputs.tolist(), targets.tolist(), strict=True)]
+    assert len(drawn) == 200 and held.issuperset(drawn)
+    assert len(set(drawn)) > 150  # from all over the ring
+
+
+def test_rows_are_the_same_for_the_same_past_and_others_for_another_seed_or_moment(rows):
+    first, again, later = rows(400, 16), rows(400, 16), rows(401, 16)
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not np.array_equal(first[1][1:], later[1][1:])
+    learner = make_learner(replace(PURE, seed=1))
+    learner.history.append(TEXT[:400])
+    learner._n_new = 16
+    assert not np.array_equal(first[1], learner._rows()[1].numpy())
+
+
+# ---- one computation
+
+
+@CONFIGS
+def test_threads_and_kernels_change_neither_payload_nor_state(config):
+    results = set()
+    for threads, kernels, backend in (
+        (1, "fused", "float32"), (2, "fused", "float32"), (4, "fused", "float64"), (1, "plain", "float64"), (4, "plain", "float32"),
+    ):  # fmt: skip
+        learner, coder = make_learner(config, threads, kernels, backend), BitCoder(ENCODE)
+        learn(learner, TEXT, coder)
+        results.add((learner.digest(), coder.payload()))
+    assert len(results) == 1
+
+
+@CONFIGS
+@pytest.mark.parametrize("kernels", ["fused", "plain"])
+def test_a_decoder_finds_the_symbols_at_the_same_cost_and_ends_in_the_same_state(config, kernels):
+    encoder, coder, decoder = make_learner(config), BitCoder(ENCODE), make_learner(config, 2, kernels)
+    symbols, code_bits = learn(encoder, TEXT, coder)
+    found, decoded_bits = learn(decoder, np.zeros_like(TEXT), BitCoder(DECODE, coder.payload()))
+    assert np.array_equal(found, symbols)
+    assert decoded_bits == pytest.approx(code_bits, rel=1e-12)
+    assert decoder.digest() == encoder.digest()
+
+
+@CONFIGS
+def test_a_follower_learns_the_same_and_codes_nothing(config):
+    encoder, coder, follower, nothing = make_learner(config), BitCoder(ENCODE), make_learner(config), BitCoder(FOLLOW)
+    _, code_bits = learn(encoder, TEXT, coder)
+    assert learn(follower, TEXT, nothing)[1] == code_bits
+    assert follower.digest() == encoder.digest()
+    assert nothing.payload() == b""
+
+
+def test_the_step_beside_a_segment_is_done_at_its_end_and_not_seen_within():
+    """Threads or none: the segment is read with the weights that were there when it was opened."""
+    one, two = make_learner(threads=1), make_learner(threads=2)
+    for learner in (one, two):
+        learn(learner, TEXT, sizes=(48, 48))
+        before = [int(x) for x in learner.gpt.state()["counters"]]
+        learn(learner, TEXT[96:], sizes=(48,))
+        assert [int(x) for x in learner.gpt.state()["counters"]] == [before[0] + 1, before[1] + 48]
+    assert one.digest() == two.digest()
+
+
+def test_an_error_in_the_step_beside_is_raised_at_the_end_of_the_segment(monkeypatch):
+    learner = make_learner(threads=2)
+    learn(learner, TEXT, sizes=(48,))
+    monkeypatch.setattr(learner.gpt, "update", lambda *rows: 1 // 0)
+    learner.begin(48)
+    learner.code(TEXT[48:96].copy(), BitCoder(FOLLOW))
+    with pytest.raises(ZeroDivisionError):
+        learner.end(48)
+
+
+# ---- state
+
+
+@CONFIGS
+def test_a_changed_entry_of_any_part_of_the_state_changes_the_digest(config):
+    learner = make_learner(config)
+    learn(learner, TEXT)
+    digests = {learner.digest()}
+    names = [name for name in learner.state() if not name.endswith("counters")]  # those are copies
+    for name in names:
+        tensor = learner.state()[name]  # a view of what the learner holds
+        middle = tuple(n // 2 for n in tensor.shape)
+        before = tensor[middle].clone()
+        tensor[middle] = before + 1
+        digests.add(learner.digest())
+        tensor[middle] = before
+    assert len(digests) == 1 + len(names)
+    assert learner.digest() in digests
+
+
+def test_counters_are_part_of_the_state():
+    learner = make_learner()
+    learn(learner, TEXT)
+    n_updates, n_columns = learner.state()["gpt.counters"].tolist()
+    assert (n_updates, n_columns) == (len(SIZES) - 1, sum(SIZES))
+    assert learner.state()["counters"].tolist() == [sum(SIZES), SIZES[-1]]
+
+
+def restore(learner, state):
+    """What a checkpoint would do: the state of another learner, and nothing else, put into a fresh one."""
+    learner.history.n_symbols, learner._n_new = state["counters"].tolist()
+    if learner.gpt:
+        learner.gpt._n_updates, learner.gpt._reader._start = state["gpt.counters"].tolist()
+    for name, tensor in learner.state().items():
+        if not name.endswith("counters"):
+            tensor.copy_(state[name])
+    if learner.gpt:
+        for linear in (learner.gpt._weights.head, *learner.gpt._hidden.values()):
+            linear.quantise()
+
+
+@CONFIGS
+def test_a_fresh_learner_given_the_state_goes_on_as_the_one_it_came_from(config):
+    """So nothing that later predictions depend on is missing from the state."""
+    old, fresh = make_learner(config), make_learner(config)
+    learn(old, TEXT)
+    restore(fresh, {name: tensor.clone() for name, tensor in old.state().items()})
+    assert fresh.digest() == old.digest()
+    later = TEXT[sum(SIZES) :]
+    assert learn(fresh, later)[1] == learn(old, later)[1]
+    assert fresh.digest() == old.digest()
+
+
+@CONFIGS
+def test_the_state_shares_no_entry_between_two_names(config):
+    tensors = [t for t in make_learner(config).state().values() if t.numel()]
+    assert len({t.data_ptr() for t in tensors}) == len(tensors)
+    assert all(isinstance(t, torch.Tensor) for t in tensors)
