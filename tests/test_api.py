@@ -22,8 +22,8 @@ SMALL = prequential.Config(
 )
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.binary(max_size=3000) | st.binary(max_size=12).map(lambda part: part * 200))
+@settings(max_examples=10, deadline=None)
+@given(st.binary(max_size=1500) | st.binary(max_size=12).map(lambda part: part * 100))
 def test_what_is_compressed_comes_back(data: bytes) -> None:
     archive = prequential.compress(data, config=SMALL, runtime=PLAIN)
     assert prequential.decompress(archive, runtime=PLAIN) == data

@@ -29,7 +29,9 @@ FIXED_N_BYTES = 8192
 FIXED_CONFIG = Config(
     gpt=GPTConfig(n_layers=2, width=64, n_heads=2, window=32),
     mixer=MixerConfig(table_bits=12),
-    schedule=ScheduleConfig(first_segment_symbols=64, segment_symbols=512, row_symbols=64, n_rows=8, block_symbols=4096),
+    schedule=ScheduleConfig(
+        first_segment_symbols=64, segment_symbols=512, row_symbols=64, n_rows=8, block_symbols=4096
+    ),
 )
 
 

@@ -31,10 +31,14 @@ Tensor = torch.Tensor
 class Learner:
     """See the module's text. Symbols are bytes; V = 256."""
 
-    def __init__(self, config: Config, ops: ModuleType, matmul: Matmul, pool: Pool) -> None:
+    def __init__(self, config: Config, ops: ModuleType, matmul: Matmul | None, pool: Pool) -> None:
+        """matmul: None where there is no GPT, which alone needs it."""
         self.config, self._ops = config, ops
         self.history = History(config.schedule.history_bits)
-        self.gpt = GPT(config.gpt, config.n_symbols, config.seed, ops, matmul, pool) if config.gpt else None
+        self.gpt: GPT | None = None
+        if config.gpt:
+            assert matmul is not None
+            self.gpt = GPT(config.gpt, config.n_symbols, config.seed, ops, matmul, pool)
         self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
         self._n_new = 0  # symbols of the last segment
         self._aside = (

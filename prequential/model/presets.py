@@ -9,9 +9,10 @@ DEFAULT_PRESET = 5
 FEW_CONTEXTS = ("1", "2", "3", "4", "5", "6", "word", "word2", "classes", "line,above")
 
 
-def _with_gpt(n_layers: int, width: int, segment_symbols: int, n_rows: int) -> Config:
+def _with_gpt(n_layers: int, width: int, segment_symbols: int, n_rows: int, table_bits: int = 22) -> Config:
     return Config(
         gpt=GPTConfig(n_layers=n_layers, width=width, n_heads=width // 64),
+        mixer=MixerConfig(table_bits=table_bits),
         schedule=ScheduleConfig(segment_symbols=segment_symbols, n_rows=n_rows),
     )
 
@@ -24,8 +25,8 @@ PRESETS: dict[int, Config] = {
     5: _with_gpt(2, 192, 1024, 12),
     6: _with_gpt(2, 256, 1024, 16),
     7: _with_gpt(3, 256, 1024, 16),
-    8: _with_gpt(3, 256, 512, 16),
-    9: _with_gpt(4, 384, 512, 16),
+    8: _with_gpt(3, 256, 512, 16, table_bits=24),
+    9: _with_gpt(4, 384, 512, 16, table_bits=24),
 }
 
 

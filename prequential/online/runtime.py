@@ -39,4 +39,5 @@ class Runtime:
         """A fresh learner on this machine. Raises InexactMachineError when no backend is exact here."""
         ops = plain if self.kernels == "plain" else importlib.import_module("prequential.exact.fused")
         pool = Pool(self.n_threads)  # first: backends are rated as they will be used
-        return Learner(config, ops, matmul.choose("cpu", self.backend), pool)
+        products = matmul.choose("cpu", self.backend) if config.gpt or self.backend else None
+        return Learner(config, ops, products, pool)

@@ -28,7 +28,7 @@ def fingerprint() -> str:
     text = np.fromfile(sample_path("christmas_carol"), np.uint8, 600)
     noise = np.random.default_rng(1).integers(0, 256, 60, dtype=np.uint8)
     found = []
-    for contexts, n, gpt in ((CONTEXTS, 300, True), (("2", "4", "above", "match"), 600, False)):
+    for contexts, n, gpt in ((CONTEXTS, 240, True), (("2", "4", "above", "match"), 600, False)):
         data = np.concatenate((text[:n], noise, text[: n // 3], np.zeros(40, np.uint8))).astype(np.int64)
         config = MixerConfig(contexts=contexts, table_bits=7, match_bits=6)
         mixer, coder = Mixer(config, np.zeros(1 << 9, np.uint8)), BitCoder(ENCODE)

@@ -142,7 +142,8 @@ def test_rows_are_the_same_for_the_same_past_and_others_for_another_seed_or_mome
 def test_threads_and_kernels_change_neither_payload_nor_state(config):
     results = set()
     for threads, kernels, backend in (
-        (1, "fused", "float32"), (2, "fused", "float32"), (4, "fused", "float64"), (1, "plain", "float64"), (4, "plain", "float32"),
+        (1, "fused", "float32"), (2, "fused", "float32"), (4, "fused", "float64"),
+        (1, "plain", "float64"), (4, "plain", "float32"),
     ):  # fmt: skip
         learner, coder = make_learner(config, threads, kernels, backend), BitCoder(ENCODE)
         learn(learner, TEXT, coder)

@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.xdist_group("digest matrix")  # one fixture for all, in one worker
 
-# The level of torch's own kernels, and the cap of oneDNN and MKL: each by itself, as they govern different kernels; and both at once.
+# The level of torch's own kernels, and the cap of oneDNN and MKL: each alone, as they govern different kernels, and both at once.
 SETTINGS = (
     ("default", "none"), ("avx2", "none"), ("avx512", "none"), ("default", "AVX2"), ("default", "SSE41"), ("avx2", "SSE41"),
 )  # fmt: skip
