@@ -30,7 +30,7 @@ demo: .venv/.program  ## compress 120 kB of a bundled text, decompress and compa
 	$(BIN)/prequential evaluate sample:christmas_carol --limit 120000 --verify
 
 test: .venv/.installed  ## the tests, without those marked slow or gpu
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not slow and not gpu' -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not slow and not gpu' -n 2 --dist loadfile
 
 lint: .venv/.installed  ## format and lint, as the commit hooks do
 	$(BIN)/ruff format --check .

@@ -202,12 +202,12 @@ def context_hashes(past: Array, ring: Array, kinds: Array, every: Array, hashes:
 
 @inlined
 def find_match(past: Array, ring: Array, matches: Array) -> None:
-    """Where the last MIN_MATCH bytes stood before, if no match goes on already."""
-    if past[MATCH_LENGTH] > 0:
-        return
+    """Where the last MIN_MATCH bytes stood before, if no match goes on already; and that they stand here now."""
     position, mask = past[POSITION], ring.size - 1
-    candidate = matches[hashed(past[LAST4], past[LAST8] & 0xFFFF) & (matches.size - 1)]
-    if candidate == 0 or position - candidate >= ring.size - MAX_VERIFIED:
+    place = hashed(past[LAST4], past[LAST8] & 0xFFFF) & (matches.size - 1)
+    candidate = matches[place]
+    matches[place] = position
+    if past[MATCH_LENGTH] > 0 or candidate == 0 or position - candidate >= ring.size - MAX_VERIFIED:
         return
     length = 0
     while (
@@ -220,7 +220,7 @@ def find_match(past: Array, ring: Array, matches: Array) -> None:
 
 
 @inlined
-def advance(past: Array, ring: Array, matches: Array, byte: int) -> None:
+def advance(past: Array, ring: Array, byte: int) -> None:
     """The past, one byte later."""
     position, mask = past[POSITION], ring.size - 1
     if past[MATCH_LENGTH] > 0:
@@ -234,7 +234,6 @@ def advance(past: Array, ring: Array, matches: Array, byte: int) -> None:
     past[POSITION] = position
     past[LAST8] = ((past[LAST8] << 8) | (past[LAST4] >> 24)) & HASH_MASK
     past[LAST4] = ((past[LAST4] << 8) | byte) & HASH_MASK
-    matches[hashed(past[LAST4], past[LAST8] & 0xFFFF) & (matches.size - 1)] = position
     if is_letter(byte):
         past[WORD] = hashed(past[WORD], byte + 32 if 65 <= byte <= 90 else byte)
         kind = 0
@@ -408,7 +407,7 @@ def code_mixed(
             run = runs[c]
             again = min((run & 255) + 1, 255) if run & 255 != 0 and run >> 8 == byte else 1
             table[heads[c], 0] = (np.int64(table[heads[c], 0]) & 0xFFFF0000) | byte << 8 | again
-        advance(past, ring, matches, byte)
+        advance(past, ring, byte)
     return code_bits
 
 
