@@ -1,6 +1,7 @@
 """Range coder: symbols and their frequencies to bytes, and back.
 
-Two implementations produce the same words (docs/FORMAT.md): constriction, and plain Python where that is not installed.
+The baselines are coded with it; archives are coded bit by bit with the same steps (exact/bit_coder.py, docs/FORMAT.md).
+Two implementations produce the same words: constriction, and plain Python where that is not installed.
 What is common to both is here, once: the checks that neither makes, and the byte order. The coder cannot tell damaged
 data from data, and decodes it to other symbols; the archive's checksums stand before it.
 """

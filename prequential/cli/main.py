@@ -16,8 +16,8 @@ from prequential.cli.failures import EXIT_FAILURE, report
 from prequential.cli.options import Parser
 
 SUBCOMMANDS = (compress, decompress, test, list, evaluate, doctor)
-DESCRIPTION = """Compress with a GPT that learns the data online. The archive decodes bit-exactly on any machine, so its
-length is the number of bits that the data cost that learner."""
+DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive decodes bit-exactly on
+any machine, so its length is the number of bits that the data cost that learner."""
 
 
 def parser() -> Parser:

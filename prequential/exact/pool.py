@@ -1,6 +1,6 @@
 """Threads for independent pieces of exact work.
 
-Kernels run in one thread each; what runs side by side are whole pieces: halves of the streams, or the updates of different
+Kernels run in one thread each; what runs side by side are whole pieces: halves of the rows, or the updates of different
 matrices. No sum is shared, so neither the number of threads nor their order can change a bit. Threads that wait, sleep:
 OpenMP's spin in barriers instead, and two busy programs then slowed this one 10 to 40 times (docs/LOG.md).
 """
