@@ -1,4 +1,4 @@
-"""prequential: a GPT and a context mixer learn a corpus online, and the archive that results proves how many bits the data cost it.
+"""prequential: a GPT and a context mixer learn a corpus online; the resulting archive proves how many bits the data cost it.
 
 The public names are below. They are imported when first used: `import prequential` alone loads no torch.
 """

@@ -73,7 +73,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="FILE", help="a Config as JSON, as `list --json` shows it, instead of a preset"
     )
     group.add_argument("--pure", action="store_true", help="the GPT alone, without the context mixer")
-    group.add_argument("--seed", type=int, metavar="N", help="seed of the initial weights and of the rows drawn for replay (default: 0)")
+    group.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="seed of the initial weights and of the rows drawn for replay (default: 0)",
+    )
 
 
 def add_runtime(parser: argparse.ArgumentParser) -> None:
