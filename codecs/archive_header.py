@@ -27,9 +27,8 @@ HEADER_DICTIONARY = (
     b'"n_layers":2,"vector_step":0.003,"warmup_updates":5,"width":192,"window":128},"mixer":{"contexts":["'
     b'0","1","2","3","4","5","6","8","word","word,1","word2","word,word3","word3","word,2","skip2-3","skip'
     b'1,3","skip3-4","above","line,above","first,word","classes","match","word,marks"],"match_bits":20,"ta'
-    b'ble_bits":22},"n_symbols":256,"schedule":{"block_symbols":262144,"first_segment_symbols":256,"histor'
-    b'y_bits":24,"n_rows":12,"row_symbols":128,"segment_symbols":1024},"seed":0},"corpus":{"kind":"file","'
-    b'name":""}}'
+    b'ble_bits":22},"schedule":{"block_symbols":262144,"first_segment_symbols":256,"history_bits":24,"n_ro'
+    b'ws":12,"row_symbols":128,"segment_symbols":1024},"seed":0},"corpus":{"kind":"file","name":""}}'
 )
 
 

@@ -8,8 +8,10 @@ import argparse
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from types import FrameType
+from typing import Any
 
 from prequential.cli import compress, decompress, doctor, evaluate, list, test
 from prequential.cli.failures import EXIT_FAILURE, report
@@ -68,10 +70,29 @@ class _Version(argparse.Action):
 
 
 def _unwind_on_signals() -> None:
-    """SIGTERM and SIGHUP end the program as an exception does, so that temporary files go."""
+    """SIGTERM and SIGHUP end the program as an exception does, so that temporary files go; and no signal is lost.
+
+    Python drops an exception that is raised within a callback from C, such as those by which compiled kernels are loaded. If
+    that was a signal's, the signal is sent again a moment later.
+    """
 
     def unwind(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
+
+    def send_again(dropped: Any) -> None:
+        error = dropped.exc_value
+        if isinstance(error, KeyboardInterrupt):
+            number = int(signal.SIGINT)
+        elif isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
+            number = error.code - 128
+        else:
+            report_dropped(dropped)
+            return
+        timer = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, number))
+        timer.daemon = True
+        timer.start()
+
+    report_dropped, sys.unraisablehook = sys.unraisablehook, send_again
 
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)

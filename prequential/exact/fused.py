@@ -140,7 +140,7 @@ def normalise_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _normalise_rows(x: Array, q: Array, r: Array, s: Array) -> None:
     n_columns = x.shape[1]
     for i in range(x.shape[0]):
-        magnitude, squares = round_row_to_int8(x[i], q[i])
+        magnitude, squares = round_row_to_int8(x[i], 0, q[i])
         r[i] = inverse_rms(squares, n_columns)
         s[i] = r[i] / (magnitude * INVERSE_INT8_LIMIT)
 
@@ -244,18 +244,18 @@ def _squared_relu_backward(acc: Array, row: Array, a: Array, y: Array) -> None:
 
 
 @cache
-def _integer_frequency_table() -> Array:
+def integer_frequency_table() -> Array:
     return frequency_table().numpy().astype(np.int32)
 
 
 def frequencies(logits: Tensor) -> Tensor:
     f = torch.empty(logits.shape, dtype=torch.int32)
-    _frequencies(array(logits), _integer_frequency_table(), f.numpy())
+    fill_frequencies(array(logits), integer_frequency_table(), f.numpy())
     return f
 
 
 @kernel
-def _frequencies(logits: Array, table: Array, f: Array) -> None:
+def fill_frequencies(logits: Array, table: Array, f: Array) -> None:
     n_symbols = logits.shape[1]
     last_step = np.float32(FREQUENCY_TABLE_SIZE - 1)
     to_share = np.float64(TOTAL - n_symbols)

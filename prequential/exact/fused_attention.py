@@ -1,6 +1,6 @@
 """Attention of the exact GPT as compiled loops, with the bits of `plain`, where each function is described.
 
-An outer loop is over positions (stream, time) where rows are rearranged, else over streams and heads, whose blocks (T, K)
+An outer loop is over positions (row, time) where rows are rearranged, else over rows and heads, whose blocks (T, K)
 and (T, J) stay in the cache between the passes that need them.
 """
 
@@ -38,10 +38,10 @@ SOFTMAX_LIMIT = 2047  # gradients at the weights, for the sum in the softmax's g
 
 
 def attention_inputs(qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, int, int]) -> tuple[Tensor, ...]:
-    n_streams, n_time, n_heads = shape
+    n_rows, n_time, n_heads = shape
     width = qkv.shape[1] // (3 * n_heads)
-    levels = [torch.empty(n_streams, n_heads, n_time, width) for _ in range(3)]
-    q_r, q_s, k_r, k_s, v_scale = factors = [torch.empty(n_streams, n_heads, n_time) for _ in range(5)]
+    levels = [torch.empty(n_rows, n_heads, n_time, width) for _ in range(3)]
+    q_r, q_s, k_r, k_s, v_scale = factors = [torch.empty(n_rows, n_heads, n_time) for _ in range(5)]
     _attention_inputs(array(qkv), array(cos), array(sin), *[x.numpy() for x in (*levels, *factors)])
     q, k, v = levels
     return q, q_r, q_s, k, k_r, k_s, v, v_scale
@@ -52,9 +52,9 @@ def _attention_inputs(
     qkv: Array, cos: Array, sin: Array,
     q: Array, k: Array, v: Array, q_r: Array, q_s: Array, k_r: Array, k_s: Array, v_scale: Array,
 ) -> None:  # fmt: skip
-    n_streams, n_heads, n_time, width = q.shape
+    n_rows, n_heads, n_time, width = q.shape
     depth = n_heads * width
-    for position in range(n_streams * n_time):
+    for position in range(n_rows * n_time):
         b, t = position // n_time, position % n_time
         row = qkv[position]
         for h in range(n_heads):
@@ -108,8 +108,8 @@ def _attention_weights(
     first_query: int, first_valid: int, window: int, table: Array,
     e: Array, inverse_sum: Array, levels: Array, scale: Array,
 ) -> None:  # fmt: skip
-    n_streams, n_heads, n_queries, n_keys = scores.shape
-    for row in range(n_streams * n_heads * n_queries):
+    n_rows, n_heads, n_queries, n_keys = scores.shape
+    for row in range(n_rows * n_heads * n_queries):
         b, h, t = row // (n_heads * n_queries), row // n_queries % n_heads, row % n_queries
         visible = slice(max(first_valid, first_query + t - window + 1, 0), min(first_query + t + 1, n_keys))
         weights, weighted = e[b, h, t], levels[b, h, t]
@@ -141,16 +141,16 @@ def numerators(scores: Array, q_r: np.float32, k_r: Array, table: Array, e: Arra
 
 
 def attention_output(acc: Tensor, factor: Tensor) -> Tensor:
-    n_streams, n_heads, n_time, width = acc.shape
-    y = torch.empty(n_streams * n_time, n_heads * width)
+    n_rows, n_heads, n_time, width = acc.shape
+    y = torch.empty(n_rows * n_time, n_heads * width)
     _attention_output(array(acc), array(factor), y.numpy())
     return y
 
 
 @kernel
 def _attention_output(acc: Array, factor: Array, y: Array) -> None:
-    n_streams, n_heads, n_time, width = acc.shape
-    for position in range(n_streams * n_time):
+    n_rows, n_heads, n_time, width = acc.shape
+    for position in range(n_rows * n_time):
         b, t = position // n_time, position % n_time
         for h in range(n_heads):
             out, sums, f = y[position, h * width : (h + 1) * width], acc[b, h, t], factor[b, h, t]
@@ -162,10 +162,10 @@ def _attention_output(acc: Array, factor: Array, y: Array) -> None:
 
 
 def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -> tuple[Tensor, ...]:
-    n_streams, _, n_time = inverse_sum.shape
+    n_rows, _, n_time = inverse_sum.shape
     width = grad.shape[1] // n_heads
-    by_query, by_column = (torch.empty(n_streams, n_heads, n_time, width) for _ in range(2))
-    query_scale, column_scale = torch.empty(inverse_sum.shape), torch.empty(n_streams, n_heads, 1, width)
+    by_query, by_column = (torch.empty(n_rows, n_heads, n_time, width) for _ in range(2))
+    query_scale, column_scale = torch.empty(inverse_sum.shape), torch.empty(n_rows, n_heads, 1, width)
     outputs = [x.numpy() for x in (by_query, query_scale, by_column, column_scale)]
     _attention_backward_values(array(grad), array(inverse_sum), *outputs)
     return by_query, query_scale, by_column, column_scale
@@ -175,8 +175,8 @@ def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -
 def _attention_backward_values(
     grad: Array, inverse_sum: Array, by_query: Array, query_scale: Array, by_column: Array, column_scale: Array
 ) -> None:
-    n_streams, n_heads, n_time, width = by_query.shape
-    for task in range(n_streams * n_heads):
+    n_rows, n_heads, n_time, width = by_query.shape
+    for task in range(n_rows * n_heads):
         b, h = task // n_heads, task % n_heads
         top = np.zeros(width, dtype=np.int32)
         for t in range(n_time):
@@ -229,8 +229,8 @@ def _attention_backward_scores(
     products: Array, g_scale: Array, v_scale: Array, e: Array, inverse_sum: Array, q_r: Array, k_r: Array,
     by_query: Array, row_scale: Array, by_key: Array, column_scale: Array,
 ) -> None:  # fmt: skip
-    n_streams, n_heads, n_time, n_keys = products.shape
-    for task in range(n_streams * n_heads):
+    n_rows, n_heads, n_time, n_keys = products.shape
+    for task in range(n_rows * n_heads):
         b, h = task // n_heads, task % n_heads
         top = np.zeros(n_keys, dtype=np.int32)
         for t in range(n_time):
@@ -268,8 +268,8 @@ def attention_inputs_backward(
     dq: Tensor, dk: Tensor, dv: Tensor, dq_scale: Tensor, dk_scale: Tensor, dv_scale: Tensor,
     saved: tuple[Tensor, ...], cos: Tensor, sin: Tensor,
 ) -> Tensor:  # fmt: skip
-    n_streams, n_heads, n_time, width = dq.shape
-    y = torch.empty(n_streams * n_time, 3 * n_heads * width)
+    n_rows, n_heads, n_time, width = dq.shape
+    y = torch.empty(n_rows * n_time, 3 * n_heads * width)
     inputs = (dq, dk, dv, dq_scale, dk_scale, dv_scale, *saved, cos, sin)
     _attention_inputs_backward(*[array(x) for x in (*inputs, y)])
     return y
@@ -280,9 +280,9 @@ def _attention_inputs_backward(
     dq: Array, dk: Array, dv: Array, dq_scale: Array, dk_scale: Array, dv_scale: Array,
     q: Array, q_r: Array, q_s: Array, k: Array, k_r: Array, k_s: Array, cos: Array, sin: Array, y: Array,
 ) -> None:  # fmt: skip
-    n_streams, n_heads, n_time, width = dq.shape
+    n_rows, n_heads, n_time, width = dq.shape
     depth = n_heads * width
-    for position in range(n_streams * n_time):
+    for position in range(n_rows * n_time):
         b, t = position // n_time, position % n_time
         g = np.empty(width, dtype=np.float32)
         for h in range(n_heads):

@@ -22,9 +22,8 @@ from prequential.exact.fused_loops import (
     inlined,
     inverse_rms,
     kernel,
-    largest_magnitude,
-    limit_over,
     round_row,
+    round_row_to_int8,
 )
 from prequential.exact.plain import INT8_LIMIT
 
@@ -61,7 +60,7 @@ class Column:
     def logits(self, symbol: int, column: int) -> Tensor:
         """Logits (1, V) float32 of what follows `symbol`, which stands at this column."""
         y = torch.empty(1, self._n_symbols)
-        _logits(symbol, column, *self.arguments, y.numpy()[0])
+        fill_logits(symbol, column, *self.arguments, y.numpy()[0])
         return y
 
 
@@ -103,7 +102,7 @@ dot: Any = intrinsic(_dot)
 
 
 @kernel
-def _logits(
+def fill_logits(
     symbol: int, column: int, embedding: Array,
     qkv: Array, qkv_offset: Array, qkv_scale: Array, out: Array, out_offset: Array, out_scale: Array,
     up: Array, up_offset: Array, up_scale: Array, down: Array, down_offset: Array, down_scale: Array,
@@ -118,36 +117,23 @@ def _logits(
         _product(x, _normalise(h, x), qkv[i], qkv_offset[i], qkv_scale[i], row)
         seen = k[i, :, slots], k_r[i, :, slots], v[i, :, slots], v_scale[i, :, slots]
         _attend(row, cos[column], sin[column], *seen, score_scale, table, y)
-        scale, _ = _round(y, x)
+        scale, _ = round_row_to_int8(y, OFFSET, x)
         _product(x, scale * INVERSE_INT8_LIMIT, out[i], out_offset[i], out_scale[i], y)
         _add(h, y)
         _product(x, _normalise(h, x), up[i], up_offset[i], up_scale[i], wide)
         for j in range(wide.size):
             a = max(wide[j], np.float32(0.0))
             wide[j] = a * a
-        scale, _ = _round(wide, u)
+        scale, _ = round_row_to_int8(wide, OFFSET, u)
         _product(u, scale * INVERSE_INT8_LIMIT, down[i], down_offset[i], down_scale[i], y)
         _add(h, y)
     _product(x, _normalise(h, x), head, head_offset, head_scale, logits)
 
 
 @inlined
-def _round(x: Array, levels: Array) -> tuple[np.float32, np.int32]:
-    """levels = 128 + x rounded to 127 steps of its largest magnitude; returns that magnitude and the sum of the squares."""
-    magnitude = largest_magnitude(x)
-    factor = limit_over(magnitude, INT8_LIMIT)
-    squares = np.int32(0)  # 127 * 127 * C < 2**31
-    for j in range(x.size):
-        level = np.int32(np.rint(x[j] * factor))
-        levels[j] = np.uint8(level + OFFSET)
-        squares = np.int32(squares + level * level)
-    return magnitude, squares
-
-
-@inlined
 def _normalise(h: Array, x: Array) -> np.float32:
     """x = h rounded; returns the factor r of the RMS norm: `normalise_rows`."""
-    _, squares = _round(h, x)
+    _, squares = round_row_to_int8(h, OFFSET, x)
     return inverse_rms(squares, h.size)
 
 

@@ -8,46 +8,48 @@ from typing import Any
 import numpy as np
 
 from prequential.exact.bit_coder import BitCoder
-from prequential.exact.fused import _frequencies, _integer_frequency_table
-from prequential.exact.fused_column import Column, _logits
+from prequential.exact.fused import fill_frequencies, integer_frequency_table
+from prequential.exact.fused_column import Column, fill_logits
 from prequential.exact.fused_loops import Array, kernel
 from prequential.exact.mixing import code_mixed, code_plain
 
 
 def find_symbols(
     previous: int, symbols: Array, column: Column, mixer: tuple[Array, ...] | None, coder: BitCoder
-) -> float:
-    """Fills in the open segment's symbols (n,) int64, the first of which follows `previous`; returns their ideal bits.
+) -> Array:
+    """Fills in the open segment's symbols (n,) int64, the first of which follows `previous`.
 
-    mixer: the arrays of a Mixer, or None to decode under the GPT's frequencies alone.
+    mixer: the arrays of a Mixer, or None to decode under the GPT's frequencies alone. Returns the frequencies under which the
+    bits were coded: (n, 8) uint16, of a total of 2**16.
     """
-    arguments = (previous, symbols, _integer_frequency_table(), column.arguments)
+    coded = np.empty((len(symbols), 8), np.uint16)
+    arguments = (previous, symbols, coded, integer_frequency_table(), column.arguments)
     if mixer is None:
-        return float(_find_plain(*arguments, coder.state, coder.words))
-    return float(_find_mixed(*arguments, mixer, coder.state, coder.words))
+        _find_plain(*arguments, coder.state, coder.words)
+    else:
+        _find_mixed(*arguments, mixer, coder.state, coder.words)
+    return coded
 
 
 @kernel
 def _find_mixed(
-    previous: int, symbols: Array, table: Array, column: Any, mixer: Any, state: Array, words: Array
-) -> float:
+    previous: int, symbols: Array, coded: Array, table: Array, column: Any, mixer: Any, state: Array, words: Array
+) -> None:
     logits, frequencies = np.empty((1, 256), np.float32), np.empty((1, 256), np.int32)
-    code_bits = 0.0
     for t in range(symbols.size):
-        _logits(previous, t, *column, logits[0])
-        _frequencies(logits, table, frequencies)
-        code_bits += code_mixed(symbols[t : t + 1], frequencies, *mixer, state, words)
+        fill_logits(previous, t, *column, logits[0])
+        fill_frequencies(logits, table, frequencies)
+        code_mixed(symbols[t : t + 1], frequencies, coded[t : t + 1], *mixer, state, words)
         previous = symbols[t]
-    return code_bits
 
 
 @kernel
-def _find_plain(previous: int, symbols: Array, table: Array, column: Any, state: Array, words: Array) -> float:
+def _find_plain(
+    previous: int, symbols: Array, coded: Array, table: Array, column: Any, state: Array, words: Array
+) -> None:
     logits, frequencies = np.empty((1, 256), np.float32), np.empty((1, 256), np.int32)
-    code_bits = 0.0
     for t in range(symbols.size):
-        _logits(previous, t, *column, logits[0])
-        _frequencies(logits, table, frequencies)
-        code_bits += code_plain(symbols[t : t + 1], frequencies, state, words)
+        fill_logits(previous, t, *column, logits[0])
+        fill_frequencies(logits, table, frequencies)
+        code_plain(symbols[t : t + 1], frequencies, coded[t : t + 1], state, words)
         previous = symbols[t]
-    return code_bits

@@ -101,14 +101,17 @@ def round_row(x: Array, limit: int, levels: Array) -> np.float32:
 
 
 @inlined
-def round_row_to_int8(x: Array, levels: Array) -> tuple[np.float32, np.int32]:
-    """levels (int8) = x rounded to 127 steps of its largest magnitude; returns that magnitude and the sum of the squares."""
+def round_row_to_int8(x: Array, zero: int, levels: Array) -> tuple[np.float32, np.int32]:
+    """levels = zero + x rounded to 127 steps of its largest magnitude; returns that magnitude and the sum of the squares.
+
+    levels: int8 with zero = 0, or uint8 with zero = 128.
+    """
     magnitude = largest_magnitude(x)
     factor = limit_over(magnitude, INT8_LIMIT)
     squares = np.int32(0)  # 127 * 127 * C < 2**31
     for j in range(x.size):
         level = np.int32(np.rint(x[j] * factor))
-        levels[j] = np.int8(level)
+        levels[j] = level + zero
         squares = np.int32(squares + level * level)
     return magnitude, squares
 

@@ -15,7 +15,6 @@ Everything is an integer of at most 64 bits and every sum is exact, so compiled 
 Units: log-odds in 1/256 nat, within +-12 nats; probabilities of a one in 2**-16; weights in 2**-16; hashes of 32 bits.
 """
 
-import math
 from typing import Any
 
 import numpy as np
@@ -249,188 +248,262 @@ def advance(past: Array, ring: Array, byte: int) -> None:
         past[FIRST] = byte
 
 
-# ---- prediction, coding and learning, a byte at a time
+# ---- the inputs of a decision: k bits of the byte are known, `prefix` is a one followed by them
+
+
+@inlined
+def run_expects(run: int, prefix: int, k: int) -> int:
+    """The bit that the last byte of `run` (byte << 8 | length) has next; -1 if there is none or it differs from the prefix."""
+    if run & 255 == 0 or (run >> 8 | 256) >> (8 - k) != prefix:
+        return -1
+    return run >> (15 - k) & 1
+
+
+@inlined
+def run_step(run: int, k: int) -> int:
+    """The index of a run in its map: by its length and the half of the byte."""
+    return min(run & 255, 31) + (32 if k >= 4 else 0)
+
+
+@inlined
+def read_contexts(
+    prefix: int, k: int, table: Array, buckets: Array, node: int, runs: Array, history_maps: Array, run_maps: Array,
+    inputs: Array,
+) -> None:  # fmt: skip
+    """Four inputs for each context."""
+    n = 0
+    for c in range(buckets.size):
+        v = np.int64(table[buckets[c], node])
+        history = v >> 16
+        if history == 0:
+            inputs[n] = inputs[n + 1] = inputs[n + 2] = 0
+        else:
+            p = np.int64(history_maps[c, history]) >> 16
+            inputs[n] = STRETCH[p >> 4]
+            inputs[n + 1] = centred(p)
+            inputs[n + 2] = STRETCH[v >> 4 & 0xFFF]
+        bit = run_expects(runs[c], prefix, k)
+        inputs[n + 3] = 0 if bit < 0 else signed(bit, STRETCH[np.int64(run_maps[c, run_step(runs[c], k)]) >> 20])
+        n += INPUTS_PER_CONTEXT
+
+
+@inlined
+def learn_contexts(
+    bit: int,
+    prefix: int,
+    k: int,
+    table: Array,
+    buckets: Array,
+    node: int,
+    runs: Array,
+    history_maps: Array,
+    run_maps: Array,
+) -> None:
+    """What `read_contexts` read, moves towards the bit."""
+    for c in range(buckets.size):
+        v = np.int64(table[buckets[c], node])
+        history, p, age = v >> 16, v & 0xFFF0, v & 15
+        if history != 0:
+            history_maps[c, history] = step_towards(np.int64(history_maps[c, history]), bit, HISTORY_AGE_LIMIT)
+        p = clamp(p + ((((bit << 16) - p) * NODE_RATE[age]) >> 16), 16, 65520) & 0xFFF0
+        table[buckets[c], node] = np.int64(NEXT_HISTORY[history, bit]) << 16 | p | min(age + 1, NODE_AGE_LIMIT)
+        expected = run_expects(runs[c], prefix, k)
+        if expected >= 0:
+            step = run_step(runs[c], k)
+            run_maps[c, step] = step_towards(np.int64(run_maps[c, step]), 1 if expected == bit else 0, RUN_AGE_LIMIT)
+
+
+@inlined
+def centred(p: int) -> int:
+    """A probability of 16 bits as an input: 0 for one half."""
+    return (p - 32768) >> 6
+
+
+@inlined
+def signed(bit: int, x: int) -> int:
+    return x if bit else -x
+
+
+@inlined
+def sum_up(frequencies: Array, below: Array) -> None:
+    """below[v] = the sum of the first v of 256 frequencies."""
+    for v in range(256):
+        below[v + 1] = below[v] + np.int64(frequencies[v])
+
+
+@inlined
+def share_of_one(below: Array, prefix: int, k: int) -> int:
+    """Of the frequencies of the bytes that begin with the prefix, the share of those that go on with a one, in 2**-16."""
+    size = 256 >> k
+    first = (prefix << (8 - k)) & 255
+    total = below[first + size] - below[first]
+    return ((below[first + size] - below[first + size // 2]) << 16) // total
+
+
+# ---- mixing
+
+
+@inlined
+def mix(inputs: Array, weights: Array, chosen: Array, last: Array, outputs: Array) -> int:
+    """The last weights' log-odds from those of each set, outputs (N_SETS,), by the chosen rows of `weights`."""
+    mixed = np.int64(0)
+    for s in range(N_SETS):
+        w = weights[chosen[s]]
+        total = np.int64(0)
+        for j in range(inputs.size):
+            total += np.int64(w[j]) * np.int64(inputs[j])
+        outputs[s] = clamp(total >> 16, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+        mixed += np.int64(last[s]) * np.int64(outputs[s])
+    return clamp(mixed >> 16, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+
+
+@inlined
+def learn_mixing(
+    bit: int, mixed: int, rate: int, inputs: Array, weights: Array, chosen: Array, last: Array, outputs: Array
+) -> None:
+    """Each set by its own error, the last weights by that of the mixed log-odds."""
+    error = (bit << 16) - squash(mixed)
+    for s in range(N_SETS):
+        last[s] += (np.int64(outputs[s]) * error + (1 << 17)) >> 18
+    for s in range(N_SETS):
+        error = ((bit << 16) - squash(np.int64(outputs[s]))) * rate
+        w = weights[chosen[s]]
+        for j in range(inputs.size):
+            w[j] += (np.int64(inputs[j]) * error + (1 << 19)) >> 20
+
+
+@inlined
+def mixing_rate(n_bits: int) -> int:
+    """Falls from nine times MIXING_RATE to it, over the first 2**18 bits."""
+    return MIXING_RATE + (8 * MIXING_RATE // (1 + (n_bits >> 13)) if n_bits < 1 << 18 else 0)
+
+
+@inlined
+def on_curve(log_odds: int) -> int:
+    """Where log-odds lie on a curve of REFINED_STEPS points, in 1/128 of a step."""
+    return clamp(log_odds, -2047, 2047) + 2048
+
+
+@inlined
+def read_curve(curve: Array, log_odds: int) -> int:
+    """The probability between the two points around the log-odds."""
+    at = on_curve(log_odds)
+    lower, share = at >> 7, at & 127
+    return (np.int64(curve[lower]) * (128 - share) + np.int64(curve[lower + 1]) * share) >> 7
+
+
+@inlined
+def learn_curve(bit: int, curve: Array, log_odds: int) -> None:
+    """The nearer point moves towards the bit."""
+    nearer = (on_curve(log_odds) + 64) >> 7
+    curve[nearer] = np.int64(curve[nearer]) + ((65535 * bit - np.int64(curve[nearer])) >> 6)
+
+
+# ---- prediction, coding and learning
 
 
 @kernel
 def code_mixed(
-    symbols: Array, frequencies: Array, kinds: Array, table: Array, maps: Array, weights: Array, last_weights: Array,
-    refined: Array, ring: Array, matches: Array, past: Array, state: Array, words: Array,
-) -> float:  # fmt: skip
-    """Codes the bytes `symbols` (n,) int64 in order, learning from each; a decoder fills them in. Returns their ideal bits.
+    symbols: Array, frequencies: Array, coded: Array, kinds: Array, table: Array, history_maps: Array, run_maps: Array,
+    match_map: Array, weights: Array, last_weights: Array, refined: Array, ring: Array, matches: Array, past: Array,
+    state: Array, words: Array,
+) -> None:  # fmt: skip
+    """Codes the bytes `symbols` (n,) int64 in order, learning from each bit; a decoder fills them in.
 
-    frequencies: the GPT's, (n, 256) int32, or (0, 256) without a GPT. kinds: (C,) int64, indices into
-    model.config.CONTEXTS. The other arrays are model/mixer.py's; state and words are the coder's.
+    frequencies: the GPT's, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: gets the frequencies under which
+    the bits were coded. kinds: (C,) int64, indices into model.config.CONTEXTS. The others are model/mixer.py's and the coder's.
     """
-    n_contexts = kinds.size
-    n_inputs = weights.shape[1]
-    run_maps = n_contexts * N_HISTORIES
-    match_maps = run_maps + n_contexts * RUN_MAP
-    every, hashes = np.zeros(N_CONTEXTS, np.int64), np.zeros(n_contexts, np.int64)
-    heads, buckets, runs = (
-        np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
-    )  # fmt: skip
-    inputs, outputs = np.zeros(n_inputs, np.int32), np.zeros(N_SETS, np.int32)
-    chosen, predicted = np.zeros(N_SETS, np.int64), np.zeros(N_SETS, np.int64)
-    below = np.zeros(257, np.int64)  # the GPT's frequencies, summed up
-    extra = n_contexts * INPUTS_PER_CONTEXT
+    every, hashes = np.zeros(N_CONTEXTS, np.int64), np.zeros(kinds.size, np.int64)
+    heads, buckets, runs = np.zeros_like(hashes), np.zeros_like(hashes), np.zeros_like(hashes)
+    inputs, outputs = np.zeros(weights.shape[1], np.int32), np.zeros(N_SETS, np.int32)
+    chosen = np.zeros(N_SETS, np.int64)
+    below = np.zeros(257, np.int64)
+    extra = kinds.size * INPUTS_PER_CONTEXT
     has_gpt = frequencies.shape[0] > 0
-    code_bits = 0.0
     for i in range(symbols.size):
-        byte = symbols[i]
         if has_gpt:
-            for j in range(256):
-                below[j + 1] = below[j] + np.int64(frequencies[i, j])
+            sum_up(frequencies[i], below)
         find_match(past, ring, matches)
         length = past[MATCH_LENGTH]
-        expected = np.int64(ring[past[MATCH] & (ring.size - 1)]) | 256 if length > 0 else 0
         length_step = min(length, 31) if length < 32 else min(63, 32 + ((length - 32) >> 3))
+        follows = np.int64(ring[past[MATCH] & (ring.size - 1)]) << 8 | min(length, 255)  # as a run
         context_hashes(past, ring, kinds, every, hashes)
         n_known = 0
-        for c in range(n_contexts):
+        for c in range(kinds.size):
             heads[c] = buckets[c] = find_bucket(table, hashes[c])
-            runs[c] = np.int64(table[heads[c], 0]) & 0xFFFF  # last byte << 8 | run length
+            runs[c] = np.int64(table[heads[c], 0]) & 0xFFFF
             if 1 <= kinds[c] <= 6 and np.int64(table[heads[c], 1]) >> 16 != 0:
                 n_known += 1
         c1, c2 = past[LAST4] & 255, past[LAST4] >> 8 & 255
         trigram = hashed(past[LAST4] & 0xFFFFFF, 3)
-        prefix = 1  # the bits of this byte so far, after a leading one
-        low = 0  # the first byte that begins with them
+        prefix = 1
         for k in range(8):
             if k == 4:
-                for c in range(n_contexts):
+                for c in range(kinds.size):
                     buckets[c] = find_bucket(table, hashed(hashes[c], prefix))
             node = prefix if k < 4 else (prefix & ((1 << (k - 4)) - 1)) | (1 << (k - 4))
-            late = 32 if k >= 4 else 0
-            # inputs
-            n = 0
-            for c in range(n_contexts):
-                v = np.int64(table[buckets[c], node])
-                history = v >> 16
-                if history == 0:
-                    inputs[n] = inputs[n + 1] = inputs[n + 2] = 0
-                else:
-                    p = np.int64(maps[c * N_HISTORIES + history]) >> 16
-                    inputs[n] = STRETCH[p >> 4]
-                    inputs[n + 1] = (p - 32768) >> 6
-                    inputs[n + 2] = STRETCH[v >> 4 & 0xFFF]
-                run = runs[c]
-                inputs[n + 3] = 0
-                if run & 255 != 0 and (run >> 8 | 256) >> (8 - k) == prefix:
-                    p = np.int64(maps[run_maps + c * RUN_MAP + min(run & 255, 31) + late]) >> 20
-                    inputs[n + 3] = STRETCH[p] if run >> (15 - k) & 1 else -STRETCH[p]
-                n += INPUTS_PER_CONTEXT
-            matching = length > 0 and expected >> (8 - k) == prefix
-            expected_bit = expected >> (7 - k) & 1
+            # predict
+            read_contexts(prefix, k, table, buckets, node, runs, history_maps, run_maps, inputs)
+            expected = run_expects(follows, prefix, k)
             inputs[extra] = inputs[extra + 1] = 0
-            if matching:
-                p = STRETCH[np.int64(maps[match_maps + length_step]) >> 20]
-                inputs[extra] = p if expected_bit else -p
-                inputs[extra + 1] = min(length, 32) * 16 * (2 * expected_bit - 1)
+            if expected >= 0:
+                inputs[extra] = signed(expected, STRETCH[np.int64(match_map[length_step]) >> 20])
+                inputs[extra + 1] = signed(expected, min(length, 32) * 16)
             inputs[extra + 2] = 256
             gpt_step = 0
             if has_gpt:
-                size = 256 >> k
-                total = below[low + size] - below[low]
-                p = ((below[low + size] - below[low + size // 2]) << 16) // total
+                p = share_of_one(below, prefix, k)
                 inputs[extra + 3] = STRETCH[p >> 4]
-                inputs[extra + 4] = (p - 32768) >> 6
-                gpt_step = (clamp(np.int64(STRETCH[p >> 4]), -2047, 2047) + 2048) >> 8
-            # mixing
-            match_step = 1 + min(length_step >> 2, 14) if matching else 0
+                inputs[extra + 4] = centred(p)
+                gpt_step = on_curve(np.int64(STRETCH[p >> 4])) >> 8
+            match_step = 1 + min(length_step >> 2, 14) if expected >= 0 else 0
             chosen[0] = prefix
             chosen[1] = c1 * 8 + k
             chosen[2] = (match_step * 4 + (n_known >> 1)) * 8 + k
-            chosen[3] = prefix * 4 + min(n_known >> 1, 3)
+            chosen[3] = prefix * 4 + (n_known >> 1)
             chosen[4] = (n_known * 16 + gpt_step) * 8 + k
-            chosen[5] = c2 * 4 + (0 if not matching else 1 if length < 16 else 2 if length < 32 else 3)
-            last = last_weights[prefix]
-            mixed = np.int64(0)
+            chosen[5] = c2 * 4 + (0 if expected < 0 else 1 if length < 16 else 2 if length < 32 else 3)
             for s in range(N_SETS):
                 chosen[s] += SET_STARTS[s]
-                w = weights[chosen[s]]
-                total = np.int64(0)
-                for j in range(n_inputs):
-                    total += np.int64(w[j]) * np.int64(inputs[j])
-                total = clamp(total >> 16, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
-                outputs[s] = total
-                predicted[s] = squash(total)
-                mixed += np.int64(last[s]) * total
-            mixed = clamp(mixed >> 16, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
-            p_mixed = squash(mixed)
-            # refinement: each map interpolates between two of 33 log-odds, and learns at the nearer
-            at = clamp(mixed, -2047, 2047) + 2048
-            lower, share = at >> 7, at & 127
-            maps1, maps2 = refined[0, c1 << 8 | prefix], refined[1, hashed(trigram, prefix) & 0xFFFF]
-            p1 = (np.int64(maps1[lower]) * (128 - share) + np.int64(maps1[lower + 1]) * share) >> 7
-            p2 = (np.int64(maps2[lower]) * (128 - share) + np.int64(maps2[lower + 1]) * share) >> 7
-            frequency = clamp((p_mixed + p1 + 2 * p2 + 2) >> 2, 1, 65535)
-            # coding
-            bit = code_bit(byte >> (7 - k) & 1, frequency, state, words)
-            code_bits += 16.0 - math.log2(frequency if bit else (1 << 16) - frequency)
-            # learning
-            nearer = lower + (1 if share >= 64 else 0)
-            maps1[nearer] = np.int64(maps1[nearer]) + ((65535 * bit - np.int64(maps1[nearer])) >> 6)
-            maps2[nearer] = np.int64(maps2[nearer]) + ((65535 * bit - np.int64(maps2[nearer])) >> 6)
-            error = (bit << 16) - p_mixed
-            for s in range(N_SETS):
-                last[s] += (np.int64(outputs[s]) * error + (1 << 17)) >> 18
-            rate = MIXING_RATE
-            if past[N_BITS] < 1 << 18:
-                rate += 8 * MIXING_RATE // (1 + (past[N_BITS] >> 13))
+            last = last_weights[prefix]
+            mixed = mix(inputs, weights, chosen, last, outputs)
+            by_byte, by_trigram = refined[0, c1 << 8 | prefix], refined[1, hashed(trigram, prefix) & 0xFFFF]
+            p = squash(mixed) + read_curve(by_byte, mixed) + 2 * read_curve(by_trigram, mixed)
+            frequency = clamp((p + 2) >> 2, 1, 65535)
+            # code
+            bit = code_bit(symbols[i] >> (7 - k) & 1, frequency, state, words)
+            coded[i, k] = frequency if bit else 65536 - frequency
+            # learn
+            learn_curve(bit, by_byte, mixed)
+            learn_curve(bit, by_trigram, mixed)
+            learn_mixing(bit, mixed, mixing_rate(past[N_BITS]), inputs, weights, chosen, last, outputs)
             past[N_BITS] += 1
-            for s in range(N_SETS):
-                error = ((bit << 16) - predicted[s]) * rate
-                w = weights[chosen[s]]
-                for j in range(n_inputs):
-                    w[j] += (np.int64(inputs[j]) * error + (1 << 19)) >> 20
-            for c in range(n_contexts):
-                v = np.int64(table[buckets[c], node])
-                history, p, age = v >> 16, v & 0xFFF0, v & 15
-                if history != 0:
-                    m = c * N_HISTORIES + history
-                    maps[m] = step_towards(np.int64(maps[m]), bit, HISTORY_AGE_LIMIT)
-                p = clamp(p + ((((bit << 16) - p) * NODE_RATE[age]) >> 16), 16, 65520) & 0xFFF0
-                table[buckets[c], node] = np.int64(NEXT_HISTORY[history, bit]) << 16 | p | min(age + 1, NODE_AGE_LIMIT)
-                run = runs[c]
-                if run & 255 != 0 and (run >> 8 | 256) >> (8 - k) == prefix:
-                    m = run_maps + c * RUN_MAP + min(run & 255, 31) + late
-                    maps[m] = step_towards(np.int64(maps[m]), 1 if run >> (15 - k) & 1 == bit else 0, RUN_AGE_LIMIT)
-            if matching:
-                m = match_maps + length_step
-                maps[m] = step_towards(np.int64(maps[m]), 1 if expected_bit == bit else 0, RUN_AGE_LIMIT)
+            learn_contexts(bit, prefix, k, table, buckets, node, runs, history_maps, run_maps)
+            if expected >= 0:
+                step = step_towards(np.int64(match_map[length_step]), 1 if expected == bit else 0, RUN_AGE_LIMIT)
+                match_map[length_step] = step
             prefix = prefix << 1 | bit
-            low += bit * (128 >> k)
         byte = prefix & 255
         symbols[i] = byte
-        for c in range(n_contexts):
-            run = runs[c]
-            again = min((run & 255) + 1, 255) if run & 255 != 0 and run >> 8 == byte else 1
+        for c in range(kinds.size):
+            again = min((runs[c] & 255) + 1, 255) if runs[c] & 255 != 0 and runs[c] >> 8 == byte else 1
             table[heads[c], 0] = (np.int64(table[heads[c], 0]) & 0xFFFF0000) | byte << 8 | again
         advance(past, ring, byte)
-    return code_bits
 
 
 @kernel
-def code_plain(symbols: Array, frequencies: Array, state: Array, words: Array) -> float:
+def code_plain(symbols: Array, frequencies: Array, coded: Array, state: Array, words: Array) -> None:
     """Codes `symbols` (n,) int64 bit by bit under given frequencies (n, 256) int32 alone, each row with total 2**24.
 
-    A decoder fills the symbols in. Returns the ideal code length in bits.
+    A decoder fills the symbols in. coded (n, 8) uint16: as in `code_mixed`.
     """
     below = np.zeros(257, np.int64)
-    code_bits = 0.0
     for i in range(symbols.size):
-        byte = symbols[i]
-        for j in range(256):
-            below[j + 1] = below[j] + np.int64(frequencies[i, j])
-        low, size = 0, 256
+        sum_up(frequencies[i], below)
+        prefix = 1
         for k in range(8):
-            size >>= 1
-            total = below[low + 2 * size] - below[low]
-            ones = below[low + 2 * size] - below[low + size]
-            frequency = clamp((ones << 16) // total, 1, 65535)
-            bit = code_bit(byte >> (7 - k) & 1, frequency, state, words)
-            code_bits += 16.0 - math.log2(frequency if bit else (1 << 16) - frequency)
-            low += bit * size
-        symbols[i] = low
-    return code_bits
+            frequency = clamp(share_of_one(below, prefix, k), 1, 65535)
+            bit = code_bit(symbols[i] >> (7 - k) & 1, frequency, state, words)
+            coded[i, k] = frequency if bit else 65536 - frequency
+            prefix = prefix << 1 | bit
+        symbols[i] = prefix & 255

@@ -5,7 +5,7 @@ its result does not depend on thread count, vector width, memory layout or devic
 same bits in compiled loops. Integer matrices come in two forms: int8 tensors for matmuls of weights, and "carried" integers
 in float32, exact below 2**24, for the batched matmuls of attention.
 
-Shapes: R rows, C columns; B streams (rows of symbols), H heads, T queries, J keys, K width of a head; N = B*T, D = H*K.
+Shapes: R rows, C columns; B rows of symbols, H heads, T queries, J keys, K width of a head; N = B*T, D = H*K.
 """
 
 import torch
@@ -144,8 +144,8 @@ def attention_inputs(qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, in
     shape = (B, T, H); cos and sin are (T, K/2). Returns q, q_r, q_s, k, k_r, k_s, v, v_scale: integers (B, H, T, K) with
     normalised vector ~ integers * r and 1/rms ~ s, each factor (B, H, T). Rotation keeps the norm, so one rounding does both.
     """
-    n_streams, n_time, n_heads = shape
-    q, k, v = qkv.view(n_streams, n_time, 3, n_heads, -1).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
+    n_rows, n_time, n_heads = shape
+    q, k, v = qkv.view(n_rows, n_time, 3, n_heads, -1).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
     v_scale = _absmax(v, -1)
     v_levels = (v * _limit_over(v_scale, INT8_LIMIT)[..., None]).round_()
     return (
@@ -184,8 +184,8 @@ def attention_weights(
 
 def attention_output(acc: Tensor, factor: Tensor) -> Tensor:
     """(B, H, T, K) integer sums times factor (B, H, T), as (B*T, H*K) float32 rows."""
-    n_streams, n_heads, n_time, width = acc.shape
-    return (acc * factor[..., None]).transpose(1, 2).reshape(n_streams * n_time, n_heads * width)
+    n_rows, n_heads, n_time, width = acc.shape
+    return (acc * factor[..., None]).transpose(1, 2).reshape(n_rows * n_time, n_heads * width)
 
 
 Column = None  # plain torch composes a decoder's column from the functions here
@@ -197,8 +197,8 @@ def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -
     Returns by_query (B, H, T, K) with its scale (B, H, T): 1023 levels a query; by_column with its scale (B, H, 1, K): 127 levels
     of grad / sum(e), constant along the queries that are summed.
     """
-    n_streams, _, n_time = inverse_sum.shape
-    g = grad.view(n_streams, n_time, n_heads, -1).transpose(1, 2)  # (B, H, T, K)
+    n_rows, _, n_time = inverse_sum.shape
+    g = grad.view(n_rows, n_time, n_heads, -1).transpose(1, 2)  # (B, H, T, K)
     scale = _absmax(g, -1)
     by_query = (g * _limit_over(scale, GRADIENT_LIMIT)[..., None]).round_()
     g = g * inverse_sum[..., None]
@@ -262,8 +262,8 @@ def attention_inputs_backward(
         g = (g - (levels * r[..., None]) * mean[..., None]) * s[..., None]
         gradients.append(rotate(g, cos, -sin))
     gradients.append(dv * dv_scale)
-    n_streams, n_heads, n_time, width = dq.shape
-    return torch.stack(gradients, 0).permute(1, 3, 0, 2, 4).reshape(n_streams * n_time, 3 * n_heads * width)
+    n_rows, n_heads, n_time, width = dq.shape
+    return torch.stack(gradients, 0).permute(1, 3, 0, 2, 4).reshape(n_rows * n_time, 3 * n_heads * width)
 
 
 def frequencies(logits: Tensor) -> Tensor:

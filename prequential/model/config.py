@@ -6,6 +6,8 @@ from typing import Any
 
 from prequential.errors import ConfigError
 
+N_SYMBOLS = 256  # of the alphabet: bytes
+
 # The contexts of the mixer, in the order of exact/mixing.py; model/mixer.py says what each is made of.
 CONTEXTS = (
     "0", "1", "2", "3", "4", "5", "6", "8",
@@ -116,14 +118,13 @@ class ScheduleConfig:
 class Config:
     """Everything that decides the coded bits: two runs with equal configs over equal bytes give equal archives."""
 
-    n_symbols: int = 256
     seed: int = 0
     gpt: GPTConfig | None = field(default_factory=GPTConfig)
     mixer: MixerConfig | None = field(default_factory=MixerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
 
     def __post_init__(self) -> None:
-        _check_range(self, n_symbols=(2, 65536), seed=(0, 2**63 - 1))
+        _check_range(self, seed=(0, 2**63 - 1))
         _check(self.gpt is not None or self.mixer is not None, "a learner needs the GPT, the context mixer or both")
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,14 +13,14 @@ from types import ModuleType
 import numpy as np
 import torch
 
-from prequential.exact.bit_coder import BitCoder
+from prequential.exact.bit_coder import BitCoder, ideal_bits
 from prequential.exact.digest import digest
 from prequential.exact.fused_decoding import find_symbols
 from prequential.exact.matmul import Matmul
 from prequential.exact.mixing import code_plain
 from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
-from prequential.model.config import Config
+from prequential.model.config import N_SYMBOLS, Config
 from prequential.model.gpt import GPT
 from prequential.model.history import History
 from prequential.model.mixer import Mixer
@@ -38,7 +38,7 @@ class Learner:
         self.gpt: GPT | None = None
         if config.gpt:
             assert matmul is not None
-            self.gpt = GPT(config.gpt, config.n_symbols, config.seed, ops, matmul, pool)
+            self.gpt = GPT(config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool)
         self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
         self._n_new = 0  # symbols of the last segment
         self._aside = (
@@ -59,8 +59,8 @@ class Learner:
                 else:
                     update()
 
-    def code(self, symbols: np.ndarray, coder: BitCoder) -> float:
-        """Codes the segment's symbols (n,) int64, or finds them out, in place; returns their ideal code length in bits.
+    def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
+        """Codes the segment's symbols (n,) int64, or finds them out, in place; returns their ideal code lengths in bits, (n,).
 
         Where they are known, the GPT reads them at once; else symbol by symbol. The bits are the same.
         """
@@ -68,26 +68,28 @@ class Learner:
         previous = int(self.history.at(np.array(self.history.n_symbols - 1)))
         if self.gpt is None or not coder.decodes:
             inputs = np.concatenate(([previous], symbols[:-1]))
-            code_bits = self._code(symbols, inputs, 0, coder)
+            coded = self._code(symbols, inputs, 0, coder)
         elif self._ops.Column:
             mixer = self.mixer.arrays if self.mixer else None
-            code_bits = find_symbols(previous, symbols, self.gpt.column(), mixer, coder)
+            coded = find_symbols(previous, symbols, self.gpt.column(), mixer, coder)
         else:
-            code_bits = 0.0
+            coded = np.empty((len(symbols), 8), np.uint16)
             for t in range(len(symbols)):
-                code_bits += self._code(symbols[t : t + 1], np.array([previous]), t, coder)
+                coded[t] = self._code(symbols[t : t + 1], np.array([previous]), t, coder)
                 previous = symbols[t]
         self.history.append(symbols)
-        return code_bits
+        return ideal_bits(coded)
 
-    def _code(self, symbols: np.ndarray, inputs: np.ndarray, first: int, coder: BitCoder) -> float:
+    def _code(self, symbols: np.ndarray, inputs: np.ndarray, first: int, coder: BitCoder) -> np.ndarray:
         """Codes symbols (t,) int64 in place, which follow `inputs` (t,) int64 at columns first .. first + t - 1."""
         frequencies = None
         if self.gpt:
             frequencies = self._ops.frequencies(self.gpt.forward(torch.from_numpy(inputs), first)).numpy()
         if self.mixer:
             return self.mixer.code(symbols, frequencies, coder)
-        return float(code_plain(symbols, frequencies, coder.state, coder.words))
+        coded = np.empty((len(symbols), 8), np.uint16)
+        code_plain(symbols, frequencies, coded, coder.state, coder.words)
+        return coded
 
     def end(self, n_symbols: int) -> None:
         """Closes the segment: the step on what came before it is done."""

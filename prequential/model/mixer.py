@@ -18,6 +18,8 @@ from prequential.model.config import CONTEXTS, MixerConfig
 
 Tensor = torch.Tensor
 
+LANES = 16  # inputs are filled up to a multiple of this with zeros: loops over them then have no remainder (5 to 15 % faster)
+
 
 class Mixer:
     """See the module's text. The past `ring` (a power of two of bytes, uint8) is shared with whoever else needs the history."""
@@ -25,15 +27,11 @@ class Mixer:
     def __init__(self, config: MixerConfig, ring: np.ndarray) -> None:
         self._kinds = np.array([CONTEXTS.index(name) for name in config.contexts], np.int64)
         n_contexts = len(self._kinds)
-        n_inputs = n_contexts * mixing.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS
+        n_inputs = _rounded_up(n_contexts * mixing.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS, LANES)
         self._table = np.zeros((1 << config.table_bits, mixing.SLOTS), np.uint32)
-        self._maps = np.concatenate(
-            (
-                np.tile(mixing.HISTORY_PROBABILITY, n_contexts),
-                np.tile(_guesses(mixing.RUN_MAP // 2, 1 << 21, 93 << 15, 20), 2 * n_contexts),
-                _guesses(mixing.MATCH_MAP, 5 << 19, 31 << 17, 40),
-            )
-        ).astype(np.uint32) << np.uint32(10)  # fmt: skip
+        self._history_maps = _adaptive(np.tile(mixing.HISTORY_PROBABILITY, (n_contexts, 1)))
+        self._run_maps = _adaptive(np.tile(_guesses(mixing.RUN_MAP // 2, 1 << 21, 93 << 15, 20), (n_contexts, 2)))
+        self._match_map = _adaptive(_guesses(mixing.MATCH_MAP, 5 << 19, 31 << 17, 40))
         self._weights = np.full((sum(mixing.SET_SIZES), n_inputs), int(0.6 * 65536) // n_contexts, np.int32)
         self._last_weights = np.full((256, mixing.N_SETS), 65536 // mixing.N_SETS, np.int32)
         line = mixing.SQUASH[np.clip((np.arange(mixing.REFINED_STEPS) - 16) * 128 + 3071, 0, 6142)].astype(np.uint16)
@@ -41,27 +39,41 @@ class Mixer:
         self._matches = np.zeros(1 << config.match_bits, np.int64)
         self._past = np.zeros(mixing.PAST_SIZE, np.int64)
         self.arrays = (
-            self._kinds, self._table, self._maps, self._weights, self._last_weights, self._refined,
-            ring, self._matches, self._past,
+            self._kinds, self._table, self._history_maps, self._run_maps, self._match_map, self._weights, self._last_weights,
+            self._refined, ring, self._matches, self._past,
         )  # fmt: skip
         self._none = np.zeros((0, 256), np.int32)
 
-    def code(self, symbols: np.ndarray, frequencies: np.ndarray | None, coder: BitCoder) -> float:
-        """Codes or finds out `symbols` (n,) int64, in place, and learns them. Returns the ideal code length in bits.
+    def code(self, symbols: np.ndarray, frequencies: np.ndarray | None, coder: BitCoder) -> np.ndarray:
+        """Codes or finds out `symbols` (n,) int64, in place, and learns them.
+
+        Returns the frequencies under which their bits were coded, (n, 8) uint16 of a total of 2**16.
 
         frequencies: what the GPT expects, (n, 256) int32, rows of total 2**24; None without one.
         """
         expected = self._none if frequencies is None else frequencies
-        return float(mixing.code_mixed(symbols, expected, *self.arrays, coder.state, coder.words))
+        coded = np.empty((len(symbols), 8), np.uint16)
+        mixing.code_mixed(symbols, expected, coded, *self.arrays, coder.state, coder.words)
+        return coded
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later probabilities depend on, by name."""
         arrays = {
-            "table": self._table.view(np.int32), "maps": self._maps.view(np.int32), "weights": self._weights,
+            "table": self._table.view(np.int32), "history_maps": self._history_maps.view(np.int32),
+            "run_maps": self._run_maps.view(np.int32), "match_map": self._match_map.view(np.int32), "weights": self._weights,
             "last_weights": self._last_weights, "refined": self._refined.view(np.int16), "matches": self._matches,
             "past": self._past,
         }  # fmt: skip
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def _rounded_up(n: int, step: int) -> int:
+    return -(-n // step) * step
+
+
+def _adaptive(probabilities: np.ndarray) -> np.ndarray:
+    """Adaptive probabilities, uint32, of age 0 from int64 ones in 2**-22."""
+    return probabilities.astype(np.uint32) << np.uint32(10)
 
 
 def _guesses(n: int, first: int, last: int, n_steps: int) -> np.ndarray:

@@ -45,7 +45,7 @@ def compress(source: np.ndarray, header: Header, sink: BinaryIO, runtime: Runtim
 
     `header.config` must be a Config's dict and header.n_bytes equal n. Memory does not depend on n (source may be mapped).
     """
-    config = _byte_config(header)
+    config = Config.from_dict(header.config)
     learner = runtime.learner(config)
     writer = ArchiveWriter(sink, header)
     done = Progress(header_bytes=writer.header_bytes, archive_bytes=writer.n_bytes_written)
@@ -81,7 +81,7 @@ def decompress(reader: ArchiveReader, sink: BinaryIO, runtime: Runtime) -> Itera
     """
     header = reader.header
     try:
-        config = _byte_config(header)
+        config = Config.from_dict(header.config)
     except ConfigError as error:
         raise CorruptArchiveError(f"header: {error}") from error
     learner = runtime.learner(config)
@@ -114,11 +114,3 @@ def decompress(reader: ArchiveReader, sink: BinaryIO, runtime: Runtime) -> Itera
             n_raw_blocks=done.n_raw_blocks + raw,
         )
     yield done
-
-
-def _byte_config(header: Header) -> Config:
-    """The header's Config. Raises ConfigError if it is malformed, out of range, or not over bytes."""
-    config = Config.from_dict(header.config)
-    if config.n_symbols != 256:
-        raise ConfigError(f"n_symbols = {config.n_symbols}: the alphabet of bytes has 256 symbols")
-    return config

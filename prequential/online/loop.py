@@ -24,7 +24,7 @@ def run(learner: Learner, coder: BitCoder, block: slice, symbols: np.ndarray) ->
         n = segment.stop - segment.start
         part = symbols[done : done + n].astype(np.int64)
         learner.begin(n)  # the GPT starts to learn from what came before
-        code_bits += learner.code(part, coder)  # predict, code; the mixer learns from each bit
+        code_bits += float(learner.code(part, coder).sum())  # predict, code; the mixer learns from each bit
         learner.end(n)  # the GPT has learned
         coder.check()
         symbols[done : done + n] = part

@@ -5,7 +5,8 @@ An archive's header may come from a stranger and declare a model that is in rang
 
 from prequential.errors import ConfigError
 from prequential.exact import mixing
-from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.config import N_SYMBOLS, Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.mixer import LANES
 
 MAX_MEMORY_BYTES = 4 << 30  # default limit
 
@@ -26,8 +27,8 @@ def memory_bytes(config: Config) -> int:
     n_positions = max(schedule.n_rows * schedule.row_symbols, schedule.segment_symbols)
     n_bytes = (1 << schedule.history_bits) + 16  # and two counters
     if config.gpt:
-        n_bytes += n_positions * config.n_symbols * _SYMBOL_BYTES
-        n_bytes += _gpt_bytes(config.gpt, config.n_symbols) + _activation_bytes(config.gpt, schedule)
+        n_bytes += n_positions * N_SYMBOLS * _SYMBOL_BYTES
+        n_bytes += _gpt_bytes(config.gpt) + _activation_bytes(config.gpt, schedule)
     if config.mixer:
         n_bytes += _mixer_bytes(config.mixer)
     return n_bytes
@@ -42,10 +43,10 @@ def check_memory(config: Config, limit_bytes: int) -> None:
         )
 
 
-def _gpt_bytes(gpt: GPTConfig, n_symbols: int) -> int:
+def _gpt_bytes(gpt: GPTConfig) -> int:
     largest = max(3, gpt.mlp_factor) * gpt.width**2
     matrices = (4 + 2 * gpt.mlp_factor) * gpt.width**2 * gpt.n_layers
-    return matrices * _MATRIX_BYTES + largest * 32 + 2 * n_symbols * gpt.width * _TABLE_BYTES
+    return matrices * _MATRIX_BYTES + largest * 32 + 2 * N_SYMBOLS * gpt.width * _TABLE_BYTES
 
 
 def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
@@ -59,7 +60,7 @@ def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
 
 
 def _mixer_bytes(mixer: MixerConfig) -> int:
-    n_inputs = len(mixer.contexts) * mixing.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS
+    n_inputs = len(mixer.contexts) * mixing.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS + LANES
     weights = sum(mixing.SET_SIZES) * n_inputs * 4
     maps = (len(mixer.contexts) * (mixing.N_HISTORIES + mixing.RUN_MAP) + mixing.MATCH_MAP) * 4
     refined = mixing.REFINED_MAPS * mixing.REFINED_CONTEXTS * mixing.REFINED_STEPS * 2

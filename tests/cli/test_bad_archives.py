@@ -31,7 +31,7 @@ def damaged(archive: bytes) -> dict[str, bytes]:
         "cut-in-header": archive[:30],
         "flipped": archive[:middle] + bytes([archive[middle] ^ 1]) + archive[middle + 1 :],
         "trailing": archive + b"\0",
-        "out-of-range": headed({**config, "n_symbols": -5}),
+        "out-of-range": headed({**config, "seed": -5}),
         "unknown-option": headed({**config, "surprise": 1}),
         "huge-model": headed(huge),
     }
@@ -45,7 +45,7 @@ REASONS = {
     "cut-in-header": "ends early",
     "flipped": "checksum mismatch",
     "trailing": "bytes follow the end",
-    "out-of-range": "n_symbols = -5",
+    "out-of-range": "seed = -5",
     "unknown-option": "surprise",
     "huge-model": "--max-memory",
     "missing": "No such file",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from prequential.codecs import ideal_code_bits
 from prequential.corpora import sample_path
 from prequential.exact import mixing
-from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder, ideal_bits
 from prequential.exact.digest import digest
 from prequential.exact.tables import LOG_ODDS_LIMIT, log_odds_tables
 from prequential.model.config import CONTEXTS, MixerConfig
@@ -39,7 +39,9 @@ def code(mixer, coder, symbols, frequencies=None, cuts=()):
     coder.reserve(len(symbols))
     code_bits = 0.0
     for a, b in pairwise([0, *sorted(cuts), len(symbols)]):
-        code_bits += mixer.code(symbols[a:b], None if frequencies is None else frequencies[a:b], coder)
+        code_bits += ideal_bits(
+            mixer.code(symbols[a:b], None if frequencies is None else frequencies[a:b], coder)
+        ).sum()
     return symbols, code_bits
 
 
@@ -100,7 +102,7 @@ def test_what_a_byte_costs_does_not_depend_on_what_follows(gpt):
             symbols = np.concatenate((TEXT[:n], rest))
             coder.reserve(300)
             rows = [None if frequencies is None else frequencies[i : i + 1] for i in range(n)]
-            costs.append([mixer.code(symbols[i : i + 1].copy(), rows[i], coder) for i in range(n)])
+            costs.append([mixer.code(symbols[i : i + 1].copy(), rows[i], coder).tolist() for i in range(n)])
             payloads.append(coder.words[: int(coder.state[2])].tolist())
             if frequencies is not None and n < 300:  # nor on what the GPT will expect of what follows
                 frequencies[n:] = drawn_frequencies(300 - n, int(random.integers(1000)))
@@ -241,8 +243,10 @@ def test_two_kinds_of_context_never_share_a_hash_for_want_of_a_past():
 
 def plainly(symbols, frequencies, coder):
     symbols = np.array(symbols, np.int64)
+    coded = np.empty((len(symbols), 8), np.uint16)
     coder.reserve(len(symbols))
-    return symbols, mixing.code_plain(symbols, frequencies, coder.state, coder.words)
+    mixing.code_plain(symbols, frequencies, coded, coder.state, coder.words)
+    return symbols, ideal_bits(coded).sum()
 
 
 def decisions(symbol, row):

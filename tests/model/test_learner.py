@@ -35,7 +35,7 @@ def learn(learner, symbols, coder=None, sizes=SIZES):
     coder = coder or BitCoder(FOLLOW)
     for n in sizes:
         learner.begin(n)
-        code_bits.append(learner.code(symbols[done : done + n], coder))
+        code_bits.append(learner.code(symbols[done : done + n], coder).sum())
         learner.end(n)
         done += n
     return symbols, code_bits
