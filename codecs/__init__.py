@@ -6,7 +6,7 @@ Knows neither the learner nor corpora. Optional libraries are imported by what u
 from prequential.codecs.archive import ArchiveReader, ArchiveWriter
 from prequential.codecs.archive_block import Block, BlockHead, BlockKind
 from prequential.codecs.archive_header import FORMAT_VERSION, Header
-from prequential.codecs.archive_summary import ArchiveSummary, summarise
+from prequential.codecs.archive_summary import ArchiveSummary, Survey, SurveyedBlock, read_payload, summarise, survey
 from prequential.codecs.baselines import BASELINES, BaselineResult, measure, measure_installed
 from prequential.codecs.classical import CLASSICAL
 from prequential.codecs.compressor import Compressor
@@ -33,9 +33,13 @@ __all__ = [
     "Header",
     "RangeDecoder",
     "RangeEncoder",
+    "Survey",
+    "SurveyedBlock",
     "frequencies_from",
     "ideal_code_bits",
     "measure",
     "measure_installed",
+    "read_payload",
     "summarise",
+    "survey",
 ]

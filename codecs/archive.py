@@ -6,13 +6,16 @@ blocks cannot be swapped, repeated or moved between archives. There is no pickle
 
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from prequential.codecs.archive_block import Block, pack_head, read_head, read_kind
 from prequential.codecs.archive_header import Header, pack_header, read_header
 from prequential.codecs.archive_index import Index
 from prequential.codecs.byte_source import CHECKSUM_BYTES, ByteSource
 from prequential.errors import CorruptArchiveError
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 
 class ArchiveWriter:
@@ -24,16 +27,19 @@ class ArchiveWriter:
     `n_bytes_covered`, of the original.
     """
 
-    def __init__(self, sink: BinaryIO, header: Header) -> None:
-        packed = pack_header(header)
+    def __init__(self, sink: "SupportsWrite[bytes]", header: Header, *, after: "ArchiveReader | None" = None) -> None:
+        """after: a reader of what `sink` holds already, stopped after some block, behind which the writer goes on."""
         self._sink = sink
         self._header = header
-        self._index = Index()
-        self._checksum = int.from_bytes(packed[-CHECKSUM_BYTES:], "little")
-        self.header_bytes = len(packed)
-        self.payload_bytes = 0
-        self.n_bytes_covered = 0
         self.n_bytes_written = 0
+        if after is not None:
+            self._index, self._checksum = after.index, after.checksum
+            self.header_bytes, self.payload_bytes = after.header_bytes, after.payload_bytes
+            self.n_bytes_covered, self.n_bytes_written = after.n_bytes_covered, after.n_bytes_read
+            return
+        packed = pack_header(header)
+        self._index, self._checksum = Index(), int.from_bytes(packed[-CHECKSUM_BYTES:], "little")
+        self.header_bytes, self.payload_bytes, self.n_bytes_covered = len(packed), 0, 0
         self._write(packed)
 
     def write_block(self, block: Block) -> None:
@@ -63,18 +69,30 @@ class ArchiveReader:
     """Reads the header at once; `blocks` gives the rest. source: binary stream, need not seek.
 
     Memory: one block, six bytes for every block before it, and never more than 1 MiB beyond what the stream delivers.
+    Counters, of what was read so far: `n_bytes_covered`, of the original; `payload_bytes`; `n_bytes_read`, of the archive.
     Raises UnsupportedVersionError or CorruptArchiveError.
     """
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = ByteSource(source)
-        self._index = Index()
-        self._n_bytes_covered = 0
+        self.index = Index()
+        self.n_bytes_covered = 0
+        self.payload_bytes = 0
         try:
             self.header = read_header(self._source)
         except CorruptArchiveError as error:
             raise CorruptArchiveError(f"header: {error}") from error
         self.header_bytes = self._source.n_bytes_taken
+
+    @property
+    def n_bytes_read(self) -> int:
+        """Bytes of the archive up to the end of the last block."""
+        return self._source.n_bytes_taken
+
+    @property
+    def checksum(self) -> int:
+        """The chained checksum up to there."""
+        return self._source.checksum
 
     def blocks(self) -> Iterator[Block]:
         """Every block in order, each verified before it is given; ends only at a whole archive's end. Single pass.
@@ -85,8 +103,8 @@ class ArchiveReader:
             yield block
 
     def _next_block(self) -> Block | None:
-        start = self._n_bytes_covered
-        where = f"block {self._index.n_blocks} (original bytes from {start})"
+        start = self.n_bytes_covered
+        where = f"block {self.index.n_blocks} (original bytes from {start})"
         record_start, checksum = self._source.n_bytes_taken, self._source.checksum
         try:
             kind = read_kind(self._source)
@@ -95,24 +113,25 @@ class ArchiveReader:
                 self._check_end(checksum)
                 return None
             head = read_head(self._source, kind)
-            where = f"block {self._index.n_blocks} (original bytes {start}-{start + head.n_bytes})"
+            where = f"block {self.index.n_blocks} (original bytes {start}-{start + head.n_bytes})"
             if start + head.n_bytes > self.header.n_bytes:
                 raise CorruptArchiveError(f"exceeds the {self.header.n_bytes} bytes of the original")
             payload = self._source.take(head.payload_bytes)
             self._source.check_checksum()
         except CorruptArchiveError as error:
             raise CorruptArchiveError(f"{where}: {error}") from error
-        self._index.add(self._source.n_bytes_taken - record_start, head.n_bytes)
-        self._n_bytes_covered += head.n_bytes
+        self.index.add(self._source.n_bytes_taken - record_start, head.n_bytes)
+        self.n_bytes_covered += head.n_bytes
+        self.payload_bytes += head.payload_bytes
         return Block(
             kind=kind, n_bytes=head.n_bytes, n_symbols=head.n_symbols, state_digest=head.state_digest, payload=payload
         )
 
     def _check_end(self, checksum: int) -> None:
         """Compare what follows the end mark, to the last byte, with what the blocks and their `checksum` imply."""
-        if self._n_bytes_covered != self.header.n_bytes:
-            raise CorruptArchiveError(f"blocks cover {self._n_bytes_covered} of {self.header.n_bytes} original bytes")
-        expected = self._index.pack_end(checksum)
+        if self.n_bytes_covered != self.header.n_bytes:
+            raise CorruptArchiveError(f"blocks cover {self.n_bytes_covered} of {self.header.n_bytes} original bytes")
+        expected = self.index.pack_end(checksum)
         if self._source.take(len(expected) - 1) != expected[1:]:
             raise CorruptArchiveError("index or checksum disagrees with the blocks")
         self._source.check_end()

@@ -1,10 +1,13 @@
-"""What an archive holds, found from its end without reading a payload: for `list`, on files of any size."""
+"""What an archive holds: of a whole one found from its end without reading a payload, of any other block by block."""
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_block import END_MARK, BlockHead, read_head, read_kind
 from prequential.codecs.archive_header import Header, read_header
 from prequential.codecs.archive_index import END_MAGIC, LENGTH_BYTES, TRAILER_BYTES
@@ -30,6 +33,104 @@ class ArchiveSummary:
     def n_symbols(self) -> int:
         """Symbols coded in all blocks."""
         return sum(block.n_symbols for block in self.blocks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurveyedBlock:
+    """A piece of the original, bytes start to stop, and whether its record is intact. head: None if it is not."""
+
+    number: int
+    start: int
+    stop: int
+    offset: int  # of the record in the archive
+    head: BlockHead | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """Of an archive that may be incomplete or damaged: the blocks that can be told apart, in order.
+
+    fault: what a reader from front to back stops at; None for a whole archive. ends_early: it is that the archive is cut off.
+    n_bytes_held: of the original, in the intact blocks before the fault.
+    """
+
+    header: Header
+    blocks: tuple[SurveyedBlock, ...]
+    archive_bytes: int
+    fault: str | None
+    ends_early: bool
+    n_bytes_held: int
+    header_bytes: int
+
+    @property
+    def summary(self) -> ArchiveSummary:
+        """Of the intact blocks before the fault."""
+        heads = tuple(block.head for block in self.blocks if block.head and block.stop <= self.n_bytes_held)
+        return ArchiveSummary(
+            header=self.header, blocks=heads, header_bytes=self.header_bytes, archive_bytes=self.archive_bytes
+        )
+
+
+def survey(path: str | os.PathLike[str]) -> Survey:
+    """Every block of the archive at `path` that its checksum vouches for, also behind damage if the index at the end is intact.
+
+    Raises UnsupportedVersionError or CorruptArchiveError for a damaged header, OSError.
+    """
+    with Path(path).open("rb") as file:
+        reader, blocks, fault = ArchiveReader(file), list[SurveyedBlock](), None
+        offset = reader.header_bytes
+        try:
+            for number, block in enumerate(reader.blocks()):
+                stop = reader.n_bytes_covered
+                where = {"number": number, "start": stop - block.n_bytes, "stop": stop, "offset": offset}
+                blocks.append(SurveyedBlock(**where, head=block.head))
+                offset = reader.n_bytes_read
+        except CorruptArchiveError as error:
+            fault = str(error)
+        archive_bytes, n_bytes_held = file.seek(0, os.SEEK_END), reader.n_bytes_covered
+        if fault:
+            with suppress(CorruptArchiveError):
+                records = _read_index(file, reader.header_bytes, archive_bytes)
+                blocks += _blocks_behind(file, records, len(blocks), offset, n_bytes_held)
+    return Survey(
+        header=reader.header,
+        blocks=tuple(blocks),
+        archive_bytes=archive_bytes,
+        fault=fault,
+        ends_early=fault is not None and fault.endswith("ends early"),
+        n_bytes_held=n_bytes_held,
+        header_bytes=reader.header_bytes,
+    )
+
+
+def _blocks_behind(
+    file: BinaryIO, records: list[tuple[int, int]], first: int, offset: int, start: int
+) -> Iterator[SurveyedBlock]:
+    """The blocks from number `first` on, each checked by itself: its checksum goes on from the one stored before it."""
+    for number in range(first, len(records)):
+        record_bytes, n_bytes = records[number]
+        head = None
+        with suppress(CorruptArchiveError):
+            file.seek(offset - CHECKSUM_BYTES)
+            source = ByteSource(file, checksum=int.from_bytes(file.read(CHECKSUM_BYTES), "little"))
+            kind = read_kind(source)
+            if kind is not None:
+                found = read_head(source, kind)
+                source.take(found.payload_bytes)
+                source.check_checksum()
+                head = found if (source.n_bytes_taken, found.n_bytes) == (record_bytes, n_bytes) else None
+        yield SurveyedBlock(number=number, start=start, stop=start + n_bytes, offset=offset, head=head)
+        offset, start = offset + record_bytes, start + n_bytes
+
+
+def read_payload(path: str | os.PathLike[str], block: SurveyedBlock) -> bytes:
+    """The payload of an intact block."""
+    with Path(path).open("rb") as file:
+        file.seek(block.offset)
+        source = ByteSource(file)
+        kind = read_kind(source)
+        assert kind is not None
+        return source.take(read_head(source, kind).payload_bytes)
 
 
 def summarise(path: str | os.PathLike[str]) -> ArchiveSummary:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         PrequentialError,
         UnsupportedVersionError,
     )
+    from prequential.measure.health import Finding, Health
+    from prequential.measure.progress import progress
 
 __version__ = "0.1.0"
 
@@ -44,7 +46,9 @@ __all__ = [
     "CorruptArchiveError",
     "DecompressionResult",
     "Evaluation",
+    "Finding",
     "GPTConfig",
+    "Health",
     "InexactMachineError",
     "InvalidDistributionError",
     "MissingDependencyError",
@@ -59,13 +63,15 @@ __all__ = [
     "decompress",
     "evaluate",
     "preset",
+    "progress",
 ]
+_ROOMS = {"Finding": "measure.health", "Health": "measure.health", "progress": "measure.progress"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = "errors" if name.endswith("Error") else "api"
+    room = "errors" if name.endswith("Error") else _ROOMS.get(name, "api")
     return getattr(importlib.import_module(f"prequential.{room}"), name)
 
 

@@ -9,7 +9,6 @@ A run shares its work between threads of its own and leaves torch's own threadin
 import hashlib
 import io
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,7 +23,7 @@ from prequential.codecs import BASELINES, ArchiveReader, Header
 from prequential.corpora import open_corpus, restore_tree
 from prequential.corpora.chunks import reading
 from prequential.errors import ConfigError, CorruptArchiveError, OutputError
-from prequential.files import Sink, atomic_output, check_output, stream_output, writing
+from prequential.files import Sink, check_output, checkpoint_path, output_file, partial_path, stream_output
 from prequential.measure.evaluation import Curve, Evaluation, OnProgress
 from prequential.measure.evaluation import evaluate as _evaluate
 from prequential.measure.ledger import Ledger
@@ -32,6 +31,7 @@ from prequential.model import presets
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.online import coding
+from prequential.online.checkpoint import Checkpoints
 from prequential.online.coding import Progress
 from prequential.online.memory import MAX_MEMORY_BYTES, check_memory, memory_bytes
 from prequential.online.runtime import Runtime
@@ -108,6 +108,7 @@ def compress(
     runtime: Runtime | None = None,
     max_memory_bytes: int = MAX_MEMORY_BYTES,
     overwrite: bool = False,
+    resume: bool = False,
     on_progress: OnProgress = _ignore,
 ) -> CompressionResult: ...
 
@@ -123,16 +124,20 @@ def compress(
     runtime: Runtime | None = None,
     max_memory_bytes: int = MAX_MEMORY_BYTES,
     overwrite: bool = False,
+    resume: bool = False,
     on_progress: OnProgress = _ignore,
 ) -> bytes | CompressionResult:
     """The archive of `source` as bytes, or, given an `output`, what it cost.
 
-    output: a path, which appears only once whole, with the mode and time of a source file; or an open binary file.
+    output: a path, which appears only once whole, with the mode and time of a source file; or an open binary file. Until then
+    what there is grows in OUTPUT.partial, a valid prefix, and from time to time (2.5 % of it) the run is saved in
+    OUTPUT.checkpoint. resume: go on from those two, if an interrupted run left them: the archive is the same, byte for byte.
     config: replaces preset, pure and seed. runtime: how to compute; changes the speed only, never a byte.
     on_progress: called after each segment with (totals so far, bytes of the original).
     Equal bytes, name and config give equal archives on every machine.
 
-    Raises CorpusError, OutputError, InexactMachineError, and ConfigError, also for a model above max_memory_bytes.
+    Raises CorpusError, OutputError, InexactMachineError, ConfigError, also for a model above max_memory_bytes, and
+    CheckpointError where the interrupted run was another one.
 
     >>> import prequential
     >>> text = b"It was the best of times, it was the worst of times. " * 20
@@ -151,10 +156,12 @@ def compress(
     memory = io.BytesIO()
     with (
         _opened(source, config) as (symbols, header),
-        _sink(memory if output is None else output, overwrite=overwrite, like=_file(source, header)) as sink,
+        _sink(
+            memory if output is None else output, overwrite=overwrite, resume=resume, like=_file(source, header)
+        ) as sink,
     ):
         start_s = time.perf_counter()
-        for done in coding.compress(symbols, header, cast(BinaryIO, sink), runtime or Runtime()):
+        for done in coding.compress(symbols, header, sink, runtime or Runtime(), _checkpoints(output, resume=resume)):
             on_progress(done, header.n_bytes)
         wall_s = time.perf_counter() - start_s
     if output is None:
@@ -181,7 +188,7 @@ def decompress(
     runtime: Runtime | None = None,
     max_memory_bytes: int = MAX_MEMORY_BYTES,
     overwrite: bool = False,
-    keep_partial: bool = False,
+    resume: bool = False,
     on_progress: OnProgress = _ignore,
 ) -> DecompressionResult: ...
 
@@ -193,14 +200,15 @@ def decompress(
     runtime: Runtime | None = None,
     max_memory_bytes: int = MAX_MEMORY_BYTES,
     overwrite: bool = False,
-    keep_partial: bool = False,
+    resume: bool = False,
     on_progress: OnProgress = _ignore,
 ) -> bytes | DecompressionResult:
     """The original as bytes, or, given an `output`, written there.
 
     output: a path, which appears only once the whole is verified, and which is a folder if the archive holds one; or an
     open binary file, which gets each block once it is verified (of a folder, the stream of corpora/tree.py).
-    keep_partial: of a damaged archive, leave the verified beginning as OUTPUT.partial.
+    Until then what there is grows in OUTPUT.partial, and stays there if the archive turns out to be damaged: the verified
+    beginning. resume: as for `compress`.
 
     Raises CorpusError for an archive that cannot be read, CorruptArchiveError, UnsupportedVersionError, OutputError,
     InexactMachineError, and ConfigError for a model above max_memory_bytes.
@@ -213,12 +221,12 @@ def decompress(
             reader.header,
             memory if output is None else output,
             overwrite=overwrite,
-            keep_partial=keep_partial,
+            resume=resume,
             like=Path(archive) if isinstance(archive, str | os.PathLike) and Path(archive).is_file() else None,
         ) as sink:
             start_s = time.perf_counter()
             try:
-                _decode(reader, sink, runtime or Runtime(), on_progress)
+                _decode(reader, sink, runtime or Runtime(), on_progress, _checkpoints(output, resume=resume))
             except CorruptArchiveError as error:
                 raise CorruptArchiveError(f"{error}; {sink.n_bytes} bytes before it are good") from error
             wall_s = time.perf_counter() - start_s
@@ -298,11 +306,18 @@ def _file(source: object, header: Header) -> Path | None:
 
 
 def _sink(
-    output: Path_ | BinaryIO, *, overwrite: bool, keep_partial: bool = False, like: Path | None
+    output: Path_ | BinaryIO, *, overwrite: bool, resume: bool = False, like: Path | None
 ) -> AbstractContextManager[Sink]:
     if isinstance(output, str | os.PathLike):
-        return atomic_output(output, overwrite=overwrite, keep_partial=keep_partial, like=like)
+        return output_file(output, overwrite=overwrite, resume=resume, like=like)
     return _flushed(stream_output(output, overwrite=overwrite))
+
+
+def _checkpoints(output: Path_ | BinaryIO | None, *, resume: bool) -> Checkpoints | None:
+    """For an output that can be gone on with: a file or folder to be."""
+    if not isinstance(output, str | os.PathLike) or (Path(output).exists() and not Path(output).is_file()):
+        return None
+    return Checkpoints(checkpoint_path(output), partial_path(output), resume=resume)
 
 
 @contextmanager
@@ -329,31 +344,31 @@ def _check_learner(header: Header, max_memory_bytes: int) -> None:
     check_memory(config, max_memory_bytes)
 
 
-@contextmanager
 def _original(
-    header: Header, output: Path_ | BinaryIO, *, overwrite: bool, keep_partial: bool, like: Path | None
-) -> Iterator[Sink]:
-    """Where the original goes: a file, an open stream, or by way of a temporary file a folder."""
+    header: Header, output: Path_ | BinaryIO, *, overwrite: bool, resume: bool, like: Path | None
+) -> AbstractContextManager[Sink]:
+    """Where the original goes: a file, an open stream, or by way of a file a folder."""
     if header.corpus.get("kind") != "tree" or not isinstance(output, str | os.PathLike):
-        with _sink(output, overwrite=overwrite, keep_partial=keep_partial, like=like) as sink:
-            yield sink
-        return
+        return _sink(output, overwrite=overwrite, resume=resume, like=like)
     folder = Path(output)
-    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):  # known before a long run
-        raise OutputError(f"{str(output)!r} exists; choose another folder, or empty it")
-    with writing(output):
-        spool = tempfile.NamedTemporaryFile(  # noqa: SIM115
-            dir=folder.absolute().parent, prefix=".prequential-", suffix=".partial"
-        )
-    with spool:
-        sink = Sink(cast(BinaryIO, spool), output)
-        yield sink
-        sink.flush()
-        restore_tree(spool.name, folder)
+
+    def check() -> None:
+        if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+            raise OutputError(f"{str(output)!r} exists; choose another folder, or empty it")
+
+    return output_file(
+        output, overwrite=overwrite, resume=resume, check=check, publish=lambda stream, _: restore_tree(stream, folder)
+    )
 
 
-def _decode(reader: ArchiveReader, sink: Sink, runtime: Runtime, on_progress: OnProgress) -> None:
-    for done in coding.decompress(reader, cast(BinaryIO, sink), runtime):
+def _decode(
+    reader: ArchiveReader,
+    sink: Sink,
+    runtime: Runtime,
+    on_progress: OnProgress,
+    checkpoints: Checkpoints | None = None,
+) -> None:
+    for done in coding.decompress(reader, sink, runtime, checkpoints):
         on_progress(done, reader.header.n_bytes)
     if sink.blake2b != reader.header.blake2b:
         raise CorruptArchiveError("the original's digest differs from the header's")

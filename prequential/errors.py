@@ -33,5 +33,17 @@ class OutputError(PrequentialError):
     """The output exists, is a terminal, or cannot be written."""
 
 
+class CheckpointError(PrequentialError):
+    """A checkpoint is damaged, or does not belong to the run that was to go on from it."""
+
+
+class FaultError(PrequentialError):
+    """An audit found that memory, processor, a library or this program changed or miscomputed something during a run."""
+
+
+class LawError(PrequentialError):
+    """A learner breaks the prequential law: what it coded is no description length."""
+
+
 class MissingDependencyError(PrequentialError):
     """An optional package is needed for this request and is not installed."""

@@ -1,20 +1,21 @@
-"""Outputs that are whole or absent: written to a temporary file beside the target, synchronised, renamed.
+"""Outputs that are whole or absent: written to TARGET.partial beside the target, synchronised, renamed.
 
-Nothing that bears the target's name is ever half-written: not after an error, a full disk, Ctrl-C or SIGTERM. (After
-kill -9 or a power cut a file `.prequential-*.partial` may remain beside it.) Devices and pipes are written to directly.
+Nothing that bears the target's name is ever half-written: not after an error, a full disk, Ctrl-C, SIGTERM, kill -9 or a power
+cut. Where a run left a checkpoint (online/checkpoint.py), TARGET.partial stays beside it, and the run can go on; else it goes,
+or is replaced by the next run. Devices and pipes are written to directly.
 """
 
 import hashlib
 import os
-import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from prequential.errors import OutputError
+from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
 
 PathLike = str | os.PathLike[str]
 
@@ -42,6 +43,26 @@ class Sink:
         """Hands on everything taken so far. Raises OutputError, BrokenPipeError."""
         with writing(self._name):
             self._file.flush()
+
+    def sync(self) -> None:
+        """What was taken so far is on the disk, if it is a disk. Raises OutputError, BrokenPipeError."""
+        self.flush()
+        with suppress(OSError, ValueError):  # pipes, memory
+            os.fsync(self._file.fileno())
+
+    def resume(self, n_bytes: int) -> None:
+        """Goes on after the first n_bytes of what the file holds, as if they had just been taken; drops the rest.
+
+        Raises OutputError if it holds less.
+        """
+        with writing(self._name):
+            self._file.seek(0)
+            while self.n_bytes < n_bytes and (data := self._file.read(min(1 << 20, n_bytes - self.n_bytes))):
+                self._blake2b.update(data)
+                self.n_bytes += len(data)
+            self._file.truncate()
+        if self.n_bytes < n_bytes:
+            raise OutputError(f"{self._name!r} holds {self.n_bytes} bytes, fewer than the {n_bytes} to go on from")
 
     @property
     def blake2b(self) -> bytes:
@@ -77,56 +98,128 @@ def check_output(target: PathLike, *, overwrite: bool) -> None:
         raise OutputError(f"{str(target)!r} exists; choose another name with -o, or overwrite it with -f")
 
 
-@contextmanager
-def atomic_output(
-    target: PathLike, *, overwrite: bool = False, keep_partial: bool = False, like: PathLike | None = None
-) -> Iterator[Sink]:
-    """A sink whose bytes become the file `target` if the body succeeds, and nothing if it does not.
+Publish = Callable[[Path, Path], None]  # from the whole partial file to the target
 
-    like: a file whose permissions and modification time the target gets. keep_partial: after a failure, what the sink
-    took stays as TARGET.partial. Raises OutputError where the target exists or cannot be written.
-    """
-    check_output(target, overwrite=overwrite)
+
+def partial_path(target: PathLike) -> Path:
+    """Where the output `target` grows."""
     path = Path(os.path.realpath(target))  # the file behind a link is replaced, not the link
-    direct = path.exists() and not path.is_file()
-    temporary = path if direct else path.with_name(f".prequential-{secrets.token_hex(6)}.partial")
+    return path.with_name(path.name + ".partial")
+
+
+def checkpoint_path(target: PathLike) -> Path:
+    """Where the run that makes `target` is saved."""
+    path = Path(os.path.realpath(target))
+    return path.with_name(path.name + ".checkpoint")
+
+
+def _rename(partial: Path, path: Path) -> None:
+    partial.replace(path)
+
+
+@contextmanager
+def output_file(
+    target: PathLike,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    like: PathLike | None = None,
+    check: Callable[[], None] | None = None,
+    publish: Publish = _rename,
+) -> Iterator[Sink]:
+    """A sink whose bytes become `target` if the body succeeds; if it does not, TARGET.partial stays if it is of use.
+
+    Of use it is beside a checkpoint, to go on from; and after a CorruptArchiveError, as the good beginning of a damaged archive.
+    resume: the sink is open on what an interrupted run wrote, if it left both: the caller calls its `resume`. like: a file
+    whose permissions and modification time the target gets. check: raises OutputError if the target must not be made, called
+    now and again before publish. Raises OutputError where the target exists or cannot be written, where an interrupted run
+    could go on (unless overwrite), and where another run is writing.
+    """
+    check = check or partial(check_output, target, overwrite=overwrite)
+    check()
+    path = Path(os.path.realpath(target))
+    if path.exists() and not path.is_file() and publish is _rename:  # a device
+        with writing(target):
+            file: BinaryIO = path.open("wb")
+        with _closing(file):
+            sink = Sink(file, target)
+            yield sink
+            sink.flush()
+        return
+    temporary, checkpoint = partial_path(target), checkpoint_path(target)
+    goes_on = resume and temporary.exists() and checkpoint.exists()
+    if not resume and not overwrite and temporary.exists() and checkpoint.exists():
+        raise OutputError(f"an interrupted run left {str(temporary)!r}: go on with --resume, or begin anew with -f")
     with writing(target):
-        file = temporary.open("wb" if direct else "xb")
-    try:
-        sink = Sink(file, target)
-        if like is not None and not direct:  # at once: a private original is at no time readable by others
-            with writing(target):
+        file = temporary.open("r+b" if temporary.exists() else "x+b")
+    with _closing(file):
+        with writing(target):
+            _lock(file, target)
+            if not goes_on:
+                file.truncate()
+                _forget(checkpoint)
+            if like is not None:  # at once: a private original is at no time readable by others
                 temporary.chmod(stat.S_IMODE(Path(like).stat().st_mode) & 0o777)
-        yield sink
-        sink.flush()
-        if not direct:
-            check_output(target, overwrite=overwrite)  # again: hours may have passed
+        sink = Sink(file, target)
+        try:
+            yield sink
+            sink.sync()
+            check()  # again: hours may have passed
             with writing(target):
-                _publish(file, temporary, path, like)
-    except BaseException:
-        with suppress(OSError):
-            file.close()
-            if not direct and keep_partial and temporary.stat().st_size:
-                temporary.replace(f"{target}.partial")
-        raise
+                if like is not None:
+                    status = Path(like).stat()
+                    os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+                publish(temporary, path)
+                sync_folder(path.parent)
+                temporary.unlink(missing_ok=True)
+                _forget(checkpoint)
+        except BaseException as error:
+            if isinstance(error, CheckpointError):
+                pass
+            elif checkpoint.exists():
+                error.add_note("--resume goes on from where it was last saved")
+            elif isinstance(error, CorruptArchiveError) and sink.n_bytes:
+                error.add_note(f"they are in {str(temporary)!r}")
+            else:
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+def _forget(checkpoint: Path) -> None:
+    """The checkpoint goes, and what a killed run had begun to replace it with."""
+    for path in (checkpoint, checkpoint.with_name(checkpoint.name + ".new")):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _closing(file: BinaryIO) -> Iterator[None]:
+    """Closes the file; what that has to report was reported before, by the flush."""
+    try:
+        yield
     finally:
         with suppress(OSError):
             file.close()
-        if not direct:
-            temporary.unlink(missing_ok=True)
 
 
-def _publish(file: BinaryIO, temporary: Path, path: Path, like: PathLike | None) -> None:
-    """Makes the temporary file durable and gives it its name."""
-    if like is not None:
-        status = Path(like).stat()
-        os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
-    os.fsync(file.fileno())
-    file.close()
-    temporary.replace(path)
-    with suppress(OSError):  # some file systems cannot synchronise a folder
-        folder = os.open(path.parent, os.O_RDONLY)
+def _lock(file: BinaryIO, target: PathLike) -> None:
+    """Held until the file is closed. Raises OutputError if another run holds it."""
+    try:
+        import fcntl
+    except ImportError:  # not everywhere
+        return
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise OutputError(f"another run is writing {os.fspath(target)!r}") from error
+    except OSError:  # a file system without locks
+        return
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renamings in the folder durable, where the file system can."""
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(number)
         finally:
-            os.close(folder)
+            os.close(number)

@@ -27,7 +27,7 @@ ALLOWED = {
     "online": {"model", "exact", "codecs", "corpora", "errors", "files"},
     "measure": {"online", "model", "exact", "codecs", "corpora", "errors", "files"},
     "api": {"measure", "online", "model", "exact", "codecs", "corpora", "errors", "files"},
-    "__init__": {"api", "errors", "files"},
+    "__init__": {"api", "measure", "errors", "files"},
     "cli": {"__init__", "api", "measure", "online", "model", "exact", "codecs", "corpora", "errors", "files"},
     "__main__": {"cli"},
 }

@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
                 runtime=machine,
                 max_memory_bytes=args.max_memory,
                 overwrite=args.force,
+                resume=args.resume,
                 on_progress=show,
             )
         if args.verbose and not args.quiet:

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
                 max_memory_bytes=args.max_memory,
                 on_progress=show,
             )
-        record = evaluation_record(evaluation, machine, __version__)
+        record = evaluation_record(evaluation, machine, __version__, show.health.findings)
         print(json.dumps(record) if args.json else format_report(record) + "\n")
         sys.stdout.flush()
         if args.output is not None:

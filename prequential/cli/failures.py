@@ -28,7 +28,12 @@ def report(name: str | None, error: Exception, *, verbose: bool) -> None:
     if verbose:
         traceback.print_exception(error)
     parts = ["prequential", *([] if name is None else [name if name.isprintable() else ascii(name)]), _reason(error)]
-    print(": ".join(parts), file=sys.stderr)
+    print(with_notes(": ".join(parts), error), file=sys.stderr)
+
+
+def with_notes(line: str, error: BaseException) -> str:
+    """The line, and what the exception passed on its way: what is left of the work, and how to go on."""
+    return "; ".join([line, *getattr(error, "__notes__", [])])
 
 
 def _reason(error: Exception) -> str:

@@ -38,13 +38,22 @@ def run(args: argparse.Namespace) -> int:
 
 def describe(name: str) -> dict[str, Any]:
     """JSON values of the archive `name`. Raises CorpusError, CorruptArchiveError, UnsupportedVersionError."""
-    from prequential.codecs import summarise
+    from prequential.codecs import summarise, survey
     from prequential.corpora.chunks import reading
+    from prequential.errors import CorruptArchiveError
 
-    with reading(name):
-        summary = summarise(name)
+    try:
+        with reading(name):
+            summary = summarise(name)
+    except CorruptArchiveError:
+        with reading(name):
+            found = survey(name)
+        if not found.ends_early:
+            raise
+        summary = found.summary
     return {
         "archive": name,
+        "n_bytes_held": sum(head.n_bytes for head in summary.blocks),
         "archive_bytes": summary.archive_bytes,
         "header_bytes": summary.header_bytes,
         "payload_bytes": summary.payload_bytes,
@@ -65,9 +74,11 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def _row(entry: dict[str, Any]) -> str:
-    rate = f"{8 * entry['archive_bytes'] / entry['n_bytes']:.4f}" if entry["n_bytes"] else "-"
+    held = entry["n_bytes_held"]
+    rate = f"{8 * entry['archive_bytes'] / held:.4f}" if held else "-"
+    name = ascii(entry["archive"])[1:-1]
+    if held < entry["n_bytes"]:
+        name += f" (incomplete: the first {held} bytes)"
     corpus = entry["corpus"]
     original = " ".join(ascii(str(corpus[key]))[1:-1] for key in ("kind", "name") if key in corpus) or "bytes"
-    return _ROW.format(
-        entry["archive_bytes"], entry["n_bytes"], rate, len(entry["blocks"]), original, ascii(entry["archive"])[1:-1]
-    )
+    return _ROW.format(entry["archive_bytes"], entry["n_bytes"], rate, len(entry["blocks"]), original, name)

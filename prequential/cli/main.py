@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from prequential.cli import compress, decompress, doctor, evaluate, list, test
-from prequential.cli.failures import EXIT_FAILURE, report
+from prequential.cli.failures import EXIT_FAILURE, report, with_notes
 from prequential.cli.options import Parser
 
 SUBCOMMANDS = (compress, decompress, test, list, evaluate, doctor)
@@ -44,9 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has gone. What is still buffered must not fail again when the interpreter closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILURE
-    except KeyboardInterrupt:
-        print("prequential: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interruption:
+        print(with_notes("prequential: interrupted", interruption), file=sys.stderr)
         return 130
+    except SystemExit as end:
+        if getattr(end, "__notes__", None):
+            print(with_notes("prequential: ended", end), file=sys.stderr)
+        raise
     except OSError as error:  # of the flush above: stdout is a full disk
         report("standard output", error, verbose=args.verbose)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

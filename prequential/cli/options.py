@@ -52,6 +52,11 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     where.add_argument("-o", "--output", metavar="PATH", help="name of the output; - is standard output")
     where.add_argument("-c", "--stdout", action="store_true", help="write to standard output")
     group.add_argument("-f", "--force", action="store_true", help="overwrite an existing output; write to a terminal")
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from PATH.partial and PATH.checkpoint, which an interrupted run left",
+    )
     group.add_argument("-k", "--keep", action="store_true", help="keep the source: always so, accepted out of habit")
 
 
@@ -93,6 +98,13 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
         "--device", choices=("auto", "cpu"), default="auto", help="where to compute (default: %(default)s)"
     )
     group.add_argument(
+        "--audit-every",
+        type=int,
+        default=0,
+        metavar="N",
+        help="compare what is computed and held with a second computation; recompute one of N segments in another way",
+    )
+    group.add_argument(
         "--max-memory", type=n_bytes, default=4 << 30, metavar="BYTES", help="refuse larger models (default: 4G)"
     )
 
@@ -107,7 +119,7 @@ def runtime(args: argparse.Namespace) -> Runtime:
     from prequential.online.runtime import Runtime
 
     try:
-        return Runtime(threads=args.threads, backend=args.backend, kernels=args.kernels)
+        return Runtime(threads=args.threads, backend=args.backend, kernels=args.kernels, audit_every=args.audit_every)
     except ConfigError as error:
         _usage_error(args, error)
 

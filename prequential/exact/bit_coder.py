@@ -115,6 +115,17 @@ class BitCoder:
         """Whether symbols are to be found out; else they are known."""
         return bool(self.state[MODE] == DECODE)
 
+    def saved(self) -> tuple[Array, Array]:
+        """Copies of `state`, and of the words that were encoded so far: what `restore` goes on from."""
+        n_words = int(self.state[N_WORDS]) if self.state[MODE] == ENCODE else 0
+        return self.state.copy(), self.words[:n_words].copy()
+
+    def restore(self, state: Array, words: Array) -> None:
+        """Goes on as the coder, of the same mode and payload, of which these were saved."""
+        self.state[:] = state
+        if len(words):
+            self.words = words.copy()
+
     def reserve(self, n_symbols: int) -> None:
         """Room for what n_symbols further bytes may take, however improbable they are."""
         needed = int(self.state[N_WORDS]) + n_symbols * WORDS_PER_SYMBOL

@@ -20,5 +20,6 @@ def digest(tensors: Mapping[str, torch.Tensor], n_bytes: int = 8) -> bytes:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         outer.update(f"{name} {str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}\n".encode())
-        outer.update(xxhash.xxh3_128_digest(tensor.reshape(-1).view(torch.uint8).numpy().data))
+        values = tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
+        outer.update(xxhash.xxh3_128_digest(values))
     return outer.digest()

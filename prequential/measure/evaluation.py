@@ -23,7 +23,7 @@ from prequential.online import coding
 from prequential.online.coding import Progress
 from prequential.online.runtime import Runtime
 
-OnProgress = Callable[[Progress, int], None]  # called with the totals so far and the bytes of the original
+OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the original
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,8 @@ run: corpus digest, full configuration, versions, machine.
 
 import json
 import os
+from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 from prequential.exact import matmul
 from prequential.files import writing
 from prequential.measure import baselines
+from prequential.measure.detectors import Finding
 from prequential.measure.evaluation import Evaluation
 from prequential.measure.machine import git_commit, machine, versions
 from prequential.online.runtime import KERNELS, Runtime
@@ -20,10 +23,12 @@ from prequential.online.runtime import KERNELS, Runtime
 SCHEMA = 1
 
 
-def evaluation_record(evaluation: Evaluation, runtime: Runtime, program_version: str) -> dict[str, Any]:
-    """Everything of `evaluation` except its curve, and where it was made, as JSON values.
+def evaluation_record(
+    evaluation: Evaluation, runtime: Runtime, program_version: str, findings: Iterable[Finding] = ()
+) -> dict[str, Any]:
+    """Everything of `evaluation` except its curve, where it was made, and what its health found, as JSON values.
 
-    Bits and bytes as in Ledger; speeds in bytes of the original per second of wall time.
+    Bits and bytes as in Ledger; speeds in bytes of the original per second of wall time; findings as in Finding.
     """
     header, ledger = evaluation.header, evaluation.ledger
     return {
@@ -52,6 +57,7 @@ def evaluation_record(evaluation: Evaluation, runtime: Runtime, program_version:
         "peak_memory_bytes": evaluation.peak_memory_bytes,
         "baselines": [baselines.to_record(result) for result in evaluation.baselines],
         "notes": list(evaluation.notes),
+        "findings": [asdict(finding) for finding in findings],
         "environment": environment(runtime, program_version),
     }
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from prequential.measure.detectors import Finding
 from prequential.measure.table import format_table
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
@@ -9,7 +10,10 @@ COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 
 def format_report(record: dict[str, Any]) -> str:
     """The figures of one evaluation record, and the table against the baselines."""
-    return "\n".join([*_figures(record), "", format_table(COLUMNS, comparison_rows(record)), *record["notes"]])
+    findings = [f"warning: {Finding(**finding)}" for finding in record.get("findings", ())]
+    return "\n".join(
+        [*_figures(record), "", format_table(COLUMNS, comparison_rows(record)), *record["notes"], *findings]
+    )
 
 
 def comparison_rows(record: dict[str, Any]) -> list[list[str]]:

@@ -13,7 +13,7 @@ Letters: R rows, T columns, D width, H heads, K = D/H, V symbols, W window, L la
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +47,12 @@ class Linear:
     def quantise(self) -> None:
         self.levels, self.scale = self._ops.quantise_columns(self.weight)
 
+    def under(self, ops: ModuleType, matmul: Matmul) -> "Linear":
+        """The same weight and levels, for other kernels and products."""
+        other = copy(self)
+        other._ops, other._matmul = ops, matmul
+        return other
+
     def sums(self, x: Tensor) -> Tensor:
         """(N, C_in) int8 -> (N, C_out) int32; times the row scale and `self.scale` it is the product."""
         return self._matmul(x, self.levels)
@@ -74,6 +80,22 @@ class Weights:
         """These weights as they stand: an update writes the embedding, but replaces the levels of a matrix."""
         layers = [{name: copy(linear) for name, linear in layer.items()} for layer in self.layers]
         return Weights(self.embedding.clone(), layers, copy(self.head))
+
+    def under(self, ops: ModuleType, matmul: Matmul) -> "Weights":
+        """The same weights, for other kernels and products."""
+        layers = [{name: linear.under(ops, matmul) for name, linear in layer.items()} for layer in self.layers]
+        return Weights(self.embedding, layers, self.head.under(ops, matmul))
+
+    def as_read(self) -> dict[str, Tensor]:
+        """What predictions are made of, by name: the embedding, and every matrix's levels and scales."""
+        matrices = {f"{i}.{name}": linear for i, layer in enumerate(self.layers) for name, linear in layer.items()}
+        matrices["head"] = self.head
+        tensors = {f"{name}.levels": linear.levels for name, linear in matrices.items()}
+        return {
+            "embedding": self.embedding,
+            **tensors,
+            **{f"{n}.scale": linear.scale for n, linear in matrices.items()},
+        }
 
     def logits(
         self, symbols: Tensor, ops: ModuleType, attend: Callable[[int, Tensor], Tensor], saved: Saved | None = None
@@ -134,6 +156,18 @@ class Reader:
     def n_columns(self) -> int:
         """Columns of the stream so far, all of the open segment among them."""
         return self._start + self._n_time
+
+    def resume(self, n_columns: int) -> None:
+        """Goes on as the reader of n_columns columns whose memory this one has got."""
+        self._room, self._start, self._n_time = self.memory(), n_columns, 0
+
+    def fork(self, ops: ModuleType, matmul: Matmul) -> "Reader":
+        """Another reader that stands where this one does between segments, with keys and values of its own."""
+        other = Reader(self.config, ops, matmul)
+        for name, tensor in self.memory().items():
+            other.memory()[name].copy_(tensor)
+        other.resume(self.n_columns)
+        return other
 
     def memory(self) -> dict[str, Tensor]:
         """The last W - 1 keys and values, once the open segment is read: k, v (L, H, W - 1, K); k_r, v_scale (L, H, W - 1)."""
@@ -224,6 +258,7 @@ class GPT:
             for name, p in (("embedding", self._weights.embedding), ("head", self._weights.head.weight))
         }
         self._n_updates = 0
+        self.update_size: float | None = None  # a report: Learner.update_size
         self._score_scale = score_scale(config)
         self._reader = Reader(config, ops, matmul)
 
@@ -243,6 +278,10 @@ class GPT:
     def column(self) -> Any:
         """The open segment for a compiled decoder; compiled kernels only."""
         return self._reader.column()
+
+    def weights_read(self) -> dict[str, Tensor]:
+        """What the open segment is predicted with, by name; it stands still until the next `begin`."""
+        return self._reader._weights.as_read()
 
     # ---- learning
 
@@ -351,9 +390,11 @@ class GPT:
             return
         c, weights = self.config, self._weights
         weight = weights.embedding if name == "embedding" else weights.head.weight
+        before = weight.clone()
         self._ops.adam_(weight, gradient(), *self._adam[name], c.vector_step * factor, c.beta1, c.beta2)
         if name == "head":
             weights.head.quantise()
+            self.update_size = float((weight - before).norm() / weight.norm().clamp_min(1e-30))
 
     def _muon_step(self, weight: Tensor, gradient: Tensor, momentum: Tensor, n_parts: int, factor: float) -> None:
         """Nesterov momentum, orthogonalised; a matrix of n_parts side by side (query, key, value) is taken part by part."""
@@ -364,6 +405,16 @@ class GPT:
                 orthogonalise(g.contiguous(), self._ops, self._matmul)
                 * (self.config.matrix_step * shape_factor * factor)
             )
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Takes over what `state` of another GPT of this configuration gave."""
+        for name, tensor in self.state().items():
+            if name != "counters":
+                tensor.copy_(tensors[name])
+        self._n_updates, n_columns = tensors["counters"].tolist()
+        self._reader.resume(n_columns)
+        for linear in (self._weights.head, *self._hidden.values()):
+            linear.quantise()
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later probabilities depend on, by name, between segments: what a digest or a checkpoint covers."""

@@ -6,6 +6,7 @@ Within a segment the GPT predicts with weights that stand still, while beside it
 what was coded before the segment. `end` waits for that step. The mixer learns from every bit as soon as it is coded.
 """
 
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from types import ModuleType
@@ -68,28 +69,23 @@ class Learner:
         previous = int(self.history.at(np.array(self.history.n_symbols - 1)))
         if self.gpt is None or not coder.decodes:
             inputs = np.concatenate(([previous], symbols[:-1]))
-            coded = self._code(symbols, inputs, 0, coder)
+            coded = code_under(self.expected(inputs, 0), self.mixer, symbols, coder)
         elif self._ops.Column:
             mixer = self.mixer.arrays if self.mixer else None
             coded = find_symbols(previous, symbols, self.gpt.column(), mixer, coder)
         else:
             coded = np.empty((len(symbols), 8), np.uint16)
             for t in range(len(symbols)):
-                coded[t] = self._code(symbols[t : t + 1], np.array([previous]), t, coder)
+                coded[t] = code_under(self.expected(np.array([previous]), t), self.mixer, symbols[t : t + 1], coder)
                 previous = symbols[t]
         self.history.append(symbols)
         return ideal_bits(coded)
 
-    def _code(self, symbols: np.ndarray, inputs: np.ndarray, first: int, coder: BitCoder) -> np.ndarray:
-        """Codes symbols (t,) int64 in place, which follow `inputs` (t,) int64 at columns first .. first + t - 1."""
-        frequencies = None
-        if self.gpt:
-            frequencies = self._ops.frequencies(self.gpt.forward(torch.from_numpy(inputs), first)).numpy()
-        if self.mixer:
-            return self.mixer.code(symbols, frequencies, coder)
-        coded = np.empty((len(symbols), 8), np.uint16)
-        code_plain(symbols, frequencies, coded, coder.state, coder.words)
-        return coded
+    def expected(self, inputs: np.ndarray, first: int) -> np.ndarray | None:
+        """The GPT's frequencies (t, V) int32 of what follows inputs (t,) int64, at columns first .. first + t - 1."""
+        if self.gpt is None:
+            return None
+        return self._ops.frequencies(self.gpt.forward(torch.from_numpy(inputs), first)).numpy()
 
     def end(self, n_symbols: int) -> None:
         """Closes the segment: the step on what came before it is done."""
@@ -99,16 +95,22 @@ class Learner:
         self._n_new = n_symbols
 
     def _rows(self) -> tuple[Tensor, Tensor]:
-        """Inputs and targets (R, T) int64 of the next step: the newest segment in rows, and rows drawn from the whole history."""
-        schedule, end = self.config.schedule, self.history.n_symbols
-        length = min(schedule.row_symbols, end - self.history.oldest)
-        n_new = -(-self._n_new // length)
-        n_rows = max(n_new, min(schedule.n_rows, end // length))
-        newest = np.maximum(end - length * np.arange(n_new, 0, -1), self.history.oldest)
-        words = random_words(self.config.seed, f"replay/{end}", n_rows - n_new)
-        drawn = self.history.oldest + (words % np.uint64(end - length + 1 - self.history.oldest)).astype(np.int64)
-        positions = np.concatenate((newest, drawn))[:, None] + np.arange(length)
-        return torch.from_numpy(self.history.at(positions - 1)), torch.from_numpy(self.history.at(positions))
+        return rows_of_step(self.config, self.history, self._n_new)
+
+    @property
+    def update_size(self) -> float | None:
+        """The norm of the last change of the GPT's head over that of the head; None without a GPT or before a step. A report."""
+        return self.gpt.update_size if self.gpt else None
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Takes over what `state` of another learner of this configuration gave, between segments: both go on alike."""
+        self.history.n_symbols, self._n_new = tensors["counters"].tolist()
+        torch.from_numpy(self.history.ring).copy_(tensors["history"])
+        for prefix, part in (("gpt.", self.gpt), ("mixer.", self.mixer)):
+            if part:
+                part.load_state(
+                    {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+                )
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later predictions depend on, by name; between segments."""
@@ -121,3 +123,29 @@ class Learner:
     def digest(self) -> bytes:
         """8 bytes that two learners share if and (but for chance) only if they will predict alike."""
         return digest(self.state())
+
+
+def code_under(frequencies: np.ndarray | None, mixer: Mixer | None, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
+    """Codes symbols (n,) int64 in place, under the GPT's frequencies (n, V) int32, by the mixer, or both; the mixer learns them.
+
+    Returns the frequencies under which their bits were coded, (n, 8) uint16 of a total of 2**16.
+    """
+    if mixer:
+        return mixer.code(symbols, frequencies, coder)
+    coded = np.empty((len(symbols), 8), np.uint16)
+    code_plain(symbols, frequencies, coded, coder.state, coder.words)
+    return coded
+
+
+def rows_of_step(config: Config, history: History, n_new_symbols: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets (R, T) int64 of a step: the newest segment, of n_new_symbols, in rows, and rows drawn from the whole
+    history."""
+    schedule, end = config.schedule, history.n_symbols
+    length = min(schedule.row_symbols, end - history.oldest)
+    n_new = -(-n_new_symbols // length)
+    n_rows = max(n_new, min(schedule.n_rows, end // length))
+    newest = np.maximum(end - length * np.arange(n_new, 0, -1), history.oldest)
+    words = random_words(config.seed, f"replay/{end}", n_rows - n_new)
+    drawn = history.oldest + (words % np.uint64(end - length + 1 - history.oldest)).astype(np.int64)
+    positions = np.concatenate((newest, drawn))[:, None] + np.arange(length)
+    return torch.from_numpy(history.at(positions - 1)), torch.from_numpy(history.at(positions))

@@ -9,6 +9,8 @@ distances; `above` the byte one line up in this column, `line,above` with the co
 line; `classes` the kinds of the last six characters; `match` the byte after the longest match, with its length.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 
@@ -55,6 +57,11 @@ class Mixer:
         coded = np.empty((len(symbols), 8), np.uint16)
         mixing.code_mixed(symbols, expected, coded, *self.arrays, coder.state, coder.words)
         return coded
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Takes over what `state` of another mixer of this configuration gave."""
+        for name, tensor in self.state().items():
+            tensor.copy_(tensors[name])
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later probabilities depend on, by name."""

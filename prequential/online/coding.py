@@ -4,11 +4,15 @@ After each block of the archive both sides note a digest of the learner's state,
 decoder that has gone astray stops at the first block, and says so, instead of writing noise.
 """
 
+import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import BinaryIO
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prequential.codecs import (
     ArchiveReader,
@@ -17,19 +21,32 @@ from prequential.codecs import (
     BlockKind,
     Header,
 )
-from prequential.errors import ConfigError, CorruptArchiveError
+from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.files import Sink
 from prequential.model.config import Config
+from prequential.model.learner import Learner
+from prequential.online.checkpoint import Checkpoints, Saved, identity
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+    Writable = SupportsWrite[bytes]
+
 ASTRAY = "damage that checksums missed, or one machine's arithmetic is not exact: run `prequential doctor` on both"
+NOTHING = np.zeros(0, np.uint8)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Totals up to a segment's end: bytes of the original, ideal code length, and what the archive holds so far."""
+    """Totals up to a segment's end: bytes of the original, ideal code length, and what the archive holds so far.
+
+    segment: the bytes of the segment just coded, (n,) uint8; none in the last report. update_size: the GPT's last step against
+    its weights (`Learner.update_size`); None without one.
+    """
 
     n_bytes: int = 0
     code_bits: float = 0.0  # sum of -log2 of the coded decisions' frequencies / 2**16
@@ -38,42 +55,140 @@ class Progress:
     payload_bytes: int = 0
     n_blocks: int = 0
     n_raw_blocks: int = 0
+    segment: NDArray[np.uint8] = field(default_factory=lambda: NOTHING, compare=False, repr=False)
+    update_size: float | None = field(default=None, compare=False)
 
 
-def compress(source: np.ndarray, header: Header, sink: BinaryIO, runtime: Runtime) -> Iterator[Progress]:
+class _Run:
+    """What both directions share: a learner, its totals, and the open block, from the beginning or from a checkpoint."""
+
+    def __init__(
+        self, direction: str, header: Header, learner: Learner, sink: "Writable", checkpoints: Checkpoints | None
+    ) -> None:
+        assert checkpoints is None or isinstance(sink, Sink)
+        self.direction, self.header, self.learner = direction, header, learner
+        self.sink, self.checkpoints = sink, checkpoints
+        self.saved = checkpoints.load(direction, header, learner) if checkpoints else None
+        self.done = Progress(**self.saved.totals) if self.saved else Progress()
+        self.n_ahead = self.done.n_blocks  # blocks that are done already
+
+    def block(self, coder: BitCoder, block: slice, symbols: np.ndarray) -> Iterator[Progress]:
+        """Codes a block, or what a checkpoint has left of it; yields after each segment. `self.open` is then its ideal bits."""
+        n_done, self.open = 0, 0.0
+        if self.saved and self.saved.n_open:
+            n_done, self.open = self.saved.n_open, self.saved.open_bits
+            coder.restore(self.saved.coder, self.saved.words)
+            symbols[: len(self.saved.symbols)] = self.saved.symbols
+        self.saved = None
+        first, bits_before = n_done, self.open
+        for n, code_bits in run(self.learner, coder, slice(block.start + first, block.stop), symbols[first:]):
+            segment, n_done, self.open = symbols[n_done : first + n], first + n, bits_before + code_bits
+            yield replace(
+                self.done,
+                n_bytes=self.done.n_bytes + n_done,
+                code_bits=self.done.code_bits + self.open,
+                segment=segment,
+                update_size=self.learner.update_size,
+            )
+            if self.checkpoints and n_done < len(symbols):
+                self._offer(coder, symbols[:n_done])
+
+    def finished(self) -> None:
+        """A block is done and in `self.done`."""
+        if self.checkpoints:
+            self._file.sync()
+            self._offer(None, NOTHING)
+
+    @property
+    def _file(self) -> Sink:
+        assert isinstance(self.sink, Sink)
+        return self.sink
+
+    def go_on_behind(self, n_bytes: int) -> None:
+        """The sink holds n_bytes of the blocks that are done: what follows them goes. Raises CheckpointError if it does not."""
+        assert self.saved
+        self._file.resume(n_bytes)
+        if self._file.blake2b.hex() != self.saved.written:
+            raise CheckpointError("what was written before is not what the checkpoint goes on from")
+
+    def archive_so_far(self) -> ArchiveReader:
+        """A reader that stands behind the blocks which an interrupted run wrote, and the sink with it."""
+        assert self.checkpoints
+        with Path(self.checkpoints.partial).open("rb") as file:
+            try:
+                reader = ArchiveReader(file)
+                n_read = sum(1 for _ in islice(reader.blocks(), self.n_ahead))
+            except CorruptArchiveError as error:
+                raise CheckpointError(f"what was written before is damaged: {error}") from error
+        other = identity(self.direction, reader.header) != identity(self.direction, self.header)
+        if other or n_read < self.n_ahead:
+            raise CheckpointError("what was written before is of another run")
+        self.go_on_behind(reader.n_bytes_read)
+        return reader
+
+    def _offer(self, coder: BitCoder | None, symbols: np.ndarray) -> None:
+        def saved() -> Saved:
+            self._file.sync()  # what the checkpoint goes on from
+            totals = asdict(replace(self.done, segment=NOTHING))
+            del totals["segment"], totals["update_size"]
+            state, words = coder.saved() if coder else (np.zeros(0, np.uint64), np.zeros(0, np.uint32))
+            return Saved(
+                totals=totals,
+                n_open=len(symbols),
+                open_bits=self.open if coder else 0.0,
+                written=self._file.blake2b.hex(),
+                coder=state,
+                words=words,
+                symbols=symbols if self.direction == "decompress" else NOTHING,
+            )
+
+        assert self.checkpoints
+        try:
+            self.checkpoints.offer(self.direction, self.header, self.learner, saved)
+        except OSError as error:  # the run is worth more than its insurance
+            logging.getLogger(__name__).warning("cannot save the run: %s; going on without", error.strerror)
+
+
+def compress(
+    source: np.ndarray, header: Header, sink: "Writable", runtime: Runtime, checkpoints: Checkpoints | None = None
+) -> Iterator[Progress]:
     """Writes the archive of `source` (n,) uint8 to `sink`, yielding Progress after every segment and once at the end.
 
     `header.config` must be a Config's dict and header.n_bytes equal n. Memory does not depend on n (source may be mapped).
+    With checkpoints, for which the sink must be a files.Sink, the run goes on from what an interrupted one saved and wrote.
+    Raises CheckpointError if that cannot be.
     """
     config = Config.from_dict(header.config)
-    learner = runtime.learner(config)
-    writer = ArchiveWriter(sink, header)
-    done = Progress(header_bytes=writer.header_bytes, archive_bytes=writer.n_bytes_written)
-    for block in blocks(len(source), config.schedule):
-        coder, symbols, code_bits = BitCoder(ENCODE), np.array(source[block]), 0.0
-        for n_done, code_bits in run(learner, coder, block, symbols):
-            yield replace(done, n_bytes=done.n_bytes + n_done, code_bits=done.code_bits + code_bits)
+    this = _Run("compress", header, runtime.learner(config), sink, checkpoints)
+    writer = ArchiveWriter(sink, header, after=this.archive_so_far() if this.saved else None)
+    this.done = replace(this.done, header_bytes=writer.header_bytes, archive_bytes=writer.n_bytes_written)
+    for block in islice(blocks(len(source), config.schedule), this.n_ahead, None):
+        coder, symbols = BitCoder(ENCODE), np.array(source[block])
+        yield from this.block(coder, block, symbols)
         payload, kind = coder.payload(), BlockKind.CODED
         if len(payload) >= len(symbols):
             payload, kind = symbols.tobytes(), BlockKind.RAW
-        digest = learner.digest()
+        digest = this.learner.digest()
         writer.write_block(
             Block(kind=kind, n_bytes=len(symbols), n_symbols=len(symbols), state_digest=digest, payload=payload)
         )
-        done = Progress(
-            n_bytes=done.n_bytes + len(symbols),
-            code_bits=done.code_bits + code_bits,
+        this.done = Progress(
+            n_bytes=this.done.n_bytes + len(symbols),
+            code_bits=this.done.code_bits + this.open,
             archive_bytes=writer.n_bytes_written,
             header_bytes=writer.header_bytes,
             payload_bytes=writer.payload_bytes,
-            n_blocks=done.n_blocks + 1,
-            n_raw_blocks=done.n_raw_blocks + (kind is BlockKind.RAW),
+            n_blocks=this.done.n_blocks + 1,
+            n_raw_blocks=this.done.n_raw_blocks + (kind is BlockKind.RAW),
         )
+        this.finished()
     writer.close()
-    yield replace(done, archive_bytes=writer.n_bytes_written)
+    yield replace(this.done, archive_bytes=writer.n_bytes_written)
 
 
-def decompress(reader: ArchiveReader, sink: BinaryIO, runtime: Runtime) -> Iterator[Progress]:
+def decompress(
+    reader: ArchiveReader, sink: "Writable", runtime: Runtime, checkpoints: Checkpoints | None = None
+) -> Iterator[Progress]:
     """Writes the original to `sink` block by block, each once it is verified; yields as `compress` does.
 
     Raises CorruptArchiveError naming the block that fails; what `sink` holds by then is a true prefix of the original. The
@@ -84,33 +199,38 @@ def decompress(reader: ArchiveReader, sink: BinaryIO, runtime: Runtime) -> Itera
         config = Config.from_dict(header.config)
     except ConfigError as error:
         raise CorruptArchiveError(f"header: {error}") from error
-    learner = runtime.learner(config)
-    done = Progress(header_bytes=reader.header_bytes)
-    ranges = blocks(header.n_bytes, config.schedule)
+    this = _Run("decompress", header, runtime.learner(config), sink, checkpoints)
+    if this.saved:
+        this.go_on_behind(this.done.n_bytes)
+    this.done = replace(this.done, header_bytes=reader.header_bytes)
+    ranges, start = blocks(header.n_bytes, config.schedule), 0
     for number, block in enumerate(reader.blocks()):
-        where = f"block {number} (original bytes {done.n_bytes}-{done.n_bytes + block.n_bytes})"
+        where = f"block {number} (original bytes {start}-{start + block.n_bytes})"
+        start += block.n_bytes
         span = next(ranges, slice(0, 0))
         if block.n_bytes != block.n_symbols or block.n_bytes != span.stop - span.start:
             raise CorruptArchiveError(f"{where}: its size does not follow from the header")
-        raw, code_bits = block.kind is BlockKind.RAW, 0.0
+        if number < this.n_ahead:
+            continue
+        raw = block.kind is BlockKind.RAW
         symbols = np.frombuffer(block.payload, np.uint8).copy() if raw else np.zeros(block.n_bytes, np.uint8)
         try:
             coder = BitCoder(FOLLOW) if raw else BitCoder(DECODE, block.payload)
-            for n_done, code_bits in run(learner, coder, span, symbols):
-                yield replace(done, n_bytes=done.n_bytes + n_done, code_bits=done.code_bits + code_bits)
+            yield from this.block(coder, span, symbols)
             if not raw:
                 coder.check_end()
         except CorruptArchiveError as error:  # its checksum was right
             raise CorruptArchiveError(f"{where}: {error}; {ASTRAY}") from error
-        if learner.digest() != block.state_digest:
+        if this.learner.digest() != block.state_digest:
             raise CorruptArchiveError(f"{where}: the learner's state differs from the encoder's; {ASTRAY}")
         sink.write(symbols.tobytes())
-        done = Progress(
-            n_bytes=done.n_bytes + block.n_bytes,
-            code_bits=done.code_bits + code_bits,
-            header_bytes=done.header_bytes,
-            payload_bytes=done.payload_bytes + len(block.payload),
+        this.done = Progress(
+            n_bytes=this.done.n_bytes + block.n_bytes,
+            code_bits=this.done.code_bits + this.open,
+            header_bytes=this.done.header_bytes,
+            payload_bytes=this.done.payload_bytes + len(block.payload),
             n_blocks=number + 1,
-            n_raw_blocks=done.n_raw_blocks + raw,
+            n_raw_blocks=this.done.n_raw_blocks + raw,
         )
-    yield done
+        this.finished()
+    yield this.done

@@ -8,6 +8,7 @@ from prequential.exact import matmul, plain
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
 from prequential.model.learner import Learner
+from prequential.online.audit import AuditedLearner
 
 KERNELS = ("fused", "plain")
 
@@ -17,18 +18,21 @@ class Runtime:
     """`None` means: all processors (at most 8), the fastest backend that passes its self-test, compiled kernels.
 
     threads: pieces of work side by side (exact/pool.py). backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
-    (compiled by numba) or "plain" (torch).
+    (compiled by numba) or "plain" (torch). audit_every: segments in a period of the audit (online/audit.py); 0: no audit.
     """
 
     threads: int | None = None
     backend: str | None = None
     kernels: str | None = None
+    audit_every: int = 0
 
     def __post_init__(self) -> None:
         if self.threads is not None and not 1 <= self.threads <= 1024:
             raise ConfigError(f"threads = {self.threads} lies outside [1, 1024]")
         if self.kernels not in (None, *KERNELS):
             raise ConfigError(f"no kernels {self.kernels!r}; there are {', '.join(KERNELS)}")
+        if self.audit_every < 0:
+            raise ConfigError(f"audit_every = {self.audit_every} is negative")
 
     @property
     def n_threads(self) -> int:
@@ -40,4 +44,6 @@ class Runtime:
         ops = plain if self.kernels == "plain" else importlib.import_module("prequential.exact.fused")
         pool = Pool(self.n_threads)  # first: backends are rated as they will be used
         products = matmul.choose("cpu", self.backend) if config.gpt or self.backend else None
+        if self.audit_every:
+            return AuditedLearner(config, ops, products, pool, self.audit_every)
         return Learner(config, ops, products, pool)

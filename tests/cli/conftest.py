@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,11 @@ Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
-def program(*args: str, config: Path) -> list[str]:
+def program(*args: str, config: Path, python: Sequence[str] = ("-m", "prequential")) -> list[str]:
     extra = ["--kernels", "plain"] if args[0] in ("compress", "decompress", "test", "evaluate") else []
     if args[0] in ("compress", "evaluate") and not any(arg in ("-1", "--config") for arg in args):
         extra += ["--config", str(config)]
-    return [sys.executable, "-m", "prequential", args[0], *extra, *args[1:]]
+    return [sys.executable, *python, args[0], *extra, *args[1:]]
 
 
 @pytest.fixture(scope="session")
@@ -53,9 +53,11 @@ def run(small_config: Path) -> Run:
 def start(small_config: Path) -> Start:
     """Starts `prequential ARGS` in a folder, with its streams as pipes."""
 
-    def start(folder: Path, *args: str) -> "subprocess.Popen[bytes]":
-        command = program(*args, config=small_config)
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    def start(
+        folder: Path, *args: str, python: Sequence[str] = ("-m", "prequential"), **streams: Any
+    ) -> "subprocess.Popen[bytes]":
+        command = program(*args, config=small_config, python=python)
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
         return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, **streams)
 
     return start

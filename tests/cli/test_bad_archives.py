@@ -4,10 +4,12 @@ All are tested by one command, which must go on past each failure; a good archiv
 """
 
 import io
+import json
+import os
 
 import pytest
 
-from prequential.codecs import ArchiveWriter, Header
+from prequential.codecs import ArchiveWriter, Header, survey
 
 
 def headed(config: dict) -> bytes:
@@ -78,20 +80,51 @@ def test_failures_give_exit_code_1(tested):
     assert (tested.returncode, tested.stdout) == (1, b"")
 
 
-def test_a_damaged_archive_leaves_no_output(run, archive, tmp_path):
-    (tmp_path / "a.pq").write_bytes(archive[:-20])
+def test_the_good_beginning_of_a_damaged_archive_is_kept_under_another_name(run, archive, text, tmp_path):
+    (tmp_path / "a.pq").write_bytes(archive[: len(archive) * 2 // 3])
+    done = run(tmp_path, "decompress", "a.pq")
+    kept = (tmp_path / "a.partial").read_bytes()
+    assert 0 < len(kept) < len(text)
+    assert text.startswith(kept)
+    assert done.returncode == 1
+    assert f"{len(kept)} bytes before it are good; they are in" in done.stderr.decode()
+    assert len(done.stderr.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.partial", "a.pq"]
+
+
+def test_an_archive_damaged_in_its_first_block_leaves_nothing(run, archive, tmp_path):
+    (tmp_path / "a.pq").write_bytes(archive[: len(archive) // 4])
     done = run(tmp_path, "decompress", "a.pq")
     assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (1, ["a.pq"])
 
 
-def test_keep_partial_keeps_the_good_beginning_and_says_how_long_it_is(run, archive, text, tmp_path):
-    (tmp_path / "a.pq").write_bytes(archive[: len(archive) * 2 // 3])
-    done = run(tmp_path, "decompress", "--keep-partial", "a.pq")
-    kept = (tmp_path / "a.partial").read_bytes()
-    assert 0 < len(kept) < len(text)
-    assert text.startswith(kept)
-    assert f"; {len(kept)} bytes before it are good" in done.stderr.decode()
-    assert not (tmp_path / "a").exists()
+def test_an_incomplete_archive_is_listed_with_what_it_holds(run, archive, text, tmp_path):
+    (tmp_path / "a.pq.partial").write_bytes(archive[: len(archive) * 2 // 3])
+    done = run(tmp_path, "list", "a.pq.partial")
+    assert done.returncode == 0
+    assert b"(incomplete: the first 1024 bytes)" in done.stdout
+    entry = json.loads(run(tmp_path, "list", "--json", "a.pq.partial").stdout)
+    assert (entry["n_bytes"], entry["n_bytes_held"], len(entry["blocks"])) == (len(text), 1024, 1)
+
+
+def test_keep_going_says_what_is_intact_behind_the_damage_and_saves_what_is_stored_raw(run, tmp_path):
+    text, noise = b"how doth the little crocodile " * 70, os.urandom(2048)
+    (tmp_path / "a").write_bytes(text[:2048] + noise + text[:2048])
+    assert run(tmp_path, "compress", "a").returncode == 0
+    (tmp_path / "a").unlink()
+    archive = bytearray((tmp_path / "a.pq").read_bytes())
+    head = survey(tmp_path / "a.pq").blocks[1]
+    archive[head.offset + 6] ^= 8
+    (tmp_path / "a.pq").write_bytes(archive)
+    done = run(tmp_path, "decompress", "--keep-going", "a.pq")
+    message = done.stderr.decode()
+    assert done.returncode == 1
+    assert len(message.splitlines()) == 1
+    assert "block 1 (original bytes 1024-2048) damaged" in message
+    assert "blocks 2-3 (original bytes 2048-4096) stored raw and intact" in message
+    assert "blocks 4-5 (original bytes 4096-6144) intact, but coded" in message
+    assert (tmp_path / "a.from-2048").read_bytes() + (tmp_path / "a.from-3072").read_bytes() == noise
+    assert (tmp_path / "a.partial").read_bytes() == text[:1024]
 
 
 def test_standard_output_gets_the_verified_blocks_of_a_damaged_archive(run, archive, text, tmp_path):

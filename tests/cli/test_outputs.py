@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def test_an_interrupted_run_leaves_nothing(start, tmp_path, number, code):
     (tmp_path / "a").write_bytes(os.urandom(1 << 20))
     process = start(tmp_path, "compress", "a")
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob(".prequential-*")) and time.monotonic() < deadline:
+    while not list(tmp_path.glob("*.partial")) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
@@ -107,3 +108,40 @@ sys.exit(main.main(["test"]))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50)
     assert done.returncode == code
     assert b"Traceback" not in done.stderr
+
+
+# The program, with a checkpoint after every segment.
+HURRIED = """
+import sys
+from prequential.cli.main import main
+from prequential.online import checkpoint
+checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_run_goes_on_from_its_checkpoint_and_ends_in_the_same_archive(number, run, start, tmp_path):
+    (tmp_path / "a").write_bytes(os.urandom(20_000) + b"It was the best of times, it was the worst of times. " * 300)
+    assert run(tmp_path, "compress", "a", "-o", "whole.pq").returncode == 0
+    checkpoint, n_stops = tmp_path / "a.pq.checkpoint", 0
+    while n_stops < 3:
+        before = checkpoint.stat().st_mtime_ns if n_stops else 0
+        process = start(tmp_path, "compress", "--resume", "a", python=("-c", HURRIED))
+        while process.poll() is None:
+            with suppress(OSError):
+                if checkpoint.stat().st_mtime_ns > before:
+                    break
+            time.sleep(0.002)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        if process.returncode == 0:
+            break
+        assert number == signal.SIGKILL or b"--resume goes on" in errors
+        n_stops += 1
+    assert n_stops > 0
+    if process.returncode:
+        assert run(tmp_path, "list", "a.pq.partial").returncode == 0
+        assert run(tmp_path, "compress", "--resume", "a").returncode == 0
+    assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "whole.pq"]

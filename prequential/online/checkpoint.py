@@ -1,0 +1,184 @@
+"""Where a run stands between two segments, kept in one file so that it can go on after any interruption.
+
+A checkpoint is a safetensors file: the learner's tensors and the coder's, and in its metadata JSON that says which run it belongs
+to. It appears whole or not at all, and is compared with a digest of all it holds before anything is made of it. There is no
+pickle; a stranger's checkpoint runs no code and fills only tensors that the run's own configuration has made.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import torch
+from safetensors.torch import save_file
+
+from prequential.codecs import Header
+from prequential.errors import CheckpointError
+from prequential.exact.digest import digest
+from prequential.files import sync_folder
+from prequential.model.learner import Learner
+
+Tensor = torch.Tensor
+
+VERSION = 1
+COST = 1 / 40  # of the run's time that may go into checkpoints
+FIRST_AFTER_S = 60.0
+BYTES_PER_S = 200e6  # what a disk is taken to write, until a checkpoint has been timed
+LEARNER = "learner."
+METADATA = "prequential"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """What a run needs besides the learner to go on between two segments.
+
+    totals: of the blocks that are done, as a Progress has them. n_open: symbols of the open block that are coded, of ideal
+    code length open_bits. coder (6,) uint64, words (n,) uint32: the BitCoder's. symbols (n_open,) uint8: a decoder's.
+    written: BLAKE2b of what the output holds of the blocks that are done.
+    """
+
+    totals: dict[str, Any]
+    n_open: int = 0
+    open_bits: float = 0.0
+    written: str = ""
+    coder: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+    words: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
+    symbols: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
+
+
+class Checkpoints:
+    """When and where a run is saved, and what it goes on from.
+
+    Saving takes at most COST of the time: the next checkpoint is due when the last one's duration is that share of the time
+    since. clock: seconds.
+    """
+
+    def __init__(self, path: Path, partial: Path, *, resume: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        """path: of the checkpoint. partial: what the run has written. resume: whether to go on from both."""
+        self.path, self.partial, self.resume, self._clock = path, partial, resume, clock
+        self._due = clock() + FIRST_AFTER_S
+        self._is_first = True
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is something to go on from."""
+        return self.path.exists()
+
+    def load(self, direction: str, header: Header, learner: Learner) -> Saved | None:
+        """The state of the interrupted run, the learner's put into `learner`; None to begin at the beginning.
+
+        direction: "compress" or "decompress". Raises CheckpointError for a file that is damaged or of another run.
+        """
+        if not self.resume or not self.exists:
+            return None
+        return read(self.path, identity(direction, header), learner)
+
+    def offer(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
+        """Between two segments: saves the run if that is due. Raises OSError, after which the last checkpoint still stands."""
+        now = self._clock()
+        if self._is_first:
+            self._is_first = False
+            n_bytes = sum(t.nbytes for t in learner.state().values())
+            self._due = max(self._due, now + n_bytes / BYTES_PER_S / COST)
+        if now >= self._due:
+            write(self.path, identity(direction, header), learner, saved())
+            done = self._clock()
+            self._due = done + max(FIRST_AFTER_S, (done - now) / COST)
+
+
+def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Saved) -> None:
+    """Replaces the checkpoint at `path`, durably: at no time is there less than a whole one."""
+    tensors = {LEARNER + name: tensor.contiguous() for name, tensor in learner.state().items()}
+    tensors |= {
+        "coder": torch.from_numpy(saved.coder.view(np.int64)),
+        "words": torch.from_numpy(saved.words.view(np.int32)),
+        "symbols": torch.from_numpy(saved.symbols),
+    }
+    about = {
+        "version": VERSION, **expected, "totals": saved.totals, "n_open": saved.n_open, "open_bits": saved.open_bits,
+        "written": saved.written,
+    }  # fmt: skip
+    text = json.dumps({**about, "digest": _digest(tensors, about)}, sort_keys=True)
+    temporary = path.with_name(path.name + ".new")
+    save_file(tensors, temporary, {METADATA: text})
+    with temporary.open("rb+") as file:
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
+    """What `write` saved. Raises CheckpointError for a file that is damaged or of another run; the learner is then useless."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            about = _described(path, file.metadata(), expected)
+            own = {LEARNER + name: tensor for name, tensor in learner.state().items()}
+            tensors = {}
+            for name in file.keys():  # noqa: SIM118 - not a dict
+                part = file.get_slice(name)
+                if name in own and list(own[name].shape) != part.get_shape():
+                    raise CheckpointError(f"{str(path)!r} does not fit the run: {name} has another shape")
+                tensors[name] = file.get_tensor(name)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
+    if tensors.keys() != own.keys() | {"coder", "words", "symbols"}:
+        raise CheckpointError(f"{str(path)!r} does not fit the run: it holds other tensors")
+    if about.pop("digest", None) != _digest(tensors, {k: v for k, v in about.items() if k != "digest"}):
+        raise CheckpointError(f"{str(path)!r} is damaged: its digest is not that of what it holds")
+    learner.load_state({name: tensors[LEARNER + name] for name in learner.state()})
+    return Saved(
+        totals=about["totals"],
+        n_open=about["n_open"],
+        open_bits=about["open_bits"],
+        written=about["written"],
+        coder=tensors["coder"].numpy().view(np.uint64),
+        words=tensors["words"].numpy().view(np.uint32),
+        symbols=tensors["symbols"].numpy(),
+    )
+
+
+def _described(path: Path, metadata: Mapping[str, str] | None, expected: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON of the file's metadata, once it names the run at hand."""
+    try:
+        about = json.loads((metadata or {})[METADATA])
+        version = about["version"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{str(path)!r} is no checkpoint of this program") from error
+    if version != VERSION:
+        raise CheckpointError(f"{str(path)!r} is a checkpoint of version {version!r}; this program reads {VERSION}")
+    for name, value in expected.items():
+        if about.get(name) != value:
+            raise CheckpointError(f"{str(path)!r} belongs to another run: {OTHER[name]}")
+    return dict(about)
+
+
+OTHER = {
+    "direction": "it was saved by the opposite command",
+    "blake2b": "the original is another one",
+    "n_bytes": "the original is another one",
+    "corpus": "the original has another name",
+    "config": "the learner has another configuration",
+}
+
+
+def identity(direction: str, header: Header) -> dict[str, Any]:
+    """What must agree for one run to go on from another's checkpoint."""
+    return {
+        "direction": direction,
+        "n_bytes": header.n_bytes,
+        "blake2b": header.blake2b.hex(),
+        "config": json.loads(json.dumps(header.config)),
+        "corpus": json.loads(json.dumps(header.corpus)),
+    }
+
+
+def _digest(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> str:
+    text = json.dumps(about, sort_keys=True).encode()
+    return hashlib.blake2b(digest(tensors, 32) + text, digest_size=16).hexdigest()

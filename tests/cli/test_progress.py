@@ -1,0 +1,208 @@
+"""What stderr shows of a run: a bar and warnings on a terminal, warnings and a line a minute elsewhere, nothing when quiet."""
+
+import fcntl
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prequential.measure import progress as display
+from prequential.measure.progress import Bar, Lines, Watch
+from prequential.online.coding import Progress
+
+NOISE = np.random.default_rng(0).bytes(70_000)
+MINUTE_S = 60.0
+Terminal = Callable[..., tuple[int, bytes, str]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
+    """A text, and a file that gives a warning."""
+    folder = tmp_path_factory.mktemp("progress")
+    (folder / "text").write_bytes(text)
+    (folder / "noise").write_bytes(NOISE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def on_terminal(folder: Path, start) -> Terminal:
+    """Runs `prequential ARGS` with stderr on a terminal of so many columns; exit code, stdout, and what the terminal got."""
+
+    def run(*args: str, columns: int = 100) -> tuple[int, bytes, str]:
+        controller, terminal = os.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = start(folder, *args, stderr=terminal)
+        os.close(terminal)
+        shown = b"".join(iter(lambda: _read(controller), b""))
+        os.close(controller)
+        output, _ = process.communicate(timeout=60)
+        return process.returncode, output, shown.decode()
+
+    return run
+
+
+def _read(controller: int) -> bytes:
+    try:
+        return os.read(controller, 4096)
+    except OSError:  # the program has closed the terminal
+        return b""
+
+
+@pytest.fixture(scope="module")
+def shown(on_terminal: Terminal) -> str:
+    """What a terminal of 100 columns gets of the compression of noise."""
+    code, output, shown = on_terminal("compress", "noise")
+    assert (code, output) == (0, b"")
+    return shown
+
+
+def test_a_terminal_shows_bits_gzip_speed_and_time_left_in_one_line(shown: str) -> None:
+    views = shown.replace("\n", "\r").split("\r")
+    line = next(view for view in views if "gzip" in view and "last 64K" in view)
+    for part in ("noise ", "%, ", " bits/byte (last 64K 8.", "gzip 8.0", " kB/s, ", " left", "|"):
+        assert part in line
+    assert max(len(view) for view in views if view.startswith("noise ")) <= 100
+
+
+def test_the_bar_is_gone_in_the_end_and_the_warning_stays(shown: str) -> None:
+    lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in shown.split("\n")]
+    (warning,) = [line for line in lines if line.strip()]
+    assert warning.startswith("prequential: noise: warning: byte 0, block 0: incompressible")
+
+
+def test_a_narrow_terminal_gets_one_line_all_the_same(on_terminal: Terminal) -> None:
+    code, _, shown = on_terminal("compress", "text", columns=30)
+    assert code == 0
+    assert "bits/byte" in shown
+    assert "\n" not in shown
+
+
+def test_quiet_shows_a_terminal_nothing_and_records_what_was_found(on_terminal: Terminal, folder: Path) -> None:
+    code, output, shown = on_terminal("evaluate", "--quiet", "--json", "--output", "runs.jsonl", "noise")
+    assert (code, shown) == (0, "")
+    (finding,) = json.loads(output)["findings"]
+    assert (finding["kind"], finding["cause"], finding["position"], finding["block"]) == ("incompressible", "data", 0, 0)
+    assert json.loads((folder / "runs.jsonl").read_bytes())["findings"] == [finding]
+
+
+def test_a_pipe_gets_warnings_and_no_bar(run, folder: Path) -> None:
+    done = run(folder, "compress", "-c", "noise")
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("prequential: noise: warning: byte 0, block 0: incompressible")
+    assert "\r" not in line
+
+
+def test_a_text_without_findings_says_nothing_to_a_pipe(run, folder: Path) -> None:
+    assert run(folder, "compress", "-c", "text").stderr == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_stderr_that_takes_nothing_stops_no_run(run, folder: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = run(folder, "compress", "-c", "noise", stderr=full)
+    assert (done.returncode, done.stdout[-4:]) == (0, b"\x1aPQ\n")
+
+
+def test_a_closed_stderr_keeps_warnings_out_of_the_archive(run, folder: Path, text: bytes) -> None:
+    code = "import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    command = [sys.executable, "-c", code, "-m", "prequential", "compress", "-1", "--kernels", "plain", "-c", "noise"]
+    archive = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, timeout=60).stdout
+    (folder / "piped.pq").write_bytes(archive)
+    assert json.loads(run(folder, "list", "--json", "piped.pq").stdout)["archive_bytes"] == len(archive)
+
+
+def test_the_report_has_the_findings() -> None:
+    from prequential.measure.report import format_report
+
+    path = Path(__file__).parents[2] / "benchmarks" / "results.jsonl"
+    record = json.loads(path.read_text().splitlines()[-1])
+    finding = {"kind": "spike", "position": 7, "block": 0, "message": "loss spike", "cause": "data"}
+    report = format_report({**record, "findings": [finding]})
+    assert report.endswith("\nwarning: byte 7, block 0: loss spike; most likely the data")
+
+
+class Clock:
+    """time.monotonic, as the test sets it."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.time_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    clock = Clock()
+    monkeypatch.setattr(display, "time", clock)
+    yield clock
+
+
+def code(watch: Watch, clock: Clock, minutes: float, n_bytes: int = 1 << 20) -> None:
+    """Ten segments a minute, 1 KiB each, of a file that is longer."""
+    for number in range(int(10 * minutes)):
+        clock.time_s += MINUTE_S / 10
+        segment = np.zeros(1024, np.uint8)
+        position = 1024 * (number + 1)
+        watch(Progress(n_bytes=position, code_bits=2.0 * position, segment=segment), n_bytes)
+
+
+def test_a_pipe_gets_a_line_a_minute(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    code(Lines("a"), clock, 0.9)
+    assert capsys.readouterr().err == ""
+    code(Lines("a"), clock, 5)
+    lines = capsys.readouterr().err.splitlines()
+    assert 4 <= len(lines) <= 5
+    assert lines[0].startswith("prequential: a: 1%, 2.000 bits/byte")
+
+
+def test_a_name_with_control_characters_is_shown_as_ascii(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    Lines("a\x1b[2J\nb").warn(["look"])
+    assert capsys.readouterr().err == "prequential: 'a\\x1b[2J\\nb': warning: look\n"
+
+
+def test_a_notebooks_bar_stays_with_the_last_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    import prequential
+
+    show = prequential.progress("book")
+    assert isinstance(show, Bar)
+    prequential.compress(
+        b"text " * 1000,
+        config=prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8)),
+        runtime=prequential.Runtime(kernels="plain"),
+        on_progress=show,
+    )
+    assert show.health.findings == []
+    last = capsys.readouterr().err.rstrip().rsplit("\r", 1)[-1]
+    assert last.startswith("book 100%, ")
+    assert "bits/byte" in last
+
+
+def test_what_cannot_be_drawn_stops_no_run() -> None:
+    class Broken:
+        def __init__(self, **options: object) -> None:
+            raise io.UnsupportedOperation("no terminal")
+
+    show = Bar("a", Broken, stays=True)
+    show(Progress(n_bytes=1, code_bits=1.0, segment=np.zeros(1, np.uint8)), 1)
+    show.close()
+
+
+def test_what_the_program_logs_is_a_warning_among_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    import logging
+
+    from prequential.cli.progress import progress_bar
+
+    with progress_bar("a", quiet=False):
+        logging.getLogger("prequential.online.coding").warning("cannot save the run")
+    with progress_bar("a", quiet=True):
+        logging.getLogger("prequential.online.coding").warning("cannot save the run")
+    assert capsys.readouterr().err == "prequential: a: warning: cannot save the run\n"

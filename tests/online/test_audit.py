@@ -1,0 +1,359 @@
+"""An audited run: the same bytes, no false alarm, and every bit that is flipped found in time, with its name and cause."""
+
+import io
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from prequential.codecs import ArchiveReader, Header
+from prequential.errors import ConfigError, FaultError
+from prequential.exact import fused
+from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.exact.matmul import Matmul
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.gpt import GPT, Reader
+from prequential.model.learner import Learner
+from prequential.online.audit import AuditedLearner
+from prequential.online.coding import compress, decompress
+from prequential.online.recomputing import Way, exact_backends
+from prequential.online.runtime import Runtime
+
+BOTH = Config(
+    gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=7, warmup_updates=1),
+    mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
+    schedule=ScheduleConfig(
+        first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14, block_symbols=400
+    ),
+)
+PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
+CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
+TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. " * 9
+SYMBOLS = np.frombuffer(TEXT, np.uint8).astype(np.int64)
+SIZE = 48  # of a segment
+
+
+def make(config=BOTH, every=3, threads=1, kernels="fused", backend="float32"):
+    return Runtime(threads=threads, kernels=kernels, backend=backend, audit_every=every).learner(config)
+
+
+def learn(learner, n_segments, first=0, before=None, coder=None, after_begin=None):
+    """Segments first .. first + n_segments - 1; before[i] and after_begin[i] are called in segment i."""
+    coder = coder or BitCoder(FOLLOW)
+    for i in range(first, first + n_segments):
+        symbols = SYMBOLS[i * SIZE : (i + 1) * SIZE].copy()
+        (before or {}).get(i, lambda: None)()
+        learner.begin(SIZE)
+        (after_begin or {}).get(i, lambda: None)()
+        learner.code(symbols, coder)
+        learner.end(SIZE)
+        assert np.array_equal(symbols, SYMBOLS[i * SIZE : (i + 1) * SIZE])
+
+
+def payload_of(config, n_segments):
+    learner, coder = make(config, every=0), BitCoder(ENCODE)
+    learn(learner, n_segments, coder=coder)
+    return coder.payload()
+
+
+def flip(tensor, random):
+    """Flips one bit of a tensor, in place."""
+    array = tensor if isinstance(tensor, np.ndarray) else tensor.numpy()
+    words = array.view(f"u{array.itemsize}")
+    place = tuple(int(random.integers(n)) for n in words.shape)
+    words[place] ^= words.dtype.type(1 << int(random.integers(8 * array.itemsize)))
+
+
+def archive_of(config, runtime):
+    header = Header(n_bytes=len(TEXT), blake2b=bytes(32), config=config.to_dict())
+    sink = io.BytesIO()
+    for _ in compress(np.frombuffer(TEXT, np.uint8), header, sink, runtime):
+        pass
+    return sink.getvalue()
+
+
+# ---- clean runs
+
+
+@CONFIGS
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_audit_changes_no_byte_and_finds_nothing_in_a_clean_run(config, every, threads):
+    archive = archive_of(config, Runtime(threads=1))
+    audited = Runtime(threads=threads, audit_every=every)
+    assert archive_of(config, audited) == archive
+    sink = io.BytesIO()
+    for _ in decompress(ArchiveReader(io.BytesIO(archive)), sink, audited):
+        pass
+    assert sink.getvalue() == TEXT
+
+
+@CONFIGS
+@pytest.mark.parametrize("kernels", ["fused", "plain"])
+def test_no_false_alarm_with_either_kind_of_kernel_in_any_mode(config, kernels):
+    for coder in (BitCoder(ENCODE), BitCoder(FOLLOW), BitCoder(DECODE, payload_of(config, 7))):
+        learner = make(config, every=2, kernels=kernels)
+        learn(learner, 7, coder=coder)
+        plain = make(config, every=0)
+        learn(plain, 7)
+        assert learner.digest() == plain.digest()
+
+
+@CONFIGS
+def test_an_audited_learner_goes_on_from_the_state_of_another(config):
+    old, coder = make(config, every=2), BitCoder(ENCODE)
+    learn(old, 5, coder=coder)
+    fresh, later = make(config, every=3, backend="float64"), BitCoder(ENCODE)
+    fresh.load_state({name: tensor.clone() for name, tensor in old.state().items()})
+    later.restore(*coder.saved())
+    learn(old, 6, 5, coder=coder)
+    learn(fresh, 6, 5, coder=later)
+    assert fresh.digest() == old.digest()
+    assert later.payload() == coder.payload()
+
+
+def test_a_runtime_without_an_audit_gives_a_plain_learner():
+    assert type(make(every=0)) is Learner
+    assert type(make(every=1)) is AuditedLearner
+    with pytest.raises(ConfigError):
+        Runtime(audit_every=-1)
+
+
+def test_one_segment_of_each_period_is_recomputed_and_not_always_the_same(monkeypatch):
+    steps = []
+    learner = make(every=4)
+    monkeypatch.setattr(learner, "_check_step", lambda *_: steps.append(learner._n_segments))
+    learn(learner, 20)
+    assert [step // 4 for step in steps] == [0, 1, 2, 3, 4]
+    assert len({step % 4 for step in steps}) > 1
+
+
+# ---- memory
+
+
+def names_at_rest():
+    return sorted(make(every=1).gpt.tensors().keys() - {"counters"})
+
+
+@pytest.mark.parametrize("name", names_at_rest())
+def test_a_bit_of_the_gpt_flipped_between_segments_is_found_before_the_next(name):
+    random = np.random.default_rng(sum(name.encode()))
+    learner, i = make(every=50), int(random.integers(1, 9))
+    with pytest.raises(FaultError, match=rf"bytes {i * SIZE}-{i * SIZE + SIZE}\): gpt\.{name}: .*cause: memory$"):
+        learn(learner, i + 1, before={i: lambda: flip(learner.gpt.tensors()[name], random)})
+    assert learner._stop == (i + 1) * SIZE
+
+
+@pytest.mark.parametrize("name", [name for name in names_at_rest() if not name.startswith("carried.")])
+def test_a_bit_of_the_gpt_flipped_while_a_step_waits_to_use_it_is_found_in_that_segment(name, monkeypatch):
+    """The worst moment: after all checks of the segment's beginning."""
+    random = np.random.default_rng(sum(name.encode()))
+    learner, i = make(every=50), int(random.integers(2, 9))
+    original = GPT._forward_rows
+
+    def forward_rows(gpt, *rows):
+        result = original(gpt, *rows)
+        if gpt._n_updates == i:
+            flip(learner.gpt.tensors()[name], random)
+        return result
+
+    monkeypatch.setattr(GPT, "_forward_rows", forward_rows)
+    with pytest.raises(FaultError, match=rf"bytes {i * SIZE}-{i * SIZE + SIZE}\): gpt\.{name}[:,].*cause: memory"):
+        learn(learner, i + 1)
+
+
+@pytest.mark.parametrize("config", [BOTH, MIXER], ids=["both", "mixer"])
+@pytest.mark.parametrize("name", ["history", *(f"mixer.{name}" for name in make(MIXER, 1).mixer.state())])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_bit_of_mixer_or_history_is_found_within_a_period(name, config, seed):
+    random = np.random.default_rng(seed + sum(name.encode()))
+    every = int(random.integers(1, 6))
+    learner, i = make(config, every), int(random.integers(1, 10))
+    tensor = Learner.state(learner)[name]
+    with pytest.raises(FaultError, match=rf"{name}[:,].*cause: memory"):
+        learn(learner, i + every, before={i: lambda: flip(tensor, random)})
+    assert learner._stop <= (i + every) * SIZE
+
+
+@CONFIGS
+def test_a_fault_is_found_before_a_block_is_written_or_a_run_saved(config):
+    learner = make(config, every=1000)
+    learn(learner, 3)
+    flip(learner.history.ring, np.random.default_rng(3))
+    with pytest.raises(FaultError, match=r"block 0 \(original bytes 0-144\): history: "):
+        learner.digest()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_wrong_symbol_in_a_row_of_a_step_is_found_before_the_step(threads):
+    learner = make(every=1000, threads=threads)
+    learn(learner, 4)
+    learner.history.ring[np.arange(4 * SIZE - 3, 4 * SIZE)] ^= 1
+    with pytest.raises(FaultError, match=r"\(original bytes 192-240\): history: .*memory"):
+        learner.begin(SIZE)
+
+
+def test_a_bit_of_the_encoder_is_found_in_that_segment():
+    learner, coder = make(MIXER, every=1000), BitCoder(ENCODE)
+    learn(learner, 4, coder=coder)
+    coder.words[1] ^= 1 << 20
+    with pytest.raises(FaultError, match="the coder: "):
+        learn(learner, 1, 4, coder=coder)
+
+
+# ---- processor, library, program
+
+
+class Flips:
+    """In place of a function of tensors: flips a bit of its first result in the calls that `when` accepts, by their number."""
+
+    def __init__(self, original, when):
+        self.original, self.when, self.n = original, when, 0
+
+    def __call__(self, *arguments, **keywords):
+        result = self.original(*arguments, **keywords)
+        self.n += 1
+        if self.when(self.n):
+            first = result[0] if isinstance(result, tuple) else result
+            flip(first, np.random.default_rng(self.n))
+        return result
+
+
+def patch_products(monkeypatch, name, when):
+    """Products of one backend deviate, in the calls that `when` accepts."""
+    original = Matmul.__call__
+    flips = Flips(original, when)
+    monkeypatch.setattr(Matmul, "__call__", lambda m, a, b: (flips if m.name == name else original)(m, a, b))
+    return flips
+
+
+READS = {"activations": "squared_relu", "keys": "attention_inputs", "frequencies": "frequencies"}
+
+
+@pytest.mark.parametrize("what", READS)
+@pytest.mark.parametrize("config", [BOTH, PURE], ids=["both", "pure"])
+def test_a_bit_flipped_once_in_a_prediction_is_found_in_that_segment(what, config, monkeypatch):
+    learner, i = make(config, every=1000), 6
+
+    def reading():
+        monkeypatch.setattr(fused, READS[what], Flips(getattr(fused, READS[what]), lambda n: n == 1))
+
+    with pytest.raises(FaultError, match=r"\(original bytes 288-336\): gpt\..*cause: memory or processor"):
+        learn(learner, i + 1, coder=BitCoder(ENCODE), after_begin={i: reading})
+
+
+HEAD = 13  # of a column's arguments: its copy of the head's levels
+
+
+def patch_columns(monkeypatch, when):
+    """Decoders' columns see other levels than there are, if `when` accepts their reader."""
+    original = Reader.column
+
+    def column(reader):
+        fresh = reader._column is None
+        made = original(reader)
+        if fresh and when(reader):
+            made.arguments[HEAD][:, 0] ^= 1 << 6
+        return made
+
+    monkeypatch.setattr(Reader, "column", column)
+
+
+@pytest.mark.parametrize("config", [BOTH, PURE], ids=["both", "pure"])
+def test_a_bit_flipped_once_in_what_a_decoder_sees_is_found_in_that_segment(config, monkeypatch):
+    learner = make(config, every=1000)
+    patch_columns(monkeypatch, lambda reader: reader is learner.gpt._reader and reader.n_columns == 6 * SIZE)
+    with pytest.raises(FaultError, match=r"\(original bytes 240-288\): .*cause: memory or processor"):
+        learn(learner, 8, coder=BitCoder(DECODE, payload_of(config, 8)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bit_flipped_once_in_a_step_is_found_if_its_segment_is_recomputed(seed, monkeypatch):
+    random = np.random.default_rng(seed)
+    learner, i = make(every=1), int(random.integers(2, 8))
+    learn(learner, i)
+    original = GPT.update
+
+    def update(gpt, *rows):
+        if gpt is learner.gpt:
+            place = int(random.integers(1, 20))
+            with monkeypatch.context() as patch:
+                patch_products(patch, "float32", lambda n: n == place)
+                original(gpt, *rows)
+        else:
+            original(gpt, *rows)
+
+    monkeypatch.setattr(GPT, "update", update)
+    with pytest.raises(FaultError, match=r"gpt\..*memory or processor \(computed again it comes out otherwise\)"):
+        learn(learner, 8, i)  # a bit may be rounded away: the next segments flip others
+
+
+@pytest.mark.parametrize("mode", [ENCODE, DECODE])
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_backend_that_always_deviates_is_named(every, mode, monkeypatch):
+    coder = BitCoder(mode, payload_of(BOTH, 8)) if mode == DECODE else BitCoder(mode)
+    original = Matmul.__call__
+
+    def wrong(m, a, b):
+        result = original(m, a, b)
+        if m.name == "float32":
+            result[0, 0] += 1 << 12
+        return result
+
+    monkeypatch.setattr(Matmul, "__call__", wrong)
+    with pytest.raises(FaultError, match=r"gpt\..*cause: library \(products by backend float32 "):
+        learn(make(every=every), 2 * every, coder=coder)
+
+
+@pytest.mark.parametrize("every", [1, 4])
+@pytest.mark.parametrize("name", ["squared_relu", "frequencies", "adam_", "nesterov_"])
+def test_a_compiled_kernel_that_always_deviates_is_the_programs_fault(name, every, monkeypatch):
+    original = getattr(fused, name)
+
+    def wrong(*arguments, **keywords):
+        result = original(*arguments, **keywords)
+        first = result[0] if isinstance(result, tuple) else result
+        first = arguments[0] if first is None else first
+        first[0, :2] = torch.tensor([3, 5]).to(first.dtype)
+        return result
+
+    monkeypatch.setattr(fused, name, wrong)
+    with pytest.raises(FaultError, match=r"gpt\..*cause: program"):
+        learn(make(every=every), 4 + 2 * every, coder=BitCoder(ENCODE))  # the first steps move the head alone
+
+
+def test_decoders_columns_that_always_deviate_are_the_programs_fault(monkeypatch):
+    patch_columns(monkeypatch, lambda reader: True)
+    with pytest.raises(FaultError, match=r"cause: program \(the decoder"):
+        learn(make(every=1000), 4, coder=BitCoder(DECODE, payload_of(BOTH, 4)))
+
+
+def test_the_opposite_way_shares_neither_kernels_nor_products():
+    backends = {backend.name for backend in exact_backends()}
+    assert {"float32", "float64"} <= backends
+    for name in backends:
+        way = Way(fused, Matmul(name))
+        opposite = way.opposite
+        assert opposite.ops is not way.ops
+        assert ("float64" in (name, opposite.matmul.name)) and name != opposite.matmul.name
+
+
+def test_a_message_is_one_line_with_block_range_and_advice():
+    learner = make(every=1)
+    learn(learner, 10)
+    flip(learner.gpt.tensors()["momentum.0.up"], np.random.default_rng(0))
+    with pytest.raises(FaultError) as raised:
+        learner.begin(SIZE)
+    text = str(raised.value)
+    assert text.startswith("audit: block 1 (original bytes 480-528): gpt.momentum.0.up: ")
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("value", ["-1", "x"])
+def test_a_period_that_is_none_is_an_error_of_usage(value, tmp_path):
+    command = [sys.executable, "-m", "prequential", "compress", "--audit-every", value, "a"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)

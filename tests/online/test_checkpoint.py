@@ -1,0 +1,286 @@
+"""A run that was interrupted goes on, and ends in the bytes of one that was not."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import prequential
+from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.online import checkpoint
+from prequential.online.runtime import Runtime
+
+CONFIG = Config(
+    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8),
+    mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
+    schedule=ScheduleConfig(
+        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300
+    ),
+)
+CONFIGS = {"both": CONFIG, "pure": replace(CONFIG, mixer=None), "mixer": replace(CONFIG, gpt=None)}
+TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 12
+DATA = TEXT[:500] + np.random.default_rng(3).bytes(400) + TEXT[500:]  # a raw block among coded ones
+ONE, TWO = Runtime(threads=1), Runtime(threads=2, backend="float64")
+
+
+class InterruptionError(Exception):
+    """In place of Ctrl-C."""
+
+
+@pytest.fixture(autouse=True)
+def always_due(monkeypatch):
+    """A checkpoint after every segment."""
+    monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 0.0)
+    monkeypatch.setattr(checkpoint, "BYTES_PER_S", float("inf"))
+    monkeypatch.setattr(checkpoint, "COST", float("inf"))
+
+
+@pytest.fixture(scope="module")
+def archives():
+    return {name: prequential.compress(DATA, config=config, runtime=ONE) for name, config in CONFIGS.items()}
+
+
+def stopping_at(n_reports):
+    """An on_progress that interrupts the run at its n-th report."""
+    left = [n_reports]
+
+    def on_progress(done, n_bytes):
+        left[0] -= 1
+        if left[0] == 0:
+            raise InterruptionError
+
+    return on_progress
+
+
+def compress(folder, config=CONFIG, data=DATA, runtime=ONE, **options):
+    prequential.compress(data, folder / "a.pq", config=config, runtime=runtime, **options)
+    return (folder / "a.pq").read_bytes()
+
+
+def decompress(folder, archive, runtime=ONE, **options):
+    prequential.decompress(archive, folder / "a", runtime=runtime, **options)
+    return (folder / "a").read_bytes()
+
+
+def interrupted(run, *arguments, after, **options):
+    with pytest.raises(InterruptionError):
+        run(*arguments, on_progress=stopping_at(after), **options)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("after", [2, 3, 6, 7, 11, 20])
+def test_compression_goes_on_to_the_same_archive(name, after, archives, tmp_path):
+    interrupted(compress, tmp_path, CONFIGS[name], after=after)
+    assert not (tmp_path / "a.pq").exists()
+    assert compress(tmp_path, CONFIGS[name], runtime=TWO, resume=True) == archives[name]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pq"]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("after", [2, 3, 6, 7, 11, 20])
+def test_decompression_goes_on_to_the_same_original(name, after, archives, tmp_path):
+    interrupted(decompress, tmp_path, archives[name], after=after)
+    assert not (tmp_path / "a").exists()
+    assert decompress(tmp_path, archives[name], runtime=TWO, resume=True) == DATA
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@settings(max_examples=8, deadline=None)
+@given(stops=st.lists(st.integers(1, 7), min_size=1, max_size=6), data=st.data())
+def test_any_number_of_interruptions_changes_nothing(stops, data, archives, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stops")
+    for after in stops:
+        try:
+            compress(folder, resume=True, on_progress=stopping_at(after))
+            break
+        except InterruptionError:
+            pass
+    else:
+        compress(folder, resume=True)
+    assert (folder / "a.pq").read_bytes() == archives["both"]
+
+
+def test_what_is_on_the_disk_is_a_valid_prefix_and_no_more_is_claimed(archives, tmp_path):
+    interrupted(compress, tmp_path, after=14)
+    written = (tmp_path / "a.pq.partial").read_bytes()
+    assert archives["both"].startswith(written)
+    with pytest.raises(CorruptArchiveError):
+        prequential.decompress(written, runtime=ONE)
+
+
+def test_without_a_checkpoint_nothing_stays(monkeypatch, tmp_path):
+    monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 1e9)
+    interrupted(compress, tmp_path, after=9)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_resume_without_anything_to_go_on_from_begins_at_the_beginning(archives, tmp_path):
+    assert compress(tmp_path, resume=True) == archives["both"]
+
+
+def test_what_was_written_after_the_checkpoint_is_written_again(archives, tmp_path):
+    """As after a power cut: the file is longer than the checkpoint knows, with anything at its end."""
+    interrupted(compress, tmp_path, after=9)
+    with (tmp_path / "a.pq.partial").open("ab") as file:
+        file.write(b"half a block")
+    assert compress(tmp_path, resume=True) == archives["both"]
+
+
+def test_an_interrupted_run_is_not_overwritten_without_force(archives, tmp_path):
+    interrupted(compress, tmp_path, after=9)
+    with pytest.raises(OutputError, match="--resume"):
+        compress(tmp_path)
+    assert compress(tmp_path, overwrite=True) == archives["both"]
+
+
+def test_a_folder_goes_on_too(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / "tree" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "tree" / name).write_bytes(DATA)
+    archive = prequential.compress(tmp_path / "tree", config=CONFIG, runtime=ONE)
+    with pytest.raises(InterruptionError):
+        prequential.decompress(archive, tmp_path / "again", runtime=ONE, on_progress=stopping_at(20))
+    prequential.decompress(archive, tmp_path / "again", runtime=ONE, resume=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "tree"]
+    assert (tmp_path / "again" / "two").read_bytes() == DATA
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"data": DATA[:-1]}, "original is another"),
+        ({"data": b"x" + DATA[1:]}, "original is another"),
+        ({"config": replace(CONFIG, seed=1)}, "another configuration"),
+        ({"config": CONFIGS["pure"]}, "another configuration"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused_with_the_reason_and_kept(changed, reason, tmp_path):
+    interrupted(compress, tmp_path, after=9)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(CheckpointError, match=reason):
+        compress(tmp_path, resume=True, **changed)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_checkpoint_of_the_opposite_direction_is_refused(archives, tmp_path):
+    interrupted(decompress, tmp_path, archives["both"], after=9)
+    (tmp_path / "a.checkpoint").rename(tmp_path / "a.pq.checkpoint")
+    (tmp_path / "a.pq.partial").write_bytes(archives["both"][:-30])
+    with pytest.raises(CheckpointError, match="opposite"):
+        compress(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("part", ["header", "block"])
+def test_an_archive_that_is_not_the_one_of_the_checkpoint_is_refused(part, archives, tmp_path):
+    interrupted(compress, tmp_path, after=22)
+    path = tmp_path / "a.pq.partial"
+    written = bytearray(path.read_bytes())
+    written[20 if part == "header" else -20] ^= 4
+    path.write_bytes(written)
+    with pytest.raises(CheckpointError, match="written before"):
+        compress(tmp_path, resume=True)
+
+
+def test_any_flipped_bit_of_a_checkpoint_is_found(tmp_path):
+    interrupted(compress, tmp_path, after=9)
+    path = tmp_path / "a.pq.checkpoint"
+    whole = path.read_bytes()
+    random = np.random.default_rng(0)
+    for place in [0, 9, 100, *random.integers(0, len(whole), 60).tolist()]:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(random.integers(8))
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError):
+            compress(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 8, 200, 5000])
+def test_a_truncated_checkpoint_is_refused(n_bytes, tmp_path):
+    interrupted(compress, tmp_path, after=9)
+    path = tmp_path / "a.pq.checkpoint"
+    path.write_bytes(path.read_bytes()[:n_bytes])
+    with pytest.raises(CheckpointError):
+        compress(tmp_path, resume=True)
+
+
+def described(path):
+    with safetensors.safe_open(path, framework="pt") as file:
+        return json.loads(file.metadata()["prequential"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+@pytest.mark.parametrize(
+    ("about", "tensors", "reason"),
+    [
+        ({"version": 2}, {}, "version 2"),
+        ({}, {"learner.gpt.embedding": torch.zeros(1 << 20)}, "another shape"),
+        ({}, {"learner.gpt.head": torch.zeros(16, 256, dtype=torch.float64)}, "digest"),
+        ({}, {"surplus": torch.zeros(3)}, "other tensors"),
+        ({"totals": {"n_bytes": 10**15}}, {}, "digest"),
+    ],
+)
+def test_a_crafted_checkpoint_is_refused(about, tensors, reason, tmp_path):
+    interrupted(compress, tmp_path, after=9)
+    path = tmp_path / "a.pq.checkpoint"
+    old_about, old_tensors = described(path)
+    text = json.dumps({**old_about, **about}, sort_keys=True)
+    safetensors.torch.save_file({**old_tensors, **tensors}, path, {"prequential": text})
+    with pytest.raises(CheckpointError, match=reason):
+        compress(tmp_path, resume=True)
+
+
+def test_two_runs_do_not_write_one_output(tmp_path):
+    def second(done, n_bytes):
+        with pytest.raises(OutputError, match="another run"):
+            compress(tmp_path, overwrite=True)
+        raise InterruptionError
+
+    with pytest.raises(InterruptionError):
+        compress(tmp_path, on_progress=second)
+
+
+# ---- when
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_checkpoints_take_no_more_than_their_share_of_the_time(monkeypatch, tmp_path):
+    monkeypatch.undo()
+    clock, times = Clock(), []
+
+    def slow(*_):
+        times.append(clock.now)
+        clock.now += 9.0
+
+    monkeypatch.setattr(checkpoint, "write", slow)
+    checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False, clock=clock)
+    learner = ONE.learner(CONFIG)
+    header = prequential.codecs.Header(n_bytes=1, blake2b=bytes(32), config={})
+    while clock.now < 20_000:
+        checkpoints.offer("compress", header, learner, lambda: None)
+        clock.now += 1.0
+    assert times[0] >= 60
+    assert 0.02 < 9.0 * len(times) / clock.now <= checkpoint.COST
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(monkeypatch, caplog, archives, tmp_path):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "write", full)
+    assert compress(tmp_path) == archives["both"]
+    assert "No space left" in caplog.text
