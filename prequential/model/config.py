@@ -46,7 +46,7 @@ class GPTConfig:
     window: int = 128
     matrix_step: float = 0.04
     vector_step: float = 0.003
-    momentum: float = 0.8
+    momentum: float = 0.6
     beta1: float = 0.9
     beta2: float = 0.99
     warmup_updates: int = 5
@@ -70,7 +70,7 @@ class MixerConfig:
     """Context mixing: which contexts (model/mixer.py), room for 2**table_bits buckets of 64 bytes, 2**match_bits places."""
 
     contexts: tuple[str, ...] = CONTEXTS
-    table_bits: int = 22
+    table_bits: int = 23
     match_bits: int = 20
 
     def __post_init__(self) -> None:
