@@ -37,7 +37,7 @@ from prequential.exact.fused_loops import (
     round_row_to_int8,
     scale_of,
 )
-from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT, TINY, TOTAL, rotate, sqrt
+from prequential.exact.plain import FINE, GRADIENT_LIMIT, INT8_LIMIT, TINY, TOTAL, rotate, sqrt
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 
 Tensor = torch.Tensor
@@ -60,6 +60,7 @@ __all__ = [
     "normalise_rows_backward",
     "quantise_columns",
     "quantise_rows",
+    "quantise_rows_finely",
     "rotate",
     "row_squares",
     "sqrt",
@@ -94,6 +95,29 @@ def _quantise_rows(x: Array, column_factor: Array, q: Array, scale: Array) -> No
         for j in range(x.shape[1]):
             q[i, j] = np.int8(np.rint((x[i, j] * column_factor[j]) * factor))
         scale[i] = magnitude * INVERSE_INT8_LIMIT
+
+
+def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    high, low = torch.empty(x.shape, dtype=torch.int8), torch.empty(x.shape, dtype=torch.int8)
+    scale = torch.empty(len(x))
+    _quantise_rows_finely(array(x), array(column_factor), high.numpy(), low.numpy(), scale.numpy())
+    return high, low, scale
+
+
+@kernel
+def _quantise_rows_finely(x: Array, column_factor: Array, high: Array, low: Array, scale: Array) -> None:
+    row = np.empty(x.shape[1], np.float32)
+    for i in range(x.shape[0]):
+        for j in range(row.size):
+            row[j] = x[i, j] * column_factor[j]
+        magnitude = largest_magnitude(row)
+        factor = limit_over(magnitude, INT8_LIMIT)
+        for j in range(row.size):
+            level = row[j] * factor
+            nearest = np.float32(np.rint(level))
+            high[i, j] = np.int8(nearest)
+            low[i, j] = np.int8(np.rint((level - nearest) * np.float32(FINE)))
+        scale[i] = magnitude * np.float32(1.0 / (INT8_LIMIT * FINE))
 
 
 def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,7 @@ from prequential.exact.tables import (
 Tensor = torch.Tensor
 
 TINY = 1e-30  # scales are clamped here, far above denormals
+FINE = 254  # low levels in a high one
 INT8_LIMIT = 127
 GRADIENT_LIMIT = 1023  # operands of integer dot products: 1023 * 127 * K < 2**31 for K <= 16529
 TOTAL = 1 << 24  # sum of the frequencies of a distribution
@@ -47,6 +48,16 @@ def quantise_rows(x: Tensor, column_factor: Tensor | None = None) -> tuple[Tenso
     scale = _absmax(x, 1)
     q = (x * _limit_over(scale, INT8_LIMIT)[:, None]).round_().to(torch.int8)
     return q, scale * (1.0 / INT8_LIMIT)
+
+
+def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(R, C) float32 -> two int8 integers in [-127, 127] and a scale per row, x * column_factor ~ (FINE * high + low) * scale."""
+    x = x * column_factor
+    scale = _absmax(x, 1)
+    levels = x * _limit_over(scale, INT8_LIMIT)[:, None]
+    high = levels.round()
+    low = ((levels - high) * float(FINE)).round_()  # the difference is exact, and at most 1/2
+    return high.to(torch.int8), low.to(torch.int8), scale * (1.0 / (INT8_LIMIT * FINE))
 
 
 def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:

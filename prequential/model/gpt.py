@@ -24,6 +24,7 @@ import torch
 
 from prequential.exact.matmul import Matmul
 from prequential.exact.optim import orthogonalise
+from prequential.exact.plain import FINE
 from prequential.exact.pool import Pool
 from prequential.exact.random import uniform
 from prequential.exact.tables import ROTARY_PERIOD, rotary_table, rotary_wave_numbers
@@ -61,6 +62,15 @@ class Linear:
         """Gradient at the output (N, C_out) -> integer sums (N, C_in) and their row scale, the scales folded in first."""
         levels, row_scale = self._ops.quantise_rows(g, column_factor=self.scale)
         return self._matmul(levels, self.levels.t()), row_scale
+
+    def fine_input_gradient_sums(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with 15 bits of each entry instead of 7: (254 + 1) * 127 * 127 * C_out < 2**31 for C_out <= 522.
+
+        For the head: in rows of frequency - onehot all but the likeliest symbols lie below 1/254 of the largest entry.
+        """
+        high, low, row_scale = self._ops.quantise_rows_finely(g, self.scale)
+        sums = self._matmul(high, self.levels.t()) * FINE + self._matmul(low, self.levels.t())
+        return sums, row_scale
 
     def weight_gradient(self, x: Tensor, x_scale: Tensor, g: Tensor) -> Tensor:
         """Gradient at the weight, (C_in, C_out) float32, from the int8 input x with its row scale."""
@@ -341,28 +351,27 @@ class GPT:
         """
         ops, head = self._ops, self._weights.head
         norm = saved["head"]
-        dh = self._through_norm(head, g, norm, torch.zeros(len(g), self.config.width))
+        dh = self._through_norm(head.fine_input_gradient_sums(g), norm, torch.zeros(len(g), self.config.width))
         yield "head", partial(head.weight_gradient, norm[0], norm[1], g)
         for i, layer in reversed(list(enumerate(self._weights.layers))):
             x, scale, a = saved[f"{i}.down"]
             dy = ops.squared_relu_backward(*layer["down"].input_gradient_sums(dh), a)
             yield f"{i}.down", partial(layer["down"].weight_gradient, x, scale, dh)
             norm = saved[f"{i}.up"]
-            dh = self._through_norm(layer["up"], dy, norm, dh)
+            dh = self._through_norm(layer["up"].input_gradient_sums(dy), norm, dh)
             yield f"{i}.up", partial(layer["up"].weight_gradient, norm[0], norm[1], dy)
             x, scale = saved[f"{i}.out"]
             acc, row_scale = layer["out"].input_gradient_sums(dh)
             yield f"{i}.out", partial(layer["out"].weight_gradient, x, scale, dh)
             dqkv = self._attention_backward(ops.dequantise(acc, row_scale, None), saved[f"{i}.attention"], phases)
             norm = saved[f"{i}.qkv"]
-            dh = self._through_norm(layer["qkv"], dqkv, norm, dh)
+            dh = self._through_norm(layer["qkv"].input_gradient_sums(dqkv), norm, dh)
             yield f"{i}.qkv", partial(layer["qkv"].weight_gradient, norm[0], norm[1], dqkv)
         yield "embedding", partial(ops.embedding_gradient, dh, inputs.reshape(-1), self.n_symbols)
 
-    def _through_norm(self, linear: Linear, g: Tensor, norm: Sequence[Tensor], dh: Tensor) -> Tensor:
-        """dh plus the gradient that reaches the residual stream through `linear` of the normalised rows."""
-        acc, row_scale = linear.input_gradient_sums(g)
-        return self._ops.normalise_rows_backward(self._ops.dequantise(acc, row_scale, None), *norm, base=dh)
+    def _through_norm(self, sums: tuple[Tensor, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
+        """dh plus the gradient that reaches the residual stream through normalised rows, given its sums and scales there."""
+        return self._ops.normalise_rows_backward(self._ops.dequantise(*sums, None), *norm, base=dh)
 
     def _attention_backward(self, g: Tensor, saved: Sequence[Tensor], phases: tuple[Tensor, Tensor]) -> Tensor:
         """Gradient (N, 3D) at queries, keys and values from that at attention's output rows (N, D)."""

@@ -60,6 +60,7 @@ def check_rows(n: int, c: int, seed: int) -> None:
     d = Draw(seed)
     assert_same_bits("quantise_rows", d.reals(n, c))
     assert_same_bits("quantise_rows", d.reals(n, c), d.factors(c))
+    assert_same_bits("quantise_rows_finely", d.reals(n, c), d.factors(c))
     assert_same_bits("quantise_columns", d.reals(n, c))
     assert_same_bits("quantise_columns", d.reals(n, c), d.factors(n))
     assert_same_bits("normalise_rows", d.reals(n, c))

@@ -86,6 +86,30 @@ def test_quantise_folds_the_other_sides_factor_in_first(ops, shape, seed):
     assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[0] * F(1 / 127))
 
 
+@given(SEEDS, st.floats(1e-6, 1e6))
+def test_fine_rounding_keeps_every_entry_to_2_to_the_minus_15_of_the_largest(ops, seed, size):
+    x, column = drawn(seed, 7, 40, scale=size), factors(seed, 40)
+    x[np.arange(7), np.arange(7)] *= F(100)  # as in the gradient at logits: one entry is large
+    high, low, scale = ops.quantise_rows_finely(*t(x, column))
+    y = (x * column).astype(np.float64)
+    found = (254.0 * high.numpy() + low.numpy()) * scale.numpy()[:, None]
+    assert np.abs(found - y).max() <= (np.abs(y).max(1, keepdims=True) / 127 / 254 * 0.51).max()
+    assert (np.abs(found - y) <= np.abs(y).max(1, keepdims=True) / 127 / 254 * 0.51).all()
+    assert high.dtype == low.dtype == torch.int8
+    assert high.abs().amax() <= 127 and low.abs().amax() <= 127
+
+
+@given(SEEDS)
+def test_fine_rounding_equals_numpy(ops, seed):
+    x, column = drawn(seed, 5, 30), factors(seed, 30)
+    levels, top = rounded(x * column, 127, 1)
+    exact = (x * column) * ((F(1) / top) * F(127))
+    high, low, scale = ops.quantise_rows_finely(*t(x, column))
+    assert same_bits(high, levels.astype(np.int8))
+    assert same_bits(low, np.rint((exact - levels) * F(254)).astype(np.int8))
+    assert same_bits(scale, (top * F(1.0 / (127 * 254)))[:, 0])
+
+
 @given(matrices(limit=1e30))
 def test_quantised_entries_lie_within_half_a_step(ops, x):
     q, scale = ops.quantise_rows(*t(x))

@@ -1,0 +1,145 @@
+"""float32.py: its GPT is the exact one but for rounding, so what its table compares is the arithmetic alone."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from prequential.corpora import sample_path
+from prequential.exact.bit_coder import FOLLOW, BitCoder
+from prequential.model.config import Config, GPTConfig, ScheduleConfig
+from prequential.online.runtime import Runtime
+from prequential.online.schedule import segments
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "float32.py"
+CONFIG = Config(  # a window shorter than a row, and no divisor of a segment
+    gpt=GPTConfig(n_layers=2, width=64, n_heads=2, mlp_factor=2, window=10),
+    mixer=None,
+    schedule=ScheduleConfig(first_segment_symbols=64, segment_symbols=96, row_symbols=32, n_rows=8, history_bits=14),
+)
+TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 6000)
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("benchmarks_float32", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def learners(script):
+    """The exact learner and the float32 one."""
+    return Runtime(threads=1, backend="float32").learner(CONFIG), script.Float32Learner(CONFIG, 1)
+
+
+def learn(learner, n):
+    """Reads the first n symbols and takes the steps."""
+    for segment in segments(slice(0, n), CONFIG.schedule):
+        read(learner, segment)
+
+
+def read(learner, segment):
+    symbols = TEXT[segment].astype(np.int64)
+    learner.begin(len(symbols))
+    learner.code(symbols, BitCoder(FOLLOW))
+    learner.end(len(symbols))
+
+
+def take_over(float32, exact):
+    """Weights, optimiser state, carried keys and values of the exact learner, between two segments."""
+    state = {name: tensor.clone() for name, tensor in exact.gpt.state().items()}
+    gpt, memory = float32.gpt, exact.gpt._reader.memory()
+    gpt._weights = {name: state[name] for name in gpt._weights}
+    gpt._momentum = {name: state[f"momentum.{name}"] for name in gpt._momentum}
+    gpt._adam = {name: (state[f"adam.mean.{name}"], state[f"adam.square.{name}"]) for name in gpt._adam}
+    gpt._n_updates, gpt._start, gpt._n_time = exact.gpt._n_updates, exact.gpt._reader.n_columns, 0
+    keys, values = memory["k"] * memory["k_r"][..., None], memory["v"] * memory["v_scale"][..., None]
+    gpt._memory = list(zip(keys, values, strict=True))
+
+
+def relative(a, b):
+    return float((a - b).norm() / b.norm())
+
+
+@pytest.mark.parametrize("n", [1, 320, 2944])  # 1: fewer columns than the window has
+def test_logits_under_the_same_weights_and_memory_differ_by_rounding_alone(learners, n):
+    exact, float32 = learners
+    learn(exact, n)
+    for _ in range(20):
+        exact.gpt.update(*exact._rows())
+    take_over(float32, exact)
+    for start, stop in ((n, n + 33), (n + 33, n + 96)):
+        symbols = torch.from_numpy(TEXT[start - 1 : stop - 1].astype(np.int64))
+        for learner in learners:
+            learner.gpt.begin(len(symbols))
+        assert relative(float32.gpt.read(symbols), exact.gpt.forward(symbols, 0)) < 0.02
+
+
+def test_gradients_differ_by_rounding_alone(learners, monkeypatch):
+    """The exact ones by a tenth: a row of 256 at the logits has 127 levels, and what is below 1/254 of its largest is lost."""
+    exact, float32 = learners
+    learn(exact, 2944)
+    take_over(float32, exact)
+    expected, found = {}, {}
+    monkeypatch.setattr(
+        exact.gpt, "_learn", lambda name, gradient, factor: expected.update({name: (gradient(), factor)})
+    )
+    monkeypatch.setattr(float32.gpt, "_learn", lambda name, parts, factor: found.update({name: (parts[0], factor)}))
+    for learner in learners:
+        learner.gpt.update(*exact._rows())
+    assert found.keys() == expected.keys() == float32.gpt._weights.keys()
+    assert {factor for _, factor in found.values()} == {factor for _, factor in expected.values()}
+    difference = {name: relative(found[name][0], expected[name][0]) for name in found}
+    assert difference.pop("head") < 0.05
+    assert max(difference.values()) < 0.3
+
+
+def test_steps_on_the_same_gradients_differ_by_rounding_alone(learners):
+    exact, float32 = learners
+    take_over(float32, exact)
+    before = dict(float32.gpt._weights)
+    generator = torch.Generator().manual_seed(0)
+    for factor in (0.5, 1.0, 1.0):
+        for name, weight in before.items():
+            gradient = torch.randn(weight.shape, generator=generator)
+            exact.gpt._learn(name, lambda gradient=gradient: gradient, factor)
+            float32.gpt._learn(name, [gradient], factor)
+    after = exact.gpt.state()
+    change = {name: relative(w - before[name], after[name] - before[name]) for name, w in float32.gpt._weights.items()}
+    assert max(change.pop("embedding"), change.pop("head")) < 1e-5
+    assert max(change.values()) < 0.2  # five Newton-Schulz steps enlarge what int8 products lose
+
+
+def test_both_learners_need_about_the_same_bits(script, learners):
+    exact, float32 = (script.measure(learner, TEXT).code_bits for learner in learners)
+    assert float32 == pytest.approx(exact, rel=0.03)
+
+
+def test_threads_change_the_float32_learner_by_rounding_alone(script):
+    one, two, openmp = (
+        script.measure(learner, TEXT[:1500]).code_bits
+        for learner in (
+            script.Float32Learner(CONFIG, 1),
+            script.Float32Learner(CONFIG, 2),
+            script.Float32Learner(CONFIG, 1, openmp=True),
+        )
+    )
+    assert two == pytest.approx(one, rel=1e-3)
+    assert openmp == pytest.approx(one, rel=1e-3)
+
+
+def test_the_table_has_a_row_for_each_learner(script, monkeypatch, capsys):
+    monkeypatch.setattr(
+        sys, "argv", ["float32.py", "sample:christmas_carol", "--limit", "600", "--level", "3", "--threads", "1"]
+    )
+    assert script.main() == 0
+    titles, exact, float32 = capsys.readouterr().out.splitlines()
+    assert titles.split()[0] == "learner"
+    assert (exact.split()[0], float32.split()[0]) == ("exact", "float32")
+    assert 0.9 < float(float32.split()[2]) < 1.1
