@@ -89,7 +89,11 @@ class Past:
 
     def wants_gzip(self, window: Window) -> bool:
         """Whether it matters what gzip makes of the window."""
-        return self.is_exceeded(window.rate) or window.rate > window.order0
+        return self.is_exceeded(window.rate) or self.is_astray(window, window.order0)
+
+    def is_astray(self, window: Window, rate: float) -> bool:
+        """Whether a window costs far more than such a rate, in bits per byte, after the beginning of the run."""
+        return self.n_windows >= 2 * N_WARM and window.rate > rate + 0.25
 
     def distance(self, window: Window) -> float:
         """What it would cost to code the window's bytes by the frequencies of those before: bits per byte above the least."""
@@ -187,9 +191,9 @@ class Divergence:
         self._stretch = Stretch()
 
     def look(self, window: Window, past: Past) -> Iterator[Finding]:
-        least = None if window.gzip_rate is None else max(window.gzip_rate, window.order0)
-        worse = past.n_windows >= 2 * N_WARM and least is not None and window.rate > least + 0.25
-        if self._stretch.add(window, belongs=worse) and self._stretch.first:
+        gzip_rate = window.gzip_rate
+        astray = gzip_rate is not None and past.is_astray(window, max(gzip_rate, window.order0))
+        if self._stretch.add(window, belongs=astray) and self._stretch.first:
             first = self._stretch.first
             rate = f"{self._stretch.rate:.2f} bits/byte for {STRETCH_BYTES >> 10} KiB"
             message = (

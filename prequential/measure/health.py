@@ -4,8 +4,8 @@
     prequential.compress("book.txt", "book.txt.pq", on_progress=health)
     print(*health.findings, sep="\\n")
 
-Watching takes at most 1 % of the time, raises no exception and stops no run. Of each kind a run has few findings: between
-two of a kind lie 1 MiB, then 2, then 4.
+Watching takes less than 0.5 % of the time at 10 kB/s and some 1 % at 150 kB/s; it raises no exception and stops no run. Of each
+kind a run has few findings: between two of a kind lie 1 MiB, then 2, then 4.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Health:
     def __init__(
         self,
         clock: Callable[[], float] = time.perf_counter,
-        memory_bytes: Callable[[], int | None] = private_memory_bytes,
+        memory_bytes: Callable[[], int] = private_memory_bytes,
     ) -> None:
         self.findings: list[Finding] = []
         self._clock, self._memory_bytes = clock, memory_bytes

@@ -46,7 +46,7 @@ def peak_memory_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, others kibibytes
 
 
-def private_memory_bytes() -> int | None:
+def private_memory_bytes() -> int:
     """Memory this process has taken for itself, touched or not; where the system does not tell, the most it has had resident."""
     try:
         pages = int(Path("/proc/self/statm").read_bytes().split()[5])

@@ -72,7 +72,7 @@ class _Mark(NamedTuple):
 class Windows:
     """The windows of one run, from its first report on; for a resumed run that is not the beginning of the data."""
 
-    def __init__(self, first: Progress, clock: Callable[[], float], memory_bytes: Callable[[], int | None]) -> None:
+    def __init__(self, first: Progress, clock: Callable[[], float], memory_bytes: Callable[[], int]) -> None:
         self._clock, self._memory_bytes = clock, memory_bytes
         self._gzip = GzipCurve(clock)
         self.is_whole = first.n_bytes == len(first.segment)
@@ -112,7 +112,7 @@ class Windows:
             memory_bytes=self._memory_bytes(),
         )
         if window.content is not None:
-            window.gzip_bits = self._gzip.add(window.content, measure=wants_gzip(window))
+            window.gzip_bits = self._gzip.add(window.content, window.code_bits, measure=wants_gzip(window))
         self._marks.append(_Mark(done.n_bytes, done.code_bits, self._now))
         self._timed = True
         self._open(done.n_blocks)
@@ -134,8 +134,8 @@ class Windows:
 
     @property
     def gzip_bits_per_byte(self) -> float | None:
-        """gzip's of all so far, to a window; None of a resumed run."""
-        return self._gzip.bits_per_byte if self.is_whole else None
+        """gzip's of all so far, estimated; None of a resumed run."""
+        return self._gzip.bits_per_byte(self.done.n_bytes, self.done.code_bits) if self.is_whole else None
 
     @property
     def bytes_per_s(self) -> float | None:
