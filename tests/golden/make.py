@@ -17,8 +17,8 @@ def make(name: str, data: bytes, config: prequential.Config) -> None:
         file.write(prequential.compress(data, config=config))
 
 
-make("v1-preset1", TEXT[:4000], prequential.preset(1))
-make("v1-preset5", TEXT[:4000], prequential.preset(5))
+for level in range(1, 10):
+    make(f"v1-preset{level}", TEXT[: 4000 if level <= 5 else 1500], prequential.preset(level))
 make("v1-pure", TEXT[:2000], prequential.preset(5, pure=True))
 make("v1-empty", b"", prequential.preset(5))
 make("v1-raw", NOISE, prequential.preset(1))

@@ -11,12 +11,14 @@ import pytest
 import prequential
 from prequential.codecs import ArchiveReader
 from prequential.corpora import sample_path
+from prequential.model.presets import PRESETS
 
 GOLDEN = sorted(Path(__file__).parent.glob("*.pq"))
 
 
 def test_there_are_golden_archives_of_every_kind():
-    assert {path.stem for path in GOLDEN} == {"v1-preset1", "v1-preset5", "v1-pure", "v1-raw", "v1-empty"}
+    presets = {f"v1-preset{level}" for level in PRESETS}
+    assert {path.stem for path in GOLDEN} == presets | {"v1-pure", "v1-raw", "v1-empty"}
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
