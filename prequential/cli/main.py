@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from prequential.cli import compress, decompress, doctor, evaluate, list, test
+from prequential.cli import audit, compress, decompress, doctor, evaluate, list, test
 from prequential.cli.failures import EXIT_FAILURE, report, with_notes
 from prequential.cli.options import Parser
 
-SUBCOMMANDS = (compress, decompress, test, list, evaluate, doctor)
+SUBCOMMANDS = (compress, decompress, test, list, evaluate, audit, doctor)
 DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive decodes bit-exactly on
 any machine, so its length is the number of bits that the data cost that learner."""
 

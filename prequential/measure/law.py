@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.codecs import ArchiveReader, ArchiveWriter, Block, Header
-from prequential.errors import CorpusError, CorruptArchiveError
+from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
 from prequential.exact.bit_coder import FOLLOW, BitCoder, ideal_bits
 from prequential.exact.digest import digest
 from prequential.exact.mixing import N_BITS
@@ -38,6 +38,7 @@ from prequential.model.learner import Learner, code_under
 from prequential.model.mixer import Mixer
 from prequential.online import coding
 from prequential.online.coding import Progress
+from prequential.online.memory import check_memory
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks, segments
 
@@ -105,13 +106,24 @@ def audit_corpus(
 
 
 def audit_archive(
-    archive: BinaryIO, runtime: Runtime, samples: int, limit_bytes: int, on_progress: OnProgress
+    archive: BinaryIO,
+    runtime: Runtime,
+    samples: int,
+    limit_bytes: int,
+    max_memory_bytes: int,
+    on_progress: OnProgress,
 ) -> list[Finding]:
     """Decodes an archive under a Witness, up to the end of the block that reaches the limit, encodes it, and compares.
 
-    Costs are those of `audit_corpus`. Raises CorruptArchiveError, and CorpusError for an empty original.
+    Costs are those of `audit_corpus`. Raises CorruptArchiveError, ConfigError for a learner above max_memory_bytes, and
+    CorpusError for an empty original.
     """
     reader, taken = ArchiveReader(archive), []
+    try:
+        config = Config.from_dict(reader.header.config)
+    except ConfigError as error:
+        raise CorruptArchiveError(f"header: {error}") from error
+    check_memory(config, max_memory_bytes)
     for block in reader.blocks():
         taken.append(block)
         if reader.n_bytes_covered >= limit_bytes:
@@ -181,8 +193,9 @@ class Witness:
         return getattr(self._learner, name)
 
     def _drawn(self, starts: list[int], check: str, samples: int) -> set[int]:
-        words = random_words(self._learner.config.seed, f"law/{check}", samples)
-        return {starts[int(word % np.uint64(len(starts)))] for word in words}
+        """The starts of so many different segments."""
+        words = random_words(self._learner.config.seed, f"law/{check}", len(starts))
+        return {starts[i] for i in np.argsort(words)[:samples]}
 
     def _word(self, name: str) -> np.uint64:
         return np.uint64(random_words(self._learner.config.seed, f"law/{name}/{self._start}", 1)[0])
@@ -240,8 +253,7 @@ class Witness:
         rows = None
         if twin.gpt:
             twin.gpt.begin(len(symbols))
-            rows = twin.expected(np.concatenate((self._previous, symbols[:-1])), 0)
-            assert rows is not None
+            rows = self._expected(symbols)
             whole = bool((rows.sum(1, dtype=np.int64) == 1 << 24).all() and rows.min() >= 1)
             self._findings.add(DISTRIBUTION, whole, f"in the segment from byte {self._start}", len(rows))
         coder = BitCoder(FOLLOW)
@@ -253,6 +265,12 @@ class Witness:
         own = ideal_bits(coded[int(symbols[at])][None])[0]
         self._findings.add(CODE, own == bits[at], f"{where} the byte cost {bits[at]:.6f} bits, not {own:.6f}", 0)
 
+    def _expected(self, symbols: np.ndarray) -> np.ndarray:
+        """The twin's frequencies (n, 256) of the open segment, were it these symbols."""
+        rows = self._twin.expected(np.concatenate((self._previous, symbols[:-1])), 0)
+        assert rows is not None
+        return rows
+
     def _check_future(self, symbols: np.ndarray, bits: np.ndarray, at: int) -> None:
         """The segment once more, by the twin, with other symbols from one position on."""
         twin, where = self._twin, f"before byte {self._start + at}"
@@ -260,8 +278,8 @@ class Witness:
         changed = np.concatenate((symbols[:at], (words >> np.uint64(56)).astype(np.int64)))
         twin.begin(len(symbols))
         if twin.gpt:
-            rows = [twin.expected(np.concatenate((self._previous, s[:-1])), 0) for s in (symbols, changed)]
-            self._findings.add(FUTURE, np.array_equal(*(r[: at + 1] for r in rows)), f"{where} frequencies change", 0)
+            rows, other_rows = self._expected(symbols)[: at + 1], self._expected(changed)[: at + 1]
+            self._findings.add(FUTURE, np.array_equal(rows, other_rows), f"{where} frequencies change", 0)
         other = twin.code(changed, BitCoder(FOLLOW))
         twin.end(len(symbols))
         self._findings.add(FUTURE, np.array_equal(bits[:at], other[:at]), f"{where} costs change")
@@ -282,7 +300,7 @@ def _copies(mixer: Mixer | None) -> Iterator[Mixer | None]:
     if mixer is None:
         yield from [None] * N_SYMBOLS
         return
-    arrays, other = mixer.arrays, copy(mixer)
+    arrays, other = cast(tuple[np.ndarray, ...], mixer.arrays), copy(mixer)
     if not (hasattr(os, "memfd_create") and hasattr(mmap, "MADV_DONTNEED")):
         for _ in range(N_SYMBOLS):
             other.arrays = tuple(array.copy() for array in arrays)  # type: ignore[assignment]

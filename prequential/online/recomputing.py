@@ -11,7 +11,7 @@ from types import ModuleType
 
 from prequential.errors import InexactMachineError
 from prequential.exact import fused, matmul, plain
-from prequential.exact.matmul import Matmul
+from prequential.exact.matmul import Matmul, Tensor
 
 MEMORY = "memory"
 TRANSIENT = "memory or processor"
@@ -31,18 +31,28 @@ class Way:
 
     @property
     def opposite(self) -> "Way":
-        """What shares as little as possible: the other kernels, and products by another library routine throughout.
+        """What shares as little as possible: the other kernels, and products by other library routines throughout.
 
-        int8 and float32 share their batched products, so float64 is the opposite of both. With one exact backend, only the
-        kernels are others.
+        With one exact backend, only the kernels are others.
         """
-        backends = [backend for backend in exact_backends() if backend != self.matmul]
-        backends.sort(key=lambda backend: backend.name != "float64")
-        return Way(self.other_ops, backends[0] if backends else self.matmul)
+        names = [backend.name for backend in exact_backends()]
+        products = next((name for name in names if name != self.matmul.name), self.matmul.name)
+        batches = "float32" if self.matmul.name == "float64" else "float64"
+        return Way(self.other_ops, Crossed(products, batches if batches in names else self.matmul.name))
+
+
+@dataclass(frozen=True)
+class Crossed(Matmul):
+    """One backend's products of matrices and another's batched ones: int8 and float32 have the same of the latter."""
+
+    batches: str
+
+    def batched(self, a: Tensor, b: Tensor) -> Tensor:
+        return Matmul(self.batches).batched(a, b)
 
 
 def exact_backends() -> list[Matmul]:
-    """Every backend that passed its self-test on this machine."""
+    """Every backend that passed its self-test on this machine, in the order of their usual speed."""
     passed = []
     for name in matmul.BACKEND_NAMES:
         try:
@@ -64,8 +74,9 @@ def cause(compute: Callable[[Way], bytes], own: Way, observed: bytes | None = No
         return f"{TRANSIENT} (computed again it comes out otherwise)"
     results = {own.matmul.name: result}
     results |= {b.name: compute(Way(own.ops, b)) for b in exact_backends() if b != own.matmul}
-    if deviating := _minority(results, own.matmul.name):
-        return f"library (products by backend {', '.join(deviating)} differ from those of the others)"
+    if len(set(results.values())) > 1:
+        few = _minority(results, own.matmul.name)
+        return f"library (products by {', '.join(few)} differ from those by {', '.join(results.keys() - set(few))})"
     if compute(Way(own.other_ops, own.matmul)) != result:
         return "program (compiled and plain kernels differ)"
     return f"{TRANSIENT} (computed again in every way it comes out right)"

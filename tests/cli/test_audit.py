@@ -1,0 +1,63 @@
+"""audit: a table or JSON on stdout, an archive told from a corpus by its first bytes, and one line for a law that is broken."""
+
+import json
+
+import pytest
+
+from prequential.cli import main
+from prequential.measure import law
+
+
+def audited(run, folder, config, *args):
+    return run(folder, "audit", "--kernels", "plain", "--samples", "2", *args)
+
+
+@pytest.fixture
+def folder(tmp_path, text, archive):
+    (tmp_path / "a").write_bytes(text)
+    (tmp_path / "named-otherwise").write_bytes(archive)
+    return tmp_path
+
+
+def test_a_corpus_is_encoded_and_an_archive_decoded(run, folder, small_config):
+    done = audited(run, folder, small_config, "--config", str(small_config), "--limit", "3000", "a", "named-otherwise")
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.decode().splitlines()
+    assert [line for line in lines if len(line.split()) == 1] == ["a", "named-otherwise"]
+    assert sum(line.endswith("ok") for line in lines) == 8
+    trips = [line.split()[-2:] for line in lines if line.startswith(law.ROUND_TRIP)]
+    assert trips == [["3000", "ok"], ["3072", "ok"]]  # the archive up to the end of a block
+
+
+def test_json_has_every_check(run, folder, small_config):
+    done = audited(run, folder, small_config, "--config", str(small_config), "--json", "--limit", "1K", "a")
+    record = json.loads(done.stdout)
+    assert record["name"] == "a"
+    assert {"check": law.ROUND_TRIP, "times": 1024, "failure": ""} in record["checks"]
+
+
+def test_a_broken_law_is_one_line_and_exit_code_1(folder, small_config, monkeypatch, capsys):
+    finding = law.Finding(check=law.FUTURE, times=3, failure="before byte 7 costs change")
+    monkeypatch.setattr(law, "audit_corpus", lambda *_: [law.Finding(check=law.CODE, times=2), finding])
+    monkeypatch.chdir(folder)
+    assert main.main(["audit", "--config", str(small_config), "a"]) == 1
+    out, err = capsys.readouterr()
+    assert [line.split()[-1] for line in out.splitlines()] == ["a", "result", "ok", "FAILED"]
+    assert err == "prequential: a: not so: later symbols change nothing before them: before byte 7 costs change\n"
+
+
+@pytest.mark.parametrize("arguments", [("--samples", "-1"), ("--limit", "0"), ("--limit", "x")])
+def test_numbers_out_of_range_are_errors_of_usage(run, folder, arguments):
+    done = run(folder, "audit", *arguments, "a")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+def test_an_audited_run_makes_the_same_archive_and_reads_it(run, folder, text, archive):
+    assert run(folder, "compress", "--audit-every", "2", "a").returncode == 0
+    done = run(folder, "decompress", "--audit-every", "1", "-c", "a.pq")
+    assert (done.returncode, done.stdout) == (0, text)
+    (folder / "b").mkdir()
+    assert run(folder, "compress", "-o", "b/a.pq", "a").returncode == 0
+    assert (folder / "b" / "a.pq").read_bytes() == (folder / "a.pq").read_bytes()
+    done = run(folder, "compress", "--audit-every", "-2", "-f", "a")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)

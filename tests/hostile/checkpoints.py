@@ -1,0 +1,253 @@
+"""Checkpoints as a stranger would write them: right digests around values that no run saves. Each is gone on from in a process of
+its own, because kernels that believe such values may end it.
+
+    python tests/hostile/checkpoints.py [CASE ...]        prints what became of each, as JSON
+"""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import safetensors
+import torch
+from limits import bounded
+from safetensors.torch import save_file
+from seeds import RUNTIME, seeds
+from watch import confined
+
+import prequential
+from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
+from prequential.online import checkpoint
+
+Tensors = dict[str, torch.Tensor]
+About = dict[str, Any]
+Change = Callable[[Tensors, About], None]
+
+METADATA = checkpoint.METADATA
+STOP_AFTER = {"mixer": 4, "pure": 3}  # reports: within a block, of which a segment is coded
+CLEAN = (CheckpointError, CorruptArchiveError, OutputError)
+
+
+class InterruptionError(Exception):
+    """In place of Ctrl-C."""
+
+
+# ---- what is said in them
+
+
+def _fill(name: str, value: float) -> Change:
+    def change(tensors: Tensors, about: About) -> None:
+        tensors[name].fill_(value)
+
+    return change
+
+
+def _all_floats(value: float) -> Change:
+    def change(tensors: Tensors, about: About) -> None:
+        for tensor in tensors.values():
+            if tensor.is_floating_point():
+                tensor.fill_(value)
+
+    return change
+
+
+def _coder(**values: int) -> Change:
+    """low, width, n_words, offset, mode, fault: as in exact/bit_coder.py."""
+
+    def change(tensors: Tensors, about: About) -> None:
+        for name, value in values.items():
+            tensors["coder"][("low", "width", "n_words", "offset", "mode", "fault").index(name)] = value
+
+    return change
+
+
+def _replace(name: str, tensor: torch.Tensor) -> Change:
+    def change(tensors: Tensors, about: About) -> None:
+        tensors[name] = tensor
+
+    return change
+
+
+def _say(name: str, value: Any) -> Change:
+    def change(tensors: Tensors, about: About) -> None:
+        about[name] = value
+
+    return change
+
+
+def _say_total(name: str, value: Any) -> Change:
+    def change(tensors: Tensors, about: About) -> None:
+        about["totals"] = {**about["totals"], name: value}
+
+    return change
+
+
+def _drop(name: str) -> Change:
+    def change(tensors: Tensors, about: About) -> None:
+        del about[name]
+
+    return change
+
+
+LARGE = 1 << 62
+# Values of tensors. The last part of each name is the seed that is interrupted.
+VALUES: dict[str, Change] = {
+    "table-full mixer": _fill("learner.mixer.table", -1),
+    "past-negative mixer": _fill("learner.mixer.past", -(1 << 40)),
+    "past-large mixer": _fill("learner.mixer.past", LARGE),
+    "matches-negative mixer": _fill("learner.mixer.matches", -LARGE),
+    "matches-large mixer": _fill("learner.mixer.matches", LARGE),
+    "maps-full mixer": _fill("learner.mixer.history_maps", -1),
+    "weights-full mixer": _fill("learner.mixer.weights", (1 << 31) - 1),
+    "refined-full mixer": _fill("learner.mixer.refined", -1),
+    "counters-negative mixer": _fill("learner.counters", -5),
+    "counters-large mixer": _fill("learner.counters", LARGE),
+    "coder-position-negative mixer": _coder(n_words=-(1 << 50)),
+    "coder-position-large mixer": _coder(n_words=1 << 50),
+    "coder-mode mixer": _coder(mode=0),
+    "coder-writes-anywhere mixer": _coder(
+        mode=0, width=1, n_words=1 << 40
+    ),  # an encoder's words, far behind their array
+    "coder-width-zero mixer": _coder(width=0),
+    "coder-fault mixer": _coder(fault=1),
+    "words-many mixer": _replace("words", torch.full((10_000,), -1, dtype=torch.int32)),
+    "nan pure": _all_floats(float("nan")),
+    "infinity pure": _all_floats(float("inf")),
+    "largest pure": _all_floats(3e38),
+    "counters-negative pure": _fill("learner.gpt.counters", -5),
+    "counters-large pure": _fill("learner.gpt.counters", LARGE),
+}
+# Types, shapes and what the metadata says.
+FORMS: dict[str, Change] = {
+    "table-of-floats mixer": _replace("learner.mixer.table", torch.full((16, 16), float("nan"), dtype=torch.float64)),
+    "coder-short mixer": _replace("coder", torch.zeros(3, dtype=torch.int64)),
+    "coder-of-floats mixer": _replace("coder", torch.zeros(6, dtype=torch.float32)),
+    "symbols-many mixer": _replace("symbols", torch.zeros(1000, dtype=torch.uint8)),
+    "symbols-of-floats mixer": _replace("symbols", torch.zeros(16, dtype=torch.float64)),
+    "totals-unknown mixer": _say("totals", {"x": 1}),
+    "totals-list mixer": _say("totals", [1]),
+    "n_open-text mixer": _say("n_open", "7"),
+    "n_open-large mixer": _say("n_open", 1 << 40),
+    "n_open-negative mixer": _say("n_open", -3),
+    "open_bits-text mixer": _say("open_bits", "nan"),
+    "written-number mixer": _say("written", 7),
+    "written-missing mixer": _drop("written"),
+    "n_open-missing mixer": _drop("n_open"),
+    "n_blocks-text mixer": _say_total("n_blocks", "1"),
+    "n_blocks-negative mixer": _say_total("n_blocks", -1),
+    "n_bytes-negative mixer": _say_total("n_bytes", -1),
+    "n_bytes-huge mixer": _say_total("n_bytes", LARGE),
+}
+
+
+# ---- an interrupted run
+
+
+def interrupted(folder: Path, name: str) -> tuple[Tensors, About]:
+    """Makes the archive of a seed in the folder, and an interrupted decompression of it; returns its checkpoint."""
+    (folder / "a.pq").write_bytes(seeds()[name].archive)
+    left = [STOP_AFTER[name]]
+
+    def stop(*_: object) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise InterruptionError
+
+    checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")  # always due
+    with suppress(InterruptionError):
+        prequential.decompress(folder / "a.pq", folder / "a", runtime=RUNTIME, on_progress=stop)
+    with safetensors.safe_open(folder / "a.checkpoint", framework="pt") as file:
+        about = json.loads(file.metadata()[METADATA])
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    del about["digest"]
+    assert about["n_open"] > 0
+    return tensors, about
+
+
+def write(path: Path, tensors: Tensors, about: About) -> None:
+    """Writes a checkpoint with the digest that its contents ask for."""
+    digest = checkpoint._digest(tensors, about)
+    save_file(tensors, path, {METADATA: json.dumps({**about, "digest": digest}, sort_keys=True)})
+
+
+def outcome(folder: Path, name: str) -> str:
+    """What becomes of the decompression that goes on; the name of the signal if it ends the process."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os.write(writer, _resumed(folder, name).encode()[:1000])
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as stream:  # noqa: PTH123
+        said = stream.read().decode()
+    status = os.waitpid(child, 0)[1]
+    return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else said or "ended"
+
+
+def _resumed(folder: Path, name: str) -> str:
+    try:
+        with bounded(), confined(folder):
+            prequential.decompress(folder / "a.pq", folder / "a", runtime=RUNTIME, resume=True)
+    except CLEAN as error:
+        return f"refused: {type(error).__name__}"
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    return "exact" if (folder / "a").read_bytes() == seeds()[name].original else "false bytes"
+
+
+def tried(cases: dict[str, Change]) -> dict[str, str]:
+    """The outcome of every case."""
+    found = {}
+    for case, change in cases.items():
+        with tempfile.TemporaryDirectory() as folder:
+            seed = case.split()[-1]
+            tensors, about = interrupted(Path(folder), seed)
+            change(tensors, about)
+            write(Path(folder, "a.checkpoint"), tensors, about)
+            found[case] = outcome(Path(folder), seed)
+    return found
+
+
+def damaged(count: int) -> dict[str, int]:
+    """How often each outcome comes of damage to the file's bytes, under the digest that it had."""
+    rng, found = Random(1), dict[str, int]()
+    with tempfile.TemporaryDirectory() as folder:
+        interrupted(Path(folder), "mixer")
+        files = {name: Path(folder, name).read_bytes() for name in os.listdir(folder)}  # noqa: PTH208
+        for _ in range(count):
+            data = bytearray(files["a.checkpoint"])
+            for _ in range(rng.choice((1, 1, 4))):
+                at = rng.randrange(
+                    len(data) if rng.random() < 0.3 else 3000
+                )  # the description of the tensors comes first
+                data[at] ^= 1 << rng.randrange(8)
+            if rng.random() < 0.2:
+                del data[rng.randrange(len(data)) :]
+            for name, content in {**files, "a.checkpoint": bytes(data)}.items():
+                Path(folder, name).write_bytes(content)
+            said = outcome(Path(folder), "mixer")
+            found[said] = found.get(said, 0) + 1
+            Path(folder, "a").unlink(missing_ok=True)
+    return found
+
+
+if __name__ == "__main__":
+    np.seterr(all="ignore")
+    everything = {**VALUES, **FORMS}
+    for seed in STOP_AFTER:
+        prequential.decompress(
+            seeds()[seed].archive, runtime=RUNTIME
+        )  # compiles the kernels, before processes are made
+    if sys.argv[1:] == ["damaged"]:
+        print(json.dumps(damaged(300)))
+    else:
+        print(json.dumps(tried({case: everything[case] for case in sys.argv[1:] or everything}), indent=1))

@@ -1,0 +1,187 @@
+"""Archives as a stranger would write them: any value in any field, around checksums and an index that are right, or are not.
+
+A `Draft` is an archive taken apart; `Draft.sealed` puts it together. `repaired` sets the checksums of damaged bytes right, so
+that the damage reaches what lies behind them. Written from docs/FORMAT.md, not with the program's writer, which refuses to lie.
+"""
+
+import copy
+import io
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from prequential.codecs import ArchiveReader
+from prequential.codecs.archive_header import HEADER_DICTIONARY
+
+START = b"\x8fPRQ\r\n\x1a\n\x01\x00"  # magic and version
+END_MAGIC = b"\x1aPQ\n"
+TRAILER_BYTES = 12
+RAW, CODED = 1, 2
+
+
+def leb128(value: int, n_bytes: int = 0) -> bytes:
+    """A varint of any size; n_bytes: at least so many, which is not the shortest form."""
+    groups = [value & 0x7F]
+    while value := value >> 7:
+        groups.append(value & 0x7F)
+    groups += [0] * (n_bytes - len(groups))
+    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
+
+
+def canonical(value: object) -> bytes:
+    """JSON as an archive's description has it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def deflated(text: bytes) -> bytes:
+    """Raw deflate with the preset dictionary."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, HEADER_DICTIONARY)
+    return packer.compress(text) + packer.flush()
+
+
+@dataclass
+class Part:
+    """A block. payload_bytes: the length that its head declares; None is the truth."""
+
+    kind: int
+    n_bytes: int
+    n_symbols: int
+    state_digest: bytes
+    payload: bytes
+    payload_bytes: int | None = None
+
+    def record(self) -> bytes:
+        """The block without its checksum."""
+        declared = len(self.payload) if self.payload_bytes is None else self.payload_bytes
+        sizes = leb128(self.n_bytes) + leb128(self.n_symbols) + leb128(declared)
+        return bytes([self.kind]) + sizes + self.state_digest + self.payload
+
+
+@dataclass
+class Draft:
+    """An archive taken apart. None stands for what follows from the rest; anything else is written as it is."""
+
+    n_bytes: int
+    blake2b: bytes
+    text: bytes  # the description, inflated
+    blocks: list[Part] = field(default_factory=list)
+    start: bytes = START
+    packed: bytes | None = None  # the description, deflated
+    description_bytes: int | None = None
+    has_end: bool = True
+    n_blocks: int | None = None
+    entries: list[tuple[int, int]] | None = None
+    end_bytes: int | None = None
+    end_magic: bytes = END_MAGIC
+    tail: bytes = b""
+
+    @classmethod
+    def of(cls, archive: bytes) -> "Draft":
+        """The parts of a good archive."""
+        reader = ArchiveReader(io.BytesIO(archive))
+        header = reader.header
+        blocks = [Part(int(b.kind), b.n_bytes, b.n_symbols, b.state_digest, b.payload) for b in reader.blocks()]
+        return cls(
+            header.n_bytes, header.blake2b, canonical({"config": header.config, "corpus": header.corpus}), blocks
+        )
+
+    def copy(self) -> "Draft":
+        return copy.deepcopy(self)
+
+    @property
+    def description(self) -> Any:
+        """The description's values, of which `described` makes another draft."""
+        return json.loads(self.text)
+
+    def described(self, description: object) -> "Draft":
+        """This draft with another description."""
+        draft = self.copy()
+        draft.text = canonical(description)
+        return draft
+
+    def header(self) -> bytes:
+        """The archive up to its first block."""
+        packed = deflated(self.text) if self.packed is None else self.packed
+        declared = len(packed) if self.description_bytes is None else self.description_bytes
+        out = self.start + leb128(self.n_bytes) + self.blake2b + leb128(declared) + packed
+        return out + zlib.crc32(out).to_bytes(4, "little")
+
+    def sealed(self) -> bytes:
+        """The archive, with right checksums whatever it claims."""
+        out = self.header()
+        checksum = int.from_bytes(out[-4:], "little")
+        entries = []
+        for block in self.blocks:
+            record = block.record()
+            checksum = zlib.crc32(record, checksum)
+            out += record + checksum.to_bytes(4, "little")
+            entries.append((len(record) + 4, block.n_bytes))
+        if not self.has_end:
+            return out + self.tail
+        n_blocks = len(entries) if self.n_blocks is None else self.n_blocks
+        entries = entries if self.entries is None else self.entries
+        return out + _end(n_blocks, entries, checksum, self.end_bytes, self.end_magic) + self.tail
+
+
+def _end(
+    n_blocks: int, entries: list[tuple[int, int]], checksum: int, end_bytes: int | None, end_magic: bytes = END_MAGIC
+) -> bytes:
+    body = b"\0" + leb128(n_blocks) + b"".join(leb128(record) + leb128(n_bytes) for record, n_bytes in entries)
+    body += (len(body) if end_bytes is None else end_bytes).to_bytes(4, "little")
+    return body + zlib.crc32(body, checksum).to_bytes(4, "little") + end_magic
+
+
+def repaired(data: bytes, *, index: bool = True) -> bytes:
+    """`data` with the checksums that its structure asks for, as far as that can be followed; the rest is left as it is.
+
+    index: write the index anew as well; else only its checksum.
+    """
+    out = bytearray()
+    try:
+        _repair(data, out, index)
+    except IndexError:  # what was set right lies where it lay
+        return bytes(out) + data[len(out) :]
+    return bytes(out)
+
+
+def _repair(data: bytes, out: bytearray, index: bool) -> None:
+    """Puts into `out` what has been set right; raises IndexError where the structure leads beyond the data."""
+    _, at = _varint(data, len(START))
+    length, at = _varint(data, at + 32)
+    at = _within(data, at + length)
+    checksum = zlib.crc32(data[:at])
+    out += data[:at] + checksum.to_bytes(4, "little")
+    entries = []
+    while data[at + 4]:
+        start = at + 4
+        n_bytes, at = _varint(data, start + 1)
+        _, at = _varint(data, at)
+        length, at = _varint(data, at)
+        at = _within(data, at + 8 + length)
+        checksum = zlib.crc32(data[start:at], checksum)
+        out += data[start:at] + checksum.to_bytes(4, "little")
+        entries.append((at + 4 - start, n_bytes))
+    end = data[at + 4 :]
+    if index:
+        end = _end(len(entries), entries, checksum, None)
+    elif len(end) > TRAILER_BYTES:
+        end = end[:-8] + zlib.crc32(end[:-8], checksum).to_bytes(4, "little") + end[-4:]
+    out += end
+
+
+def _within(data: bytes, at: int) -> int:
+    if at + 4 > len(data):
+        raise IndexError
+    return at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at

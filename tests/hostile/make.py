@@ -1,0 +1,466 @@
+"""Crafted archives: each says something that is not so, with checksums that are right unless they are the point.
+
+`python tests/hostile/make.py FOLDER` writes them all, to try on any program; the tests make them anew each time, so that they
+follow the format while it may still change. No file is larger than 100 kB.
+"""
+
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from forge import CODED, RAW, START, Draft, Part, canonical, deflated, leb128
+from seeds import seeds, tree_archive
+
+from prequential.corpora.tree import MAGIC, MAX_DEPTH, TreeFile
+
+EXACT = ""  # the reason of a case that decodes, against appearances
+
+
+@dataclass(frozen=True)
+class Case:
+    """A crafted archive. reason: what the refusal says, a regular expression; EXACT for an archive that must decode."""
+
+    name: str
+    data: bytes
+    reason: str
+
+    @property
+    def may_decode(self) -> bool:
+        """Whether the original may come of it: also where a coder's last word, of which not every bit matters, was changed."""
+        return self.reason == EXACT or "-payload-" in self.name
+
+
+def cases(*groups: str) -> list[Case]:
+    """Every crafted archive, or those of some of GROUPS."""
+    return [case for group in groups or GROUPS for case in _made(group)]
+
+
+@cache
+def _made(group: str) -> list[Case]:
+    return [Case(name, data, reason) for name, data, reason in GROUPS[group]()]
+
+
+Named = Iterator[tuple[str, bytes, str]]
+
+
+def draft(name: str = "mixer") -> Draft:
+    return Draft.of(seeds()[name].archive)
+
+
+def _changed(seed: str = "mixer", **fields: Any) -> bytes:
+    changed = draft(seed)
+    for name, value in fields.items():
+        assert hasattr(changed, name)
+        setattr(changed, name, value)
+    return changed.sealed()
+
+
+# ---- the header
+
+
+def _starts() -> Named:
+    good = seeds()["mixer"].archive
+    yield "empty", b"", "ends early"
+    yield "magic-alone", START[:8], "ends early"
+    yield "foreign", b"PK\3\4" + bytes(200), r"not a \.pq archive"
+    yield "text-mode", good.replace(b"\r\n", b"\n", 1), r"not a \.pq archive"
+    for version in (0, 2, 0xFFFF):
+        yield f"version-{version}", START[:8] + version.to_bytes(2, "little") + good[10:], f"version {version};"
+    yield "cut-in-header", good[:40], "ends early"
+    yield "n_bytes-overlong", _with_length(leb128(46, 2)), "shortest form"
+    yield "n_bytes-64-bits", _with_length(leb128(1 << 63)), "exceeds 63 bits"
+    yield "n_bytes-endless", _with_length(b"\xff" * 1000), "exceeds 63 bits"
+
+
+def _with_length(varint: bytes) -> bytes:
+    good = seeds()["mixer"].archive
+    assert good[10] == 46
+    return good[:10] + varint + good[11:]
+
+
+def _descriptions() -> Named:
+    good = draft()
+    for declared in (1 << 16 | 1, 1 << 40, (1 << 63) - 1):
+        yield f"description-of-{declared}-bytes", _changed(description_bytes=declared), "exceed the limit"
+    yield "description-beyond-file", _changed(description_bytes=60_000), "ends early"
+    for name, packed in {
+        "nothing": b"",
+        "noise": bytes(range(256)),
+        "cut": deflated(good.text)[:-3],
+        "no-last-block": zlib.compressobj(wbits=-15).flush(zlib.Z_SYNC_FLUSH),
+        "tail": deflated(good.text) + b"tail",
+        "zlib-header": zlib.compress(good.text),
+    }.items():
+        yield f"deflate-{name}", _changed(packed=packed), "does not (inflate|end)"
+    yield "deflate-bomb", _changed(packed=deflated(b"0" * 50_000_000)), "exceeds 65536 bytes"
+    yield "deflate-bomb-of-json", _changed(packed=deflated(_json("[" + "0," * 8_000_000 + "0]"))), "exceeds 65536"
+    yield "deflate-just-too-long", _changed(packed=deflated(_json('{"a":"' + "a" * 65536 + '"}'))), "exceeds 65536"
+    for name, config in {
+        "nested-lists": "[" * 30_000 + "]" * 30_000,
+        "nested-objects": '{"a":' * 10_000 + "1" + "}" * 10_000,
+        "nested-900-deep": "[" * 900 + "]" * 900,
+        "name-twice": '{"a":1,"a":2}',
+        "nan": '{"a":NaN}',
+        "infinity": '{"a":-Infinity}',
+        "overflow": '{"a":1e999}',
+        "long-fraction": '{"a":0.' + "3" * 5000 + "}",
+        "integer-64-bits": '{"a":9223372036854775808}',
+        "integer-of-5000-digits": '{"a":' + "9" * 5000 + "}",
+        "minus-zero": '{"a":-0}',
+        "leading-zero": '{"a":01}',
+        "spaces": '{"a": 1}',
+        "out-of-order": '{"b":1,"a":1}',
+        "surrogate": '{"a":"\\ud800"}',
+        "needless-escape": '{"a":"\\u0041"}',
+        "trailing-comma": '{"a":1,}',
+        "not-an-object": "[]",
+        "cut": '{"a":1',
+    }.items():
+        yield f"json-{name}", _changed(text=_json(config)), "canonical JSON|not both objects|unknown or missing"
+    for name, text in {
+        "empty": b"",
+        "number": b"7",
+        "utf-16": '{"config":{},"corpus":{}}'.encode("utf-16"),
+        "mark": b'\xef\xbb\xbf{"config":{},"corpus":{}}',
+        "not-utf-8": b'{"config":{"\xff":1},"corpus":{}}',
+        "no-corpus": b'{"config":{}}',
+        "third-member": b'{"config":{},"corpus":{},"x":{}}',
+        "corpus-list": b'{"config":{},"corpus":[]}',
+        "twice": b'{"config":{},"config":{},"corpus":{}}',
+    }.items():
+        yield f"json-{name}", _changed(text=text), "canonical JSON|not made of|not both objects"
+
+
+def _json(config: str) -> bytes:
+    return f'{{"config":{config},"corpus":{{}}}}'.encode()
+
+
+# ---- the configuration
+
+WRONG: tuple[Any, ...] = (
+    None,
+    True,
+    "1",
+    [],
+    {},
+    [1],
+    -1,
+    1.5,
+    -1e300,
+    1e300,
+    1 << 62,
+    -(1 << 63),
+    "\x1b[2J\x07",
+    "9" * 300,
+)
+
+
+def _configs() -> Named:
+    """Every wrong value in every place of the configuration; what is in range there is another learner."""
+    description = draft("both").description
+    for path in _paths(description["config"]):
+        for i, value in enumerate(WRONG):
+            yield (
+                f"config-{'.'.join(path)}-{i}",
+                _with_config(path, value),
+                "header: |more than the limit|state differs|does not end",
+            )
+        yield f"config-{'.'.join(path)}-missing", _with_config(path, DROP), "header: .*(missing|must be|object)"
+    yield "config-surprise", _with_config(("surprise",), 1), "unknown or missing names"
+    yield "config-escapes", _with_config(("\x1b[31m\r\n\x07\u202e",), 1), "unknown or missing names"
+    yield "config-long-name", _with_config(("n" * 60_000,), 1), "unknown or missing names"
+    for path, value in HUGE.items():
+        yield f"huge-{path[-1]}", _with_config(path, value), "more than the limit"
+    everything = draft("both").description
+    for path, value in HUGE.items():
+        _put(everything["config"], path, value)
+    everything["config"]["gpt"] |= {"width": 4096, "n_heads": 64, "mlp_factor": 4, "n_layers": 64}
+    yield "huge-everything", draft("both").described(everything).sealed(), "more than the limit"
+    for path, values in CONTRADICTIONS.items():
+        for value in values:
+            yield f"config-{path[-1]}-{str(value)[:20]}", _with_config(path, value), "header: "
+
+
+DROP = object()
+HUGE: dict[tuple[str, ...], Any] = {
+    ("mixer", "table_bits"): 26,
+    ("mixer", "match_bits"): 26,
+    ("schedule", "history_bits"): 30,
+    ("schedule", "n_rows"): 1024,
+}
+CONTRADICTIONS: dict[tuple[str, ...], tuple[Any, ...]] = {
+    ("gpt", "n_heads"): (3, 5, 16, 64),
+    ("gpt", "width"): (17, 4098, 1 << 40),
+    ("mixer", "contexts"): (["1", "1"], ["1"] * 10_000, ["no such"], [["1"]], [1], "1", {"1": "1"}),
+    ("schedule", "row_symbols"): (0, 513, 1 << 31),
+    ("schedule", "segment_symbols"): (0, 8193, 4096),
+    ("schedule", "block_symbols"): (0, (1 << 25) + 1),
+    ("seed",): (-1, -(1 << 63)),
+}
+
+
+def _paths(config: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in config.items():
+        yield (*above, name)
+        if isinstance(value, dict):
+            yield from _paths(value, (*above, name))
+
+
+def _with_config(path: tuple[str, ...], value: Any) -> bytes:
+    good = draft("both")
+    description = good.description
+    _put(description["config"], path, value)
+    return good.described(description).sealed()
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        values = values[name]
+    if value is DROP:
+        del values[path[-1]]
+    else:
+        values[path[-1]] = value
+
+
+# ---- blocks
+
+
+def _sizes() -> Named:
+    for n_bytes in (0, 45, 47, 1 << 40, 1 << 60, (1 << 63) - 1):
+        yield f"n_bytes-{n_bytes}", _changed(n_bytes=n_bytes), "exceeds the|does not follow|blocks cover"
+    for field, values in {
+        "n_bytes": (0, 1, 23, 25, (1 << 26) + 1, 1 << 60, 1 << 70),
+        "n_symbols": (0, 1, 23, 25, (1 << 26) + 1, 1 << 60, 1 << 70),
+        "payload_bytes": (0, 15, 17, 39, (1 << 26) + 16, 1 << 60, 1 << 70),
+    }.items():
+        for value in values:
+            for seed, number in (("mixer", 0), ("mixer", 1), ("pure", 0)):
+                changed = draft(seed)
+                if getattr(changed.blocks[number], field) == value:
+                    continue
+                setattr(changed.blocks[number], field, value)
+                yield f"{seed}-block-{number}-{field}-{value}", changed.sealed(), "block|header|end of the archive"
+    stretched = stretch("zeros", 4096)
+    yield "stretched", stretched.sealed(), "block 0 .*"
+
+
+def stretch(seed: str, n_bytes: int) -> Draft:
+    """A seed of one block that claims to stand for n_bytes bytes, everywhere alike."""
+    changed = draft(seed)
+    description = changed.description
+    description["config"]["schedule"]["block_symbols"] = n_bytes
+    changed = changed.described(description)
+    changed.n_bytes = changed.blocks[0].n_bytes = changed.blocks[0].n_symbols = n_bytes
+    return changed
+
+
+def _blocks() -> Named:
+    good, other, mixed = draft(), draft("other"), draft("mixed")
+    first, second = good.blocks
+    yield "swapped", _changed(blocks=[second, first]), "does not follow"
+    yield "swapped-alike", _changed("mixed", blocks=[mixed.blocks[i] for i in (2, 1, 0)]), "block 0"
+    yield "repeated", _changed(blocks=[first, first]), "block 1"
+    yield "repeated-once-more", _changed(blocks=[first, second, second]), "block 2"
+    yield "missing", _changed(blocks=[first]), "blocks cover 24 of 46"
+    yield "none", _changed(blocks=[]), "blocks cover 0 of 46"
+    yield "from-another-archive", _changed(blocks=[first, other.blocks[1]]), "block 1"
+    yield "all-from-another-archive", _changed(blocks=other.blocks), "digest differs|block"
+    yield "checksums-of-another-archive", _transplanted(), "checksum mismatch"
+    yield "swapped-without-repair", _swapped_bytes(), "checksum mismatch"
+    for kind in (3, 0x1A, 255):
+        changed = draft()
+        changed.blocks[1].kind = kind
+        yield f"kind-{kind}", changed.sealed(), f"kind {kind} is unknown"
+    ends = draft()
+    ends.blocks[1].kind = 0
+    yield "kind-0", ends.sealed(), "blocks cover 24 of 46"
+    raw = draft()
+    raw.blocks[1] = Part(RAW, 22, 22, second.state_digest, seeds()["mixer"].original[24:])
+    yield "raw-instead-of-coded", raw.sealed(), EXACT
+    for length in (0, 21, 23, 38):
+        wrong = draft("raw")
+        wrong.blocks[0].payload = bytes(length)
+        yield f"raw-payload-of-{length}", wrong.sealed(), "raw bytes cannot hold"
+    lying = draft("raw")
+    lying.blocks[0].payload_bytes = 1 << 25
+    lying.blocks[0].n_bytes = lying.blocks[0].n_symbols = lying.n_bytes = 1 << 25
+    yield "raw-payload-beyond-file", lying.sealed(), "ends early"
+
+
+def _transplanted() -> bytes:
+    good, other = seeds()["mixer"].archive, seeds()["other"].archive
+    assert len(good) == len(other)
+    return good[:-80] + other[-80:]
+
+
+def _swapped_bytes() -> bytes:
+    """The first two blocks of three of one length, with their checksums, in the other order."""
+    good = draft("mixed")
+    length = len(good.blocks[0].record()) + 4
+    assert len(good.blocks[1].record()) + 4 == length
+    archive = seeds()["mixed"].archive
+    start = archive.index(good.blocks[0].record())
+    first, second = archive[start : start + length], archive[start + length : start + 2 * length]
+    return archive[:start] + second + first + archive[start + 2 * length :]
+
+
+CODED_SEEDS = ("mixer", "zeros", "pure", "both", "tree")
+
+
+def _payloads() -> Named:
+    rng = np.random.default_rng(7)
+    for seed in CODED_SEEDS:
+        good = draft(seed)
+        number = next(i for i, block in enumerate(good.blocks) if block.kind == CODED)
+        n_bytes = len(good.blocks[number].payload)
+        for name, payload in {
+            "random": rng.bytes(n_bytes),
+            "random-longest": rng.bytes((good.blocks[number].n_bytes + 16) // 4 * 4),
+            "zeros": bytes(n_bytes),
+            "ones": b"\xff" * n_bytes,
+            "ones-longest": b"\xff" * ((good.blocks[number].n_bytes + 16) // 4 * 4),
+            "none": b"",
+            "one-word-less": good.blocks[number].payload[:-4],
+            "one-word-more": good.blocks[number].payload + bytes(4),
+            "not-words": good.blocks[number].payload[:-1],
+            "last-bit": good.blocks[number].payload[:-1] + bytes([good.blocks[number].payload[-1] ^ 1]),
+        }.items():
+            changed = draft(seed)
+            changed.blocks[number].payload = payload
+            yield f"{seed}-payload-{name}", changed.sealed(), f"block {number} .*"
+
+
+# ---- the end, the digests
+
+
+def _ends() -> Named:
+    n = len(draft().blocks)
+    good = seeds()["mixer"].archive
+    entries = [(len(block.record()) + 4, block.n_bytes) for block in draft().blocks]
+    yield "no-end", _changed(has_end=False), "ends early"
+    yield "end-cut", good[:-5], "ends early"
+    yield "no-end-mark", _changed(has_end=False) + good[-12:], "kind|ends early|block 2"
+    for n_blocks in (0, n - 1, n + 1, 1 << 40, (1 << 63) - 1, 1 << 70):
+        yield f"index-of-{n_blocks}-blocks", _changed(n_blocks=n_blocks), "index or checksum|ends early"
+    for name, wrong in {
+        "swapped": entries[::-1],
+        "empty": [],
+        "one-more": [*entries, (1, 1)],
+        "zeros": [(0, 0)] * n,
+        "huge": [(1 << 62, 1 << 62)] * n,
+        "shifted": [(entries[0][0] + 1, entries[0][1]), (entries[1][0] - 1, entries[1][1])],
+        "many": [(0, 0)] * 40_000,
+    }.items():
+        yield f"index-{name}", _changed(entries=wrong), "index or checksum|ends early"
+        yield f"index-{name}-counted", _changed(entries=wrong, n_blocks=len(wrong)), "index or checksum|ends early"
+    for end_bytes in (0, 1, 5, 0x7FFFFFFF, 0xFFFFFFFF):
+        yield f"end-of-{end_bytes}-bytes", _changed(end_bytes=end_bytes), "index or checksum"
+    yield "end-magic", _changed(end_magic=b"PK\5\6"), "index or checksum"
+    yield "tail", _changed(tail=b"\0"), "bytes follow"
+    yield "tail-archive", good + seeds()["other"].archive, "bytes follow"
+    yield "end-twice", good + good[-20:], "bytes follow"
+
+
+def _digests() -> Named:
+    good = draft()
+    yield "digest-of-another", _changed(blake2b=draft("other").blake2b), "digest differs"
+    yield "digest-zero", _changed(blake2b=bytes(32)), "digest differs"
+    yield "digest-short", seeds()["mixer"].archive[:11] + good.blake2b[:20], "ends early"
+    for number in range(2):
+        wrong = draft()
+        wrong.blocks[number].state_digest = bytes(8)
+        yield f"state-digest-{number}", wrong.sealed(), f"block {number} .*the learner's state differs"
+    yield "empty-with-a-digest", _changed("empty", blake2b=bytes(32)), "digest differs"
+    for name, corpus in NAMES.items():
+        yield f"corpus-{name}", described_corpus(corpus), EXACT
+
+
+GROUPS: dict[str, Callable[[], Named]] = {
+    "starts": _starts, "descriptions": _descriptions, "configs": _configs, "sizes": _sizes, "blocks": _blocks,
+    "payloads": _payloads, "ends": _ends, "digests": _digests,
+}  # fmt: skip
+
+
+# ---- names and folders
+
+# Of the original, as `list` shows it. Nothing is ever written under such a name.
+NAMES: dict[str, Any] = {
+    "traversal": {"kind": "file", "name": "../../../../tmp/escaped"},
+    "absolute": {"kind": "file", "name": "/tmp/escaped"},
+    "nul": {"kind": "file", "name": "a\0b"},
+    "escapes": {"kind": "\x1b]0;owned\x07", "name": "\x1b[2J\x1b[1;1H\r\n\x9b31m\x7f"},
+    "bidi": {"kind": "file", "name": "\u202egpj.exe\u2066\ufeff\u2028"},
+    "types": {"kind": ["tree"], "name": {"a": [None, 1e300]}},
+    "long": {"kind": "file", "name": "n" * 60_000},
+    "names": {"../x": "\x1b[31m", "\x1b[31m": 1},
+}
+
+
+def described_corpus(corpus: Any) -> bytes:
+    """A good archive that says its original came from `corpus`."""
+    good = draft()
+    return good.described({**good.description, "corpus": corpus}).sealed()
+
+
+def _entry(path: bytes, n_bytes: int = 0, executable: bool = False) -> bytes:
+    return TreeFile(path, n_bytes, executable).line()
+
+
+def _stream(*lines: bytes, contents: bytes) -> bytes:
+    return MAGIC + b"".join(lines) + b"\n" + contents
+
+
+# Streams that claim to be a folder; all are refused, and nothing is left of them.
+TREES: dict[str, bytes] = {
+    "absolute": _stream(_entry(b"/tmp/escaped"), contents=b"\0"),
+    "parent": _stream(_entry(b"../escaped"), contents=b"\0"),
+    "parent-inside": _stream(_entry(b"a/../../escaped"), contents=b"\0"),
+    "parent-alone": _stream(_entry(b".."), contents=b"\0"),
+    "dot": _stream(_entry(b"./escaped"), contents=b"\0"),
+    "empty-part": _stream(_entry(b"a//b"), contents=b"\0"),
+    "empty-name": _stream(_entry(b""), contents=b"\0"),
+    "slash": _stream(_entry(b"/"), contents=b"\0"),
+    "slash-last": _stream(_entry(b"a/"), contents=b"\0"),
+    "nul": _stream(_entry(b"a\0/../../escaped"), contents=b"\0"),
+    "deep": _stream(_entry(b"/".join([b"d"] * (MAX_DEPTH + 1))), contents=b"\0"),
+    "git-hook": _stream(_entry(b".git/hooks/post-checkout", executable=True), contents=b"\0"),
+    "git-hook-case": _stream(_entry(b"a/.GIT/config"), contents=b"\0"),
+    "file-and-folder": _stream(_entry(b"a"), _entry(b"a/b"), contents=b"\0\0"),
+    "twice": _stream(_entry(b"a"), _entry(b"a"), contents=b"\0\0"),
+    "out-of-order": _stream(_entry(b"b"), _entry(b"a"), contents=b"\0\0"),
+    "long-name": _stream(_entry(b"n" * 5000), contents=b"\0"),
+    "length-huge": _stream(_entry(b"a", 1 << 60), contents=b"\0"),
+    "length-absurd": _stream(_entry(b"a", 10**30), contents=b"\0"),
+    "length-negative": _stream(canonical({"executable": False, "n_bytes": -1, "path": "a"}) + b"\n", contents=b""),
+    "lengths-wrong": _stream(_entry(b"a", 1), _entry(b"b", 3), contents=b"xy\0zz\0"),
+    "no-nul": _stream(_entry(b"a", 1), contents=b"xy"),
+    "bytes-left": _stream(_entry(b"a", 1), contents=b"x\0more"),
+    "no-end": MAGIC + _entry(b"a"),
+    "line-endless": MAGIC + b'{"path":"' + b"a" * 70_000,
+    "nested": _stream(b"[" * 60_000 + b"\n", contents=b""),
+    "link": _stream(b'{"path":"a","n_bytes":0,"executable":false,"link":"/etc"}\n', contents=b"\0"),
+    "mode": _stream(b'{"path":"a","n_bytes":0,"executable":4095}\n', contents=b"\0"),
+    "escapes": _stream(_entry(b"../\x1b[2J\x1b]0;owned\x07"), contents=b"\0"),
+    "version": b"prequential-tree 2\n\n",
+    "no-tree": b"hello",
+    "nothing": b"",
+}
+
+
+def tree_cases() -> list[Case]:
+    """Archives whose blocks, checksums and digests are right, of streams that no folder makes."""
+    return [Case(f"tree-{name}", tree_archive(stream), "tree|folder|list|path|file") for name, stream in TREES.items()]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: make.py FOLDER")
+    target = Path(sys.argv[1])
+    target.mkdir(parents=True, exist_ok=True)
+    for case in [*cases(), *tree_cases()]:
+        (target / f"{case.name[:100]}.pq").write_bytes(case.data)

@@ -1,0 +1,415 @@
+"""Mutation fuzzer: damaged archives decode to the exact original or are refused cleanly, in bounded time and memory.
+
+    python tests/hostile/mutate.py --count 100000 --seed 1
+
+Each mutant is a small good archive (seeds.py) with damage to its bytes or to its parts. In more than half of the cases the
+checksums and the index are set right again, so that the damage reaches the deeper layers. Each is decoded, in one of eight cases
+to a path, and its summary is read. What counts as exact is what the header says: length and BLAKE2b of the original. Nothing may
+be written elsewhere, or left behind but for a true beginning. Mutants that break a rule are kept, and the program ends with 1.
+"""
+
+import argparse
+import hashlib
+import io
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from forge import CODED, RAW, Draft, canonical, leb128, repaired
+from limits import bounded, peak_bytes
+from make import WRONG, stretch
+from seeds import MAX_MEMORY_BYTES, RUNTIME, seeds
+from watch import confined
+
+import prequential
+from prequential.codecs import ArchiveReader, summarise
+from prequential.corpora import open_corpus
+from prequential.errors import ConfigError, CorruptArchiveError, OutputError, UnsupportedVersionError
+
+# Names as often as they are drawn: GPTs take five times as long.
+DRAWN = ["mixer"] * 6 + ["mixed"] * 4 + ["raw"] * 3 + ["empty"] * 2 + ["zeros"] * 3 + ["tree"] * 6 + ["pure", "both"]
+NUMBERS = [0, 1, 2, 3, 8, 15, 16, 22, 23, 24, 25, 40, 46, 127, 128, 255, 256, 4096, 1 << 14, 1 << 16, 1 << 24, 1 << 25]
+NUMBERS += [(1 << bits) + d for bits in (26, 31, 32, 40, 53, 62, 63, 64, 70) for d in (-1, 0, 1)]
+REFUSALS = (CorruptArchiveError, UnsupportedVersionError, ConfigError)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A damaged archive, and what was done to it."""
+
+    data: bytes
+    how: str
+
+
+class BrokenRuleError(Exception):
+    """The program did to a mutant what it must never do."""
+
+
+# ---- damage
+
+
+def mutant(rng: Random) -> Mutant:
+    """Draws a mutant."""
+    name = rng.choice(DRAWN)
+    seed = seeds()[name]
+    if rng.random() < 0.4:
+        parts = _mutated_parts(Draft.of(seed.archive), rng, name)
+        if rng.random() < 0.8:
+            return Mutant(parts, "parts, sealed")
+        return Mutant(_mutated_bytes(parts, rng), "parts, then bytes")
+    kept = len(Draft.of(seed.archive).header()) if rng.random() < 0.6 else 0  # else most would hit the header
+    data = seed.archive[:kept] + _mutated_bytes(seed.archive[kept:], rng)
+    if rng.random() < 0.4:
+        return Mutant(data, "bytes")
+    return Mutant(repaired(data, index=rng.random() < 0.7), "bytes, repaired")
+
+
+def _mutated_bytes(data: bytes, rng: Random) -> bytes:
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
+        data = rng.choice(BYTE_MUTATIONS)(data, rng)
+    return data
+
+
+def _flip(data: bytes, rng: Random) -> bytes:
+    at = rng.randrange(len(data) * 8) if data else 0
+    return data[: at // 8] + bytes([data[at // 8] ^ 1 << at % 8]) + data[at // 8 + 1 :] if data else data
+
+
+def _replace(data: bytes, rng: Random) -> bytes:
+    start, stop = _range(data, rng, 8)
+    return data[:start] + rng.randbytes(stop - start) + data[stop:]
+
+
+def _fill(data: bytes, rng: Random) -> bytes:
+    start, stop = _range(data, rng, 32)
+    return data[:start] + rng.choice((b"\0", b"\xff", b"\x80", b"\x7f")) * (stop - start) + data[stop:]
+
+
+def _insert(data: bytes, rng: Random) -> bytes:
+    at = rng.randint(0, len(data))
+    return data[:at] + rng.randbytes(rng.randint(1, 8)) + data[at:]
+
+
+def _number(data: bytes, rng: Random) -> bytes:
+    """A varint stands somewhere, in place of a byte or before it."""
+    at = rng.randint(0, len(data))
+    value = leb128(rng.choice(NUMBERS), rng.choice((0, 0, 0, 5, 10)))
+    return data[:at] + value + data[at + rng.randint(0, 1) :]
+
+
+def _delete(data: bytes, rng: Random) -> bytes:
+    start, stop = _range(data, rng, 32)
+    return data[:start] + data[stop:]
+
+
+def _repeat(data: bytes, rng: Random) -> bytes:
+    start, stop = _range(data, rng, 64)
+    return data[:stop] + data[start:stop] * rng.randint(1, 3) + data[stop:]
+
+
+def _move(data: bytes, rng: Random) -> bytes:
+    start, stop = _range(data, rng, 64)
+    rest = data[:start] + data[stop:]
+    at = rng.randint(0, len(rest))
+    return rest[:at] + data[start:stop] + rest[at:]
+
+
+def _cut(data: bytes, rng: Random) -> bytes:
+    return data[: rng.randint(0, len(data))]
+
+
+def _splice(data: bytes, rng: Random) -> bytes:
+    """The beginning of one archive, the rest of another."""
+    other = seeds()[rng.choice(DRAWN)].archive
+    at = rng.randint(0, len(data))
+    return data[:at] + other[rng.choice((at, rng.randint(0, len(other)))) :]
+
+
+def _range(data: bytes, rng: Random, longest: int) -> tuple[int, int]:
+    start = rng.randint(0, len(data))
+    return start, min(len(data), start + rng.randint(1, longest))
+
+
+BYTE_MUTATIONS: list[Callable[[bytes, Random], bytes]] = [
+    _flip, _flip, _replace, _fill, _insert, _number, _delete, _repeat, _move, _cut, _splice,
+]  # fmt: skip
+
+
+def _mutated_parts(draft: Draft, rng: Random, name: str) -> bytes:
+    """Damage to one to three fields, under right checksums."""
+    if rng.random() < 0.01 and len(draft.blocks) == 1:
+        return stretch(name, rng.choice((draft.n_bytes - 1, draft.n_bytes + 1, 500, 600))).sealed()
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        change = rng.choice(PART_MUTATIONS if draft.blocks else PART_MUTATIONS[:5])
+        change(draft, rng)
+    return draft.sealed()
+
+
+def _change_length(draft: Draft, rng: Random) -> None:
+    draft.n_bytes = rng.choice((*NUMBERS, draft.n_bytes + rng.randint(0, 3)))
+
+
+def _change_digest(draft: Draft, rng: Random) -> None:
+    digest = hashlib.blake2b(rng.choice((b"", seeds()[rng.choice(DRAWN)].original)), digest_size=32).digest()
+    draft.blake2b = rng.choice((digest, _mutated_bytes(draft.blake2b, rng)[:32].ljust(32, b"\0")))
+
+
+def _change_text(draft: Draft, rng: Random) -> None:
+    draft.text = _mutated_bytes(draft.text, rng)
+
+
+def _change_config(draft: Draft, rng: Random) -> None:
+    """Another value somewhere in the description, or none, if it still is one."""
+    try:
+        description = values = json.loads(draft.text)
+        while True:
+            key = rng.choice(list(values))
+            if not (isinstance(values[key], dict) and values[key]) or rng.random() < 0.05:
+                break
+            values = values[key]
+    except (ValueError, TypeError, IndexError, RecursionError):
+        return
+    old = values[key]
+    near = old + rng.choice((-1, 1)) if isinstance(old, int) else old
+    number = rng.choice(NUMBERS[:40])
+    values[key] = rng.choice((rng.choice(WRONG), number, near, near, number / 7, "\x1b[31m"))
+    if rng.random() < 0.05:
+        del values[key]
+    draft.text = canonical(description)
+
+
+def _change_end(draft: Draft, rng: Random) -> None:
+    change = rng.randrange(6)
+    entries = [(len(block.record()) + 4, block.n_bytes) for block in draft.blocks]
+    if change == 0:
+        draft.n_blocks = rng.choice(NUMBERS)
+    elif change == 1:
+        draft.entries = [*entries, (rng.choice(NUMBERS), rng.choice(NUMBERS))]
+    elif change == 2:
+        draft.entries = rng.sample(entries, len(entries))
+    elif change == 3:
+        draft.end_bytes = rng.choice(NUMBERS) & 0xFFFFFFFF
+    elif change == 4:
+        draft.tail = rng.randbytes(rng.randint(1, 20))
+    else:
+        draft.has_end = False
+
+
+def _change_block(draft: Draft, rng: Random) -> None:
+    block = rng.choice(draft.blocks)
+    name = rng.choice(("kind", "n_bytes", "n_symbols", "payload_bytes", "state_digest"))
+    if name == "kind":
+        block.kind = rng.choice((RAW, CODED, rng.randrange(256)))
+    elif name == "state_digest":
+        block.state_digest = rng.randbytes(8)
+    else:
+        setattr(block, name, rng.choice(NUMBERS))
+
+
+def _change_payload(draft: Draft, rng: Random) -> None:
+    block = rng.choice(draft.blocks)
+    block.payload = _mutated_bytes(block.payload, rng)
+    if block.kind == CODED and rng.random() < 0.7:
+        block.payload = block.payload[: len(block.payload) // 4 * 4]
+
+
+def _random_payload(draft: Draft, rng: Random) -> None:
+    block = rng.choice(draft.blocks)
+    block.payload = rng.randbytes(len(block.payload))
+
+
+def _change_order(draft: Draft, rng: Random) -> None:
+    block, at = rng.choice(draft.blocks), rng.randrange(len(draft.blocks))
+    others = Draft.of(seeds()[rng.choice(DRAWN)].archive).blocks or draft.blocks
+    change = rng.randrange(4)
+    if change == 0:
+        rng.shuffle(draft.blocks)
+    elif change == 1:
+        draft.blocks.insert(at, block)
+    elif change == 2:
+        del draft.blocks[at]
+        draft.blocks = draft.blocks or [block]
+    else:
+        draft.blocks[at] = rng.choice(others)
+
+
+def _change_kind(draft: Draft, rng: Random) -> None:
+    """A block of the same bytes, raw instead of coded or the other way round, as far as that goes."""
+    block = rng.choice(draft.blocks)
+    block.kind = RAW + CODED - block.kind if block.kind in (RAW, CODED) else RAW
+    block.payload = block.payload[: block.n_bytes].ljust(min(block.n_bytes, 1 << 12), b"\0")
+
+
+# The first five need no blocks.
+PART_MUTATIONS: list[Callable[[Draft, Random], None]] = [
+    _change_length, _change_digest, _change_text, _change_config, _change_end,
+    _change_block, _change_block, _change_payload, _change_payload, _random_payload, _random_payload, _change_order, _change_kind,
+]  # fmt: skip
+
+
+# ---- judgement
+
+
+@contextmanager
+def sandbox() -> Iterator[Path]:
+    """An empty folder to decode into, in memory where the system has a place for that; the working directory meanwhile."""
+    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="hostile-", dir=place) as folder:
+        os.chdir(folder)
+        try:
+            yield Path(folder)
+        finally:
+            os.chdir(before)
+
+
+def emptied(box: Path) -> list[str]:
+    """Removes everything in the sandbox; returns the names."""
+    names = sorted(path.name for path in box.iterdir())
+    for name in names:
+        path = box / name
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    return names
+
+
+def judged(mutant: Mutant, box: Path, *, to_path: bool) -> str:
+    """The outcome: "exact", or what was refused and where. Raises whatever else happens."""
+    archive = box / "a.pq"
+    archive.write_bytes(mutant.data)
+    summary, outcome = None, "exact"
+    with bounded(), confined(box), suppress(*REFUSALS[:2]):
+        summary = summarise(archive)
+    try:
+        with bounded(), confined(box):
+            digest, n_bytes = _decoded_to_path(archive, box / "out") if to_path else _decoded(mutant.data)
+    except REFUSALS as error:
+        outcome = f"{type(error).__name__}: {_layer(str(error))}"
+    except OutputError as error:  # of a folder's file: a name that the file system does not take
+        outcome = type(error).__name__
+        if not to_path:
+            raise
+    else:
+        header = ArchiveReader(io.BytesIO(mutant.data)).header
+        if (digest, n_bytes) != (header.blake2b, header.n_bytes):
+            raise BrokenRuleError("what was written is not what the header says")
+        if summary is None:
+            raise BrokenRuleError("decodes, but its summary is refused")
+    check_left(box, decoded=to_path and outcome == "exact")
+    return outcome
+
+
+def check_left(box: Path, *, decoded: bool) -> None:
+    """Empties the sandbox. Raises BrokenRuleError if it holds more than archive and output, or of that a true beginning."""
+    partial = box / "out.partial"
+    beginning = partial.read_bytes() if partial.is_file() and not decoded else None
+    names = emptied(box)
+    if beginning is not None:
+        names.remove(partial.name)
+        if not any(seed.original.startswith(beginning) for seed in seeds().values()):
+            raise BrokenRuleError(f"a false beginning was left: {beginning[:100]!r}")
+    if names != ["a.pq", "out"][: 1 + decoded]:
+        raise BrokenRuleError(f"left behind: {names}")
+
+
+def _layer(reason: str) -> str:
+    """The part of the program that refused an archive, for the figures only."""
+    marks = {
+        "header: ": "header or configuration",
+        "more than the limit": "memory",
+        "archive format version": "version",
+        "does not follow from the header": "sizes of blocks",
+        "prequential doctor": "learner",
+        "digest differs from the header": "whole original",
+        "end of the archive": "index and end",
+        "the file list": "folder",
+    }
+    return next((layer for mark, layer in marks.items() if mark in reason), "blocks")
+
+
+def _decoded(data: bytes) -> tuple[bytes, int]:
+    original = prequential.decompress(data, runtime=RUNTIME, max_memory_bytes=MAX_MEMORY_BYTES)
+    return hashlib.blake2b(original, digest_size=32).digest(), len(original)
+
+
+def _decoded_to_path(archive: Path, output: Path) -> tuple[bytes, int]:
+    prequential.decompress(archive, output, runtime=RUNTIME, max_memory_bytes=MAX_MEMORY_BYTES)
+    with open_corpus(output, spool_dir=output.parent) as corpus:  # of a folder, its stream
+        return bytes.fromhex(corpus.blake2b), corpus.n_bytes
+
+
+# ---- a run
+
+
+@dataclass
+class Report:
+    """What became of the mutants."""
+
+    seed: int
+    n_mutants: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    damage: Counter[str] = field(default_factory=Counter)
+    n_to_path: int = 0
+    broken: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    slowest_s: float = 0.0
+    peak_mib: int = 0
+    grown_mib: int = 0  # peak over what the process held when it began
+
+
+def run(count: int, seed: int, *, seconds: float = float("inf"), keep: Path | None = None) -> Report:
+    """Judges `count` mutants, or as many as the time allows. keep: a folder for those that break a rule."""
+    seeds()
+    report, rng = Report(seed=seed), Random(seed)
+    for name in DRAWN:  # compiles the kernels, so that no mutant waits for that
+        _decoded(seeds()[name].archive)
+    start, before = time.monotonic(), peak_bytes()
+    with sandbox() as box:
+        while report.n_mutants < count and time.monotonic() - start < seconds:
+            _judge_one(mutant(rng), box, report, rng.random() < 1 / 8, keep)
+    report.seconds = round(time.monotonic() - start, 1)
+    report.grown_mib = (report.peak_mib << 20) - before >> 20
+    return report
+
+
+def _judge_one(mutant: Mutant, box: Path, report: Report, to_path: bool, keep: Path | None) -> None:
+    began = time.monotonic()
+    report.damage[mutant.how] += 1
+    report.n_to_path += to_path
+    try:
+        outcome = judged(mutant, box, to_path=to_path)
+    except (Exception, SystemExit, RecursionError) as error:
+        outcome = "broken"
+        report.broken.append(f"{report.n_mutants}: {mutant.how}: {type(error).__name__}: {str(error)[:300]}")
+        if keep:
+            keep.mkdir(parents=True, exist_ok=True)
+            (keep / f"seed{report.seed}-{report.n_mutants}.pq").write_bytes(mutant.data)
+        emptied(box)
+    report.outcomes[outcome] += 1
+    report.n_mutants += 1
+    report.slowest_s = max(report.slowest_s, round(time.monotonic() - began, 2))
+    report.peak_mib = max(report.peak_mib, peak_bytes() >> 20)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=10_000, help="mutants (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--keep", type=Path, default=Path("mutants"), help="folder for mutants that break a rule")
+    args = parser.parse_args()
+    report = run(args.count, args.seed, seconds=args.seconds, keep=args.keep.absolute())
+    print(json.dumps(vars(report), indent=1))
+    return 1 if report.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

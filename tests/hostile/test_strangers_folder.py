@@ -1,0 +1,195 @@
+"""What may lie beside an archive in a folder from a stranger: checkpoints to go on from, and links in the way of the output."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+from checkpoints import FORMS, VALUES
+from forge import Draft, Part
+from limits import TooSlowError, bounded
+from seeds import RUNTIME, seeds
+
+import prequential
+from prequential.codecs import survey
+from prequential.errors import PrequentialError
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(prequential.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+
+
+# ---- checkpoints
+
+
+def outcomes(*arguments: str, **environment: str) -> dict[str, str]:
+    command = [sys.executable, str(HERE / "checkpoints.py"), *arguments]
+    done = subprocess.run(command, env=ENVIRONMENT | environment, capture_output=True, timeout=600)
+    assert done.returncode == 0, done.stderr.decode()
+    return dict(json.loads(done.stdout))
+
+
+def unclean(found: dict[str, str]) -> dict[str, str]:
+    return {case: said for case, said in found.items() if not said.startswith("refused: ") and said != "exact"}
+
+
+@pytest.mark.slow
+def test_damaged_checkpoints_are_refused() -> None:
+    assert outcomes("damaged").keys() == {"refused: CheckpointError"}
+
+
+@pytest.mark.xfail(
+    strict=True, reason="values of checkpoints are believed: some end the process, or write where they should not"
+)
+def test_checkpoints_of_impossible_values_are_refused() -> None:
+    assert unclean(outcomes(*VALUES)) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(
+    strict=True, reason="as above; kernels that check every index name those that only seem to be harmless"
+)
+def test_checkpoints_of_impossible_values_lead_no_kernel_out_of_its_arrays(tmp_path: Path) -> None:
+    found = outcomes(*VALUES, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
+    assert unclean(found) == {}
+
+
+@pytest.mark.xfail(
+    strict=True, reason="what checkpoints say is believed; wrong types are reported as errors of the program"
+)
+def test_checkpoints_of_impossible_forms_are_refused() -> None:
+    assert unclean(outcomes(*FORMS)) == {}
+
+
+# ---- links in the way
+
+
+PRECIOUS = b"precious"
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    (tmp_path / "victim").write_bytes(PRECIOUS)
+    return tmp_path / "victim"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A stranger's folder, with an archive in it."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x.pq").write_bytes(seeds()["mixer"].archive)
+    return tmp_path / "folder"
+
+
+LINKS: dict[str, Callable[[Path, Path], None]] = {
+    "symbolic": lambda link, target: link.symlink_to(target),
+    "hard": lambda link, target: os.link(target, link),
+}
+
+
+@pytest.mark.parametrize("kind", LINKS)
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="OUTPUT.partial is opened through links")
+def test_decompression_does_not_write_through_a_link(kind: str, folder: Path, victim: Path) -> None:
+    LINKS[kind](folder / "x.partial", victim)
+    with suppress(PrequentialError):  # refusing is as good
+        prequential.decompress(folder / "x.pq", folder / "x", runtime=RUNTIME)
+    assert victim.read_bytes() == PRECIOUS
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="OUTPUT.partial is opened through links")
+def test_a_damaged_archive_does_not_empty_a_file_through_a_link(folder: Path, victim: Path) -> None:
+    (folder / "x.pq").write_bytes(seeds()["mixer"].archive[:-40])
+    (folder / "x.partial").symlink_to(victim)
+    with suppress(PrequentialError):  # refusing is as good
+        prequential.decompress(folder / "x.pq", folder / "x", runtime=RUNTIME)
+    assert victim.read_bytes() == PRECIOUS
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="OUTPUT.partial is opened through links")
+def test_compression_does_not_write_through_a_link(folder: Path, victim: Path) -> None:
+    (folder / "y").write_bytes(b"some text")
+    (folder / "y.pq.partial").symlink_to(victim)
+    with suppress(PrequentialError):  # refusing is as good
+        prequential.compress(folder / "y", folder / "y.pq", preset=1, runtime=RUNTIME)
+    assert victim.read_bytes() == PRECIOUS
+
+
+def test_an_output_that_is_a_link_is_refused(folder: Path, victim: Path) -> None:
+    (folder / "x").symlink_to(victim)
+    with pytest.raises(prequential.OutputError):
+        prequential.decompress(folder / "x.pq", folder / "x", runtime=RUNTIME)
+    assert victim.read_bytes() == PRECIOUS
+
+
+def damaged_with_a_raw_block() -> bytes:
+    """The second of its three blocks is raw and intact; the first is damaged."""
+    draft = Draft.of(seeds()["mixed"].archive)
+    archive = bytearray(draft.sealed())
+    archive[len(draft.header()) + len(draft.blocks[0].record()) - 1] ^= 1
+    return bytes(archive)
+
+
+def keep_going(folder: Path, name: str = "x.pq") -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "prequential", "decompress", "--keep-going", name]
+    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, timeout=120)
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="pieces behind the damage are saved over what exists, and through links"
+)
+def test_saving_what_is_intact_does_not_write_through_a_link(folder: Path, victim: Path) -> None:
+    (folder / "x.pq").write_bytes(damaged_with_a_raw_block())
+    (folder / "x.from-24").symlink_to(victim)
+    keep_going(folder)
+    assert victim.read_bytes() == PRECIOUS
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="notes quote names as they are")
+def test_names_of_files_do_not_reach_the_terminal_as_they_are(folder: Path) -> None:
+    name = "x\x1b[31m\x07"
+    (folder / f"{name}.pq").write_bytes(damaged_with_a_raw_block())
+    done = keep_going(folder, f"{name}.pq")
+    assert done.stderr.count(b"\n") == 1
+    assert b"\x1b" not in done.stderr
+
+
+# ---- the survey of damaged archives
+
+
+@pytest.mark.xfail(strict=True, raises=TooSlowError, reason="a payload is read once for each record that points to it")
+def test_records_that_all_point_to_one_payload_are_surveyed_in_little_time(tmp_path: Path) -> None:
+    draft, n_bytes = Draft.of(seeds()["raw"].archive), 1 << 20
+    draft.blocks = [Part(1, n_bytes, n_bytes, bytes(8), bytes(n_bytes))]
+    draft.n_bytes = 1  # so that a reader from front to back stops at the block
+    draft.entries = [(0, n_bytes)] * 10_000 + [(len(draft.blocks[0].record()) + 4, n_bytes)]
+    draft.n_blocks = len(draft.entries)
+    (tmp_path / "a.pq").write_bytes(draft.sealed())
+    with bounded(4.0), suppress(PrequentialError):
+        survey(tmp_path / "a.pq")
+
+
+def test_surveys_of_damaged_archives_are_true(tmp_path: Path) -> None:
+    """What is called intact stood there before the damage, and what is refused elsewhere is not called whole."""
+    rng, path = Random(1), tmp_path / "a.pq"
+    good = seeds()["mixed"].archive
+    heads = {(i * 24, (i + 1) * 24): block for i, block in enumerate(Draft.of(good).blocks)}
+    for _ in range(1000):
+        data = bytearray(good)
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        if rng.random() < 0.2:
+            del data[rng.randrange(len(data)) :]
+        path.write_bytes(data)
+        try:
+            with bounded():
+                found = survey(path)
+        except (prequential.CorruptArchiveError, prequential.UnsupportedVersionError):
+            continue
+        assert (found.fault is None) == (bytes(data) == good)
+        for block in found.blocks:
+            if block.head:
+                assert heads[block.start, block.stop].state_digest == block.head.state_digest
