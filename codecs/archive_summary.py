@@ -14,6 +14,8 @@ from prequential.codecs.archive_index import END_MAGIC, LENGTH_BYTES, TRAILER_BY
 from prequential.codecs.byte_source import CHECKSUM_BYTES, ByteSource
 from prequential.errors import CorruptArchiveError
 
+MIN_RECORD_BYTES = 16  # kind, three lengths, digest, checksum
+
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSummary:
@@ -116,9 +118,11 @@ def _blocks_behind(
             kind = read_kind(source)
             if kind is not None:
                 found = read_head(source, kind)
-                source.take(found.payload_bytes)
-                source.check_checksum()
-                head = found if (source.n_bytes_taken, found.n_bytes) == (record_bytes, n_bytes) else None
+                size = source.n_bytes_taken + found.payload_bytes + CHECKSUM_BYTES
+                if (size, found.n_bytes) == (record_bytes, n_bytes):
+                    source.take(found.payload_bytes)
+                    source.check_checksum()
+                    head = found
         yield SurveyedBlock(number=number, start=start, stop=start + n_bytes, offset=offset, head=head)
         offset, start = offset + record_bytes, start + n_bytes
 
@@ -174,7 +178,11 @@ def _read_index(file: BinaryIO, header_bytes: int, archive_bytes: int) -> list[t
     n_blocks = source.take_varint()
     if 2 * n_blocks > index_bytes:  # a block has at least two bytes here: bounds the list before it is made
         raise CorruptArchiveError(f"index: {index_bytes} bytes cannot hold {n_blocks} blocks")
+    if n_blocks * MIN_RECORD_BYTES > index_start - header_bytes:
+        raise CorruptArchiveError(f"index: {n_blocks} blocks do not fit into the archive")
     records = [(source.take_varint(), source.take_varint()) for _ in range(n_blocks)]
+    if any(length < MIN_RECORD_BYTES for length, _ in records):
+        raise CorruptArchiveError("index: a block without a head")
     if source.n_bytes_taken != index_bytes or header_bytes + sum(length for length, _ in records) != index_start:
         raise CorruptArchiveError("index: does not fit the length of the archive")
     source.take(LENGTH_BYTES)

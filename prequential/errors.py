@@ -1,8 +1,14 @@
 """One error family. Each message says what is wrong, where, and what to do; the command line prints it as one line."""
 
+MAX_MESSAGE = 900
+
 
 class PrequentialError(Exception):
-    """Anything this package refuses to do; the message is a single line fit for a user."""
+    """Anything this package refuses to do; the message is a single line fit for a user, also where it quotes a stranger."""
+
+    def __init__(self, message: object = "") -> None:
+        text = str(message)
+        super().__init__(text if len(text) <= MAX_MESSAGE else f"{text[:600]} [...] {text[-200:]}")
 
 
 class ConfigError(PrequentialError):

@@ -7,6 +7,7 @@ or is replaced by the next run. Devices and pipes are written to directly.
 
 import hashlib
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -151,13 +152,16 @@ def output_file(
     if not resume and not overwrite and temporary.exists() and checkpoint.exists():
         raise OutputError(f"an interrupted run left {str(temporary)!r}: go on with --resume, or begin anew with -f")
     with writing(target):
-        file = temporary.open("r+b" if temporary.exists() else "x+b")
+        if temporary.exists() and not goes_on:
+            with _closing(_own(temporary)) as old:
+                _lock(old, target)
+            _forget(checkpoint)
+        if not goes_on:  # a new file: what bore its name may be a link to anything
+            temporary.unlink(missing_ok=True)
+        file = _own(temporary) if goes_on else temporary.open("x+b")
     with _closing(file):
         with writing(target):
             _lock(file, target)
-            if not goes_on:
-                file.truncate()
-                _forget(checkpoint)
             if like is not None:  # at once: a private original is at no time readable by others
                 temporary.chmod(stat.S_IMODE(Path(like).stat().st_mode) & 0o777)
         sink = Sink(file, target)
@@ -185,17 +189,40 @@ def output_file(
             raise
 
 
+def draft_folder(checkpoint: Path) -> Path:
+    """Where the next checkpoint is written: a folder, because the library that writes it has temporary files of its own."""
+    return checkpoint.with_name(checkpoint.name + ".new")
+
+
+def forget_draft(checkpoint: Path) -> None:
+    """What a killed run had begun to replace the checkpoint with goes."""
+    folder = draft_folder(checkpoint)
+    if folder.is_symlink() or folder.is_file():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _forget(checkpoint: Path) -> None:
-    """The checkpoint goes, and what a killed run had begun to replace it with."""
-    for path in (checkpoint, checkpoint.with_name(checkpoint.name + ".new")):
-        path.unlink(missing_ok=True)
+    checkpoint.unlink(missing_ok=True)
+    forget_draft(checkpoint)
+
+
+def _own(partial: Path) -> BinaryIO:
+    """An interrupted run's output, open for going on. Raises OutputError for a link: it may lead out of the folder."""
+    file = os.fdopen(os.open(partial, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)), "r+b")
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        file.close()
+        raise OutputError(f"{str(partial)!r} is a link or no file; take it away")
+    return file
 
 
 @contextmanager
-def _closing(file: BinaryIO) -> Iterator[None]:
+def _closing(file: BinaryIO) -> Iterator[BinaryIO]:
     """Closes the file; what that has to report was reported before, by the flush."""
     try:
-        yield
+        yield file
     finally:
         with suppress(OSError):
             file.close()

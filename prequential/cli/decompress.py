@@ -86,11 +86,13 @@ def _behind_the_damage(name: str, output: str) -> Iterator[str]:
             yield f"{where} intact, but coded with what came before: lost unless the damage is repaired"
         else:
             for block in group:
-                with output_file(f"{output}.from-{block.start}", overwrite=True) as sink:
-                    sink.write(read_payload(name, block))
-            yield f"{where} stored raw and intact: saved as {output}.from-{first.start}" + (
-                " ff." if last is not first else ""
-            )
+                try:
+                    with output_file(f"{output}.from-{block.start}") as sink:
+                        sink.write(read_payload(name, block))
+                except OutputError as error:
+                    yield str(error)
+            last_name = f" to {output}.from-{last.start}" if last is not first else ""
+            yield f"{where} stored raw and intact: saved as {output}.from-{first.start}{last_name}"
     covered = found.blocks[-1].stop if found.blocks else 0
     if covered < found.header.n_bytes:
         yield f"original bytes {covered}-{found.header.n_bytes}: the archive ends before them, or its index is damaged too"

@@ -33,7 +33,8 @@ def report(name: str | None, error: Exception, *, verbose: bool) -> None:
 
 def with_notes(line: str, error: BaseException) -> str:
     """The line, and what the exception passed on its way: what is left of the work, and how to go on."""
-    return "; ".join([line, *getattr(error, "__notes__", [])])
+    notes = (note if note.isprintable() else ascii(note)[1:-1] for note in getattr(error, "__notes__", []))
+    return "; ".join([line, *notes])
 
 
 def _reason(error: Exception) -> str:

@@ -82,10 +82,11 @@ def next_word(state: Array, words: Array) -> np.uint64:
 def carry(n_words: np.uint64, words: Array) -> None:
     """Adds one to the number that the words so far spell."""
     position = np.int64(n_words) - 1
-    while words[position] == np.uint32(0xFFFFFFFF):
+    while position >= 0 and words[position] == np.uint32(0xFFFFFFFF):
         words[position] = np.uint32(0)
         position -= 1
-    words[position] = np.uint32(words[position] + np.uint32(1))
+    if position >= 0:  # always so, unless a crafted checkpoint says otherwise
+        words[position] = np.uint32(words[position] + np.uint32(1))
 
 
 def ideal_bits(coded: Array) -> Array:
@@ -120,11 +121,17 @@ class BitCoder:
         n_words = int(self.state[N_WORDS]) if self.state[MODE] == ENCODE else 0
         return self.state.copy(), self.words[:n_words].copy()
 
-    def restore(self, state: Array, words: Array) -> None:
-        """Goes on as the coder, of the same mode and payload, of which these were saved."""
+    def restore(self, state: Array, words: Array) -> bool:
+        """Goes on as the coder, of the same mode and payload, of which these were saved; False if none can have been."""
+        n_words = int(state[N_WORDS])
+        if state[MODE] != self.state[MODE] or state[WIDTH] <= WORD_MAX or state[FAULT] != 0 or (
+            n_words != len(words) if self.state[MODE] == ENCODE else n_words > len(self.words) + 2
+        ):  # fmt: skip
+            return False
         self.state[:] = state
-        if len(words):
+        if self.state[MODE] == ENCODE:
             self.words = words.copy()
+        return True
 
     def reserve(self, n_symbols: int) -> None:
         """Room for what n_symbols further bytes may take, however improbable they are."""
@@ -151,6 +158,8 @@ class BitCoder:
         """Raises CorruptArchiveError if what was decoded so far cannot have been encoded."""
         if self.state[FAULT]:
             raise CorruptArchiveError("coded payload points outside the distribution it was coded under")
+        if self.decodes and int(self.state[N_WORDS]) > max(2, len(self.words) + 1):
+            raise CorruptArchiveError("coded payload ends before what was coded in it")
 
     def check_end(self) -> None:
         """Raises CorruptArchiveError if the payload certainly holds more, or certainly held less, than was decoded."""

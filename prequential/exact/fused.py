@@ -288,7 +288,8 @@ def fill_frequencies(logits: Array, table: Array, f: Array) -> None:
         peak = largest(row)
         total = np.int64(0)
         for v in range(n_symbols):
-            e[v] = table[np.int32(min(np.rint((peak - row[v]) * np.float32(LOGIT_STEPS_PER_NAT)), last_step))]
+            step = np.rint((peak - row[v]) * np.float32(LOGIT_STEPS_PER_NAT))
+            e[v] = table[np.int32(step if step < last_step else last_step)]  # last_step also for what is no number
             total += e[v]
         divisor = np.float64(total)
         rest = np.int64(TOTAL)
@@ -298,7 +299,7 @@ def fill_frequencies(logits: Array, table: Array, f: Array) -> None:
             )  # a conversion of a positive number is its floor
             rest -= e[v]
         best = 0
-        while row[best] != peak:
+        while best < n_symbols - 1 and row[best] != peak:
             best += 1
         e[best] += rest
 

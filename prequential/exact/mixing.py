@@ -38,6 +38,7 @@ EXTRA_INPUTS = 5  # match (2), bias, GPT (2)
 MATCH_MAP, RUN_MAP = 64, 64  # adaptive probabilities of a match by its length, of a run by its length and half byte
 MIN_MATCH = 6
 MAX_VERIFIED = 32
+MAX_MATCH_LENGTH = 65535
 
 HASH_MASK = 0xFFFFFFFF
 LOG_ODDS_LIMIT = 3071
@@ -224,7 +225,7 @@ def advance(past: Array, ring: Array, byte: int) -> None:
     position, mask = past[POSITION], ring.size - 1
     if past[MATCH_LENGTH] > 0:
         if np.int64(ring[past[MATCH] & mask]) == byte:
-            past[MATCH_LENGTH] = min(past[MATCH_LENGTH] + 1, 65535)
+            past[MATCH_LENGTH] = min(past[MATCH_LENGTH] + 1, MAX_MATCH_LENGTH)
             past[MATCH] += 1
         else:
             past[MATCH_LENGTH] = 0

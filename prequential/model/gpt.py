@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from prequential.errors import ConfigError
 from prequential.exact.matmul import Matmul
 from prequential.exact.optim import orthogonalise
 from prequential.exact.plain import FINE
@@ -33,6 +34,7 @@ from prequential.model.config import GPTConfig
 Tensor = torch.Tensor
 Saved = dict[str, tuple[Tensor, ...]]
 
+MAX_MAGNITUDE = 1e6  # of a checkpoint's floats: nothing overflows below it
 COLUMNS_AT_ONCE = 128  # of a run: each query meets W - 1 + COLUMNS_AT_ONCE keys, of which it may see W
 # Normalised q . k reaches K. The prototype's optimum at K = 64, scaled so that the peak stays 0.18 * 64.
 SCORE_SCALE = 0.18
@@ -309,6 +311,8 @@ class GPT:
         for name, gradient_of in self._backward(gradient, saved, inputs, phases):
             self._pool.start(partial(self._learn, name, gradient_of, factor))
         self._pool.finish()
+        if not math.isfinite(self.update_size or 0.0):
+            raise ConfigError("the GPT has diverged: its weights are no longer numbers; take smaller steps")
 
     def _forward_rows(self, inputs: Tensor, targets: Tensor, phases: tuple[Tensor, Tensor]) -> tuple[Tensor, Saved]:
         """The gradient (N, V) in nats at the logits, and what the backward pass needs: tensors of N or of R first entries."""
@@ -416,7 +420,12 @@ class GPT:
             )
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Takes over what `state` of another GPT of this configuration gave."""
+        """Takes over what `state` of another GPT of this configuration gave. Raises ValueError for what none can have given."""
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and not bool((tensor.abs() <= MAX_MAGNITUDE).all()):  # nor for no number
+                raise ValueError(f"gpt.{name} holds what is no weight")
+        if not all(0 <= n < 1 << 48 for n in tensors["counters"].tolist()):
+            raise ValueError("gpt.counters are out of range")
         for name, tensor in self.state().items():
             if name != "counters":
                 tensor.copy_(tensors[name])

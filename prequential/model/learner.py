@@ -103,7 +103,13 @@ class Learner:
         return self.gpt.update_size if self.gpt else None
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Takes over what `state` of another learner of this configuration gave, between segments: both go on alike."""
+        """Takes over what `state` of another learner of this configuration gave, between segments: both go on alike.
+
+        Raises ValueError for values that no learner has.
+        """
+        n_symbols, n_new = tensors["counters"].tolist()
+        if not (0 <= n_symbols < 1 << 48 and 0 <= n_new <= self.config.schedule.segment_symbols + n_symbols):
+            raise ValueError("counters are out of range")
         self.history.n_symbols, self._n_new = tensors["counters"].tolist()
         torch.from_numpy(self.history.ring).copy_(tensors["history"])
         for prefix, part in (("gpt.", self.gpt), ("mixer.", self.mixer)):

@@ -59,7 +59,15 @@ class Mixer:
         return coded
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Takes over what `state` of another mixer of this configuration gave."""
+        """Takes over what `state` of another mixer of this configuration gave. Raises ValueError for what would lead astray."""
+        past, matches = tensors["past"], tensors["matches"]
+        largest_node = int(tensors["table"].numpy().view(np.uint32)[:, 1:].max())
+        if largest_node >> 16 >= mixing.N_HISTORIES:
+            raise ValueError("mixer.table holds a history that there is not")
+        if not (past.amin() >= 0 and past.amax() < 1 << 48 and past[mixing.MATCH_LENGTH] <= mixing.MAX_MATCH_LENGTH):
+            raise ValueError("mixer.past is out of range")
+        if not (matches.amin() >= 0 and matches.amax() <= past[mixing.POSITION]):
+            raise ValueError("mixer.matches point ahead")
         for name, tensor in self.state().items():
             tensor.copy_(tensors[name])
 

@@ -21,8 +21,9 @@ from safetensors.torch import save_file
 
 from prequential.codecs import Header
 from prequential.errors import CheckpointError
+from prequential.exact.bit_coder import N_WORDS, STATE_SIZE, WORDS_PER_SYMBOL
 from prequential.exact.digest import digest
-from prequential.files import sync_folder
+from prequential.files import draft_folder, forget_draft, sync_folder
 from prequential.model.learner import Learner
 
 Tensor = torch.Tensor
@@ -33,6 +34,11 @@ FIRST_AFTER_S = 60.0
 BYTES_PER_S = 200e6  # what a disk is taken to write, until a checkpoint has been timed
 LEARNER = "learner."
 METADATA = "prequential"
+CODER_TENSORS = {"coder": torch.int64, "words": torch.int32, "symbols": torch.uint8}
+TOTALS = {
+    "n_bytes": int, "code_bits": float, "archive_bytes": int, "header_bytes": int, "payload_bytes": int, "n_blocks": int,
+    "n_raw_blocks": int,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +54,7 @@ class Saved:
     n_open: int = 0
     open_bits: float = 0.0
     written: str = ""
-    coder: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+    coder: np.ndarray = field(default_factory=lambda: np.zeros(STATE_SIZE, np.uint64))
     words: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
     symbols: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
 
@@ -106,11 +112,17 @@ def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Save
         "written": saved.written,
     }  # fmt: skip
     text = json.dumps({**about, "digest": _digest(tensors, about)}, sort_keys=True)
-    temporary = path.with_name(path.name + ".new")
-    save_file(tensors, temporary, {METADATA: text})
-    with temporary.open("rb+") as file:
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    folder = draft_folder(path)
+    forget_draft(path)
+    folder.mkdir()
+    try:
+        draft = folder / path.name
+        save_file(tensors, draft, {METADATA: text})
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        forget_draft(path)
     sync_folder(path.parent)
 
 
@@ -120,27 +132,58 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
         with safetensors.safe_open(path, framework="pt") as file:
             about = _described(path, file.metadata(), expected)
             own = {LEARNER + name: tensor for name, tensor in learner.state().items()}
-            tensors = {}
-            for name in file.keys():  # noqa: SIM118 - not a dict
-                part = file.get_slice(name)
-                if name in own and list(own[name].shape) != part.get_shape():
+            if set(file.keys()) != own.keys() | CODER_TENSORS.keys():
+                raise CheckpointError(f"{str(path)!r} does not fit the run: it holds other tensors")
+            for name in own:
+                if file.get_slice(name).get_shape() != list(own[name].shape):
                     raise CheckpointError(f"{str(path)!r} does not fit the run: {name} has another shape")
-                tensors[name] = file.get_tensor(name)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (OSError, safetensors.SafetensorError) as error:
         raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
-    if tensors.keys() != own.keys() | {"coder", "words", "symbols"}:
-        raise CheckpointError(f"{str(path)!r} does not fit the run: it holds other tensors")
-    if about.pop("digest", None) != _digest(tensors, {k: v for k, v in about.items() if k != "digest"}):
+    if about.pop("digest", None) != _digest(tensors, about):
         raise CheckpointError(f"{str(path)!r} is damaged: its digest is not that of what it holds")
-    learner.load_state({name: tensors[LEARNER + name] for name in learner.state()})
+    dtypes = {name: tensor.dtype for name, tensor in own.items()} | CODER_TENSORS
+    if any(tensors[name].dtype != dtype for name, dtype in dtypes.items()):
+        raise CheckpointError(f"{str(path)!r} does not fit the run: it holds other types")
+    try:
+        saved = _saved(about, tensors, expected["n_bytes"])
+        learner.load_state({name: tensors[LEARNER + name] for name in learner.state()})
+    except ValueError as error:
+        raise CheckpointError(f"{str(path)!r} holds what no run saves: {error}") from error
+    if learner.history.n_symbols != saved.totals["n_bytes"] + saved.n_open:
+        raise CheckpointError(f"{str(path)!r} holds what no run saves: its counts disagree")
+    return saved
+
+
+def _saved(about: Mapping[str, Any], tensors: Mapping[str, Tensor], n_bytes: int) -> Saved:
+    """What the file says beside the learner, an original of n_bytes. Raises ValueError unless a run may have saved it."""
+    totals, n_open, written = about.get("totals"), about.get("n_open"), about.get("written")
+    if not isinstance(totals, dict) or totals.keys() != TOTALS.keys():
+        raise ValueError("totals of other names")
+    for name, kind in TOTALS.items():
+        if type(totals[name]) is not kind or not 0 <= totals[name] < 1 << 48:
+            raise ValueError(f"{name} = {totals[name]!r}")
+    if (
+        type(n_open) is not int
+        or not 0 <= n_open <= n_bytes - totals["n_bytes"]
+        or totals["n_blocks"] > totals["n_bytes"]
+    ):
+        raise ValueError("counts out of range")
+    if not isinstance(written, str) or type(about.get("open_bits")) is not float:
+        raise ValueError("fields of other types")
+    coder, words, symbols = (tensors[name].numpy() for name in CODER_TENSORS)
+    if coder.shape != (STATE_SIZE,) or words.ndim != 1 or symbols.ndim != 1 or len(symbols) not in (0, n_open):
+        raise ValueError("a coder of another shape")
+    if len(words) > WORDS_PER_SYMBOL * n_open or not 0 <= coder[N_WORDS] <= WORDS_PER_SYMBOL * n_open + 2:
+        raise ValueError("a coder that is too far on")
     return Saved(
-        totals=about["totals"],
-        n_open=about["n_open"],
+        totals=totals,
+        n_open=n_open,
         open_bits=about["open_bits"],
-        written=about["written"],
-        coder=tensors["coder"].numpy().view(np.uint64),
-        words=tensors["words"].numpy().view(np.uint32),
-        symbols=tensors["symbols"].numpy(),
+        written=written,
+        coder=coder.view(np.uint64),
+        words=words.view(np.uint32),
+        symbols=symbols,
     )
 
 

@@ -22,7 +22,7 @@ from prequential.codecs import (
     Header,
 )
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
-from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitCoder
 from prequential.files import Sink
 from prequential.model.config import Config
 from prequential.model.learner import Learner
@@ -77,7 +77,8 @@ class _Run:
         n_done, self.open = 0, 0.0
         if self.saved and self.saved.n_open:
             n_done, self.open = self.saved.n_open, self.saved.open_bits
-            coder.restore(self.saved.coder, self.saved.words)
+            if n_done > len(symbols) or not coder.restore(self.saved.coder, self.saved.words):
+                raise CheckpointError("the checkpoint holds what no run saves: its coder does not fit the block")
             symbols[: len(self.saved.symbols)] = self.saved.symbols
         self.saved = None
         first, bits_before = n_done, self.open
@@ -131,7 +132,7 @@ class _Run:
             self._file.sync()  # what the checkpoint goes on from
             totals = asdict(replace(self.done, segment=NOTHING))
             del totals["segment"], totals["update_size"]
-            state, words = coder.saved() if coder else (np.zeros(0, np.uint64), np.zeros(0, np.uint32))
+            state, words = coder.saved() if coder else (np.zeros(STATE_SIZE, np.uint64), np.zeros(0, np.uint32))
             return Saved(
                 totals=totals,
                 n_open=len(symbols),

@@ -168,7 +168,7 @@ def _configs() -> Named:
             yield (
                 f"config-{'.'.join(path)}-{i}",
                 _with_config(path, value),
-                "header: |more than the limit|state differs|does not end",
+                "header: |more than the limit|state differs|does not end|ends before",
             )
         yield f"config-{'.'.join(path)}-missing", _with_config(path, DROP), "header: .*(missing|must be|object)"
     yield "config-surprise", _with_config(("surprise",), 1), "unknown or missing names"

@@ -12,6 +12,7 @@ from typing import Any
 
 import prequential
 
+LINUX = sys.platform == "linux"
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Events that name a path to be changed, and where their arguments have it and the folder descriptor it is relative to, if any.
 PATHS: dict[str, tuple[tuple[int, int | None], ...]] = {
@@ -69,6 +70,8 @@ def _check(event: str, path: Any, descriptor: int = -1) -> None:
         return
     text = os.fsdecode(path)
     if descriptor >= 0 and not os.path.isabs(text):  # noqa: PTH117
+        if not LINUX:  # no way to tell which folder that is; whoever opened it was watched
+            return
         text = os.path.join(os.readlink(f"/proc/self/fd/{descriptor}"), text)  # noqa: PTH115, PTH118
     # The folder's links are followed; the last part, which may be a link itself, is what the event is about.
     real = Path(os.path.realpath(os.path.dirname(os.path.abspath(text))), os.path.basename(text))  # noqa: PTH100, PTH119, PTH120
