@@ -27,7 +27,7 @@ except ImportError:
     sys.exit("atheris is not installed here (it has wheels for Linux and some versions of Python): pip install atheris")
 
 with atheris.instrument_imports(include=["prequential.codecs", "prequential.corpora", "prequential.model.config"]):
-    from prequential.codecs import ArchiveReader, Header, summarise
+    from prequential.codecs import ArchiveReader, Header, summarise, survey
     from prequential.codecs.archive_header import pack_header, read_header
     from prequential.codecs.byte_source import ByteSource
     from prequential.corpora import ByteAlphabet, open_corpus, restore_tree
@@ -40,7 +40,7 @@ BOX = Path(os.environ.get(BOX_VARIABLE, os.devnull))
 
 
 def read_archive(data: bytes) -> None:
-    """Reader and summary: what the one reads to its end, the other describes; and the header can be written again."""
+    """Reader, summary and survey: what the first reads to its end, the others describe; and the header can be written again."""
     path = BOX / "a.pq"
     path.write_bytes(data)
     blocks, summary = None, None
@@ -55,6 +55,12 @@ def read_archive(data: bytes) -> None:
         summary = summarise(path)
     except (CorruptArchiveError, UnsupportedVersionError):
         assert blocks is None, "the reader accepts what the summary refuses"
+    try:
+        found = survey(path)
+        assert (found.fault is None) == (blocks is not None)
+        assert found.n_bytes_held <= found.header.n_bytes
+    except (CorruptArchiveError, UnsupportedVersionError):
+        assert blocks is None
     if blocks is not None and summary is not None:
         assert [block.head for block in blocks] == list(summary.blocks)
         assert sum(block.n_bytes for block in blocks) == summary.header.n_bytes

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -17,8 +18,9 @@ import make
 import mutate
 import numpy as np
 import pytest
+import torch
 from forge import CODED, Draft
-from limits import TooLargeError, TooSlowError, bounded
+from limits import TooLargeError, TooSlowError, bounded, peak_bytes
 from make import EXACT, Case
 from mutate import BrokenRuleError, Mutant, judged, sandbox
 from seeds import MAX_MEMORY_BYTES, MIXER, PURE, RUNTIME, SCHEDULE, seeds
@@ -27,6 +29,8 @@ from watch import ForbiddenError, confined
 import prequential
 from prequential.codecs import summarise
 from prequential.errors import OutputError, PrequentialError
+from prequential.exact import fused
+from prequential.online.memory import memory_bytes
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(prequential.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
@@ -254,6 +258,50 @@ def test_messages_are_short_whatever_an_archive_says() -> None:
     with pytest.raises(prequential.CorruptArchiveError) as refused:
         prequential.decompress(longest)
     assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize("odd", [float("nan"), -float("nan"), float("inf"), -float("inf")])
+def test_logits_that_are_no_numbers_lead_no_kernel_astray(odd: float) -> None:
+    """A GPT that diverged, if one can be made to, must not take the process with it: these loops check no index."""
+    logits = torch.randn(4, 256, generator=torch.Generator().manual_seed(1))
+    logits[1], logits[2, 7], logits[3, ::2] = odd, odd, odd
+    assert fused.frequencies(logits).shape == (4, 256)
+
+
+# ---- known weaknesses
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(
+    strict=True, raises=TooSlowError, reason="a header may ask for any amount of work that fits into memory"
+)
+def test_a_small_archive_does_not_ask_for_hours() -> None:
+    """24 bytes, each followed by a step of a GPT of 84 million parameters: half a minute a byte."""
+    assert PURE.gpt
+    draft = Draft.of(seeds()["raw"].archive)
+    gpt = replace(PURE.gpt, width=2048, n_heads=16, mlp_factor=8)
+    schedule = replace(SCHEDULE, first_segment_symbols=1, segment_symbols=1)
+    config = replace(PURE, gpt=gpt, schedule=schedule).to_dict()
+    archive = draft.described({"config": config, "corpus": {}}).sealed()
+    assert len(archive) < 300
+    with bounded(20.0, extra_bytes=4 << 30), suppress(PrequentialError):
+        prequential.decompress(archive, runtime=RUNTIME)
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="each thread orthogonalises a matrix of its own; one is counted"
+)
+def test_the_estimate_of_memory_covers_every_thread() -> None:
+    assert PURE.gpt
+    gpt = replace(PURE.gpt, n_layers=4, width=768, n_heads=8, mlp_factor=8)
+    config, runtime = replace(PURE, gpt=gpt), prequential.Runtime(threads=8)
+    prequential.compress(b"a" * 33, config=PURE, runtime=runtime)
+    with bounded(300.0, extra_bytes=8 << 30):
+        before = peak_bytes()  # which begins with what the process holds now
+        prequential.compress(bytes(range(33)), config=config, runtime=runtime)
+        grown = peak_bytes() - before
+    assert grown <= memory_bytes(config)
 
 
 # ---- the fuzzers
