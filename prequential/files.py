@@ -163,7 +163,7 @@ def output_file(
         with writing(target):
             _lock(file, target)
             if like is not None:  # at once: a private original is at no time readable by others
-                temporary.chmod(stat.S_IMODE(Path(like).stat().st_mode) & 0o777)
+                temporary.chmod(stat.S_IMODE(Path(like).stat().st_mode) & 0o777 | stat.S_IWUSR)  # to go on
         sink = Sink(file, target)
         try:
             yield sink
@@ -172,6 +172,7 @@ def output_file(
             with writing(target):
                 if like is not None:
                     status = Path(like).stat()
+                    temporary.chmod(stat.S_IMODE(status.st_mode) & 0o777)
                     os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
                 publish(temporary, path)
                 sync_folder(path.parent)

@@ -1,6 +1,7 @@
 """A run that was interrupted goes on, and ends in the bytes of one that was not."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -284,3 +285,17 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(monkeypatch, c
     monkeypatch.setattr(checkpoint, "write", full)
     assert compress(tmp_path) == archives["both"]
     assert "No space left" in caplog.text
+
+
+def test_a_source_that_may_only_be_read_goes_on_too_and_gives_its_mode_in_the_end(archives, tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(DATA)
+    source.chmod(0o444)
+    for resume, on_progress in ((False, stopping_at(9)), (True, lambda done, n_bytes: None)):
+        with suppress(InterruptionError):
+            prequential.compress(
+                source, tmp_path / "a.pq", config=CONFIG, runtime=ONE, resume=resume, on_progress=on_progress
+            )
+        if not resume:
+            assert (tmp_path / "a.pq.partial").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "a.pq").stat().st_mode & 0o777 == 0o444
