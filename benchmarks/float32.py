@@ -85,10 +85,10 @@ class Float32GPT:
         memory = torch.zeros(config.n_heads, config.window - 1, config.width // config.n_heads)
         self._memory = [(memory, memory)] * config.n_layers  # keys and values of the last W - 1 columns
 
-    def _logits(self, weights: dict[str, Tensor], symbols: Tensor, first: int, attend: Attend) -> Tensor:
-        """Logits (R, T, V) of what follows symbols (R, T), which stand at columns first .. first + T - 1."""
-        cos, sin = rotary_phases(self.config, first, symbols.shape[1])
-        h = embedding(symbols, weights["embedding"])
+    def _logits(self, weights: dict[str, Tensor], recent: Tensor, first: int, attend: Attend) -> Tensor:
+        """Logits (R, T, V) of what follows columns first .. first + T - 1, whose last symbols are `recent` (R, T, E)."""
+        cos, sin = rotary_phases(self.config, first, recent.shape[1])
+        h = sum(map(embedding, recent.unbind(-1), weights["embedding"]))
         for i in range(self.config.n_layers):
             qkv = (norm(h) @ weights[f"{i}.qkv"]).unflatten(-1, (3, self.config.n_heads, -1)).permute(2, 0, 3, 1, 4)
             q, k = norm(rotate(qkv[:2], cos, sin))
@@ -103,9 +103,9 @@ class Float32GPT:
         self._start, self._n_time = self._start + self._n_time, n_columns
         self._snapshot = dict(self._weights)
 
-    def read(self, symbols: Tensor) -> Tensor:
-        """Logits (T, V) of what follows the segment's symbols (T,)."""
-        return self._logits(self._snapshot, symbols[None], self._start, self._attend_stream)[0]
+    def read(self, recent: Tensor) -> Tensor:
+        """Logits (T, V) of what follows the segment's columns, of which `recent` (T, E) are the last symbols."""
+        return self._logits(self._snapshot, recent[None], self._start, self._attend_stream)[0]
 
     def _attend_stream(self, i: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Blocks of W queries, each with the 2W - 1 keys that any of them may see; carried keys stand before the first."""
@@ -125,7 +125,7 @@ class Float32GPT:
     # ---- learning
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
-        """One step on rows (R, T) that know nothing of each other, and on what followed each of their symbols."""
+        """One step on rows (R, T, E) that know nothing of each other, and on what followed their columns, (R, T)."""
         self._n_updates += 1
         c = self.config
         factor = min(1.0, self._n_updates / c.warmup_updates) / math.sqrt(1.0 + self._n_updates / c.decay_updates)
@@ -179,8 +179,7 @@ class Float32Learner(Learner):
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
         """The ideal code lengths of the segment's symbols (n,) in bits, (n,); nothing is coded."""
-        previous = self.history.at(np.array([self.history.n_symbols - 1]))
-        logits = self.gpt.read(torch.from_numpy(np.concatenate((previous, symbols[:-1]))))
+        logits = self.gpt.read(torch.from_numpy(self.inputs(symbols)))
         nats = cross_entropy(logits, torch.from_numpy(symbols), reduction="none")
         self.history.append(symbols)
         return nats.double().numpy() / math.log(2.0)

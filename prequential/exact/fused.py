@@ -322,7 +322,7 @@ def _loss_gradient(frequency: Array, symbols: Array, g: Array) -> None:
 
 
 def embedding_gradient(g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor:
-    total = torch.zeros(n_symbols, g.shape[1])
+    total = torch.zeros(symbols.shape[1], n_symbols, g.shape[1])
     _embedding_gradient(array(g), array(symbols), total.numpy())
     return total
 
@@ -334,15 +334,18 @@ def _embedding_gradient(g: Array, symbols: Array, total: Array) -> None:
     n_columns = g.shape[1]
     for task in range((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
         columns = slice(task * COLUMNS_PER_TASK, min((task + 1) * COLUMNS_PER_TASK, n_columns))
-        sums = np.zeros((total.shape[0], COLUMNS_PER_TASK), dtype=np.int32)
+        sums = np.zeros((*total.shape[:2], COLUMNS_PER_TASK), dtype=np.int32)
         for i in range(g.shape[0]):
-            row, into = g[i, columns], sums[symbols[i]]
-            for j in range(row.size):
-                into[j] += np.int32(np.rint(row[j] * factor))
-        for v in range(total.shape[0]):
-            out = total[v, columns]
-            for j in range(out.size):
-                out[j] = np.float32(sums[v, j]) * (magnitude * np.float32(1.0 / EMBEDDING_LIMIT))
+            row = g[i, columns]
+            for e in range(symbols.shape[1]):
+                into = sums[e, symbols[i, e]]
+                for j in range(row.size):
+                    into[j] += np.int32(np.rint(row[j] * factor))
+        for e in range(total.shape[0]):
+            for v in range(total.shape[1]):
+                out = total[e, v, columns]
+                for j in range(out.size):
+                    out[j] = np.float32(sums[e, v, j]) * (magnitude * np.float32(1.0 / EMBEDDING_LIMIT))
 
 
 def adam_(

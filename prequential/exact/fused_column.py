@@ -47,7 +47,7 @@ class Column:
         self, embedding: Tensor, layers: Sequence[Mapping[str, Matrix]], head: Matrix, room: Mapping[str, Tensor],
         cos: Tensor, sin: Tensor, first_valid: int, window: int, score_scale: float,
     ) -> None:  # fmt: skip
-        """embedding: (V, D) float32. room: k, v (L, H, S, K) int8 and k_r, v_scale (L, H, S) float32, which the columns fill.
+        """embedding: (E, V, D) float32. room: k, v (L, H, S, K) int8 and k_r, v_scale (L, H, S) float32, which the columns fill.
 
         cos, sin: (T, K/2) float32. Slots before first_valid hold nothing.
         """
@@ -55,12 +55,12 @@ class Column:
         rooms = [room[name].numpy() for name in ("k", "k_r", "v", "v_scale")]
         shape = (cos.numpy(), sin.numpy(), softmax_table(), first_valid, window, np.float32(score_scale))
         self.arguments = (embedding.numpy(), *matrices, *[x[0] for x in _stacked([head])], *rooms, *shape)
-        self._n_symbols = len(embedding)
+        self._n_symbols = embedding.shape[1]
 
-    def logits(self, symbol: int, column: int) -> Tensor:
-        """Logits (1, V) float32 of what follows `symbol`, which stands at this column."""
+    def logits(self, recent: Tensor, column: int) -> Tensor:
+        """Logits (1, V) float32 of what follows this column; recent: its last symbols (E,) int64, newest first."""
         y = torch.empty(1, self._n_symbols)
-        fill_logits(symbol, column, *self.arguments, y.numpy()[0])
+        fill_logits(recent.numpy(), column, *self.arguments, y.numpy()[0])
         return y
 
 
@@ -103,13 +103,15 @@ dot: Any = intrinsic(_dot)
 
 @kernel
 def fill_logits(
-    symbol: int, column: int, embedding: Array,
+    recent: Array, column: int, embedding: Array,
     qkv: Array, qkv_offset: Array, qkv_scale: Array, out: Array, out_offset: Array, out_scale: Array,
     up: Array, up_offset: Array, up_scale: Array, down: Array, down_offset: Array, down_scale: Array,
     head: Array, head_offset: Array, head_scale: Array, k: Array, k_r: Array, v: Array, v_scale: Array,
     cos: Array, sin: Array, table: Array, first_valid: int, window: int, score_scale: np.float32, logits: Array,
 ) -> None:  # fmt: skip
-    h = embedding[symbol].copy()
+    h = embedding[0, recent[0]].copy()
+    for e in range(1, recent.size):
+        _add(h, embedding[e, recent[e]])
     x, u = np.zeros(qkv.shape[2], np.uint8), np.zeros(down.shape[2], np.uint8)
     row, wide, y = np.empty(qkv.shape[1], np.float32), np.empty(up.shape[1], np.float32), np.empty(h.size, np.float32)
     slots = slice(max(first_valid, column), window + column)  # of the visible keys, the column's own last

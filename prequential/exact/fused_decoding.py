@@ -10,20 +10,20 @@ import numpy as np
 from prequential.exact.bit_coder import BitCoder
 from prequential.exact.fused import fill_frequencies, integer_frequency_table
 from prequential.exact.fused_column import Column, fill_logits
-from prequential.exact.fused_loops import Array, kernel
+from prequential.exact.fused_loops import Array, inlined, kernel
 from prequential.exact.mixing import code_mixed, code_plain
 
 
 def find_symbols(
-    previous: int, symbols: Array, column: Column, mixer: tuple[Array, ...] | None, coder: BitCoder
+    recent: Array, symbols: Array, column: Column, mixer: tuple[Array, ...] | None, coder: BitCoder
 ) -> Array:
-    """Fills in the open segment's symbols (n,) int64, the first of which follows `previous`.
+    """Fills in the open segment's symbols (n,) int64, the first of which follows `recent` (E,) int64, newest first.
 
     mixer: the arrays of a Mixer, or None to decode under the GPT's frequencies alone. Returns the frequencies under which the
     bits were coded: (n, 8) uint16, of a total of 2**16.
     """
     coded = np.empty((len(symbols), 8), np.uint16)
-    arguments = (previous, symbols, coded, integer_frequency_table(), column.arguments)
+    arguments = (recent, symbols, coded, integer_frequency_table(), column.arguments)
     if mixer is None:
         _find_plain(*arguments, coder.state, coder.words)
     else:
@@ -33,23 +33,30 @@ def find_symbols(
 
 @kernel
 def _find_mixed(
-    previous: int, symbols: Array, coded: Array, table: Array, column: Any, mixer: Any, state: Array, words: Array
+    recent: Array, symbols: Array, coded: Array, table: Array, column: Any, mixer: Any, state: Array, words: Array
 ) -> None:
     logits, frequencies = np.empty((1, 256), np.float32), np.empty((1, 256), np.int32)
     for t in range(symbols.size):
-        fill_logits(previous, t, *column, logits[0])
+        fill_logits(recent, t, *column, logits[0])
         fill_frequencies(logits, table, frequencies)
         code_mixed(symbols[t : t + 1], frequencies, coded[t : t + 1], *mixer, state, words)
-        previous = symbols[t]
+        _move_on(recent, symbols[t])
 
 
 @kernel
 def _find_plain(
-    previous: int, symbols: Array, coded: Array, table: Array, column: Any, state: Array, words: Array
+    recent: Array, symbols: Array, coded: Array, table: Array, column: Any, state: Array, words: Array
 ) -> None:
     logits, frequencies = np.empty((1, 256), np.float32), np.empty((1, 256), np.int32)
     for t in range(symbols.size):
-        fill_logits(previous, t, *column, logits[0])
+        fill_logits(recent, t, *column, logits[0])
         fill_frequencies(logits, table, frequencies)
         code_plain(symbols[t : t + 1], frequencies, coded[t : t + 1], state, words)
-        previous = symbols[t]
+        _move_on(recent, symbols[t])
+
+
+@inlined
+def _move_on(recent: Array, symbol: int) -> None:
+    for e in range(recent.size - 1, 0, -1):
+        recent[e] = recent[e - 1]
+    recent[0] = symbol

@@ -304,10 +304,12 @@ def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
 
 
 def embedding_gradient(g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor:
-    """(N, D) float32 gradient rows summed by symbol into (V, D): integers of 18 bits in int32, exact for N <= 8192."""
+    """(N, D) float32 gradient rows summed by their symbols (N, E) into (E, V, D): 18 bits in int32, exact for N <= 8192."""
     scale = g.abs().amax().clamp_min(TINY)
     levels = (g * (scale.reciprocal() * 262143.0)).round_().to(torch.int32)
-    total = torch.zeros(n_symbols, g.shape[1], dtype=torch.int32, device=g.device).index_add_(0, symbols, levels)
+    total = torch.zeros(symbols.shape[1], n_symbols, g.shape[1], dtype=torch.int32, device=g.device)
+    for table, column in zip(total, symbols.t(), strict=True):
+        table.index_add_(0, column, levels)
     return total.float() * (scale * (1.0 / 262143.0))
 
 

@@ -203,7 +203,6 @@ class Witness:
     def begin(self, n_symbols: int) -> None:
         """As a Learner's; the twin gets the state that was before it."""
         self._start = self._learner.history.n_symbols
-        self._previous = self._learner.history.at(np.array([self._start - 1]))
         if self._start in self._codes | self._futures:
             state = {name: tensor.clone() for name, tensor in self._learner.state().items()}
             self._now = state if self._start in self._codes & self._futures else {}
@@ -267,9 +266,7 @@ class Witness:
 
     def _expected(self, symbols: np.ndarray) -> np.ndarray:
         """The twin's frequencies (n, 256) of the open segment, were it these symbols."""
-        rows = self._twin.expected(np.concatenate((self._previous, symbols[:-1])), 0)
-        assert rows is not None
-        return rows
+        return self._twin.expected(self._twin.inputs(symbols), 0)
 
     def _check_future(self, symbols: np.ndarray, bits: np.ndarray, at: int) -> None:
         """The segment once more, by the twin, with other symbols from one position on."""

@@ -23,7 +23,7 @@ from prequential.online import coding
 from prequential.online.runtime import KERNELS, Runtime
 
 # Set from a machine whose archives decoded elsewhere. Another FORMAT_VERSION, learner or default is another digest.
-EXPECTED_DIGEST = "1c261dd9836bb181"
+EXPECTED_DIGEST = "946c148e086c0dc4"
 
 FIXED_N_BYTES = 8192
 FIXED_CONFIG = Config(

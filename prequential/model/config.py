@@ -36,13 +36,15 @@ def _check_range(config: object, **ranges: tuple[float, float]) -> None:
 class GPTConfig:
     """Shape and step sizes of the GPT.
 
-    `window`: keys each symbol attends to, its own among them. Step sizes are per update, before warm-up.
+    `n_embeddings`: how many of the last symbols enter, each by its own table. `window`: keys each symbol attends to, its own
+    among them. Step sizes are per update, before warm-up.
     """
 
     n_layers: int = 2
     width: int = 192
     n_heads: int = 3
     mlp_factor: int = 4
+    n_embeddings: int = 3
     window: int = 128
     matrix_step: float = 0.04
     vector_step: float = 0.003
@@ -54,9 +56,9 @@ class GPTConfig:
 
     def __post_init__(self) -> None:
         _check_range(
-            self, n_layers=(1, 64), width=(16, 4096), n_heads=(1, 64), mlp_factor=(1, 8), window=(2, 512),
-            matrix_step=(0.0, 1.0), vector_step=(0.0, 1.0), momentum=(0.0, 0.999), beta1=(0.0, 0.999), beta2=(0.0, 0.9999),
-            warmup_updates=(1, 100000), decay_updates=(1, 10**9),
+            self, n_layers=(1, 64), width=(16, 4096), n_heads=(1, 64), mlp_factor=(1, 8), n_embeddings=(1, 8),
+            window=(2, 512), matrix_step=(0.0, 1.0), vector_step=(0.0, 1.0), momentum=(0.0, 0.999), beta1=(0.0, 0.999),
+            beta2=(0.0, 0.9999), warmup_updates=(1, 100000), decay_updates=(1, 10**9),
         )  # fmt: skip
         _check(
             self.width % (2 * self.n_heads) == 0, f"width {self.width} must be a multiple of 2 * n_heads {self.n_heads}"

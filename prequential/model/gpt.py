@@ -1,7 +1,8 @@
 """The GPT in exact arithmetic: it reads the stream in sequence, and learns from rows drawn out of what was read.
 
-Pre-norm residual layers: h += attention(rmsnorm(h)); h += mlp(rmsnorm(h)); logits = head(rmsnorm(h)). No gains or biases,
-rotary positions, normalised queries and keys, squared ReLU, zero-initialised output projections, untied head.
+h = the sum of embeddings of the last E symbols, a table for each, all but the newest's zero at first. Pre-norm residual
+layers: h += attention(rmsnorm(h)); h += mlp(rmsnorm(h)); logits = head(rmsnorm(h)). No gains or biases, rotary positions,
+normalised queries and keys, squared ReLU, zero-initialised output projections, untied head.
 
 Reading and learning share nothing that either writes. A `Reader` reads one stream, a segment at a time, with the weights as
 they stood when the segment was opened, and remembers the keys and values of its last `window - 1` columns. Any run of columns
@@ -9,7 +10,8 @@ they stood when the segment was opened, and remembers the keys and values of its
 before it, and all sums are of integers. A step of the `GPT` takes rows that know nothing of the stream or of each other, forward
 and backward, and then Muon on the hidden matrices, Adam on the embedding and the head. Weights are rounded to int8 once a step.
 
-Letters: R rows, T columns, D width, H heads, K = D/H, V symbols, W window, L layers; S = W - 1 + T slots for keys. N = R*T.
+Letters: R rows, T columns, D width, H heads, K = D/H, V symbols, E embeddings, W window, L layers; S = W - 1 + T slots for
+keys. N = R*T.
 """
 
 import math
@@ -82,7 +84,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Weights:
-    """The embedding (V, D) float32, the matrices of each layer (qkv, out, up, down) and the head."""
+    """The embedding (E, V, D) float32, the matrices of each layer (qkv, out, up, down) and the head."""
 
     embedding: Tensor
     layers: Sequence[dict[str, Linear]]
@@ -110,9 +112,9 @@ class Weights:
         }
 
     def logits(
-        self, symbols: Tensor, ops: ModuleType, attend: Callable[[int, Tensor], Tensor], saved: Saved | None = None
+        self, recent: Tensor, ops: ModuleType, attend: Callable[[int, Tensor], Tensor], saved: Saved | None = None
     ) -> Tensor:
-        """Logits (N, V) float32 of what follows symbols (N,) int64.
+        """Logits (N, V) float32 of what follows; recent: the last symbols at each place, (N, E) int64, the newest first.
 
         attend(i, qkv) is layer i's attention, (N, 3D) to (N, D) float32. What a backward pass needs goes to `saved`.
         """
@@ -122,7 +124,9 @@ class Weights:
                 saved[name] = values
             return values
 
-        h = self.embedding[symbols]  # (N, D)
+        h = self.embedding[0][recent[:, 0]]  # (N, D)
+        for table, symbols in zip(self.embedding[1:], recent.t()[1:], strict=True):
+            h = h + table[symbols]
         for i, layer in enumerate(self.layers):
             x, r, _ = keep(f"{i}.qkv", *ops.normalise_rows(h))
             qkv = ops.dequantise(layer["qkv"].sums(x), r, layer["qkv"].scale)  # (N, 3D)
@@ -197,13 +201,13 @@ class Reader:
         self._cos, self._sin = rotary_phases(self.config, self._start, n_columns)
         self._column: Any = None  # ops.Column of the open segment, made when a single column is first asked for
 
-    def forward(self, symbols: Tensor, first: int) -> Tensor:
-        """Logits (t, V) float32 of what follows `symbols` (t,) int64, which stand at columns first .. first + t - 1."""
-        if len(symbols) == 1 and self._ops.Column:
-            return self.column().logits(int(symbols), first)
+    def forward(self, recent: Tensor, first: int) -> Tensor:
+        """Logits (t, V) float32 of what follows columns first .. first + t - 1, whose last symbols are `recent` (t, E) int64."""
+        if len(recent) == 1 and self._ops.Column:
+            return self.column().logits(recent[0], first)
         parts = [
             self._weights.logits(part, self._ops, partial(self._attend, first + i * COLUMNS_AT_ONCE))
-            for i, part in enumerate(symbols.split(COLUMNS_AT_ONCE))
+            for i, part in enumerate(recent.split(COLUMNS_AT_ONCE))
         ]
         return torch.cat(parts)
 
@@ -261,8 +265,9 @@ class GPT:
             for i in range(config.n_layers)
         ]
         self._weights = Weights(
-            uniform(seed, "embedding", (n_symbols, d), 1.0), layers, linear("head", d, n_symbols, 0.0)
+            torch.zeros(config.n_embeddings, n_symbols, d), layers, linear("head", d, n_symbols, 0.0)
         )
+        self._weights.embedding[0] = uniform(seed, "embedding", (n_symbols, d), 1.0)
         self._hidden = {f"{i}.{name}": linear for i, layer in enumerate(layers) for name, linear in layer.items()}
         self._momentum = {name: torch.zeros_like(linear.weight) for name, linear in self._hidden.items()}
         self._adam = {
@@ -280,12 +285,12 @@ class GPT:
         """Opens a segment of n_columns columns, to be read with the weights as they stand: not during an `update`."""
         self._reader.begin(self._weights.snapshot(), n_columns)
 
-    def forward(self, symbols: Tensor, first: int) -> Tensor:
-        """Logits (t, V) float32 of what follows `symbols` (t,) int64, which stand at columns first .. first + t - 1.
+    def forward(self, recent: Tensor, first: int) -> Tensor:
+        """Logits (t, V) float32 of what follows columns first .. first + t - 1, whose last symbols are `recent` (t, E) int64.
 
         Columns are read in order, each once, in any runs: the bits do not depend on the runs, nor on an `update` meanwhile.
         """
-        return self._reader.forward(symbols, first)
+        return self._reader.forward(recent, first)
 
     def column(self) -> Any:
         """The open segment for a compiled decoder; compiled kernels only."""
@@ -298,7 +303,7 @@ class GPT:
     # ---- learning
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
-        """One optimiser step on R independent rows: inputs (R, T) int64, targets (R, T) int64 what followed them.
+        """One optimiser step on R independent rows: inputs (R, T, E) int64 as in `forward`, targets (R, T) int64 what followed.
 
         R * T <= 8192, T <= 512. The gradient of the code length travels down the layers; each matrix learns, beside it, as
         soon as its own gradient is known.
@@ -322,8 +327,8 @@ class GPT:
 
         def work(i: int) -> None:
             rows = inputs[pieces[i]]
-            attend = partial(self._attend, saved[i], phases, (*rows.shape, self.config.n_heads))
-            logits = self._weights.logits(rows.reshape(-1), self._ops, attend, saved[i])
+            attend = partial(self._attend, saved[i], phases, (*rows.shape[:2], self.config.n_heads))
+            logits = self._weights.logits(rows.flatten(0, 1), self._ops, attend, saved[i])
             gradients[i] = self._ops.loss_gradient(self._ops.frequencies(logits), targets[pieces[i]].reshape(-1))
 
         self._pool.map(work, range(len(pieces)))
@@ -371,7 +376,7 @@ class GPT:
             norm = saved[f"{i}.qkv"]
             dh = self._through_norm(layer["qkv"].input_gradient_sums(dqkv), norm, dh)
             yield f"{i}.qkv", partial(layer["qkv"].weight_gradient, norm[0], norm[1], dqkv)
-        yield "embedding", partial(ops.embedding_gradient, dh, inputs.reshape(-1), self.n_symbols)
+        yield "embedding", partial(ops.embedding_gradient, dh, inputs.flatten(0, 1), self.n_symbols)
 
     def _through_norm(self, sums: tuple[Tensor, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
         """dh plus the gradient that reaches the residual stream through normalised rows, given its sums and scales there."""

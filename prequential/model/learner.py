@@ -13,6 +13,7 @@ from types import ModuleType
 
 import numpy as np
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 
 from prequential.exact.bit_coder import BitCoder, ideal_bits
 from prequential.exact.digest import digest
@@ -66,25 +67,28 @@ class Learner:
         Where they are known, the GPT reads them at once; else symbol by symbol. The bits are the same.
         """
         coder.reserve(len(symbols))
-        previous = int(self.history.at(np.array(self.history.n_symbols - 1)))
-        if self.gpt is None or not coder.decodes:
-            inputs = np.concatenate(([previous], symbols[:-1]))
-            coded = code_under(self.expected(inputs, 0), self.mixer, symbols, coder)
+        if self.gpt is None:
+            coded = code_under(None, self.mixer, symbols, coder)
+        elif not coder.decodes:
+            coded = code_under(self.expected(self.inputs(symbols), 0), self.mixer, symbols, coder)
         elif self._ops.Column:
             mixer = self.mixer.arrays if self.mixer else None
-            coded = find_symbols(previous, symbols, self.gpt.column(), mixer, coder)
+            coded = find_symbols(self.inputs(symbols[:1])[0], symbols, self.gpt.column(), mixer, coder)
         else:
             coded = np.empty((len(symbols), 8), np.uint16)
             for t in range(len(symbols)):
-                coded[t] = code_under(self.expected(np.array([previous]), t), self.mixer, symbols[t : t + 1], coder)
-                previous = symbols[t]
+                row = self.expected(self.inputs(symbols[: t + 1])[t:], t)
+                coded[t] = code_under(row, self.mixer, symbols[t : t + 1], coder)
         self.history.append(symbols)
         return ideal_bits(coded)
 
-    def expected(self, inputs: np.ndarray, first: int) -> np.ndarray | None:
-        """The GPT's frequencies (t, V) int32 of what follows inputs (t,) int64, at columns first .. first + t - 1."""
-        if self.gpt is None:
-            return None
+    def inputs(self, symbols: np.ndarray) -> np.ndarray:
+        """What the GPT reads to predict the open segment's first symbols (t,), of which the last may be unknown: (t, E) int64."""
+        return inputs_of_segment(self.config, self.history, symbols)
+
+    def expected(self, inputs: np.ndarray, first: int) -> np.ndarray:
+        """The GPT's frequencies (t, V) int32 of what follows inputs (t, E) int64, at columns first .. first + t - 1."""
+        assert self.gpt
         return self._ops.frequencies(self.gpt.forward(torch.from_numpy(inputs), first)).numpy()
 
     def end(self, n_symbols: int) -> None:
@@ -143,9 +147,18 @@ def code_under(frequencies: np.ndarray | None, mixer: Mixer | None, symbols: np.
     return coded
 
 
+def inputs_of_segment(config: Config, history: History, symbols: np.ndarray) -> np.ndarray:
+    """The GPT's inputs (t, E) int64, newest first: what goes before each of the first symbols (t,) after the history."""
+    assert config.gpt
+    n = config.gpt.n_embeddings
+    known = np.concatenate((history.at(history.n_symbols - np.arange(n, 0, -1)), symbols[:-1]))
+    return np.ascontiguousarray(sliding_window_view(known, n)[:, ::-1])
+
+
 def rows_of_step(config: Config, history: History, n_new_symbols: int) -> tuple[Tensor, Tensor]:
-    """Inputs and targets (R, T) int64 of a step: the newest segment, of n_new_symbols, in rows, and rows drawn from the whole
-    history."""
+    """Inputs (R, T, E) and targets (R, T) int64 of a step: the newest segment, of n_new_symbols, in rows, and rows drawn
+    from the whole history."""
+    assert config.gpt
     schedule, end = config.schedule, history.n_symbols
     length = min(schedule.row_symbols, end - history.oldest)
     n_new = -(-n_new_symbols // length)
@@ -154,4 +167,5 @@ def rows_of_step(config: Config, history: History, n_new_symbols: int) -> tuple[
     words = random_words(config.seed, f"replay/{end}", n_rows - n_new)
     drawn = history.oldest + (words % np.uint64(end - length + 1 - history.oldest)).astype(np.int64)
     positions = np.concatenate((newest, drawn))[:, None] + np.arange(length)
-    return torch.from_numpy(history.at(positions - 1)), torch.from_numpy(history.at(positions))
+    before = positions[..., None] - np.arange(1, config.gpt.n_embeddings + 1)  # (R, T, E)
+    return torch.from_numpy(history.at(before)), torch.from_numpy(history.at(positions))

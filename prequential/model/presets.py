@@ -28,7 +28,7 @@ PRESETS: dict[int, Config] = {
     8: _with_gpt(3, 256, 512, 16, table_bits=24),
     9: _with_gpt(4, 384, 512, 16, table_bits=24),
 }
-PURE_SEGMENT_SYMBOLS = 512  # alone, the GPT gains more by a step twice as often than it does beside the mixer
+PURE_SEGMENT_SYMBOLS, PURE_ROWS = 640, 10  # alone, the GPT gains more by frequent steps than it does beside the mixer
 
 
 def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
@@ -40,7 +40,9 @@ def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) ->
         raise ConfigError(f"preset {level} has no GPT, so it cannot be pure")
     if not pure:
         return config
-    n_symbols = min(config.schedule.segment_symbols, PURE_SEGMENT_SYMBOLS)
-    return dataclasses.replace(
-        config, mixer=None, schedule=dataclasses.replace(config.schedule, segment_symbols=n_symbols)
+    schedule = dataclasses.replace(
+        config.schedule,
+        segment_symbols=min(config.schedule.segment_symbols, PURE_SEGMENT_SYMBOLS),
+        n_rows=min(config.schedule.n_rows, PURE_ROWS),
     )
+    return dataclasses.replace(config, mixer=None, schedule=schedule)

@@ -38,7 +38,7 @@ from prequential.exact.random import random_words
 from prequential.model.config import N_SYMBOLS, Config
 from prequential.model.gpt import GPT, Reader, Weights
 from prequential.model.history import History
-from prequential.model.learner import Learner, code_under, rows_of_step
+from prequential.model.learner import Learner, code_under, inputs_of_segment, rows_of_step
 from prequential.model.mixer import Mixer
 from prequential.online.recomputing import MEMORY, TRANSIENT, Way, cause
 
@@ -128,17 +128,17 @@ class Passage:
     n_columns: int
 
     def predict(self, inputs: np.ndarray, way: Way, *, singly: bool = False) -> tuple[np.ndarray, dict[str, Tensor]]:
-        """Frequencies (n, V) int32 of what follows inputs (n,) int64, and what is then `carried`: the last keys and values.
+        """Frequencies (n, V) int32 of what follows inputs (n, E) int64, and what is then `carried`: the last keys and values.
 
         singly: column by column, as a decoder does.
         """
         reader = self.reader.fork(way.ops, way.matmul)
         reader.begin(self.weights.under(way.ops, way.matmul), self.n_columns)
-        symbols = torch.from_numpy(inputs)
+        recent = torch.from_numpy(inputs)
         if singly:
-            logits = torch.cat([reader.forward(symbols[t : t + 1], t) for t in range(len(symbols))])
+            logits = torch.cat([reader.forward(recent[t : t + 1], t) for t in range(len(recent))])
         else:
-            logits = reader.forward(symbols, 0)
+            logits = reader.forward(recent, 0)
         return way.ops.frequencies(logits).numpy(), {f"carried.{name}": t for name, t in reader.memory().items()}
 
 
@@ -216,10 +216,9 @@ class AuditedLearner(Learner):
         self._rows_taken = rows
         return rows
 
-    def expected(self, inputs: np.ndarray, first: int) -> np.ndarray | None:
+    def expected(self, inputs: np.ndarray, first: int) -> np.ndarray:
         rows = super().expected(inputs, first)
-        if rows is not None:
-            self._frequencies.append(rows)
+        self._frequencies.append(rows)
         return rows
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
@@ -229,8 +228,7 @@ class AuditedLearner(Learner):
         bits = super().code(symbols, coder)
         names, frequencies = [], None
         if self._watched:
-            previous = shadow.history.at(np.array([shadow.history.n_symbols - 1]))
-            inputs = np.concatenate((previous, symbols[:-1]))
+            inputs = inputs_of_segment(self.config, shadow.history, symbols)
             frequencies, memory = self._passage.predict(inputs, self._way.opposite if self._drawn else self._way)
             if self._frequencies and not np.array_equal(np.concatenate(self._frequencies), frequencies):
                 names.append("gpt.frequencies")

@@ -46,7 +46,7 @@ def check_memory(config: Config, limit_bytes: int) -> None:
 def _gpt_bytes(gpt: GPTConfig) -> int:
     largest = max(3, gpt.mlp_factor) * gpt.width**2
     matrices = (4 + 2 * gpt.mlp_factor) * gpt.width**2 * gpt.n_layers
-    return matrices * _MATRIX_BYTES + largest * 32 + 2 * N_SYMBOLS * gpt.width * _TABLE_BYTES
+    return matrices * _MATRIX_BYTES + largest * 32 + (gpt.n_embeddings + 1) * N_SYMBOLS * gpt.width * _TABLE_BYTES
 
 
 def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:

@@ -155,7 +155,7 @@ class LearnsEarly(Learner):
     """The mixer has learned the segment before it is coded."""
 
     def code(self, symbols, coder):
-        self.mixer.code(symbols.copy(), self.expected(symbols, 0), BitCoder(FOLLOW))
+        self.mixer.code(symbols.copy(), self.expected(self.inputs(symbols), 0), BitCoder(FOLLOW))
         return super().code(symbols, coder)
 
 
@@ -164,7 +164,7 @@ class MovesWeights(Learner):
 
     def code(self, symbols, coder):
         bits = super().code(symbols, coder)
-        self.gpt.weights_read()["embedding"][5] += 1
+        self.gpt.weights_read()["embedding"][0, 5] += 1
         return bits
 
 

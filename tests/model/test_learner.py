@@ -83,10 +83,10 @@ def rows():
 
 def places(inputs, targets, n):
     """Where the rows may stand in the text: for each the starts at which it fits."""
-    padded = np.concatenate(([0], TEXT[:n]))
+    before = np.stack([np.concatenate((np.zeros(e, np.int64), TEXT[:n]))[:n] for e in (1, 2, 3)], 1)
     length = targets.shape[1]
     return [
-        [s for s in range(n - length + 1) if (TEXT[s : s + length] == t).all() and (padded[s : s + length] == i).all()]
+        [s for s in range(n - length + 1) if (TEXT[s : s + length] == t).all() and (before[s : s + length] == i).all()]
         for i, t in zip(inputs, targets, strict=True)
     ]
 
@@ -94,7 +94,7 @@ def places(inputs, targets, n):
 @pytest.mark.parametrize(("n", "n_new"), [(200, 48), (200, 1), (200, 16), (200, 17), (80, 48), (48, 48), (300, 33)])
 def test_rows_are_stretches_of_the_text_and_the_newest_of_them_are_the_newest_segment(rows, n, n_new):
     inputs, targets = rows(n, n_new)
-    assert inputs.shape == targets.shape == (min(5, n // 16), 16)
+    assert targets.shape == (min(5, n // 16), 16) and inputs.shape == (*targets.shape, 3)
     found = places(inputs, targets, n)
     assert all(found)
     n_rows = -(-n_new // 16)
@@ -106,7 +106,7 @@ def test_rows_are_stretches_of_the_text_and_the_newest_of_them_are_the_newest_se
 def test_before_there_is_enough_for_a_row_the_rows_are_shorter(rows):
     inputs, targets = rows(9, 9)
     assert targets.tolist() == [TEXT[:9].tolist()]
-    assert inputs.tolist() == [[0, *TEXT[:8]]]
+    assert [column.tolist() for column in inputs[0].T] == [[0] * e + TEXT[: 9 - e].tolist() for e in (1, 2, 3)]
 
 
 def test_a_newest_segment_longer_than_what_is_held_in_whole_rows_begins_with_the_oldest_symbol(rows):
@@ -120,7 +120,7 @@ def test_rows_are_drawn_from_what_the_ring_still_holds(rows):
     inputs, targets = rows(n, 16, n_rows=200)
     windows = np.lib.stride_tricks.sliding_window_view(TEXT[:n], 17)  # input and targets
     held = {tuple(window) for window in windows[n - (1 << 14) - 1 :].tolist()}
-    drawn = [(i[0], *t) for i, t in zip(inputs.tolist(), targets.tolist(), strict=True)]
+    drawn = [(i[0][0], *t) for i, t in zip(inputs.tolist(), targets.tolist(), strict=True)]
     assert len(drawn) == 200 and held.issuperset(drawn)
     assert len(set(drawn)) > 150  # from all over the ring
 
