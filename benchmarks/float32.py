@@ -198,9 +198,8 @@ def measure(learner: Learner, data: np.ndarray) -> Cost:
     wall_s, cpu_s, code_bits = time.perf_counter(), time.process_time(), 0.0
     for block in blocks(len(data), learner.config.schedule):
         coder = BitCoder(FOLLOW if isinstance(learner, Float32Learner) else ENCODE)
-        *_, (_, block_bits) = run(learner, coder, block, data[block].copy())
+        code_bits += sum(float(bits.sum()) for _, bits in run(learner, coder, block, data[block].copy()))
         coder.payload()
-        code_bits += block_bits
     return Cost(time.perf_counter() - wall_s, time.process_time() - cpu_s, code_bits)
 
 

@@ -80,7 +80,7 @@ def evaluate(name: str, level: str, *, verify: bool) -> bool:
     options = [f"-{number}", *([f"--{pure}"] if pure else [])]
     command = ["prequential", "evaluate", *options, *(["--verify"] if verify else [])]
     print("+", *command, name, flush=True)
-    command = [sys.executable, "-m", *command, "--json", "--", name]
+    command = [sys.executable, "-m", *command, "--no-run", "--json", "--", name]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         return False

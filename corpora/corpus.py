@@ -34,6 +34,11 @@ class Document(NamedTuple):
     n_bytes: int
 
 
+def beginning(documents: Sequence[Document], n_bytes: int) -> list[Document]:
+    """The documents within the first n_bytes of the stream; of the last one its beginning."""
+    return [d._replace(n_bytes=min(d.n_bytes, n_bytes - d.offset)) for d in documents if d.offset < n_bytes]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Corpus(AbstractContextManager["Corpus"]):
     """Bytes in one file and their origin; a context manager that removes the temporary file, if there is one.

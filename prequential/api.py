@@ -6,6 +6,7 @@ bytes-like is the data itself. An archive is a path, bytes or an open binary fil
 A run shares its work between threads of its own and leaves torch's own threading at one thread for the whole process.
 """
 
+import dataclasses
 import hashlib
 import io
 import os
@@ -22,9 +23,11 @@ from numpy.typing import NDArray
 from prequential.codecs import BASELINES, ArchiveReader, Header
 from prequential.corpora import open_corpus, restore_tree
 from prequential.corpora.chunks import reading
+from prequential.corpora.corpus import Document, beginning
 from prequential.errors import ConfigError, CorruptArchiveError, OutputError
 from prequential.files import Sink, check_output, checkpoint_path, output_file, partial_path, stream_output
-from prequential.measure.evaluation import Curve, Evaluation, OnProgress
+from prequential.measure.curves import Curve
+from prequential.measure.evaluation import Evaluation, OnProgress
 from prequential.measure.evaluation import evaluate as _evaluate
 from prequential.measure.ledger import Ledger
 from prequential.model import presets
@@ -155,7 +158,7 @@ def compress(
         check_output(output, overwrite=overwrite)
     memory = io.BytesIO()
     with (
-        _opened(source, config) as (symbols, header),
+        _opened(source, config) as (symbols, header, _),
         _sink(
             memory if output is None else output, overwrite=overwrite, resume=resume, like=_file(source, header)
         ) as sink,
@@ -245,14 +248,18 @@ def evaluate(
     limit_bytes: int | None = None,
     baselines: Sequence[str] = tuple(BASELINES),
     verify: bool = False,
+    archive: BinaryIO | None = None,
+    n_configs: int = 1,
+    n_seeds: int = 1,
     runtime: Runtime | None = None,
     max_memory_bytes: int = MAX_MEMORY_BYTES,
     on_progress: OnProgress = _ignore,
 ) -> Evaluation:
     """The prequential description length of `source` under a learner, with its learning curve and the baselines.
 
-    limit_bytes: only the beginning of the corpus. verify: decode the archive and compare every byte. Others as in
-    `compress`; baselines are names of prequential.codecs.BASELINES.
+    limit_bytes: only the beginning of the corpus. verify: decode the archive and compare every byte. archive: an open file that
+    the archive goes to; else it is a temporary one. n_configs, n_seeds: how many were tried, of which this is the chosen one:
+    they enter the total cost. Others as in `compress`; baselines are names of prequential.codecs.BASELINES.
 
     Raises what `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails.
 
@@ -267,30 +274,40 @@ def evaluate(
     """
     config = config or presets.preset(preset, pure=pure, seed=seed)
     check_memory(config, max_memory_bytes)
-    with _opened(source, config, limit_bytes) as (symbols, header):
-        return _evaluate(
-            symbols, header, runtime or Runtime(), baselines=baselines, verify=verify, on_progress=on_progress
+    with _opened(source, config, limit_bytes) as (symbols, header, documents):
+        result = _evaluate(
+            symbols,
+            header,
+            runtime or Runtime(),
+            baselines=baselines,
+            verify=verify,
+            on_progress=on_progress,
+            documents=documents,
+            archive=archive,
         )
+    return dataclasses.replace(result, ledger=result.ledger.declaring(n_configs=n_configs, n_seeds=n_seeds))
 
 
 @contextmanager
 def _opened(
     source: Data | Path_, config: Config, limit_bytes: int | None = None
-) -> Iterator[tuple[NDArray[np.uint8], Header]]:
-    """The source's bytes (n,) uint8, mapped where they are a file, and the header of its archive."""
+) -> Iterator[tuple[NDArray[np.uint8], Header, Sequence[Document]]]:
+    """The source's bytes (n,) uint8, mapped where they are a file, the header of its archive, and the documents in it."""
     if not isinstance(source, str | os.PathLike):
         symbols = np.frombuffer(source, np.uint8)[:limit_bytes]
-        yield symbols, _header(symbols, {}, config)
+        yield symbols, _header(symbols, {}, config), ()
         return
     with open_corpus(source) as corpus:
         symbols = corpus.bytes()
         if limit_bytes is not None and limit_bytes < len(symbols):
-            yield symbols[:limit_bytes], _header(symbols[:limit_bytes], corpus.describe(), config)
+            first = symbols[:limit_bytes]
+            yield first, _header(first, corpus.describe(), config), beginning(corpus.documents, limit_bytes)
             return
         digest = bytes.fromhex(corpus.blake2b)
         yield (
             symbols,
             Header(n_bytes=len(symbols), blake2b=digest, config=config.to_dict(), corpus=corpus.describe()),
+            corpus.documents,
         )
 
 

@@ -41,7 +41,7 @@ def test_a_path_and_its_bytes_cost_the_same_bits(tmp_path: Path) -> None:
 def test_the_curve_ends_with_the_whole_corpus_and_its_code_length() -> None:
     result = prequential.evaluate(b"abcdefgh" * 500, config=SMALL, runtime=PLAIN, baselines=())
     assert result.curve.n_bytes[-1] == 4000
-    assert result.curve.code_bits[-1] == result.ledger.code_bits
+    assert result.curve.bits[-1] == result.ledger.code_bits
     assert (result.curve.n_bytes[1:] > result.curve.n_bytes[:-1]).all()
 
 

@@ -3,9 +3,11 @@
 import argparse
 import json
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 
 from prequential.cli.failures import for_each
-from prequential.cli.options import add_model, add_runtime, add_verbosity, config, n_bytes, runtime
+from prequential.cli.options import add_model, add_runtime, add_verbosity, config, count, n_bytes, runtime
 from prequential.cli.progress import progress_bar
 
 
@@ -20,9 +22,16 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--verify", action="store_true", help="decode the archive and compare every byte")
     parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
     parser.add_argument("--json", action="store_true", help="print the record, one JSON object a line, not the report")
-    parser.add_argument(
-        "--output", metavar="FILE.jsonl", help="append the record to this file (default: record nothing)"
+    parser.add_argument("--output", metavar="FILE.jsonl", help="append the record to this file, too")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--runs", metavar="FOLDER", default="runs", help="where the run folder goes (default: %(default)s)"
     )
+    where.add_argument("--no-run", action="store_true", help="leave no run folder")
+    parser.add_argument(
+        "--configs-tried", type=count, default=1, metavar="N", help="this is the best of N configurations"
+    )
+    parser.add_argument("--seeds-tried", type=count, default=1, metavar="N", help="this is the best of N seeds")
     add_model(parser)
     add_runtime(parser)
     add_verbosity(parser)
@@ -34,24 +43,30 @@ def run(args: argparse.Namespace) -> int:
     from prequential import __version__, api
     from prequential.measure.record import append_record, check_writable, evaluation_record
     from prequential.measure.report import format_report
+    from prequential.measure.runs import new_run_folder
 
     learner, machine = config(args), runtime(args)
 
     def evaluate(name: str) -> None:
         if args.output is not None:
             check_writable(args.output)  # before the work, not after it
-        with progress_bar(name, quiet=args.quiet) as show:
-            evaluation = api.evaluate(
-                name,
-                config=learner,
-                limit_bytes=args.limit,
-                verify=args.verify,
-                runtime=machine,
-                max_memory_bytes=args.max_memory,
-                on_progress=show,
-            )
-        record = evaluation_record(evaluation, machine, __version__, show.health.findings)
-        print(json.dumps(record) if args.json else format_report(record) + "\n")
+        with nullcontext() if args.no_run else new_run_folder(args.runs) as folder:
+            with progress_bar(name, quiet=args.quiet) as show:
+                evaluation = api.evaluate(
+                    name,
+                    config=learner,
+                    limit_bytes=args.limit,
+                    verify=args.verify,
+                    archive=folder.archive if folder else None,
+                    n_configs=args.configs_tried,
+                    n_seeds=args.seeds_tried,
+                    runtime=machine,
+                    max_memory_bytes=args.max_memory,
+                    on_progress=show,
+                )
+            record = evaluation_record(evaluation, machine, __version__, show.health.findings)
+            path = folder.finish(Path(args.runs), record, evaluation.curves) if folder else None
+        print(json.dumps(record) if args.json else format_report(record) + (f"\nrun: {path}\n" if path else "\n"))
         sys.stdout.flush()
         if args.output is not None:
             append_record(args.output, record)

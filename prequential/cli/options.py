@@ -38,6 +38,13 @@ def n_bytes(text: str) -> int:
     return int(number) * _UNITS[unit]
 
 
+def count(text: str) -> int:
+    """A number, 1 or more."""
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+    return int(text)
+
+
 def add_verbosity(parser: argparse.ArgumentParser) -> None:
     """-q and -v."""
     parser.set_defaults(parser=parser)

@@ -22,6 +22,7 @@ TOTAL = np.uint64(1 << 16)
 WORD_BITS = np.uint64(32)
 WORD_MAX = np.uint64((1 << 32) - 1)
 WINDOW_MAX = np.uint64((1 << 64) - 1)
+UNIT_BITS = 2.0**-22  # what code lengths are reported in
 
 
 @inlined
@@ -91,8 +92,17 @@ def carry(n_words: np.uint64, words: Array) -> None:
 
 def ideal_bits(coded: Array) -> Array:
     """(n,) float64: the ideal code length of each of n symbols, in bits, from the frequencies (n, 8) under which their bits were
-    coded, of a total of 2**16. A report: nothing that is coded depends on it."""
-    return (16.0 - np.log2(coded, dtype=np.float64)).sum(1)
+    coded, of a total of 2**16. A report: nothing that is coded depends on it.
+
+    Each is a whole number of UNIT_BITS, so that sums of them are exact below 2**31 bits, in whatever order or grouping.
+    """
+    return np.rint((16.0 - np.log2(coded, dtype=np.float64)) / UNIT_BITS).sum(1) * UNIT_BITS
+
+
+def expected_bits(frequencies: Array, symbols: Array) -> Array:
+    """The same (n,) of symbols (n,) coded whole, under frequencies (n, V) of a total of 2**24."""
+    chosen = frequencies[np.arange(len(symbols)), symbols]
+    return np.rint((24.0 - np.log2(chosen, dtype=np.float64)) / UNIT_BITS) * UNIT_BITS
 
 
 class BitCoder:

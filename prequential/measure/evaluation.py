@@ -8,51 +8,58 @@ import io
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import BinaryIO, cast
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.codecs import ArchiveReader, BaselineResult, Header, measure_installed
+from prequential.codecs import ArchiveReader, BaselineResult, Header
+from prequential.corpora.corpus import Document
 from prequential.errors import CorpusError, CorruptArchiveError
+from prequential.exact.bit_coder import FOLLOW, BitCoder
+from prequential.measure.baselines import measure_baselines
+from prequential.measure.breakdown import breakdown
+from prequential.measure.curves import Curve, Curves
 from prequential.measure.ledger import Ledger
 from prequential.measure.machine import peak_memory_bytes
+from prequential.measure.trace import GPT, MIXER, MODEL, Trace
 from prequential.model.config import Config, GPTConfig, MixerConfig
 from prequential.online import coding
 from prequential.online.coding import Progress
+from prequential.online.loop import run
 from prequential.online.runtime import Runtime
+from prequential.online.schedule import blocks
 
 OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the original
-
-
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """The learning curve: after each segment, bytes seen (n,) int64 and ideal code length so far (n,) float64, in bits.
-
-    Both ascend; the last point is the whole corpus.
-    """
-
-    n_bytes: NDArray[np.int64]
-    code_bits: NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """What was measured. Wall times in seconds; verify_wall_s is None unless the archive was decoded and compared.
 
-    header: corpus, its length and digest, and the full configuration. peak_memory_bytes: resident, of the whole process
-    up to the end of coding. notes: baselines that were skipped, and why.
+    header: corpus, its length and digest, and the full configuration. curves: cumulative bits against bytes, of "model" (ideal
+    code length), of its parts "gpt" and "mixer" where it has both, and of each baseline by name (sizes). tables: where the
+    bits went (measure/breakdown.py). trace: the cost of each byte. peak_memory_bytes: resident, of the whole process up to the
+    end of coding. notes: baselines that were skipped, and why.
     """
 
     header: Header
     ledger: Ledger
-    curve: Curve
+    curves: Curves
+    tables: dict[str, Any]
     wall_s: float
     peak_memory_bytes: int
     verify_wall_s: float | None
     baselines: tuple[BaselineResult, ...]
     notes: tuple[str, ...]
+    trace: Trace = field(repr=False, compare=False)
+
+    @property
+    def curve(self) -> Curve:
+        """The learning curve of the learner: after each segment, bytes seen and ideal code length so far."""
+        return self.curves[MODEL]
 
 
 def evaluate(
@@ -63,30 +70,41 @@ def evaluate(
     baselines: Sequence[str],
     verify: bool,
     on_progress: OnProgress,
+    documents: Sequence[Document] = (),
+    archive: BinaryIO | None = None,
 ) -> Evaluation:
     """Codes `source` (n,) uint8 as `header` describes it, and measures.
 
-    Costs one run of the learner, another with `verify`; baselines hold `source` in memory. Raises CorpusError for an
-    empty corpus, CorruptArchiveError if the archive does not give `source` back.
+    documents: where the corpus is of several. archive: an open file that the archive goes to; else it is a temporary one.
+    Costs one run of the learner, another with `verify`, one of its mixer alone if it has both parts; baselines hold `source` in
+    memory. Raises CorpusError for an empty corpus, CorruptArchiveError if the archive does not give `source` back.
     """
     if not len(source):
         raise CorpusError("nothing to evaluate: the corpus is empty")
     _warm_up(runtime)
-    with tempfile.TemporaryFile(prefix="prequential-") as archive:
+    config = Config.from_dict(header.config)
+    parts = [MODEL, GPT, MIXER] if config.gpt and config.mixer else [MODEL]
+    trace = Trace(parts, len(source))
+    with tempfile.TemporaryFile(prefix="prequential-") if archive is None else nullcontext(archive) as file:
         start_s = time.perf_counter()
-        ledger, curve = _encode(source, header, archive, runtime, on_progress)
-        evaluation = Evaluation(
-            header=header,
-            ledger=ledger,
-            curve=curve,
-            wall_s=time.perf_counter() - start_s,
-            peak_memory_bytes=peak_memory_bytes(),
-            verify_wall_s=_verify(source, archive, runtime, on_progress) if verify else None,
-            baselines=(),
-            notes=(),
-        )
-    results, notes = measure_installed(source.tobytes(), baselines) if baselines else ([], [])
-    return replace(evaluation, baselines=tuple(results), notes=tuple(notes))
+        ledger, ends = _encode(source, header, file, runtime, trace, on_progress)
+        wall_s, peak_bytes = time.perf_counter() - start_s, peak_memory_bytes()
+        verify_wall_s = _verify(source, file, runtime, on_progress) if verify else None
+    if MIXER in parts:
+        _score_mixer(source, replace(config, gpt=None), runtime, trace)
+    results, baseline_curves, notes = measure_baselines(source, baselines)
+    return Evaluation(
+        header=header,
+        ledger=ledger,
+        curves={part: Curve(n_bytes=ends, bits=trace.sums(part, ends)) for part in parts} | baseline_curves,
+        tables=breakdown(source, trace, documents),
+        wall_s=wall_s,
+        peak_memory_bytes=peak_bytes,
+        verify_wall_s=verify_wall_s,
+        baselines=tuple(results),
+        notes=tuple(notes),
+        trace=trace,
+    )
 
 
 def _warm_up(runtime: Runtime) -> None:
@@ -103,14 +121,31 @@ def _warm_up(runtime: Runtime) -> None:
 
 
 def _encode(
-    source: NDArray[np.uint8], header: Header, archive: BinaryIO, runtime: Runtime, on_progress: OnProgress
-) -> tuple[Ledger, Curve]:
-    points: dict[int, float] = {}
+    source: NDArray[np.uint8],
+    header: Header,
+    archive: BinaryIO,
+    runtime: Runtime,
+    trace: Trace,
+    on_progress: OnProgress,
+) -> tuple[Ledger, NDArray[np.int64]]:
+    """The ledger of the archive, and where segments ended, (n,)."""
+    ends = []
     for done in coding.compress(source, header, archive, runtime):
-        points[done.n_bytes] = done.code_bits
+        if len(done.segment):
+            ends.append(done.n_bytes)
+            trace.append(MODEL, done.segment_bits)
+            if GPT in trace.parts and done.segment_gpt_bits is not None:
+                trace.append(GPT, done.segment_gpt_bits)
         on_progress(done, len(source))
-    curve = Curve(n_bytes=np.array(list(points), np.int64), code_bits=np.array(list(points.values()), np.float64))
-    return Ledger.from_progress(done), curve
+    return Ledger.from_progress(done), np.array(ends, np.int64)
+
+
+def _score_mixer(source: NDArray[np.uint8], config: Config, runtime: Runtime, trace: Trace) -> None:
+    """What the context mixer would cost without the GPT; nothing is coded."""
+    learner = runtime.learner(config)
+    for block in blocks(len(source), config.schedule):
+        for _, bits in run(learner, BitCoder(FOLLOW), block, np.array(source[block])):
+            trace.append(MIXER, bits)
 
 
 def _verify(source: NDArray[np.uint8], archive: BinaryIO, runtime: Runtime, on_progress: OnProgress) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 from prequential.exact import matmul
 from prequential.files import writing
 from prequential.measure import baselines
+from prequential.measure.curves import crossing_byte
 from prequential.measure.detectors import Finding
 from prequential.measure.evaluation import Evaluation
 from prequential.measure.machine import git_commit, machine, versions
@@ -26,9 +27,11 @@ SCHEMA = 1
 def evaluation_record(
     evaluation: Evaluation, runtime: Runtime, program_version: str, findings: Iterable[Finding] = ()
 ) -> dict[str, Any]:
-    """Everything of `evaluation` except its curve, where it was made, and what its health found, as JSON values.
+    """Everything of `evaluation` except its curves, where it was made, and what its health found, as JSON values.
 
-    Bits and bytes as in Ledger; speeds in bytes of the original per second of wall time; findings as in Finding.
+    Bits and bytes as in Ledger; parts: ideal bits of the model and of its parts alone; crossings: the byte from which on the
+    model's ideal code length lies below each baseline's size, 0 for everywhere, null for never; tables: breakdown; speeds in
+    bytes of the original per second of wall time; findings as in Finding.
     """
     header, ledger = evaluation.header, evaluation.ledger
     return {
@@ -49,6 +52,18 @@ def evaluation_record(
         "container_bytes": ledger.container_bytes,
         "n_blocks": ledger.n_blocks,
         "n_raw_blocks": ledger.n_raw_blocks,
+        "ledger": [{"entry": entry, "bits": bits} for entry, bits in ledger.entries()],
+        "decoder_bytes": ledger.decoder_bytes,
+        "n_configs": ledger.n_configs,
+        "n_seeds": ledger.n_seeds,
+        "total_bits": ledger.total_bits,
+        "benchmark_bytes": ledger.benchmark_bytes,
+        "parts": {part: evaluation.trace.total_bits(part) for part in evaluation.trace.parts},
+        "crossings": {
+            baseline.name: crossing_byte(evaluation.curve, evaluation.curves[baseline.name])
+            for baseline in evaluation.baselines
+        },
+        "tables": evaluation.tables,
         "wall_s": evaluation.wall_s,
         "bytes_per_s": ledger.n_bytes / evaluation.wall_s,
         "verified": evaluation.verify_wall_s is not None,

@@ -62,6 +62,16 @@ def _figures(record: dict[str, Any]) -> list[str]:
             f"{record['code_nats_per_byte']:.4f} nats/byte",
         ),
         ("coder overhead", f"{record['coder_overhead_ppm']:.1f} ppm"),
+        (
+            "total cost",
+            f"{record['total_bits']:,.0f} bits with the decoder's source ({record['decoder_bytes']:,} bytes zipped) and the "
+            f"choice of 1 in {record['n_configs'] * record['n_seeds']}",
+        ),
+        *(
+            (f"{part} alone", f"{bits:,.0f} bits, {bits / corpus['n_bytes']:.4f} bits/byte")
+            for part, bits in record["parts"].items()
+            if part != "model"
+        ),
         ("speed", _speed(record["wall_s"], record["bytes_per_s"])),
         ("verified", _verified(record)),
         ("peak memory", f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB"),

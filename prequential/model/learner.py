@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
 
-from prequential.exact.bit_coder import BitCoder, ideal_bits
+from prequential.exact.bit_coder import BitCoder, expected_bits, ideal_bits
 from prequential.exact.digest import digest
 from prequential.exact.fused_decoding import find_symbols
 from prequential.exact.matmul import Matmul
@@ -43,6 +43,9 @@ class Learner:
             self.gpt = GPT(config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool)
         self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
         self._n_new = 0  # symbols of the last segment
+        self.gpt_bits: np.ndarray | None = (
+            None  # a report: what the last segment's symbols cost the GPT alone, where known
+        )
         self._aside = (
             ThreadPoolExecutor(1, "prequential-learner", initializer=torch.set_num_threads, initargs=(1,))
             if self.gpt and pool.n_threads > 1
@@ -70,7 +73,9 @@ class Learner:
         if self.gpt is None:
             coded = code_under(None, self.mixer, symbols, coder)
         elif not coder.decodes:
-            coded = code_under(self.expected(self.inputs(symbols), 0), self.mixer, symbols, coder)
+            expected = self.expected(self.inputs(symbols), 0)
+            self.gpt_bits = expected_bits(expected, symbols)
+            coded = code_under(expected, self.mixer, symbols, coder)
         elif self._ops.Column:
             mixer = self.mixer.arrays if self.mixer else None
             coded = find_symbols(self.inputs(symbols[:1])[0], symbols, self.gpt.column(), mixer, coder)

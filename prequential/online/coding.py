@@ -6,7 +6,7 @@ decoder that has gone astray stops at the first block, and says so, instead of w
 
 import logging
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitC
 from prequential.files import Sink
 from prequential.model.config import Config
 from prequential.model.learner import Learner
-from prequential.online.checkpoint import Checkpoints, Saved, identity
+from prequential.online.checkpoint import TOTALS, Checkpoints, Saved, identity
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks
@@ -37,15 +37,17 @@ if TYPE_CHECKING:
     Writable = SupportsWrite[bytes]
 
 ASTRAY = "damage that checksums missed, or one machine's arithmetic is not exact: run `prequential doctor` on both"
-NOTHING = np.zeros(0, np.uint8)
+NOTHING, NO_BITS = np.zeros(0, np.uint8), np.zeros(0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """Totals up to a segment's end: bytes of the original, ideal code length, and what the archive holds so far.
 
-    segment: the bytes of the segment just coded, (n,) uint8; none in the last report. update_size: the GPT's last step against
-    its weights (`Learner.update_size`); None without one.
+    code_bits is exact below 2**31: a sum of whole units of 2**-22 bits. segment: the bytes of the segment just coded, (n,) uint8;
+    none in the last report. segment_bits: the ideal code length of each, (n,) float64; segment_gpt_bits: under the GPT alone,
+    where there is one and it reads ahead, as it does unless it decodes. update_size: the GPT's last step against its weights
+    (`Learner.update_size`); None without one.
     """
 
     n_bytes: int = 0
@@ -56,6 +58,8 @@ class Progress:
     n_blocks: int = 0
     n_raw_blocks: int = 0
     segment: NDArray[np.uint8] = field(default_factory=lambda: NOTHING, compare=False, repr=False)
+    segment_bits: NDArray[np.float64] = field(default_factory=lambda: NO_BITS, compare=False, repr=False)
+    segment_gpt_bits: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     update_size: float | None = field(default=None, compare=False)
 
 
@@ -81,14 +85,16 @@ class _Run:
                 raise CheckpointError("the checkpoint holds what no run saves: its coder does not fit the block")
             symbols[: len(self.saved.symbols)] = self.saved.symbols
         self.saved = None
-        first, bits_before = n_done, self.open
-        for n, code_bits in run(self.learner, coder, slice(block.start + first, block.stop), symbols[first:]):
-            segment, n_done, self.open = symbols[n_done : first + n], first + n, bits_before + code_bits
+        first = n_done
+        for n, bits in run(self.learner, coder, slice(block.start + first, block.stop), symbols[first:]):
+            segment, n_done, self.open = symbols[n_done : first + n], first + n, self.open + float(bits.sum())
             yield replace(
                 self.done,
                 n_bytes=self.done.n_bytes + n_done,
                 code_bits=self.done.code_bits + self.open,
                 segment=segment,
+                segment_bits=bits,
+                segment_gpt_bits=self.learner.gpt_bits,
                 update_size=self.learner.update_size,
             )
             if self.checkpoints and n_done < len(symbols):
@@ -130,8 +136,7 @@ class _Run:
     def _offer(self, coder: BitCoder | None, symbols: np.ndarray) -> None:
         def saved() -> Saved:
             self._file.sync()  # what the checkpoint goes on from
-            totals = asdict(replace(self.done, segment=NOTHING))
-            del totals["segment"], totals["update_size"]
+            totals = {name: getattr(self.done, name) for name in TOTALS}
             state, words = coder.saved() if coder else (np.zeros(STATE_SIZE, np.uint64), np.zeros(0, np.uint32))
             return Saved(
                 totals=totals,

@@ -14,19 +14,19 @@ from prequential.model.learner import Learner
 from prequential.online.schedule import segments
 
 
-def run(learner: Learner, coder: BitCoder, block: slice, symbols: np.ndarray) -> Iterator[tuple[int, float]]:
-    """Codes a block and learns from it; yields after each segment how many symbols are done, and their ideal bits.
+def run(learner: Learner, coder: BitCoder, block: slice, symbols: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Codes a block and learns from it; yields after each segment how many symbols are done, and the ideal bits of each new one.
 
     symbols: (n,) uint8 of the block, known or to be filled in.
     """
-    done, code_bits = 0, 0.0
+    done = 0
     for segment in segments(block, learner.config.schedule):
         n = segment.stop - segment.start
         part = symbols[done : done + n].astype(np.int64)
         learner.begin(n)  # the GPT starts to learn from what came before
-        code_bits += float(learner.code(part, coder).sum())  # predict, code; the mixer learns from each bit
+        bits = learner.code(part, coder)  # predict, code; the mixer learns from each bit
         learner.end(n)  # the GPT has learned
         coder.check()
         symbols[done : done + n] = part
         done += n
-        yield done, code_bits
+        yield done, bits

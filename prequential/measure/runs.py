@@ -1,0 +1,129 @@
+"""Run folders: what an evaluation leaves behind, enough to show it again, compare it, draw it and decode it.
+
+    RUNS/enwik6-20261121-224500-05c7fd87/
+        record.jsonl      one line: corpus, configuration, ledger, tables, baselines, findings, environment (docs/RUNS.md)
+        curve.parquet     series, n_bytes, bits: cumulative bits of the model, its parts and the baselines
+        archive.pq        the proof: decodes to the corpus
+        environment.json  the record's environment once more, to be read without the rest
+
+A folder appears under its name when it is whole.
+"""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from prequential.corpora.chunks import reading
+from prequential.errors import CorpusError
+from prequential.files import writing
+from prequential.measure.curves import Curves, read_curves, write_curves
+from prequential.measure.record import SCHEMA, append_record
+
+RECORD, CURVE, ARCHIVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "archive.pq", "environment.json"
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder. record: as measure/record.py makes it."""
+
+    path: Path
+    record: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def archive(self) -> Path:
+        """The archive that proves the figures."""
+        return self.path / ARCHIVE
+
+    @cached_property
+    def curves(self) -> Curves:
+        """Cumulative bits against bytes: "model", its parts, each baseline. Raises CorpusError."""
+        return read_curves(self.path / CURVE)
+
+
+def read_run(path: PathLike) -> Run:
+    """The run in the folder `path`. Raises CorpusError for what is no run, or one of a later schema."""
+    folder = Path(path)
+    with reading(path):
+        text = (folder / RECORD).read_text(encoding="utf-8")
+    try:
+        record = json.loads(text)
+    except ValueError as error:
+        raise CorpusError(f"{str(folder / RECORD)!r} is no record: {error}") from error
+    if not isinstance(record, dict) or record.get("kind") != "evaluation":
+        raise CorpusError(f"{str(folder / RECORD)!r} is no record of an evaluation")
+    if record.get("schema") != SCHEMA:
+        raise CorpusError(f"{str(folder / RECORD)!r} has schema {record.get('schema')!r}; this version reads {SCHEMA}")
+    return Run(folder, record)
+
+
+def read_runs(root: PathLike) -> list[Run]:
+    """Every run in the folder `root`, oldest first; none if there is no such folder. Raises CorpusError."""
+    folder = Path(root)
+    if not folder.exists():
+        return []
+    with reading(root):
+        found = [path for path in folder.iterdir() if (path / RECORD).is_file() and not path.name.startswith(".")]
+    return sorted((read_run(path) for path in found), key=lambda run: (run.record["time"], run.name))
+
+
+class RunFolder:
+    """A run folder in the making: `archive` is open for writing, `finish` gives it its name."""
+
+    def __init__(self, folder: Path, archive: BinaryIO) -> None:
+        self.archive, self._folder = archive, folder
+        self.path: Path | None = None  # once it is whole
+
+    def finish(self, root: Path, record: dict[str, Any], curves: Curves) -> Path:
+        """Writes the rest; returns the folder's path, named after corpus, time and digest. Raises OutputError."""
+        self.archive.flush()
+        os.fsync(self.archive.fileno())
+        append_record(self._folder / RECORD, record)
+        write_curves(self._folder / CURVE, curves)
+        with writing(root):
+            (self._folder / ENVIRONMENT).write_text(json.dumps(record["environment"], indent=2) + "\n", "utf-8")
+            self._folder.chmod(0o755)
+            self.path = _take_name(self._folder, root / run_name(record))
+        return self.path
+
+
+@contextmanager
+def new_run_folder(root: PathLike) -> Iterator[RunFolder]:
+    """A folder that appears in `root` when it is finished, and not at all if it is not. Raises OutputError."""
+    with writing(root):
+        Path(root).mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=".run-", dir=root))
+    try:
+        with (folder / ARCHIVE).open("w+b") as archive:
+            yield RunFolder(folder, archive)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # it has another name by now, if all went well
+
+
+def run_name(record: dict[str, Any]) -> str:
+    """Corpus, time (UTC), and the first digits of the corpus's digest: no other run's but by chance."""
+    corpus = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(record["corpus"].get("name") or "bytes").name).strip("-.")[:40]
+    time = re.sub(r"[^0-9T]", "", record["time"][:19]).replace("T", "-")
+    return f"{corpus or 'corpus'}-{time}-{record['corpus']['blake2b'][:8]}"
+
+
+def _take_name(folder: Path, name: Path) -> Path:
+    """Renames the folder to the first of NAME, NAME-2, NAME-3 ... that there is not."""
+    number, target = 1, name
+    while target.exists():
+        number += 1
+        target = name.with_name(f"{name.name}-{number}")
+    return folder.rename(target)
