@@ -35,8 +35,10 @@ if TYPE_CHECKING:
         PrequentialError,
         UnsupportedVersionError,
     )
+    from prequential.measure.curves import Curve
     from prequential.measure.health import Finding, Health
     from prequential.measure.progress import progress
+    from prequential.measure.runs import Run, read_run, read_runs
 
 __version__ = "0.1.0"
 
@@ -46,6 +48,7 @@ __all__ = [
     "ConfigError",
     "CorpusError",
     "CorruptArchiveError",
+    "Curve",
     "DecompressionResult",
     "Evaluation",
     "FaultError",
@@ -60,6 +63,7 @@ __all__ = [
     "OutputError",
     "PrequentialError",
     "Progress",
+    "Run",
     "Runtime",
     "ScheduleConfig",
     "UnsupportedVersionError",
@@ -68,8 +72,14 @@ __all__ = [
     "evaluate",
     "preset",
     "progress",
+    "read_run",
+    "read_runs",
 ]
-_ROOMS = {"Finding": "measure.health", "Health": "measure.health", "progress": "measure.progress"}
+_ROOMS = {
+    **dict.fromkeys(("Finding", "Health"), "measure.health"),
+    **dict.fromkeys(("Run", "read_run", "read_runs"), "measure.runs"),
+    "progress": "measure.progress",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from prequential.measure.runs import read_run
+
 
 @pytest.fixture(scope="module")
 def evaluated(run, text, tmp_path_factory):
@@ -45,3 +47,27 @@ def test_the_report_has_every_baseline_in_one_table(evaluated):
 
 def test_a_missing_corpus_does_not_keep_the_next_from_its_record(evaluated):
     assert (evaluated[1].returncode, len(evaluated[1].stderr.splitlines())) == (1, 1)
+
+
+def test_each_evaluation_leaves_a_run_folder_whose_record_is_the_one_appended(evaluated):
+    folder, done, records = evaluated
+    found = [read_run(path) for path in (folder / "runs").iterdir()]
+    assert sorted(run.record["time"] for run in found) == sorted(r["time"] for r in records[1:])
+    for run in found:
+        assert run.record in records
+        assert 8 * run.archive.stat().st_size == run.record["archive_bits"]
+        assert f"run: {run.path.relative_to(folder)}" in done.stdout.decode()
+
+
+def test_without_a_run_folder_nothing_is_left(run, text, tmp_path):
+    (tmp_path / "a").write_bytes(text[:1000])
+    done = run(tmp_path, "evaluate", "--no-run", "--seeds-tried", "8", "--json", "a")
+    record = json.loads(done.stdout)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert record["ledger"][-1] == {"entry": "choice among 8 seeds", "bits": 3.0}
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "two"])
+def test_a_number_of_tries_below_one_is_a_usage_error(run, tmp_path, number):
+    done = run(tmp_path, "evaluate", f"--configs-tried={number}", "a")
+    assert done.returncode == 2 and b"is not a number of 1 or more" in done.stderr
