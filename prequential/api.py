@@ -153,7 +153,8 @@ def compress(
     True
     """
     config = config or presets.preset(preset, pure=pure, seed=seed)
-    check_memory(config, max_memory_bytes)
+    runtime = runtime or Runtime()
+    check_memory(config, max_memory_bytes, runtime)
     if isinstance(output, str | os.PathLike):
         check_output(output, overwrite=overwrite)
     memory = io.BytesIO()
@@ -164,7 +165,7 @@ def compress(
         ) as sink,
     ):
         start_s = time.perf_counter()
-        for done in coding.compress(symbols, header, sink, runtime or Runtime(), _checkpoints(output, resume=resume)):
+        for done in coding.compress(symbols, header, sink, runtime, _checkpoints(output, resume=resume)):
             on_progress(done, header.n_bytes)
         wall_s = time.perf_counter() - start_s
     if output is None:
@@ -219,7 +220,8 @@ def decompress(
     memory = io.BytesIO()
     with _archive(archive) as file:
         reader = ArchiveReader(file)
-        _check_learner(reader.header, max_memory_bytes)
+        runtime = runtime or Runtime()
+        _check_learner(reader.header, max_memory_bytes, runtime)
         with _original(
             reader.header,
             memory if output is None else output,
@@ -229,7 +231,7 @@ def decompress(
         ) as sink:
             start_s = time.perf_counter()
             try:
-                _decode(reader, sink, runtime or Runtime(), on_progress, _checkpoints(output, resume=resume))
+                _decode(reader, sink, runtime, on_progress, _checkpoints(output, resume=resume))
             except CorruptArchiveError as error:
                 raise CorruptArchiveError(f"{error}; {sink.n_bytes} bytes before it are good") from error
             wall_s = time.perf_counter() - start_s
@@ -273,12 +275,13 @@ def evaluate(
     4096
     """
     config = config or presets.preset(preset, pure=pure, seed=seed)
-    check_memory(config, max_memory_bytes)
+    runtime = runtime or Runtime()
+    check_memory(config, max_memory_bytes, runtime)
     with _opened(source, config, limit_bytes) as (symbols, header, documents):
         result = _evaluate(
             symbols,
             header,
-            runtime or Runtime(),
+            runtime,
             baselines=baselines,
             verify=verify,
             on_progress=on_progress,
@@ -352,13 +355,13 @@ def _archive(archive: Data | Path_ | BinaryIO) -> AbstractContextManager[BinaryI
     return io.BytesIO(cast(bytes, archive))
 
 
-def _check_learner(header: Header, max_memory_bytes: int) -> None:
+def _check_learner(header: Header, max_memory_bytes: int, runtime: Runtime) -> None:
     """Refuses a learner that is out of range or too large, before anything of it is built."""
     try:
         config = Config.from_dict(header.config)
     except ConfigError as error:
         raise CorruptArchiveError(f"header: {error}") from error
-    check_memory(config, max_memory_bytes)
+    check_memory(config, max_memory_bytes, runtime)
 
 
 def _original(

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
                 with Path(name).open("rb") as archive:
                     found = law.audit_archive(archive, machine, args.samples, args.limit, args.max_memory, show)
             else:
-                check_memory(learner, args.max_memory)
+                check_memory(learner, args.max_memory, machine, n_learners=law.N_LEARNERS)
                 with open_corpus(name) as corpus:
                     found = law.audit_corpus(corpus.bytes()[: args.limit], learner, machine, args.samples, show)
         if args.json:

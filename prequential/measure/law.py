@@ -52,6 +52,8 @@ STEP = "a step uses only symbols before its segment"
 ONCE = "each symbol is coded once, and nothing else"
 ROUND_TRIP = "bytes out are bytes in"
 
+N_LEARNERS = 3  # held at a time: the one that runs, its twin, and the state that the twin is put back to
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -123,7 +125,7 @@ def audit_archive(
         config = Config.from_dict(reader.header.config)
     except ConfigError as error:
         raise CorruptArchiveError(f"header: {error}") from error
-    check_memory(config, max_memory_bytes)
+    check_memory(config, max_memory_bytes, runtime, n_learners=N_LEARNERS)
     for block in reader.blocks():
         taken.append(block)
         if reader.n_bytes_covered >= limit_bytes:

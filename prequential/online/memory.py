@@ -7,6 +7,7 @@ from prequential.errors import ConfigError
 from prequential.exact import mixing
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.mixer import LANES
+from prequential.online.runtime import Runtime
 
 MAX_MEMORY_BYTES = 4 << 30  # default limit
 
@@ -18,35 +19,42 @@ _TABLE_BYTES = 4 + 4 + 8 + 1
 _SYMBOL_BYTES = 6 * 4  # for each logit: two float32 copies, int32 frequencies, gradient, two temporaries
 
 
-def memory_bytes(config: Config) -> int:
+def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> int:
     """Bytes that a learner of this configuration holds, beside the interpreter and libraries (some 300 MB).
 
-    An estimate on the high side, meant for refusing what cannot fit.
+    n_threads: how many orthogonalise matrices at a time. n_learners: an audit keeps a second one beside the first. An estimate on
+    the high side, meant for refusing what cannot fit.
     """
     schedule = config.schedule
     n_positions = max(schedule.n_rows * schedule.row_symbols, schedule.segment_symbols)
     n_bytes = (1 << schedule.history_bits) + 16  # and two counters
     if config.gpt:
         n_bytes += n_positions * N_SYMBOLS * _SYMBOL_BYTES
-        n_bytes += _gpt_bytes(config.gpt) + _activation_bytes(config.gpt, schedule)
+        n_bytes += _gpt_bytes(config.gpt, n_threads) + _activation_bytes(config.gpt, schedule)
     if config.mixer:
         n_bytes += _mixer_bytes(config.mixer)
-    return n_bytes
+    return n_bytes * n_learners
 
 
-def check_memory(config: Config, limit_bytes: int) -> None:
-    """Raises ConfigError when `memory_bytes(config)` exceeds the limit."""
-    if (n_bytes := memory_bytes(config)) > limit_bytes:
+def check_memory(config: Config, limit_bytes: int, runtime: Runtime | None = None, *, n_learners: int = 1) -> None:
+    """Raises ConfigError when what a run holds exceeds the limit; n_learners as in `memory_bytes`, one more if it is audited."""
+    runtime = runtime or Runtime()
+    n_learners += runtime.audit_every > 0
+    if (n_bytes := memory_bytes(config, n_threads=runtime.n_threads, n_learners=n_learners)) > limit_bytes:
         raise ConfigError(
             f"this model takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "
             f"{limit_bytes / 2**20:,.0f} MiB; raise the limit (--max-memory) if you trust the source"
         )
 
 
-def _gpt_bytes(gpt: GPTConfig) -> int:
+def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:
     largest = max(3, gpt.mlp_factor) * gpt.width**2
     matrices = (4 + 2 * gpt.mlp_factor) * gpt.width**2 * gpt.n_layers
-    return matrices * _MATRIX_BYTES + largest * 32 + (gpt.n_embeddings + 1) * N_SYMBOLS * gpt.width * _TABLE_BYTES
+    return (
+        matrices * _MATRIX_BYTES
+        + largest * 32 * min(n_threads, 4 * gpt.n_layers)
+        + (gpt.n_embeddings + 1) * N_SYMBOLS * gpt.width * _TABLE_BYTES
+    )
 
 
 def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:

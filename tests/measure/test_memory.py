@@ -32,3 +32,16 @@ def test_the_largest_model_in_range_is_refused() -> None:
     largest = Config(gpt=GPTConfig(n_layers=64, width=4096, n_heads=64, mlp_factor=4), mixer=MixerConfig(table_bits=26))
     with pytest.raises(ConfigError, match="memory"):
         check_memory(largest, MAX_MEMORY_BYTES)
+
+
+def test_an_audited_run_is_counted_twice_and_every_thread_orthogonalises() -> None:
+    config = PRESETS[5]
+    n_bytes = memory_bytes(config, n_threads=2)
+    plain, audited = Runtime(threads=2), Runtime(threads=2, audit_every=8)
+    check_memory(config, n_bytes, plain)
+    with pytest.raises(ConfigError, match="memory"):
+        check_memory(config, n_bytes - 1, plain)
+    with pytest.raises(ConfigError, match="memory"):
+        check_memory(config, 2 * n_bytes - 1, audited)
+    check_memory(config, 2 * n_bytes, audited)
+    assert memory_bytes(config, n_threads=1) < n_bytes == memory_bytes(config, n_threads=2)

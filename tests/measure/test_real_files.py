@@ -1,6 +1,5 @@
 """On real files of several kinds: every bit is accounted for, and a re-run agrees in all of them."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import prequential
 from prequential.measure.record import evaluation_record
 from prequential.measure.runs import new_run_folder, read_run
 
-CORPORA = Path(os.environ.get("CORPORA", Path(__file__).parents[3] / "shared" / "corpora"))
+CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
 FILES = ("text/enwik6", "text/book1", "code/uv-new-2026-06.tar", "binary/geo", "logs/HDFS_2k.log")
 N_BYTES = 100_000
 
