@@ -29,6 +29,7 @@ from prequential.files import Sink, check_output, checkpoint_path, output_file, 
 from prequential.measure.curves import Curve
 from prequential.measure.evaluation import Evaluation, OnProgress
 from prequential.measure.evaluation import evaluate as _evaluate
+from prequential.measure.flops import check_work
 from prequential.measure.ledger import Ledger
 from prequential.model import presets
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
@@ -154,7 +155,7 @@ def compress(
     """
     config = config or presets.preset(preset, pure=pure, seed=seed)
     runtime = runtime or Runtime()
-    check_memory(config, max_memory_bytes, runtime)
+    _check_size(config, max_memory_bytes, runtime)
     if isinstance(output, str | os.PathLike):
         check_output(output, overwrite=overwrite)
     memory = io.BytesIO()
@@ -276,7 +277,7 @@ def evaluate(
     """
     config = config or presets.preset(preset, pure=pure, seed=seed)
     runtime = runtime or Runtime()
-    check_memory(config, max_memory_bytes, runtime)
+    _check_size(config, max_memory_bytes, runtime)
     with _opened(source, config, limit_bytes) as (symbols, header, documents):
         result = _evaluate(
             symbols,
@@ -361,7 +362,13 @@ def _check_learner(header: Header, max_memory_bytes: int, runtime: Runtime) -> N
         config = Config.from_dict(header.config)
     except ConfigError as error:
         raise CorruptArchiveError(f"header: {error}") from error
+    _check_size(config, max_memory_bytes, runtime)
+
+
+def _check_size(config: Config, max_memory_bytes: int, runtime: Runtime) -> None:
+    """Refuses what takes too much memory or time, when it is compressed as when it is to be decoded."""
     check_memory(config, max_memory_bytes, runtime)
+    check_work(config)
 
 
 def _original(

@@ -33,6 +33,7 @@ from prequential.exact.bit_coder import FOLLOW, BitCoder, ideal_bits
 from prequential.exact.digest import digest
 from prequential.exact.mixing import N_BITS
 from prequential.exact.random import random_words
+from prequential.measure.flops import check_work
 from prequential.model.config import N_SYMBOLS, Config
 from prequential.model.learner import Learner, code_under
 from prequential.model.mixer import Mixer
@@ -126,6 +127,7 @@ def audit_archive(
     except ConfigError as error:
         raise CorruptArchiveError(f"header: {error}") from error
     check_memory(config, max_memory_bytes, runtime, n_learners=N_LEARNERS)
+    check_work(config)
     for block in reader.blocks():
         taken.append(block)
         if reader.n_bytes_covered >= limit_bytes:
