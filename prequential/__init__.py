@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         decompress,
         evaluate,
         preset,
+        sweep,
     )
     from prequential.errors import (
         ConfigError,
@@ -74,6 +75,7 @@ __all__ = [
     "progress",
     "read_run",
     "read_runs",
+    "sweep",
 ]
 _ROOMS = {
     **dict.fromkeys(("Finding", "Health"), "measure.health"),

@@ -11,7 +11,7 @@ import hashlib
 import io
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +24,16 @@ from prequential.codecs import BASELINES, ArchiveReader, Header
 from prequential.corpora import open_corpus, restore_tree
 from prequential.corpora.chunks import reading
 from prequential.corpora.corpus import Document, beginning
-from prequential.errors import ConfigError, CorruptArchiveError, OutputError
+from prequential.errors import ConfigError, CorpusError, CorruptArchiveError, OutputError
 from prequential.files import Sink, check_output, checkpoint_path, output_file, partial_path, stream_output
 from prequential.measure.curves import Curve
 from prequential.measure.evaluation import Evaluation, OnProgress
 from prequential.measure.evaluation import evaluate as _evaluate
 from prequential.measure.flops import check_work
 from prequential.measure.ledger import Ledger
+from prequential.measure.runs import Run
+from prequential.measure.sweep import Outcome, Plan, Summary, summarise
+from prequential.measure.sweep import sweep as _sweep
 from prequential.model import presets
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import DEFAULT_PRESET, preset
@@ -57,6 +60,7 @@ __all__ = [
     "evaluate",
     "memory_bytes",
     "preset",
+    "sweep",
 ]
 
 Data = bytes | bytearray | memoryview | NDArray[np.uint8]
@@ -399,3 +403,37 @@ def _decode(
         on_progress(done, reader.header.n_bytes)
     if sink.blake2b != reader.header.blake2b:
         raise CorruptArchiveError("the original's digest differs from the header's")
+
+
+def sweep(
+    source: str | Path,
+    plan: Plan,
+    folder: Path_,
+    *,
+    limit_bytes: int | None = None,
+    runtime: Runtime | None = None,
+    baseline: Run | None = None,
+    on_outcome: Callable[[Outcome], object] = lambda outcome: None,
+) -> Summary:
+    """Evaluates every configuration of the plan (measure/sweep.py) that `folder` holds no run of yet; results over seeds.
+
+    on_outcome: called with each run, or the error it failed with. baseline: what data multiples are against, else the cheapest
+    setting. Raises CorpusError where no run came about at all.
+    """
+    from prequential import __version__
+
+    outcomes = []
+    for outcome in _sweep(
+        source,
+        plan,
+        folder,
+        evaluate=evaluate,
+        program_version=__version__,
+        limit_bytes=limit_bytes,
+        runtime=runtime,
+    ):
+        on_outcome(outcome)
+        outcomes.append(outcome)
+    if not any(outcome.run for outcome in outcomes):
+        raise CorpusError(f"no run of the sweep succeeded; the first: {outcomes[0].error}")
+    return summarise(plan, outcomes, baseline)

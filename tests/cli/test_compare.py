@@ -1,0 +1,100 @@
+"""compare: a report and a JSON object that agree; refusals are one line and exit code 1, wrong options exit code 2."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prequential.exact.bit_coder import UNIT_BITS
+from prequential.measure.compare import Bootstrap, compare
+from prequential.measure.curves import Curve, write_curves
+from prequential.measure.record import SCHEMA, append_record
+from prequential.measure.runs import CURVE, RECORD
+
+N_SEGMENTS, SEGMENT = 40, 100
+
+
+def write_run(folder: Path, drawn: int, *, seed: int, model: str, blake2b: str = "ab" * 32) -> None:
+    """A run of N_SEGMENTS segments with drawn costs, `model` b a little dearer."""
+    folder.mkdir()
+    units = np.random.default_rng(drawn).integers(200 << 22, 300 << 22, N_SEGMENTS) + (
+        (20 << 22) if model == "b" else 0
+    )
+    curve = Curve(n_bytes=SEGMENT * np.arange(1, N_SEGMENTS + 1), bits=np.cumsum(units) * UNIT_BITS)
+    record = {
+        "kind": "evaluation",
+        "schema": SCHEMA,
+        "corpus": {"name": "synthetic", "n_bytes": N_SEGMENTS * SEGMENT, "blake2b": blake2b},
+        "config": {"seed": seed, "model": model},
+        "archive_bits": 8 * int(np.ceil(curve.bits[-1] / 8)),
+    }
+    append_record(folder / RECORD, record)
+    write_curves(folder / CURVE, {"model": curve})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("compared")
+    write_run(root / "a0", 1, seed=0, model="a")
+    write_run(root / "b0", 2, seed=0, model="b")
+    write_run(root / "b1", 3, seed=1, model="b")
+    write_run(root / "other", 1, seed=0, model="b", blake2b="cd" * 32)
+    return root
+
+
+def test_the_json_is_what_the_library_returns(run, folder):
+    options = ["--confidence", "0.9", "--resamples", "99", "--seed", "3", "--block", "400"]
+    done = run(folder, "compare", "--json", *options, "a0", "b0", "b1")
+    how = Bootstrap(confidence=0.9, n_resamples=99, seed=3, block_bytes=400)
+    expected = compare([folder / name for name in ("a0", "b0", "b1")], bootstrap=how).to_dict()
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout) == expected
+
+
+def test_the_report_has_the_difference_its_interval_and_its_evidence(run, folder):
+    report = run(folder, "compare", "a0", "b0", "b1").stdout.decode()
+    difference = compare([folder / name for name in ("a0", "b0", "b1")]).differences[0]
+    interval = difference.interval
+    assert f"\nB - A  {difference.bits:+,.1f}" in report
+    assert f"95 % interval       [{interval.low_bits:+,.1f}, {interval.high_bits:+,.1f}] bits" in report
+    assert "differences on other text of this length and kind, and of other seeds of B" in report
+    assert f"2^{difference.log2_e:,.1f} (below 10^-100) against 'the data follow A': no evidence" in report
+    assert "B is not below A at the end" in report
+    assert "log2 3 = 1.58 bits" in report
+
+
+def test_labels_name_the_groups(run, folder):
+    report = run(folder, "compare", "--group", "mixer,gpt,mixer", "b0", "a0", "b1").stdout.decode()
+    assert "\ngpt - mixer " in report
+    assert "\nmixer: b0, b1\n" in report
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (["a0", "other"], "not comparable: corpus (BLAKE2b)"),
+        (["b0", "b1"], "2 runs in one group"),
+        (["a0", "missing"], "missing"),
+        (["--block", "1M", "a0", "b0"], "more than half"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line_and_exit_code_1(run, folder, args, part):
+    done = run(folder, "compare", *args)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, b"", 1)
+    assert part in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (["a0"], "two runs or more"),
+        (["--group", "x", "a0", "b0"], "2 labels"),
+        (["--confidence", "2", "a0", "b0"], "confidence 2.0"),
+        (["--resamples", "9", "a0", "b0"], "9 resamples are too few"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_exit_code_2(run, folder, args, part):
+    done = run(folder, "compare", *args)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, b"", 1)
+    assert part in done.stderr.decode()
