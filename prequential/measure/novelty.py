@@ -1,0 +1,277 @@
+"""What is new about a byte: is it copied, how often was its trigram seen before, how rare is its word in the whole corpus.
+
+Each class labels the bytes of a corpus in one pass, stretch after stretch from the first byte to the last, in memory that
+does not grow beyond a bound. Words and trigrams are counted exactly (up to MAX_WORD_SLOTS); every copy is verified byte by byte.
+
+    copied   byte i is copied if it lies in some [s, s + 32) that equals [t, t + 32) of the same corpus with t < s: in a match
+             of 32 bytes or more that begins earlier, and may run into what it copies, as in LZ77
+    trigram  a byte with the two before it. Two, because the counts of all 2**24 trigrams fit into 64 MiB: nothing is hashed
+             and no two are confused; those of four bytes would need 16 GiB
+    word     a maximal run of letters: A-Z, a-z, and bytes from 128 on, which in UTF-8 are mostly letters. "The" is not "the"
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.exact.fused_loops import Array, inlined, kernel
+
+MATCH_BYTES = 32
+MAX_MATCH_SLOTS = 1 << 26  # 256 MiB; windows are forgotten beyond 3/4 of as many different ones
+MAX_WORD_SLOTS = 1 << 23  # 96 MiB; words beyond 3/4 of as many different ones are taken to come once
+N_TRIGRAMS = 1 << 24
+N_DECILES = 10
+
+HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: 2**64 divided by the golden ratio
+HASH_FACTOR_OUT = np.uint64(pow(0x9E3779B97F4A7C15, MATCH_BYTES, 1 << 64))  # of the byte that leaves the window
+REACH, N_WINDOWS, N_FORGOTTEN = range(3)  # of Copies' state: end of the last match, windows held, windows overwritten
+WORD_END, WORD_LABEL = range(2)  # of Words' state: the word that the stretch ended in
+
+LETTERS = np.zeros(256, np.bool_)
+LETTERS[[*range(0x41, 0x5B), *range(0x61, 0x7B), *range(0x80, 0x100)]] = True
+
+
+def read_only(source: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The same bytes as a plain array that nobody writes to: one type, so that kernels are compiled once."""
+    view = np.ascontiguousarray(source).view(np.ndarray)
+    view.flags.writeable = False
+    return view
+
+
+class Copies:
+    """Which bytes of `source` (n,) uint8 are copied (see above).
+
+    max_slots, a power of 2, bounds the memory to 4 bytes each (8 from 4 GiB of corpus on). Exact as long as the corpus has no
+    more than 3/4 as many different windows of 32 bytes; beyond, some old ones are forgotten (n_forgotten), and what only they
+    could show to be copied is called novel. Nothing novel is ever called copied.
+    """
+
+    def __init__(self, source: NDArray[np.uint8], max_slots: int = MAX_MATCH_SLOTS) -> None:
+        self._source = read_only(source)
+        self._position_bits = len(source).bit_length()
+        dtype = np.uint32 if self._position_bits <= 32 else np.uint64
+        self._table = np.zeros(_n_slots(len(source), max_slots * 4 // np.dtype(dtype).itemsize), dtype)
+        self._state = np.zeros(3, np.int64)
+
+    @property
+    def n_forgotten(self) -> int:
+        """Windows that were overwritten or not kept, for want of memory."""
+        return int(self._state[N_FORGOTTEN])
+
+    def next_labels(self, start: int, end: int) -> NDArray[np.uint8]:
+        """(end - start,): 1 for copied, 0 for novel. Stretches are asked for in order, without gaps."""
+        labels = np.empty(end - start, np.uint8)
+        tag_bits = min(8 * self._table.itemsize - self._position_bits, 32)
+        _mark_copied(self._source, start, self._table, self._position_bits, (1 << tag_bits) - 1, self._state, labels)
+        return labels
+
+
+class Trigrams:
+    """How often each byte of `source` (n,) uint8 has come after the two bytes before it, this time included. 64 MiB."""
+
+    def __init__(self, source: NDArray[np.uint8]) -> None:
+        self._source, self._counts = read_only(source), np.zeros(N_TRIGRAMS, np.uint32)
+
+    def next_counts(self, start: int, end: int) -> NDArray[np.uint32]:
+        """(end - start,), 1 or more; 1 for the corpus's first two bytes. Stretches are asked for in order, without gaps."""
+        counts = np.empty(end - start, np.uint32)
+        _count_trigrams(self._source, start, self._counts, counts)
+        return counts
+
+    @property
+    def most(self) -> int:
+        """Occurrences so far of the trigram that has the most."""
+        return int(self._counts.max())
+
+    def totals(self, start: int, end: int) -> NDArray[np.uint32]:
+        """(end - start,): occurrences of each byte's trigram so far, wherever they were; 1 for the corpus's first two bytes."""
+        totals = np.ones(end - start, np.uint32)
+        first = max(start, 2)
+        bytes_ = self._source[first - 2 : end].astype(np.int64)
+        totals[first - start :] = self._counts[bytes_[:-2] << 16 | bytes_[1:-1] << 8 | bytes_[2:]]
+        return totals
+
+
+class Words:
+    """How common the word is that each byte of `source` (n,) uint8 lies in; by 64-bit hashes, which are not verified.
+
+    Words with the same number of occurrences are of one class: `times` (C,) int64, ascending. `n_distinct` (C,) are the words
+    of a class. All occurrences, the most common words' first, make ten equal stretches; a class belongs as a whole to the
+    decile (C,), 0 for the most common, that its middle occurrence falls into: a stretch may be empty, a very common word alone.
+    n_untracked occurrences of words for which there was no memory are taken to be of words that come once.
+    """
+
+    def __init__(self, source: NDArray[np.uint8], max_slots: int = MAX_WORD_SLOTS) -> None:
+        self._source = read_only(source)
+        n_slots = _n_slots(len(source), max_slots)
+        self._keys, counts = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.uint32)
+        self.n_untracked = int(_count_words(self._source, LETTERS, self._keys, counts))
+        self.times, self.n_distinct = _classes(counts, self.n_untracked)
+        rarer = np.cumsum(self.times * self.n_distinct)
+        n_words = int(rarer[-1]) if len(rarer) else 0
+        before = n_words - rarer  # occurrences of more common words
+        self.deciles = N_DECILES * (2 * before + self.times * self.n_distinct) // max(2 * n_words, 1)
+        self._decile_of = _look_up(counts, self.times, self.deciles)
+        self._rarest = int(self.deciles[0]) if len(self.deciles) else N_DECILES - 1
+        self._state = np.zeros(2, np.int64)
+
+    def next_labels(self, start: int, end: int) -> NDArray[np.uint8]:
+        """(end - start,): the decile, or N_DECILES outside words. Stretches are asked for in order, without gaps."""
+        labels = np.empty(end - start, np.uint8)
+        _mark_words(self._source, start, LETTERS, self._keys, self._decile_of, self._rarest, self._state, labels)
+        return labels
+
+
+def _n_slots(n_keys: int, most: int) -> int:
+    """A power of 2, 3/4 of which n_keys fill at most, unless `most` is smaller."""
+    return min(1 << max(n_keys + n_keys // 2, 16).bit_length(), most)
+
+
+def _classes(counts: NDArray[np.uint32], n_untracked: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different numbers of occurrences, ascending, and how many words have each."""
+    times, n_distinct = np.unique(counts[counts > 0].astype(np.int64), return_counts=True)
+    if n_untracked and not (len(times) and times[0] == 1):
+        times, n_distinct = np.insert(times, 0, 1), np.insert(n_distinct, 0, 0)
+    n_distinct[:1] += n_untracked
+    return times, n_distinct
+
+
+def _look_up(counts: NDArray[np.uint32], times: NDArray[np.int64], deciles: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """The decile of each slot of the table of words; of an empty one anything."""
+    found = np.zeros(len(counts), np.uint8)
+    used = np.flatnonzero(counts)
+    found[used] = deciles[np.searchsorted(times, counts[used])]
+    return found
+
+
+@kernel
+def _mark_copied(
+    source: Array, start: int, table: Array, position_bits: int, tag_mask: int, state: Array, copied: Array
+) -> None:
+    """Fills copied (m,) for the m bytes from `start` on. A window starting at i can make i .. i + 31 copied, none before i."""
+    last = source.size - MATCH_BYTES  # the last window's start
+    window = np.uint64(0)
+    if start <= last:
+        for i in range(start, start + MATCH_BYTES):
+            window = window * HASH_FACTOR + np.uint64(source[i])
+    earlier = -1  # where the window before this one had begun when it came the first time
+    for i in range(start, start + copied.size):
+        if i <= last:
+            if earlier >= 0 and source[earlier + MATCH_BYTES] == source[i + MATCH_BYTES - 1]:
+                earlier += 1
+            else:
+                earlier = _find_or_add(source, i, window, table, np.uint64(position_bits), np.uint64(tag_mask), state)
+            if earlier >= 0:
+                state[REACH] = i + MATCH_BYTES
+            if i < last:
+                window = window * HASH_FACTOR - np.uint64(source[i]) * HASH_FACTOR_OUT
+                window += np.uint64(source[i + MATCH_BYTES])
+        copied[i - start] = i < state[REACH]
+
+
+@inlined
+def _find_or_add(
+    source: Array, at: int, window: np.uint64, table: Array, position_bits: np.uint64, tag_mask: np.uint64, state: Array
+) -> np.int64 | int:
+    """Where the window that begins at `at` began before; -1 and it is remembered, if it is new.
+
+    An entry is (tag, position + 1), 0 for an empty slot; the tag spares most comparisons. Once 3/4 of the slots are taken a new
+    window replaces the one in its home slot, so that probing always ends: at the window or at an empty slot.
+    """
+    mixed = (window ^ (window >> np.uint64(29))) * HASH_FACTOR
+    mixed ^= mixed >> np.uint64(32)
+    last_slot = np.uint64(table.size - 1)
+    home = (mixed >> np.uint64(32)) & last_slot
+    tag = mixed & tag_mask
+    slot = home
+    entry = np.uint64(table[slot])
+    while entry != 0:
+        if entry >> position_bits == tag:
+            earlier = np.int64(entry & ((np.uint64(1) << position_bits) - np.uint64(1))) - 1
+            if _same(source, earlier, at):
+                return earlier
+        slot = (slot + np.uint64(1)) & last_slot
+        entry = np.uint64(table[slot])
+    if 4 * (state[N_WINDOWS] + 1) <= 3 * table.size:
+        state[N_WINDOWS] += 1
+    else:
+        state[N_FORGOTTEN] += 1
+        slot = home
+        if table[slot] == 0:  # filling it would in the end leave no empty slot
+            return -1
+    table[slot] = (tag << position_bits) | np.uint64(at + 1)
+    return -1
+
+
+@inlined
+def _same(source: Array, a: int, b: int) -> bool:
+    """Do the windows that begin at a and b hold the same bytes?"""
+    for j in range(MATCH_BYTES):  # noqa: SIM110  # numba has no generators
+        if source[a + j] != source[b + j]:
+            return False
+    return True
+
+
+@kernel
+def _count_trigrams(source: Array, start: int, counts: Array, seen: Array) -> None:
+    """Fills seen (m,) for the m bytes from `start` on."""
+    for i in range(start, start + seen.size):
+        if i < 2:
+            seen[i - start] = 1
+        else:
+            trigram = np.int64(source[i - 2]) << 16 | np.int64(source[i - 1]) << 8 | np.int64(source[i])
+            counts[trigram] += 1
+            seen[i - start] = counts[trigram]
+
+
+@inlined
+def _read_word(source: Array, start: int, letters: Array) -> tuple[int, np.uint64]:
+    """Where the word ends that begins at `start`, and its hash, not 0."""
+    end, key = start, np.uint64(0)
+    while end < source.size and letters[source[end]]:
+        key = (key ^ np.uint64(source[end])) * HASH_FACTOR
+        key ^= key >> np.uint64(29)
+        end += 1
+    return end, max(key, np.uint64(1))
+
+
+@inlined
+def _slot_of(key: np.uint64, keys: Array) -> np.uint64:
+    """The slot that holds the key, or the empty one where it would go."""
+    last_slot = np.uint64(keys.size - 1)
+    slot = (key * HASH_FACTOR >> np.uint64(32)) & last_slot
+    while keys[slot] != 0 and keys[slot] != key:
+        slot = (slot + np.uint64(1)) & last_slot
+    return slot
+
+
+@kernel
+def _count_words(source: Array, letters: Array, keys: Array, counts: Array) -> int:
+    """Counts every word of the corpus; how many occurrences were left out because the table was full."""
+    n_words, n_untracked, i = 0, 0, 0
+    while i < source.size:
+        if not letters[source[i]]:
+            i += 1
+            continue
+        i, key = _read_word(source, i, letters)
+        slot = _slot_of(key, keys)
+        if keys[slot] == 0:
+            if 4 * (n_words + 1) > 3 * keys.size:
+                n_untracked += 1
+                continue
+            keys[slot] = key
+            n_words += 1
+        counts[slot] += 1
+    return n_untracked
+
+
+@kernel
+def _mark_words(
+    source: Array, start: int, letters: Array, keys: Array, decile_of: Array, rarest: int, state: Array, labels: Array
+) -> None:
+    """Fills labels (m,) for the m bytes from `start` on; each word is read once, however many stretches it spans."""
+    for i in range(start, start + labels.size):
+        if i >= state[WORD_END] and letters[source[i]]:
+            state[WORD_END], key = _read_word(source, i, letters)
+            slot = _slot_of(key, keys)
+            state[WORD_LABEL] = decile_of[slot] if keys[slot] == key else rarest
+        labels[i - start] = state[WORD_LABEL] if i < state[WORD_END] else N_DECILES
