@@ -6,6 +6,8 @@ The public names are below. They are imported when first used: `import prequenti
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from prequential.version import VERSION
+
 if TYPE_CHECKING:
     from prequential.api import (
         CompressionResult,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from prequential.measure.progress import progress
     from prequential.measure.runs import Run, read_run, read_runs
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "CompressionResult",

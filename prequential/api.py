@@ -42,6 +42,7 @@ from prequential.online.checkpoint import Checkpoints
 from prequential.online.coding import Progress
 from prequential.online.memory import MAX_MEMORY_BYTES, check_memory, memory_bytes
 from prequential.online.runtime import Runtime
+from prequential.version import VERSION
 
 __all__ = [
     "CompressionResult",
@@ -420,15 +421,13 @@ def sweep(
     on_outcome: called with each run, or the error it failed with. baseline: what data multiples are against, else the cheapest
     setting. Raises CorpusError where no run came about at all.
     """
-    from prequential import __version__
-
     outcomes = []
     for outcome in _sweep(
         source,
         plan,
         folder,
         evaluate=evaluate,
-        program_version=__version__,
+        program_version=VERSION,
         limit_bytes=limit_bytes,
         runtime=runtime,
     ):

@@ -22,6 +22,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--verify", action="store_true", help="decode the archive and compare every byte")
     parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
     parser.add_argument("--json", action="store_true", help="print the record, one JSON object a line, not the report")
+    parser.add_argument("--tables", action="store_true", help="print where the bits went, too (docs/TABLES.md)")
     parser.add_argument("--output", metavar="FILE.jsonl", help="append the record to this file, too")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -41,6 +42,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(args: argparse.Namespace) -> int:
     """Evaluates every corpus; returns the exit code."""
     from prequential import __version__, api
+    from prequential.measure.breakdown_text import format_tables
     from prequential.measure.record import append_record, check_writable, evaluation_record
     from prequential.measure.report import format_report
     from prequential.measure.runs import new_run_folder
@@ -66,7 +68,11 @@ def run(args: argparse.Namespace) -> int:
                 )
             record = evaluation_record(evaluation, machine, __version__, show.health.findings)
             path = folder.finish(Path(args.runs), record, evaluation.curves) if folder else None
-        print(json.dumps(record) if args.json else format_report(record) + (f"\nrun: {path}\n" if path else "\n"))
+        if args.json:
+            print(json.dumps(record))
+        else:
+            pieces = [format_report(record), *([format_tables(record["tables"])] if args.tables else [])]
+            print("\n\n".join(pieces) + (f"\n\nrun: {path}\n" if path else "\n"))
         sys.stdout.flush()
         if args.output is not None:
             append_record(args.output, record)

@@ -1,0 +1,3 @@
+"""The program's version: archives and records name it."""
+
+VERSION = "0.1.0"
