@@ -7,7 +7,7 @@ from prequential.codecs.archive import ArchiveReader, ArchiveWriter
 from prequential.codecs.archive_block import Block, BlockHead, BlockKind
 from prequential.codecs.archive_header import FORMAT_VERSION, Header
 from prequential.codecs.archive_summary import ArchiveSummary, Survey, SurveyedBlock, read_payload, summarise, survey
-from prequential.codecs.baselines import BASELINES, BaselineResult, measure, measure_installed
+from prequential.codecs.baselines import BASELINES, DEFAULT_BASELINES, BaselineResult, measure, measure_installed
 from prequential.codecs.classical import CLASSICAL
 from prequential.codecs.compressor import Compressor
 from prequential.codecs.frequencies import TOTAL, TOTAL_BITS, frequencies_from, ideal_code_bits
@@ -18,6 +18,7 @@ __all__ = [
     "BACKENDS",
     "BASELINES",
     "CLASSICAL",
+    "DEFAULT_BASELINES",
     "FORMAT_VERSION",
     "STATIC",
     "TOTAL",

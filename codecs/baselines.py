@@ -10,6 +10,12 @@ from prequential.codecs.static import STATIC
 from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
 
 BASELINES: dict[str, Compressor] = {**CLASSICAL, **STATIC}
+DEFAULT_BASELINES = (
+    *CLASSICAL,
+    "order0",
+    "order2",
+    "order3-static",
+)  # the others tell little more, and take their time
 
 
 @dataclass(frozen=True, kw_only=True)

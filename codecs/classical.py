@@ -74,7 +74,7 @@ def _decompress_ppmd(data: bytes) -> bytes:
 
 CLASSICAL: dict[str, Compressor] = {
     "gzip": Compressor(
-        label="gzip -9", compress=lambda data: gzip.compress(data, 9, mtime=0), decompress=gzip.decompress
+        label="gzip -9 (zlib)", compress=lambda data: gzip.compress(data, 9, mtime=0), decompress=gzip.decompress
     ),
     "bzip2": Compressor(label="bzip2 -9", compress=bz2.compress, decompress=bz2.decompress),
     "xz": Compressor(label="xz -9e", compress=_compress_xz, decompress=lzma.decompress),

@@ -20,7 +20,7 @@ from typing import BinaryIO, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.codecs import BASELINES, ArchiveReader, Header
+from prequential.codecs import DEFAULT_BASELINES, ArchiveReader, Header
 from prequential.corpora import open_corpus, restore_tree
 from prequential.corpora.chunks import reading
 from prequential.corpora.corpus import Document, beginning
@@ -254,7 +254,7 @@ def evaluate(
     pure: bool = False,
     seed: int = 0,
     limit_bytes: int | None = None,
-    baselines: Sequence[str] = tuple(BASELINES),
+    baselines: Sequence[str] = DEFAULT_BASELINES,
     verify: bool = False,
     archive: BinaryIO | None = None,
     n_configs: int = 1,
@@ -294,7 +294,8 @@ def evaluate(
             documents=documents,
             archive=archive,
         )
-    return dataclasses.replace(result, ledger=result.ledger.declaring(n_configs=n_configs, n_seeds=n_seeds))
+    ledger = result.ledger.declaring(n_configs=n_configs, n_seeds=n_seeds)
+    return dataclasses.replace(result, ledger=ledger, limit_bytes=limit_bytes)
 
 
 @contextmanager

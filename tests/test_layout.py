@@ -19,6 +19,7 @@ FOLDERS = {
 }
 ALLOWED = {
     "errors": set(),
+    "version": set(),
     "files": {"errors"},
     "codecs": {"errors", "files"},
     "corpora": {"errors", "files"},
@@ -26,8 +27,8 @@ ALLOWED = {
     "model": {"exact", "errors", "files"},
     "online": {"model", "exact", "codecs", "corpora", "errors", "files"},
     "measure": {"online", "model", "exact", "codecs", "corpora", "errors", "files"},
-    "api": {"measure", "online", "model", "exact", "codecs", "corpora", "errors", "files"},
-    "__init__": {"api", "measure", "errors", "files"},
+    "api": {"measure", "online", "model", "exact", "codecs", "corpora", "errors", "files", "version"},
+    "__init__": {"api", "measure", "errors", "files", "version"},
     "cli": {"__init__", "api", "measure", "online", "model", "exact", "codecs", "corpora", "errors", "files"},
     "__main__": {"cli"},
 }

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -22,6 +23,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--verify", action="store_true", help="decode the archive and compare every byte")
     parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
     parser.add_argument("--json", action="store_true", help="print the record, one JSON object a line, not the report")
+    parser.add_argument(
+        "--baselines", metavar="NAMES", help="compressors to compare with: names joined by commas, all, or none"
+    )
     parser.add_argument("--tables", action="store_true", help="print where the bits went, too (docs/TABLES.md)")
     parser.add_argument("--output", metavar="FILE.jsonl", help="append the record to this file, too")
     where = parser.add_mutually_exclusive_group()
@@ -47,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.measure.report import format_report
     from prequential.measure.runs import new_run_folder
 
-    learner, machine = config(args), runtime(args)
+    learner, machine, baselines = config(args), runtime(args), _baselines(args)
 
     def evaluate(name: str) -> None:
         if args.output is not None:
@@ -58,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
                     name,
                     config=learner,
                     limit_bytes=args.limit,
+                    baselines=baselines,
                     verify=args.verify,
                     archive=folder.archive if folder else None,
                     n_configs=args.configs_tried,
@@ -78,3 +83,15 @@ def run(args: argparse.Namespace) -> int:
             append_record(args.output, record)
 
     return for_each(args.names, evaluate, verbose=args.verbose)
+
+
+def _baselines(args: argparse.Namespace) -> Sequence[str]:
+    """The names that --baselines stands for; an unknown one ends the program as an error of usage."""
+    from prequential.codecs import BASELINES, DEFAULT_BASELINES
+
+    if args.baselines in (None, "all", "none"):
+        return {None: DEFAULT_BASELINES, "all": tuple(BASELINES), "none": ()}[args.baselines]
+    names = args.baselines.split(",")
+    if unknown := [name for name in names if name not in BASELINES]:
+        args.parser.error(f"no baseline {unknown[0]!r}; there are {', '.join(BASELINES)}")
+    return tuple(dict.fromkeys(names))

@@ -13,11 +13,25 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from prequential.cli import audit, compress, decompress, doctor, evaluate, list, test
+from prequential.cli import audit, compare, compress, decompress, doctor, evaluate, list, references, runs, sweep, test
+from prequential.cli import report as report_command
 from prequential.cli.failures import EXIT_FAILURE, report, with_notes
 from prequential.cli.options import Parser
 
-SUBCOMMANDS = (compress, decompress, test, list, evaluate, audit, doctor)
+SUBCOMMANDS = (
+    compress,
+    decompress,
+    test,
+    list,
+    evaluate,
+    compare,
+    sweep,
+    runs,
+    report_command,
+    references,
+    audit,
+    doctor,
+)
 DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive decodes bit-exactly on
 any machine, so its length is the number of bits that the data cost that learner."""
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from prequential.corpora.corpus import Document
 from prequential.measure.novelty import N_DECILES, Copies, Trigrams, Words
+from prequential.measure.table import printable
 from prequential.measure.trace import Trace
 
 Row = dict[str, Any]
@@ -147,11 +148,11 @@ def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table
     inside, between = _Sums(sums.parts, sums.n_bytes[1::2], sums.bits[1::2]), slice(0, None, 2)
     gaps = [sums.row("between documents", between, n_documents=0)]
     rows = _costliest(
-        inside, ((_printable(documents[i].name), [i]) for i in _costliest_first(inside)[:MAX_DOCUMENTS]), n
+        inside, ((printable(documents[i].name), [i]) for i in _costliest_first(inside)[:MAX_DOCUMENTS]), n
     )
     extensions: dict[str, list[int]] = {}
     for i, document in enumerate(documents):
-        extensions.setdefault(_printable(splitext(document.name)[1].lower()) or "none", []).append(i)
+        extensions.setdefault(printable(splitext(document.name)[1].lower()) or "none", []).append(i)
     kinds = sorted(extensions.items(), key=lambda kind: -inside.bits[kind[1], 0].sum())
     tables: dict[str, Table] = {
         DOCUMENTS: {"rows": _with_bytes(rows + gaps), "n_documents": n, "quantiles": _quantiles(inside)},
@@ -264,8 +265,3 @@ def _with_bytes(rows: Iterable[Row]) -> list[Row]:
 
 def _span(first: int, last: int) -> str:
     return f"{first:,}" if first == last else f"{first:,}-{last:,}"
-
-
-def _printable(name: str) -> str:
-    """The name as JSON and terminals can hold it: control characters and surrogates escaped."""
-    return name if name.isprintable() else ascii(name)[1:-1]

@@ -42,7 +42,7 @@ class Evaluation:
     header: corpus, its length and digest, and the full configuration. curves: cumulative bits against bytes, of "model" (ideal
     code length), of its parts "gpt" and "mixer" where it has both, and of each baseline by name (sizes). tables: where the
     bits went (measure/breakdown.py). trace: the cost of each byte. peak_memory_bytes: resident, of the whole process up to the
-    end of coding. notes: baselines that were skipped, and why.
+    end of coding. notes: baselines that were skipped, and why. limit_bytes: if only the beginning was to be read, of how many.
     """
 
     header: Header
@@ -55,6 +55,7 @@ class Evaluation:
     baselines: tuple[BaselineResult, ...]
     notes: tuple[str, ...]
     trace: Trace = field(repr=False, compare=False)
+    limit_bytes: int | None = None
 
     @property
     def curve(self) -> Curve:

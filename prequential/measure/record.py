@@ -39,6 +39,7 @@ def evaluation_record(
         "kind": "evaluation",
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "corpus": {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()},
+        "limit_bytes": evaluation.limit_bytes,
         "config": header.config,
         "archive_bits": ledger.archive_bits,
         "bits_per_byte": ledger.bits_per_byte,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from prequential.measure.detectors import Finding
-from prequential.measure.table import format_table
+from prequential.measure.table import format_table, printable
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 
@@ -11,9 +11,14 @@ COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 def format_report(record: dict[str, Any]) -> str:
     """The figures of one evaluation record, and the table against the baselines."""
     findings = [f"warning: {Finding(**finding)}" for finding in record.get("findings", ())]
-    return "\n".join(
-        [*_figures(record), "", format_table(COLUMNS, comparison_rows(record)), *record["notes"], *findings]
-    )
+    lines = [
+        *_figures(record),
+        "",
+        *format_table(COLUMNS, comparison_rows(record)).split("\n"),
+        *record["notes"],
+        *findings,
+    ]
+    return "\n".join(map(printable, lines))
 
 
 def comparison_rows(record: dict[str, Any]) -> list[list[str]]:

@@ -65,6 +65,8 @@ def read_run(path: PathLike) -> Run:
         raise CorpusError(f"{str(folder / RECORD)!r} is no record: {error}") from error
     if not isinstance(record, dict) or record.get("kind") != "evaluation":
         raise CorpusError(f"{str(folder / RECORD)!r} is no record of an evaluation")
+    if not isinstance(record.get("time"), str) or not isinstance(record.get("corpus"), dict):
+        raise CorpusError(f"{str(folder / RECORD)!r} is no whole record")
     if record.get("schema") != SCHEMA:
         raise CorpusError(f"{str(folder / RECORD)!r} has schema {record.get('schema')!r}; this version reads {SCHEMA}")
     return Run(folder, record)

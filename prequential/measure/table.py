@@ -18,3 +18,8 @@ def format_markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     first, *others = cells
     return "  ".join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]).rstrip()
+
+
+def printable(text: str) -> str:
+    """One line that cannot command a terminal: what a stranger named may hold control characters or halves of pairs."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

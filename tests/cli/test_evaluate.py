@@ -59,6 +59,21 @@ def test_each_evaluation_leaves_a_run_folder_whose_record_is_the_one_appended(ev
         assert f"run: {run.path.relative_to(folder)}" in done.stdout.decode()
 
 
+def test_baselines_are_those_that_are_named(run, text, tmp_path):
+    (tmp_path / "a").write_bytes(text[:1000])
+    for names, expected in (("gzip,kt0", ["gzip", "kt0"]), ("none", [])):
+        done = run(tmp_path, "evaluate", "--no-run", "--json", "--baselines", names, "a")
+        assert [b["name"] for b in json.loads(done.stdout)["baselines"]] == expected
+    done = run(tmp_path, "evaluate", "--baselines", "gzip,arj", "a")
+    assert done.returncode == 2 and b"no baseline 'arj'; there are gzip" in done.stderr
+
+
+def test_tables_are_printed_where_they_are_asked_for(run, text, tmp_path):
+    (tmp_path / "a").write_bytes(text[:2000])
+    tables = [run(tmp_path, "evaluate", "--no-run", *more, "a").stdout.decode() for more in ((), ("--tables",))]
+    assert ["By the value of the byte." in output for output in tables] == [False, True]
+
+
 def test_without_a_run_folder_nothing_is_left(run, text, tmp_path):
     (tmp_path / "a").write_bytes(text[:1000])
     done = run(tmp_path, "evaluate", "--no-run", "--seeds-tried", "8", "--json", "a")

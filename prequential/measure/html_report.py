@@ -1,0 +1,613 @@
+"""Runs as one HTML page: figures, the questions readers ask first, curves, and every table of the records.
+
+The page is whole in itself: no script, no font, image or style from elsewhere, and a policy in its head that forbids the
+browser to fetch any. All of it is built by `plots.element`, which escapes what records and folders say.
+"""
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from prequential.errors import ConfigError, CorpusError
+from prequential.measure import plots
+from prequential.measure.compare import Comparison, Interval, bounded_e_value, compare
+from prequential.measure.detectors import Finding
+from prequential.measure.ledger import bits_per_byte
+from prequential.measure.plots import Axes, Html, Series, element, join
+from prequential.measure.report import model_summary
+from prequential.measure.runs import ARCHIVE, Run
+from prequential.measure.trace import MODEL
+from prequential.model.presets import PRESETS, preset
+
+NUMBER = re.compile(r"[+-]?[0-9,]+(\.[0-9]+)?%?|0: everywhere|never")
+FOLDED_ROWS = 24  # longer tables are folded up
+
+STYLE = """
+:root { color-scheme: light dark;
+  --ink: #1a1a1a; --soft: #5c5c5c; --rule: #d9d9d9; --paper: #fff; --tint: #f4f5f7; --link: #0b57a4;
+  --s0: #000; --s1: #0072b2; --s2: #c44e00; --s3: #007f5c; --s4: #b4558c; --s5: #8f6b00; --s6: #2f8ec4; --s7: #7050a8;
+  --s8: #6b6b6b;
+}
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ink: #e8e8e8; --soft: #a8a8a8; --rule: #3d4045; --paper: #15171a; --tint: #1f2226; --link: #7db8f0;
+    --s0: #fff; --s1: #5aaeea; --s2: #ff9457; --s3: #3fc79a; --s4: #ea93c4; --s5: #e3bd4f; --s6: #9ad4f7; --s7: #b79ae8;
+    --s8: #a6a6a6;
+  }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 68rem; padding: 1rem; color: var(--ink); background: var(--paper);
+  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; line-height: 1.2; }
+h2 { font-size: 1.35rem; line-height: 1.25; margin-top: 2.5rem; }
+h3 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+p, dd { max-width: 46rem; }
+a { color: var(--link); }
+nav ul { padding-left: 1.2rem; }
+dl, dd { margin: 0; }
+dt { font-weight: 600; margin-top: .6rem; }
+code, pre { font: .875rem/1.45 ui-monospace, monospace; }
+pre { background: var(--tint); padding: .6rem .8rem; white-space: pre-wrap; border-radius: .4rem; }
+summary { cursor: pointer; }
+.figures { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0; padding: 0; list-style: none; }
+.figures li { background: var(--tint); border-radius: .4rem; padding: .5rem .9rem; }
+.figures strong { display: block; font-size: 1.6rem; line-height: 1.2; font-variant-numeric: tabular-nums; }
+.figures span { color: var(--soft); font-size: .9rem; }
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr)); gap: 1.5rem; }
+figure { margin: 0; min-width: 0; }
+figcaption { font-weight: 600; }
+figure > svg { display: block; width: 100%; height: auto; }
+svg text { font-size: 13px; fill: var(--soft); }
+svg path { fill: none; }
+.grid { stroke: var(--rule); stroke-width: 1; }
+.zero { stroke: var(--soft); stroke-width: 1.5; }
+.line { stroke-width: 1.8; stroke-linejoin: round; stroke-linecap: round; }
+.own { stroke-width: 2.6; } .s0 { stroke: var(--s0); } .s1 { stroke: var(--s1); } .s2 { stroke: var(--s2); }
+.s3 { stroke: var(--s3); } .s4 { stroke: var(--s4); } .s5 { stroke: var(--s5); }
+.s6 { stroke: var(--s6); } .s7 { stroke: var(--s7); } .s8 { stroke: var(--s8); }
+.legend { display: flex; flex-wrap: wrap; gap: .1rem 1rem; margin: .3rem 0 0; padding: 0; list-style: none; font-size: .875rem; }
+.key { width: 28px; height: 10px; margin-right: .35rem; }
+.scroll { overflow-x: auto; }
+.scroll:focus-visible { outline: 2px solid var(--link); }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; overflow-wrap: normal;
+  margin: .5rem 0 1rem; }
+caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
+th, td { text-align: left; padding: .22rem .9rem .22rem 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
+thead th { border-bottom: 2px solid var(--soft); vertical-align: bottom; }
+tbody th { font-weight: 400; }
+td.n, th.n { text-align: right; }
+td.n { white-space: nowrap; }
+tr.own > * { font-weight: 700; }
+@media print {
+  body { max-width: none; padding: 0; font-size: 10pt; }
+  nav { display: none; }
+  .scroll { overflow: visible; }
+  .plots { grid-template-columns: 1fr 1fr; }
+  figure, tr, li, dt { break-inside: avoid; }
+  h2, h3, dt { break-after: avoid; }
+  .line, .figures li, pre { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
+}
+"""
+
+Row = Sequence[object]
+Section = tuple[str, str, list[Html]]  # id, title, content
+
+
+def html_report(runs: Sequence[Run]) -> str:
+    """A page on runs, 1 or more: on each of them, and before that on how they compare.
+
+    Raises CorpusError for a run whose record or curves are not whole.
+    """
+    articles = [_checked_article(run, number) for number, run in enumerate(runs, 1)]
+    title = (
+        f"{_corpus_name(runs[0])}: prequential report" if len(runs) == 1 else f"{len(runs)} runs: prequential report"
+    )
+    head = [element("h1", title)]
+    if len(runs) > 1:
+        head += [_contents(runs), *_comparison(runs)]
+    return _page(title, join(*head, *articles))
+
+
+def _page(title: str, body: Html) -> str:
+    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    # The page's encoding and this policy come before anything a record says.
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+{element("title", title)}
+<style>{STYLE}</style>
+</head>
+<body>
+{element("main", body)}
+</body>
+</html>
+"""
+
+
+def _checked_article(run: Run, number: int) -> Html:
+    try:
+        return _article(run, number)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise CorpusError(f"{str(run.path)!r} is no whole run: {type(error).__name__}: {error}") from error
+
+
+def _article(run: Run, number: int) -> Html:
+    sections: list[Section] = [
+        ("questions", "What readers ask first", [_questions(run)]),
+        ("curves", "How it learned", [_curves(run)]),
+        ("sizes", "Against other compressors", [_sizes(run.record)]),
+        ("ledger", "Where the bits stand: the ledger", [_ledger(run.record)]),
+        *([("tables", "Where the bits went", list(_tables(run.record["tables"])))] if run.record["tables"] else []),
+        ("findings", "What the run noticed of itself", [_findings(run.record)]),
+        ("configuration", "Configuration", [_json(run.record["config"])]),
+        ("environment", "Where it was made", [_pairs(run.record["environment"])]),
+    ]
+    return element(
+        "article", *_headline(run, number), *_sections(sections, f"run-{number}"), aria_labelledby=f"run-{number}"
+    )
+
+
+def _sections(sections: Sequence[Section], prefix: str) -> Iterator[Html]:
+    for name, title, content in sections:
+        yield element(
+            "section", element("h3", title, id=f"{prefix}-{name}"), *content, aria_labelledby=f"{prefix}-{name}"
+        )
+
+
+def _headline(run: Run, number: int) -> list[Html]:
+    record = run.record
+    n_bytes, size = record["corpus"]["n_bytes"], record["archive_bytes"]
+    figures = [
+        (f"{record['bits_per_byte']:.4f}", "bits/byte, the whole archive"),
+        (f"{size:,}", f"bytes of archive for {n_bytes:,}"),
+        ("verified" if record["verified"] else "not verified", _verified(record)),
+        (
+            f"{record['bytes_per_s'] / 1e3:,.2f} kB/s",
+            f"{record['wall_s']:,.1f} s on {record['environment']['machine']['cpu']}",
+        ),
+    ]
+    meaning = (
+        f"Coded from the first byte to the last, each under a model that had learned from those before it only, these "
+        f"{n_bytes:,} bytes took an archive of {size:,}, header and container included: {size / n_bytes:.1%} of the original. "
+        f"{_against_best(record)}"
+    )
+    return [
+        element("h2", f"{_corpus_name(run)}: {record['bits_per_byte']:.4f} bits/byte", id=f"run-{number}"),
+        element("p", f"{model_summary(record['config'])}; {record['time']}; run {_name(run)}"),
+        element("ul", *(element("li", element("strong", a), element("span", b)) for a, b in figures), class_="figures"),
+        element("p", meaning),
+    ]
+
+
+def _against_best(record: Mapping[str, Any]) -> str:
+    if not record["baselines"]:
+        return "No other compressor was measured."
+    best = min(record["baselines"], key=lambda baseline: baseline["compressed_bytes"])
+    more = best["compressed_bytes"] / record["archive_bytes"] - 1
+    words = "more" if more >= 0 else "less"
+    return (
+        f"The best of the {len(record['baselines'])} others, {best['label']}, needs {best['bits_per_byte']:.4f} bits/byte, "
+        f"{abs(more):.1%} {words}."
+    )
+
+
+def _verified(record: Mapping[str, Any]) -> str:
+    if not record["verified"]:
+        return "the archive was not decoded in this run"
+    return f"decoded again in {record['verify_wall_s']:,.1f} s, every byte compared"
+
+
+def _questions(run: Run) -> Html:
+    """Answers from the record alone: what it does not know, it says."""
+    record = run.record
+    corpus, config = record["corpus"], record["config"]
+    answers = [
+        (
+            "Do the probabilities sum to one?",
+            "Yes, exactly: each bit of a byte is coded under two whole frequencies, of a zero and of a one, each at least 1, "
+            f"that sum to 65,536. {_proof(record)}",
+        ),
+        ("The full file or a subset?", _extent(record)),
+        (
+            "Bytes or tokens?",
+            f"Bytes of the raw input: bits/byte divides by their number, {corpus['n_bytes']:,}.",
+        ),
+        ("Is the model counted? Tokenizer, dictionary?", _counted(record)),
+        ("Was the seed picked?", f"The seed is {config['seed']}. {_choice(record)}"),
+        (
+            "Has someone else reproduced it?",
+            "A record cannot tell. The archive decodes on any machine, and the same command gives the same "
+            "archive, byte for byte:",
+        ),
+    ]
+    commands = f"{command(record)}\nprequential test {_quoted(f'{_name(run)}/{ARCHIVE}')}"
+    pairs = [join(element("dt", question), element("dd", answer)) for question, answer in answers]
+    return join(element("dl", *pairs), element("pre", element("code", commands)), element("p", _provenance(record)))
+
+
+def _proof(record: Mapping[str, Any]) -> str:
+    if record["verified"]:
+        return "The archive was decoded by a program that saw nothing but the archive, and every byte came back."
+    return "Whether the archive decodes was not tried in this run; the last command below does."
+
+
+def _extent(record: Mapping[str, Any]) -> str:
+    corpus = record["corpus"]
+    what = f"{corpus['n_bytes']:,} bytes of {_describe(corpus)}, BLAKE2b {corpus['blake2b']}"
+    if "limit_bytes" not in record:
+        return f"{what}. The record does not tell whether the input went on after them."
+    if record["limit_bytes"] is None or record["limit_bytes"] > corpus["n_bytes"]:
+        return f"The full input: {what}."
+    return f"Not more than the first {record['limit_bytes']:,} bytes: {what}."
+
+
+def _describe(corpus: Mapping[str, Any]) -> str:
+    return f"the {corpus['kind']} {corpus.get('name')}" if "kind" in corpus else "data given in memory"
+
+
+def _counted(record: Mapping[str, Any]) -> str:
+    bits = {entry["entry"]: entry["bits"] for entry in record["ledger"]}
+    beside = record["total_bits"] - record["archive_bits"]
+    weights = bits.get("pre-trained weights", 0.0)
+    trained = f"Weights of {weights:,.0f} bits were there before the first byte; they are in the total cost alone."
+    learned = "Nothing is trained beforehand: weights and tables start from the seed and learn from the bytes as these are coded."
+    return (
+        f"{trained if weights else learned} {_tokenizer(bits)} The decoder's source, {record['decoder_bytes']:,} bytes zipped, "
+        f"is not in the {record['bits_per_byte']:.4f} bits/byte; it is in the total cost, {beside:,.0f} bits above the archive's."
+    )
+
+
+def _tokenizer(bits: Mapping[str, float]) -> str:
+    if bits.get("alphabet"):
+        return f"The alphabet's table is in the archive: {bits['alphabet']:,.0f} bits."
+    return "There is no tokenizer and no dictionary."
+
+
+def _choice(record: Mapping[str, Any]) -> str:
+    n_configs, n_seeds = record["n_configs"], record["n_seeds"]
+    if n_configs * n_seeds == 1:
+        return "As declared, one configuration and one seed were tried: nothing was picked."
+    return (
+        f"As declared, it is the best of {n_configs:,} configurations and {n_seeds:,} seeds. To say which costs "
+        f"{math.log2(n_configs) + math.log2(n_seeds):.1f} bits, which are in the total cost."
+    )
+
+
+def _provenance(record: Mapping[str, Any]) -> str:
+    environment = record["environment"]
+    commit = environment.get("git_commit")
+    text = f"Made with prequential {environment['versions']['prequential']}"
+    if not commit:
+        return f"{text}."
+    changed = ", with files that differ from it" if commit.endswith("-dirty") else ""
+    return f"{text}, commit {commit.removesuffix('-dirty')}{changed}."
+
+
+def command(record: Mapping[str, Any]) -> str:
+    """The command line that makes this run again, as a shell takes it.
+
+    --limit is always named: where the whole was read it changes nothing. A configuration that is no preset is to be saved from
+    the page as config.json.
+    """
+    corpus = record["corpus"]
+    prefix = {"sample": "sample:", "dataset": "hf:"}.get(corpus.get("kind"), "")
+    name = str(corpus.get("name") or "FILE")
+    source = name if name.startswith(prefix) else prefix + name
+    declared = [
+        f"{option} {record[key]}"
+        for option, key in (("--configs-tried", "n_configs"), ("--seeds-tried", "n_seeds"))
+        if record[key] != 1
+    ]
+    limit = f"--limit {corpus['n_bytes']}"
+    return " ".join(
+        ["prequential evaluate", *_learner(record["config"]), limit, *declared, "--verify --", _quoted(source)]
+    )
+
+
+def _learner(config: Mapping[str, Any]) -> list[str]:
+    """The options that choose this configuration."""
+    for level in PRESETS:
+        for pure in (False, True):
+            try:
+                known = preset(level, pure=pure, seed=config["seed"])
+            except ConfigError:
+                continue
+            if json.loads(json.dumps(known.to_dict())) == config:
+                return [f"-{level}", *(["--pure"] if pure else []), *([f"--seed {known.seed}"] if known.seed else [])]
+    return ["--config config.json"]
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text) if text.isprintable() else f"$'{ascii(text)[1:-1]}'"
+
+
+def _curves(run: Run) -> Html:
+    curves = run.curves
+    drawings = [
+        ("Bits/byte of all so far", plots.learning(curves), plots.LEARNING),
+        ("Bits/byte of each stretch, two to a doubling", plots.stretches(curves), plots.LEARNING),
+        ("Bits/byte of 64 equal windows", plots.windows(curves), plots.WINDOWS),
+        ("Regret: bits the model spent more than another", plots.regrets(curves), plots.REGRET),
+    ]
+    text = (
+        "The model's line, and those of its parts, are of ideal code length, known at the end of every segment. Another "
+        "compressor's are of its real size at log-spaced prefixes, each compressed by itself. Where regret lies below 0, the "
+        "model is ahead."
+    )
+    return join(
+        element("p", text), element("div", *(_figure(*drawing) for drawing in drawings if drawing[1]), class_="plots")
+    )
+
+
+def _figure(title: str, series: Sequence[Series], axes: Axes) -> Html:
+    drawing = plots.svg(series, axes, f"{title}: {axes.y_title} against {axes.x_title}; {_ends(series)}")
+    return element("figure", element("figcaption", title), drawing, plots.legend(series))
+
+
+def _ends(series: Sequence[Series]) -> str:
+    """Where the lines end, for those who do not see them."""
+    return "; ".join(f"{line.name} ends at {line.y[-1]:,.4g}" for line in series)
+
+
+def _sizes(record: Mapping[str, Any]) -> Html:
+    n_bytes, own = record["corpus"]["n_bytes"], record["archive_bytes"]
+    rows: list[Row] = [("prequential", own, record["bits_per_byte"], None, None, record["wall_s"])]
+    rows += [
+        (
+            baseline["label"],
+            baseline["compressed_bytes"],
+            bits_per_byte(baseline["compressed_bytes"], n_bytes),
+            f"{baseline['compressed_bytes'] / own - 1:+.1%}",
+            _from_byte(record["crossings"].get(baseline["name"])),
+            baseline["wall_s"],
+        )
+        for baseline in record["baselines"]
+    ]
+    titles = ("compressor", "bytes", "bits/byte", "more than the archive", "the model is below from byte", "seconds")
+    caption = (
+        "Sizes of the whole, decoded again. From the byte named on, the model's ideal code length stays below the other's "
+        "size to the end."
+    )
+    table = _table("Sizes", titles, sorted(rows, key=_second), caption, is_own=lambda row: row[0] == "prequential")
+    return join(table, *(element("p", note) for note in record["notes"]))
+
+
+def _second(row: Row) -> Any:
+    return row[1]
+
+
+def _from_byte(byte: int | None) -> str:
+    return "never" if byte is None else "0: everywhere" if byte == 0 else f"{byte:,}"
+
+
+def _ledger(record: Mapping[str, Any]) -> Html:
+    n_bytes, total = record["corpus"]["n_bytes"], record["total_bits"]
+    entries = [(entry["entry"], entry["bits"]) for entry in record["ledger"]]
+    rows = [(name, f"{bits:,.2f}", f"{bits / n_bytes:.4f}", f"{bits / total:.2%}") for name, bits in entries]
+    rows.append(("total cost", f"{total:,.2f}", f"{total / n_bytes:.4f}", "100.00%"))
+    gap = total - math.fsum(bits for _, bits in entries)
+    caption = (
+        f"The entries add up to the total cost, {total:,.2f} bits. The archive alone is {record['archive_bits']:,} bits; "
+        f"the coder's overhead is {record['coder_overhead_ppm']:.1f} millionths of the ideal code length."
+    )
+    if abs(gap) > 1e-6:
+        caption = f"The entries of this record do not add up: {gap:,.6f} bits are missing. {caption.partition('. ')[2]}"
+    return _table(
+        "Ledger", ("entry", "bits", "bits/byte", "share"), rows, caption, is_own=lambda row: row[0] == "total cost"
+    )
+
+
+def _findings(record: Mapping[str, Any]) -> Html:
+    findings = [str(Finding(**finding)) for finding in record.get("findings", ())]
+    if not findings:
+        return element("p", "Nothing unusual: no spike, divergence, plateau, slowdown or growth of memory.")
+    return element("ul", *(element("li", finding) for finding in findings))
+
+
+def _json(value: object) -> Html:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return element("details", element("summary", "as JSON, for --config"), element("pre", element("code", text)))
+
+
+def _pairs(value: Mapping[str, Any]) -> Html:
+    return _table("Environment", ("what", "value"), list(_leaves(value)), "")
+
+
+def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield from _leaves(inner, f"{prefix}{_words(name)}, ")
+        else:
+            yield f"{prefix}{_words(name)}", inner
+
+
+def _tables(tables: Mapping[str, Any]) -> Iterator[Html]:
+    """Every table of measure/breakdown.py, or of its kind: rows, drawn where they follow occurrences, and what stands beside."""
+    for name, table in tables.items():
+        title = _words(name).capitalize()
+        yield _folded(title, _flat_rows(table["rows"]))
+        if tail := plots.tail(table):
+            figure = _figure(f"{title}: bits/byte at the k-th, and fitted power laws", tail, plots.TAIL)
+            yield element("div", figure, class_="plots")
+        beside = {key: value for key, value in table.items() if key != "rows"}
+        for key in [key for key, value in beside.items() if _is_table(value)]:
+            yield _folded(f"{title}: {_words(key)}", [{"of": of, **row} for of, row in beside.pop(key).items() if row])
+        if beside:
+            yield _table(f"{title}: more", ("what", "value"), list(_leaves(beside)), "")
+
+
+def _is_table(value: object) -> bool:
+    """Rows by name; what has no row is None."""
+    return isinstance(value, Mapping) and all(row is None or isinstance(row, Mapping) for row in value.values())
+
+
+def _flat_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
+    """A column for each value: bits of every part, and bits/byte of it; and a last row with the sums."""
+    flat = [{**dict(_leaves(row)), **_rates(row)} for row in rows]
+    if len(rows) > 1 and all("bits" in row for row in rows):
+        bits = {part: math.fsum(row["bits"][part] for row in rows) for part in rows[0]["bits"]}
+        whole = {"name": "all", "n_bytes": sum(row["n_bytes"] for row in rows), "bits": bits}
+        flat.append({**dict(_leaves(whole)), **_rates(whole)})
+    return flat
+
+
+def _rates(row: Mapping[str, Any]) -> dict[str, float]:
+    return {f"bits/byte, {part}": bits / row["n_bytes"] for part, bits in row.get("bits", {}).items() if row["n_bytes"]}
+
+
+def _folded(title: str, rows: Sequence[Mapping[str, object]]) -> Html:
+    titles = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[row.get(name) for name in titles] for row in rows]
+    table = _table(title, titles, cells, "", is_own=lambda row: row[0] == "all")
+    if len(rows) <= FOLDED_ROWS:
+        return table
+    return element("details", element("summary", f"{title}: {len(rows):,} rows"), table)
+
+
+def _table(
+    title: str,
+    titles: Sequence[str],
+    rows: Sequence[Row],
+    caption: str,
+    *,
+    is_own: Callable[[Row], bool] = lambda row: False,
+) -> Html:
+    """Rows under titles; a column whose cells are all numbers stands to the right; scrolls by itself where it is too wide."""
+    right = ["n" if all(_is_number(row[i]) for row in rows) else None for i in range(len(titles))]
+    head = element("tr", *(element("th", title, scope="col", class_=right[i]) for i, title in enumerate(titles)))
+    body = [
+        element(
+            "tr",
+            element("th", _cell(row[0]), scope="row", class_=right[0]),
+            *(element("td", _cell(value), class_=right[i]) for i, value in enumerate(row[1:], 1)),
+            class_="own" if is_own(row) else None,
+        )
+        for row in rows
+    ]
+    text = join(element("strong", title), f". {caption}" if caption else "")
+    table = element("table", element("caption", text), element("thead", head), element("tbody", *body))
+    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=title)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, str):
+        return NUMBER.fullmatch(value) is not None
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4f}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _words(name: str) -> str:
+    return name.removeprefix("n_").replace("_", " ")
+
+
+def _corpus_name(run: Run) -> str:
+    return str(run.record["corpus"].get("name") or "bytes")
+
+
+def _name(run: Run) -> str:
+    return run.path.resolve().name
+
+
+def _contents(runs: Sequence[Run]) -> Html:
+    links = [
+        element("li", element("a", f"{_corpus_name(run)}, {name}", href=f"#run-{i}"))
+        for i, (run, name) in enumerate(zip(runs, plots.names(runs), strict=True), 1)
+    ]
+    return element("nav", element("ul", *links), aria_label="Runs")
+
+
+def _comparison(runs: Sequence[Run]) -> Iterator[Html]:
+    """The runs side by side; differences only where the bytes are the same."""
+    first = runs[0].record
+    names = plots.names(runs)
+    same = [_digest(run) == _digest(runs[0]) for run in runs]
+    rows = [
+        (
+            name,
+            _corpus_name(run),
+            model_summary(run.record["config"]),
+            run.record["archive_bytes"],
+            run.record["bits_per_byte"],
+            f"{run.record['archive_bytes'] / first['archive_bytes'] - 1:+.2%}" if is_same else None,
+            run.record["verified"],
+        )
+        for name, run, is_same in zip(names, runs, same, strict=True)
+    ]
+    titles = ("run", "corpus", "model", "archive bytes", "bits/byte", "more than the first", "verified")
+    caption = (
+        ""
+        if all(same)
+        else "Not all are of the same bytes: bits/byte of different corpora say nothing about the models."
+    )
+    yield element("h2", "Comparison", id="comparison")
+    yield _table("Runs", titles, rows, caption)
+    models = {name: run.curves[MODEL] for name, run in zip(names, runs, strict=True)}
+    drawings = [_figure("Bits/byte of all so far", plots.learning(models), plots.LEARNING)]
+    try:
+        comparison = compare(runs)
+    except (ConfigError, CorpusError) as error:
+        yield element("p", f"No differences: {error}.")
+    else:
+        yield _groups(comparison)
+        yield _differences(comparison)
+        drawings.append(_figure("Difference to the reference", plots.differences(comparison), plots.DIFFERENCE))
+    yield element("div", *drawings, class_="plots")
+
+
+def _groups(comparison: Comparison) -> Html:
+    titles = ("group", "runs", "seeds", "ideal bits, mean", "archive bits, mean")
+    rows = [
+        (group.label, ", ".join(group.runs), ", ".join(map(str, group.seeds)), group.mean_bits, group.mean_archive_bits)
+        for group in comparison.groups
+    ]
+    caption = f"The best of {comparison.n_runs} runs costs {comparison.choice_bits:.2f} bits more: those of the choice."
+    return _table("Groups: runs that differ in the seed alone", titles, rows, caption)
+
+
+def _differences(comparison: Comparison) -> Html:
+    titles = ("difference", "bits", "bits/byte", "percent", "interval, bits", "e-value", "below for good from byte")
+    rows = [
+        (
+            f"{found.other.label} - {found.reference.label}",
+            found.bits,
+            found.bits_per_byte,
+            f"{found.percent:+.2f}%",
+            _interval(found.interval),
+            bounded_e_value(found.log2_e),
+            _from_byte(found.crossing_byte),
+        )
+        for found in comparison.differences
+    ]
+    populations = sorted({found.interval.population for found in comparison.differences if found.interval})
+    caption = (
+        "Of ideal code length, negative where fewer bits are needed; of one corpus and one seed each it is exact. "
+    )
+    caption += "The e-value speaks against the reference as what the data follow."
+    return _table("Differences", titles, rows, " ".join([caption, *(f"Intervals are of: {p}." for p in populations)]))
+
+
+def _interval(interval: Interval | None) -> str | None:
+    if interval is None:
+        return None
+    return f"{interval.low_bits:,.0f} to {interval.high_bits:,.0f} ({interval.bootstrap.confidence:.0%})"
+
+
+def _digest(run: Run) -> tuple[Any, Any]:
+    return run.record["corpus"]["blake2b"], run.record["corpus"]["n_bytes"]

@@ -1,0 +1,97 @@
+"""runs: a row for each run there is, and one run as it was printed when it was made."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def made(run, text, tmp_path_factory):
+    """A folder with two runs, and what evaluate printed for the second."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "a").write_bytes(text)
+    done = [
+        run(folder, "evaluate", "--limit", limit, *verify, "a") for limit, verify in (("2K", ()), ("3K", ("--verify",)))
+    ]
+    return folder, done[1].stdout.decode()
+
+
+def last_run(printed: str) -> str:
+    match = re.search(r"^run: (.*)$", printed, re.MULTILINE)
+    assert match
+    return match[1]
+
+
+def test_the_list_has_a_row_for_each_run_oldest_first(run, made):
+    folder, printed = made
+    lines = run(folder, "runs", "list").stdout.decode().splitlines()
+    assert len(lines) == 3
+    assert lines[0].split()[:3] == ["run", "corpus", "bytes"]
+    assert [re.search(r"(2,048|3,072).* (yes|no) ", line)[2] for line in lines[1:]] == ["no", "yes"]
+    assert lines[2].startswith(Path(last_run(printed)).name)
+
+
+def test_the_list_for_machines_has_the_figures_of_the_records(run, made):
+    folder, printed = made
+    entries = [json.loads(line) for line in run(folder, "runs", "list", "--json", "runs").stdout.splitlines()]
+    record = json.loads((folder / last_run(printed) / "record.jsonl").read_text())
+    assert [entry["n_bytes"] for entry in entries] == [2048, 3072]
+    assert entries[1]["run"] == last_run(printed)
+    for name in ("archive_bytes", "bits_per_byte", "bytes_per_s", "verified", "time"):
+        assert entries[1][name] == record[name]
+
+
+def test_a_run_is_shown_as_it_was_printed_and_with_its_crossings(run, made):
+    folder, printed = made
+    done = run(folder, "runs", "show", last_run(printed))
+    report = printed.partition("\nrun: ")[0].rstrip()
+    assert done.returncode == 0
+    assert done.stdout.decode().startswith(report)
+    crossings = done.stdout.decode().removeprefix(report)
+    record = json.loads((folder / last_run(printed) / "record.jsonl").read_text())
+    for baseline in record["baselines"]:
+        byte = record["crossings"][baseline["name"]]
+        found = re.search(re.escape(baseline["label"]) + r" +(\S+)$", crossings, re.MULTILINE)
+        assert found
+        assert found[1] == ("never" if byte is None else f"{byte:,}")
+
+
+def test_a_run_is_shown_to_machines_as_its_record(run, made):
+    folder, printed = made
+    shown = json.loads(run(folder, "runs", "show", "--json", last_run(printed)).stdout)
+    assert shown == json.loads((folder / last_run(printed) / "record.jsonl").read_text())
+
+
+def test_without_a_folder_of_runs_the_list_is_empty_but_a_named_one_must_exist(run, tmp_path):
+    assert len(run(tmp_path, "runs", "list").stdout.splitlines()) == 1
+    missing = run(tmp_path, "runs", "list", "no-such")
+    assert (missing.returncode, missing.stderr.count(b"\n")) == (1, 1)
+
+
+def test_a_strangers_name_cannot_command_the_terminal(run, made, tmp_path):
+    folder, printed = made
+    record = json.loads((folder / last_run(printed) / "record.jsonl").read_text())
+    record["corpus"]["name"] = "\x1b[2J\x1b]0;title\x07"
+    (tmp_path / "runs" / "x").mkdir(parents=True)
+    (tmp_path / "runs" / "x" / "record.jsonl").write_text(json.dumps(record))
+    for args in (("list",), ("show", "runs/x")):
+        done = run(tmp_path, "runs", *args)
+        assert done.returncode == 0
+        assert b"\x1b" not in done.stdout
+        assert rb"\x1b[2J" in done.stdout
+
+
+@pytest.mark.parametrize("record", ['{"kind": "evaluation", "schema": 1, "time": "x"}', "[]", "no JSON"])
+def test_a_record_that_is_not_whole_is_one_line_that_names_it(run, tmp_path, record):
+    (tmp_path / "runs" / "x").mkdir(parents=True)
+    (tmp_path / "runs" / "x" / "record.jsonl").write_text(record)
+    for args in (("list",), ("show", "runs/x")):
+        done = run(tmp_path, "runs", *args)
+        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+        assert b"runs/x" in done.stderr
+
+
+def test_runs_without_an_action_is_an_error_of_usage(run, tmp_path):
+    assert run(tmp_path, "runs").returncode == 2
