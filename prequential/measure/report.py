@@ -70,7 +70,7 @@ def _figures(record: dict[str, Any]) -> list[str]:
         (
             "total cost",
             f"{record['total_bits']:,.0f} bits with the decoder's source ({record['decoder_bytes']:,} bytes zipped) and the "
-            f"choice of 1 in {record['n_configs'] * record['n_seeds']}",
+            f"choice of 1 in {record['n_configs'] * record['n_seeds']}; archive and decoder {record['benchmark_bytes']:,} bytes",
         ),
         *(
             (f"{part} alone", f"{bits:,.0f} bits, {bits / corpus['n_bytes']:.4f} bits/byte")
