@@ -5,6 +5,7 @@ to. It appears whole or not at all, and is compared with a digest of all it hold
 pickle; a stranger's checkpoint runs no code and fills only tensors that the run's own configuration has made.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -94,13 +95,15 @@ class Checkpoints:
             n_bytes = sum(t.nbytes for t in learner.state().values())
             self._due = max(self._due, now + n_bytes / BYTES_PER_S / COST)
         if now >= self._due:
-            write(self.path, identity(direction, header), learner, saved())
-            done = self._clock()
-            self._due = done + max(FIRST_AFTER_S, (done - now) / COST)
+            try:
+                write(self.path, identity(direction, header), learner, saved())
+            finally:  # a full disk is no reason to try again at once
+                done = self._clock()
+                self._due = done + max(FIRST_AFTER_S, (done - now) / COST)
 
 
 def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Saved) -> None:
-    """Replaces the checkpoint at `path`, durably: at no time is there less than a whole one."""
+    """Replaces the checkpoint at `path`, durably: at no time is there less than a whole one. Raises OSError."""
     tensors = {LEARNER + name: tensor.contiguous() for name, tensor in learner.state().items()}
     tensors |= {
         "coder": torch.from_numpy(saved.coder.view(np.int64)),
@@ -117,7 +120,10 @@ def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Save
     folder.mkdir()
     try:
         draft = folder / path.name
-        save_file(tensors, draft, {METADATA: text})
+        try:
+            save_file(tensors, draft, {METADATA: text})
+        except safetensors.SafetensorError as error:  # a full disk, among others
+            raise OSError(errno.EIO, str(error)) from error
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
         draft.replace(path)

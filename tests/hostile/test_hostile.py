@@ -306,6 +306,24 @@ def fuzzed(tmp_path: Path, count: int, seed: int) -> dict[str, object]:
     return dict(json.loads(done.stdout))
 
 
+def killed(count: int) -> dict[str, dict[str, int]]:
+    command = [sys.executable, str(HERE / "kill.py"), f"--count={count}", "--seed=1"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=3600)
+    assert (done.returncode, done.stderr) == (0, b""), done.stdout.decode() + done.stderr.decode()
+    return dict(json.loads(done.stdout))
+
+
+def test_runs_killed_at_random_moments_end_in_the_same_bytes() -> None:
+    report = killed(3)
+    assert all(counts["identical"] == 3 and counts["kills"] >= 1 for counts in report.values())
+
+
+@pytest.mark.slow
+def test_200_runs_killed_at_random_moments_end_in_the_same_bytes() -> None:
+    report = killed(100)
+    assert all(counts["identical"] == 100 and counts["kills"] >= 100 for counts in report.values())
+
+
 def test_mutated_archives_are_exact_or_refused(tmp_path: Path) -> None:
     report = fuzzed(tmp_path, 2000, 1)
     assert (report["n_mutants"], report["broken"]) == (2000, [])

@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -285,6 +286,37 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(monkeypatch, c
     monkeypatch.setattr(checkpoint, "write", full)
     assert compress(tmp_path) == archives["both"]
     assert "No space left" in caplog.text
+
+
+def test_a_disk_that_fills_while_a_checkpoint_is_written_does_not_end_the_run(monkeypatch, caplog, archives, tmp_path):
+    """safetensors raises an error of its own kind."""
+
+    def full(*_):
+        raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    assert compress(tmp_path) == archives["both"]
+    assert "No space left" in caplog.text
+    assert not list(tmp_path.glob("*checkpoint*"))
+
+
+def test_after_a_checkpoint_that_could_not_be_written_the_next_is_not_due_at_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 60.0)
+    now, times = [0.0], []
+
+    def full(*_):
+        times.append(now[0])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "write", full)
+    checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False, clock=lambda: now[0])
+    header = prequential.codecs.Header(n_bytes=1, blake2b=bytes(32), config={})
+    learner = ONE.learner(CONFIG)
+    for _ in range(200):
+        now[0] += 1.0
+        with suppress(OSError):
+            checkpoints.offer("compress", header, learner, lambda: None)
+    assert len(times) == 3 and min(b - a for a, b in pairwise(times)) >= 60
 
 
 def test_a_source_that_may_only_be_read_goes_on_too_and_gives_its_mode_in_the_end(archives, tmp_path):
