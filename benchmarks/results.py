@@ -1,6 +1,6 @@
 """Makes the tables of docs/RESULTS.md: runs `prequential evaluate` and writes what the records say, nothing by hand.
 
-    python benchmarks/results.py FILE... [--levels 1 5 5-pure] [--unverified]    evaluate each file at each level
+    python benchmarks/results.py FILE... [--levels 1 5 5-pure] [--unverified] [--baselines NAMES]   evaluate each at each level
     python benchmarks/results.py                                    the tables again from the records there are
 
 Each run is a process of its own, one after another, so that speed and peak memory are its own. Records are appended to
@@ -61,24 +61,21 @@ def main() -> int:
     parser.add_argument("files", nargs="*", metavar="FILE", help="as `prequential evaluate` names it")
     parser.add_argument("--levels", nargs="+", default=["5"], metavar="N", help="presets, N or N-pure (default: 5)")
     parser.add_argument("--unverified", action="store_true", help="do not decode the archives: half the time")
+    parser.add_argument("--baselines", metavar="NAMES", help="as `prequential evaluate` takes them")
     args = parser.parse_args()
-    failed = [
-        f"{name} -{level}"
-        for name in args.files
-        for level in args.levels
-        if not evaluate(name, level, verify=not args.unverified)
-    ]
+    more = [*([] if args.unverified else ["--verify"]), *(["--baselines", args.baselines] if args.baselines else [])]
+    failed = [f"{name} -{level}" for name in args.files for level in args.levels if not evaluate(name, level, more)]
     write_tables(RESULTS, read(RECORDS), read(PEERS))
     for run in failed:
         print(f"failed: {run}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def evaluate(name: str, level: str, *, verify: bool) -> bool:
-    """Appends the record of one evaluation; whether it succeeded."""
+def evaluate(name: str, level: str, more: list[str]) -> bool:
+    """Appends the record of one evaluation with more options; whether it succeeded."""
     number, _, pure = level.partition("-")
     options = [f"-{number}", *([f"--{pure}"] if pure else [])]
-    command = ["prequential", "evaluate", *options, *(["--verify"] if verify else [])]
+    command = ["prequential", "evaluate", *options, *more]
     print("+", *command, name, flush=True)
     command = [sys.executable, "-m", *command, "--no-run", "--json", "--", name]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
