@@ -6,6 +6,9 @@ Knows neither the model nor the coder. The optional `datasets` package is import
 from prequential.corpora.alphabet import ByteAlphabet
 from prequential.corpora.bundled import sample_path, samples
 from prequential.corpora.corpus import DOCUMENT_END, Corpus, Document, Kind
+from prequential.corpora.file_rules import Rules
+from prequential.corpora.git_window import GitCorpus, GitDocument, GitDocuments, open_documents, read_tree, read_window
+from prequential.corpora.overlap import Overlap, measure_overlap
 from prequential.corpora.sources import open_corpus
 from prequential.corpora.tree import restore_tree
 
@@ -14,8 +17,17 @@ __all__ = [
     "ByteAlphabet",
     "Corpus",
     "Document",
+    "GitCorpus",
+    "GitDocument",
+    "GitDocuments",
     "Kind",
+    "Overlap",
+    "Rules",
+    "measure_overlap",
     "open_corpus",
+    "open_documents",
+    "read_tree",
+    "read_window",
     "restore_tree",
     "sample_path",
     "samples",

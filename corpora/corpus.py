@@ -23,7 +23,7 @@ from prequential.errors import CorpusError
 # because text does not contain it. Lengths, not separators, say where a document ends, so binary documents are safe.
 DOCUMENT_END = b"\0"
 
-Kind = Literal["file", "stdin", "tree", "dataset", "sample"]
+Kind = Literal["file", "stdin", "tree", "dataset", "sample", "git"]
 
 
 class Document(NamedTuple):

@@ -67,21 +67,26 @@ def _figures(record: dict[str, Any]) -> list[str]:
             f"{record['code_nats_per_byte']:.4f} nats/byte",
         ),
         ("coder overhead", f"{record['coder_overhead_ppm']:.1f} ppm"),
-        (
-            "total cost",
-            f"{record['total_bits']:,.0f} bits with the decoder's source ({record['decoder_bytes']:,} bytes zipped) and the "
-            f"choice of 1 in {record['n_configs'] * record['n_seeds']}; archive and decoder {record['benchmark_bytes']:,} bytes",
-        ),
-        *(
-            (f"{part} alone", f"{bits:,.0f} bits, {bits / corpus['n_bytes']:.4f} bits/byte")
-            for part, bits in record["parts"].items()
-            if part != "model"
-        ),
+        *_beyond_the_archive(record),
         ("speed", _speed(record["wall_s"], record["bytes_per_s"])),
         ("verified", _verified(record)),
         ("peak memory", f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB"),
     ]
     return [f"{name:<20}{text}" for name, text in rows]
+
+
+def _beyond_the_archive(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """The total cost, and the parts alone; records of older versions have neither."""
+    rows = []
+    if "total_bits" in record:
+        zipped = f"the decoder's source ({record['decoder_bytes']:,} bytes zipped)"
+        choice = f"the choice of 1 in {record['n_configs'] * record['n_seeds']}"
+        both = f"archive and decoder {record['benchmark_bytes']:,} bytes"
+        rows.append(("total cost", f"{record['total_bits']:,.0f} bits with {zipped} and {choice}; {both}"))
+    for part, bits in record.get("parts", {}).items():
+        if part != "model":
+            rows.append((f"{part} alone", f"{bits:,.0f} bits, {bits / record['corpus']['n_bytes']:.4f} bits/byte"))
+    return rows
 
 
 def _speed(wall_s: float, bytes_per_s: float) -> str:

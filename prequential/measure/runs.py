@@ -65,8 +65,6 @@ def read_run(path: PathLike) -> Run:
         raise CorpusError(f"{str(folder / RECORD)!r} is no record: {error}") from error
     if not isinstance(record, dict) or record.get("kind") != "evaluation":
         raise CorpusError(f"{str(folder / RECORD)!r} is no record of an evaluation")
-    if not isinstance(record.get("time"), str) or not isinstance(record.get("corpus"), dict):
-        raise CorpusError(f"{str(folder / RECORD)!r} is no whole record")
     if record.get("schema") != SCHEMA:
         raise CorpusError(f"{str(folder / RECORD)!r} has schema {record.get('schema')!r}; this version reads {SCHEMA}")
     return Run(folder, record)
@@ -79,7 +77,7 @@ def read_runs(root: PathLike) -> list[Run]:
         return []
     with reading(root):
         found = [path for path in folder.iterdir() if (path / RECORD).is_file() and not path.name.startswith(".")]
-    return sorted((read_run(path) for path in found), key=lambda run: (run.record["time"], run.name))
+    return sorted((read_run(path) for path in found), key=lambda run: (str(run.record.get("time")), run.name))
 
 
 class RunFolder:

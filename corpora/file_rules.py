@@ -1,0 +1,154 @@
+"""Which files of a repository count as written by people: rules by name, by content and by .gitattributes.
+
+The question is what a model should be measured on: not copies of other people's code, not what a program wrote, not
+lists of versions. Each refusal has a reason (`REASONS`), so that a reader can see what was left out and how much.
+
+A decision uses the path, the bytes and the two attributes, nothing else: no clock, no machine, no file system. Paths
+are bytes as git stores them. An attribute that says *false* overrides the rule by name or content, as on GitHub.
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+
+from prequential.errors import ConfigError
+
+REASONS = {
+    "submodule": "a commit of another repository",
+    "symlink": "a symbolic link",
+    "name": "a path that leaves the folder or names git's own files",
+    "lock": "a list of pinned versions",
+    "vendored": "somebody else's code, by folder or linguist-vendored",
+    "generated": "written by a program, by name, by its first lines or linguist-generated",
+    "language": "a language that is unknown, or not among those asked for",
+    "size": "longer than max_file_bytes",
+    "binary": "a NUL among the first 8000 bytes, as git decides it",
+    "empty": "no bytes",
+    "duplicate": "exactly these bytes were there before",
+    "unchanged": "renamed, or another mode; the bytes are the same",
+    "nothing added": "an edit that only removed lines",
+}
+
+# fmt: off
+EXTENSIONS: dict[str, str] = {
+    extension: language
+    for language, extensions in {
+        "Assembly": "asm s", "C": "c h", "C#": "cs", "C++": "cc cpp cxx hh hpp hxx ipp", "CMake": "cmake",
+        "CSS": "css less scss", "CUDA": "cu cuh", "Clojure": "clj cljc cljs", "D": "d", "Dart": "dart",
+        "Elixir": "ex exs", "Elm": "elm", "Erlang": "erl hrl", "F#": "fs fsi fsx", "Fortran": "f f90 f95 f03",
+        "GLSL": "frag glsl vert", "Go": "go", "GraphQL": "graphql", "Groovy": "gradle groovy", "HCL": "hcl tf",
+        "HTML": "htm html", "Haskell": "hs lhs", "JSON": "json", "Java": "java", "JavaScript": "cjs js jsx mjs",
+        "Julia": "jl", "Kotlin": "kt kts", "Lisp": "el lisp scm", "Lua": "lua", "Markdown": "markdown md mdx",
+        "Nim": "nim", "Nix": "nix", "OCaml": "ml mli", "Objective-C": "m mm", "PHP": "php", "Perl": "pl pm t",
+        "PowerShell": "ps1 psm1", "Protocol Buffers": "proto", "Python": "py pyi pyx", "R": "r",
+        "Ruby": "gemspec rake rb", "Rust": "rs", "SQL": "sql", "Scala": "sbt scala", "Shell": "bash sh zsh",
+        "Solidity": "sol", "Starlark": "bzl star", "Svelte": "svelte", "Swift": "swift", "TOML": "toml",
+        "TeX": "bib sty tex", "Text": "adoc rst txt", "TypeScript": "cts mts ts tsx", "Verilog": "sv v",
+        "VHDL": "vhd vhdl", "Vue": "vue", "XML": "xml xsd xsl", "YAML": "yaml yml", "Zig": "zig",
+    }.items()
+    for extension in extensions.split()
+}
+FILE_NAMES: dict[str, str] = {
+    "build": "Starlark", "build.bazel": "Starlark", "cmakelists.txt": "CMake", "dockerfile": "Dockerfile",
+    "gemfile": "Ruby", "gnumakefile": "Make", "justfile": "Make", "license": "Text", "makefile": "Make",
+    "rakefile": "Ruby", "readme": "Text", "workspace": "Starlark",
+}
+LOCK_NAMES = (
+    "*.lock", "*.lockb", "*.lockfile", "*-lock.json", "*-lock.yaml", "go.sum", "go.work.sum", "npm-shrinkwrap.json",
+    "package.resolved", "packages.lock.json",
+)
+VENDORED_FOLDERS = (
+    "3rdparty", "3rd_party", "_vendor", "bower_components", "carthage", "extern", "external", "externals",
+    "node_modules", "pods", "site-packages", "third-party", "third_party", "thirdparty", "vendor", "vendored",
+    "vendors", ".venv", "venv", ".yarn",
+)
+GENERATED_NAMES = (
+    "*.min.js", "*.min.css", "*.bundle.js", "*.js.map", "*.css.map", "*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py",
+    "*_pb.js", "*_pb.ts", "*.pb.go", "*.pb.gw.go", "*.pb.cc", "*.pb.h", "*.pb.swift", "*.g.dart", "*.freezed.dart",
+    "*.g.cs", "*.designer.cs", "*.generated.*", "*.gen.go", "*.gen.ts", "*_generated.go", "*_generated.rs",
+    "zz_generated.*", "*.snap",
+)
+# fmt: on
+GENERATED_FOLDERS = ("__generated__", "__snapshots__", "dist")
+
+BINARY_HEAD_N_BYTES = 8000  # what git looks at: buffer_is_binary in xdiff-interface.c
+GENERATED_HEAD_N_BYTES = 1024
+# In a line of comment near the top: the sign of Facebook's tools, or the sentence that Go and many others write.
+GENERATED_LINE = re.compile(
+    rb"^[ \t]*(?://|#|/?\*|--|;|%|<!--)[^\n]*(?:@" + rb"generated\b|generated[^\n]*do not (?:edit|modify))",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What is left out. The tables of this file are part of the rules, and of `digest`.
+
+    languages: names as in `EXTENSIONS`; None: all of them. A file of no known language is always left out.
+    max_file_bytes: a longer version of a file is left out, not cut.
+    Raises ConfigError for an unknown language or a limit below 1.
+    """
+
+    languages: tuple[str, ...] | None = None
+    max_file_bytes: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        if self.max_file_bytes < 1:
+            raise ConfigError(f"max_file_bytes must be at least 1, not {self.max_file_bytes}")
+        known = {*EXTENSIONS.values(), *FILE_NAMES.values()}
+        if unknown := set(self.languages or ()) - known:
+            raise ConfigError(f"unknown languages {sorted(unknown)}; known are {', '.join(sorted(known))}")
+
+    def digest(self) -> str:
+        """BLAKE2b of these rules and of every table they use, 16 bytes in hexadecimal: equal digests, equal choices."""
+        chosen = asdict(self) | {"languages": self.languages and sorted(set(self.languages))}
+        patterns = [BINARY_HEAD_N_BYTES, GENERATED_HEAD_N_BYTES, GENERATED_LINE.pattern.decode()]
+        tables = [EXTENSIONS, FILE_NAMES, LOCK_NAMES, VENDORED_FOLDERS, GENERATED_NAMES, GENERATED_FOLDERS, patterns]
+        text = json.dumps([chosen, tables], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def refuse_path(self, path: bytes, *, generated: bool | None = None, vendored: bool | None = None) -> str | None:
+        """Why a file of this path is left out whatever it holds, a key of `REASONS`; None: it is not.
+
+        generated, vendored: the attributes; None where .gitattributes says nothing, and then the names decide.
+        """
+        *folders, name = path.lower().decode("utf-8", "surrogateescape").split("/")
+        language = language_of(path)
+        if _matches(name, LOCK_NAMES):
+            return "lock"
+        if any(folder in VENDORED_FOLDERS for folder in folders) if vendored is None else vendored:
+            return "vendored"
+        by_name = _matches(name, GENERATED_NAMES) or any(folder in GENERATED_FOLDERS for folder in folders)
+        if by_name if generated is None else generated:
+            return "generated"
+        if language is None or (self.languages is not None and language not in self.languages):
+            return "language"
+        return None
+
+    def refuse_bytes(self, data: bytes, *, generated: bool | None = None) -> str | None:
+        """Why a file with these bytes is left out, a key of `REASONS`; None: it is not. `generated`: the attribute."""
+        if not data:
+            return "empty"
+        if b"\0" in data[:BINARY_HEAD_N_BYTES]:
+            return "binary"
+        if generated is None and GENERATED_LINE.search(data[:GENERATED_HEAD_N_BYTES]):
+            return "generated"
+        return None
+
+
+def language_of(path: bytes) -> str | None:
+    """The language that a file's name stands for, by extension without regard to case; None where it is not known."""
+    name = path.rsplit(b"/", 1)[-1].lower().decode("utf-8", "surrogateescape")
+    stem, dot, extension = name.rpartition(".")
+    return FILE_NAMES.get(name) or (EXTENSIONS.get(extension) if dot and stem else None)
+
+
+def is_safe(path: bytes) -> bool:
+    """Whether a path of a tree stays inside the folder and names none of git's files; git itself refuses the others."""
+    return not any(part.lower() in (b"", b".", b"..", b".git") for part in path.split(b"/"))
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,0 +1,336 @@
+"""Overlap against brute force, planted copies, and tables that are too small."""
+
+import json
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prequential.corpora import overlap as overlap_module
+from prequential.corpora.corpus import Document
+from prequential.corpora.near_duplicates import (
+    CHUNK_BYTES,
+    NEAR_JACCARD,
+    SHINGLE_TOKENS,
+    Layout,
+    Signatures,
+    grams,
+    token_chunks,
+)
+from prequential.corpora.overlap import Overlap, measure_overlap
+from prequential.errors import ConfigError, CorpusError, PrequentialError
+
+# Few letters and a few long words: copies of 50 bytes and of 13 tokens come about by chance.
+TEXTS = st.lists(
+    st.sampled_from([b"a", b"B", b" ", b"\n", b"\xff", b"...", b"lorem ipsum, dolor sit amet; " * 2, b"x y z " * 14]),
+    max_size=14,
+).map(b"".join)
+CORPORA = st.lists(TEXTS, max_size=4)
+
+
+def stream_of(texts: Sequence[bytes], gap: bytes = b"\0") -> tuple[np.ndarray, list[Document]]:
+    """The documents one after another, with a gap after each."""
+    documents, data = [], b""
+    for i, text in enumerate(texts):
+        documents.append(Document(str(i), len(data), len(text)))
+        data += text + gap
+    return np.frombuffer(data, np.uint8), documents
+
+
+def overlap_of(train: Sequence[bytes], test: Sequence[bytes], gap: bytes = b"\0", memory: int = 1 << 20) -> Overlap:
+    return measure_overlap(*stream_of(train, gap), *stream_of(test, gap), max_memory_bytes=memory)
+
+
+def tokens_by_hand(text: bytes) -> list[bytes]:
+    return re.findall(rb"[0-9a-z\x80-\xff]+|[^0-9a-z\x80-\xff\t-\r ]", text.translate(bytes(range(256)).lower()))
+
+
+def grams_by_hand(text: bytes, n: int = 13) -> list[tuple[bytes, ...]]:
+    tokens = tokens_by_hand(text)
+    return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+
+
+def windows_by_hand(text: bytes) -> list[bytes]:
+    return [text[i : i + 50] for i in range(len(text) - 49)]
+
+
+def prose(n_words: int, seed: int) -> list[bytes]:
+    """Words of a made-up language with 5,000 of them."""
+    draws = np.random.default_rng(seed).zipf(1.3, 4 * n_words)
+    return [b"w%d" % draw for draw in draws[draws < 5000][:n_words]]
+
+
+def edited(words: Sequence[bytes], share: float, seed: int) -> list[bytes]:
+    """The same words, `share` of them replaced."""
+    replaced = np.random.default_rng(seed).permutation(len(words)) < share * len(words)
+    return [b"edit%d" % i if replaced[i] else word for i, word in enumerate(words)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(CORPORA, CORPORA, st.sampled_from([b"", b"\0", b"ab\n"]))
+def test_grams_are_those_of_a_search_by_hand(train, test, gap):
+    overlap = overlap_of(train, test, gap)
+    known, earlier = {gram for text in train for gram in grams_by_hand(text)}, set()
+    for i, text in enumerate(test):
+        found = grams_by_hand(text)
+        repeated = 0
+        for gram in found:
+            repeated += gram in earlier
+            earlier.add(gram)
+        assert overlap.n_grams[i] == len(found)
+        assert overlap.seen_grams[i] == sum(gram in known for gram in found)
+        assert overlap.repeated_grams[i] == repeated
+
+
+@settings(max_examples=60, deadline=None)
+@given(CORPORA, CORPORA, st.sampled_from([b"", b"\0", b"ab\n"]))
+def test_covered_bytes_are_those_of_a_search_by_hand(train, test, gap):
+    overlap = overlap_of(train, test, gap)
+    _, documents = stream_of(test, gap)
+    known, earlier = {window for text in train for window in windows_by_hand(text)}, set()
+    in_train, in_test = np.zeros(len(overlap.in_train), bool), np.zeros(len(overlap.in_train), bool)
+    for document, text in zip(documents, test, strict=True):
+        for i, window in enumerate(windows_by_hand(text), document.offset):
+            in_train[i : i + 50] |= window in known
+            in_test[i : i + 50] |= window in earlier
+            earlier.add(window)
+    assert np.array_equal(overlap.in_train, in_train)
+    assert np.array_equal(overlap.in_test, in_test)
+    assert np.array_equal(overlap.novel, ~(in_train | in_test))
+    assert overlap.seen_bytes.tolist() == [in_train[d.offset : d.offset + d.n_bytes].sum() for d in documents]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(TEXTS, min_size=1, max_size=4), st.lists(TEXTS, min_size=1, max_size=4))
+def test_near_duplicates_have_the_similarity_of_a_search_by_hand(train, test):
+    overlap = overlap_of(train, test)
+    for i, text in enumerate(test):
+        ours = set(grams_by_hand(text, 5))
+        for index, jaccard, others in (
+            (overlap.near_train[i], overlap.near_train_jaccard[i], train),
+            (overlap.near_test[i], overlap.near_test_jaccard[i], test[:i]),
+        ):
+            similar = [
+                len(ours & theirs) / max(len(ours | theirs), 1) for theirs in (set(grams_by_hand(t, 5)) for t in others)
+            ]
+            if index < 0:
+                assert jaccard == 0
+                assert max(similar, default=0) < 1  # equal shingles have equal signatures: never missed
+            else:
+                assert jaccard == similar[index] >= NEAR_JACCARD
+
+
+@settings(max_examples=40, deadline=None)
+@given(CORPORA, CORPORA)
+def test_a_small_table_finds_a_subset_and_says_what_it_forgot(train, test):
+    full, small = overlap_of(train, test), overlap_of(train, test, memory=1024)
+    assert full.n_forgotten_windows == full.n_forgotten_grams == 0
+    assert not (small.in_train & ~full.in_train).any()
+    assert not (small.in_test & ~full.in_test).any()
+    assert (small.seen_grams <= full.seen_grams).all()
+    assert (small.repeated_grams <= full.repeated_grams).all()
+    if small.n_forgotten_grams == 0:
+        assert np.array_equal(small.seen_grams, full.seen_grams)
+    if small.n_forgotten_windows == 0:
+        assert np.array_equal(small.in_train, full.in_train)
+
+
+def test_a_table_for_a_quarter_of_the_windows_still_covers_most_of_a_long_copy():
+    text = b" ".join(prose(4000, seed=1))
+    overlap = overlap_of([text], [text], memory=len(text) * 9)
+    assert 0.5 * len(text) < overlap.n_forgotten_windows < len(text)
+    assert overlap.seen_byte_share[0] > 0.99
+
+
+def test_windows_that_collide_are_told_apart_by_their_bytes(monkeypatch):
+    train, new = b" ".join(prose(300, seed=1)), b" ".join(prose(300, seed=2))
+    test = train + b"|" + new + b"|" + train
+    exact = overlap_of([train], [test])
+    keys_of = overlap_module._window_keys
+    for n_keys in (1, 64, 8192):
+        monkeypatch.setattr(
+            overlap_module, "_window_keys", lambda data, n=n_keys: keys_of(data) % np.uint64(n) + np.uint64(1)
+        )
+        colliding = overlap_of([train], [test])
+        assert not (colliding.in_train & ~exact.in_train).any()
+        assert not (colliding.in_test & ~exact.in_test).any()
+    assert colliding.in_train.any()
+
+
+def test_a_copy_is_found_wherever_it_begins_and_a_neighbour_is_not_covered():
+    noise = np.random.default_rng(0).integers(0, 256, 3 * CHUNK_BYTES, np.uint8)
+    for start, n in ((CHUNK_BYTES - 25, 50), (2 * CHUNK_BYTES - 49, 120), (3 * CHUNK_BYTES - 50, 50), (7, 49)):
+        train = noise[start : start + n]
+        overlap = measure_overlap(train, [Document("a", 0, n)], noise, [Document("b", 0, len(noise))])
+        expected = np.zeros(len(noise), bool)
+        expected[start : start + n] = n >= 50
+        assert np.array_equal(overlap.in_train, expected)
+
+
+def test_tokens_do_not_depend_on_where_chunks_end():
+    text = b" ".join(prose(150_000, seed=2)) + b" " + b"q" * 70 + b"?!"
+    assert len(text) > 2 * CHUNK_BYTES
+    n_tokens = []
+    for shift in (0, 1, 5):
+        stream = np.frombuffer(b"." * shift + text, np.uint8)
+        layout = Layout.of([Document("a", shift, len(text))], len(stream))
+        n_tokens.append(np.concatenate([keys[12:] for keys, _ in token_chunks(stream, layout)]))
+        assert len(n_tokens[-1]) == len(tokens_by_hand(text))
+    assert np.array_equal(n_tokens[0], n_tokens[1])
+    assert np.array_equal(n_tokens[0], n_tokens[2])
+
+
+def test_a_word_ends_where_its_document_does():
+    text = b" ".join(b"%d" % i for i in range(14))
+    together, apart = overlap_of([text], [text, text], gap=b""), overlap_of([text], [text, text], gap=b" ")
+    assert together.n_grams.tolist() == apart.n_grams.tolist() == [2, 2]
+    assert together.seen_grams.tolist() == apart.seen_grams.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(("n_copied", "dirty"), [(50, False), (100, True)])
+def test_a_document_is_dirty_from_a_fifth_on(n_copied, dirty):
+    old = prose(n_copied, seed=1)
+    overlap = overlap_of([b" ".join(old)], [b" ".join(old + prose(350 - n_copied, seed=2))])
+    assert overlap.near_train[0] == -1
+    assert overlap.dirty[0] == dirty
+    assert n_copied / 350 - 0.05 < overlap.seen_gram_share[0] < n_copied / 350 + 0.05
+
+
+def test_a_run_of_letters_longer_than_a_chunk_is_cut_at_the_same_places_everywhere():
+    run = b"ab" * CHUNK_BYTES
+    for before in (b"", b"one two ", b"." * 1000):
+        text = before + run + b" end"
+        stream = np.frombuffer(text, np.uint8)
+        layout = Layout.of([Document("a", 0, len(text))], len(text))
+        keys = np.concatenate([keys[12:] for keys, _ in token_chunks(stream, layout)])
+        assert len(keys) == len(tokens_by_hand(before)) + 3
+        assert keys[-2] == keys[-3]  # two cuts of 2**18 bytes
+
+
+def test_hashes_are_the_same_on_every_machine():
+    stream = np.frombuffer(b"The cat, the CAT", np.uint8)
+    layout = Layout.of([Document("a", 0, 16)], 16)
+    ((keys, owners),) = token_chunks(stream, layout)
+    assert [f"{key:016x}" for key in keys[12:].tolist()] == GOLDEN_TOKENS
+    assert [f"{key:016x}" for key in grams(keys, owners, SHINGLE_TOKENS)[0].tolist()] == GOLDEN_SHINGLES
+
+
+GOLDEN_TOKENS = ["3f2218c06190c9ad", "c69c97bd418b1062", "5b8c206899c2d83a", "3f2218c06190c9ad", "c69c97bd418b1062"]
+GOLDEN_SHINGLES = ["13ed726e54197004"]
+
+
+def test_agreeing_minima_estimate_the_jaccard_similarity():
+    rng = np.random.default_rng(3)
+    errors = []
+    for share in (0.3, 0.5, 0.75, 0.9):
+        for _ in range(10):
+            keys = rng.integers(1, 2**63, 2000).astype(np.uint64)
+            n = int(2000 * share)  # of 2000 in either, n are in both
+            only = (2000 - n) // 2
+            signatures = Signatures(2)
+            signatures.add(keys[: n + only], np.zeros(n + only, np.int64))
+            signatures.add(np.r_[keys[:n], keys[n + only :]], np.ones(2000 - only, np.int64))
+            errors.append((signatures.minima[0] == signatures.minima[1]).mean() - share)
+    assert abs(np.mean(errors)) < 0.03  # 64 minima, 40 pairs: a standard error of 0.009
+    assert np.std(errors) < 0.09
+
+
+@pytest.mark.parametrize(
+    ("plant", "least"),
+    [
+        (lambda words, seed: b" ".join(words), 0.99),
+        (lambda words, seed: b" ".join(edited(words, 0.05, seed)), 0.95),
+        (lambda words, seed: b"\n".join(b" ".join(words[i : i + 7]) for i in range(0, len(words), 7)), 0.95),
+        (lambda words, seed: b" ".join(words).upper(), 0.95),
+    ],
+    ids=["exact", "edited by 5 %", "wrapped anew", "in capitals"],
+)
+def test_planted_copies_are_dirty_and_the_rest_is_clean(plant, least):
+    originals = [prose(int(n), seed=i) for i, n in enumerate(np.random.default_rng(4).integers(60, 400, 200))]
+    others = [b" ".join(prose(200, seed=1000 + i)) for i in range(200)]
+    overlap = overlap_of(
+        [b" ".join(words) for words in originals],
+        [plant(words, i) for i, words in enumerate(originals)] + others,
+        memory=1 << 24,
+    )
+    assert overlap.dirty[:200].mean() >= least
+    assert overlap.dirty[200:].mean() < 0.01
+
+
+def test_near_duplicates_of_few_edits_are_found_in_train_and_within_test():
+    originals = [prose(300, seed=i) for i in range(100)]
+    variants = [b" ".join(edited(words, 0.02, i)) for i, words in enumerate(originals)]  # 0.98**5: Jaccard about 0.82
+    overlap = overlap_of([b" ".join(words) for words in originals], [*variants, *variants])
+    near = overlap.near_train[:100]
+    assert (near == np.arange(100)).mean() > 0.9
+    assert set(near.tolist()) <= {-1, *range(100)}
+    assert overlap.near_test.tolist() == [-1] * 100 + list(range(100))
+    assert (overlap.near_test_jaccard[100:] == 1).all()
+    assert overlap.repeated.tolist() == [False] * 100 + [True] * 100
+
+
+def test_a_thousand_equal_documents_do_not_take_a_million_comparisons():
+    text = b" ".join(prose(50, seed=0))
+    overlap = overlap_of([text] * 1000, [text] * 1000, memory=1 << 22)
+    assert (overlap.near_train >= 0).all()
+    assert overlap.near_test[0] == -1
+    assert (overlap.near_test[1:] >= 0).all()
+
+
+def test_a_test_set_that_is_mostly_seen_warns_and_another_does_not():
+    old, new = b" ".join(prose(300, seed=1)), b" ".join(prose(300, seed=2))
+    assert overlap_of([old], [new]).warning is None
+    assert overlap_of([old], [old, new * 3]).warning is None
+    warning = overlap_of([old], [old, new[:500]]).warning
+    assert warning is not None
+    assert "mostly seen" in warning
+    assert "\n" not in warning
+
+
+def test_totals_are_json_and_the_sums_of_the_arrays():
+    texts = [b" ".join(prose(100, seed=i)) for i in range(6)]
+    overlap = overlap_of(texts[:3], [texts[2], texts[3], texts[3], b""])
+    totals = json.loads(json.dumps(overlap.to_dict()))
+    assert totals["n_documents"] == 4
+    assert totals["train"]["bytes"] == len(texts[2])
+    assert totals["train"]["dirty_documents"] == totals["train"]["near_duplicates"] == 1
+    assert totals["test"]["bytes"] == totals["test"]["dirty_bytes"] == len(texts[3])
+    assert totals["novel_bytes"] == len(texts[3])
+    assert totals["train"]["byte_share"] == len(texts[2]) / totals["n_bytes"]
+
+
+@pytest.mark.parametrize("train", [[], [b""], [b"a"], [b"\0" * 300], [b" " * 300]])
+@pytest.mark.parametrize("test", [[], [b""], [b"", b"", b"b"], [b"\0" * 300_000], [b" " * 300], [b"\xff\xfe" * 99]])
+def test_empty_and_binary_documents_are_measured(train, test):
+    overlap = overlap_of(train, test)
+    json.dumps(overlap.to_dict())
+    assert len(overlap.dirty) == len(test)
+    assert overlap.in_train.all() == (overlap.in_train.size == 0)
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        [Document("a", 0, 11)],
+        [Document("a", -1, 3)],
+        [Document("a", 0, -1)],
+        [Document("a", 0, 5), Document("b", 4, 2)],
+        [Document("b", 5, 5), Document("a", 0, 5)],
+    ],
+)
+def test_documents_that_do_not_fit_the_stream_are_refused(documents):
+    stream = np.zeros(10, np.uint8)
+    with pytest.raises(CorpusError, match=r"document '[ab]'"):
+        measure_overlap(stream, documents, stream, [])
+
+
+def test_what_cannot_be_measured_is_refused_in_one_line():
+    stream = np.zeros(10, np.uint8)
+    with pytest.raises(ConfigError, match="1024 bytes"):
+        measure_overlap(stream, [], stream, [], max_memory_bytes=1023)
+    for wrong in (stream.astype(np.int64), stream.reshape(2, 5)):
+        with pytest.raises(PrequentialError, match="uint8"):
+            measure_overlap(wrong, [], stream, [])
