@@ -198,7 +198,9 @@ class _Scale:
 
 def linear_ticks(low: float, high: float) -> list[float]:
     """Four to ten round numbers, a step of 1, 2 or 5 times a power of ten apart, that enclose low <= high."""
-    span = high - low or abs(high) or 1.0
+    span, size = high - low, max(abs(low), abs(high))
+    if span <= max(1e-9 * size, 1e-200):  # no more than rounding: ticks as far apart as the values are large
+        span = size if size > 1e-200 else 1.0
     step = 10.0 ** math.floor(math.log10(span / 4))
     step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= 6)
     first, last = math.floor(low / step), math.ceil(high / step)

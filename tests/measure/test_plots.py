@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from prequential.errors import MissingDependencyError
@@ -72,6 +72,9 @@ def test_a_table_without_occurrences_has_no_tail() -> None:
 
 
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9))
+@example(134217728.0, 6e-8)
+@example(0.0, 5e-324)
+@example(0.0, 0.0)
 def test_linear_ticks_enclose_the_values(low: float, span: float) -> None:
     ticks = linear_ticks(low, low + span)
     slack = 1e-9 * (abs(low) + span)
