@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
+from prequential.measure.decoder_source import decoder_zip_bytes
 from prequential.online.coding import Progress
 
 NATS_PER_BIT = math.log(2.0)
@@ -52,8 +53,6 @@ class Ledger:
 
     def declaring(self, *, n_configs: int, n_seeds: int) -> Self:
         """The same with the decoder's source and the number of configurations and seeds that were tried, 1 or more each."""
-        from prequential.measure.decoder_source import decoder_zip_bytes
-
         return replace(self, decoder_bytes=decoder_zip_bytes(), n_configs=n_configs, n_seeds=n_seeds)
 
     @property

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from prequential.errors import MissingDependencyError
 from prequential.measure import plots
+from prequential.measure import svg as svg_module
 from prequential.measure.curves import Curve
-from prequential.measure.plots import Html, Series, element, join, linear_ticks, log_ticks
+from prequential.measure.svg import Html, Series, element, join, linear_ticks, log_ticks, svg
 
 AT = np.arange(1, 5001) * 16
 MODEL = Curve(n_bytes=AT, bits=3.0 * AT)
@@ -122,33 +123,33 @@ def _points(d: str) -> list[str]:
 
 def test_svg_puts_a_doubling_at_one_width_and_more_bits_further_up() -> None:
     line = Series("model", np.array([1000.0, 2000.0, 4000.0]), np.array([1.0, 2.0, 3.0]))
-    (x0, y0), (x1, y1), (x2, y2) = points(plots.svg([line], plots.LEARNING, "t"), "model")
+    (x0, y0), (x1, y1), (x2, y2) = points(svg([line], plots.LEARNING, "t"), "model")
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.11)
-    assert (x0, x2) == (plots.LEFT, plots.RIGHT)
+    assert (x0, x2) == (svg_module.LEFT, svg_module.RIGHT)
     assert y0 - y1 == pytest.approx(y1 - y2, abs=0.11)
     assert y0 > y1
 
 
 def test_svg_stays_inside_its_box() -> None:
     for lines, axes in ((plots.learning(CURVES), plots.LEARNING), (plots.regrets(CURVES), plots.REGRET)):
-        drawing = plots.svg(lines, axes, "t")
+        drawing = svg(lines, axes, "t")
         for line in lines:
             for x, y in points(drawing, line.name):
-                assert plots.LEFT <= x <= plots.RIGHT
-                assert plots.TOP <= y <= plots.BOTTOM
+                assert svg_module.LEFT <= x <= svg_module.RIGHT
+                assert svg_module.TOP <= y <= svg_module.BOTTOM
 
 
 @pytest.mark.parametrize("value", [0.0, 2.5, -1.0])
 def test_a_line_of_one_point_or_of_one_value_can_be_drawn(value: float) -> None:
     for x in ([7.0], [7.0, 70.0]):
         line = Series("flat", np.array(x), np.full(len(x), value))
-        assert "nan" not in plots.svg([line], plots.LEARNING, "t")
+        assert "nan" not in svg([line], plots.LEARNING, "t")
 
 
 def test_names_cannot_leave_the_drawing() -> None:
     name = "</title><script>alert(1)</script>"
     line = Series(name, np.array([1.0, 2.0]), np.array([1.0, 2.0]))
-    root = ElementTree.fromstring(plots.svg([line], plots.LEARNING, name))
+    root = ElementTree.fromstring(svg([line], plots.LEARNING, name))
     assert not list(root.iter("script"))
     assert [title.text for title in root.iter("title")] == [name, name]
 
