@@ -1,4 +1,4 @@
-"""Where symbols come from: files, standard input, folders, data sets and bundled samples, each as one mappable file.
+"""Where symbols come from: files, standard input, folders, data sets, shards and bundled samples, each as one sequence of bytes.
 
 Knows neither the model nor the coder. The optional `datasets` package is imported only when a data set is opened.
 """

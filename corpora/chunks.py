@@ -5,6 +5,8 @@ Every source that is not already one file (standard input, a folder, a data set)
 corpus, the second about the disk that holds the spool.
 """
 
+import logging
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +16,7 @@ from typing import IO
 from prequential.errors import CorpusError, OutputError
 
 CHUNK_N_BYTES = 1 << 20
+ANNOUNCED_N_BYTES = 1 << 30
 
 
 @contextmanager
@@ -35,13 +38,16 @@ def read_chunks(stream: IO[bytes], what: str | PathLike[str]) -> Iterator[bytes]
         yield chunk
 
 
-def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None) -> IO[bytes]:
+def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None, n_bytes: int | None = None) -> IO[bytes]:
     """A temporary file in `spool_dir` (the system's folder where None) that holds `chunks` and goes when closed.
 
+    n_bytes: of all chunks, where that is known; then a disk with less room is refused before it begins, and much is announced.
     Memory: one chunk. The file is complete and flushed on return, and removed if `chunks` raises. Raises OutputError
     where it cannot be written; a full disk is the usual cause.
     """
     try:
+        if n_bytes is not None:
+            _check_room(n_bytes, str(spool_dir or tempfile.gettempdir()))
         file = tempfile.NamedTemporaryFile(dir=spool_dir, prefix="prequential-", suffix=".spool")  # noqa: SIM115
     except OSError as error:
         raise unwritable(spool_dir, error) from error
@@ -56,6 +62,17 @@ def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None) -> IO[
         _discard(file)
         raise
     return file
+
+
+def _check_room(n_bytes: int, folder: str) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < n_bytes:
+        raise OutputError(
+            f"cannot spool to {folder!r}: it takes {n_bytes:,} bytes of disk, of which {free:,} are free; "
+            "choose another folder for the spool (TMPDIR)"
+        )
+    if n_bytes >= ANNOUNCED_N_BYTES:
+        logging.getLogger(__name__).warning("the corpus is spooled: %s bytes of disk in %s", f"{n_bytes:,}", folder)
 
 
 def _discard(file: IO[bytes]) -> None:

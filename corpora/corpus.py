@@ -1,7 +1,8 @@
-"""What a corpus is: a sequence of bytes in one file that can be memory-mapped, and where those bytes came from.
+"""What a corpus is: a sequence of bytes in one file (or streamed: streamed.py), and where those bytes came from.
 
-Nothing here reads a corpus into memory: `bytes()` maps it and the digest goes over it in chunks, so the cost in memory
-does not depend on the file. The file must not change while the corpus is open; a length that no longer fits is refused.
+Nothing here reads a corpus into memory: `symbols()` reads what it is asked for, `bytes()` maps the file, and the digest goes
+over it in chunks, so the cost in memory does not depend on the file. The file must not change while the corpus is open; a
+length that no longer fits is refused.
 """
 
 import hashlib
@@ -17,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.corpora.chunks import read_chunks, reading
+from prequential.corpora.symbols import FileSymbols, Symbols
 from prequential.errors import CorpusError
 
 # Ends each document where several share one stream. One byte, so that a byte-level learner pays for one symbol; NUL,
 # because text does not contain it. Lengths, not separators, say where a document ends, so binary documents are safe.
 DOCUMENT_END = b"\0"
 
-Kind = Literal["file", "stdin", "tree", "dataset", "sample", "git"]
+Kind = Literal["file", "stdin", "tree", "dataset", "shards", "sample", "git"]
 
 
 class Document(NamedTuple):
@@ -75,7 +77,7 @@ class Corpus(AbstractContextManager["Corpus"]):
                 digest.update(chunk)
                 n_bytes += len(chunk)
         if n_bytes != self.n_bytes:
-            raise self._changed(n_bytes)
+            raise _changed(self.path, self.n_bytes, n_bytes)
         return digest.hexdigest()
 
     def bytes(self) -> NDArray[np.uint8]:
@@ -83,14 +85,11 @@ class Corpus(AbstractContextManager["Corpus"]):
 
         The array may outlive the corpus: on POSIX systems a mapping survives the removal of its file.
         """
-        with reading(self.path):
-            n_bytes = self.path.stat().st_size
-        if n_bytes != self.n_bytes:
-            raise self._changed(n_bytes)
-        if n_bytes == 0:  # mmap refuses an empty file
-            return np.frombuffer(b"", dtype=np.uint8)
-        with reading(self.path):
-            return np.memmap(self.path, dtype=np.uint8, mode="r", shape=(n_bytes,))
+        return mapped(self.path, self.n_bytes)
+
+    def symbols(self) -> Symbols:
+        """The bytes for reading from front to back, as `compress` does: nothing of them stays in memory."""
+        return FileSymbols(self.path, self.n_bytes)
 
     def close(self) -> None:
         """Removes the temporary file of a spooled corpus; nothing to do for a file of the user's. May be repeated."""
@@ -103,5 +102,18 @@ class Corpus(AbstractContextManager["Corpus"]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _changed(self, n_bytes: int) -> CorpusError:
-        return CorpusError(f"{str(self.path)!r} changed while it was open: {self.n_bytes} bytes before, {n_bytes} now")
+
+def mapped(path: Path, n_bytes: int) -> NDArray[np.uint8]:
+    """(n_bytes,) uint8, read-only, mapped from the file. Raises CorpusError where that is not its length."""
+    with reading(path):
+        found = path.stat().st_size
+    if found != n_bytes:
+        raise _changed(path, n_bytes, found)
+    if n_bytes == 0:  # mmap refuses an empty file
+        return np.frombuffer(b"", dtype=np.uint8)
+    with reading(path):
+        return np.memmap(path, dtype=np.uint8, mode="r", shape=(n_bytes,))
+
+
+def _changed(path: Path, before: int, now: int) -> CorpusError:
+    return CorpusError(f"{str(path)!r} changed while it was open: {before} bytes before, {now} now")

@@ -8,18 +8,19 @@ with a time limit, before. And where loading a revision fails, it falls back to 
 of what was loaded is compared with the one asked for.
 """
 
+import hashlib
 import re
 import tempfile
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from prequential.corpora.chunks import unwritable
-from prequential.corpora.corpus import Document
 from prequential.corpora.dataset_spec import DatasetSpec
+from prequential.corpora.row_documents import RowDocuments
+from prequential.corpora.streamed import Survey
 from prequential.errors import CorpusError, MissingDependencyError
 
 BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".txt": "text", ".parquet": "parquet"}
@@ -28,56 +29,36 @@ HUB_TIMEOUT_S = 5.0
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-class RowDocuments(Sequence[Document]):
-    """The rows of a data set as documents, named by their number; 8 bytes of memory each.
-
-    starts: (n_rows + 1,) offset of each row's text, then of the one that would come next.
-    """
-
-    def __init__(self, separator_n_bytes: int) -> None:
-        self._separator_n_bytes = separator_n_bytes
-        self._starts = array("q", [0])
-
-    def append(self, n_bytes: int) -> None:
-        """Adds a row whose text has `n_bytes` bytes."""
-        self._starts.append(self._starts[-1] + n_bytes + self._separator_n_bytes)
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> Document: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Document]: ...
-    def __getitem__(self, index: int | slice) -> Document | list[Document]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        row = range(len(self))[index]
-        start, next_start = self._starts[row], self._starts[row + 1]
-        return Document(str(row), start, next_start - start - self._separator_n_bytes)
-
-
 class TextRows:
-    """The text column of a loaded data set; `documents` and `n_null_rows` are complete once `chunks` is exhausted."""
+    """The text column of a loaded data set. A row without a text counts as empty."""
 
     def __init__(self, spec: DatasetSpec, table: Any, commit: str | None) -> None:
         self._spec, self._table, self._commit = spec, table, commit
         self._separator = spec.separator.encode()
         self._column = _text_column(spec, table)
-        self._n_null_rows = 0
-        self.documents = RowDocuments(len(self._separator))
 
     def chunks(self) -> Iterator[bytes]:
-        """The corpus, one row and its separator at a time. A row without a text counts as empty."""
+        """The corpus, one row and its separator at a time; new with each call."""
+        for text in self._texts():
+            yield (text or "").encode() + self._separator
+
+    def survey(self, spool_dir: str | PathLike[str] | None) -> Survey:
+        """Reads all rows once. spool_dir: for the places of many documents."""
+        documents, digest = RowDocuments(len(self._separator), spool_dir), hashlib.blake2b(digest_size=32)
+        n_null_rows = 0
+        for text in self._texts():
+            document = (text or "").encode()
+            digest.update(document + self._separator)
+            documents.append(len(document))
+            n_null_rows += text is None
+        return Survey(documents.n_bytes, digest.hexdigest(), documents, self._origin(len(documents), n_null_rows))
+
+    def _texts(self) -> Iterator[str | None]:
         with _foreign_errors(self._spec):
             for batch in self._table.select_columns([self._column]).iter(batch_size=BATCH_N_ROWS):
-                for text in batch[self._column]:
-                    self._n_null_rows += text is None
-                    document = (text or "").encode()
-                    self.documents.append(len(document))
-                    yield document + self._separator
+                yield from batch[self._column]
 
-    def origin(self) -> dict[str, str | int | None]:
+    def _origin(self, n_rows: int, n_null_rows: int) -> dict[str, str | int | None]:
         """What pins the corpus down, as JSON values. `commit` is what the revision, which may be a tag, stands for."""
         return {
             "revision": self._spec.revision,
@@ -87,8 +68,8 @@ class TextRows:
             "column": self._column,
             "separator": self._spec.separator,
             "fingerprint": self._table._fingerprint,
-            "n_rows": len(self.documents),
-            "n_null_rows": self._n_null_rows,
+            "n_rows": n_rows,
+            "n_null_rows": n_null_rows,
         }
 
 
@@ -105,8 +86,8 @@ def load_rows(spec: DatasetSpec, scratch_dir: str | PathLike[str] | None) -> Ite
         scratch_folder = tempfile.TemporaryDirectory(dir=scratch_dir, prefix="prequential-")
     except OSError as error:
         raise unwritable(scratch_dir, error) from error
-    with _quiet(datasets), scratch_folder as scratch:
-        with _foreign_errors(spec):
+    with scratch_folder as scratch:
+        with _quiet(datasets), _foreign_errors(spec):
             if spec.revision is None:
                 commit, builder = None, _local_builder(datasets, spec, scratch)
             else:

@@ -9,6 +9,7 @@ whatever was pushed last, so without a revision it names no corpus and is refuse
 """
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
@@ -46,7 +47,7 @@ class DatasetSpec:
         A file or folder that exists under the whole name goes before the hub.
         """
         name, _, query = text.partition("?")
-        options = _parse_options(query)
+        options = parse_options(query, {field.name for field in fields(cls)} - {"source", "revision"})
         if name and Path(name).exists():
             return cls(source=name, **options)
         source, _, revision = name.partition("@")
@@ -60,8 +61,8 @@ class DatasetSpec:
         return cls(source=source, revision=revision, **options)
 
 
-def _parse_options(query: str) -> dict[str, str]:
-    known = {field.name for field in fields(DatasetSpec)} - {"source", "revision"}
+def parse_options(query: str, known: Set[str]) -> dict[str, str]:
+    """The options of a query string, each of the known ones at most once. Raises CorpusError."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
     except ValueError as error:

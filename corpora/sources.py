@@ -1,11 +1,13 @@
 """From a corpus's name on the command line to an open corpus: `open_corpus`, the one way in.
 
-A file is used where it lies. Anything else becomes one temporary file first, because a corpus is memory-mapped.
+A file is used where it lies. Data sets and shards are read from front to back, as often as they are asked for, and become a
+temporary file only where random access is; standard input and folders always do.
 """
 
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
@@ -14,6 +16,8 @@ from prequential.corpora.chunks import read_chunks, reading, spool
 from prequential.corpora.corpus import Corpus, Document, Kind
 from prequential.corpora.dataset import load_rows
 from prequential.corpora.dataset_spec import DatasetSpec
+from prequential.corpora.shards import ShardsSpec, find_shards
+from prequential.corpora.streamed import ReadChunks, StreamedCorpus, Survey
 from prequential.corpora.tree import scan_tree
 from prequential.errors import CorpusError
 
@@ -26,8 +30,9 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
         -               standard input
         sample:NAME     a text that comes with the package
         hf:...          a data set in local files or on the Hugging Face hub: `dataset_spec.py`
+        shards:...      a folder of Parquet files, JSON lines or compressed text, as a stream: `shards.py`
     A path object is always a path; a path in a string that looks like another form is written ./-, ./hf:x.
-    spool_dir: where temporary files go, as large as the corpus; the system's temporary folder where None.
+    spool_dir: where temporary files go, at most as large as the corpus; the system's temporary folder where None.
 
     Raises CorpusError where the corpus is missing, unreadable or not of these kinds, OutputError where it cannot be
     spooled, MissingDependencyError for a data set without the `datasets` package.
@@ -39,6 +44,8 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
             return _open_file(sample_path(spec.removeprefix("sample:")), kind="sample")
         if spec.startswith("hf:"):
             return _open_dataset(DatasetSpec.parse(spec.removeprefix("hf:")), spool_dir)
+        if spec.startswith("shards:"):
+            return _open_shards(ShardsSpec.parse(spec.removeprefix("shards:")), spool_dir)
     path = Path(spec)
     if path.is_dir():
         return _open_tree(path, spool_dir)
@@ -65,16 +72,46 @@ def _open_stdin(spool_dir: str | os.PathLike[str] | None) -> Corpus:
 
 def _open_tree(folder: Path, spool_dir: str | os.PathLike[str] | None) -> Corpus:
     tree = scan_tree(folder)  # before the spool exists, which may lie inside the folder
-    file = spool(tree.stream(), spool_dir)
+    file = spool(tree.stream(), spool_dir, tree.n_bytes)
     name = _printable(folder.absolute().name)
     return _spooled(file, "tree", name, tree.documents(), {"n_files": len(tree.files), "n_skipped": tree.n_skipped})
 
 
 def _open_dataset(spec: DatasetSpec, spool_dir: str | os.PathLike[str] | None) -> Corpus:
-    with load_rows(spec, spool_dir) as rows:
-        file = spool(rows.chunks(), spool_dir)
     name = _printable(Path(spec.source).name) if spec.revision is None else spec.source
-    return _spooled(file, "dataset", name, rows.documents, rows.origin())
+    with ExitStack() as resources:
+        rows = resources.enter_context(load_rows(spec, spool_dir))
+        found = rows.survey(spool_dir)
+        return _streamed("dataset", name, Path(spec.source), found, rows.chunks, spool_dir, resources.pop_all())
+
+
+def _open_shards(spec: ShardsSpec, spool_dir: str | os.PathLike[str] | None) -> Corpus:
+    shards, path = find_shards(spec), Path(spec.folder)
+    name = _printable(path.absolute().name)
+    return _streamed("shards", name, path, shards.survey(spool_dir), shards.chunks, spool_dir, ExitStack())
+
+
+def _streamed(
+    kind: Kind,
+    name: str,
+    path: Path,
+    found: Survey,
+    read: ReadChunks,
+    spool_dir: str | os.PathLike[str] | None,
+    resources: ExitStack,
+) -> Corpus:
+    return StreamedCorpus(
+        kind=kind,
+        name=name,
+        path=path,
+        n_bytes=found.n_bytes,
+        documents=found.documents,
+        origin=found.origin,
+        read=read,
+        digest=found.blake2b,
+        spool_dir=spool_dir,
+        resources=resources,
+    )
 
 
 def _spooled(

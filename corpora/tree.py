@@ -70,6 +70,11 @@ class Tree:
             offset += file.n_bytes + len(DOCUMENT_END)
         return documents
 
+    @property
+    def n_bytes(self) -> int:
+        """Length of the stream."""
+        return len(_header(self.files)) + sum(file.n_bytes + len(DOCUMENT_END) for file in self.files)
+
     def stream(self) -> Iterator[bytes]:
         """The tree's stream in chunks. Raises CorpusError for a file that cannot be read or changed since the scan."""
         yield _header(self.files)
@@ -78,7 +83,7 @@ class Tree:
             yield DOCUMENT_END
 
     def _contents(self, file: TreeFile) -> Iterator[bytes]:
-        path = _host_path(self.root, file.path)
+        path = host_path(self.root, file.path)
         n_bytes = 0
         with reading(path), path.open("rb") as stream:
             for chunk in read_chunks(stream, path):
@@ -100,7 +105,7 @@ def scan_tree(root: Path) -> Tree:
         folder = folders.pop()
         if folder.count(b"/") >= MAX_DEPTH:
             raise CorpusError(f"{os.fsdecode(folder)!r} lies more than {MAX_DEPTH - 1} folders deep")
-        host_folder = _host_path(root, folder)
+        host_folder = host_path(root, folder)
         with reading(host_folder), os.scandir(os.fsencode(host_folder)) as entries:
             for entry in entries:
                 path = folder + entry.name
@@ -137,8 +142,8 @@ def _header(files: Sequence[TreeFile]) -> bytes:
     return MAGIC + b"".join(file.line() for file in files) + b"\n"
 
 
-def _host_path(root: Path, path: bytes) -> Path:
-    """`path` below `root`; joined as bytes, so that names which are not UTF-8 survive any locale."""
+def host_path(root: Path, path: bytes) -> Path:
+    """`path`, relative with slashes, below `root`; joined as bytes, so that names which are not UTF-8 survive any locale."""
     return Path(os.fsdecode(os.fsencode(root) + b"/" + path))
 
 
@@ -211,7 +216,7 @@ def _new_folder(target: Path) -> Iterator[Path]:
 
 
 def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path) -> None:
-    path = _host_path(folder, file.path)
+    path = host_path(folder, file.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     n_left = file.n_bytes
     with path.open("xb") as output:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast, overload
+from typing import Any, BinaryIO, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,7 +165,7 @@ def compress(
         check_output(output, overwrite=overwrite)
     memory = io.BytesIO()
     with (
-        _opened(source, config) as (symbols, header, _),
+        _opened(source, config, in_order=True) as (symbols, header, _),
         _sink(
             memory if output is None else output, overwrite=overwrite, resume=resume, like=_file(source, header)
         ) as sink,
@@ -300,15 +300,18 @@ def evaluate(
 
 @contextmanager
 def _opened(
-    source: Data | Path_, config: Config, limit_bytes: int | None = None
-) -> Iterator[tuple[NDArray[np.uint8], Header, Sequence[Document]]]:
-    """The source's bytes (n,) uint8, mapped where they are a file, the header of its archive, and the documents in it."""
+    source: Data | Path_, config: Config, limit_bytes: int | None = None, *, in_order: bool = False
+) -> Iterator[tuple[Any, Header, Sequence[Document]]]:
+    """The source's bytes (n,) uint8, mapped where they are a file, the header of its archive, and the documents in it.
+
+    in_order: as Symbols, for one who asks for them from front to back: no spool, and no mapped pages.
+    """
     if not isinstance(source, str | os.PathLike):
         symbols = np.frombuffer(source, np.uint8)[:limit_bytes]
         yield symbols, _header(symbols, {}, config), ()
         return
     with open_corpus(source) as corpus:
-        symbols = corpus.bytes()
+        symbols = corpus.symbols() if in_order else corpus.bytes()
         if limit_bytes is not None and limit_bytes < len(symbols):
             first = symbols[:limit_bytes]
             yield first, _header(first, corpus.describe(), config), beginning(corpus.documents, limit_bytes)

@@ -21,6 +21,7 @@ from prequential.codecs import (
     BlockKind,
     Header,
 )
+from prequential.corpora.symbols import Symbols
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitCoder
 from prequential.files import Sink
@@ -156,7 +157,7 @@ class _Run:
 
 
 def compress(
-    source: np.ndarray, header: Header, sink: "Writable", runtime: Runtime, checkpoints: Checkpoints | None = None
+    source: Symbols, header: Header, sink: "Writable", runtime: Runtime, checkpoints: Checkpoints | None = None
 ) -> Iterator[Progress]:
     """Writes the archive of `source` (n,) uint8 to `sink`, yielding Progress after every segment and once at the end.
 

@@ -1,0 +1,220 @@
+"""A folder of shards as one corpus, `shards:FOLDER[?OPTIONS]`: its documents in a fixed order, read as a stream.
+
+    shards:web                                  each file of the folder and its subfolders that is a shard (shard_files.py)
+    shards:web?column=body&separator=%0A        the text of each row is in `body`; a line feed follows it, not NUL
+    shards:web?seed=7                           shuffled, as below; else shards come by the bytes of their names, rows in order
+    shards:web?seed=7&buffer=10000&rows=500000  through a buffer of 10,000 documents; the first 500,000 documents of that order
+
+All shards are of one kind; other files and symbolic links are left out and counted. A single shard may be named, too.
+
+**Shuffling.** key = the seed, 8 bytes, little-endian. Shards come by ascending BLAKE2b(name, key, 16 bytes). Rows of tables and
+lines then go through a buffer of B documents: the first B fill it; with each later one, number i = 0, 1, ... of these, the
+document at place w_i mod B leaves, and the new one takes its place; in the end, while n are left, the one at w_i mod n leaves,
+and the last takes its place, i counting on. w_i = BLAKE2b(i as 8 bytes, key, 8 bytes), all little-endian. So a document comes at
+most B - 1 places earlier than in its shard, and perhaps much later. Text shards are whole documents: only they are shuffled.
+
+Two passes: the first one finds length and digest, which an archive begins with, and refuses what is wrong with any shard; the
+second is what is coded. What changes in between is noticed at the end. No disk is taken but 8 bytes for each document.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from os import PathLike, fsencode
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from prequential.corpora.chunks import read_chunks, reading
+from prequential.corpora.corpus import DOCUMENT_END, Document
+from prequential.corpora.dataset_spec import parse_options
+from prequential.corpora.row_documents import RowDocuments
+from prequential.corpora.shard_files import ShardKind, read_rows, read_text, shard_kind
+from prequential.corpora.streamed import Survey
+from prequential.corpora.tree import TreeFile, host_path, scan_tree
+from prequential.errors import CorpusError
+
+DEFAULT_COLUMN, DEFAULT_BUFFER = "text", 1024
+MAX_SEED, MAX_BUFFER, MAX_ROWS = (1 << 63) - 1, 1 << 24, (1 << 63) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardsSpec:
+    """Which documents, in which order. folder: or a single shard. column, separator: as of DatasetSpec, `text` where None.
+
+    seed: of the order; None keeps it. buffer: documents, read only with a seed. rows: how many documents; all where None.
+    """
+
+    folder: str
+    column: str | None = None
+    separator: str = DOCUMENT_END.decode()
+    seed: int | None = None
+    buffer: int = DEFAULT_BUFFER
+    rows: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """What `text`, the part after `shards:`, names. Raises CorpusError."""
+        folder, _, query = text.partition("?")
+        options = parse_options(query, {"column", "separator", "seed", "buffer", "rows"})
+        if "buffer" in options and "seed" not in options:
+            raise CorpusError("a shuffle buffer without a seed: shards are shuffled only by a stated one, ?seed=N")
+        limits = {"seed": (0, MAX_SEED), "buffer": (1, MAX_BUFFER), "rows": (1, MAX_ROWS)}
+        numbers = {name: _number(name, options.pop(name), *limits[name]) for name in limits if name in options}
+        return cls(folder=folder, **options, **numbers)  # type: ignore[arg-type]
+
+
+def _number(name: str, text: str, least: int, most: int) -> int:
+    if not re.fullmatch("[0-9]{1,20}", text) or not least <= int(text) <= most:
+        raise CorpusError(f"{name}={text[:50]} is no number from {least} to {most}")
+    return int(text)
+
+
+class Piece(NamedTuple):
+    """A document or part of one; `ends` with its last part, which may be empty. shard: which one it comes from, in order."""
+
+    shard: int
+    data: bytes
+    ends: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shards:
+    """The shards of a folder in their order. files: paths relative to root, lengths as they lie there, compressed or not."""
+
+    spec: ShardsSpec
+    root: Path
+    files: Sequence[TreeFile]
+    kind: ShardKind
+    n_skipped: int
+
+    def chunks(self) -> Iterator[bytes]:
+        """The corpus: each document and its separator; new with each call. Raises CorpusError."""
+        separator = self.spec.separator.encode()
+        for piece in self._pieces():
+            yield piece.data + separator if piece.ends else piece.data
+
+    def survey(self, spool_dir: str | PathLike[str] | None = None) -> Survey:
+        """Reads everything once. Raises CorpusError for what is wrong with any of it. spool_dir: for places of documents."""
+        separator, digest = self.spec.separator.encode(), hashlib.blake2b(digest_size=32)
+        documents, n_open, n_opened = RowDocuments(len(separator), spool_dir), 0, 0
+        for piece in self._pieces():
+            digest.update(piece.data)
+            n_open, n_opened = n_open + len(piece.data), max(n_opened, piece.shard + 1)
+            if piece.ends:
+                digest.update(separator)
+                documents.append(n_open)
+                n_open = 0
+        opened = self.files if self.spec.rows is None else self.files[:n_opened]
+        named: Sequence[Document] = documents
+        if self.kind == "text":
+            named = [d._replace(name=printable(f)) for d, f in zip(documents, self.files, strict=False)]
+        return Survey(documents.n_bytes, digest.hexdigest(), named, self._origin(opened, len(documents)))
+
+    def _origin(self, opened: Sequence[TreeFile], n_rows: int) -> dict[str, str | int | None]:
+        """What pins the corpus down: the shards that were read, in reading order, and how documents follow from them."""
+        is_text, seed = self.kind == "text", self.spec.seed
+        return {
+            "n_shards": len(opened),
+            "n_skipped": self.n_skipped,
+            "shards_blake2b": self._list_digest(opened),
+            "column": None if is_text else self.spec.column or DEFAULT_COLUMN,
+            "separator": self.spec.separator,
+            "shuffle_seed": seed,
+            "shuffle_buffer": None if seed is None or is_text else self.spec.buffer,
+            "n_rows": n_rows,
+        }
+
+    def _list_digest(self, files: Sequence[TreeFile]) -> str:
+        """BLAKE2b, 32 bytes, of a line for each shard in reading order: name NUL length NUL BLAKE2b of its bytes in hex LF."""
+        digest = hashlib.blake2b(digest_size=32)
+        for file in files:
+            contents, path = hashlib.blake2b(digest_size=32), self._path(file)
+            with reading(path), path.open("rb") as stream:
+                for chunk in read_chunks(stream, path):
+                    contents.update(chunk)
+            digest.update(b"%s\0%d\0%s\n" % (file.path, file.n_bytes, contents.hexdigest().encode()))
+        return digest.hexdigest()
+
+    def _pieces(self) -> Iterator[Piece]:
+        if self.kind == "text":
+            return self._text_pieces()
+        rows = self._rows() if self.spec.seed is None else shuffled(self._rows(), self.spec.seed, self.spec.buffer)
+        return islice(rows, self.spec.rows)
+
+    def _rows(self) -> Iterator[Piece]:
+        assert self.kind != "text"
+        for number, file in enumerate(self.files):
+            for text in read_rows(self._path(file), printable(file), self.kind, self.spec.column or DEFAULT_COLUMN):
+                yield Piece(number, text, True)
+
+    def _text_pieces(self) -> Iterator[Piece]:
+        for number, file in enumerate(self.files[: self.spec.rows]):
+            for chunk in read_text(self._path(file), printable(file)):
+                yield Piece(number, chunk, False)
+            yield Piece(number, b"", True)
+
+    def _path(self, file: TreeFile) -> Path:
+        return host_path(self.root, file.path)
+
+
+def find_shards(spec: ShardsSpec) -> Shards:
+    """The shards that `spec` names, in their order; none is opened. Raises CorpusError where there are none, or several kinds."""
+    path = Path(spec.folder)
+    with reading(path):
+        status = path.stat()
+    if path.is_dir():
+        tree = scan_tree(path)
+        root, entries, n_skipped = path, tree.files, tree.n_skipped
+    else:
+        root, entries, n_skipped = path.parent, [TreeFile(fsencode(path.name), status.st_size, False)], 0
+    files = [file for file in entries if shard_kind(file.name)]
+    if not files:
+        raise CorpusError(
+            f"{spec.folder!r} holds no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links are left out)"
+        )
+    first, kind = files[0], shard_kind(files[0].name)
+    assert kind
+    for file in files:
+        if shard_kind(file.name) != kind:
+            raise CorpusError(
+                f"{spec.folder!r} holds shards of several kinds: {printable(first)!r} ({kind}) and "
+                f"{printable(file)!r} ({shard_kind(file.name)}); name a folder of one kind"
+            )
+    if kind == "text" and spec.column is not None:
+        raise CorpusError(f"the shards of {spec.folder!r} are text: they have no column {spec.column!r}")
+    if spec.seed is not None:
+        key = _key(spec.seed)
+        files.sort(key=lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path))
+    return Shards(spec=spec, root=root, files=files, kind=kind, n_skipped=n_skipped + len(entries) - len(files))
+
+
+def shuffled(documents: Iterator[Piece], seed: int, n_places: int) -> Iterator[Piece]:
+    """The documents in the order that the seed gives (see above); n_places of them are held at a time."""
+    key, drawn, held = _key(seed), 0, list(islice(documents, n_places))
+
+    def draw(n: int) -> int:
+        nonlocal drawn
+        word = hashlib.blake2b(drawn.to_bytes(8, "little"), key=key, digest_size=8).digest()
+        drawn += 1
+        return int.from_bytes(word, "little") % n
+
+    for document in documents:
+        place = draw(n_places)
+        yield held[place]
+        held[place] = document
+    while held:
+        place = draw(len(held))
+        yield held[place]
+        held[place] = held[-1]
+        held.pop()
+
+
+def _key(seed: int) -> bytes:
+    return seed.to_bytes(8, "little")
+
+
+def printable(file: TreeFile) -> str:
+    r"""The shard's name as valid Unicode: bytes that are not UTF-8 become \xNN."""
+    return file.path.decode("utf-8", "backslashreplace")

@@ -1,0 +1,272 @@
+"""Folders of shards as corpora: what is read, in which order, how it is described, and that nothing of it is spooled."""
+
+import gzip
+import hashlib
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prequential.corpora import Document, chunks, open_corpus
+from prequential.corpora.row_documents import IN_MEMORY, RowDocuments
+from prequential.corpora.shards import Piece, ShardsSpec, shuffled
+from prequential.corpora.symbols import FileSymbols, StreamSymbols
+from prequential.errors import CorpusError, OutputError
+
+TEXTS = [["first", "zwölf\nlines"], ["", "last"]]
+CORPUS = b"first\0zw\xc3\xb6lf\nlines\0\0last\0"
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
+}
+
+
+def write_shards(folder: Path, suffix: str, texts: list[list[str]] = TEXTS, column: str = "text") -> Path:
+    """A shard of each list of texts, named 00, 01, ..., in the format of the suffix."""
+    folder.mkdir(exist_ok=True)
+    for number, rows in enumerate(texts):
+        path = folder / f"{number:02}{suffix}"
+        if suffix == ".parquet":
+            pq.write_table(pa.table({"n": list(range(len(rows))), column: pa.array(rows, pa.string())}), path)
+        else:
+            lines = "".join(json.dumps({"n": n, column: text}) + "\n" for n, text in enumerate(rows))
+            path.write_bytes(COMPRESS[path.suffix if path.suffix in COMPRESS else ""](lines.encode()))
+    return folder
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".jsonl.zst", ".json.gz", ".ndjson"])
+def test_the_rows_of_all_shards_follow_each_other_and_end_in_nul(suffix: str, tmp_path: Path) -> None:
+    with open_corpus(f"shards:{write_shards(tmp_path / 'web', suffix)}") as corpus:
+        data = corpus.bytes().tobytes()
+        assert data == CORPUS
+        assert (corpus.kind, corpus.name, corpus.n_bytes) == ("shards", "web", len(CORPUS))
+        assert corpus.blake2b == hashlib.blake2b(CORPUS, digest_size=32).hexdigest()
+        texts = [data[d.offset : d.offset + d.n_bytes].decode() for d in corpus.documents]
+        assert texts == list(itertools.chain(*TEXTS))
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".txt.zst", ".zst", ".gz"])
+def test_a_text_shard_is_one_document_whatever_its_bytes(suffix: str, tmp_path: Path) -> None:
+    contents = {"a": bytes(range(256)), "b": b"", "sub/c": b"x" * (3 << 20)}
+    for name, data in contents.items():
+        path = tmp_path / f"{name}{suffix}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(COMPRESS[path.suffix if path.suffix in COMPRESS else ""](data))
+    with open_corpus(f"shards:{tmp_path}") as corpus:
+        data = corpus.bytes()
+        assert data.tobytes() == b"".join(part + b"\0" for part in contents.values())
+        assert [d.name for d in corpus.documents] == [name + suffix for name in contents]
+        documents = [data[d.offset : d.offset + d.n_bytes].tobytes() for d in corpus.documents]
+    assert documents == list(contents.values())
+
+
+def test_frames_and_members_that_follow_each_other_in_a_shard_are_all_read(tmp_path: Path) -> None:
+    for suffix in (".gz", ".zst"):
+        (tmp_path / f"x{suffix}").write_bytes(COMPRESS[suffix](b"one ") + COMPRESS[suffix](b"two"))
+    with open_corpus(f"shards:{tmp_path}") as corpus:
+        assert corpus.bytes().tobytes() == b"one two\0one two\0"
+
+
+def test_a_single_shard_can_be_named(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "web", ".parquet")
+    with open_corpus(f"shards:{folder}/01.parquet") as corpus:
+        assert (corpus.bytes().tobytes(), corpus.name) == (b"\0last\0", "01.parquet")
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
+def test_strings_of_any_layout_are_texts(kind: pa.DataType, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": pa.array(["a", "ö", "a"]).cast(kind)}), tmp_path / "x.parquet")
+    with open_corpus(f"shards:{tmp_path}") as corpus:
+        assert corpus.bytes().tobytes() == "a\0ö\0a\0".encode()
+
+
+def test_column_and_separator_are_chosen(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path, ".jsonl", column="body")
+    with open_corpus(f"shards:{folder}?column=body&separator=--%0A") as corpus:
+        assert corpus.bytes().tobytes() == CORPUS.replace(b"\0", b"--\n")
+
+
+def test_the_description_pins_the_shards_and_their_order_down(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "web", ".jsonl")
+    (folder / "README.md").write_text("no shard")
+    with open_corpus(f"shards:{folder}") as corpus:
+        description = json.loads(json.dumps(corpus.describe()))
+    listed = hashlib.blake2b(digest_size=32)
+    for path in sorted(folder.glob("*.jsonl")):
+        contents = hashlib.blake2b(path.read_bytes(), digest_size=32).hexdigest()
+        listed.update(f"{path.name}\0{path.stat().st_size}\0{contents}\n".encode())
+    assert description == {
+        "kind": "shards",
+        "name": "web",
+        "n_shards": 2,
+        "n_skipped": 1,
+        "shards_blake2b": listed.hexdigest(),
+        "column": "text",
+        "separator": "\0",
+        "shuffle_seed": None,
+        "shuffle_buffer": None,
+        "n_rows": 4,
+    }
+
+
+def rows_of(spec: str) -> list[bytes]:
+    with open_corpus(spec) as corpus:
+        return corpus.bytes().tobytes().split(b"\0")[:-1]
+
+
+def test_a_seed_shuffles_shards_and_rows_and_the_same_one_does_so_again(tmp_path: Path) -> None:
+    texts = [[f"{shard}.{row}" for row in range(50)] for shard in range(8)]
+    folder = write_shards(tmp_path / "web", ".jsonl", texts)
+    in_order = rows_of(f"shards:{folder}")
+    shuffles = [rows_of(f"shards:{folder}?seed={seed}&buffer=100") for seed in (0, 1, 2**63 - 1)]
+    assert all(sorted(rows) == sorted(in_order) for rows in shuffles)
+    assert len({tuple(rows) for rows in [in_order, *shuffles]}) == 4
+    assert rows_of(f"shards:{folder}?seed=1&buffer=100") == shuffles[1]
+    with open_corpus(f"shards:{folder}?seed=1&buffer=100") as corpus:
+        assert (corpus.describe()["shuffle_seed"], corpus.describe()["shuffle_buffer"]) == (1, 100)
+
+
+def test_a_buffer_of_one_leaves_the_rows_of_a_shard_in_order(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "web", ".jsonl", [[f"{shard}.{row}" for row in range(5)] for shard in range(8)])
+    rows = rows_of(f"shards:{folder}?seed=1&buffer=1")
+    shards = [row[:1] for row in rows[::5]]
+    assert shards != sorted(shards)
+    assert rows == [shard + b".%d" % row for shard in shards for row in range(5)]
+
+
+def test_the_order_of_a_seed_is_what_it_always_was(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "web", ".jsonl", [["a", "b", "c", "d"], ["e", "f", "g", "h"], ["i", "j"]])
+    assert b"".join(rows_of(f"shards:{folder}?seed=7&buffer=3")) == b"ehgifabcjd"
+
+
+@given(n=st.integers(0, 60), n_places=st.integers(1, 20), seed=st.integers(0, 2**63 - 1))
+def test_no_document_is_lost_or_comes_earlier_than_the_buffer_allows(n: int, n_places: int, seed: int) -> None:
+    documents = [Piece(0, b"%d" % i, True) for i in range(n)]
+    numbers = [int(piece.data) for piece in shuffled(iter(documents), seed, n_places)]
+    assert sorted(numbers) == list(range(n))
+    assert all(number <= place + n_places - 1 for place, number in enumerate(numbers))
+
+
+def test_the_first_rows_can_be_asked_for_and_later_shards_are_not_opened(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "web", ".jsonl")
+    (folder / "02.jsonl").write_text("no JSON")
+    with open_corpus(f"shards:{folder}?rows=3") as corpus:
+        assert corpus.bytes().tobytes() == CORPUS[: -len("last\0")]
+        assert (corpus.describe()["n_shards"], corpus.describe()["n_rows"]) == (2, 3)
+
+
+def test_reading_in_order_takes_no_disk(tmp_path: Path) -> None:
+    folder, spool_dir = write_shards(tmp_path / "web", ".parquet"), tmp_path / "spool"
+    spool_dir.mkdir()
+    with open_corpus(f"shards:{folder}", spool_dir=spool_dir) as corpus:
+        assert b"".join(corpus.symbols()[i : i + 3].tobytes() for i in range(0, corpus.n_bytes, 3)) == CORPUS
+        assert corpus.blake2b and corpus.describe() and list(corpus.documents)
+        assert list(spool_dir.iterdir()) == []
+        assert corpus.bytes() is not None
+        assert len(list(spool_dir.iterdir())) == 1
+    assert list(spool_dir.iterdir()) == []
+
+
+def test_a_disk_without_room_for_the_spool_is_refused_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks.shutil, "disk_usage", lambda folder: type("", (), {"free": 5}))
+    with open_corpus(f"shards:{write_shards(tmp_path, '.jsonl')}") as corpus:
+        with pytest.raises(OutputError, match=r"takes 25 bytes of disk, of which 5 are free"):
+            corpus.bytes()
+        assert corpus.symbols()[:5].tobytes() == b"first"
+
+
+def test_a_large_spool_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(chunks, "ANNOUNCED_N_BYTES", 25)
+    with open_corpus(f"shards:{write_shards(tmp_path, '.jsonl')}") as corpus:
+        corpus.bytes()
+    assert "the corpus is spooled: 25 bytes of disk in " in caplog.text
+
+
+def test_shards_that_change_between_the_passes_are_noticed(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "web", ".jsonl")
+    for texts in (["LAST"], ["lasting"], ["l"]):
+        write_shards(folder, ".jsonl")
+        with open_corpus(f"shards:{folder}") as corpus:
+            write_shards(folder, ".jsonl", [TEXTS[0], ["", *texts]])
+            with pytest.raises(CorpusError, match="changed while it was read"):
+                corpus.symbols()[:]
+
+
+@given(
+    cuts=st.lists(st.integers(0, 25), max_size=12),
+    pieces=st.lists(st.binary(max_size=9), max_size=6),
+)
+def test_slices_of_a_stream_are_those_of_its_bytes_in_any_order(cuts: list[int], pieces: list[bytes]) -> None:
+    data = b"".join(pieces)
+    symbols = StreamSymbols(lambda: iter(pieces), len(data), hashlib.blake2b(data, digest_size=32).hexdigest())
+    assert len(symbols) == len(data)
+    for start, stop in itertools.pairwise(cuts):
+        assert symbols[start:stop].tobytes() == data[start:stop]
+
+
+def test_slices_of_a_file_are_read_and_not_mapped(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(bytes(range(100)))
+    with open_corpus(tmp_path / "x") as corpus:
+        symbols = corpus.symbols()
+        assert np.array_equal(symbols[10:20], np.arange(10, 20))
+        assert not isinstance(symbols[10:20], np.memmap)
+        assert (len(symbols), symbols[90:200].tolist(), symbols[20:10].size) == (100, list(range(90, 100)), 0)
+        (tmp_path / "x").write_bytes(b"short")
+        with pytest.raises(CorpusError, match="changed while it was open: it ends before byte 20"):
+            symbols[10:20]
+    with pytest.raises(CorpusError, match="cannot read"):
+        FileSymbols(tmp_path / "missing", 5)[:]
+
+
+def test_places_of_many_documents_lie_on_disk(tmp_path: Path) -> None:
+    documents = RowDocuments(1, tmp_path)
+    n = 2 * IN_MEMORY + 5
+    for _ in range(n):
+        documents.append(2)
+    assert isinstance(documents._starts, np.memmap)
+    assert list(tmp_path.iterdir()) == []
+    assert (len(documents), documents.n_bytes) == (n, 3 * n)
+    assert [documents[i] for i in (0, IN_MEMORY, n - 1)] == [Document(str(i), 3 * i, 2) for i in (0, IN_MEMORY, n - 1)]
+    with pytest.raises(OutputError, match="cannot spool to"):
+        fill(RowDocuments(1, tmp_path / "missing"), IN_MEMORY)
+
+
+def fill(documents: RowDocuments, n: int) -> None:
+    for _ in range(n):
+        documents.append(1)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("seed=x", "seed=x is no number from 0"),
+        ("seed=-1", "seed=-1 is no number"),
+        ("seed=9223372036854775808", "is no number from 0 to 9223372036854775807"),
+        ("buffer=5", "a shuffle buffer without a seed"),
+        ("seed=1&buffer=0", "buffer=0 is no number from 1"),
+        ("rows=0", "rows=0 is no number from 1"),
+        ("sed=1", "cannot read the options"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(query: str, reason: str) -> None:
+    with pytest.raises(CorpusError, match=reason):
+        ShardsSpec.parse(f"web?{query}")
+
+
+def test_every_option_is_understood() -> None:
+    assert ShardsSpec.parse("a/b?column=c&separator=&seed=3&buffer=4&rows=5") == ShardsSpec(
+        folder="a/b", column="c", separator="", seed=3, buffer=4, rows=5
+    )
