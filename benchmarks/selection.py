@@ -1,0 +1,185 @@
+"""What choosing data by code length buys on held-out text, against random choice at equal bytes.
+
+    python benchmarks/selection.py ENWIK CODE BINARY FOREIGN [--level 1] [--config FILE] [--shards 128] [--draws 8] [--threads N]
+
+The pool is shards of 4 KiB: half of them text of ENWIK, a sixteenth of it exact copies of other text shards, a sixteenth random
+bytes, the rest the beginnings of CODE, BINARY and FOREIGN in equal parts; in an order drawn by a fixed seed. The target, some
+text of the wanted kind, and the held-out text are two later stretches of ENWIK, disjoint from the pool and each other.
+
+Each rule chooses an eighth of the pool. A fresh learner reads that choice, in the pool's order, and then the held-out text; what
+counts is what the latter costs it, learning going on: L(choice, held-out) - L(choice). Random choices of the same size are the
+population of the interval: Student's t over the draws, for the mean of such choices; text and learner are fixed.
+Three more rows say what to expect: text shards alone, no choice at all, and the target read instead of a choice.
+
+Prints a Markdown table; with --json, one line of JSON. Deterministic.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.corpora.corpus import Document
+from prequential.measure.compare import Bootstrap
+from prequential.measure.selection import ORDERS, PROGRESS, choose, part_bits, rank, score_documents
+from prequential.measure.table import format_markdown
+from prequential.model.config import Config
+from prequential.model.presets import preset
+from prequential.online.runtime import Runtime
+
+SHARD_BYTES, SEED, CONFIDENCE = 4096, 0, 0.9
+N_SHARDS = 128  # of the pool
+TITLES = ("choice", "held-out bits/byte", "against random", "90 % interval", "text", "copies", "noise", "other")
+RULES = (("surprise", False), ("novel", False), ("progress", False), ("surprise", True), ("progress", True))
+
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """source (n,) uint8: shards one after another; kinds: of each shard; target, held_out: other text."""
+
+    source: Bytes
+    documents: tuple[Document, ...]
+    kinds: tuple[str, ...]
+    target: Bytes
+    held_out: Bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A choice and what the held-out text cost after it. less_bits_per_byte: than after random choices, with its interval."""
+
+    choice: str
+    bits_per_byte: float
+    less_bits_per_byte: float
+    low: float
+    high: float
+    kinds: dict[str, int]
+
+
+def build_pool(enwik: Bytes, others: Sequence[Bytes], n_shards: int = N_SHARDS) -> Pool:
+    """See the module's text. Raises ValueError where a file is too short."""
+    random = np.random.default_rng(SEED)
+    n_text, n_copies, n_noise = n_shards // 2, n_shards // 16, n_shards // 16
+    text = _shards(enwik, n_text)
+    copies = [text[i] for i in random.choice(n_text, n_copies, replace=False)]
+    noise = list(random.integers(0, 256, (n_noise, SHARD_BYTES), np.uint8))
+    n_other = n_shards - n_text - n_copies - n_noise
+    rest = [shard for i, data in enumerate(others) for shard in _shards(data, (n_other + i) // len(others))]
+    listed = [("text", s) for s in text] + [("copy", s) for s in copies] + [("noise", s) for s in noise]
+    listed += [("other", s) for s in rest]
+    order = random.permutation(len(listed))
+    beyond = enwik[n_text * SHARD_BYTES :]
+    size = n_shards // 8 * SHARD_BYTES
+    if len(beyond) < 2 * size:
+        raise ValueError(f"a text of {len(enwik)} bytes is too short for a pool, a target and a held-out text")
+    return Pool(
+        source=np.concatenate([listed[i][1] for i in order]),
+        documents=tuple(Document(f"shard {n}", n * SHARD_BYTES, SHARD_BYTES) for n in range(len(order))),
+        kinds=tuple(listed[i][0] for i in order),
+        target=beyond[:size],
+        held_out=beyond[-size:],
+    )
+
+
+def _shards(data: Bytes, n: int) -> list[Bytes]:
+    if len(data) < n * SHARD_BYTES:
+        raise ValueError(f"a file of {len(data)} bytes has no {n} shards of {SHARD_BYTES}")
+    return [data[i * SHARD_BYTES : (i + 1) * SHARD_BYTES] for i in range(n)]
+
+
+def choices(pool: Pool, config: Config, runtime: Runtime, n_draws: int) -> Iterator[tuple[str, list[int]]]:
+    """Each choice's name and its shards, ascending; the random ones first."""
+    n = len(pool.documents) // 8
+    random = np.random.default_rng(SEED + 1)
+    for draw in range(n_draws):
+        yield f"random {draw}", sorted(random.choice(len(pool.documents), n, replace=False).tolist())
+    text = [i for i, kind in enumerate(pool.kinds) if kind == "text"]
+    yield "text alone (oracle)", sorted(random.choice(text, n, replace=False).tolist())
+    yield "nothing", []
+    for by, with_target in RULES:
+        scored = score_documents(
+            pool.source, pool.documents, by, config, runtime, target=pool.target if with_target else None
+        )
+        for order in ORDERS:
+            chosen = [c.scored.document for c in choose(rank(scored, order), n * SHARD_BYTES) if c.selected]
+            name = f"{by}{', target' if with_target else ''}, {order}"
+            yield name, sorted(document.offset // SHARD_BYTES for document in chosen)
+        if by == PROGRESS and with_target:
+            yield "the target itself", [-1]
+
+
+def held_out_bits(pool: Pool, chosen: Sequence[int], config: Config, runtime: Runtime) -> float:
+    """What the held-out text costs after the chosen shards; -1 stands for the target."""
+    parts = [pool.target if i < 0 else pool.source[i * SHARD_BYTES : (i + 1) * SHARD_BYTES] for i in chosen]
+    return float(part_bits([*parts, pool.held_out], config, runtime)[-1])
+
+
+def measure(pool: Pool, config: Config, runtime: Runtime, n_draws: int) -> list[Row]:
+    """A row for each choice but the random ones, which are the first: their mean, and its interval against itself."""
+    costs, kinds = {}, {}
+    for name, chosen in choices(pool, config, runtime, n_draws):
+        costs[name] = held_out_bits(pool, chosen, config, runtime) / len(pool.held_out)
+        of_these = [pool.kinds[i] for i in chosen if i >= 0]
+        kinds[name] = {kind: of_these.count(kind) for kind in ("text", "copy", "noise", "other")}
+        print(f"{name}: {costs[name]:.4f} {kinds[name]}", file=sys.stderr, flush=True)
+    drawn = [costs[f"random {draw}"] for draw in range(n_draws)]
+    mean, half = statistics.fmean(drawn), half_width(drawn)
+    average = {kind: sum(kinds[f"random {d}"][kind] for d in range(n_draws)) // n_draws for kind in kinds["nothing"]}
+    rows = [_row(f"random, mean of {n_draws}", mean, mean, half, average)]
+    return rows + [_row(n, costs[n], mean, half, kinds[n]) for n in costs if not n.startswith("random ")]
+
+
+def half_width(drawn: Sequence[float]) -> float:
+    """Of a 90 % interval of the mean of random choices: Student's t."""
+    z = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    t = z * Bootstrap(confidence=CONFIDENCE).widening(len(drawn) - 1)
+    return t * statistics.stdev(drawn) / len(drawn) ** 0.5
+
+
+def _row(name: str, cost: float, mean: float, half: float, kinds: dict[str, int]) -> Row:
+    less = mean - cost
+    return Row(choice=name, bits_per_byte=cost, less_bits_per_byte=less, low=less - half, high=less + half, kinds=kinds)
+
+
+def format_rows(rows: Sequence[Row]) -> str:
+    """As Markdown."""
+    cells = [
+        [
+            r.choice, f"{r.bits_per_byte:.4f}", f"{-r.less_bits_per_byte:+.4f}", f"[{-r.high:+.4f}, {-r.low:+.4f}]",
+            *(str(n) for n in r.kinds.values()),
+        ]
+        for r in rows
+    ]  # fmt: skip
+    return format_markdown(TITLES, cells)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("files", nargs=4, type=Path, metavar="FILE")
+    parser.add_argument("--level", type=int, default=1)
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--draws", type=int, default=8)
+    parser.add_argument("--shards", type=int, default=N_SHARDS)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args(argv)
+    if args.draws < 3:
+        parser.error("--draws: an interval needs 3 or more")
+    enwik, *others = (np.fromfile(path, np.uint8) for path in args.files)
+    config = Config.from_dict(json.loads(args.config.read_text())) if args.config else preset(args.level)
+    pool = build_pool(enwik, others, args.shards)
+    rows = measure(pool, config, Runtime(threads=args.threads), args.draws)
+    print(json.dumps([asdict(row) for row in rows]) if args.json else format_rows(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
