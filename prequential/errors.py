@@ -40,7 +40,7 @@ class OutputError(PrequentialError):
 
 
 class CheckpointError(PrequentialError):
-    """A checkpoint is damaged, or does not belong to the run that was to go on from it."""
+    """A checkpoint or a stored model is damaged, or does not belong to the run that was to go on from it."""
 
 
 class FaultError(PrequentialError):

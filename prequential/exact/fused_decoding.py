@@ -15,11 +15,11 @@ from prequential.exact.mixing import code_mixed, code_plain
 
 
 def find_symbols(
-    recent: Array, symbols: Array, column: Column, mixer: tuple[Array, ...] | None, coder: BitCoder
+    recent: Array, symbols: Array, column: Column, mixer: tuple[Any, ...] | None, coder: BitCoder
 ) -> Array:
     """Fills in the open segment's symbols (n,) int64, the first of which follows `recent` (E,) int64, newest first.
 
-    mixer: the arrays of a Mixer, or None to decode under the GPT's frequencies alone. Returns the frequencies under which the
+    mixer: the arguments of a Mixer, or None to decode under the GPT's frequencies alone. Returns the frequencies under which the
     bits were coded: (n, 8) uint16, of a total of 2**16.
     """
     coded = np.empty((len(symbols), 8), np.uint16)

@@ -134,9 +134,11 @@ def is_letter(c: int) -> bool:
 
 
 @inlined
-def find_bucket(table: Array, h: int) -> int:
-    """The row of `table` that belongs to hash h, made anew in place of the youngest of three if there is none."""
-    mask = table.shape[0] - 1
+def find_bucket(table: Array, h: int, learns: bool) -> int:
+    """The row of `table` that belongs to hash h. If there is none: made anew in place of the youngest of three, where `learns`;
+    else the spare last row, which is as empty as a new one."""
+    spare = table.shape[0] - 1
+    mask = spare - 1
     check = (h >> 16) | 1
     home = ((h * 0x2545F491) >> 9) & mask
     youngest: Any = 1 << 30
@@ -149,6 +151,8 @@ def find_bucket(table: Array, h: int) -> int:
         age = np.int64(HISTORY_AGE[np.int64(table[row, 1]) >> 16]) if head != 0 else -1
         if age < youngest:
             youngest, best = age, row
+    if not learns:
+        return spare
     for k in range(1, SLOTS):
         table[best, k] = NEW_NODE
     table[best, 0] = np.uint32(check << 16)
@@ -201,12 +205,13 @@ def context_hashes(past: Array, ring: Array, kinds: Array, every: Array, hashes:
 
 
 @inlined
-def find_match(past: Array, ring: Array, matches: Array) -> None:
-    """Where the last MIN_MATCH bytes stood before, if no match goes on already; and that they stand here now."""
+def find_match(past: Array, ring: Array, matches: Array, learns: bool = True) -> None:
+    """Where the last MIN_MATCH bytes stood before, if no match goes on already; and, where `learns`, that they stand here now."""
     position, mask = past[POSITION], ring.size - 1
     place = hashed(past[LAST4], past[LAST8] & 0xFFFF) & (matches.size - 1)
     candidate = matches[place]
-    matches[place] = position
+    if learns:
+        matches[place] = position
     if past[MATCH_LENGTH] > 0 or candidate == 0 or position - candidate >= ring.size - MAX_VERIFIED:
         return
     length = 0
@@ -407,10 +412,11 @@ def learn_curve(bit: int, curve: Array, log_odds: int) -> None:
 def code_mixed(
     symbols: Array, frequencies: Array, coded: Array, kinds: Array, table: Array, history_maps: Array, run_maps: Array,
     match_map: Array, weights: Array, last_weights: Array, refined: Array, ring: Array, matches: Array, past: Array,
-    state: Array, words: Array,
+    learns: bool, state: Array, words: Array,
 ) -> None:  # fmt: skip
     """Codes the bytes `symbols` (n,) int64 in order, learning from each bit; a decoder fills them in.
 
+    learns: False writes nothing that was learned. Only the past, but for N_BITS, and the ring go on.
     frequencies: the GPT's, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: gets the frequencies under which
     the bits were coded. kinds: (C,) int64, indices into model.config.CONTEXTS. The others are model/mixer.py's and the coder's.
     """
@@ -424,14 +430,14 @@ def code_mixed(
     for i in range(symbols.size):
         if has_gpt:
             sum_up(frequencies[i], below)
-        find_match(past, ring, matches)
+        find_match(past, ring, matches, learns)
         length = past[MATCH_LENGTH]
         length_step = min(length, 31) if length < 32 else min(63, 32 + ((length - 32) >> 3))
         follows = np.int64(ring[past[MATCH] & (ring.size - 1)]) << 8 | min(length, 255)  # as a run
         context_hashes(past, ring, kinds, every, hashes)
         n_known = 0
         for c in range(kinds.size):
-            heads[c] = buckets[c] = find_bucket(table, hashes[c])
+            heads[c] = buckets[c] = find_bucket(table, hashes[c], learns)
             runs[c] = np.int64(table[heads[c], 0]) & 0xFFFF
             if 1 <= kinds[c] <= 6 and np.int64(table[heads[c], 1]) >> 16 != 0:
                 n_known += 1
@@ -441,7 +447,7 @@ def code_mixed(
         for k in range(8):
             if k == 4:
                 for c in range(kinds.size):
-                    buckets[c] = find_bucket(table, hashed(hashes[c], prefix))
+                    buckets[c] = find_bucket(table, hashed(hashes[c], prefix), learns)
             node = prefix if k < 4 else (prefix & ((1 << (k - 4)) - 1)) | (1 << (k - 4))
             # predict
             read_contexts(prefix, k, table, buckets, node, runs, history_maps, run_maps, inputs)
@@ -474,21 +480,22 @@ def code_mixed(
             # code
             bit = code_bit(symbols[i] >> (7 - k) & 1, frequency, state, words)
             coded[i, k] = frequency if bit else 65536 - frequency
-            # learn
-            learn_curve(bit, by_byte, mixed)
-            learn_curve(bit, by_trigram, mixed)
-            learn_mixing(bit, mixed, mixing_rate(past[N_BITS]), inputs, weights, chosen, last, outputs)
-            past[N_BITS] += 1
-            learn_contexts(bit, prefix, k, table, buckets, node, runs, history_maps, run_maps)
-            if expected >= 0:
-                step = step_towards(np.int64(match_map[length_step]), 1 if expected == bit else 0, RUN_AGE_LIMIT)
-                match_map[length_step] = step
+            if learns:
+                learn_curve(bit, by_byte, mixed)
+                learn_curve(bit, by_trigram, mixed)
+                learn_mixing(bit, mixed, mixing_rate(past[N_BITS]), inputs, weights, chosen, last, outputs)
+                past[N_BITS] += 1
+                learn_contexts(bit, prefix, k, table, buckets, node, runs, history_maps, run_maps)
+                if expected >= 0:
+                    step = step_towards(np.int64(match_map[length_step]), 1 if expected == bit else 0, RUN_AGE_LIMIT)
+                    match_map[length_step] = step
             prefix = prefix << 1 | bit
         byte = prefix & 255
         symbols[i] = byte
-        for c in range(kinds.size):
-            again = min((runs[c] & 255) + 1, 255) if runs[c] & 255 != 0 and runs[c] >> 8 == byte else 1
-            table[heads[c], 0] = (np.int64(table[heads[c], 0]) & 0xFFFF0000) | byte << 8 | again
+        if learns:
+            for c in range(kinds.size):
+                again = min((runs[c] & 255) + 1, 255) if runs[c] & 255 != 0 and runs[c] >> 8 == byte else 1
+                table[heads[c], 0] = (np.int64(table[heads[c], 0]) & 0xFFFF0000) | byte << 8 | again
         advance(past, ring, byte)
 
 

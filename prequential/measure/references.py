@@ -19,7 +19,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCo
 from prequential.measure.curves import Curve
 from prequential.measure.ledger import bits_per_byte
 from prequential.model.config import Config
+from prequential.model.frozen import Frozen
 from prequential.model.learner import Learner, rows_of_step
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
@@ -156,26 +157,6 @@ def sample_complexity(curve: Curve, epsilon: float, window_bytes: int) -> int | 
 # ---- learners
 
 
-class Frozen:
-    """A learner of the GPT alone that reads and codes, but learns no more: takes a Learner's place in the loop."""
-
-    def __init__(self, learner: Learner) -> None:
-        self.config, self._learner = learner.config, learner
-
-    def begin(self, n_symbols: int) -> None:
-        """Opens a segment with the weights there are."""
-        assert self._learner.gpt
-        self._learner.gpt.begin(n_symbols)
-
-    def code(self, symbols: NDArray[np.int64], coder: BitCoder) -> NDArray[np.float64]:
-        """As Learner.code."""
-        return self._learner.code(symbols, coder)
-
-    def end(self, n_symbols: int) -> None:
-        """Closes the segment."""
-        self._learner.end(n_symbols)
-
-
 def fresh(config: Config, runtime: Runtime) -> Learner:
     """A learner before its first byte. Raises ConfigError unless it is a GPT alone."""
     if config.gpt is None or config.mixer is not None:
@@ -183,13 +164,13 @@ def fresh(config: Config, runtime: Runtime) -> Learner:
     return replace(runtime, audit_every=0).learner(config)
 
 
-def code(learner: Learner | Frozen, coder: BitCoder, symbols: Bytes, start: int = 0) -> Curve:
+def code(learner: Learner, coder: BitCoder, symbols: Bytes, start: int = 0) -> Curve:
     """Codes symbols (n,) in place, or finds them out; the curve has every segment's end. start: where they lie in the stream."""
     ends, bits = [0], [0.0]
     for block in blocks(len(symbols), learner.config.schedule):
         place = slice(start + block.start, start + block.stop)
         before = ends[-1]
-        for done, costs in run(cast(Learner, learner), coder, place, symbols[block]):
+        for done, costs in run(learner, coder, place, symbols[block]):
             ends.append(before + done)
             bits.append(bits[-1] + float(costs.sum()))
     return Curve(n_bytes=np.array(ends[1:], np.int64), bits=np.array(bits[1:], np.float64))

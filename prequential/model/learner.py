@@ -57,7 +57,7 @@ class Learner:
         """Opens a segment: the GPT's weights for it are fixed, and a step on what came before it begins."""
         if self.gpt:
             self.gpt.begin(n_symbols)
-            if self.history.n_symbols:
+            if self._n_new:
                 update = partial(self.gpt.update, *self._rows())
                 if self._aside:
                     self._step = self._aside.submit(update)
@@ -77,7 +77,7 @@ class Learner:
             self.gpt_bits = expected_bits(expected, symbols)
             coded = code_under(expected, self.mixer, symbols, coder)
         elif self._ops.Column:
-            mixer = self.mixer.arrays if self.mixer else None
+            mixer = self.mixer.arguments if self.mixer else None
             coded = find_symbols(self.inputs(symbols[:1])[0], symbols, self.gpt.column(), mixer, coder)
         else:
             coded = np.empty((len(symbols), 8), np.uint16)
@@ -117,7 +117,7 @@ class Learner:
         Raises ValueError for values that no learner has.
         """
         n_symbols, n_new = tensors["counters"].tolist()
-        if not (0 <= n_symbols < 1 << 48 and 0 <= n_new <= self.config.schedule.segment_symbols + n_symbols):
+        if not (0 <= n_symbols < 1 << 48 and 0 <= n_new <= min(n_symbols, self.config.schedule.segment_symbols)):
             raise ValueError("counters are out of range")
         self.history.n_symbols, self._n_new = tensors["counters"].tolist()
         torch.from_numpy(self.history.ring).copy_(tensors["history"])
@@ -157,7 +157,7 @@ def inputs_of_segment(config: Config, history: History, symbols: np.ndarray) -> 
     assert config.gpt
     n = config.gpt.n_embeddings
     known = np.concatenate((history.at(history.n_symbols - np.arange(n, 0, -1)), symbols[:-1]))
-    return np.ascontiguousarray(sliding_window_view(known, n)[:, ::-1])
+    return sliding_window_view(known, n)[:, ::-1].copy()
 
 
 def rows_of_step(config: Config, history: History, n_new_symbols: int) -> tuple[Tensor, Tensor]:

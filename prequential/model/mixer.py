@@ -10,6 +10,8 @@ line; `classes` the kinds of the last six characters; `match` the byte after the
 """
 
 from collections.abc import Mapping
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -30,7 +32,10 @@ class Mixer:
         self._kinds = np.array([CONTEXTS.index(name) for name in config.contexts], np.int64)
         n_contexts = len(self._kinds)
         n_inputs = _rounded_up(n_contexts * mixing.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS, LANES)
-        self._table = np.zeros((1 << config.table_bits, mixing.SLOTS), np.uint32)
+        self._table = np.zeros(((1 << config.table_bits) + 1, mixing.SLOTS), np.uint32)
+        self._table[-1, 1:] = (
+            mixing.NEW_NODE
+        )  # the spare row: what one that does not learn reads where there is no bucket
         self._history_maps = _adaptive(np.tile(mixing.HISTORY_PROBABILITY, (n_contexts, 1)))
         self._run_maps = _adaptive(np.tile(_guesses(mixing.RUN_MAP // 2, 1 << 21, 93 << 15, 20), (n_contexts, 2)))
         self._match_map = _adaptive(_guesses(mixing.MATCH_MAP, 5 << 19, 31 << 17, 40))
@@ -44,10 +49,33 @@ class Mixer:
             self._kinds, self._table, self._history_maps, self._run_maps, self._match_map, self._weights, self._last_weights,
             self._refined, ring, self._matches, self._past,
         )  # fmt: skip
+        self.learns = True
         self._none = np.zeros((0, 256), np.int32)
 
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What the compiled loops take of a mixer."""
+        return (*self.arrays, self.learns)
+
+    def frozen(self, ring: np.ndarray) -> Self:
+        """A mixer that predicts by what this one has learned, at any time, and learns nothing.
+
+        Its past is its own and goes on from here, over a ring of its own: a copy of this one's.
+        """
+        other = copy(self)
+        other.learns, other._past = False, self._past.copy()
+        other.arrays = (*self.arrays[:-3], ring, self._matches, other._past)
+        return other
+
+    def restart(self, position: int) -> None:
+        """No byte went before: contexts and match are those of a stream that begins at this position of the ring."""
+        n_bits = self._past[mixing.N_BITS]
+        self._past[:] = 0
+        self._past[mixing.N_BITS] = n_bits
+        self._past[[mixing.POSITION, mixing.LINE, mixing.LINE_ABOVE]] = position
+
     def code(self, symbols: np.ndarray, frequencies: np.ndarray | None, coder: BitCoder) -> np.ndarray:
-        """Codes or finds out `symbols` (n,) int64, in place, and learns them.
+        """Codes or finds out `symbols` (n,) int64, in place, and learns them, unless frozen.
 
         Returns the frequencies under which their bits were coded, (n, 8) uint16 of a total of 2**16.
 
@@ -55,7 +83,7 @@ class Mixer:
         """
         expected = self._none if frequencies is None else frequencies
         coded = np.empty((len(symbols), 8), np.uint16)
-        mixing.code_mixed(symbols, expected, coded, *self.arrays, coder.state, coder.words)
+        mixing.code_mixed(symbols, expected, coded, *self.arguments, coder.state, coder.words)
         return coded
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
@@ -74,7 +102,7 @@ class Mixer:
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later probabilities depend on, by name."""
         arrays = {
-            "table": self._table.view(np.int32), "history_maps": self._history_maps.view(np.int32),
+            "table": self._table[:-1].view(np.int32), "history_maps": self._history_maps.view(np.int32),
             "run_maps": self._run_maps.view(np.int32), "match_map": self._match_map.view(np.int32), "weights": self._weights,
             "last_weights": self._last_weights, "refined": self._refined.view(np.int16), "matches": self._matches,
             "past": self._past,

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ class Checkpoints:
 
 def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Saved) -> None:
     """Replaces the checkpoint at `path`, durably: at no time is there less than a whole one. Raises OSError."""
-    tensors = {LEARNER + name: tensor.contiguous() for name, tensor in learner.state().items()}
+    tensors = {LEARNER + name: tensor for name, tensor in learner.state().items()}
     tensors |= {
         "coder": torch.from_numpy(saved.coder.view(np.int64)),
         "words": torch.from_numpy(saved.words.view(np.int32)),
@@ -120,12 +120,7 @@ def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Save
     folder.mkdir()
     try:
         draft = folder / path.name
-        try:
-            save_file(tensors, draft, {METADATA: text})
-        except safetensors.SafetensorError as error:  # a full disk, among others
-            raise OSError(errno.EIO, str(error)) from error
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())
+        save_tensors(draft, tensors, {METADATA: text})
         draft.replace(path)
     finally:
         forget_draft(path)
@@ -138,12 +133,10 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
         with safetensors.safe_open(path, framework="pt") as file:
             about = _described(path, file.metadata(), expected)
             own = {LEARNER + name: tensor for name, tensor in learner.state().items()}
-            if set(file.keys()) != own.keys() | CODER_TENSORS.keys():
-                raise CheckpointError(f"{str(path)!r} does not fit the run: it holds other tensors")
-            for name in own:
-                if file.get_slice(name).get_shape() != list(own[name].shape):
-                    raise CheckpointError(f"{str(path)!r} does not fit the run: {name} has another shape")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            try:
+                tensors = read_tensors(file, own, CODER_TENSORS.keys())
+            except ValueError as error:
+                raise CheckpointError(f"{str(path)!r} does not fit the run: {error}") from error
     except (OSError, safetensors.SafetensorError) as error:
         raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
     if about.pop("digest", None) != _digest(tensors, about):
@@ -159,6 +152,29 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     if learner.history.n_symbols != saved.totals["n_bytes"] + saved.n_open:
         raise CheckpointError(f"{str(path)!r} holds what no run saves: its counts disagree")
     return saved
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Writes a safetensors file, durably. Raises OSError, also where the library has an error of its own: of a full disk."""
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
+    except safetensors.SafetensorError as error:
+        raise OSError(errno.EIO, str(error)) from error
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def read_tensors(file: Any, own: Mapping[str, Tensor], others: Collection[str] = ()) -> dict[str, Tensor]:
+    """All tensors of an open safetensors file: those named as in `own`, of the same shapes, and `others`.
+
+    Raises ValueError, before any is read, for a file that does not hold just these. What is in them is the caller's to check.
+    """
+    if set(file.keys()) != own.keys() | set(others):
+        raise ValueError("it holds other tensors")
+    for name, tensor in own.items():
+        if file.get_slice(name).get_shape() != list(tensor.shape):
+            raise ValueError(f"{name} has another shape")
+    return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
 
 
 def _saved(about: Mapping[str, Any], tensors: Mapping[str, Tensor], n_bytes: int) -> Saved:

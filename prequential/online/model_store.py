@@ -1,0 +1,225 @@
+"""A learner in a folder: trained once, loaded by any later command, which goes on as if it had never stopped.
+
+    MODEL/model.json         format, configuration, what it was trained on, digests
+    MODEL/model.safetensors  every tensor that later predictions depend on (Learner.state)
+
+The folder appears whole or not at all. Nothing in it is run: both files are compared with their digests, the configuration with
+the memory that there may be, and names, shapes and types of the tensors with those of a learner of that configuration, before
+they are taken over. docs/MODELS.md has the names in model.json.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+
+from prequential.errors import CheckpointError, ConfigError, OutputError, UnsupportedVersionError
+from prequential.exact.digest import digest
+from prequential.files import PathLike, sync_folder, writing
+from prequential.model.config import Config
+from prequential.model.learner import Learner
+from prequential.online.checkpoint import read_tensors, save_tensors
+from prequential.online.memory import MAX_MEMORY_BYTES, check_memory
+from prequential.online.runtime import Runtime
+
+FORMAT, VERSION = "prequential model", 1
+DESCRIPTION, TENSORS = "model.json", "model.safetensors"
+MAX_DESCRIPTION_BYTES = 1 << 20
+FIELDS = {"format", "version", "config", "trained_on", "state_digest", "tensors_blake2b", "digest"}
+DTYPES = {
+    "F32": torch.float32,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredModel:
+    """A learner as it was saved. trained_on: JSON values, as given to `save_model`; a stranger's may be anything.
+
+    digest: of the learner's state, 16 bytes in hexadecimal; two models share it if and only if they predict alike.
+    """
+
+    learner: Learner = field(repr=False)
+    trained_on: dict[str, Any]
+    digest: str
+
+    @property
+    def config(self) -> Config:
+        """The learner's configuration."""
+        return self.learner.config
+
+
+def save_model(folder: PathLike, learner: Learner, trained_on: Mapping[str, Any]) -> str:
+    """Writes the learner, between two segments, to a new folder; returns its digest (StoredModel.digest).
+
+    trained_on: JSON values that say what it has read: the corpus's description, n_bytes, blake2b, the program's version.
+    Raises OutputError, also where `folder` exists and is not empty.
+    """
+    with new_folder(folder) as draft:
+        tensors = learner.state()
+        save_tensors(draft / TENSORS, tensors)
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "config": learner.config.to_dict(),
+            "trained_on": dict(trained_on),
+            "state_digest": (state_digest := _digest_of(tensors)),
+            "tensors_blake2b": _blake2b(draft / TENSORS),
+        }
+        write_text(draft / DESCRIPTION, json.dumps({**about, "digest": _digest_of_text(about)}, indent=2) + "\n")
+    return state_digest
+
+
+def load_model(folder: PathLike, runtime: Runtime, max_memory_bytes: int = MAX_MEMORY_BYTES) -> StoredModel:
+    """The model in `folder`. What it does next equals what the saved one would have done, in every bit.
+
+    Raises CheckpointError for what is no model or is damaged, UnsupportedVersionError, and ConfigError for a learner that takes
+    more than max_memory_bytes. How long the learner computes is not checked here: measure/flops.check_work.
+    """
+    about = _described(Path(folder) / DESCRIPTION)
+    path = Path(folder) / TENSORS
+    try:
+        config = Config.from_dict(about["config"])
+    except ConfigError as error:
+        raise CheckpointError(f"{str(Path(folder) / DESCRIPTION)!r} holds what no learner is: {error}") from error
+    check_memory(config, max_memory_bytes, runtime)
+    if _blake2b(path) != about["tensors_blake2b"]:
+        raise CheckpointError(f"{str(path)!r} is damaged: its digest is not the one in {DESCRIPTION}")
+    learner = runtime.learner(config)
+    try:
+        learner.load_state(_tensors(path, learner))
+    except ValueError as error:
+        raise CheckpointError(f"{str(path)!r} holds what no learner is: {error}") from error
+    if (found := _digest_of(learner.state())) != about["state_digest"]:
+        raise CheckpointError(f"{str(path)!r} is damaged: the learner's digest is not the one in {DESCRIPTION}")
+    return StoredModel(learner=learner, trained_on=about["trained_on"], digest=found)
+
+
+# ---- folders
+
+
+def check_new_folder(folder: PathLike) -> None:
+    """Raises OutputError where `folder` exists and is no empty folder, or cannot be made. Cheap: call before long work."""
+    path = Path(folder)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise OutputError(f"cannot write {os.fspath(folder)!r}: no folder {str(path.parent)!r} that may be written to")
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
+        raise OutputError(f"{os.fspath(folder)!r} exists; choose another folder, or empty it")
+
+
+@contextmanager
+def new_folder(folder: PathLike) -> Iterator[Path]:
+    """A draft to fill, which becomes `folder` if the body succeeds and goes if it does not. Raises OutputError."""
+    path = Path(folder)
+    with writing(folder):
+        check_new_folder(folder)
+        draft = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+        draft.mkdir()
+        try:
+            yield draft
+            for file in draft.iterdir():  # safetensors makes its own private
+                file.chmod(draft.stat().st_mode & 0o666)
+            sync_folder(draft)
+            check_new_folder(folder)  # again: others may have been faster
+            draft.rename(path)  # in the place of an empty folder, too
+            sync_folder(path.parent)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)  # it has another name by now, if all went well
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file of a draft, durably. Raises OSError."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+# ---- reading what may be a stranger's
+
+
+def _described(path: Path) -> dict[str, Any]:
+    """model.json, once it is one, whole, of this version and of the fields it must have."""
+    _check_file(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_DESCRIPTION_BYTES + 1)
+        if len(data) > MAX_DESCRIPTION_BYTES:
+            raise ValueError(f"longer than {MAX_DESCRIPTION_BYTES} bytes")
+        about = json.loads(data)
+    except OSError as error:
+        raise CheckpointError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{str(path)!r} describes no model: {error}") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise CheckpointError(f"{str(path)!r} describes no model of this program")
+    if about.get("version") != VERSION:
+        raise UnsupportedVersionError(
+            f"{str(path)!r} has version {about.get('version')!r}; this program reads {VERSION}"
+        )
+    if about.keys() != FIELDS or about.pop("digest") != _digest_of_text(about):
+        raise CheckpointError(f"{str(path)!r} is damaged: its digest is not that of what it holds")
+    if not isinstance(about["trained_on"], dict):
+        raise CheckpointError(f"{str(path)!r} describes no model: trained_on is no object")
+    return about
+
+
+def _tensors(path: Path, learner: Learner) -> dict[str, torch.Tensor]:
+    """The file's tensors, of the names, shapes and types of the learner's. Raises ValueError, CheckpointError."""
+    own = learner.state()
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            if set(file.keys()) == own.keys():  # else read_tensors says so
+                for name, tensor in own.items():
+                    if DTYPES.get(file.get_slice(name).get_dtype()) != tensor.dtype:
+                        raise ValueError(f"{name} has another type")
+            tensors = read_tensors(file, own)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
+    if (
+        tensors["counters"][1] > learner.config.schedule.segment_symbols
+    ):  # rows to learn from are made of so many symbols
+        raise ValueError("counters are out of range")
+    return tensors
+
+
+def _check_file(path: Path) -> None:
+    """Raises CheckpointError for links, pipes and devices, which a model of ours does not have, and where there is nothing."""
+    try:
+        mode = path.lstat().st_mode
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise CheckpointError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', error)}") from error
+    if not stat.S_ISREG(mode):
+        raise CheckpointError(f"{str(path)!r} is a link or no file")
+
+
+def _blake2b(path: Path) -> str:
+    """Digest of a file, 32 bytes in hexadecimal. Raises CheckpointError."""
+    _check_file(path)
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
+    except OSError as error:
+        raise CheckpointError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+
+
+def _digest_of(tensors: Mapping[str, torch.Tensor]) -> str:
+    return digest(tensors, 16).hex()
+
+
+def _digest_of_text(about: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()

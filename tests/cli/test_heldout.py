@@ -1,0 +1,103 @@
+"""heldout: tables for people, a record for machines, and one line for what cannot be measured."""
+
+import json
+
+import pytest
+
+import prequential
+
+GPT = prequential.Config(
+    gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
+    mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),
+    schedule=prequential.ScheduleConfig(
+        first_segment_symbols=128, segment_symbols=256, row_symbols=64, n_rows=6, history_bits=14, block_symbols=1024
+    ),
+)
+
+
+@pytest.fixture
+def folder(tmp_path, text):
+    (tmp_path / "train").write_bytes(text[:2000])
+    (tmp_path / "tests").mkdir()
+    for i, name in enumerate(("a.py", "b.py", "c.rs", "d")):
+        (tmp_path / "tests" / name).write_bytes(text[3000 + 200 * i : 3150 + 200 * i] + bytes([65 + i]) * 60)
+    (tmp_path / "config.json").write_text(json.dumps(GPT.to_dict()))
+    return tmp_path
+
+
+def heldout(run, folder, *args, config=("--config", "config.json")):
+    return run(folder, "heldout", *config, "--kernels", "plain", *args)
+
+
+def test_the_tables_say_the_policy_first_and_the_record_is_appended(run, folder):
+    for _ in range(2):
+        done = heldout(run, folder, "--train", "train", "--test", "tests", "--context", "strided", "--stride", "4")
+    lines = done.stdout.decode().splitlines()
+    assert done.returncode == 0 and "mostly seen" not in lines[0]
+    assert lines[0].startswith("test: tests, all ") and "4 documents" in lines[0]
+    assert lines[1] == "train: train, 2,000 bytes (corpus)"
+    assert any("the GPT sees 12 to 15 symbols" in line for line in lines[:5])
+    assert [row for row in ("Python", "Rust", "(none)") if any(line.startswith(row + " ") for line in lines)] != []
+    first, second = map(json.loads, (folder / "runs" / "heldout.jsonl").read_text().splitlines())
+    for baseline in first["baselines"] + second["baselines"]:
+        baseline["wall_s"] = None
+    assert first | {"time": None} == second | {"time": None}
+    for loss in ("frozen", "dynamic", "untrained"):
+        found = first[loss]
+        assert sum(g["bits"] for g in found["each"]) == found["documents"]["bits"]
+        assert found["documents"]["bits"] + found["outside"]["bits"] == found["total"]["bits"]
+        assert found["clean"]["bits"] + found["dirty"]["bits"] == found["documents"]["bits"]
+    assert first["saved_bits"] == first["untrained"]["total"]["bits"] - first["dynamic"]["total"]["bits"]
+    assert (first["test"]["n_bytes"], first["train"]["n_bytes"]) == (first["frozen"]["total"]["n_bytes"], 2000)
+    assert first["config"] == json.loads(json.dumps(GPT.to_dict()))
+
+
+def test_a_test_set_that_was_seen_is_warned_of_loudly(run, folder, text):
+    (folder / "seen").write_bytes(text[500:1500])
+    done = heldout(run, folder, "--train", "train", "--test", "seen", "--frozen-only", "--quiet", "--no-run", "--json")
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("prequential: WARNING: the test set is mostly seen")
+    record = json.loads(done.stdout)
+    assert record["overlap"]["warning"] in line
+    assert record["dynamic"] is record["saved_bits"] is None
+    assert not (folder / "runs").exists()
+
+
+def test_a_corpus_a_stored_model_and_a_run_make_the_same_learner(run, folder):
+    """One trains, one was stored, one decodes its archive: one digest, one loss."""
+    config = str(folder / "config.json")
+    prepared = run(folder, "evaluate", "--config", config, "--runs", "made", "--baselines", "none", "train")
+    assert prepared.returncode == 0
+    (made,) = (folder / "made").iterdir()
+    options = ("--test", "tests", "--json", "--no-run", "--dynamic-only")
+    trained = heldout(run, folder, "--train", "train", "--save-model", "model", *options)
+    stored = heldout(run, folder, "--train", "model", "--no-overlap", *options, config=())
+    decoded = heldout(run, folder, "--train", str(made), *options, config=())
+    records = [json.loads(done.stdout) for done in (trained, stored, decoded)]
+    assert [record["train"]["source"] for record in records] == ["corpus", "model", "run"]
+    assert len({record["learner_digest"] for record in records}) == 1
+    assert records[0]["dynamic"] == records[2]["dynamic"]
+    assert records[0]["dynamic"]["total"] == records[1]["dynamic"]["total"]
+    assert [record["train"]["n_bytes"] for record in records] == [2000] * 3
+    assert records[0]["overlap"] == records[2]["overlap"] and records[1]["overlap"] is None
+
+
+@pytest.mark.parametrize(
+    ("args", "says", "code"),
+    [
+        (("--train", "train", "--test", "tests", "--stride", "4"), b"--stride belongs to", 2),
+        (("--train", "train", "--test", "tests", "--limit", "0"), b"at least 1", 2),
+        (("--train", "train", "--test", "missing"), b"cannot read 'missing'", 1),
+        (("--train", "train", "--test", "tests", "--context", "strided", "--stride", "17"), b"outside [1, 16]", 1),
+        (("--train", "train", "--test", "tests", "--max-memory", "1M"), b"more than the limit", 1),
+        (("--train", "train", "--test", "empty"), b"is empty", 1),
+        (("--train", "empty", "--test", "train"), b"nothing to learn from", 1),
+        (("--train", "bad.checkpoint", "--test", "train"), b"leave out -1..-9 or --config", 2),
+    ],
+)
+def test_what_cannot_be_measured_is_said_in_one_line(run, folder, args, says, code):
+    (folder / "empty").touch()
+    (folder / "bad.checkpoint").write_bytes(b"no checkpoint")
+    done = heldout(run, folder, *args)
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert len(done.stderr.splitlines()) == 1 and says in done.stderr

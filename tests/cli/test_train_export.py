@@ -1,0 +1,154 @@
+"""train and export: a line for people, an object for machines, and one line for what is refused."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+import prequential
+from prequential.cli import main
+from prequential.online.model_store import load_model, save_model
+
+BOTH = prequential.Config(
+    gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
+    mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
+    schedule=prequential.ScheduleConfig(
+        first_segment_symbols=128, segment_symbols=256, row_symbols=64, n_rows=6, history_bits=14
+    ),
+)
+SMALL = prequential.Config(
+    gpt=None,
+    mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
+    schedule=prequential.ScheduleConfig(history_bits=14, block_symbols=1024),
+)
+PLAIN = ("--kernels", "plain", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def folder(run, text, small_config, tmp_path_factory):
+    """A corpus, configurations, and the models that two of them become."""
+    folder = tmp_path_factory.mktemp("train")
+    (folder / "a").write_bytes(text)
+    (folder / "both.json").write_text(json.dumps(BOTH.to_dict()))
+    done = run(folder, "train", "a", "-o", "both", "--limit", "2000", "--config", "both.json", "--json", *PLAIN)
+    assert (done.returncode, done.stderr) == (0, b"")
+    (folder / "both.record").write_bytes(done.stdout)
+    learner = prequential.Runtime(kernels="plain", threads=1).learner(SMALL)
+    save_model(folder / "mixer", learner, {})
+    (folder / "mixer.json").write_text(small_config.read_text())
+    return folder
+
+
+@pytest.fixture
+def here(monkeypatch, capsys):
+    """Runs `prequential ARGS` in this process: exit code, stdout, stderr."""
+    monkeypatch.setattr(main, "_unwind_on_signals", lambda: None)
+
+    def here(folder, *args):
+        monkeypatch.chdir(folder)
+        try:
+            code = main.main(args)
+        except SystemExit as end:
+            code = end.code
+        return code, *capsys.readouterr()
+
+    return here
+
+
+def test_the_record_is_what_the_model_says_of_itself(folder, text):
+    record = json.loads((folder / "both.record").read_text())
+    model = load_model(folder / "both", prequential.Runtime(kernels="plain"))
+    assert record["digest"] == model.digest
+    assert record["trained_on"] == model.trained_on
+    assert record["config"] == json.loads(json.dumps(model.config.to_dict()))
+    assert (model.trained_on["name"], model.trained_on["n_bytes"], model.trained_on["limit_bytes"]) == ("a", 2000, 2000)
+    assert model.trained_on["prequential"] == prequential.__version__
+    archive = prequential.compress(text[:2000], config=BOTH, runtime=prequential.Runtime(kernels="plain"))
+    assert 0 < 8 * len(archive) - model.trained_on["code_bits"] < 8 * 500  # header and container
+
+
+def test_a_line_says_what_the_corpus_cost(here, folder, tmp_path, text):
+    code, out, err = here(
+        tmp_path, "train", str(folder / "a"), "-o", "m", "--config", str(folder / "mixer.json"), *PLAIN
+    )
+    assert (code, err) == (0, "")
+    assert out.startswith(f"a: {len(text):,} bytes read at ") and out.endswith(" in m\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_interrupted_training_leaves_nothing(start, tmp_path, number, code):
+    """Interrupted once the corpus is read, which is a pipe: its last bytes are gone from it then."""
+    process = start(tmp_path, "train", "-", "-o", "m", *PLAIN, stdin=subprocess.PIPE)
+    process.stdin.write(os.urandom(1 << 20))
+    process.stdin.close()
+    process.stdin = None
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (code, b"")
+    assert b"Traceback" not in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_module_is_written_checked_and_said_to_lack_the_mixer(here, folder, tmp_path):
+    arguments = ("-o", "x", "--check", str(folder / "a"), "--limit", "900", *PLAIN)
+    code, out, err = here(tmp_path, "export", str(folder / "both"), *arguments)
+    assert (code, err) == (0, "")
+    first, second, third = out.splitlines()
+    assert "parameters" in first and "mixer is left out" in second
+    exact, plain = (float(third.split(" bits/byte")[0].split()[-1]), float(third.split(" by the")[0].split()[-1]))
+    assert abs(exact - plain) < 0.01 * exact
+    assert {path.name for path in (tmp_path / "x").iterdir()} == {"config.json", "gpt.py", "model.safetensors"}
+
+
+def test_json_has_both_losses_and_where_the_weights_come_from(here, folder, tmp_path):
+    arguments = ("-o", "x", "--json", "--check", str(folder / "a"), "--limit", "900", *PLAIN)
+    code, out, _ = here(tmp_path, "export", str(folder / "both"), *arguments)
+    record = json.loads(out)
+    check = record["check"]
+    assert code == 0
+    assert check["n_bytes"] == 900 and check["difference"] == check["float_bits"] / check["exact_bits"] - 1
+    assert record["from"]["digest"] == json.loads((folder / "both.record").read_text())["digest"]
+    assert record["left_out"] == ["mixer"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("train", "missing", "-o", "m"), "missing"),
+        (("train", "a", "-o", "both"), "exists"),
+        (("train", "a", "-o", "no/m"), "no folder"),
+        (("train", "a", "-o", "m", "--limit", "0"), "empty"),
+        (("train", "a", "-o", "m", "--max-memory", "1M"), "more than the limit"),
+        (("export", "mixer", "-o", "x"), "no GPT"),
+        (("export", "missing", "-o", "x"), "No such file"),
+        (("export", "a", "-o", "x"), "cannot be read"),
+        (("export", "both", "-o", "mixer"), "exists"),
+        (("export", "both", "-o", "x", "--max-memory", "1M"), "more than the limit"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(arguments, part, here, folder):
+    before = sorted(folder.iterdir())
+    options = ("--config", "both.json") if arguments[0] == "train" else ()
+    code, out, err = here(folder, *arguments, *options, *PLAIN)
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert part in err
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("train", "a"), "-o"),
+        (("train", "-o", "m"), "CORPUS"),
+        (("train", "a", "-o", "m", "-1", "--pure"), "no GPT"),
+        (("export", "both"), "-o"),
+        (("export", "both", "-o", "x", "--limit", "9"), "--check"),
+    ],
+)
+def test_errors_of_usage_are_one_line(arguments, part, here, folder):
+    code, out, err = here(folder, *arguments)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert part in err

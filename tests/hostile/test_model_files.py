@@ -1,0 +1,269 @@
+"""Model folders as damage or a stranger makes them: a clean refusal in one line, in bounded time and memory, and nothing run."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from limits import bounded
+from safetensors.torch import load_file, save_file
+from seeds import MAX_MEMORY_BYTES, PURE, SCHEDULE
+from watch import confined
+
+from prequential.errors import CheckpointError, ConfigError, PrequentialError, UnsupportedVersionError
+from prequential.exact.digest import digest
+from prequential.model.config import Config, MixerConfig
+from prequential.online import model_store
+from prequential.online.model_store import DESCRIPTION, TENSORS, load_model, save_model
+from prequential.online.runtime import Runtime
+from prequential.online.training import train
+
+Tensors = dict[str, torch.Tensor]
+Folder = Callable[[], Path]
+
+BOTH = replace(PURE, mixer=MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4), schedule=SCHEDULE)
+RUNTIME = Runtime(kernels="plain", threads=1)
+TEXT = np.frombuffer(b"the cat sat on the mat, the cat sat on the hat", np.uint8)
+LARGE = 1 << 62
+EXTRA_BYTES = 64 << 20  # these learners take 10 MB
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a model that loads."""
+    learner, folder = RUNTIME.learner(BOTH), tmp_path_factory.mktemp("good") / "m"
+    train(learner, TEXT)
+    save_model(folder, learner, {"name": "text", "n_bytes": len(TEXT)})
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def folder(good: dict[str, bytes], tmp_path: Path) -> Path:
+    """A copy of it."""
+    for name, data in good.items():
+        (tmp_path / name).write_bytes(data)
+    return tmp_path
+
+
+def refusal(folder: Path) -> str:
+    """Why the model is refused; fails if it loads."""
+    with (
+        bounded(extra_bytes=EXTRA_BYTES),
+        confined(Path(os.devnull)),
+        pytest.raises(PrequentialError) as refused,
+    ):
+        load_model(folder, RUNTIME, MAX_MEMORY_BYTES)
+    assert refused.type in (CheckpointError, UnsupportedVersionError, ConfigError)
+    assert str(refused.value).isprintable() and len(str(refused.value)) < 1000
+    return str(refused.value)
+
+
+def forge(folder: Path, change_about: Callable[[dict[str, Any]], Any], tensors: Tensors | None = None) -> None:
+    """Writes the description changed, the tensors if given, and every digest right."""
+    if tensors is not None:
+        save_file(tensors, folder / TENSORS)
+    about = json.loads((folder / DESCRIPTION).read_text())
+    about["tensors_blake2b"] = model_store._blake2b(folder / TENSORS)
+    if tensors is not None:
+        about["state_digest"] = digest(tensors, 16).hex()
+    del about["digest"]
+    change_about(about)
+    about["digest"] = model_store._digest_of_text(about)
+    (folder / DESCRIPTION).write_text(json.dumps(about))
+
+
+def unchanged(about: dict[str, Any]) -> None:
+    pass
+
+
+def test_a_model_that_is_forged_with_no_change_loads(folder: Path) -> None:
+    forge(folder, unchanged, load_file(folder / TENSORS))
+    assert load_model(folder, RUNTIME, MAX_MEMORY_BYTES).trained_on["name"] == "text"
+
+
+# ---- damage
+
+
+@pytest.mark.parametrize("name", [DESCRIPTION, TENSORS])
+def test_any_flipped_bit_is_found(name: str, folder: Path, good: dict[str, bytes]) -> None:
+    random, whole = Random(0), good[name]
+    for place in [0, 1, 9, 100, len(whole) - 2, *(random.randrange(len(whole)) for _ in range(25))]:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << random.randrange(8)
+        if name == DESCRIPTION and _parsed(bytes(damaged)) == _parsed(whole):  # a space that became another
+            continue
+        (folder / name).write_bytes(damaged)
+        assert refusal(folder)
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("name", [DESCRIPTION, TENSORS])
+@pytest.mark.parametrize("n_bytes", [0, 1, 7, 8, 300, -1])
+def test_a_truncated_file_is_refused(name: str, n_bytes: int, folder: Path, good: dict[str, bytes]) -> None:
+    kept = good[name][:n_bytes] if n_bytes >= 0 else good[name][:-3]
+    (folder / name).write_bytes(kept)
+    assert name in refusal(folder)
+
+
+@pytest.mark.parametrize("name", [DESCRIPTION, TENSORS])
+def test_a_missing_file_is_refused(name: str, folder: Path) -> None:
+    (folder / name).unlink()
+    assert "No such file" in refusal(folder)
+
+
+def test_the_files_of_two_models_do_not_make_one(folder: Path, tmp_path: Path) -> None:
+    other = RUNTIME.learner(BOTH)
+    train(other, TEXT[::-1].copy())
+    save_model(tmp_path / "other", other, {})
+    (folder / TENSORS).write_bytes((tmp_path / "other" / TENSORS).read_bytes())
+    assert "damaged" in refusal(folder)
+
+
+# ---- what is no file
+
+
+@pytest.mark.parametrize("name", [DESCRIPTION, TENSORS])
+def test_a_link_is_not_followed(name: str, folder: Path) -> None:
+    (folder / name).rename(folder / "elsewhere")
+    (folder / name).symlink_to(folder / "elsewhere")
+    assert "link" in refusal(folder)
+
+
+@pytest.mark.parametrize("name", [DESCRIPTION, TENSORS])
+def test_a_pipe_is_not_waited_for(name: str, folder: Path) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert "no file" in refusal(folder)
+
+
+def test_what_is_no_folder_is_refused(folder: Path) -> None:
+    assert "cannot be read" in refusal(folder / DESCRIPTION)
+    assert "cannot be read" in refusal(folder / "a\0b")
+
+
+# ---- descriptions
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"null", b"[]", b"7", b'"prequential model"', b"{}", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000,
+        b"9" * 10_000, b" " * (model_store.MAX_DESCRIPTION_BYTES + 1), b'{"format": "prequential model"}',
+        b'{"format": "prequential model", "version": 1}',
+    ],
+    ids=lambda text: text[:12].decode(errors="replace"),
+)  # fmt: skip
+def test_a_description_of_something_else_is_refused(text: bytes, folder: Path) -> None:
+    (folder / DESCRIPTION).write_bytes(text)
+    assert DESCRIPTION in refusal(folder)
+
+
+def _say(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda about: about.__setitem__(name, value)
+
+
+def _configure(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda about: about["config"][part].update(values)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_say("version", 2), "version 2"),
+        (_say("version", "1"), "version '1'"),
+        (_say("version", "\x1b[2J\n" * 500), "version"),
+        (_say("format", "another"), "no model of this program"),
+        (_say("surplus", 1), "digest"),
+        (_say("trained_on", [1]), "no object"),
+        (_say("config", None), "config"),
+        (_say("config", {"seed": 0}), "missing names"),
+        (_say("state_digest", "00" * 16), "learner's digest"),
+        (_say("tensors_blake2b", None), "its digest"),
+        (_configure("gpt", width=17), "width 17"),
+        (_configure("gpt", width=1 << 40), "outside"),
+        (_configure("gpt", width=float("nan")), "width"),
+        (_configure("gpt", width=4096, n_heads=64, n_layers=64), "more than the limit"),
+        (_configure("mixer", table_bits=26), "more than the limit"),
+        (_configure("schedule", history_bits=30), "more than the limit"),
+        (_configure("mixer", table_bits=5), "another shape"),
+        (_configure("gpt", n_layers=2), "other tensors"),
+    ],
+)
+def test_a_description_that_no_model_has_is_refused(change: Any, reason: str, folder: Path) -> None:
+    forge(folder, change)
+    assert reason in refusal(folder)
+
+
+# ---- tensors
+
+
+def _fill(name: str, value: float) -> Callable[[Tensors], Any]:
+    return lambda tensors: tensors[name].fill_(value)
+
+
+def _replace(name: str, tensor: torch.Tensor) -> Callable[[Tensors], Any]:
+    return lambda tensors: tensors.__setitem__(name, tensor)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _replace("surplus", torch.zeros(3)),
+        _replace("gpt.head", torch.zeros(16, 257)),
+        _replace("gpt.head", torch.zeros(1 << 22)),
+        _replace("gpt.head", torch.zeros(16, 256, dtype=torch.float64)),
+        _replace("gpt.head", torch.zeros(16, 256, dtype=torch.int32)),
+        _replace("gpt.head", torch.zeros(16, 256, dtype=torch.complex64)),
+        _replace("counters", torch.zeros(0, dtype=torch.int64)),
+        lambda tensors: tensors.pop("history"),
+        lambda tensors: tensors.clear(),
+        _fill("gpt.head", float("nan")),
+        _fill("gpt.0.qkv", float("inf")),
+        _fill("gpt.embedding", 3e38),
+        _fill("gpt.counters", -1),
+        _fill("gpt.counters", LARGE),
+        _fill("counters", -1),
+        _fill("counters", LARGE),
+        _fill("counters", 1 << 47),  # rows for a step would be made of so many symbols
+        _fill("mixer.table", -1),
+        _fill("mixer.past", LARGE),
+        _fill("mixer.past", -1),
+        _fill("mixer.matches", LARGE),
+    ],
+)
+def test_tensors_that_no_learner_has_are_refused(change: Callable[[Tensors], Any], folder: Path) -> None:
+    tensors = load_file(folder / TENSORS)
+    change(tensors)
+    forge(folder, unchanged, tensors)
+    assert TENSORS in refusal(folder)
+
+
+@pytest.mark.parametrize("n_header", [0, 1, 1 << 20, 1 << 40, (1 << 64) - 1])
+def test_a_header_that_lies_about_its_length_is_refused(n_header: int, folder: Path, good: dict[str, bytes]) -> None:
+    (folder / TENSORS).write_bytes(n_header.to_bytes(8, "little") + good[TENSORS][8:])
+    forge(folder, unchanged)
+    assert TENSORS in refusal(folder)
+
+
+def test_a_pickle_is_not_opened(folder: Path) -> None:
+    torch.save({"gpt.head": torch.zeros(16, 256)}, folder / TENSORS)
+    forge(folder, unchanged)
+    assert TENSORS in refusal(folder)
+
+
+def test_what_is_taken_over_is_the_config_that_was_declared(folder: Path) -> None:
+    """A config that fits the tensors and changes no memory is a model of its own: it loads as what it says."""
+    forge(folder, lambda about: about["config"].update(seed=7))
+    assert load_model(folder, RUNTIME, MAX_MEMORY_BYTES).config == Config.from_dict({**BOTH.to_dict(), "seed": 7})

@@ -1,0 +1,164 @@
+"""A frozen learner: it predicts as the learner would, writes nothing that was learned, and what it codes decodes."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prequential.corpora import sample_path
+from prequential.exact import mixing
+from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.frozen import Frozen
+from prequential.online.runtime import Runtime
+
+BOTH = Config(
+    gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=7, warmup_updates=1),
+    mixer=MixerConfig(contexts=("1", "2", "4", "word", "above", "match"), table_bits=10, match_bits=8),
+    schedule=ScheduleConfig(first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14),
+)
+PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
+CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
+TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 6_000).astype(np.int64)
+SEEN, NEW = TEXT[:600], TEXT[600:900]
+
+
+def code(learner, symbols, coder=None, size=48):
+    """Symbols (n,) as the coder leaves them, and their costs, read in segments of this size."""
+    symbols, costs = symbols.copy(), []
+    for start in range(0, len(symbols), size):
+        part = symbols[start : start + size]
+        learner.begin(len(part))
+        costs.append(learner.code(part, coder or BitCoder(FOLLOW)))
+        learner.end(len(part))
+    return symbols, np.concatenate(costs)
+
+
+def trained(config, kernels="plain"):
+    learner = Runtime(threads=1, kernels=kernels, backend="float32").learner(config)
+    code(learner, SEEN)
+    return learner
+
+
+@CONFIGS
+def test_reading_frozen_leaves_every_bit_of_the_learner_as_it_was(config):
+    learner = trained(config)
+    before = learner.digest()
+    code(Frozen(learner), NEW)
+    assert learner.digest() == before
+    code(learner, NEW)
+    assert learner.digest() != before
+
+
+def test_only_past_and_ring_of_a_frozen_learner_go_on():
+    learner = trained(BOTH)
+    frozen = Frozen(learner)
+    code(frozen, NEW)
+    own = learner.state()
+    moved = {name for name, tensor in frozen.state().items() if not (tensor == own[name]).all()}
+    assert moved == {"mixer.past", "history", "counters", "gpt.counters"} | {
+        n for n in own if n.startswith("gpt.carried")
+    }
+    assert own["mixer.past"][mixing.N_BITS] == frozen.state()["mixer.past"][mixing.N_BITS] == 8 * len(SEEN)
+    assert frozen.history.at(np.arange(900)).tolist() == TEXT[:900].tolist()
+
+
+def test_the_spare_row_is_empty_stays_so_and_is_no_part_of_the_state():
+    learner = trained(MIXER)
+    code(Frozen(learner), NEW)
+    table = learner.mixer.arrays[1]
+    assert table.shape == (1025, 16) and learner.state()["mixer.table"].shape == (1024, 16)
+    assert table[-1].tolist() == [0] + [int(mixing.NEW_NODE)] * 15
+
+
+@pytest.mark.parametrize("kernels", ["plain", "fused"])
+@CONFIGS
+def test_what_a_frozen_learner_codes_it_decodes(config, kernels):
+    learner = trained(config, kernels)
+    writer = BitCoder(ENCODE)
+    _, costs = code(Frozen(learner), NEW, writer)
+    reader = BitCoder(DECODE, writer.payload())
+    found, again = code(Frozen(learner), np.zeros_like(NEW), reader)
+    reader.check_end()
+    assert np.array_equal(found, NEW) and np.array_equal(costs, again)
+    assert 0 <= 8 * len(writer.payload()) - costs.sum() < 80
+
+
+@CONFIGS
+def test_the_first_decision_is_predicted_as_the_learner_would(config):
+    """The GPT's weights stand still for a segment, so alone it agrees throughout; the mixer learns after the first bit."""
+    learner = trained(config)
+    frozen, first = Frozen(learner), NEW[:48].copy()
+    frozen.begin(48)
+    learner.begin(48)
+    if config.mixer is None:
+        assert np.array_equal(frozen.code(first, BitCoder(FOLLOW)), learner.code(first, BitCoder(FOLLOW)))
+        return
+    rows = frozen.expected(frozen.inputs(first), 0) if config.gpt else None
+    coded = [x.mixer.code(first.copy(), rows, BitCoder(FOLLOW)) for x in (frozen, learner)]
+    assert coded[0][0, 0] == coded[1][0, 0]
+    assert not np.array_equal(*coded)
+
+
+@CONFIGS
+def test_costs_do_not_depend_on_the_segments_that_are_read_at_a_time(config):
+    learner = trained(config)
+    assert np.array_equal(code(Frozen(learner), NEW, size=48)[1], code(Frozen(learner), NEW, size=31)[1])
+
+
+def test_a_frozen_mixer_does_not_recognise_what_it_met_only_now():
+    """Of a table that holds nothing, only the last bytes and the fixed weights tell: a repeat of noise costs the same again."""
+    config = replace(MIXER, mixer=replace(MIXER.mixer, match_bits=12))
+    noise, text = np.random.default_rng(1).integers(0, 256, 400), np.resize(TEXT[2000:2400], 400)
+    for symbols in (noise, text):
+        costs = code(Frozen(Runtime().learner(config)), np.concatenate((symbols, symbols)))[1]
+        assert np.array_equal(costs[403:], costs[3:400])
+        learned = code(Runtime().learner(config), np.concatenate((symbols, symbols)))[1]
+        assert learned[400:].sum() < 0.3 * learned[:400].sum()
+
+
+@CONFIGS
+def test_after_a_restart_nothing_of_what_was_read_before_is_known(config):
+    """Not in one bit: whatever came before, and if it filled the ring over and over."""
+    frozen = Frozen(trained(config))
+    results = []
+    for before in (NEW[:0], TEXT[3000:3100], np.resize(TEXT, 40_000 if config.gpt is None else 500)):
+        frozen.restart()
+        if len(before):
+            code(frozen, before)
+        frozen.restart()
+        results.append(code(frozen, NEW[:100])[1])
+    assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
+    carried = code(Frozen(trained(config)), NEW[:100])[1]
+    assert not np.array_equal(carried[:8], results[0][:8])
+
+
+CHILD = """
+import numpy as np
+from prequential.exact.bit_coder import FOLLOW, BitCoder
+from prequential.model.config import MixerConfig
+from prequential.model.mixer import Mixer
+text = np.frombuffer(b"one two three, one two four. " * 4, np.uint8).astype(np.int64)
+ring = np.zeros(1 << 10, np.uint8)
+mixer = Mixer(MixerConfig(contexts=("1", "3", "word", "match"), table_bits=6, match_bits=6), ring)
+mixer.code(text.copy(), None, BitCoder(FOLLOW))
+frozen = mixer.frozen(ring.copy())
+frozen.restart(len(text) + 32)
+print(frozen.code(text[::-1].copy(), None, BitCoder(FOLLOW)).tolist(), mixer.arrays[-1].tolist())
+"""
+
+
+def test_interpreted_and_compiled_kernels_agree_when_frozen():
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", CHILD], env={**os.environ, "PYTHONPATH": path, "NUMBA_DISABLE_JIT": off},
+            capture_output=True, text=True, timeout=300, check=True,
+        ).stdout
+        for off in ("0", "1")
+    ]  # fmt: skip
+    assert outputs[0] == outputs[1] and len(outputs[0]) > 1000
