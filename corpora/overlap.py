@@ -1,4 +1,4 @@
-"""What of a test corpus was seen before: in the training corpus, and earlier in the test corpus itself. numpy only.
+"""What of a test corpus was seen before: in the training corpus, and earlier in the test corpus itself. Without torch.
 
     n-grams         13 tokens (near_duplicates.py says what a token is) of one document that occur in one document elsewhere
     substrings      byte i is covered if it lies in some 50 bytes of one document that occur in one document elsewhere, so in an
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.corpora.corpus import Document
+from prequential.corpora.key_table import SLOT_BYTES, KeyTable, marked
 from prequential.corpora.near_duplicates import (
     CHUNK_BYTES,
     GRAM_TOKENS,
@@ -31,7 +32,6 @@ from prequential.corpora.near_duplicates import (
     Side,
     Signatures,
     constants,
-    different,
     grams,
     mixed,
     nearest,
@@ -43,9 +43,6 @@ WINDOW_BYTES = 50
 DIRTY_SHARE = 0.2  # a document is dirty from this share of its 13-grams or of its bytes on
 MOSTLY_SEEN_SHARE = 0.5  # of the test corpus's bytes, from which on there is a warning
 MAX_MEMORY_BYTES = 1 << 30
-MIN_SLOTS = 16
-SLOT_BYTES = 8 + 8 + 1  # key, position, seen
-LOW_HALF = np.uint64(2**32 - 1)
 _JOIN = constants(3, seed=10)
 _OFFSETS = (0, 8, 16, 24, 32, 40, WINDOW_BYTES - 8)  # words that together are a window
 
@@ -157,8 +154,10 @@ def measure_overlap(
     train_side = Side(_flat(train), train_layout, Signatures(len(train_documents)))
     test_side = Side(_flat(test), test_layout, Signatures(len(test_documents)))
     n_slots = 1 << (max_memory_bytes // SLOT_BYTES).bit_length() - 1
-    in_train, in_test, n_forgotten_windows = _match_windows(train_side, test_side, n_slots)
-    n_grams, seen_grams, repeated_grams, n_forgotten_grams = _match_grams(train_side, test_side, n_slots)
+    in_train, in_test, n_forgotten_windows = _match_windows(train_side, test_side, KeyTable(len(test), n_slots))
+    n_grams, seen_grams, repeated_grams, n_forgotten_grams = _match_grams(
+        train_side, test_side, KeyTable(len(test), n_slots)
+    )
     near_train, near_train_jaccard = nearest(test_side, train_side)
     near_test, near_test_jaccard = nearest(test_side, test_side, earlier=True)
     return Overlap(
@@ -179,63 +178,9 @@ def measure_overlap(
     )
 
 
-class _Table:
-    """Different keys, with the first position of each and a flag: open addressing with linear probing, all in numpy.
-
-    n_keys: at most as many will come. Where they would fill more than half of n_slots, only keys whose low half lies below a
-    limit are taken, so that about half is filled; beyond 3/4 none are. Which ones are taken depends on the keys alone.
-    """
-
-    def __init__(self, n_keys: int, n_slots: int) -> None:
-        n_slots = max(min(1 << (2 * n_keys).bit_length(), n_slots), MIN_SLOTS)
-        self._limit = np.uint64(min(2**32, 2**32 * (n_slots // 2) // max(n_keys, 1)))
-        self._shift = np.uint64(64 - (n_slots.bit_length() - 1))
-        self._room = 3 * n_slots // 4
-        self._keys = np.zeros(n_slots, np.uint64)  # 0: empty
-        self.position = np.full(n_slots, np.iinfo(np.int64).max)
-        self.seen = np.zeros(n_slots, np.bool_)
-
-    def find(self, keys: Keys) -> Indices:
-        """The slots (m,) of keys (m,), none of them 0; -1 where a key is not in the table."""
-        slots, found = (keys >> self._shift).view(np.int64), np.full(len(keys), -1, np.int64)
-        at, last = np.arange(len(keys)), len(self._keys) - 1
-        while len(at):
-            held = self._keys[slots]
-            same = held == keys
-            found[at[same]] = slots[same]
-            goes_on = np.flatnonzero((held != 0) & ~same)
-            at, keys, slots = at[goes_on], keys[goes_on], (slots[goes_on] + 1) & last
-        return found
-
-    def add(self, keys: Keys, positions: Indices) -> Indices:
-        """Adds the keys that are new, as far as there is room, and returns the slots (m,) of all; -1 for what is forgotten.
-
-        positions: (m,), greater than those of calls before.
-        """
-        slots = self.find(keys)
-        missing = np.flatnonzero((slots < 0) & ((keys & LOW_HALF) < self._limit))
-        new = different(keys[missing])[: self._room]
-        self._room -= len(new)
-        self._insert(new)
-        slots[missing] = self.find(keys[missing])
-        added = missing[slots[missing] >= 0]
-        np.minimum.at(self.position, slots[added], positions[added])
-        return slots
-
-    def _insert(self, keys: Keys) -> None:
-        """Adds keys, all different and none of them in the table, for which there is room."""
-        slots, last = (keys >> self._shift).view(np.int64), len(self._keys) - 1
-        while len(keys):
-            free = self._keys[slots] == 0
-            self._keys[slots[free]] = keys[free]  # of several keys for one slot one stays
-            goes_on = self._keys[slots] != keys
-            keys, slots = keys[goes_on], (slots[goes_on] + 1) & last
-
-
-def _match_windows(train: Side, test: Side, n_slots: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], int]:
+def _match_windows(train: Side, test: Side, table: KeyTable) -> tuple[NDArray[np.bool_], NDArray[np.bool_], int]:
     """(n,) bytes of test covered by train, (n,) by earlier in test, and how many windows of test were forgotten."""
     in_train, in_test = np.zeros(len(test.stream), np.bool_), np.zeros(len(test.stream), np.bool_)
-    table = _Table(len(test.stream), n_slots)
     n_forgotten = 0
     for keys, starts in _window_chunks(test):
         slots = table.add(keys, starts)
@@ -249,8 +194,10 @@ def _match_windows(train: Side, test: Side, n_slots: int) -> tuple[NDArray[np.bo
         new = (slots >= 0) & ~table.seen[slots]
         slots, starts = slots[new], starts[new]
         table.seen[slots[_same(test.stream, table.position[slots], train.stream, starts)]] = True
+    marks = table.marks()
     for keys, starts in _window_chunks(test) if table.seen.any() else ():
-        slots = table.find(keys)
+        some = marked(marks, keys)
+        slots, starts = table.find(keys[some]), starts[some]
         seen = (slots >= 0) & table.seen[slots]
         first, starts = table.position[slots[seen]], starts[seen]
         _cover(in_train, starts[_same(test.stream, first, test.stream, starts)])
@@ -299,11 +246,10 @@ def _cover(covered: NDArray[np.bool_], starts: Indices) -> None:
     covered[first:end] |= steps[:-1].cumsum(dtype=np.int8) > 0
 
 
-def _match_grams(train: Side, test: Side, n_slots: int) -> tuple[Indices, Indices, Indices, int]:
+def _match_grams(train: Side, test: Side, table: KeyTable) -> tuple[Indices, Indices, Indices, int]:
     """13-grams of each document of test, those in train, those earlier in test, and how many were forgotten; fills signatures."""
     n_documents = len(test.signatures.empty)
     counts = np.zeros((3, n_documents), np.int64)
-    table = _Table(len(test.stream), n_slots)
     n_before = n_forgotten = 0
     for keys, owners in _gram_chunks(test):
         positions = n_before + np.arange(len(keys))
@@ -315,16 +261,19 @@ def _match_grams(train: Side, test: Side, n_slots: int) -> tuple[Indices, Indice
     for keys, _ in _gram_chunks(train):
         slots = table.find(keys)
         table.seen[slots[slots >= 0]] = True
-    for keys, owners in _gram_chunks(test) if table.seen.any() else ():
-        slots = table.find(keys)
+    marks = table.marks()
+    for keys, owners in _gram_chunks(test, sign=False) if table.seen.any() else ():
+        some = marked(marks, keys)
+        slots, owners = table.find(keys[some]), owners[some]
         counts[1] += np.bincount(owners[(slots >= 0) & table.seen[slots]], minlength=n_documents)
     return counts[0], counts[1], counts[2], n_forgotten
 
 
-def _gram_chunks(side: Side) -> Iterator[tuple[Keys, Indices]]:
-    """Hashes and documents of the 13-grams, chunk after chunk; the 5-grams go into the signatures (again has no effect)."""
+def _gram_chunks(side: Side, *, sign: bool = True) -> Iterator[tuple[Keys, Indices]]:
+    """Hashes and documents of the 13-grams, chunk after chunk; the 5-grams go into the signatures, if it is the first time."""
     for keys, owners in token_chunks(side.stream, side.layout):
-        side.signatures.add(*grams(keys, owners, SHINGLE_TOKENS))
+        if sign:
+            side.signatures.add(*grams(keys, owners, SHINGLE_TOKENS))
         yield grams(keys, owners, GRAM_TOKENS)
 
 

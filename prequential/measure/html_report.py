@@ -42,10 +42,10 @@ def html_report(runs: Sequence[Run]) -> str:
     head = [element("h1", title)]
     if len(runs) > 1:
         head += [_contents(runs), *_comparison(runs)]
-    return _page(title, join(*head, *articles))
+    return page_of(title, join(*head, *articles))
 
 
-def _page(title: str, body: Html) -> str:
+def page_of(title: str, body: Html) -> str:
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     # The page's encoding and this policy come before anything a record says.
     return f"""<!doctype html>
@@ -276,11 +276,11 @@ def _curves(run: Run) -> Html:
         "model is ahead."
     )
     return join(
-        element("p", text), element("div", *(_figure(*drawing) for drawing in drawings if drawing[1]), class_="plots")
+        element("p", text), element("div", *(figure_of(*drawing) for drawing in drawings if drawing[1]), class_="plots")
     )
 
 
-def _figure(title: str, series: Sequence[Series], axes: Axes) -> Html:
+def figure_of(title: str, series: Sequence[Series], axes: Axes) -> Html:
     drawing = svg(series, axes, f"{title}: {axes.y_title} against {axes.x_title}; {_ends(series)}")
     return element("figure", element("figcaption", title), drawing, legend(series))
 
@@ -309,7 +309,7 @@ def _sizes(record: Mapping[str, Any]) -> Html:
         "Sizes of the whole, decoded again. From the byte named on, the model's ideal code length stays below the other's "
         "size to the end."
     )
-    table = _table("Sizes", titles, sorted(rows, key=_second), caption, is_own=lambda row: row[0] == "prequential")
+    table = table_of("Sizes", titles, sorted(rows, key=_second), caption, is_own=lambda row: row[0] == "prequential")
     return join(table, *(element("p", note) for note in record["notes"]))
 
 
@@ -333,7 +333,7 @@ def _ledger(record: Mapping[str, Any]) -> Html:
     )
     if abs(gap) > 1e-6:
         caption = f"The entries of this record do not add up: {gap:,.6f} bits are missing. {caption.partition('. ')[2]}"
-    return _table(
+    return table_of(
         "Ledger", ("entry", "bits", "bits/byte", "share"), rows, caption, is_own=lambda row: row[0] == "total cost"
     )
 
@@ -351,7 +351,7 @@ def _json(value: object) -> Html:
 
 
 def _pairs(value: Mapping[str, Any]) -> Html:
-    return _table("Environment", ("what", "value"), list(_leaves(value)), "")
+    return table_of("Environment", ("what", "value"), list(_leaves(value)), "")
 
 
 def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -368,13 +368,13 @@ def _tables(tables: Mapping[str, Any]) -> Iterator[Html]:
         title = _words(name).capitalize()
         yield _folded(title, _flat_rows(table["rows"]))
         if tail := plots.tail(table):
-            figure = _figure(f"{title}: bits/byte at the k-th, and fitted power laws", tail, plots.TAIL)
+            figure = figure_of(f"{title}: bits/byte at the k-th, and fitted power laws", tail, plots.TAIL)
             yield element("div", figure, class_="plots")
         beside = {key: value for key, value in table.items() if key != "rows"}
         for key in [key for key, value in beside.items() if _is_table(value)]:
             yield _folded(f"{title}: {_words(key)}", [{"of": of, **row} for of, row in beside.pop(key).items() if row])
         if beside:
-            yield _table(f"{title}: more", ("what", "value"), list(_leaves(beside)), "")
+            yield table_of(f"{title}: more", ("what", "value"), list(_leaves(beside)), "")
 
 
 def _is_table(value: object) -> bool:
@@ -399,13 +399,13 @@ def _rates(row: Mapping[str, Any]) -> dict[str, float]:
 def _folded(title: str, rows: Sequence[Mapping[str, object]]) -> Html:
     titles = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[row.get(name) for name in titles] for row in rows]
-    table = _table(title, titles, cells, "", is_own=lambda row: row[0] == "all")
+    table = table_of(title, titles, cells, "", is_own=lambda row: row[0] == "all")
     if len(rows) <= FOLDED_ROWS:
         return table
     return element("details", element("summary", f"{title}: {len(rows):,} rows"), table)
 
 
-def _table(
+def table_of(
     title: str,
     titles: Sequence[str],
     rows: Sequence[Row],
@@ -492,9 +492,9 @@ def _comparison(runs: Sequence[Run]) -> Iterator[Html]:
         else "Not all are of the same bytes: bits/byte of different corpora say nothing about the models."
     )
     yield element("h2", "Comparison", id="comparison")
-    yield _table("Runs", titles, rows, caption)
+    yield table_of("Runs", titles, rows, caption)
     models = {name: run.curves[MODEL] for name, run in zip(names, runs, strict=True)}
-    drawings = [_figure("Bits/byte of all so far", plots.learning(models), plots.LEARNING)]
+    drawings = [figure_of("Bits/byte of all so far", plots.learning(models), plots.LEARNING)]
     try:
         comparison = compare(runs)
     except (ConfigError, CorpusError) as error:
@@ -502,7 +502,7 @@ def _comparison(runs: Sequence[Run]) -> Iterator[Html]:
     else:
         yield _groups(comparison)
         yield _differences(comparison)
-        drawings.append(_figure("Difference to the reference", plots.differences(comparison), plots.DIFFERENCE))
+        drawings.append(figure_of("Difference to the reference", plots.differences(comparison), plots.DIFFERENCE))
     yield element("div", *drawings, class_="plots")
 
 
@@ -513,7 +513,7 @@ def _groups(comparison: Comparison) -> Html:
         for group in comparison.groups
     ]
     caption = f"The best of {comparison.n_runs} runs costs {comparison.choice_bits:.2f} bits more: those of the choice."
-    return _table("Groups: runs that differ in the seed alone", titles, rows, caption)
+    return table_of("Groups: runs that differ in the seed alone", titles, rows, caption)
 
 
 def _differences(comparison: Comparison) -> Html:
@@ -535,7 +535,7 @@ def _differences(comparison: Comparison) -> Html:
         "Of ideal code length, negative where fewer bits are needed; of one corpus and one seed each it is exact. "
     )
     caption += "The e-value speaks against the reference as what the data follow."
-    return _table("Differences", titles, rows, " ".join([caption, *(f"Intervals are of: {p}." for p in populations)]))
+    return table_of("Differences", titles, rows, " ".join([caption, *(f"Intervals are of: {p}." for p in populations)]))
 
 
 def _interval(interval: Interval | None) -> str | None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from prequential.errors import MissingDependencyError
 from prequential.files import output_file, writing
 from prequential.measure.curves import Curve, prefixes
-from prequential.measure.svg import DASHES, N_STYLES, Axes, Series
+from prequential.measure.svg import DASHES, N_STYLES, Axes, Series, date_ticks
 from prequential.measure.trace import GPT, MIXER, MODEL
 
 if TYPE_CHECKING:
@@ -150,25 +150,37 @@ def long_tail(table: Mapping[str, Any], title: str = "") -> Figure:
     return _figure(tail(table), TAIL, title)
 
 
-def _figure(series: Sequence[Series], axes: Axes, title: str) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty matplotlib Figure, in inches. Raises MissingDependencyError."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
-    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
-    plot = figure.add_subplot()
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _figure(series: Sequence[Series], axes: Axes, title: str) -> Figure:
+    figure = new_figure(8.0, 5.0)
+    draw(figure.add_subplot(), series, axes, title)
+    return figure
+
+
+def draw(plot: Any, series: Sequence[Series], axes: Axes, title: str) -> None:
+    """The lines, in the axes of a matplotlib Figure."""
     handles = [_drawn_line(plot, line) for line in series]
     if axes.zero:
         plot.axhline(0.0, color="#888888", linewidth=0.8)
     plot.set(xscale="log" if axes.log_x else "linear", yscale="log" if axes.log_y else "linear")
     plot.set(xlabel=axes.x_title, ylabel=axes.y_title)
+    if axes.dates and series:
+        x = np.concatenate([line.x for line in series])
+        plot.set_xticks(*date_ticks(float(x.min()), float(x.max())))
     plot.set_title(title, fontsize="medium", parse_math=False)
     plot.grid(visible=True, linewidth=0.4)
     if series:
         texts = plot.legend(handles, [line.name for line in series], fontsize="small").get_texts()
         for text in texts:
             text.set_parse_math(False)
-    return figure
 
 
 def _drawn_line(plot: Any, line: Series) -> Any:
@@ -191,7 +203,7 @@ def save_plots(runs: Sequence[Run], folder: str | os.PathLike[str], *, overwrite
             for kind in ("png", "svg"):
                 paths.append(Path(folder) / f"{name}-{figure_name}.{kind}")
                 with output_file(paths[-1], overwrite=overwrite) as sink:
-                    sink.write(_drawn(figure, kind))
+                    sink.write(file_of(figure, kind))
     return paths
 
 
@@ -216,7 +228,8 @@ def names(runs: Sequence[Run]) -> list[str]:
     return found
 
 
-def _drawn(figure: Figure, kind: str) -> bytes:
+def file_of(figure: Figure, kind: str) -> bytes:
+    """The figure as a file, png or svg; equal figures give equal files."""
     import matplotlib
 
     file = io.BytesIO()

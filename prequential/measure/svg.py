@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,13 +27,14 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """What a plot's axes are. log_x, log_y: x or y must be positive. zero: a line at y = 0."""
+    """What a plot's axes are. log_x, log_y: x or y must be positive. zero: a line at y = 0. dates: x is seconds since 1970."""
 
     x_title: str = "bytes of the original"
     y_title: str = "bits/byte"
     log_x: bool = True
     log_y: bool = False
     zero: bool = False
+    dates: bool = False
 
 
 class Html(str):
@@ -61,11 +63,15 @@ LEFT, RIGHT, TOP, BOTTOM = 70.0, 460.0, 12.0, 254.0  # of the plot in it
 class _Scale:
     """From values of one axis to places: `start` for the lowest tick, `stop` for the highest."""
 
-    def __init__(self, values: ArrayLike, start: float, stop: float, *, log: bool) -> None:
+    def __init__(self, values: ArrayLike, start: float, stop: float, *, log: bool, dates: bool = False) -> None:
         finite = np.asarray(values, np.float64)
         self._log, self._start, self._stop = log, start, stop
         low, high = float(finite.min()), float(finite.max())
-        self.ticks = log_ticks(low, high) if log else linear_ticks(low, high)
+        if dates:
+            self.ticks, self.labels = date_ticks(low, high)
+        else:
+            self.ticks = log_ticks(low, high) if log else linear_ticks(low, high)
+            self.labels = [short_number(tick) for tick in self.ticks]
         low, high = (low, max(high, low * 1.01)) if log else (min(low, self.ticks[0]), max(high, self.ticks[-1]))
         self._low, self._high = self._place(low), self._place(high)
 
@@ -99,6 +105,33 @@ def log_ticks(low: float, high: float) -> list[float]:
     return ticks or [low]
 
 
+_DATE_STEPS_S = (60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 7 * 86400, 14 * 86400)
+_DATE_STEPS_MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200)
+MAX_DATE_STEPS, DATE_WIDTH = 3, 80.0  # labels are long
+
+
+def date_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
+    """Moments (UTC) that enclose low <= high, in seconds since 1970 and from then on, and what to call them.
+
+    From a minute to a fortnight, or from a month to a century apart; beginnings of months and years where they are so far apart.
+    """
+    for step in _DATE_STEPS_S:
+        first, last = math.floor(low / step), max(math.ceil(high / step), math.floor(low / step) + 1)
+        if last - first <= MAX_DATE_STEPS:
+            ticks = [float(step * i) for i in range(first, last + 1)]
+            return ticks, [
+                datetime.fromtimestamp(t, UTC).strftime("%m-%d %H:%M" if step < 86400 else "%Y-%m-%d") for t in ticks
+            ]
+    begin, end = datetime.fromtimestamp(low, UTC), datetime.fromtimestamp(high, UTC)
+    month, end_month = 12 * begin.year + begin.month - 1, 12 * end.year + end.month  # the latter begins after `high`
+    for step in _DATE_STEPS_MONTHS:
+        first, last = month // step, -(-end_month // step)
+        if last - first <= MAX_DATE_STEPS:
+            break
+    starts = [datetime(step * i // 12, step * i % 12 + 1, 1, tzinfo=UTC) for i in range(first, last + 1)]
+    return [start.timestamp() for start in starts], [start.strftime("%Y-%m") for start in starts]
+
+
 def short_number(value: float) -> str:
     """1500000 as 1.5 M: four significant digits at most."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
@@ -112,30 +145,29 @@ def svg(series: Sequence[Series], axes: Axes, title: str) -> Html:
 
     `title` is what a screen reader says.
     """
-    x = _Scale(np.concatenate([line.x for line in series]), LEFT, RIGHT, log=axes.log_x)
+    box = f"0 0 {WIDTH:.0f} {HEIGHT:.0f}"
+    return element("svg", element("title", title), drawing(series, axes), viewBox=box, role="img", aria_label=title)
+
+
+def drawing(series: Sequence[Series], axes: Axes) -> Html:
+    """Grid and lines, to stand in an <svg>: WIDTH by HEIGHT from its origin on."""
+    x = _Scale(np.concatenate([line.x for line in series]), LEFT, RIGHT, log=axes.log_x, dates=axes.dates)
     values = np.concatenate([line.y for line in series])
     y = _Scale(np.append(values, 0.0) if axes.zero else values, BOTTOM, TOP, log=axes.log_y)
-    return element(
-        "svg",
-        element("title", title),
-        *_grid(x, y, axes),
-        *(_line(line, x, y) for line in reversed(series)),  # the first on top
-        viewBox=f"0 0 {WIDTH:.0f} {HEIGHT:.0f}",
-        role="img",
-        aria_label=title,
-    )
+    return join(*_grid(x, y, axes), *(_line(line, x, y) for line in reversed(series)))  # the first on top
 
 
 def _grid(x: _Scale, y: _Scale, axes: Axes) -> Iterator[Html]:
-    for tick in y.ticks:
+    for tick, label in zip(y.ticks, y.labels, strict=True):
         at = y(tick)
         kind = "zero" if axes.zero and tick == 0 else "grid"
         yield element("path", d=f"M{LEFT} {at:.1f}H{RIGHT}", class_=kind)
-        yield element("text", short_number(tick), x=LEFT - 6, y=f"{at + 4:.1f}", text_anchor="end")
-    for tick in x.ticks:
+        yield element("text", label, x=LEFT - 6, y=f"{at + 4:.1f}", text_anchor="end")
+    for tick, label in zip(x.ticks, x.labels, strict=True):
         at = x(tick)
         yield element("path", d=f"M{at:.1f} {TOP}V{BOTTOM}", class_="grid")
-        yield element("text", short_number(tick), x=f"{at:.1f}", y=BOTTOM + 17, text_anchor="middle")
+        middle = min(at, WIDTH - DATE_WIDTH / 2) if axes.dates else at
+        yield element("text", label, x=f"{middle:.1f}", y=BOTTOM + 17, text_anchor="middle")
     middle = (TOP + BOTTOM) / 2
     yield element("text", axes.x_title, x=(LEFT + RIGHT) / 2, y=HEIGHT - 8, text_anchor="middle")
     yield element("text", axes.y_title, transform=f"translate(13 {middle}) rotate(-90)", text_anchor="middle")

@@ -79,6 +79,16 @@ def test_a_missing_library_is_skipped_with_a_note(monkeypatch: pytest.MonkeyPatc
         measure("absent", b"abc")
 
 
+def test_a_baseline_that_refuses_its_own_output_is_skipped_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(data: bytes) -> bytes:
+        raise ValueError("corrupted input data")
+
+    monkeypatch.setitem(BASELINES, "broken", Compressor(label="broken", compress=bytes, decompress=refuses))
+    results, notes = measure_installed(b"abc", ["broken", "gzip"])
+    assert [result.name for result in results] == ["gzip"]
+    assert notes == ["skipped: baseline broken does not decode its 3 bytes of input: corrupted input data"]
+
+
 def test_an_unknown_baseline_is_refused() -> None:
     with pytest.raises(ConfigError, match="choose from gzip"):
         measure("rar", b"")

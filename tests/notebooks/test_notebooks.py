@@ -1,5 +1,7 @@
 """The notebooks run from their first cell to their last, at small settings, and are committed with outputs at real ones."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,22 @@ SMALL = {
     "REPLAY": "(1, 2)",
     "WIDTHS": "(64,)",
     "FOLDER": "'runs'",
+    "REPO": "'project'",
+    "SINCE": "'2026-01-02'",
+    "UNTIL": "('2026-01-03', '2026-01-04')",
 }
+
+
+def make_repository(path):
+    """A git repository with a commit at noon of January 1, 2 and 3, 2026."""
+    stream = []
+    for day in range(3):
+        date = 1767268800 + 86400 * day
+        lines = "".join(f"value_{i} = compute({i * day})\n" for i in range(40 + 20 * day))
+        files = "".join(f"M 644 inline {name}\ndata {len(lines)}\n{lines}\n" for name in ("a.py", f"new{day}.py"))
+        stream.append(f"commit refs/heads/main\ncommitter A <a@b> {date} +0000\ndata 1\nx\n{files}")
+    subprocess.run(["git", "init", "--quiet", "--initial-branch=main", str(path)], check=True)
+    subprocess.run(["git", "-C", str(path), "fast-import", "--quiet"], input="".join(stream).encode(), check=True)
 
 
 def parameters(notebook):
@@ -33,6 +50,7 @@ def test_there_are_notebooks():
         "learning_curves",
         "what_the_bits_buy",
         "data_efficiency",
+        "monorepo_loss",
     }
 
 
@@ -42,6 +60,10 @@ def test_a_notebook_runs_at_small_settings(path, tmp_path, monkeypatch):
     names = {line.partition(" =")[0] for line in parameters(notebook).source.splitlines()}
     small = {name: value for name, value in SMALL.items() if name in names}
     parameters(notebook).source += "\n" + "\n".join(f"{name} = {value}" for name, value in small.items())
+    if "REPO" in names:
+        if shutil.which("git") is None:
+            pytest.skip("reads a repository through git")
+        make_repository(tmp_path / "project")
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     client = nbclient.NotebookClient(

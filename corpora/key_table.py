@@ -1,0 +1,84 @@
+"""A hash table of 64-bit keys in bounded memory: the first position of each key, and a flag. Compiled: a cache miss a key."""
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+Indices = NDArray[np.int64]
+
+SLOT_BYTES = 8 + 8 + 1  # key, position, seen
+MIN_SLOTS = 16
+MARK_BITS = 22
+_MARK_SHIFT = np.uint64(64 - MARK_BITS)
+_LOW_HALF = np.uint64(2**32 - 1)
+_EMPTY = np.uint64(0)
+
+
+class KeyTable:
+    """Different keys other than 0, with the first position of each and a flag: open addressing with linear probing.
+
+    n_keys: at most as many will come. Where they would fill more than half of n_slots, only keys whose low half lies below a
+    limit are taken, so that about half is filled; beyond 3/4 none are. What is taken depends on the keys and their order alone.
+    """
+
+    def __init__(self, n_keys: int, n_slots: int) -> None:
+        n_slots = max(min(1 << (2 * n_keys).bit_length(), n_slots), MIN_SLOTS)
+        self._limit = np.uint64(min(2**32, 2**32 * (n_slots // 2) // max(n_keys, 1)))
+        self._shift = np.uint64(64 - (n_slots.bit_length() - 1))
+        self._room = 3 * n_slots // 4
+        self._slots = np.zeros((n_slots, 2), np.uint64)  # key, 0 of an empty slot; position
+        self.position = self._slots.view(np.int64)[:, 1]
+        self.seen = np.zeros(n_slots, np.bool_)
+
+    def find(self, keys: Keys) -> Indices:
+        """The slots (m,) of keys (m,), none of them 0; -1 where a key is not in the table."""
+        found = np.empty(len(keys), np.int64)
+        _find(self._slots, self._shift, keys, found)
+        return found
+
+    def add(self, keys: Keys, positions: Indices) -> Indices:
+        """Adds the keys that are new, as far as there is room, and returns the slots (m,) of all; -1 for what is forgotten.
+
+        positions: (m,), ascending, and greater than those of calls before.
+        """
+        found = np.empty(len(keys), np.int64)
+        self._room = _add(self._slots, self._shift, self._limit, self._room, keys, positions, found)
+        return found
+
+    def marks(self) -> NDArray[np.bool_]:
+        """(2**MARK_BITS,): has a seen key these highest bits? A small table, which rules most keys out at once: `marked`."""
+        marks = np.zeros(1 << MARK_BITS, np.bool_)
+        marks[self._slots[self.seen, 0] >> _MARK_SHIFT] = True
+        return marks
+
+
+def marked(marks: NDArray[np.bool_], keys: Keys) -> Indices:
+    """Which of keys (m,) may be seen ones, ascending."""
+    return np.flatnonzero(marks[keys >> _MARK_SHIFT])
+
+
+@numba.njit(cache=True)
+def _find(slots, shift, keys, found):  # type: ignore[no-untyped-def]
+    last = len(slots) - 1
+    for i in range(len(keys)):
+        at = np.int64(keys[i] >> shift)
+        while slots[at, 0] != _EMPTY and slots[at, 0] != keys[i]:
+            at = (at + 1) & last
+        found[i] = at if slots[at, 0] == keys[i] else -1
+
+
+@numba.njit(cache=True)
+def _add(slots, shift, limit, room, keys, positions, found):  # type: ignore[no-untyped-def]
+    last = len(slots) - 1
+    for i in range(len(keys)):
+        at = np.int64(keys[i] >> shift)
+        while slots[at, 0] != _EMPTY and slots[at, 0] != keys[i]:
+            at = (at + 1) & last
+        found[i] = at
+        if slots[at, 0] == _EMPTY:
+            if room > 0 and (keys[i] & _LOW_HALF) < limit:
+                slots[at, 0], slots[at, 1], room = keys[i], np.uint64(positions[i]), room - 1
+            else:
+                found[i] = -1
+    return room
