@@ -1,0 +1,138 @@
+"""forecast: a ladder of real runs is fitted, the forecast frozen before the target is run, and scored by it."""
+
+import json
+
+import pytest
+
+import prequential
+from prequential import Config, ConfigError, CorpusError, GPTConfig, ScheduleConfig
+from prequential.cli.main import parser
+from prequential.measure.forecast import read_forecast
+
+GPT = Config(
+    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
+    mixer=None,
+    schedule=ScheduleConfig(
+        first_segment_symbols=64, segment_symbols=256, row_symbols=32, n_rows=8, history_bits=14, block_symbols=4096
+    ),
+)
+TARGET = ("--target-width", "48", "--target-layers", "1", "--target-bytes", "6000")
+
+
+def ran(*args):
+    parsed = parser().parse_args([str(arg) for arg in args])
+    return parsed.run(parsed)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_warm_up():
+    """Speeds are not measured here: each run spares a second's self-test and compilation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("prequential.measure.evaluation._warm_up", lambda runtime: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A ladder of five sizes over the first 3,000 bytes of a text."""
+    folder = tmp_path_factory.mktemp("forecast")
+    text = prequential.corpora.sample_path("christmas_carol").read_bytes()[2000:10000]
+    (folder / "book.txt").write_bytes(text)
+    (folder / "gpt.json").write_text(json.dumps(GPT.to_dict()))
+    sizes = "16x1,20x1,24x1,28x1,32x1"
+    ran("ladder", folder / "book.txt", "--config", folder / "gpt.json", "--kernels", "plain", "--limit", "3000",
+        "--sizes", sizes, "--seeds", "0", "--runs", folder / "runs", "-q")  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def frozen(folder):
+    path = folder / "forecast.json"
+    assert ran("forecast", folder / "runs", *TARGET, "-o", path, "--corpus", folder / "book.txt", "-q") == 0
+    return path
+
+
+def test_a_forecast_is_frozen_with_target_and_digests(frozen, folder):
+    record = read_forecast(frozen)
+    gpt = record["target"]["config"]["gpt"]
+    assert (gpt["width"], gpt["n_layers"], record["target"]["n_bytes"]) == (48, 1, 6000)
+    assert len(record["fitted"]) == 5
+    assert not record["after_the_fact"]
+    for made in record["forecasts"].values():
+        assert 0 < made["low"] < made["point"] < made["high"]
+
+
+def test_a_frozen_forecast_is_never_overwritten(frozen, folder):
+    before = frozen.read_bytes()
+    with pytest.raises(prequential.errors.OutputError, match="exists"):
+        ran("forecast", folder / "runs", *TARGET, "-o", frozen)
+    assert frozen.read_bytes() == before
+
+
+def test_the_target_is_run_and_scored_once_more_each_time(frozen, folder, capsys):
+    score = ("score", frozen, folder / "book.txt", "--kernels", "plain", "--runs", folder / "runs", "--json")
+    assert ran(*score) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert [one["quantity"] for one in line["scores"]] == ["total_bits", "final_bits_per_byte"]
+    run = prequential.read_runs(folder / "runs")[-1]
+    assert line["scores"][0]["actual"] == pytest.approx(run.record["code_bits"])
+    n_runs = len(prequential.read_runs(folder / "runs"))
+    assert ran("score", frozen, "--runs", folder / "runs") == 0
+    assert "forecast" in capsys.readouterr().out
+    assert len((folder / "scores.jsonl").read_text().splitlines()) == 2
+    assert len(prequential.read_runs(folder / "runs")) == n_runs
+    # now that it has been run, it cannot be forecast any more, or only openly so
+    with pytest.raises(ConfigError, match="the target has been run"):
+        ran("forecast", folder / "runs", *TARGET, "-o", folder / "late.json")
+    assert ran("forecast", folder / "runs", *TARGET, "-o", folder / "late.json", "--after-the-fact", "-q") == 0
+    assert read_forecast(folder / "late.json")["after_the_fact"]
+
+
+def test_a_tampered_forecast_is_not_scored(frozen, folder, tmp_path):
+    changed = tmp_path / "forecast.json"
+    changed.write_text(frozen.read_text().replace('"confidence": 0.9', '"confidence": 0.5'))
+    with pytest.raises(CorpusError, match="changed after it was frozen"):
+        ran("score", changed, folder / "book.txt", "--runs", tmp_path)
+    assert not (tmp_path / "scores.jsonl").exists()
+
+
+def test_another_corpus_is_refused_before_the_run(frozen, tmp_path):
+    (tmp_path / "other.txt").write_bytes(b"something else " * 500)
+    with pytest.raises(CorpusError, match="begins otherwise"):
+        ran("score", frozen, tmp_path / "other.txt", "--runs", tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_corpus_that_ends_before_the_target_is_refused(folder, tmp_path):
+    target = ("--target-width", "48", "--target-bytes", "9000")
+    with pytest.raises(CorpusError, match="has 8000 bytes, fewer than the target's 9000"):
+        ran("forecast", folder / "runs", *target, "-o", tmp_path / "f.json", "--corpus", folder / "book.txt")
+
+
+def test_a_backtest_has_a_row_for_each_hidden_run_and_its_coverage(folder, capsys):
+    assert ran("forecast", folder / "runs", "--backtest") == 0
+    shown = capsys.readouterr().out
+    assert "total_bits: fitted up to" in shown
+    assert "90 % intervals, each with the other origins' factor, hit" in shown
+    assert ran("forecast", folder / "runs", "--backtest", "--json", "--form", "additive") == 0
+    record = json.loads(capsys.readouterr().out)["backtest"]["total_bits"]
+    assert record["n_cells"] == len(record["cells"]) > 8
+    assert all(cell["compute_ratio"] >= 2 for cell in record["cells"])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "say what to forecast"),
+        (("--target-width", "48"), "needs --target-width, --target-bytes and -o"),
+        ((*TARGET, "-o", "f.json", "--proxy", "run"), "--proxy needs --corpus"),
+        (("--backtest", "--form", "cubic"), "no form 'cubic'; there are additive"),
+    ],
+)
+def test_what_is_no_forecast_is_an_error_of_usage(folder, args, message, capsys):
+    with pytest.raises(SystemExit) as end:
+        ran("forecast", folder / "runs", *args)
+    shown = capsys.readouterr().err
+    assert end.value.code == 2
+    assert message in shown
+    assert len(shown.splitlines()) == 1

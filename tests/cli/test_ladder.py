@@ -1,0 +1,98 @@
+"""ladder: a plan with its cost, runs that are kept, and the rule of steps; and what is no ladder."""
+
+import json
+import re
+
+import pytest
+
+import prequential
+from prequential import Config, GPTConfig, ScheduleConfig
+from prequential.cli.main import parser
+
+GPT = Config(
+    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
+    mixer=None,
+    schedule=ScheduleConfig(
+        first_segment_symbols=64, segment_symbols=128, row_symbols=32, n_rows=4, history_bits=14, block_symbols=1024
+    ),
+)
+LADDER = ("ladder", "a", "--kernels", "plain", "--config", "gpt.json", "--limit", "1500", "--sizes", "16x1,24x1,32x1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_warm_up():
+    """Speeds are not measured here: each run spares a second's self-test and compilation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("prequential.measure.evaluation._warm_up", lambda runtime: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(text, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ladder")
+    (folder / "a").write_bytes(text)
+    (folder / "gpt.json").write_text(json.dumps(GPT.to_dict()))
+    return folder
+
+
+def ran(folder, monkeypatch, capsys, *args):
+    """The exit code and what was printed."""
+    monkeypatch.chdir(folder)
+    parsed = parser().parse_args(list(args))
+    return parsed.run(parsed), capsys.readouterr()
+
+
+def test_a_plan_shows_runs_weights_and_predicted_time_and_runs_nothing(folder, monkeypatch, capsys):
+    code, shown = ran(folder, monkeypatch, capsys, *LADDER, "--plan", "--runs", "none")
+    assert (code, shown.err, (folder / "none").exists()) == (0, "", False)
+    assert "5 runs of 1,500 bytes, which contain those over every prefix; 0 there already" in shown.out
+    assert re.search(r"some [\d,]+ s by a short probe", shown.out)
+    assert re.search(r"^24x1 +13,056 +0, 1, 2 ", shown.out, re.MULTILINE)  # 24 * 24 * 12 + 24 * 256
+
+
+def test_a_ladder_is_run_once_and_shown_at_every_prefix(folder, monkeypatch, capsys):
+    code, shown = ran(folder, monkeypatch, capsys, *LADDER, "--seeds", "0")
+    assert (code, shown.err) == (0, "")
+    runs = prequential.read_runs(folder / "ladder")
+    assert len(runs) == 3
+    last = {run.record["config"]["gpt"]["width"]: run.record["code_bits"] / 1500 for run in runs}
+    for width, rate in last.items():
+        assert re.search(rf"^{width}x1, seed 0 .* {rate:.4f}$", shown.out, re.MULTILINE)
+    code, shown = ran(folder, monkeypatch, capsys, *LADDER, "--seeds", "0", "--json")
+    record = json.loads(shown.out)
+    assert [run["is_new"] for run in record["runs"]] == [False] * 3
+    assert record["diverged"] == {}
+    assert [Config.from_dict(one["config"]).gpt.width for one in record["plan"]] == [16, 24, 32]
+
+
+def test_the_rule_of_steps_is_measured_in_a_folder_of_its_own(folder, monkeypatch, capsys):
+    code, shown = ran(folder, monkeypatch, capsys, *LADDER, "--runs", "checked", "--check-steps", "--json")
+    record = json.loads(shown.out)
+    assert code == 0
+    assert [check["size"] for check in record["step_checks"]] == [[16, 1], [24, 1], [32, 1]]
+    runs = prequential.read_runs(folder / "checked" / "steps")
+    assert sorted({run.record["config"]["gpt"]["matrix_step"] for run in runs}) == [0.02, 0.04, 0.08]
+    tried = [bits for check in record["step_checks"] for bits in check["bits_per_byte"]]
+    assert sorted(tried) == sorted(run.record["code_bits_per_byte"] for run in runs)
+    code, shown = ran(folder, monkeypatch, capsys, *LADDER, "--runs", "checked", "--check-steps")
+    assert "drift of the best factor for each doubling of the weights" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--sizes", "16"), "'16' is no list of sizes"),
+        (("--sizes", "33x1"), "multiple of 2"),
+        (("--seeded", "64x1"), "names sizes that --sizes does not"),
+        (("--seed", "1"), "leave out --seed"),
+    ],
+)
+def test_what_is_no_ladder_is_an_error_of_usage(folder, monkeypatch, capsys, args, message):
+    monkeypatch.chdir(folder)
+    parsed = parser().parse_args([*LADDER, *args])
+    with pytest.raises(SystemExit) as end:
+        parsed.run(parsed)
+    shown = capsys.readouterr().err
+    assert end.value.code == 2
+    assert message in shown
+    assert len(shown.splitlines()) == 1
