@@ -19,12 +19,15 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="measure how many bits a corpus costs a learner",
         description="Measure how many bits each corpus costs the learner, and what other compressors make of it.",
     )
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or -")
+    parser.add_argument("names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -")
     parser.add_argument("--verify", action="store_true", help="decode the archive and compare every byte")
     parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
     parser.add_argument("--json", action="store_true", help="print the record, one JSON object a line, not the report")
     parser.add_argument(
         "--baselines", metavar="NAMES", help="compressors to compare with: names joined by commas, all, or none"
+    )
+    parser.add_argument(
+        "--estimate", action="store_true", help="first say what it will cost; record it beside what it did"
     )
     parser.add_argument("--tables", action="store_true", help="print where the bits went, too (docs/TABLES.md)")
     parser.add_argument("--output", metavar="FILE.jsonl", help="append the record to this file, too")
@@ -46,6 +49,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(args: argparse.Namespace) -> int:
     """Evaluates every corpus; returns the exit code."""
     from prequential import __version__, api
+    from prequential.cli.estimate import estimate_before
     from prequential.measure.breakdown_text import format_tables
     from prequential.measure.record import append_record, check_writable, evaluation_record
     from prequential.measure.report import format_report
@@ -56,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     def evaluate(name: str) -> None:
         if args.output is not None:
             check_writable(args.output)  # before the work, not after it
+        expected = estimate_before(name, args, learner, machine) if args.estimate else None
         with nullcontext() if args.no_run else new_run_folder(args.runs) as folder:
             with progress_bar(name, quiet=args.quiet) as show:
                 evaluation = api.evaluate(
@@ -71,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
                     max_memory_bytes=args.max_memory,
                     on_progress=show,
                 )
-            record = evaluation_record(evaluation, machine, __version__, show.health.findings)
+            record = evaluation_record(evaluation, machine, __version__, show.health.findings, expected)
             path = folder.finish(Path(args.runs), record, evaluation.curves) if folder else None
         if args.json:
             print(json.dumps(record))

@@ -31,7 +31,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         description="Code each corpus with the GPT alone as it learns, with its last weights, with the weights that another "
         "corpus teaches, retrained at each doubling, and by counting; and split the code length in learning and data.",
     )
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or -")
+    parser.add_argument("names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -")
     parser.add_argument("--train", metavar="OTHER", help="a corpus to learn from before, for the row `frozen`")
     parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of each corpus")
     parser.add_argument(

@@ -33,7 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Measure every combination of the given values on one corpus, one run after another. The learner's options "
         "say what else the configurations are. Runs that are there already are not made again.",
     )
-    parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME or hf:SOURCE")
+    parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or shards:FOLDER")
     grid = parser.add_argument_group("grid (each a list such as 1,2,4; default: what the configuration has)")
     grid.add_argument("--replay", type=_replays, metavar="LIST", help="positions learned from for each symbol read")
     grid.add_argument("--width", type=_counts, metavar="LIST", help="width of the GPT")

@@ -17,6 +17,7 @@ from prequential.files import writing
 from prequential.measure import baselines
 from prequential.measure.curves import crossing_byte
 from prequential.measure.detectors import Finding
+from prequential.measure.estimate import Estimate, against
 from prequential.measure.evaluation import Evaluation
 from prequential.measure.machine import git_commit, machine, versions
 from prequential.online.runtime import KERNELS, Runtime
@@ -25,13 +26,18 @@ SCHEMA = 1
 
 
 def evaluation_record(
-    evaluation: Evaluation, runtime: Runtime, program_version: str, findings: Iterable[Finding] = ()
+    evaluation: Evaluation,
+    runtime: Runtime,
+    program_version: str,
+    findings: Iterable[Finding] = (),
+    estimate: Estimate | None = None,
 ) -> dict[str, Any]:
     """Everything of `evaluation` except its curves, where it was made, and what its health found, as JSON values.
 
     Bits and bytes as in Ledger; parts: ideal bits of the model and of its parts alone; crossings: the byte from which on the
     model's ideal code length lies below each baseline's size, 0 for everywhere, null for never; tables: breakdown; speeds in
-    bytes of the original per second of wall time; findings as in Finding.
+    bytes of the original per second of wall time; findings as in Finding; estimate: what was expected beside what came, null
+    where no estimate was asked for.
     """
     header, ledger = evaluation.header, evaluation.ledger
     return {
@@ -74,6 +80,7 @@ def evaluation_record(
         "baselines": [baselines.to_record(result) for result in evaluation.baselines],
         "notes": list(evaluation.notes),
         "findings": [asdict(finding) for finding in findings],
+        "estimate": against(estimate, evaluation) if estimate else None,
         "environment": environment(runtime, program_version),
     }
 

@@ -1,0 +1,89 @@
+"""estimate: figures before a run, and beside them what the run then took; wrong options."""
+
+import json
+
+import pytest
+
+from prequential import Config, GPTConfig, MixerConfig, ScheduleConfig
+
+SMALL = Config(
+    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
+    mixer=MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
+    schedule=ScheduleConfig(
+        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=1024
+    ),
+)
+OPTIONS = ("--kernels", "plain", "--config", "learner.json", "--probe", "200")
+
+
+@pytest.fixture(scope="module")
+def folder(text, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("estimate")
+    (folder / "a").write_bytes(text)
+    (folder / "learner.json").write_text(json.dumps(SMALL.to_dict()))
+    (folder / "more.json").write_text(
+        json.dumps(
+            [{"name": "mine", "kind": "cpu", "cores": 4, "int8_tops": 1.5, "memory_gb_per_s": 40, "memory_gb": 32,
+              "source": "its makers"}]
+        )
+    )  # fmt: skip
+    return folder
+
+
+def test_the_json_object_has_time_memory_size_operations_and_the_machines_asked_for(run, folder, text):
+    done = run(
+        folder,
+        "estimate",
+        *OPTIONS,
+        "--json",
+        "--workers",
+        "4",
+        "--devices",
+        "more.json",
+        "--device",
+        "mine",
+        "a",
+        "missing",
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)  # the corpus that is missing
+    record = json.loads(done.stdout)
+    assert (record["kind"], record["n_bytes"]) == ("estimate", len(text))
+    assert 200 <= record["probe_bytes"] < len(text)
+    assert all(record[name] > 0 for name in ("startup_s", "compress_s", "decompress_s"))
+    assert record["peak_memory_bytes"] > 50 << 20
+    assert 0 < record["archive_low"] < record["archive_bytes"] < record["archive_high"] < 8 * len(text)
+    assert sum(p["times"] for p in record["products"]) == record["segment"]["n_products"] > 0
+    assert [(d["name"], d["measured"], d["fits"]) for d in record["devices"]] == [("mine", False, True)]
+    assert record["network"]["n_workers"] == 4
+
+
+def test_an_evaluation_records_its_estimate_beside_what_it_took(run, folder):
+    done = run(folder, "evaluate", "--estimate", "--verify", "--no-run", "--json", "--baselines", "none",
+               *OPTIONS[:4], "--limit", "300", "a")  # fmt: skip
+    assert done.returncode == 0
+    assert done.stderr.decode().startswith("a: estimate: compress ")
+    record = json.loads(done.stdout)
+    beside = record["estimate"]
+    assert beside["compress_s"]["actual"] == record["wall_s"]
+    assert beside["decompress_s"]["actual"] == record["verify_wall_s"]
+    assert beside["archive_bytes"]["actual"] == record["archive_bytes"]
+    assert beside["archive_low"] <= record["archive_bytes"] + 16
+    for name in ("compress_s", "peak_memory_bytes", "archive_bytes"):
+        both = beside[name]
+        assert both["relative_error"] == (both["estimated"] - both["actual"]) / both["actual"]
+    assert abs(beside["archive_bytes"]["relative_error"]) < 0.05  # the probe was of the whole
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (["--device", "Z80"], "no device 'Z80'"),
+        (["--devices", "nowhere.json"], "cannot read 'nowhere.json'"),
+        (["--workers", "0"], "'0'"),
+        (["--probe", "0"], "at least 1"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_exit_code_2(run, folder, args, part):
+    done = run(folder, "estimate", *args, "a")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, b"", 1)
+    assert part in done.stderr.decode()
