@@ -23,13 +23,13 @@ HEADER_DICTIONARY = (
     b'"commit":"revision":"n_rows":"n_files":1,"n_skipped":0,"column":"text","separator":"split":"train","'
     b'kind":"stdin","sample","dataset","tree","gpt":null,"mixer":null,true,false,"contexts":["1","2","3","'
     b'4","5","6","word","word2","classes","line,above"],512,16,128,256,384,.txt"},{"config":{"gpt":{"beta1'
-    b'":0.9,"beta2":0.99,"decay_updates":300,"matrix_step":0.04,"mlp_factor":4,"momentum":0.6,"n_embedding'
-    b's":3,"n_heads":3,"n_layers":2,"vector_step":0.003,"warmup_updates":5,"width":192,"window":128},"mixe'
-    b'r":{"contexts":["0","1","2","3","4","5","6","8","word","word,1","word2","word,word3","word3","word,2'
-    b'","skip2-3","skip1,3","skip3-4","above","line,above","first,word","classes","match","word,marks"],"m'
-    b'atch_bits":20,"table_bits":23},"schedule":{"block_symbols":262144,"first_segment_symbols":256,"histo'
-    b'ry_bits":24,"n_rows":12,"row_symbols":128,"segment_symbols":1024},"seed":0},"corpus":{"kind":"file",'
-    b'"name":""}}'
+    b'":0.9,"beta2":0.99,"context_bits":18,"context_step":0.1,"contexts":[],"decay_updates":300,"matrix_st'
+    b'ep":0.04,"mlp_factor":4,"momentum":0.6,"n_embeddings":3,"n_heads":3,"n_layers":2,"vector_step":0.003'
+    b',"warmup_updates":5,"width":192,"window":128},"mixer":{"contexts":["0","1","2","3","4","5","6","8","'
+    b'word","word,1","word2","word,word3","word3","word,2","skip2-3","skip1,3","skip3-4","above","line,abo'
+    b've","first,word","classes","match","word,marks"],"match_bits":20,"table_bits":23},"schedule":{"block'
+    b'_symbols":262144,"first_segment_symbols":256,"history_bits":24,"n_rows":12,"row_symbols":128,"segmen'
+    b't_symbols":1024},"seed":0},"corpus":{"kind":"file","name":""}}'
 )
 
 

@@ -307,7 +307,7 @@ def _opened(
     in_order: as Symbols, for one who asks for them from front to back: no spool, and no mapped pages.
     """
     if not isinstance(source, str | os.PathLike):
-        symbols = np.frombuffer(source, np.uint8)[:limit_bytes]
+        symbols: Any = np.frombuffer(source, np.uint8)[:limit_bytes]
         yield symbols, _header(symbols, {}, config), ()
         return
     with open_corpus(source) as corpus:

@@ -53,3 +53,7 @@ class LawError(PrequentialError):
 
 class MissingDependencyError(PrequentialError):
     """An optional package is needed for this request and is not installed."""
+
+
+class WorkerLostError(PrequentialError):
+    """Another worker of a run has ended or does not answer."""

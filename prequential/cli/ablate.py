@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from prequential.cli.failures import EXIT_FAILURE
 from prequential.cli.options import Parser, add_model, add_runtime, add_verbosity, config, n_bytes, runtime
 from prequential.cli.progress import progress_bar
-from prequential.cli.sweep import _integers, _kept, _outcome_record, _tell
+from prequential.cli.sweep import integers, kept, outcome_record, tell
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default="base",
         help="base: add each to what is left without all; full: take each away (default: %(default)s)",
     )
-    grid.add_argument("--seeds", type=_integers, metavar="LIST", help="seeds, over which results are averaged")
+    grid.add_argument("--seeds", type=integers, metavar="LIST", help="seeds, over which results are averaged")
     grid.add_argument("--confidence", type=float, default=0.9, metavar="P", help="of intervals (default: %(default)s)")
     parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
     parser.add_argument(
@@ -85,10 +85,10 @@ def run(args: argparse.Namespace) -> int:
             runtime=machine,
             watching=partial(progress_bar, quiet=args.quiet),
         )
-        with _kept():
+        with kept():
             for outcome in found:
                 outcomes.append(outcome)
-                _tell(outcome, says=says, verbose=args.verbose)
+                tell(outcome, says=says, verbose=args.verbose)
     done = any(outcome.run for outcome in outcomes)
     summary = summarise_ablation(ablation, outcomes, bootstrap) if done else None
     if args.json:
@@ -223,7 +223,7 @@ def ablation_record(
         "plan": [{"name": s.name, "configs": [c.to_dict() for c in s.configs]} for s in plan.settings],
         "refused": [refusal._asdict() for refusal in plan.refusals],
         "flops": plan.flops(about.n_bytes),
-        "runs": [_outcome_record(outcome) for outcome in outcomes],
+        "runs": [outcome_record(outcome) for outcome in outcomes],
     }
     if summary:
         record |= asdict(summary) | {"choice_bits": summary.choice_bits}

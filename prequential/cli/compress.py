@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,13 +18,17 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "compress", help="make archives: FILE to FILE.pq", description="Make an archive of each input: FILE to FILE.pq."
     )
     parser.add_argument(
-        "names", nargs="*", default=["-"], metavar="FILE", help="file, folder, sample:NAME or - (default: -)"
+        "names",
+        nargs="*",
+        default=["-"],
+        metavar="FILE",
+        help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or - (default: -)",
     )
     add_output(parser)
     add_model(parser)
     add_runtime(parser)
     add_verbosity(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, shared=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,10 +36,11 @@ def run(args: argparse.Namespace) -> int:
     if len(args.names) > 1 and (args.output is not None or args.stdout):
         args.parser.error("several inputs cannot go into one archive; compress their folder instead")
     from prequential import api
+    from prequential.online.workers import run_by_all
 
-    learner, machine = config(args), runtime(args)
+    learner = config(args)
 
-    def compress(name: str) -> None:
+    def compress(machine: api.Runtime, name: str) -> None:
         with progress_bar(name, quiet=args.quiet) as show:
             result = api.compress(
                 name,
@@ -54,7 +60,9 @@ def run(args: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
 
-    return for_each(args.names, compress, verbose=args.verbose)
+    return run_by_all(
+        runtime(args), lambda machine: for_each(args.names, partial(compress, machine), verbose=args.verbose)
+    )
 
 
 def _output(args: argparse.Namespace, name: str) -> str | BinaryIO:
@@ -62,7 +70,7 @@ def _output(args: argparse.Namespace, name: str) -> str | BinaryIO:
         return sys.stdout.buffer
     if args.output is not None:
         return str(args.output)
-    if name.startswith(("sample:", "hf:")):
+    if name.startswith(("sample:", "hf:", "shards:")):
         raise OutputError("has no file to name the archive after; name it with -o")
     path = Path(name)
     return f"{path.absolute() if path.name in ('', '..') else path}.pq"

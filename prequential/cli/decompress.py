@@ -4,6 +4,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO
 
 from prequential.cli.failures import for_each
@@ -30,7 +31,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     add_runtime(parser)
     add_verbosity(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, shared=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,10 +39,9 @@ def run(args: argparse.Namespace) -> int:
     if len(args.names) > 1 and args.output not in (None, "-"):
         args.parser.error("-o names one output, and there are several archives")
     from prequential import api
+    from prequential.online.workers import run_by_all
 
-    machine = runtime(args)
-
-    def decompress(name: str) -> None:
+    def decompress(machine: api.Runtime, name: str) -> None:
         output = _output(args, name)
         try:
             with progress_bar(name, quiet=args.quiet) as show:
@@ -62,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
         if args.verbose and not args.quiet:
             print(f"{name}: {result.n_bytes} bytes, {result.wall_s:.1f} s", file=sys.stderr)
 
-    return for_each(args.names, decompress, verbose=args.verbose)
+    return run_by_all(
+        runtime(args), lambda machine: for_each(args.names, partial(decompress, machine), verbose=args.verbose)
+    )
 
 
 def _behind_the_damage(name: str, output: str) -> Iterator[str]:

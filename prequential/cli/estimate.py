@@ -39,7 +39,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Code a short stretch of each corpus, and say from it what the whole will take: time, memory, operations, "
         "size of the archive, bytes between workers; roughly also on other machines. Takes longer with higher presets.",
     )
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -")
+    parser.add_argument(
+        "names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -"
+    )
     parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
     parser.add_argument("--probe", type=n_bytes, metavar="BYTES", help="how much is coded to find out (default: 48K)")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, not tables")

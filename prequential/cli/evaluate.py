@@ -19,7 +19,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="measure how many bits a corpus costs a learner",
         description="Measure how many bits each corpus costs the learner, and what other compressors make of it.",
     )
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -")
+    parser.add_argument(
+        "names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -"
+    )
     parser.add_argument("--verify", action="store_true", help="decode the archive and compare every byte")
     parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
     parser.add_argument("--json", action="store_true", help="print the record, one JSON object a line, not the report")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from prequential.cli.failures import EXIT_FAILURE
 from prequential.cli.options import Parser, add_model, add_runtime, add_verbosity, config, n_bytes, runtime
 from prequential.cli.progress import progress_bar
-from prequential.cli.sweep import _integers, _kept, _outcome_record, _tell
+from prequential.cli.sweep import integers, kept, outcome_record, tell
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or shards:FOLDER")
     parser.add_argument("--sizes", metavar="LIST", help="WIDTHxLAYERS (default: 24x2,32x2,48x2,64x2,96x2)")
-    parser.add_argument("--seeds", type=_integers, default=[0, 1, 2], metavar="LIST", help="default: 0,1,2")
+    parser.add_argument("--seeds", type=integers, default=[0, 1, 2], metavar="LIST", help="default: 0,1,2")
     parser.add_argument(
         "--seeded", metavar="LIST", help="sizes that run under all seeds (default: the second and second to last)"
     )
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         print(format_plan(plan, about, there, seconds), flush=True)
     outcomes: list[Outcome] = []
     if not args.plan:
-        with _kept():
+        with kept():
             for outcome in sweep(
                 args.source,
                 plan,
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
                 watching=partial(progress_bar, quiet=args.quiet),
             ):
                 outcomes.append(outcome)
-                _tell(outcome, says=says, verbose=args.verbose)
+                tell(outcome, says=says, verbose=args.verbose)
     _show(args, plan, sizes, about, outcomes, seconds)
     return EXIT_FAILURE if any(outcome.error for outcome in outcomes) else 0
 
@@ -172,7 +172,7 @@ def _show(
             ],
             "flops": plan.flops(about.n_bytes),
             "predicted_wall_s": seconds,
-            "runs": [_outcome_record(outcome) for outcome in outcomes],
+            "runs": [outcome_record(outcome) for outcome in outcomes],
             "diverged": diverged,
             "step_checks": [asdict(check) for check in checks],
             "step_drift": step_drift(checks) if checks else None,

@@ -13,7 +13,28 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from prequential.cli import audit, compare, compress, decompress, doctor, evaluate, list, references, runs, sweep, test
+from prequential.cli import (
+    ablate,
+    audit,
+    compare,
+    compress,
+    decompress,
+    doctor,
+    estimate,
+    evaluate,
+    export,
+    forecast,
+    heldout,
+    ladder,
+    list,
+    references,
+    runs,
+    score,
+    select,
+    sweep,
+    test,
+    train,
+)
 from prequential.cli import report as report_command
 from prequential.cli.failures import EXIT_FAILURE, report, with_notes
 from prequential.cli.options import Parser
@@ -23,12 +44,21 @@ SUBCOMMANDS = (
     decompress,
     test,
     list,
+    estimate,
     evaluate,
     compare,
     sweep,
+    ladder,
+    forecast,
+    score,
+    ablate,
+    select,
     runs,
     report_command,
     references,
+    train,
+    heldout,
+    export,
     audit,
     doctor,
 )
@@ -48,8 +78,14 @@ def parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
+    n_workers, number = _workers()
+    if number:
+        _be_silent()
     args = parser().parse_args(argv)
-    _unwind_on_signals()
+    if n_workers > 1 and not getattr(args, "shared", False):
+        args.parser.error("several workers share a compression or a decompression, nothing else; leave torchrun out")
+    if number == 0:  # the others have nothing to leave in order
+        _unwind_on_signals()
     try:
         code: int = args.run(args)
         sys.stdout.flush()
@@ -72,6 +108,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         report(None, error, verbose=args.verbose)
         return EXIT_FAILURE
+
+
+def _workers() -> tuple[int, int]:
+    """How many processes torchrun started of this command (online/workers.py), and which of them this is."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return 1, 0
+    return int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+
+
+def _be_silent() -> None:
+    """Nothing that this process or its libraries say is seen: the first worker speaks for all."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
 
 
 class _Version(argparse.Action):

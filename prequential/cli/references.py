@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         description="Code each corpus with the GPT alone as it learns, with its last weights, with the weights that another "
         "corpus teaches, retrained at each doubling, and by counting; and split the code length in learning and data.",
     )
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -")
+    parser.add_argument(
+        "names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -"
+    )
     parser.add_argument("--train", metavar="OTHER", help="a corpus to learn from before, for the row `frozen`")
     parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of each corpus")
     parser.add_argument(
@@ -76,8 +79,9 @@ def run(args: argparse.Namespace) -> int:
 
     args.pure = args.config is None  # the GPT alone in any case; a file says so itself
     learner, machine = config(args), runtime(args)
-    if learner.gpt is None or learner.mixer is not None:
+    if (gpt := learner.gpt) is None or learner.mixer is not None:
         args.parser.error('references are of the GPT alone: give --config a GPT, and "mixer": null')
+    learner = replace(learner, gpt=replace(gpt, contexts=()))  # its weights are to be sent
 
     def measure(name: str) -> None:
         check_memory(learner, args.max_memory)

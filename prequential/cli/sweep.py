@@ -39,7 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     grid.add_argument("--width", type=_counts, metavar="LIST", help="width of the GPT")
     grid.add_argument("--layers", type=_counts, metavar="LIST", help="layers of the GPT")
     grid.add_argument("--update-size", type=_counts, metavar="LIST", help="symbols between two steps of the GPT")
-    grid.add_argument("--seeds", type=_integers, metavar="LIST", help="seeds, over which results are averaged")
+    grid.add_argument("--seeds", type=integers, metavar="LIST", help="seeds, over which results are averaged")
     parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
     parser.add_argument("--baseline", metavar="RUN", help="a run folder that data multiples are against")
     parser.add_argument(
@@ -80,10 +80,10 @@ def run(args: argparse.Namespace) -> int:
             runtime=machine,
             watching=partial(progress_bar, quiet=args.quiet),
         )
-        with _kept():
+        with kept():
             for outcome in found:
                 outcomes.append(outcome)
-                _tell(outcome, says=says, verbose=args.verbose)
+                tell(outcome, says=says, verbose=args.verbose)
     summary = summarise(the_plan, outcomes, baseline) if any(outcome.run for outcome in outcomes) else None
     if args.json:
         print(json.dumps(sweep_record(the_plan, about, outcomes, summary), allow_nan=False))
@@ -116,7 +116,7 @@ def _plan(args: argparse.Namespace, machine: Runtime) -> Plan:
 
 
 @contextmanager
-def _kept() -> Iterator[None]:
+def kept() -> Iterator[None]:
     """An interruption says that what is done is not lost."""
     try:
         yield
@@ -125,7 +125,7 @@ def _kept() -> Iterator[None]:
         raise
 
 
-def _tell(outcome: Outcome, *, says: bool, verbose: bool) -> None:
+def tell(outcome: Outcome, *, says: bool, verbose: bool) -> None:
     if outcome.error:
         report(outcome.name, outcome.error, verbose=verbose)
     elif says and outcome.run:
@@ -201,14 +201,14 @@ def sweep_record(plan: Plan, about: Subject, outcomes: list[Outcome], summary: S
         ],
         "refused": [refusal._asdict() for refusal in plan.refusals],
         "flops": plan.flops(about.n_bytes),
-        "runs": [_outcome_record(outcome) for outcome in outcomes],
+        "runs": [outcome_record(outcome) for outcome in outcomes],
     }
     if summary:
         record |= asdict(summary) | {"choice_bits": summary.choice_bits, "run_choice_bits": summary.run_choice_bits}
     return record
 
 
-def _outcome_record(outcome: Outcome) -> dict[str, Any]:
+def outcome_record(outcome: Outcome) -> dict[str, Any]:
     return {
         "name": outcome.setting.name,
         "seed": outcome.config.seed,
@@ -234,4 +234,4 @@ def _list(text: str, number: Callable[[str], float], what: str, lowest: float) -
 
 _replays = partial(_list, number=float, what="numbers above 0", lowest=1e-6)
 _counts = partial(_list, number=int, what="numbers of 1 or more", lowest=1)
-_integers = partial(_list, number=int, what="numbers of 0 or more", lowest=0)
+integers = partial(_list, number=int, what="numbers of 0 or more", lowest=0)

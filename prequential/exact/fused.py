@@ -37,7 +37,17 @@ from prequential.exact.fused_loops import (
     round_row_to_int8,
     scale_of,
 )
-from prequential.exact.plain import FINE, GRADIENT_LIMIT, INT8_LIMIT, TINY, TOTAL, rotate, sqrt
+from prequential.exact.plain import (
+    EMBEDDING_LIMIT,
+    FINE,
+    GRADIENT_LIMIT,
+    INT8_LIMIT,
+    TINY,
+    TOTAL,
+    peak_of,
+    rotate,
+    sqrt,
+)
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 
 Tensor = torch.Tensor
@@ -51,17 +61,21 @@ __all__ = [
     "attention_inputs_backward",
     "attention_output",
     "attention_weights",
+    "column_peaks",
     "dequantise",
     "embedding_gradient",
+    "embedding_sums",
     "frequencies",
     "loss_gradient",
     "nesterov_",
     "normalise_rows",
     "normalise_rows_backward",
+    "peak_of",
     "quantise_columns",
     "quantise_rows",
     "quantise_rows_finely",
     "rotate",
+    "round_columns",
     "row_squares",
     "sqrt",
     "squared_relu",
@@ -69,7 +83,6 @@ __all__ = [
 ]
 
 INVERSE_GRADIENT_LIMIT = np.float32(1.0 / GRADIENT_LIMIT)
-EMBEDDING_LIMIT = 262143  # 18 bits: sums of 8192 rows fit int32
 COLUMNS_PER_TASK = 64  # of a matrix walked by columns: 256 bytes of each row
 
 
@@ -121,33 +134,41 @@ def _quantise_rows_finely(x: Array, column_factor: Array, high: Array, low: Arra
 
 
 def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    peaks = column_peaks(x, row_factor)
+    return round_columns(x, peaks, row_factor), peaks * (1.0 / INT8_LIMIT)
+
+
+def column_peaks(x: Tensor, row_factor: Tensor | None = None) -> Tensor:
     n_rows, n_columns = x.shape
-    q, scale = torch.empty((n_rows, n_columns), dtype=torch.int8), torch.empty(n_columns)
-    factor = ones(n_rows) if row_factor is None else array(row_factor)
-    _quantise_columns(array(x), factor, q.numpy(), scale.numpy())
-    return q, scale
+    peaks = torch.empty(n_columns)
+    _column_peaks(array(x), ones(n_rows) if row_factor is None else array(row_factor), peaks.numpy())
+    return peaks
 
 
 @kernel
-def _quantise_columns(x: Array, row_factor: Array, q: Array, scale: Array) -> None:
-    n_rows, n_columns = x.shape
-    for task in range((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
-        columns = slice(task * COLUMNS_PER_TASK, min((task + 1) * COLUMNS_PER_TASK, n_columns))
-        top = np.zeros(COLUMNS_PER_TASK, dtype=np.int32)
-        factor = np.empty(COLUMNS_PER_TASK, dtype=np.float32)
-        for i in range(n_rows):
-            row = x[i, columns]
-            for j in range(row.size):
-                top[j] = max(top[j], magnitude_bits(row[j] * row_factor[i]))
-        scales = scale[columns]
-        for j in range(scales.size):
-            magnitude = scale_of(top[j])
-            factor[j] = limit_over(magnitude, INT8_LIMIT)
-            scales[j] = magnitude * INVERSE_INT8_LIMIT
-        for i in range(n_rows):
-            row, levels = x[i, columns], q[i, columns]
-            for j in range(row.size):
-                levels[j] = np.int8(np.rint((row[j] * row_factor[i]) * factor[j]))
+def _column_peaks(x: Array, row_factor: Array, peaks: Array) -> None:
+    top = np.zeros(peaks.size, dtype=np.int32)
+    for i in range(x.shape[0]):
+        for j in range(peaks.size):
+            top[j] = max(top[j], magnitude_bits(x[i, j] * row_factor[i]))
+    for j in range(peaks.size):
+        peaks[j] = scale_of(top[j])
+
+
+def round_columns(x: Tensor, peaks: Tensor, row_factor: Tensor | None = None) -> Tensor:
+    q = torch.empty(x.shape, dtype=torch.int8)
+    _round_columns(array(x), ones(len(x)) if row_factor is None else array(row_factor), array(peaks), q.numpy())
+    return q
+
+
+@kernel
+def _round_columns(x: Array, row_factor: Array, peaks: Array, q: Array) -> None:
+    factor = np.empty(peaks.size, dtype=np.float32)
+    for j in range(peaks.size):
+        factor[j] = limit_over(peaks[j], INT8_LIMIT)
+    for i in range(x.shape[0]):
+        for j in range(peaks.size):
+            q[i, j] = np.int8(np.rint((x[i, j] * row_factor[i]) * factor[j]))
 
 
 # ---- RMS norm
@@ -322,15 +343,19 @@ def _loss_gradient(frequency: Array, symbols: Array, g: Array) -> None:
 
 
 def embedding_gradient(g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor:
-    total = torch.zeros(symbols.shape[1], n_symbols, g.shape[1])
-    _embedding_gradient(array(g), array(symbols), total.numpy())
+    peak = peak_of(g)
+    return embedding_sums(g, symbols, n_symbols, peak).float() * (peak * (1.0 / EMBEDDING_LIMIT))
+
+
+def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> Tensor:
+    total = torch.zeros(symbols.shape[1], n_symbols, g.shape[1], dtype=torch.int32)
+    _embedding_sums(array(g), array(symbols), array(peak), total.numpy())
     return total
 
 
 @kernel
-def _embedding_gradient(g: Array, symbols: Array, total: Array) -> None:
-    magnitude = largest_magnitude(g.reshape(-1))
-    factor = limit_over(magnitude, EMBEDDING_LIMIT)
+def _embedding_sums(g: Array, symbols: Array, peak: Array, total: Array) -> None:
+    factor = limit_over(peak[0], EMBEDDING_LIMIT)
     n_columns = g.shape[1]
     for task in range((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
         columns = slice(task * COLUMNS_PER_TASK, min((task + 1) * COLUMNS_PER_TASK, n_columns))
@@ -345,7 +370,7 @@ def _embedding_gradient(g: Array, symbols: Array, total: Array) -> None:
             for v in range(total.shape[1]):
                 out = total[e, v, columns]
                 for j in range(out.size):
-                    out[j] = np.float32(sums[e, v, j]) * (magnitude * np.float32(1.0 / EMBEDDING_LIMIT))
+                    out[j] = sums[e, v, j]
 
 
 def adam_(

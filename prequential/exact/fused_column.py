@@ -14,6 +14,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from prequential.exact.contexts import N_KINDS, fill_context_rows
 from prequential.exact.fused_attention import WEIGHT_LIMIT, numerators, softmax_table, unit_levels
 from prequential.exact.fused_loops import (
     INVERSE_INT8_LIMIT,
@@ -44,21 +45,23 @@ class Column:
     """The columns of one open segment of T columns, while weights and the keys and values before it stand still."""
 
     def __init__(
-        self, embedding: Tensor, layers: Sequence[Mapping[str, Matrix]], head: Matrix, room: Mapping[str, Tensor],
+        self, embedding: Tensor, contexts: Any, layers: Sequence[Mapping[str, Matrix]], head: Matrix, room: Mapping[str, Tensor],
         cos: Tensor, sin: Tensor, first_valid: int, window: int, score_scale: float,
     ) -> None:  # fmt: skip
-        """embedding: (E, V, D) float32. room: k, v (L, H, S, K) int8 and k_r, v_scale (L, H, S) float32, which the columns fill.
+        """embedding: (E, V, D) float32. contexts: `kinds` and `rows` of a model.context_table.ContextTable.
 
-        cos, sin: (T, K/2) float32. Slots before first_valid hold nothing.
+        room: k, v (L, H, S, K) int8 and k_r, v_scale (L, H, S) float32, which the columns fill. cos, sin:
+        (T, K/2) float32. Slots before first_valid hold nothing.
         """
         matrices = [x for name in ("qkv", "out", "up", "down") for x in _stacked([layer[name] for layer in layers])]
         rooms = [room[name].numpy() for name in ("k", "k_r", "v", "v_scale")]
         shape = (cos.numpy(), sin.numpy(), softmax_table(), first_valid, window, np.float32(score_scale))
-        self.arguments = (embedding.numpy(), *matrices, *[x[0] for x in _stacked([head])], *rooms, *shape)
+        table = (embedding.numpy(), contexts.kinds, contexts.rows.numpy())
+        self.arguments = (*table, *matrices, *[x[0] for x in _stacked([head])], *rooms, *shape)
         self._n_symbols = embedding.shape[1]
 
     def logits(self, recent: Tensor, column: int) -> Tensor:
-        """Logits (1, V) float32 of what follows this column; recent: its last symbols (E,) int64, newest first."""
+        """Logits (1, V) float32 of what follows this column; recent: its last symbols (C,) int64, newest first."""
         y = torch.empty(1, self._n_symbols)
         fill_logits(recent.numpy(), column, *self.arguments, y.numpy()[0])
         return y
@@ -103,15 +106,20 @@ dot: Any = intrinsic(_dot)
 
 @kernel
 def fill_logits(
-    recent: Array, column: int, embedding: Array,
+    recent: Array, column: int, embedding: Array, kinds: Array, contexts: Array,
     qkv: Array, qkv_offset: Array, qkv_scale: Array, out: Array, out_offset: Array, out_scale: Array,
     up: Array, up_offset: Array, up_scale: Array, down: Array, down_offset: Array, down_scale: Array,
     head: Array, head_offset: Array, head_scale: Array, k: Array, k_r: Array, v: Array, v_scale: Array,
     cos: Array, sin: Array, table: Array, first_valid: int, window: int, score_scale: np.float32, logits: Array,
 ) -> None:  # fmt: skip
     h = embedding[0, recent[0]].copy()
-    for e in range(1, recent.size):
+    for e in range(1, embedding.shape[0]):
         _add(h, embedding[e, recent[e]])
+    if kinds.size:
+        every, rows = np.empty(N_KINDS, np.int64), np.empty(kinds.size, np.int64)
+        fill_context_rows(recent, kinds, contexts.shape[0], every, rows)
+        for i in range(rows.size):
+            _add(h, contexts[rows[i]])
     x, u = np.zeros(qkv.shape[2], np.uint8), np.zeros(down.shape[2], np.uint8)
     row, wide, y = np.empty(qkv.shape[1], np.float32), np.empty(up.shape[1], np.float32), np.empty(h.size, np.float32)
     slots = slice(max(first_valid, column), window + column)  # of the visible keys, the column's own last

@@ -25,6 +25,7 @@ TINY = 1e-30  # scales are clamped here, far above denormals
 FINE = 254  # low levels in a high one
 INT8_LIMIT = 127
 GRADIENT_LIMIT = 1023  # operands of integer dot products: 1023 * 127 * K < 2**31 for K <= 16529
+EMBEDDING_LIMIT = 262143  # 18 bits: sums of 8192 rows fit int32
 TOTAL = 1 << 24  # sum of the frequencies of a distribution
 
 
@@ -62,11 +63,20 @@ def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tens
 
 def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """(R, C) float32 -> int8 integers and a float32 scale per column, x * row_factor[:, None] ~ q * scale."""
+    peaks = column_peaks(x, row_factor)
+    return round_columns(x, peaks, row_factor), peaks * (1.0 / INT8_LIMIT)
+
+
+def column_peaks(x: Tensor, row_factor: Tensor | None = None) -> Tensor:
+    """The largest magnitude in each column of x * row_factor[:, None], at least TINY: (C,) float32."""
+    return _absmax(x if row_factor is None else x * row_factor[:, None], 0)
+
+
+def round_columns(x: Tensor, peaks: Tensor, row_factor: Tensor | None = None) -> Tensor:
+    """The int8 integers of `quantise_columns` for columns of these peaks, which may be those of more rows than these."""
     if row_factor is not None:
         x = x * row_factor[:, None]
-    scale = _absmax(x, 0)
-    q = (x * _limit_over(scale, INT8_LIMIT)).round_().to(torch.int8)
-    return q, scale * (1.0 / INT8_LIMIT)
+    return (x * _limit_over(peaks, INT8_LIMIT)).round_().to(torch.int8)
 
 
 def normalise_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -305,12 +315,22 @@ def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
 
 def embedding_gradient(g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor:
     """(N, D) float32 gradient rows summed by their symbols (N, E) into (E, V, D): 18 bits in int32, exact for N <= 8192."""
-    scale = g.abs().amax().clamp_min(TINY)
-    levels = (g * (scale.reciprocal() * 262143.0)).round_().to(torch.int32)
+    peak = peak_of(g)
+    return embedding_sums(g, symbols, n_symbols, peak).float() * (peak * (1.0 / EMBEDDING_LIMIT))
+
+
+def peak_of(x: Tensor) -> Tensor:
+    """The largest magnitude of all, at least TINY: (1,) float32."""
+    return x.abs().amax().clamp_min(TINY)[None]
+
+
+def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> Tensor:
+    """The sums (E, V, D) int32 of `embedding_gradient` for this peak (1,), which may be that of more rows than these."""
+    levels = (g * _limit_over(peak, EMBEDDING_LIMIT)).round_().to(torch.int32)
     total = torch.zeros(symbols.shape[1], n_symbols, g.shape[1], dtype=torch.int32, device=g.device)
     for table, column in zip(total, symbols.t(), strict=True):
         table.index_add_(0, column, levels)
-    return total.float() * (scale * (1.0 / 262143.0))
+    return total
 
 
 def adam_(

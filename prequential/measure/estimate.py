@@ -21,8 +21,7 @@ from prequential.errors import CorpusError
 from prequential.exact import matmul
 from prequential.measure import products
 from prequential.measure.devices import Work, copy_bandwidth
-from prequential.measure.evaluation import Evaluation
-from prequential.measure.evaluation import _warm_up as warm_up
+from prequential.measure.evaluation import Evaluation, warm_up
 from prequential.measure.flops import Flops, hidden_matrices, total_flops
 from prequential.measure.probe import PROBE_BYTES, Coded, Probe, probe_apart
 from prequential.measure.products import Rate

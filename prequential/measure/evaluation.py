@@ -82,7 +82,7 @@ def evaluate(
     """
     if not len(source):
         raise CorpusError("nothing to evaluate: the corpus is empty")
-    _warm_up(runtime)
+    warm_up(runtime)
     config = Config.from_dict(header.config)
     parts = [MODEL, GPT, MIXER] if config.gpt and config.mixer else [MODEL]
     trace = Trace(parts, len(source))
@@ -108,7 +108,7 @@ def evaluate(
     )
 
 
-def _warm_up(runtime: Runtime) -> None:
+def warm_up(runtime: Runtime) -> None:
     """Self-test and compilation of kernels, which happen once and are no part of a learner's speed."""
     config = Config(gpt=GPTConfig(n_layers=1, width=64, n_heads=2, window=16), mixer=MixerConfig(table_bits=8))
     source = np.zeros(64, np.uint8)

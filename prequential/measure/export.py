@@ -24,7 +24,7 @@ from prequential.exact import plain
 from prequential.exact.bit_coder import FOLLOW, BitCoder
 from prequential.files import PathLike
 from prequential.measure import plain_gpt
-from prequential.measure.references import code, fresh
+from prequential.measure.references import code
 from prequential.model.config import GPTConfig
 from prequential.model.frozen import Frozen
 from prequential.model.learner import Learner
@@ -33,7 +33,7 @@ from prequential.online.model_store import new_folder, write_text
 from prequential.online.runtime import Runtime
 
 TENSORS, CONFIG, MODULE = "model.safetensors", "config.json", "gpt.py"
-SHAPE = ("n_layers", "width", "n_heads", "mlp_factor", "n_embeddings", "window")
+SHAPE = ("n_layers", "width", "n_heads", "mlp_factor", "n_embeddings", "contexts", "context_bits", "window")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,12 +103,13 @@ def _weights(learner: Learner, config: GPTConfig) -> dict[str, torch.Tensor]:
         for i in range(config.n_layers)
         for name in ("qkv", "out", "up", "down")
     }
-    return {"embedding": state["gpt.embedding"], **hidden, "head.weight": matrix("head")}
+    contexts = {"contexts": state["gpt.contexts"]} if config.contexts else {}
+    return {"embedding": state["gpt.embedding"], **contexts, **hidden, "head.weight": matrix("head")}
 
 
 def _beginning(learner: Learner, runtime: Runtime) -> Learner:
     """The learner's GPT alone, before its first byte: its weights, and nothing that it has read."""
-    begun = fresh(replace(learner.config, mixer=None), runtime)
+    begun = replace(runtime, audit_every=0).learner(replace(learner.config, mixer=None))
     learned = {name: tensor for name, tensor in learner.state().items() if _is_weight(name)}
     begun.load_state({**begun.state(), **learned})
     return begun

@@ -6,15 +6,17 @@
     model.bits_per_byte(b"It was the best of times")
     model(torch.tensor([[0, 73, 116]]))      # logits, in nats, of what follows "", "I" and "It"
 
-h = the sum of embeddings of the last E symbols, a table for each. Pre-norm residual layers: h += attention(norm(h));
-h += mlp(norm(h)); logits = head(norm(h)). norm divides by the root mean square; there are no gains or biases. Rotary positions,
-normalised queries and keys, squared ReLU. A symbol is a byte; before the first one there was symbol 0.
+h = the sum of embeddings of the last E symbols, a table for each, and of contexts that several symbols make together, rows of one
+hashed table. Pre-norm residual layers: h += attention(norm(h)); h += mlp(norm(h)); logits = head(norm(h)). norm divides by the
+root mean square; there are no gains or biases. Rotary positions, normalised queries and keys, squared ReLU. A symbol is a byte;
+before the first one there was symbol 0.
 
 Letters: B streams, T time, D width, H heads, K = D/H, V symbols, E embeddings, W window, L layers.
 """
 
 import json
 import math
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -72,6 +74,38 @@ class Layer(nn.Module):
         return y.transpose(1, 2).flatten(2)
 
 
+KINDS = ("2", "3", "4", "5", "6", "word", "word2")
+REACH = 16  # symbols that a context may look back
+
+
+def hashed(a: Tensor, b: Tensor | int) -> Tensor:
+    """32 bits of two numbers of 32 bits, int64."""
+    h = (a * 0x2F0B4C47 + b * 0x3C6EF35F + 0x7F4A7C15) & 0xFFFFFFFF
+    h = ((h ^ (h >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
+    return h ^ (h >> 13)
+
+
+def context_rows(hashes: Tensor, kind: str, n_rows: int) -> Tensor:
+    """The rows of a table of n_rows, a power of two, where contexts of this kind lie."""
+    return (hashed(hashes, KINDS.index(kind) + 1) >> 3) & (n_rows - 1)
+
+
+def context_hashes(recent: Sequence[Tensor]) -> dict[str, Tensor]:
+    """By kind, from the last REACH symbols, newest first: the last 2 .. 6 together; the word so far; it and that before."""
+    hashes, h = {}, recent[0] + 1
+    for order in range(2, 7):
+        h = hashes[str(order)] = hashed(h, recent[order - 1] + 1)
+    h, n_marks = torch.full_like(recent[0], 7), torch.zeros_like(recent[0])
+    hashes["word"] = h
+    for symbol in recent:
+        capital = (symbol >= 65) & (symbol <= 90)
+        letter = capital | ((symbol >= 97) & (symbol <= 122)) | (symbol >= 128)
+        n_marks = n_marks + ~letter
+        h = torch.where(n_marks < 2, hashed(h, torch.where(letter, symbol + 32 * capital, 1)), h)
+        hashes["word"] = torch.where(n_marks == 0, h, hashes["word"])
+    return hashes | {"word2": h}
+
+
 class GPT(nn.Module):
     """See the module's text."""
 
@@ -83,6 +117,8 @@ class GPT(nn.Module):
         n_heads: int,
         mlp_factor: int,
         n_embeddings: int,
+        contexts: Sequence[str],
+        context_bits: int,
         window: int,
         n_symbols: int = 256,
     ) -> None:
@@ -91,6 +127,8 @@ class GPT(nn.Module):
         self.embedding = nn.Parameter(
             torch.zeros(n_embeddings, n_symbols, width)
         )  # (E, V, D), the newest symbol's first
+        self.kinds = list(contexts)
+        self.contexts = nn.Parameter(torch.zeros(1 << context_bits, width)) if contexts else None
         self.layers = nn.ModuleList(Layer(width, n_heads, mlp_factor) for _ in range(n_layers))
         self.head = nn.Linear(width, n_symbols, bias=False)
         self.n_pairs = width // n_heads // 2
@@ -109,8 +147,13 @@ class GPT(nn.Module):
         `memory` symbols changes nothing.
         """
         n_time = symbols.shape[1]
-        recent = [embedding(pad(symbols, (i, 0))[:, :n_time], table) for i, table in enumerate(self.embedding)]
-        h = torch.stack(recent).sum(0)  # (B, T, D)
+        recent = [pad(symbols, (i, 0))[:, :n_time] for i in range(self.reach)]  # the newest first
+        places = zip(recent, self.embedding, strict=False)  # the last E of them
+        h = torch.stack([embedding(symbol, table) for symbol, table in places]).sum(0)  # (B, T, D)
+        if self.contexts is not None:
+            hashes = context_hashes(recent)
+            for kind in self.kinds:
+                h = h + embedding(context_rows(hashes[kind], kind, len(self.contexts)), self.contexts)
         angles = rotary_angles(n_time, self.n_pairs).to(self.embedding)
         seen = torch.ones(n_time, n_time, dtype=torch.bool, device=symbols.device).tril()
         seen = seen & ~seen.tril(-self.window)  # the last W positions, its own among them
@@ -120,8 +163,13 @@ class GPT(nn.Module):
 
     @property
     def memory(self) -> int:
-        """How many symbols before the last one a prediction depends on: L * (W - 1) + E - 1."""
-        return len(self.layers) * (self.window - 1) + len(self.embedding) - 1
+        """How many symbols before the last one a prediction depends on: L * (W - 1), and what its inputs are made of."""
+        return len(self.layers) * (self.window - 1) + self.reach - 1
+
+    @property
+    def reach(self) -> int:
+        """How many of the last symbols an input is made of."""
+        return max(len(self.embedding), REACH if self.kinds else 0)
 
     @torch.no_grad()
     def code_bits(self, data: bytes, n_at_once: int = 1024) -> float:

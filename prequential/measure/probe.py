@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from prequential.errors import CorruptArchiveError, PrequentialError
 from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
-from prequential.measure.evaluation import _warm_up as warm_up
+from prequential.measure.evaluation import warm_up
 from prequential.measure.machine import peak_memory_bytes
 from prequential.model.config import Config, ScheduleConfig
 from prequential.online.loop import run

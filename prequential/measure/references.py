@@ -1,6 +1,7 @@
 """Reference codes of a corpus, which tell what the learner's code length is made of. Each is coded for real, and decodes.
 
-The GPT alone is referred to, without a context mixer: its weights can be sent to a receiver, 2**29 bytes of counts cannot.
+The GPT alone is referred to, without a context mixer and without a table of contexts: its weights can be sent to a receiver,
+hundreds of megabytes of counts and of rows cannot.
 
     online     the learner itself: its prequential code
     hindsight  the weights it ended with, frozen, over the same corpus again
@@ -35,10 +36,11 @@ from prequential.measure.curves import Curve
 from prequential.measure.ledger import bits_per_byte
 from prequential.model.config import Config
 from prequential.model.frozen import Frozen
-from prequential.model.learner import Learner, rows_of_step
+from prequential.model.learner import Learner
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks
+from prequential.online.training import finish
 
 FIRST_BLOCK_BYTES = 1 << 10
 FINAL_WINDOW_BYTES = 1 << 16
@@ -161,6 +163,8 @@ def fresh(config: Config, runtime: Runtime) -> Learner:
     """A learner before its first byte. Raises ConfigError unless it is a GPT alone."""
     if config.gpt is None or config.mixer is not None:
         raise ConfigError("references are of the GPT alone: take a configuration with a GPT and without mixer (--pure)")
+    if config.gpt.contexts:
+        raise ConfigError("references are of a GPT whose weights can be sent: take one without contexts")
     return replace(runtime, audit_every=0).learner(config)
 
 
@@ -182,12 +186,9 @@ def train(learner: Learner, symbols: Bytes, coder: BitCoder | None = None, epoch
     coder: of the first pass, if that is to be coded.
     """
     curve = code(learner, coder or BitCoder(FOLLOW), symbols)
-    n_last = int(np.diff(curve.n_bytes, prepend=0)[-1])
     for epoch in range(1, epochs):
-        again = code(learner, BitCoder(FOLLOW), symbols, epoch * len(symbols))
-        n_last = int(np.diff(again.n_bytes, prepend=0)[-1])
-    assert learner.gpt
-    learner.gpt.update(*rows_of_step(learner.config, learner.history, n_last))
+        code(learner, BitCoder(FOLLOW), symbols, epoch * len(symbols))
+    finish(learner)
     return curve
 
 

@@ -18,16 +18,16 @@ from prequential.codecs import ArchiveReader, Header
 from prequential.corpora import sample_path
 from prequential.errors import PrequentialError
 from prequential.exact import matmul
-from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online import coding
 from prequential.online.runtime import KERNELS, Runtime
 
 # Set from a machine whose archives decoded elsewhere. Another FORMAT_VERSION, learner or default is another digest.
-EXPECTED_DIGEST = "946c148e086c0dc4"
+EXPECTED_DIGEST = "3279c059192d9ef0"
 
 FIXED_N_BYTES = 8192
 FIXED_CONFIG = Config(
-    gpt=GPTConfig(n_layers=2, width=64, n_heads=2, window=32),
+    gpt=GPTConfig(n_layers=2, width=64, n_heads=2, contexts=GPT_CONTEXTS, context_bits=10, window=32),
     mixer=MixerConfig(table_bits=12),
     schedule=ScheduleConfig(
         first_segment_symbols=64, segment_symbols=512, row_symbols=64, n_rows=8, block_symbols=4096

@@ -15,6 +15,10 @@ CONTEXTS = (
     "skip2-3", "skip1,3", "skip3-4", "above", "line,above", "first,word", "classes", "match", "word,marks",
 )  # fmt: skip
 
+# The contexts whose embeddings may enter the GPT, in the order of exact/contexts.py; model/context_table.py says what they are.
+GPT_CONTEXTS = ("2", "3", "4", "5", "6", "word", "word2")
+CONTEXT_REACH = 16  # symbols back that they look
+
 
 def _check(condition: bool, message: str) -> None:
     if not condition:
@@ -32,12 +36,24 @@ def _check_range(config: object, **ranges: tuple[float, float]) -> None:
         _check(low <= value <= high, f"{name} = {value!r} lies outside [{low}, {high}]")
 
 
+def _distinct_names(names: Any, known: tuple[str, ...]) -> tuple[str, ...]:
+    """A list of names, each known and named once, as a tuple."""
+    _check(
+        isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names), "contexts must be a list of names"
+    )
+    _check(len(set(names)) == len(names), "contexts: distinct names")
+    for name in names:
+        _check(name in known, f"unknown context {name!r}; there are {', '.join(known)}")
+    return tuple(names)
+
+
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
     """Shape and step sizes of the GPT.
 
-    `n_embeddings`: how many of the last symbols enter, each by its own table. `window`: keys each symbol attends to, its own
-    among them. Step sizes are per update, before warm-up.
+    `n_embeddings`: how many of the last symbols enter, each by its own table. `contexts`: which of GPT_CONTEXTS enter besides, by
+    rows of a table of 2**context_bits. `window`: keys each symbol attends to, its own among them. Step sizes are per update,
+    before warm-up.
     """
 
     n_layers: int = 2
@@ -45,9 +61,12 @@ class GPTConfig:
     n_heads: int = 3
     mlp_factor: int = 4
     n_embeddings: int = 3
+    contexts: tuple[str, ...] = ()
+    context_bits: int = 18
     window: int = 128
     matrix_step: float = 0.04
     vector_step: float = 0.003
+    context_step: float = 0.1
     momentum: float = 0.6
     beta1: float = 0.9
     beta2: float = 0.99
@@ -57,14 +76,21 @@ class GPTConfig:
     def __post_init__(self) -> None:
         _check_range(
             self, n_layers=(1, 64), width=(16, 4096), n_heads=(1, 64), mlp_factor=(1, 8), n_embeddings=(1, 8),
-            window=(2, 512), matrix_step=(0.0, 1.0), vector_step=(0.0, 1.0), momentum=(0.0, 0.999), beta1=(0.0, 0.999),
-            beta2=(0.0, 0.9999), warmup_updates=(1, 100000), decay_updates=(1, 10**9),
+            context_bits=(4, 24), window=(2, 512), matrix_step=(0.0, 1.0), vector_step=(0.0, 1.0), context_step=(0.0, 1.0),
+            momentum=(0.0, 0.999), beta1=(0.0, 0.999), beta2=(0.0, 0.9999), warmup_updates=(1, 100000),
+            decay_updates=(1, 10**9),
         )  # fmt: skip
+        object.__setattr__(self, "contexts", _distinct_names(self.contexts, GPT_CONTEXTS))
         _check(
             self.width % (2 * self.n_heads) == 0, f"width {self.width} must be a multiple of 2 * n_heads {self.n_heads}"
         )
         _check(self.width // self.n_heads <= 128, "heads are at most 128 wide: 1023 * 127 * 128 < 2**24")
         _check(self.width * self.mlp_factor <= 16384, "width * mlp_factor is at most 16384")
+
+    @property
+    def n_inputs(self) -> int:
+        """How many of the last symbols the GPT looks at, at each place."""
+        return max(self.n_embeddings, CONTEXT_REACH if self.contexts else 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +102,8 @@ class MixerConfig:
     match_bits: int = 20
 
     def __post_init__(self) -> None:
-        names = self.contexts
-        _check(
-            isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names),
-            "contexts must be a list of names",
-        )
-        object.__setattr__(self, "contexts", tuple(names))
-        _check(len(self.contexts) >= 1 and len(set(self.contexts)) == len(self.contexts), "contexts: distinct names")
-        for name in self.contexts:
-            _check(name in CONTEXTS, f"unknown context {name!r}; there are {', '.join(CONTEXTS)}")
+        object.__setattr__(self, "contexts", _distinct_names(self.contexts, CONTEXTS))
+        _check(len(self.contexts) >= 1, "contexts: the mixer needs one")
         _check_range(self, table_bits=(4, 26), match_bits=(4, 26))
 
 

@@ -1,8 +1,9 @@
 """The GPT in exact arithmetic: it reads the stream in sequence, and learns from rows drawn out of what was read.
 
-h = the sum of embeddings of the last E symbols, a table for each, all but the newest's zero at first. Pre-norm residual
-layers: h += attention(rmsnorm(h)); h += mlp(rmsnorm(h)); logits = head(rmsnorm(h)). No gains or biases, rotary positions,
-normalised queries and keys, squared ReLU, zero-initialised output projections, untied head.
+h = the sum of embeddings of the last E symbols, a table for each, all but the newest's zero at first, and, where configured, of
+contexts that several symbols make together (model/context_table.py). Pre-norm residual layers: h += attention(rmsnorm(h)); h +=
+mlp(rmsnorm(h)); logits = head(rmsnorm(h)). No gains or biases, rotary positions, normalised queries and keys, squared ReLU,
+zero-initialised output projections, untied head.
 
 Reading and learning share nothing that either writes. A `Reader` reads one stream, a segment at a time, with the weights as
 they stood when the segment was opened, and remembers the keys and values of its last `window - 1` columns. Any run of columns
@@ -10,8 +11,8 @@ they stood when the segment was opened, and remembers the keys and values of its
 before it, and all sums are of integers. A step of the `GPT` takes rows that know nothing of the stream or of each other, forward
 and backward, and then Muon on the hidden matrices, Adam on the embedding and the head. Weights are rounded to int8 once a step.
 
-Letters: R rows, T columns, D width, H heads, K = D/H, V symbols, E embeddings, W window, L layers; S = W - 1 + T slots for
-keys. N = R*T.
+Letters: R rows, T columns, D width, H heads, K = D/H, V symbols, E embeddings, C symbols looked at, W window, L layers;
+S = W - 1 + T slots for keys. N = R*T.
 """
 
 import math
@@ -27,11 +28,12 @@ import torch
 from prequential.errors import ConfigError
 from prequential.exact.matmul import Matmul
 from prequential.exact.optim import orthogonalise
-from prequential.exact.plain import FINE
+from prequential.exact.plain import EMBEDDING_LIMIT, FINE, INT8_LIMIT
 from prequential.exact.pool import Pool
 from prequential.exact.random import uniform
 from prequential.exact.tables import ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import GPTConfig
+from prequential.model.context_table import ContextGradient, ContextTable
 
 Tensor = torch.Tensor
 Saved = dict[str, tuple[Tensor, ...]]
@@ -83,22 +85,82 @@ class Linear:
 
 
 @dataclass(frozen=True)
+class MatrixGradient:
+    """The gradient at a matrix: called, it is that of its rows. In steps, of rows that are held in several places:
+
+    `finished` is the same function of the largest `peaks` of all places and of the sum of `sums` over them.
+    """
+
+    linear: Linear
+    x: Tensor  # (N, C_in) int8
+    x_scale: Tensor  # (N,)
+    g: Tensor  # (N, C_out), at the output
+
+    def __call__(self) -> Tensor:
+        return self.linear.weight_gradient(self.x, self.x_scale, self.g)
+
+    def peaks(self) -> Tensor:
+        """(C_out,) float32, at least TINY: what the gradient's columns are rounded by."""
+        return self.linear._ops.column_peaks(self.g, self.x_scale)
+
+    def sums(self, peaks: Tensor) -> Tensor:
+        """(C_in, C_out) int32; 127 * 127 * N < 2**31 for all N <= 8192 rows that share the peaks."""
+        levels = self.linear._ops.round_columns(self.g, peaks, self.x_scale)
+        return self.linear._matmul(self.x.t(), levels)
+
+    @staticmethod
+    def finished(ops: ModuleType, sums: Tensor, peaks: Tensor) -> Tensor:
+        """(C_in, C_out) float32."""
+        return ops.dequantise(sums, None, peaks * (1.0 / INT8_LIMIT))
+
+
+@dataclass(frozen=True)
+class EmbeddingGradient:
+    """The gradient at the embedding, with the methods of a MatrixGradient; it has one peak for all columns."""
+
+    ops: ModuleType
+    g: Tensor  # (N, D)
+    symbols: Tensor  # (N, E) int64
+    n_symbols: int
+
+    def __call__(self) -> Tensor:
+        return self.ops.embedding_gradient(self.g, self.symbols, self.n_symbols)
+
+    def peaks(self) -> Tensor:
+        return self.ops.peak_of(self.g)  # (1,)
+
+    def sums(self, peaks: Tensor) -> Tensor:
+        return self.ops.embedding_sums(self.g, self.symbols, self.n_symbols, peaks)  # (E, V, D) int32
+
+    @staticmethod
+    def finished(ops: ModuleType, sums: Tensor, peaks: Tensor) -> Tensor:
+        return sums.float() * (peaks * (1.0 / EMBEDDING_LIMIT))
+
+
+Gradient = MatrixGradient | EmbeddingGradient | ContextGradient
+
+
+@dataclass(frozen=True)
 class Weights:
-    """The embedding (E, V, D) float32, the matrices of each layer (qkv, out, up, down) and the head."""
+    """The embedding (E, V, D) float32, that of contexts, the matrices of each layer (qkv, out, up, down) and the head."""
 
     embedding: Tensor
+    contexts: ContextTable
     layers: Sequence[dict[str, Linear]]
     head: Linear
 
     def snapshot(self) -> "Weights":
-        """These weights as they stand: an update writes the embedding, but replaces the levels of a matrix."""
+        """These weights as they stand: an update writes the embedding, but replaces the levels of a matrix.
+
+        The table of contexts is written when the segment has ended.
+        """
         layers = [{name: copy(linear) for name, linear in layer.items()} for layer in self.layers]
-        return Weights(self.embedding.clone(), layers, copy(self.head))
+        return Weights(self.embedding.clone(), self.contexts, layers, copy(self.head))
 
     def under(self, ops: ModuleType, matmul: Matmul) -> "Weights":
         """The same weights, for other kernels and products."""
         layers = [{name: linear.under(ops, matmul) for name, linear in layer.items()} for layer in self.layers]
-        return Weights(self.embedding, layers, self.head.under(ops, matmul))
+        return Weights(self.embedding, self.contexts, layers, self.head.under(ops, matmul))
 
     def as_read(self) -> dict[str, Tensor]:
         """What predictions are made of, by name: the embedding, and every matrix's levels and scales."""
@@ -107,6 +169,7 @@ class Weights:
         tensors = {f"{name}.levels": linear.levels for name, linear in matrices.items()}
         return {
             "embedding": self.embedding,
+            "contexts": self.contexts.rows,
             **tensors,
             **{f"{n}.scale": linear.scale for n, linear in matrices.items()},
         }
@@ -114,7 +177,7 @@ class Weights:
     def logits(
         self, recent: Tensor, ops: ModuleType, attend: Callable[[int, Tensor], Tensor], saved: Saved | None = None
     ) -> Tensor:
-        """Logits (N, V) float32 of what follows; recent: the last symbols at each place, (N, E) int64, the newest first.
+        """Logits (N, V) float32 of what follows; recent: the last symbols at each place, (N, C) int64, the newest first.
 
         attend(i, qkv) is layer i's attention, (N, 3D) to (N, D) float32. What a backward pass needs goes to `saved`.
         """
@@ -125,8 +188,9 @@ class Weights:
             return values
 
         h = self.embedding[0][recent[:, 0]]  # (N, D)
-        for table, symbols in zip(self.embedding[1:], recent.t()[1:], strict=True):
-            h = h + table[symbols]
+        for e, table in enumerate(self.embedding[1:], 1):
+            h = h + table[recent[:, e]]
+        h = self.contexts.add_to(h, recent)
         for i, layer in enumerate(self.layers):
             x, r, _ = keep(f"{i}.qkv", *ops.normalise_rows(h))
             qkv = ops.dequantise(layer["qkv"].sums(x), r, layer["qkv"].scale)  # (N, 3D)
@@ -202,7 +266,7 @@ class Reader:
         self._column: Any = None  # ops.Column of the open segment, made when a single column is first asked for
 
     def forward(self, recent: Tensor, first: int) -> Tensor:
-        """Logits (t, V) float32 of what follows columns first .. first + t - 1, whose last symbols are `recent` (t, E) int64."""
+        """Logits (t, V) float32 of what follows columns first .. first + t - 1, whose last symbols are `recent` (t, C) int64."""
         if len(recent) == 1 and self._ops.Column:
             return self.column().logits(recent[0], first)
         parts = [
@@ -233,7 +297,7 @@ class Reader:
         """The open segment as an ops.Column, which reads symbol by symbol: a decoder's way, in a compiled kernel of its own."""
         if self._column is None:
             self._column = self._ops.Column(
-                self._weights.embedding, self._weights.layers, self._weights.head, self._room,
+                self._weights.embedding, self._weights.contexts, self._weights.layers, self._weights.head, self._room,
                 self._cos, self._sin, self._first_valid, self.config.window, self._score_scale,
             )  # fmt: skip
         return self._column
@@ -242,7 +306,7 @@ class Reader:
 class GPT:
     """See the module's text. All tensors live on one device; nothing here uses autograd.
 
-    begin(T) ; { forward(columns) -> logits }* in one thread, while update(rows) runs in another; then both are done.
+    begin(T) ; { forward(columns) -> logits }* in one thread, while update(rows) runs in another; both done, end().
     """
 
     def __init__(
@@ -265,7 +329,10 @@ class GPT:
             for i in range(config.n_layers)
         ]
         self._weights = Weights(
-            torch.zeros(config.n_embeddings, n_symbols, d), layers, linear("head", d, n_symbols, 0.0)
+            torch.zeros(config.n_embeddings, n_symbols, d),
+            ContextTable(config, ops),
+            layers,
+            linear("head", d, n_symbols, 0.0),
         )
         self._weights.embedding[0] = uniform(seed, "embedding", (n_symbols, d), 1.0)
         self._hidden = {f"{i}.{name}": linear for i, layer in enumerate(layers) for name, linear in layer.items()}
@@ -286,7 +353,7 @@ class GPT:
         self._reader.begin(self._weights.snapshot(), n_columns)
 
     def forward(self, recent: Tensor, first: int) -> Tensor:
-        """Logits (t, V) float32 of what follows columns first .. first + t - 1, whose last symbols are `recent` (t, E) int64.
+        """Logits (t, V) float32 of what follows columns first .. first + t - 1, whose last symbols are `recent` (t, C) int64.
 
         Columns are read in order, each once, in any runs: the bits do not depend on the runs, nor on an `update` meanwhile.
         """
@@ -296,6 +363,10 @@ class GPT:
         """The open segment for a compiled decoder; compiled kernels only."""
         return self._reader.column()
 
+    def end(self) -> None:
+        """Closes the segment, once the `update` beside it is done: what that left to be written, is written."""
+        self._weights.contexts.commit()
+
     def weights_read(self) -> dict[str, Tensor]:
         """What the open segment is predicted with, by name; it stands still until the next `begin`."""
         return self._reader._weights.as_read()
@@ -303,21 +374,32 @@ class GPT:
     # ---- learning
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
-        """One optimiser step on R independent rows: inputs (R, T, E) int64 as in `forward`, targets (R, T) int64 what followed.
+        """One optimiser step on R independent rows: inputs (R, T, C) int64 as in `forward`, targets (R, T) int64 what followed.
 
         R * T <= 8192, T <= 512. The gradient of the code length travels down the layers; each matrix learns, beside it, as
         soon as its own gradient is known.
         """
+        factor = self._next_factor()
+        for name, gradient in self._gradients(inputs, targets):
+            self._pool.start(partial(self._learn, name, gradient, factor))
+        self._pool.finish()
+        self._check_finite()
+
+    def _next_factor(self) -> float:
+        """Counts a step, and returns what its size is multiplied by."""
         self._n_updates += 1
         c = self.config
-        factor = min(1.0, self._n_updates / c.warmup_updates) / math.sqrt(1.0 + self._n_updates / c.decay_updates)
-        phases = rotary_phases(c, 0, inputs.shape[1])
-        gradient, saved = self._forward_rows(inputs, targets, phases)
-        for name, gradient_of in self._backward(gradient, saved, inputs, phases):
-            self._pool.start(partial(self._learn, name, gradient_of, factor))
-        self._pool.finish()
+        return min(1.0, self._n_updates / c.warmup_updates) / math.sqrt(1.0 + self._n_updates / c.decay_updates)
+
+    def _check_finite(self) -> None:
         if not math.isfinite(self.update_size or 0.0):
             raise ConfigError("the GPT has diverged: its weights are no longer numbers; take smaller steps")
+
+    def _gradients(self, inputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Gradient]]:
+        """Each parameter's name and its gradient, from these rows, in the order of `_backward`."""
+        phases = rotary_phases(self.config, 0, inputs.shape[1])
+        gradient, saved = self._forward_rows(inputs, targets, phases)
+        yield from self._backward(gradient, saved, inputs, phases)
 
     def _forward_rows(self, inputs: Tensor, targets: Tensor, phases: tuple[Tensor, Tensor]) -> tuple[Tensor, Saved]:
         """The gradient (N, V) in nats at the logits, and what the backward pass needs: tensors of N or of R first entries."""
@@ -353,7 +435,7 @@ class GPT:
 
     def _backward(
         self, g: Tensor, saved: Saved, inputs: Tensor, phases: tuple[Tensor, Tensor]
-    ) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+    ) -> Iterator[tuple[str, Gradient]]:
         """From the gradient rows (N, V) at the logits down to the embedding: each parameter's name and how to get its gradient.
 
         A parameter is named once its old value has been used for the last time; what its gradient needs never changes later.
@@ -361,22 +443,25 @@ class GPT:
         ops, head = self._ops, self._weights.head
         norm = saved["head"]
         dh = self._through_norm(head.fine_input_gradient_sums(g), norm, torch.zeros(len(g), self.config.width))
-        yield "head", partial(head.weight_gradient, norm[0], norm[1], g)
+        yield "head", MatrixGradient(head, norm[0], norm[1], g)
         for i, layer in reversed(list(enumerate(self._weights.layers))):
             x, scale, a = saved[f"{i}.down"]
             dy = ops.squared_relu_backward(*layer["down"].input_gradient_sums(dh), a)
-            yield f"{i}.down", partial(layer["down"].weight_gradient, x, scale, dh)
+            yield f"{i}.down", MatrixGradient(layer["down"], x, scale, dh)
             norm = saved[f"{i}.up"]
             dh = self._through_norm(layer["up"].input_gradient_sums(dy), norm, dh)
-            yield f"{i}.up", partial(layer["up"].weight_gradient, norm[0], norm[1], dy)
+            yield f"{i}.up", MatrixGradient(layer["up"], norm[0], norm[1], dy)
             x, scale = saved[f"{i}.out"]
             acc, row_scale = layer["out"].input_gradient_sums(dh)
-            yield f"{i}.out", partial(layer["out"].weight_gradient, x, scale, dh)
+            yield f"{i}.out", MatrixGradient(layer["out"], x, scale, dh)
             dqkv = self._attention_backward(ops.dequantise(acc, row_scale, None), saved[f"{i}.attention"], phases)
             norm = saved[f"{i}.qkv"]
             dh = self._through_norm(layer["qkv"].input_gradient_sums(dqkv), norm, dh)
-            yield f"{i}.qkv", partial(layer["qkv"].weight_gradient, norm[0], norm[1], dqkv)
-        yield "embedding", partial(ops.embedding_gradient, dh, inputs.flatten(0, 1), self.n_symbols)
+            yield f"{i}.qkv", MatrixGradient(layer["qkv"], norm[0], norm[1], dqkv)
+        recent = inputs.flatten(0, 1)
+        yield "embedding", EmbeddingGradient(ops, dh, recent[:, : self.config.n_embeddings], self.n_symbols)
+        if self.config.contexts:
+            yield "contexts", ContextGradient(dh, self._weights.contexts.places(recent))
 
     def _through_norm(self, sums: tuple[Tensor, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
         """dh plus the gradient that reaches the residual stream through normalised rows, given its sums and scales there."""
@@ -399,8 +484,11 @@ class GPT:
             (q, q_r, q_s, k, k_r, k_s), *phases,
         )  # fmt: skip
 
-    def _learn(self, name: str, gradient: Callable[[], Tensor], factor: float) -> None:
+    def _learn(self, name: str, gradient: Callable[[], Tensor] | ContextGradient, factor: float) -> None:
         """One step of the named parameter: Adam for embedding and head, Muon for the hidden matrices."""
+        if isinstance(gradient, ContextGradient):
+            self._weights.contexts.learn(gradient)
+            return
         if name in self._hidden:
             linear, n_parts = self._hidden[name], 3 if name.endswith("qkv") else 1
             self._muon_step(linear.weight, gradient(), self._momentum[name], n_parts, factor)
@@ -440,12 +528,13 @@ class GPT:
             linear.quantise()
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor that later probabilities depend on, by name, between segments: what a digest or a checkpoint covers."""
+        """Every tensor that later probabilities depend on, by name, between `end` and `begin`: what digests and checkpoints cover."""
         tensors = {"embedding": self._weights.embedding, "head": self._weights.head.weight}
         tensors |= {name: linear.weight for name, linear in self._hidden.items()}
         tensors |= {f"momentum.{name}": m for name, m in self._momentum.items()}
         for name, (mean, square) in self._adam.items():
             tensors |= {f"adam.mean.{name}": mean, f"adam.square.{name}": square}
+        tensors |= self._weights.contexts.state()
         tensors |= {f"carried.{name}": t for name, t in self._reader.memory().items()}
         tensors["counters"] = torch.tensor([self._n_updates, self._reader.n_columns])
         return tensors

@@ -101,6 +101,8 @@ class Learner:
         if self._step:
             self._step.result()
             self._step = None
+        if self.gpt:
+            self.gpt.end()
         self._n_new = n_symbols
 
     def _rows(self) -> tuple[Tensor, Tensor]:
@@ -155,7 +157,7 @@ def code_under(frequencies: np.ndarray | None, mixer: Mixer | None, symbols: np.
 def inputs_of_segment(config: Config, history: History, symbols: np.ndarray) -> np.ndarray:
     """The GPT's inputs (t, E) int64, newest first: what goes before each of the first symbols (t,) after the history."""
     assert config.gpt
-    n = config.gpt.n_embeddings
+    n = config.gpt.n_inputs
     known = np.concatenate((history.at(history.n_symbols - np.arange(n, 0, -1)), symbols[:-1]))
     return sliding_window_view(known, n)[:, ::-1].copy()
 
@@ -172,5 +174,5 @@ def rows_of_step(config: Config, history: History, n_new_symbols: int) -> tuple[
     words = random_words(config.seed, f"replay/{end}", n_rows - n_new)
     drawn = history.oldest + (words % np.uint64(end - length + 1 - history.oldest)).astype(np.int64)
     positions = np.concatenate((newest, drawn))[:, None] + np.arange(length)
-    before = positions[..., None] - np.arange(1, config.gpt.n_embeddings + 1)  # (R, T, E)
+    before = positions[..., None] - np.arange(1, config.gpt.n_inputs + 1)  # (R, T, C)
     return torch.from_numpy(history.at(before)), torch.from_numpy(history.at(positions))

@@ -3,7 +3,7 @@
 import dataclasses
 
 from prequential.errors import ConfigError
-from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
 
 DEFAULT_PRESET = 5
 FEW_CONTEXTS = ("1", "2", "3", "4", "5", "6", "word", "word2", "classes", "line,above")
@@ -36,13 +36,14 @@ def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) ->
     if level not in PRESETS:
         raise ConfigError(f"no preset {level}; there are {min(PRESETS)} to {max(PRESETS)}")
     config = dataclasses.replace(PRESETS[level], seed=seed)
-    if pure and config.gpt is None:
-        raise ConfigError(f"preset {level} has no GPT, so it cannot be pure")
     if not pure:
         return config
+    if config.gpt is None:
+        raise ConfigError(f"preset {level} has no GPT, so it cannot be pure")
     schedule = dataclasses.replace(
         config.schedule,
         segment_symbols=min(config.schedule.segment_symbols, PURE_SEGMENT_SYMBOLS),
         n_rows=min(config.schedule.n_rows, PURE_ROWS),
     )
-    return dataclasses.replace(config, mixer=None, schedule=schedule)
+    gpt = dataclasses.replace(config.gpt, contexts=GPT_CONTEXTS)
+    return dataclasses.replace(config, gpt=gpt, mixer=None, schedule=schedule)

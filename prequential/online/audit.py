@@ -36,6 +36,7 @@ from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
 from prequential.model.config import N_SYMBOLS, Config
+from prequential.model.context_table import ContextGradient
 from prequential.model.gpt import GPT, Reader, Weights
 from prequential.model.history import History
 from prequential.model.learner import Learner, code_under, inputs_of_segment, rows_of_step
@@ -46,6 +47,7 @@ Tensor = torch.Tensor
 
 MAX_NAMES = 10  # of tensors in a message
 NOT_LEARNED = ("carried.", "counters")  # of a GPT's tensors: what they begin with
+WRITTEN = ("embedding", "contexts")  # of what a segment is read with, in place, by steps
 
 
 def digests(tensors: Mapping[str, Tensor]) -> dict[str, bytes]:
@@ -98,7 +100,13 @@ class WatchedGPT(GPT):
         """What predicts the segment that is about to begin."""
         return Passage(self._weights.snapshot(), self._reader.fork(self._ops, self._matmul), n_columns)
 
-    def _learn(self, name: str, gradient: Callable[[], Tensor], factor: float) -> None:
+    def _learn(self, name: str, gradient: Callable[[], Tensor] | ContextGradient, factor: float) -> None:
+        if isinstance(gradient, ContextGradient):
+            self.changed_in_step += self.changed(self._of_parameter(name))
+            super()._learn(name, gradient, factor)
+            self._seen |= digests(self._of_parameter(name) | {name: self._weights.contexts.committed()})
+            return
+
         def gradient_then_look() -> Tensor:
             result = gradient()
             self.changed_in_step += self.changed(self._of_parameter(name))
@@ -109,6 +117,8 @@ class WatchedGPT(GPT):
 
     def _of_parameter(self, name: str) -> dict[str, Tensor]:
         """What a step of the named parameter writes."""
+        if name == "contexts":
+            return {name: self._weights.contexts.rows, "contexts.squares": self._weights.contexts.squares}
         if name in self._hidden:
             linear, tensors = self._hidden[name], {f"momentum.{name}": self._momentum[name]}
         else:
@@ -199,7 +209,7 @@ class AuditedLearner(Learner):
             self._drawn = self._n_segments % self._every == self._draw()
             self._before = {name: t.clone() for name, t in self._watched.state().items()} if self._drawn else {}
             self._passage = self._watched.passage(n_symbols)
-            self._levels = self._watched.known(name for name in self._passage.weights.as_read() if name != "embedding")
+            self._levels = self._watched.known(name for name in self._passage.weights.as_read() if name not in WRITTEN)
         super().begin(n_symbols)
 
     def _draw(self) -> int:
@@ -277,6 +287,7 @@ class AuditedLearner(Learner):
             again = self._gpt_of(way)
             again.load_state(self._before)
             again.update(*rows)
+            again.end()
             return again.learned()
 
         if names := differing(gpt.learned(), stepped(self._way.opposite)):

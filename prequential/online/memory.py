@@ -54,6 +54,7 @@ def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:
         matrices * _MATRIX_BYTES
         + largest * 32 * min(n_threads, 4 * gpt.n_layers)
         + (gpt.n_embeddings + 1) * N_SYMBOLS * gpt.width * _TABLE_BYTES
+        + (4 * (gpt.width + 1) << gpt.context_bits if gpt.contexts else 0)
     )
 
 
@@ -64,7 +65,10 @@ def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
     scores = n_positions * gpt.n_heads * schedule.row_symbols * 4
     n_read = schedule.segment_symbols
     reading = n_read * (gpt.width * (8 + 2 * gpt.mlp_factor) + gpt.n_heads * 3 * (gpt.window + 64)) * 4
-    return gpt.n_layers * (kept + scores) + 6 * scores + reading
+    contexts = (
+        n_positions * len(gpt.contexts) * gpt.width * 4 * 4
+    )  # sums, gradient, its levels and the change, of each row met
+    return gpt.n_layers * (kept + scores) + 6 * scores + reading + contexts
 
 
 def _mixer_bytes(mixer: MixerConfig) -> int:

@@ -2,13 +2,16 @@
 
 import importlib
 from dataclasses import dataclass
+from types import ModuleType
 
 from prequential.errors import ConfigError
 from prequential.exact import matmul, plain
+from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
 from prequential.model.learner import Learner
 from prequential.online.audit import AuditedLearner
+from prequential.online.workers import SharedLearner, Team
 
 KERNELS = ("fused", "plain")
 
@@ -19,12 +22,14 @@ class Runtime:
 
     threads: pieces of work side by side (exact/pool.py). backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
     (compiled by numba) or "plain" (torch). audit_every: segments in a period of the audit (online/audit.py); 0: no audit.
+    team: the processes that share the GPT's steps (online/workers.py), of which each takes these threads; None: this one alone.
     """
 
     threads: int | None = None
     backend: str | None = None
     kernels: str | None = None
     audit_every: int = 0
+    team: Team | None = None
 
     def __post_init__(self) -> None:
         if self.threads is not None and not 1 <= self.threads <= 1024:
@@ -33,17 +38,24 @@ class Runtime:
             raise ConfigError(f"no kernels {self.kernels!r}; there are {', '.join(KERNELS)}")
         if self.audit_every < 0:
             raise ConfigError(f"audit_every = {self.audit_every} is negative")
+        if self.audit_every and self.team:
+            raise ConfigError("an audit is of one process: leave out either --audit-every or torchrun")
 
     @property
     def n_threads(self) -> int:
-        """Threads that a run takes."""
-        return self.threads or available_threads()
+        """Threads that a run takes, or each worker of it."""
+        return self.threads or max(1, available_threads() // (self.team.n_beside if self.team else 1))
+
+    def parts(self, config: Config) -> tuple[ModuleType, Matmul | None, Pool]:
+        """Kernels, products (None where the learner needs none) and threads. Raises InexactMachineError."""
+        ops = plain if self.kernels == "plain" else importlib.import_module("prequential.exact.fused")
+        pool = Pool(self.n_threads)  # first: backends are rated as they will be used
+        return ops, matmul.choose("cpu", self.backend) if config.gpt or self.backend else None, pool
 
     def learner(self, config: Config) -> Learner:
         """A fresh learner on this machine. Raises InexactMachineError when no backend is exact here."""
-        ops = plain if self.kernels == "plain" else importlib.import_module("prequential.exact.fused")
-        pool = Pool(self.n_threads)  # first: backends are rated as they will be used
-        products = matmul.choose("cpu", self.backend) if config.gpt or self.backend else None
         if self.audit_every:
-            return AuditedLearner(config, ops, products, pool, self.audit_every)
-        return Learner(config, ops, products, pool)
+            return AuditedLearner(config, *self.parts(config), self.audit_every)
+        if self.team:
+            return SharedLearner(self.team, config, *self.parts(config))
+        return Learner(config, *self.parts(config))

@@ -23,7 +23,7 @@ LADDER = ("ladder", "a", "--kernels", "plain", "--config", "gpt.json", "--limit"
 def _no_warm_up():
     """Speeds are not measured here: each run spares a second's self-test and compilation."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("prequential.measure.evaluation._warm_up", lambda runtime: None)
+        patch.setattr("prequential.measure.evaluation.warm_up", lambda runtime: None)
         yield
 
 

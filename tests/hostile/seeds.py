@@ -25,7 +25,15 @@ MIXER = prequential.Config(
 )
 PURE = prequential.Config(
     gpt=prequential.GPTConfig(
-        n_layers=1, width=16, n_heads=2, mlp_factor=1, window=4, vector_step=0.5, warmup_updates=1
+        n_layers=1,
+        width=16,
+        n_heads=2,
+        mlp_factor=1,
+        contexts=("2",),
+        context_bits=4,
+        window=4,
+        vector_step=0.5,
+        warmup_updates=1,
     ),
     mixer=None,
     schedule=replace(SCHEDULE, block_symbols=40),

@@ -20,7 +20,7 @@ from prequential.online.training import train
 
 TOLERANCE = 5e-4  # of the loss, on text like what was learned; docs/MODELS.md states 0.1 %, and has what was measured
 CONFIG = Config(
-    gpt=GPTConfig(n_layers=2, width=32, n_heads=2, window=16),
+    gpt=GPTConfig(n_layers=2, width=32, n_heads=2, contexts=("2", "6", "word", "word2"), context_bits=10, window=16),
     mixer=None,
     schedule=ScheduleConfig(
         first_segment_symbols=128, segment_symbols=256, row_symbols=64, n_rows=6, history_bits=14, block_symbols=4000
@@ -84,7 +84,7 @@ def test_the_weights_are_the_levels_that_the_exact_gpt_predicts_with(learner, mo
 def test_pieces_see_what_the_whole_sees(module):
     data = TEST[:300].tobytes()
     whole = module.code_bits(data, n_at_once=300)
-    assert module.memory == 2 * 15 + 2
+    assert module.memory == 2 * 15 + 15
     for n_at_once in (7, 64):
         assert module.code_bits(data, n_at_once) == pytest.approx(whole, rel=1e-5)
 
@@ -92,7 +92,7 @@ def test_pieces_see_what_the_whole_sees(module):
 def test_a_prediction_depends_on_the_last_symbols_only_and_on_all_of_them(module):
     symbols = torch.tensor(TEST[:80].astype(np.int64))[None]
     expected = module(symbols)[0, -1]
-    for back, same in ((module.memory + 1, True), (module.memory - 2, False), (1, False)):
+    for back, same in ((module.memory + 1, True), (2 * 15, False), (1, False)):
         changed = symbols.clone()
         changed[0, -back] += 1
         assert torch.allclose(module(changed)[0, -1], expected, rtol=0, atol=1e-5 if same else 0) == same

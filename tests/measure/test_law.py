@@ -20,7 +20,9 @@ from prequential.online.memory import MAX_MEMORY_BYTES
 from prequential.online.runtime import Runtime
 
 BOTH = Config(
-    gpt=GPTConfig(n_layers=1, width=32, n_heads=1, mlp_factor=2, window=8, warmup_updates=1),
+    gpt=GPTConfig(
+        n_layers=1, width=32, n_heads=1, mlp_factor=2, contexts=("3",), context_bits=6, window=8, warmup_updates=1
+    ),
     mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(
         first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prequential.exact import fused, plain
+from prequential.exact.contexts import SUM_LIMIT
 from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul, trials
 from prequential.exact.pool import Pool
@@ -16,7 +17,10 @@ from prequential.model import gpt as module
 from prequential.model.config import GPTConfig
 from prequential.model.gpt import GPT
 
-CONFIG = GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, n_embeddings=2, window=7, warmup_updates=1)
+CONFIG = GPTConfig(
+    n_layers=2, width=32, n_heads=2, mlp_factor=2, n_embeddings=2, contexts=("2", "word"), context_bits=8, window=7,
+    warmup_updates=1,
+)  # fmt: skip
 N_COLUMNS, N_ROWS, ROW_LENGTH, N_SYMBOLS = 20, 3, 10, 11
 KERNELS = pytest.mark.parametrize("ops", [plain, fused], ids=["plain", "fused"])
 
@@ -31,7 +35,7 @@ def drawn(seed, *shape):
 
 def drawn_symbols(seed, *shape):
     """Inputs: the last symbols of each column, which need not be a text's."""
-    return drawn(seed, *(shape or (N_COLUMNS,)), CONFIG.n_embeddings)
+    return drawn(seed, *(shape or (N_COLUMNS,)), CONFIG.n_inputs)
 
 
 def drawn_rows(seed, shape=(N_ROWS, ROW_LENGTH)):
@@ -39,6 +43,7 @@ def drawn_rows(seed, shape=(N_ROWS, ROW_LENGTH)):
 
 
 def read(gpt, symbols, cuts=()):
+    gpt.end()
     gpt.begin(len(symbols))
     edges = [0, *sorted(cuts), len(symbols)]
     return torch.cat([gpt.forward(symbols[a:b], a) for a, b in pairwise(edges)])
@@ -48,10 +53,13 @@ def trained(gpt, n_updates=3):
     """A few steps, so that no projection is zero any more."""
     for i in range(n_updates):
         gpt.update(*drawn_rows(i))
+        gpt.end()
     return gpt
 
 
 def assert_same_state(a, b):
+    a.end()
+    b.end()
     for name, tensor in a.state().items():
         assert torch.equal(tensor, b.state()[name]), name
     assert digest(a.state()) == digest(b.state())
@@ -196,6 +204,7 @@ def test_the_state_covers_every_tensor_that_a_step_changes():
     for i in range(2):
         read(gpt, drawn_symbols(i))
         gpt.update(*drawn_rows(i))
+    gpt.end()
     for name, tensor in gpt.state().items():
         if name != "counters":
             copy.state()[name].copy_(tensor)
@@ -257,7 +266,8 @@ def float_logits(gpt, parameters, symbols):
 
     t = torch.arange(n_time)
     hidden = (t[None] > t[:, None]) | (t[None] <= t[:, None] - c.window)
-    h = sum(table[column] for table, column in zip(parameters["embedding"], symbols.unbind(-1), strict=True))
+    h = sum(table[symbols[..., e]] for e, table in enumerate(parameters["embedding"]))
+    h = h + parameters["contexts"][gpt._weights.contexts.places(symbols.flatten(0, 1))].sum(1).view(h.shape)
     for i in range(c.n_layers):
         qkv = norm(h) @ parameters[f"{i}.qkv"]
         q, k, v = qkv.view(n_rows, n_time, 3, c.n_heads, width).permute(2, 0, 3, 1, 4)
@@ -266,6 +276,14 @@ def float_logits(gpt, parameters, symbols):
         h = h + (p @ v).transpose(1, 2).reshape(n_rows, n_time, -1) @ parameters[f"{i}.out"]
         h = h + (norm(h) @ parameters[f"{i}.up"]).relu().square() @ parameters[f"{i}.down"]
     return norm(h) @ parameters["head"]
+
+
+def dense(gradient, gpt):
+    """A ContextGradient as a tensor of the table's shape."""
+    touched, peak = gradient.places.unique(), gradient.peaks()
+    g = torch.zeros_like(gpt._weights.contexts.rows)
+    g[touched] = gradient.sums(touched, peak) * (peak / SUM_LIMIT)
+    return g
 
 
 @KERNELS
@@ -281,6 +299,7 @@ def test_gradients_agree_with_float_autograd_of_the_same_network(ops):
     gradient, saved = gpt._forward_rows(inputs, targets, phases)
     parameters = {name: (linear.levels * linear.scale).double() for name, linear in linears.items()}
     parameters["embedding"] = gpt._weights.embedding.double()
+    parameters["contexts"] = gpt._weights.contexts.rows.double()
     for p in parameters.values():
         p.requires_grad_()
     logits = float_logits(gpt, parameters, inputs).flatten(0, 1)
@@ -289,7 +308,7 @@ def test_gradients_agree_with_float_autograd_of_the_same_network(ops):
     assert torch.corrcoef(torch.stack((gradient.flatten().double(), expected)))[0, 1] > 0.998
     logits.backward(gradient.double())
     for name, gradient_of in gpt._backward(gradient, saved, inputs, phases):
-        g = gradient_of()
+        g = dense(gradient_of, gpt) if name == "contexts" else gradient_of()
         reference = parameters[name].grad.flatten()
         cosine = torch.dot(g.flatten().double(), reference) / (g.double().norm() * reference.norm())
         assert cosine > 0.985, (name, cosine)

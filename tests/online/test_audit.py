@@ -23,7 +23,16 @@ from prequential.online.recomputing import Way, exact_backends
 from prequential.online.runtime import Runtime
 
 BOTH = Config(
-    gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=7, warmup_updates=1),
+    gpt=GPTConfig(
+        n_layers=2,
+        width=32,
+        n_heads=2,
+        mlp_factor=2,
+        contexts=("2", "word"),
+        context_bits=6,
+        window=7,
+        warmup_updates=1,
+    ),
     mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(
         first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14, block_symbols=400
@@ -248,7 +257,7 @@ def test_a_bit_flipped_once_in_a_prediction_is_found_in_that_segment(what, confi
         learn(learner, i + 1, coder=BitCoder(ENCODE), after_begin={i: reading})
 
 
-HEAD = 13  # of a column's arguments: its copy of the head's levels
+HEAD = 15  # of a column's arguments: its copy of the head's levels
 
 
 def patch_columns(monkeypatch, when):

@@ -19,7 +19,7 @@ from prequential.online.runtime import Runtime
 from prequential.online.training import finish, train
 
 CONFIG = Config(
-    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8),
+    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, contexts=("2",), context_bits=6, window=8),
     mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(
         first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300
@@ -78,6 +78,7 @@ def test_training_learns_from_the_last_segment_too():
             n_last = done
     n_last = (500 - 300) - 32 * ((500 - 300 - 1) // 32)
     other.gpt.update(*rows_of_step(CONFIG, other.history, n_last))
+    other.gpt.end()
     state, expected = learner.state(), other.state()
     assert [name for name in state if not torch.equal(state[name], expected[name])] == ["counters"]
 

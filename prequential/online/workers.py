@@ -1,0 +1,379 @@
+"""Workers: the processes that torchrun starts of one command take the GPT's steps together. The bits are those of one process.
+
+The first worker runs the command: it codes, writes and talks. The others hold the GPT's weights and wait for its word. A step's
+rows are shared out; each worker takes its own forward and backward, and every sum over rows is finished by all (docs/WORKERS.md):
+
+    rows            first worker -> all
+    column peaks    the largest of all workers'     (float32 magnitudes, compared as integers)
+    column sums     the sum of all workers'         (int32, bounded for all rows of the step together)
+    momentum, Adam  by each worker, alike
+    matrices        each orthogonalised by one worker, and sent to all
+
+How rows and matrices are shared out changes the speed only. The first worker takes a smaller share, as it codes meanwhile.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from itertools import accumulate
+from time import process_time
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from prequential.errors import FaultError, WorkerLostError
+from prequential.exact.digest import digest
+from prequential.exact.matmul import Matmul
+from prequential.exact.plain import TINY
+from prequential.exact.pool import Pool
+from prequential.model.config import N_SYMBOLS, Config, GPTConfig
+from prequential.model.context_table import ContextGradient
+from prequential.model.gpt import GPT, EmbeddingGradient, MatrixGradient
+from prequential.model.learner import Learner
+
+if TYPE_CHECKING:
+    from prequential.online.runtime import Runtime
+
+Tensor = torch.Tensor
+
+STOP, MODEL, LOAD, STEP, COMPARE = range(5)  # what the first worker tells the others
+FULL_SHARE = 64  # every worker's but the first one's, whose own lies between 0 and this
+STEP_TIMEOUT = timedelta(minutes=30)  # for a worker that does not answer; one that ends is noticed at once
+IDLE_TIMEOUT = timedelta(days=7)  # between two words of the first worker
+CONTEXTS = "contexts"  # the gradient of the table of contexts, of other rows in each step
+BUSY = "busy_s"  # among the peaks, for the first worker to adapt its share by
+NOT_SHARED = "carried."  # of a GPT's tensors: what only a reader of the stream has
+
+
+class Team:
+    """The workers of one torchrun, connected by torch.distributed. Every method but `turn` is called by all of them in one order.
+
+    Methods raise WorkerLostError when another worker has ended, or not answered for STEP_TIMEOUT.
+    """
+
+    def __init__(self) -> None:
+        with _reaching():
+            store, rank, size = next(dist.rendezvous("env://"))
+            # torchrun keeps the store when it starts the workers anew: what the last ones left there leads nowhere
+            store = dist.PrefixStore("start " + os.environ["TORCHELASTIC_RESTART_COUNT"], store)
+            dist.init_process_group("gloo", timeout=STEP_TIMEOUT, store=store, rank=rank, world_size=size)
+            self._idle = dist.new_group(timeout=IDLE_TIMEOUT)
+        self.rank, self.size = rank, size
+        self.n_beside = int(os.environ["LOCAL_WORLD_SIZE"])  # workers on this machine
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """One word of the first worker with all that follows it: none of its threads interrupts another's."""
+        with self._lock:
+            yield
+
+    def leave(self) -> None:
+        """Ends the connection, in order: gloo's threads must not outlive the interpreter, which they sometimes abort."""
+        with _reaching():
+            dist.destroy_process_group()
+
+    def tell(self, word: int, *numbers: int) -> None:
+        """From the first worker to all who `hear`: a word and up to three numbers."""
+        message = torch.zeros(4, dtype=torch.int64)
+        message[: 1 + len(numbers)] = torch.tensor([word, *numbers])
+        self.spread(message)
+
+    def hear(self) -> list[int]:
+        """The first worker's next word and three numbers."""
+        message = torch.zeros(4, dtype=torch.int64)
+        with _reaching():
+            dist.broadcast(message, 0, group=self._idle)
+        return [int(n) for n in message]
+
+    def spread(self, tensor: Tensor) -> None:
+        """Every worker's tensor becomes the first one's."""
+        with _reaching():
+            dist.broadcast(tensor, 0, group=self._idle)
+
+    def largest_(self, magnitudes: Tensor) -> None:
+        """float32 >= 0: in place, the largest of all workers' at each place. Their bits are in the order of the numbers."""
+        with _reaching():
+            dist.all_reduce(magnitudes.view(torch.int32), dist.ReduceOp.MAX)
+
+    def sum_(self, integers: Tensor) -> None:
+        """int32: in place, the sum of all workers'."""
+        with _reaching():
+            dist.all_reduce(integers)
+
+    def from_each(self, tensors: Sequence[Tensor]) -> None:
+        """tensors[i] becomes worker i's; of any sizes."""
+        with _reaching():
+            for work in [dist.broadcast(t, i, async_op=True) for i, t in enumerate(tensors) if t.numel()]:
+                work.wait()
+
+    def all_of(self, value: bytes) -> list[bytes]:
+        """Every worker's value, of one length."""
+        own = torch.frombuffer(bytearray(value), dtype=torch.uint8)
+        values = [torch.empty_like(own) for _ in range(self.size)]
+        with _reaching():
+            dist.all_gather(values, own)
+        return [bytes(v.tolist()) for v in values]
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise WorkerLostError("another worker has ended or does not answer; the run ends") from error
+
+
+class SharedGPT(GPT):
+    """A GPT that every worker holds: `update` by the first one is `step` by all. Reading is the first one's alone."""
+
+    def __init__(
+        self, team: Team, config: GPTConfig, n_symbols: int, seed: int, ops: ModuleType, matmul: Matmul, pool: Pool
+    ) -> None:
+        super().__init__(config, n_symbols, seed, ops, matmul, pool)
+        self._team = team
+        self.first_share = float(FULL_SHARE)  # the first worker's; what it makes of it is sent with each step
+        self._measured_s = process_time()
+        hidden = {name: linear.weight for name, linear in self._hidden.items()}
+        self._parameters = {"head": self._weights.head.weight, **hidden, "embedding": self._weights.embedding}
+        peaks = {n: p.shape[-1:] if p.dim() == 2 else (1,) for n, p in self._parameters.items()}
+        self._peaks = _in_one(peaks | {CONTEXTS: (1,), BUSY: (1,)}, torch.float32)
+        self._sums = _in_one({n: p.shape for n, p in self._parameters.items()}, torch.int32)
+
+    def update(self, inputs: Tensor, targets: Tensor) -> None:
+        share = round(self.first_share)
+        with self._team.turn():
+            self._team.tell(STEP, *targets.shape, share)
+            self._team.spread(torch.cat((inputs, targets[..., None]), -1).to(torch.uint8))
+            self.step(inputs, targets, share)
+
+    def step_of_first(self, n_rows: int, n_columns: int, share: int) -> None:
+        """What the first worker's `update` is elsewhere."""
+        rows = torch.empty(n_rows, n_columns, self.config.n_inputs + 1, dtype=torch.uint8)
+        self._team.spread(rows)
+        self.step(rows[..., :-1].to(torch.int64), rows[..., -1].to(torch.int64), share)
+
+    def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
+        """One optimiser step by all workers, on the same rows and of the same weights, which are then the same again."""
+        team, pool = self._team, self._pool
+        shares = [first_share] + [FULL_SHARE] * (team.size - 1)
+        self.end()  # of the step before, elsewhere than at the first worker, which closes segments
+        factor = self._next_factor()
+        own = parts(len(inputs), shares)[team.rank]
+        gradients: dict[str, Any] = {}
+        (all_peaks, peaks), (all_sums, sums) = self._peaks, self._sums
+        all_peaks.fill_(TINY)
+        own_s = self._busy_s()
+        if team.rank:
+            peaks[BUSY].fill_(own_s)
+        if own.stop > own.start:
+            for name, gradient in self._gradients(inputs[own], targets[own]):
+                gradients[name] = gradient
+                pool.start(partial(_fill, peaks[name], gradient.peaks))
+            pool.finish()
+        team.largest_(all_peaks)
+        self._adapt(own_s, float(peaks[BUSY]))
+        self._learn_contexts(gradients.pop(CONTEXTS, None), inputs, peaks[CONTEXTS])
+        if not gradients:
+            all_sums.zero_()
+        for name, gradient in gradients.items():
+            pool.start(partial(_fill, sums[name], partial(gradient.sums, peaks[name])))
+        pool.finish()
+        team.sum_(all_sums)
+        takers = shared_out({name: _work(linear.weight) for name, linear in self._hidden.items()}, shares)
+        for name in self._parameters:
+            pool.start(partial(self._learn_shared, name, factor, takers.get(name, team.rank) == team.rank))
+        pool.finish()
+        self._exchange(takers)
+        self._check_finite()
+
+    def _learn_contexts(self, own: ContextGradient | None, inputs: Tensor, peak: Tensor) -> None:
+        """A step of the table of contexts: the rows are those of all inputs, the sums by all workers."""
+        if not self.config.contexts:
+            return
+        table = self._weights.contexts
+        touched = table.places(inputs.flatten(0, 1)).unique()
+        sums = own.sums(touched, peak) if own else torch.zeros(len(touched), self.config.width, dtype=torch.int32)
+        self._team.sum_(sums)
+        table.learn_from(touched, sums, peak)
+
+    def _busy_s(self) -> float:
+        """Processor time of this worker since it was last asked."""
+        before, self._measured_s = self._measured_s, process_time()
+        return self._measured_s - before
+
+    def _adapt(self, own_s: float, others_s: float) -> None:
+        """The first worker's share of later steps, so that it is as busy as the busiest other: it codes besides."""
+        share = self.first_share - (own_s - others_s) / (own_s + others_s) * FULL_SHARE / 2
+        self.first_share = min(max(share, 0.0), float(FULL_SHARE))
+
+    def _learn_shared(self, name: str, factor: float, takes: bool) -> None:
+        """A step of the named parameter; of a matrix that another worker takes, its momentum's."""
+        kind = EmbeddingGradient if name == "embedding" else MatrixGradient
+        gradient = kind.finished(self._ops, self._sums[1][name], self._peaks[1][name])
+        if takes:
+            self._learn(name, lambda: gradient, factor)
+        else:
+            self._ops.nesterov_(self._momentum[name], gradient, self.config.momentum)
+
+    def _exchange(self, takers: Mapping[str, int]) -> None:
+        """Every matrix becomes that of the worker who took it."""
+        names = [[name for name, taker in takers.items() if taker == i] for i in range(self._team.size)]
+        weights = [[self._parameters[name].flatten() for name in own] for own in names]
+        packed = [torch.cat(w) if w else torch.empty(0) for w in weights]
+        self._team.from_each(packed)
+        for i, own in enumerate(names):
+            if i != self._team.rank:
+                for name, values in zip(own, packed[i].split([len(w) for w in weights[i]]), strict=True):
+                    self._hidden[name].weight.view(-1).copy_(values)
+                    self._pool.start(self._hidden[name].quantise)
+        self._pool.finish()
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """As a GPT's, by all workers: the others' tensors become the first one's, which must be right."""
+        self.end()
+        own = self.state()
+        if self._team.rank == 0:
+            super().load_state(tensors)
+            self._team.tell(LOAD)
+            own = self.state()
+        for name, tensor in own.items():
+            if not name.startswith(NOT_SHARED):
+                self._team.spread(tensor)
+        if self._team.rank:
+            super().load_state(own)
+
+    def compare(self) -> None:
+        """By all workers; the first one raises FaultError unless all hold the same."""
+        self.end()
+        shared = {name: t for name, t in self.state().items() if not name.startswith(NOT_SHARED) and name != "counters"}
+        digests = self._team.all_of(digest(shared))
+        others = [str(i) for i, value in enumerate(digests) if value != digests[0]]
+        if others and self._team.rank == 0:
+            raise FaultError(
+                f"the weights of worker {', '.join(others)} differ from worker 0's: a machine's arithmetic is not exact, or its "
+                "memory is faulty; run `prequential doctor` on each"
+            )
+
+
+def _fill(room: Tensor, compute: Callable[[], Tensor]) -> None:
+    room.copy_(compute())
+
+
+def _work(weight: Tensor) -> int:
+    """What orthogonalising a matrix takes, in a unit of its own."""
+    short, long = sorted(weight.shape)
+    return short * short * (short + 2 * long)
+
+
+def _in_one(shapes: Mapping[str, Sequence[int]], dtype: torch.dtype) -> tuple[Tensor, dict[str, Tensor]]:
+    """One tensor, and by name the parts of it with these shapes."""
+    sizes = [torch.Size(shape).numel() for shape in shapes.values()]
+    whole = torch.zeros(sum(sizes), dtype=dtype)
+    cut = zip(shapes.items(), whole.split(sizes), strict=True)
+    return whole, {name: part.view(*shape) for (name, shape), part in cut}
+
+
+def parts(n: int, shares: Sequence[int]) -> list[slice]:
+    """range(n) cut into contiguous pieces, one for each share and about as large; some may be empty."""
+    total = sum(shares)
+    stops = [(n * done + total // 2) // total for done in accumulate(shares)]
+    return [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
+
+
+def shared_out(work: Mapping[str, int], shares: Sequence[int]) -> dict[str, int]:
+    """Who takes each piece of work: the largest first, each by whom it leaves the earliest done."""
+    loads, takers = [0] * len(shares), {}
+    workers = [i for i, share in enumerate(shares) if share]
+    for name in sorted(work, key=lambda name: -work[name]):
+        taker = min(workers, key=lambda i: (loads[i] + work[name]) / shares[i])
+        loads[taker] += work[name]
+        takers[name] = taker
+    return {name: takers[name] for name in work}
+
+
+class SharedLearner(Learner):
+    """The first worker's Learner. Same bits. Every method may raise WorkerLostError."""
+
+    def __init__(self, team: Team, config: Config, ops: ModuleType, matmul: Matmul | None, pool: Pool) -> None:
+        super().__init__(config, ops, matmul, pool)
+        self._team = team
+        self._shared: SharedGPT | None = None
+        if config.gpt:
+            assert matmul is not None
+            text = json.dumps(config.to_dict()).encode()
+            with team.turn():
+                team.tell(MODEL, len(text))
+                team.spread(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+            self.gpt = self._shared = SharedGPT(team, config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool)
+            # Also with one thread: while this worker waits for the others, it codes.
+            self._aside = self._aside or ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        with self._team.turn():
+            super().load_state(tensors)
+
+    def state(self) -> dict[str, Tensor]:
+        """As a Learner's, once all workers hold the same: a digest or a checkpoint is going to be made of it."""
+        if self._shared:
+            with self._team.turn():
+                self._team.tell(COMPARE)
+                self._shared.compare()
+        return super().state()
+
+
+def serve(team: Team, runtime: "Runtime") -> None:
+    """What a worker does that is not the first: its part of every step, until the first has done."""
+    gpt: SharedGPT | None = None
+    while True:
+        word, *numbers = team.hear()
+        if word == STOP:
+            return
+        if word == MODEL:
+            text = torch.empty(numbers[0], dtype=torch.uint8)
+            team.spread(text)
+            config = Config.from_dict(json.loads(bytes(text.tolist())))
+            assert config.gpt
+            ops, matmul, pool = runtime.parts(config)
+            assert matmul
+            gpt = SharedGPT(team, config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool)
+            continue
+        assert gpt
+        if word == LOAD:
+            gpt.load_state({})
+        elif word == STEP:
+            gpt.step_of_first(*numbers)
+        else:
+            gpt.compare()
+
+
+def run_by_all(runtime: "Runtime", work: Callable[["Runtime"], int]) -> int:
+    """What work(runtime) returns. Of several processes that torchrun started, the first does the work, and the others serve it.
+
+    They return 0 when it has done, and 1 if it is lost.
+    """
+    if not dist.is_torchelastic_launched() or int(os.environ["WORLD_SIZE"]) == 1:
+        return work(runtime)
+    team = Team()
+    runtime = replace(runtime, team=team)
+    if team.rank:
+        try:
+            serve(team, runtime)
+            team.leave()
+        except WorkerLostError:
+            return 1
+        return 0
+    try:
+        return work(runtime)
+    finally:
+        with suppress(WorkerLostError), team.turn():
+            team.tell(STOP)
+            team.leave()

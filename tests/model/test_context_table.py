@@ -1,0 +1,101 @@
+"""The table of context embeddings: what it adds, what a step changes, and when."""
+
+import pytest
+import torch
+
+from prequential.errors import ConfigError
+from prequential.exact import fused, plain
+from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, GPTConfig
+from prequential.model.context_table import ContextGradient, ContextTable
+
+CONFIG = GPTConfig(width=16, n_heads=1, contexts=("2", "word"), context_bits=6)
+
+
+def drawn(n, seed=0):
+    random = torch.Generator().manual_seed(seed)
+    return torch.randint(97, 101, (n, CONTEXT_REACH), generator=random), torch.randn(n, 16, generator=random)
+
+
+def learned(recent, g, ops=plain, n_steps=1):
+    table = ContextTable(CONFIG, ops)
+    for _ in range(n_steps):
+        table.learn(ContextGradient(g, table.places(recent)))
+        table.commit()
+    return table
+
+
+def test_nothing_is_added_at_first():
+    recent, h = drawn(5)
+    assert torch.equal(ContextTable(CONFIG, plain).add_to(h, recent), h)
+
+
+def test_a_step_is_seen_only_after_it_is_committed():
+    (recent, g), table = drawn(5), ContextTable(CONFIG, plain)
+    table.learn(ContextGradient(g, table.places(recent)))
+    assert not table.rows.any()
+    table.commit()
+    assert table.rows.any()
+    rows = table.rows.clone()
+    table.commit()
+    assert torch.equal(table.rows, rows)
+
+
+def test_what_will_be_written_can_be_had_before_it_is():
+    (recent, g), table = drawn(5), ContextTable(CONFIG, plain)
+    table.learn(ContextGradient(g, table.places(recent)))
+    assert torch.equal(table.committed(), learned(recent, g).rows)
+    assert not table.state()["contexts"].any()
+
+
+def test_a_step_changes_the_rows_of_its_contexts_and_no_others():
+    recent, g = drawn(3)
+    table = learned(recent, g)
+    changed = table.rows.abs().sum(1).nonzero()[:, 0]
+    assert changed.tolist() == table.places(recent).unique().tolist()
+    assert torch.equal(table.squares > 0, table.rows.abs().sum(1) > 0)
+
+
+def test_the_first_step_of_a_row_has_the_configured_root_mean_square():
+    recent, g = drawn(1)
+    row = learned(recent, g).rows[learned(recent, g).places(recent)[0, 0]]
+    assert row.square().mean().sqrt().item() == pytest.approx(CONFIG.context_step, rel=0.01)
+    assert torch.equal(row.sign(), -g[0].sign())
+
+
+def test_steps_on_a_gradient_that_stays_fall_as_the_root_of_their_number():
+    recent, g = drawn(1)
+    sizes = [learned(recent, g, n_steps=n).rows.norm().item() for n in (3, 4)]
+    first = learned(recent, g).rows.norm().item()
+    assert sizes[1] - sizes[0] == pytest.approx(first / 2, rel=0.01)
+
+
+def test_compiled_and_plain_steps_give_the_same_bits():
+    recent, g = drawn(40)
+    a, b = (learned(recent, g, ops, 3) for ops in (plain, fused))
+    assert torch.equal(a.rows, b.rows) and torch.equal(a.squares, b.squares)
+
+
+def test_sums_over_parts_of_a_step_add_up_to_those_of_the_whole():
+    (recent, g), table = drawn(40), ContextTable(CONFIG, plain)
+    whole = ContextGradient(g, table.places(recent))
+    touched, peak = whole.places.unique(), whole.peaks()
+    parts = [ContextGradient(g[i], table.places(recent[i])) for i in (slice(0, 13), slice(13, 40))]
+    assert torch.equal(max(part.peaks() for part in parts), peak)
+    assert torch.equal(sum(part.sums(touched, peak) for part in parts), whole.sums(touched, peak))
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-37, 1e-20, 1e10])
+def test_gradients_of_any_size_leave_numbers(scale):
+    recent, g = drawn(5)
+    table = learned(recent, g * scale, n_steps=2)
+    assert table.rows.isfinite().all() and table.squares.isfinite().all()
+
+
+@pytest.mark.parametrize("names", ["2", ["7"], ["2", "2"], [2]])
+def test_contexts_that_there_are_not_are_refused(names):
+    with pytest.raises(ConfigError, match="context"):
+        GPTConfig(contexts=names)
+
+
+def test_every_name_can_be_chosen():
+    assert GPTConfig(contexts=list(GPT_CONTEXTS)).contexts == GPT_CONTEXTS

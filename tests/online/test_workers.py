@@ -1,0 +1,106 @@
+"""Several workers make the archives that one process makes, and read them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import prequential
+from prequential.cli.main import main
+from prequential.corpora import sample_path
+from prequential.online.workers import parts, shared_out
+
+PROJECT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+SHARES = st.lists(st.integers(0, 64), min_size=1, max_size=9).filter(any)
+
+pytestmark = pytest.mark.xdist_group("workers")  # one fixture for all, in one worker
+
+
+@pytest.fixture(scope="module")
+def results() -> dict:
+    command = [sys.executable, str(Path(__file__).parent / "workers_child.py")]
+    child = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert child.returncode == 0, child.stderr
+    return json.loads(child.stdout)
+
+
+def test_two_and_four_workers_make_the_archive_of_one_process(results):
+    assert results["shared"] == {"2": results["alone"], "4": results["alone"]}
+
+
+def test_the_first_workers_share_changes_no_bit(results):
+    assert set(results["shares"].values()) == {results["alone"]["mixed"]}
+
+
+def test_three_workers_decode_what_one_process_made(results):
+    assert results["decoded"] == [True, True]
+
+
+def test_a_run_goes_on_with_another_number_of_workers(results):
+    assert len(results["resumed"]) == 3
+    assert set(results["resumed"].values()) == {results["alone"]["mixed"]}
+
+
+def test_a_worker_whose_weights_deviate_ends_the_run(results):
+    assert results["with a fault"].startswith("FaultError: the weights of worker 1 differ from worker 0's")
+
+
+@given(st.integers(0, 100), SHARES)
+def test_rows_are_cut_into_pieces_about_as_large_as_the_shares(n, shares):
+    pieces = parts(n, shares)
+    assert [i for piece in pieces for i in range(n)[piece]] == list(range(n))
+    for piece, share in zip(pieces, shares, strict=True):
+        assert abs((piece.stop - piece.start) - n * share / sum(shares)) <= 1
+
+
+@given(st.dictionaries(st.text(), st.integers(1, 1000)), SHARES)
+def test_every_matrix_is_taken_by_a_worker_with_a_share(work, shares):
+    takers = shared_out(work, shares)
+    assert list(takers) == list(work)
+    assert all(shares[taker] for taker in takers.values())
+
+
+def test_equal_work_goes_to_equal_shares_alike():
+    assert sorted(shared_out(dict.fromkeys("abcdef", 5), [64, 64, 64]).values()) == [0, 0, 1, 1, 2, 2]
+
+
+def test_other_commands_refuse_several_workers(monkeypatch, capsys):
+    for name, value in {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2", "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit, match="2"):
+        main(["list", "a.pq"])
+    assert "leave torchrun out" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_torchrun_starts_workers_of_the_command_line(tmp_path):
+    text = sample_path("christmas_carol").read_bytes()[:20_000]
+    (tmp_path / "a").write_bytes(text)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    for command in (["compress", "-3", "a"], ["decompress", "-o", "b", "a.pq"]):
+        child = subprocess.run(
+            [*torchrun, "-m", "prequential", *command, "-q"],
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            capture_output=True,
+            timeout=300,
+        )
+        assert child.returncode == 0, child.stderr
+        assert child.stdout == b""
+    assert (tmp_path / "b").read_bytes() == text
+    prequential.compress(tmp_path / "a", tmp_path / "c", preset=3)
+    assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "c").read_bytes()
+
+
+@pytest.mark.slow
+def test_runs_go_on_when_one_of_two_workers_is_killed():
+    command = [sys.executable, str(PROJECT / "tests/hostile/kill_workers.py"), "--count=20", "--seed=1"]
+    child = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=3600)
+    assert child.returncode == 0, child.stderr
+    assert json.loads(child.stdout)["identical"] == 20

@@ -1,0 +1,150 @@
+"""Run as a child process of test_workers: prints one JSON line of what several workers make of a text.
+
+Workers are started by torchrun's agent, but forked from this process, which has loaded everything.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+import prequential
+from prequential.corpora import sample_path
+from prequential.errors import PrequentialError
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.online import checkpoint, workers
+from prequential.online.runtime import Runtime
+
+MIXED = Config(
+    gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, contexts=("2", "word"), context_bits=8, window=16),
+    mixer=MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),
+    schedule=ScheduleConfig(
+        first_segment_symbols=40, segment_symbols=48, row_symbols=16, n_rows=3, history_bits=14, block_symbols=300
+    ),
+)
+CONFIGS = {"mixed": MIXED, "pure": replace(MIXED, mixer=None), "mixer": replace(MIXED, gpt=None)}
+TEXT = sample_path("christmas_carol").read_bytes()[:800]
+ONE = Runtime(threads=1)
+
+
+class InterruptionError(Exception):
+    """In place of Ctrl-C."""
+
+
+def hurry() -> None:
+    """A checkpoint after every segment."""
+    checkpoint.FIRST_AFTER_S, checkpoint.COST, checkpoint.BYTES_PER_S = 0.0, float("inf"), float("inf")
+
+
+def by_workers(n: int, work: Callable[..., Any], *arguments: Any) -> Any:
+    """What work(runtime, *arguments) returns with n workers."""
+    how = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=n, run_id=uuid.uuid4().hex, rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0", max_restarts=0, monitor_interval=0.02, start_method="fork",
+    )  # fmt: skip
+    return elastic_launch(how, worker)(work, *arguments)[0]
+
+
+def worker(work: Callable[..., Any], *arguments: Any) -> Any:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    results: list[Any] = [None]
+
+    def run(runtime: Runtime) -> int:
+        try:
+            results[0] = work(runtime, *arguments)
+        except PrequentialError as error:
+            results[0] = f"{type(error).__name__}: {error}"
+        return 0
+
+    workers.run_by_all(ONE, run)
+    return results[0]
+
+
+def archive(runtime: Runtime, name: str) -> str:
+    return hashlib.sha256(prequential.compress(TEXT, config=CONFIGS[name], runtime=runtime)).hexdigest()
+
+
+def archives(runtime: Runtime) -> dict[str, str]:
+    return {name: archive(runtime, name) for name in CONFIGS}
+
+
+def archive_with_share(runtime: Runtime, share: int) -> str:
+    """first_share stays as it is set, whatever the first worker makes of its waiting."""
+    workers.SharedGPT.first_share = property(lambda self: share, lambda self, value: None)  # type: ignore[assignment]
+    return archive(runtime, "mixed")
+
+
+def decodes(runtime: Runtime) -> list[bool]:
+    made = [prequential.compress(TEXT, config=CONFIGS[name], runtime=ONE) for name in ("mixed", "pure")]
+    return [prequential.decompress(data, runtime=runtime) == TEXT for data in made]
+
+
+def interrupted(runtime: Runtime, folder: Path) -> str:
+    hurry()
+    n_left = [12]
+
+    def stop(*_: object) -> None:
+        n_left[0] -= 1
+        if n_left[0] == 0:
+            raise InterruptionError
+
+    try:
+        prequential.compress(TEXT, folder / "a.pq", config=MIXED, runtime=runtime, on_progress=stop)
+    except InterruptionError:
+        return str((folder / "a.pq.checkpoint").exists())
+    return "not interrupted"
+
+
+def resumed(runtime: Runtime, folder: Path) -> str:
+    prequential.compress(TEXT, folder / "a.pq", config=MIXED, runtime=runtime, resume=True)
+    return hashlib.sha256((folder / "a.pq").read_bytes()).hexdigest()
+
+
+def interrupted_and_resumed(n: int, m: int) -> str:
+    """Of a run on n workers that goes on with m; 1: without torchrun."""
+    with tempfile.TemporaryDirectory() as name:
+        runs = [(interrupted, n), (resumed, m)]
+        results = [work(ONE, Path(name)) if k == 1 else by_workers(k, work, Path(name)) for work, k in runs]
+    return results[1] if results[0] == "True" else results[0]
+
+
+def with_a_fault() -> str:
+    """Worker 1's third step leaves one weight of its head wrong. To be called last: it leaves the fault in this process."""
+    step, n_steps = workers.SharedGPT.step, [0]
+
+    def faulty(self: Any, *rows: Any) -> None:
+        step(self, *rows)
+        n_steps[0] += 1
+        if n_steps[0] == 3 and os.environ["RANK"] == "1":
+            self._weights.head.weight[0, 0] += 2.0**-10
+
+    workers.SharedGPT.step = faulty  # type: ignore[method-assign]
+    return by_workers(2, archive, "mixed")
+
+
+def main() -> None:
+    print(
+        json.dumps(
+            {
+                "alone": archives(ONE),
+                "shared": {n: by_workers(n, archives) for n in (2, 4)},
+                "shares": {share: by_workers(2, archive_with_share, share) for share in (0, 13)},
+                "decoded": by_workers(3, decodes),
+                "resumed": {f"{n} {m}": interrupted_and_resumed(n, m) for n, m in ((2, 3), (2, 1), (1, 2))},
+                "with a fault": with_a_fault(),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
