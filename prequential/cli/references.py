@@ -79,9 +79,10 @@ def run(args: argparse.Namespace) -> int:
 
     args.pure = args.config is None  # the GPT alone in any case; a file says so itself
     learner, machine = config(args), runtime(args)
-    if (gpt := learner.gpt) is None or learner.mixer is not None:
+    if learner.gpt is None or learner.mixer is not None:
         args.parser.error('references are of the GPT alone: give --config a GPT, and "mixer": null')
-    learner = replace(learner, gpt=replace(gpt, contexts=()))  # its weights are to be sent
+    assert learner.gpt
+    learner = replace(learner, gpt=replace(learner.gpt, contexts=()))  # its weights are to be sent
 
     def measure(name: str) -> None:
         check_memory(learner, args.max_memory)

@@ -528,7 +528,7 @@ class GPT:
             linear.quantise()
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor that later probabilities depend on, by name, between `end` and `begin`: what digests and checkpoints cover."""
+        """Every tensor that later probabilities depend on, by name, after `end`: what a digest or a checkpoint covers."""
         tensors = {"embedding": self._weights.embedding, "head": self._weights.head.weight}
         tensors |= {name: linear.weight for name, linear in self._hidden.items()}
         tensors |= {f"momentum.{name}": m for name, m in self._momentum.items()}
