@@ -77,6 +77,7 @@ FEATURES = {
     feature.name: feature
     for feature in (
         Feature("embeddings", "several symbols enter the GPT, not the last one alone", _gpt(n_embeddings=1)),
+        Feature("contexts", "several symbols together, and words, enter the GPT", _gpt(contexts=())),
         Feature("window", "attention reaches further than 16 symbols", _gpt(window=16)),
         Feature("replay", "a step learns from more rows than the newest segment", _without_replay),
         Feature("short-start", "early segments are shorter, so early steps are more", _without_short_start),

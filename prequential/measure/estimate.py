@@ -305,14 +305,16 @@ class Network:
     total_bytes: int
 
 
-def network(gpt: GPTConfig, n_segments: int, n_workers: int) -> Network:
-    """An int32 sum for each entry of each matrix and of the embedding; a float32 maximum for each column of a matrix, and one for
-    the embedding, by which gradients are rounded before they are summed. n_segments: of the run, one step fewer."""
+def network(gpt: GPTConfig, schedule: ScheduleConfig, n_segments: int, n_workers: int) -> Network:
+    """An int32 sum for each entry of each matrix and of the embedding, and of the rows of contexts that a step touches, at most; a
+    float32 maximum for each column of a matrix, one for the embedding and one for contexts, by which gradients are rounded before
+    they are summed. n_segments: of the run, one step fewer."""
     d = gpt.width
+    n_rows = min(1 << gpt.context_bits, schedule.n_rows * schedule.row_symbols * len(gpt.contexts))
     matrices = [(c_in, c_out * n_parts) for c_in, c_out, n_parts in hidden_matrices(gpt)] * gpt.n_layers
     matrices.append((d, N_SYMBOLS))
-    gradient_bytes = 4 * (sum(c_in * c_out for c_in, c_out in matrices) + gpt.n_embeddings * N_SYMBOLS * d)
-    scale_bytes = 4 * (sum(c_out for _, c_out in matrices) + 1)
+    gradient_bytes = 4 * (sum(c_in * c_out for c_in, c_out in matrices) + (gpt.n_embeddings * N_SYMBOLS + n_rows) * d)
+    scale_bytes = 4 * (sum(c_out for _, c_out in matrices) + 2)
     n_steps = max(0, n_segments - 1)
     total = 2 * (n_workers - 1) * (gradient_bytes + scale_bytes)  # of one step, by all
     return Network(

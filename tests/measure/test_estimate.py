@@ -225,12 +225,15 @@ def test_every_shape_has_a_rate() -> None:
 def test_a_step_shared_by_workers_sends_an_integer_for_each_entry_and_a_maximum_for_each_column() -> None:
     gpt = GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, n_embeddings=2)
     entries = 16 * 48 + 16 * 16 + 2 * 16 * 32 + 16 * 256 + 2 * 256 * 16
-    columns = 48 + 16 + 32 + 16 + 256 + 1
-    found = measure.network(gpt, 11, 4)
+    columns = 48 + 16 + 32 + 16 + 256 + 2
+    schedule = ScheduleConfig(n_rows=3, row_symbols=10, segment_symbols=30, first_segment_symbols=30)
+    found = measure.network(gpt, schedule, 11, 4)
     assert (found.gradient_bytes, found.scale_bytes) == (4 * entries, 4 * columns)
     assert found.sent_bytes == math.ceil(2 * 3 / 4 * 4 * (entries + columns))
     assert found.total_bytes == 10 * 2 * 3 * 4 * (entries + columns)
-    assert measure.network(gpt, 11, 1).total_bytes == 0
+    assert measure.network(gpt, schedule, 11, 1).total_bytes == 0
+    with_contexts = measure.network(replace(gpt, contexts=("2", "word")), schedule, 11, 4)
+    assert with_contexts.gradient_bytes - found.gradient_bytes == 4 * 3 * 10 * 2 * 16
 
 
 def test_a_width_is_suggested_where_its_products_run_faster(monkeypatch: pytest.MonkeyPatch) -> None:
