@@ -20,6 +20,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -102,6 +103,9 @@ class Float32GPT:
         """Opens a segment, to be read with the weights as they stand."""
         self._start, self._n_time = self._start + self._n_time, n_columns
         self._snapshot = dict(self._weights)
+
+    def end(self) -> None:
+        """Closes the segment: nothing waits to be written."""
 
     def read(self, recent: Tensor) -> Tensor:
         """Logits (T, V) of what follows the segment's columns, of which `recent` (T, E) are the last symbols."""
@@ -215,6 +219,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         config = preset(args.level, pure=True)
+        config = replace(config, gpt=replace(config.gpt, contexts=()))  # their table is no matter of precision
         with open_corpus(args.file) as corpus:
             data = np.array(corpus.bytes()[: args.limit])
     except PrequentialError as error:

@@ -81,7 +81,9 @@ def run(args: argparse.Namespace) -> int:
         rates = measure.product_rates(learner, machine)
         work = measure.work(probed, rates, learner, machine)
         suggested = measure.suggest(learner, machine, found, work, rates) if work else []
-        between = measure.network(learner.gpt, learner.schedule, found.n_segments, args.workers) if learner.gpt else None
+        between = (
+            measure.network(learner.gpt, learner.schedule, found.n_segments, args.workers) if learner.gpt else None
+        )
         if args.json:
             record = estimate_record(header.corpus, learner, found, rates, work, devices, between, suggested)
             print(json.dumps(record | {"environment": environment(machine, __version__)}, allow_nan=False))

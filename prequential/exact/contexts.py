@@ -8,7 +8,6 @@ import numpy as np
 from prequential.exact.fused_loops import Array, inlined, kernel, limit_over
 from prequential.exact.mixing import hashed, is_letter
 
-REACH = 16  # symbols back that a context may look
 LONGEST = 6  # of the contexts that are the last so many symbols: kinds 0 .. LONGEST - 2 are 2 .. LONGEST
 N_KINDS = LONGEST + 1  # and two of words, in the order of model.config.GPT_CONTEXTS
 SUM_LIMIT = 32767  # levels of a gradient: sums of 2**16 terms stay below 2**31
@@ -16,7 +15,7 @@ SUM_LIMIT = 32767  # levels of a gradient: sums of 2**16 terms stay below 2**31
 
 @inlined
 def context_hashes(recent: Array, every: Array) -> None:
-    """every[kind] of N_KINDS hashes of 32 bits, from the last symbols `recent` (REACH,) int64, the newest first."""
+    """every[kind] of N_KINDS hashes of 32 bits, from the last symbols `recent` (C,) int64, C >= LONGEST, the newest first."""
     h = recent[0] + 1
     for e in range(1, LONGEST):
         h = hashed(h, recent[e] + 1)
@@ -24,7 +23,7 @@ def context_hashes(recent: Array, every: Array) -> None:
     # the letters back to the first symbol that is none; and back to the second such symbol
     word, n_marks = 7, 0
     every[LONGEST - 1] = every[LONGEST] = word
-    for e in range(REACH):
+    for e in range(recent.size):
         c = recent[e]
         if is_letter(c):
             word = hashed(word, c + 32 if 65 <= c <= 90 else c)
@@ -49,7 +48,7 @@ def fill_context_rows(recent: Array, kinds: Array, n_rows: int, every: Array, ro
 
 @kernel
 def context_rows(recent: Array, kinds: Array, n_rows: int, rows: Array) -> None:
-    """rows (N, K) int64 of the contexts kinds (K,) int64 at each of N places whose last symbols are `recent` (N, REACH) int64."""
+    """rows (N, K) int64 of the contexts kinds (K,) int64 at each of N places whose last symbols are `recent` (N, C) int64."""
     every = np.zeros(N_KINDS, np.int64)
     for i in range(recent.shape[0]):
         fill_context_rows(recent[i], kinds, n_rows, every, rows[i])

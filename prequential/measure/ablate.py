@@ -50,7 +50,7 @@ class Feature(NamedTuple):
     by_default: bool = True
 
 
-def _gpt(**fields: float) -> Callable[[Config], Config]:
+def _gpt(**fields: Any) -> Callable[[Config], Config]:
     return lambda config: replace(config, gpt=replace(config.gpt, **fields)) if config.gpt else config  # type: ignore[arg-type]
 
 

@@ -306,9 +306,9 @@ class Network:
 
 
 def network(gpt: GPTConfig, schedule: ScheduleConfig, n_segments: int, n_workers: int) -> Network:
-    """An int32 sum for each entry of each matrix and of the embedding, and of the rows of contexts that a step touches, at most; a
-    float32 maximum for each column of a matrix, one for the embedding and one for contexts, by which gradients are rounded before
-    they are summed. n_segments: of the run, one step fewer."""
+    """An int32 sum for each entry of each matrix and of the embedding, and of the rows of contexts that a step touches, at most;
+    a float32 maximum for each column of a matrix, one for the embedding and one for contexts, by which gradients are rounded
+    before they are summed. n_segments: of the run, one step fewer."""
     d = gpt.width
     n_rows = min(1 << gpt.context_bits, schedule.n_rows * schedule.row_symbols * len(gpt.contexts))
     matrices = [(c_in, c_out * n_parts) for c_in, c_out, n_parts in hidden_matrices(gpt)] * gpt.n_layers

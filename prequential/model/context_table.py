@@ -12,12 +12,13 @@ from types import ModuleType
 import numpy as np
 import torch
 
-from prequential.exact.contexts import SUM_LIMIT, context_rows, sum_by_row
+from prequential.exact.contexts import LONGEST, N_KINDS, SUM_LIMIT, context_rows, sum_by_row
 from prequential.exact.plain import peak_of
-from prequential.model.config import GPT_CONTEXTS, GPTConfig
+from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, GPTConfig
 
 Tensor = torch.Tensor
 
+assert len(GPT_CONTEXTS) == N_KINDS and CONTEXT_REACH >= LONGEST
 SMALLEST_SQUARE = 1e-30  # smaller ones are 0: denormals are flushed on some machines
 
 
@@ -33,7 +34,7 @@ class ContextTable:
         self._pending: list[tuple[Tensor, Tensor]] = []
 
     def places(self, recent: Tensor) -> Tensor:
-        """Rows (N, K) int64 of the contexts of N places whose last symbols are `recent` (N, REACH) int64."""
+        """Rows (N, K) int64 of the contexts of N places whose last symbols are `recent` (N, C) int64."""
         rows = np.empty((len(recent), len(self.kinds)), np.int64)
         if rows.size:
             context_rows(recent.contiguous().numpy(), self.kinds, len(self.rows), rows)
@@ -57,7 +58,7 @@ class ContextTable:
         mean_square = ops.row_squares(levels) * (scale * scale) * (1.0 / g.shape[1])
         mean_square[mean_square < SMALLEST_SQUARE] = 0.0
         squares = self.squares[touched] + mean_square
-        factor = self._step_size / (ops.sqrt(squares) + 1e-8)
+        factor = (ops.sqrt(squares) + 1e-8).reciprocal() * self._step_size
         self.squares[touched] = squares  # read by steps alone
         self._pending.append((touched, g * factor[:, None]))
 

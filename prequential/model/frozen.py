@@ -50,7 +50,8 @@ class Frozen(Learner):
         symbol: later costs do not depend on what was read before.
         """
         old, ring = self._origin.history, self.history.ring
-        written = np.arange(old.n_symbols, self.history.n_symbols)[-len(ring) :] % len(ring)
+        end = self.history.n_symbols
+        written = np.arange(max(old.n_symbols, end - len(ring)), end) % len(ring)
         ring[written] = old.ring[written]
         self.history.n_symbols = old.n_symbols
         self.history.append(np.zeros(MAX_VERIFIED, np.uint8))

@@ -39,6 +39,13 @@ Tensor = torch.Tensor
 Saved = dict[str, tuple[Tensor, ...]]
 
 MAX_MAGNITUDE = 1e6  # of a checkpoint's floats: nothing overflows below it
+NOT_NEGATIVE = (
+    "contexts.squares",
+    "adam.square.",
+    "carried.k_r",
+    "carried.v_scale",
+)  # of a state: sums of squares, and scales
+MAX_SQUARE = 1e30  # those of contexts are sums over all steps, without end
 COLUMNS_AT_ONCE = 128  # of a run: each query meets W - 1 + COLUMNS_AT_ONCE keys, of which it may see W
 # Normalised q . k reaches K. The prototype's optimum at K = 64, scaled so that the peak stays 0.18 * 64.
 SCORE_SCALE = 0.18
@@ -515,7 +522,10 @@ class GPT:
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Takes over what `state` of another GPT of this configuration gave. Raises ValueError for what none can have given."""
         for name, tensor in tensors.items():
-            if tensor.is_floating_point() and not bool((tensor.abs() <= MAX_MAGNITUDE).all()):  # nor for no number
+            if not tensor.is_floating_point():
+                continue
+            low, high = (0.0, MAX_SQUARE) if name.startswith(NOT_NEGATIVE) else (-MAX_MAGNITUDE, MAX_MAGNITUDE)
+            if not bool(((tensor >= low) & (tensor <= high)).all()):  # nor for no number
                 raise ValueError(f"gpt.{name} holds what is no weight")
         if not all(0 <= n < 1 << 48 for n in tensors["counters"].tolist()):
             raise ValueError("gpt.counters are out of range")

@@ -33,6 +33,8 @@ def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> 
         n_bytes += _gpt_bytes(config.gpt, n_threads) + _activation_bytes(config.gpt, schedule)
     if config.mixer:
         n_bytes += _mixer_bytes(config.mixer)
+    if config.gpt and n_learners > 1:
+        n_bytes += _context_bytes(config.gpt)  # a step that is taken again has its table as it was, and as it will be
     return n_bytes * n_learners
 
 
@@ -47,6 +49,10 @@ def check_memory(config: Config, limit_bytes: int, runtime: Runtime | None = Non
         )
 
 
+def _context_bytes(gpt: GPTConfig) -> int:
+    return 4 * (gpt.width + 1) << gpt.context_bits if gpt.contexts else 0
+
+
 def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:
     largest = max(3, gpt.mlp_factor) * gpt.width**2
     matrices = (4 + 2 * gpt.mlp_factor) * gpt.width**2 * gpt.n_layers
@@ -54,7 +60,7 @@ def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:
         matrices * _MATRIX_BYTES
         + largest * 32 * min(n_threads, 4 * gpt.n_layers)
         + (gpt.n_embeddings + 1) * N_SYMBOLS * gpt.width * _TABLE_BYTES
-        + (4 * (gpt.width + 1) << gpt.context_bits if gpt.contexts else 0)
+        + _context_bytes(gpt)
     )
 
 

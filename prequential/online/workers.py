@@ -367,13 +367,16 @@ def run_by_all(runtime: "Runtime", work: Callable[["Runtime"], int]) -> int:
     if team.rank:
         try:
             serve(team, runtime)
-            team.leave()
         except WorkerLostError:
             return 1
+        finally:
+            with suppress(WorkerLostError):
+                team.leave()
         return 0
     try:
         return work(runtime)
     finally:
         with suppress(WorkerLostError), team.turn():
             team.tell(STOP)
+        with suppress(WorkerLostError):
             team.leave()

@@ -1,5 +1,6 @@
 """The table of context embeddings: what it adds, what a step changes, and when."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -67,6 +68,22 @@ def test_steps_on_a_gradient_that_stays_fall_as_the_root_of_their_number():
     sizes = [learned(recent, g, n_steps=n).rows.norm().item() for n in (3, 4)]
     first = learned(recent, g).rows.norm().item()
     assert sizes[1] - sizes[0] == pytest.approx(first / 2, rel=0.01)
+
+
+def test_a_step_is_that_of_the_format_in_float32():
+    recent, g = drawn(1)
+    table, one = learned(recent, g), np.float32(1)
+    row = table.places(recent)[0, 0]
+    peak = np.abs(g.numpy()).max()
+    levels = np.rint(g.numpy()[0] * ((one / peak) * np.float32(32767)))
+    summed = levels.astype(np.float32) * (peak * np.float32(1 / 32767))
+    top = np.abs(summed).max()
+    rounded = np.rint(summed * ((one / top) * np.float32(127)))
+    scale = top * np.float32(1 / 127)
+    a = np.float32(np.square(rounded).sum()) * (scale * scale) * np.float32(1 / 16)
+    factor = (one / (np.sqrt(a) + np.float32(1e-8))) * np.float32(CONFIG.context_step)
+    assert np.array_equal(table.rows[row].numpy(), -(summed * factor))
+    assert table.squares[row] == a
 
 
 def test_compiled_and_plain_steps_give_the_same_bits():

@@ -313,3 +313,23 @@ def test_gradients_agree_with_float_autograd_of_the_same_network(ops):
         cosine = torch.dot(g.flatten().double(), reference) / (g.double().norm() * reference.norm())
         assert cosine > 0.985, (name, cosine)
         assert 0.9 < g.double().norm() / reference.norm() < 1.1, name
+
+
+# ---- states from elsewhere
+
+
+@pytest.mark.parametrize("name", ["contexts.squares", "adam.square.head", "carried.k_r", "carried.v_scale"])
+@pytest.mark.parametrize("value", [-1e-3, float("nan"), float("inf"), 1e31])
+def test_what_cannot_be_a_sum_of_squares_or_a_scale_is_refused(name, value):
+    state = {key: tensor.clone() for key, tensor in trained(make_gpt()).state().items()}
+    state[name].view(-1)[0] = value
+    with pytest.raises(ValueError, match=name):
+        make_gpt().load_state(state)
+
+
+def test_squares_of_contexts_may_grow_as_long_as_a_run_lasts():
+    state = {key: tensor.clone() for key, tensor in trained(make_gpt()).state().items()}
+    state["contexts.squares"].fill_(1e7)
+    other = make_gpt()
+    other.load_state(state)
+    assert bool((trained(other).state()["contexts"].isfinite()).all())
