@@ -16,7 +16,7 @@ All figures are of ideal code lengths over the same bytes, hence paired. Every o
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class Feature(NamedTuple):
 
 
 def _gpt(**fields: Any) -> Callable[[Config], Config]:
-    return lambda config: replace(config, gpt=replace(config.gpt, **fields)) if config.gpt else config  # type: ignore[arg-type]
+    return lambda config: replace(config, gpt=replace(config.gpt, **fields)) if config.gpt else config
 
 
 def _contexts(*names: str) -> Callable[[Config], Config]:
