@@ -28,6 +28,7 @@ PRESETS: dict[int, Config] = {
     8: _with_gpt(3, 256, 512, 16, table_bits=24),
     9: _with_gpt(4, 384, 512, 16, table_bits=24),
 }
+PURE_CONTEXT_BITS = 20  # 4 million bytes of text have some 2 million contexts
 PURE_SEGMENT_SYMBOLS, PURE_ROWS = 640, 10  # alone, the GPT gains more by frequent steps than it does beside the mixer
 
 
@@ -45,5 +46,5 @@ def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) ->
         segment_symbols=min(config.schedule.segment_symbols, PURE_SEGMENT_SYMBOLS),
         n_rows=min(config.schedule.n_rows, PURE_ROWS),
     )
-    gpt = dataclasses.replace(config.gpt, contexts=GPT_CONTEXTS)
+    gpt = dataclasses.replace(config.gpt, contexts=GPT_CONTEXTS, context_bits=PURE_CONTEXT_BITS)
     return dataclasses.replace(config, gpt=gpt, mixer=None, schedule=schedule)

@@ -20,6 +20,8 @@ SMALL = {
     "REPO": "'project'",
     "SINCE": "'2026-01-02'",
     "UNTIL": "('2026-01-03', '2026-01-04')",
+    "FORECASTS": repr(str(PROJECT / "benchmarks" / "forecasts")),
+    "CORPORA": "('dickens',)",
 }
 
 
@@ -51,6 +53,7 @@ def test_there_are_notebooks():
         "what_the_bits_buy",
         "data_efficiency",
         "monorepo_loss",
+        "forecast_and_score",
     }
 
 
