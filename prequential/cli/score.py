@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.model.config import Config
 
     record = read_forecast(args.forecast)
-    config = Config.from_dict(record["target"]["config"])
+    config = Config.from_record(record["target"]["config"])
     found = _made(args, record, config) if args.source else _found(args, record, config)
     line = score(record, found)
     path = append_score(args.forecast, line)

@@ -359,7 +359,7 @@ def _weights(config: Config) -> int:
 def _compute(ladder: Ladder, target: Target, config: Config, proxy: Run | None) -> dict[str, float]:
     largest = max(total_flops(rung.config, ladder.about.n_bytes).total for rung in ladder.rungs)
     if proxy:
-        own = Config.from_dict(proxy.record["config"])
+        own = Config.from_record(proxy.record["config"])
         largest = max(largest, total_flops(own, proxy.record["corpus"]["n_bytes"]).total)
     flops = total_flops(config, target.n_bytes).total
     return {"target_flops": flops, "largest_flops": largest, "ratio": flops / largest}

@@ -56,7 +56,7 @@ class Setting:
             given = dict(values["rules"])
             digest, languages = given.pop("digest"), given.pop("languages")
             rules = Rules(**given, languages=None if languages is None else tuple(languages))
-            setting = cls(**{**values, "config": Config.from_dict(values["config"]), "rules": rules})
+            setting = cls(**{**values, "config": Config.from_record(values["config"]), "rules": rules})
         except (KeyError, TypeError, ValueError, ConfigError) as error:
             raise CorpusError(f"the series has a record without a whole setting: {error}") from error
         if rules.digest() != digest:

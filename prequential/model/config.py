@@ -162,6 +162,15 @@ class Config:
                 fields[name] = part(**_fields(part, fields[name], name))
         return cls(**fields)
 
+    @classmethod
+    def from_record(cls, values: Any) -> "Config":
+        """As `from_dict`, of a record that an earlier version may have made: what it does not name did not exist then."""
+        gpt = values.get("gpt") if isinstance(values, dict) else None
+        if isinstance(gpt, dict):
+            without = {name: getattr(GPTConfig, name) for name in ("contexts", "context_bits", "context_step")}
+            values = {**values, "gpt": {**without, **gpt}}
+        return cls.from_dict(values)
+
 
 def _fields(cls: type, values: Any, where: str) -> dict[str, Any]:
     _check(isinstance(values, dict), f"{where} must be an object, not {type(values).__name__}")

@@ -118,7 +118,7 @@ def test_a_run_that_fails_is_one_line_and_what_needs_it_is_left_out(folder, tmp_
         (("--sizes", "0x1"), "'0x1' is no list of sizes"),
         (("--sizes", "64x1,"), "'64x1,' is no list of sizes"),
         (("--sizes", "33x1"), "no size is left"),
-        (("--features", "reply"), "no feature 'reply'; there are embeddings, window, replay"),
+        (("--features", "reply"), "no feature 'reply'; there are embeddings, contexts, window"),
         (("--features", "words", "--pure"), "has no 'words'"),
         (("--features", "words,mixer"), "'words' makes no difference where mixer"),
         (("--confidence", "1"), "confidence 1.0 lies outside (0, 1)"),

@@ -48,10 +48,11 @@ def test_the_order_in_which_features_are_taken_away_does_not_matter() -> None:
     assert without(forwards, names) == forwards  # nor how often
 
 
-def test_every_feature_can_be_taken_away_from_a_preset_with_a_gpt_but_replay_from_one_that_has_none() -> None:
+def test_every_feature_can_be_taken_away_from_a_preset_with_a_gpt_but_what_it_does_not_have() -> None:
     for level in range(3, 10):
         lacking = [name for name in FEATURES if without(preset(level), [name]) == preset(level)]
-        assert lacking == ([] if replay_factor(preset(level)) > 1 else ["replay"])
+        assert lacking == ["contexts", *([] if replay_factor(preset(level)) > 1 else ["replay"])]
+    assert without(preset(5, pure=True), ["contexts"]) != preset(5, pure=True)
 
 
 def test_no_two_features_set_the_same_field() -> None:

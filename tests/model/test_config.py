@@ -1,0 +1,36 @@
+"""Configurations of other versions: archives need every name, records are read as what they were."""
+
+import pytest
+
+from prequential.errors import ConfigError
+from prequential.model.config import GPT_CONTEXTS, Config
+from prequential.model.presets import preset
+
+NEW = ("contexts", "context_bits", "context_step")
+
+
+def before_contexts(config):
+    values = config.to_dict()
+    values["gpt"] = {name: value for name, value in values["gpt"].items() if name not in NEW}
+    return values
+
+
+def test_a_record_from_before_contexts_is_of_a_gpt_without_them():
+    assert Config.from_record(before_contexts(preset(5))) == preset(5)
+
+
+def test_a_record_of_today_is_read_as_it_is():
+    for config in (preset(5, pure=True), preset(1), preset(5)):
+        assert Config.from_record(config.to_dict()) == config
+    assert Config.from_record(preset(5, pure=True).to_dict()).gpt.contexts == GPT_CONTEXTS
+
+
+def test_an_archive_must_name_everything():
+    with pytest.raises(ConfigError, match="missing"):
+        Config.from_dict(before_contexts(preset(5)))
+
+
+@pytest.mark.parametrize("values", [None, [], {"gpt": 3}, {}])
+def test_what_is_no_configuration_is_refused(values):
+    with pytest.raises(ConfigError):
+        Config.from_record(values)
