@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli.failures import EXIT_FAILURE
-from prequential.cli.options import Parser, add_model, add_runtime, add_verbosity, config, n_bytes, runtime
-from prequential.cli.progress import progress_bar
-from prequential.cli.sweep import integers, kept, outcome_record, tell
+from prequential.cli.options import Parser, config, runtime
+from prequential.cli.plans import add_plan, check_seeds, integers, outcome_record, run_plan
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Switch the features of a configuration on (or off) one by one at several sizes of the GPT, and say with "
         "intervals what each saves. The learner's options give the full configuration. Finished runs are not made again.",
     )
-    parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or shards:FOLDER")
+    add_plan(parser)
     grid = parser.add_argument_group("ablation")
     grid.add_argument(
         "--sizes", type=_sizes, default=_sizes("64x1,128x2"), metavar="LIST", help="WIDTHxLAYERS (default: 64x1,128x2)"
@@ -49,23 +47,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     grid.add_argument("--seeds", type=integers, metavar="LIST", help="seeds, over which results are averaged")
     grid.add_argument("--confidence", type=float, default=0.9, metavar="P", help="of intervals (default: %(default)s)")
-    parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
-    parser.add_argument(
-        "--runs", metavar="FOLDER", default="runs", help="where the run folders go (default: %(default)s)"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be run")
-    parser.add_argument("--json", action="store_true", help="print one JSON object, not tables")
-    add_model(parser)
-    add_runtime(parser)
-    add_verbosity(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plans, runs and sums up; returns the exit code."""
-    from prequential import __version__, api
+    from prequential import __version__
     from prequential.measure.ablate import summarise_ablation
-    from prequential.measure.sweep import finished_runs, subject, sweep
+    from prequential.measure.sweep import finished_runs, subject
 
     machine = runtime(args)
     ablation, bootstrap = _ablation(args, machine)
@@ -73,22 +62,7 @@ def run(args: argparse.Namespace) -> int:
     there = set(finished_runs(args.runs, about, __version__))
     if says or (args.dry_run and not args.json):
         print(format_ablation(ablation, about, there), flush=True)
-    outcomes: list[Outcome] = []
-    if not args.dry_run:
-        found = sweep(
-            args.source,
-            ablation.plan,
-            args.runs,
-            evaluate=api.evaluate,
-            program_version=__version__,
-            limit_bytes=args.limit,
-            runtime=machine,
-            watching=partial(progress_bar, quiet=args.quiet),
-        )
-        with kept():
-            for outcome in found:
-                outcomes.append(outcome)
-                tell(outcome, says=says, verbose=args.verbose)
+    outcomes = [] if args.dry_run else run_plan(args, ablation.plan, machine)
     done = any(outcome.run for outcome in outcomes)
     summary = summarise_ablation(ablation, outcomes, bootstrap) if done else None
     if args.json:
@@ -104,8 +78,7 @@ def _ablation(args: argparse.Namespace, machine: Runtime) -> tuple[Ablation, Boo
     from prequential.measure.compare import Bootstrap
 
     parser: Parser = args.parser
-    if args.seeds is not None and args.seed is not None:
-        parser.error("--seeds says all about the seeds: leave out --seed")
+    check_seeds(args)
     full = config(args)
     try:
         bootstrap = Bootstrap(confidence=args.confidence)

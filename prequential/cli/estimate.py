@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prequential.cli.failures import for_each
 from prequential.cli.options import Parser, add_model, add_runtime, add_verbosity, config, count, n_bytes, runtime
@@ -84,11 +84,12 @@ def run(args: argparse.Namespace) -> int:
         between = (
             measure.network(learner.gpt, learner.schedule, found.n_segments, args.workers) if learner.gpt else None
         )
+        said = _Said(learner, found, rates, work, devices, between, suggested)
         if args.json:
-            record = estimate_record(header.corpus, learner, found, rates, work, devices, between, suggested)
-            print(json.dumps(record | {"environment": environment(machine, __version__)}, allow_nan=False))
+            record = estimate_record(header.corpus, said) | {"environment": environment(machine, __version__)}
+            print(json.dumps(record, allow_nan=False))
         else:
-            print(f"{name}\n{format_estimate(learner, found, rates, work, devices, between, suggested)}\n")
+            print(f"{name}\n{format_estimate(said)}\n")
         sys.stdout.flush()
 
     return for_each(args.names, tell, verbose=args.verbose)
@@ -132,16 +133,21 @@ def _devices(args: argparse.Namespace) -> list[Device]:
 # ---- what is shown
 
 
-def format_estimate(
-    learner: Config,
-    found: Estimate,
-    rates: Sequence[Rate],
-    work: Work | None,
-    devices: Sequence[Device],
-    between: Network | None,
-    suggested: Sequence[Suggestion],
-) -> str:
+class _Said(NamedTuple):
+    """All that is said of one corpus; work: None where no full-size segment was probed."""
+
+    learner: Config
+    found: Estimate
+    rates: Sequence[Rate]
+    work: Work | None
+    devices: Sequence[Device]
+    between: Network | None
+    suggested: Sequence[Suggestion]
+
+
+def format_estimate(said: _Said) -> str:
     """All of it as text."""
+    learner, found, rates, work, devices, between, suggested = said
     pieces = [_figures(found)]
     if rates and work:
         pieces.append(_products(rates, work))
@@ -234,17 +240,9 @@ def _suggestions(suggested: Sequence[Suggestion]) -> str:
     )
 
 
-def estimate_record(
-    corpus: dict[str, Any],
-    learner: Config,
-    found: Estimate,
-    rates: Sequence[Rate],
-    work: Work | None,
-    devices: Sequence[Device],
-    between: Network | None,
-    suggested: Sequence[Suggestion],
-) -> dict[str, Any]:
+def estimate_record(corpus: dict[str, Any], said: _Said) -> dict[str, Any]:
     """All of it as JSON values; names as in measure/estimate.py."""
+    learner, found, rates, work, devices, between, suggested = said
     return {
         "schema": SCHEMA,
         "kind": "estimate",

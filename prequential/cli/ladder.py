@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli.failures import EXIT_FAILURE
-from prequential.cli.options import Parser, add_model, add_runtime, add_verbosity, config, n_bytes, runtime
-from prequential.cli.progress import progress_bar
-from prequential.cli.sweep import integers, kept, outcome_record, tell
+from prequential.cli.options import Parser, config, runtime
+from prequential.cli.plans import add_plan, integers, outcome_record, run_plan
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
 
 SCHEMA = 1
+DEFAULT_SEEDS = (0, 1, 2)
 PROBE_BYTES = 1 << 14
 STEP_CHECK_BYTES = 100_000
 
@@ -32,34 +31,25 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Run a learner's GPT at several sizes over one corpus. A run contains the runs over every prefix, so that "
         "sizes and seeds are all there is to run. Runs that are there already are not made again.",
     )
-    parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or shards:FOLDER")
+    add_plan(parser, folder="ladder")
     parser.add_argument("--sizes", metavar="LIST", help="WIDTHxLAYERS (default: 24x2,32x2,48x2,64x2,96x2)")
-    parser.add_argument("--seeds", type=integers, default=[0, 1, 2], metavar="LIST", help="default: 0,1,2")
+    parser.add_argument("--seeds", type=integers, metavar="LIST", help="default: 0,1,2")
     parser.add_argument(
         "--seeded", metavar="LIST", help="sizes that run under all seeds (default: the second and second to last)"
     )
-    parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
-    parser.add_argument(
-        "--runs", metavar="DIR", default="ladder", help="where the run folders go (default: %(default)s)"
-    )
-    parser.add_argument("--plan", action="store_true", help="only show what would be run, and what it would take")
     parser.add_argument(
         "--check-steps",
         action="store_true",
         help="measure the rule of steps instead: smallest, middle and largest size with steps halved and doubled, over "
-        f"--limit (default here: {STEP_CHECK_BYTES}), in DIR/steps",
+        f"--limit (default here: {STEP_CHECK_BYTES}), in FOLDER/steps",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, not tables")
-    add_model(parser)
-    add_runtime(parser)
-    add_verbosity(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plans, runs and sums up; returns the exit code."""
-    from prequential import __version__, api
-    from prequential.measure.sweep import finished_runs, subject, sweep
+    from prequential import __version__
+    from prequential.measure.sweep import finished_runs, subject
 
     if args.check_steps:
         args.limit, args.runs = args.limit or STEP_CHECK_BYTES, f"{args.runs}/steps"
@@ -67,24 +57,10 @@ def run(args: argparse.Namespace) -> int:
     plan, sizes = _plan(args, machine)
     about, says = subject(args.source, args.limit), not (args.json or args.quiet)
     there = set(finished_runs(args.runs, about, __version__))
-    seconds = _probed_seconds(args, plan, about, there, machine) if args.plan else None
-    if says or (args.plan and not args.json):
+    seconds = _probed_seconds(args, plan, about, there, machine) if args.dry_run else None
+    if says or (args.dry_run and not args.json):
         print(format_plan(plan, about, there, seconds), flush=True)
-    outcomes: list[Outcome] = []
-    if not args.plan:
-        with kept():
-            for outcome in sweep(
-                args.source,
-                plan,
-                args.runs,
-                evaluate=api.evaluate,
-                program_version=__version__,
-                limit_bytes=args.limit,
-                runtime=machine,
-                watching=partial(progress_bar, quiet=args.quiet),
-            ):
-                outcomes.append(outcome)
-                tell(outcome, says=says, verbose=args.verbose)
+    outcomes = [] if args.dry_run else run_plan(args, plan, machine)
     _show(args, plan, sizes, about, outcomes, seconds)
     return EXIT_FAILURE if any(outcome.error for outcome in outcomes) else 0
 
@@ -111,7 +87,7 @@ def _plan(args: argparse.Namespace, machine: Runtime) -> tuple[Plan, list[Size]]
             return step_plan(base, chosen, **limits), chosen
         if set(seeded or ()) - set(all_sizes):
             parser.error("--seeded names sizes that --sizes does not")
-        return ladder_plan(base, all_sizes, seeds=args.seeds, seeded=seeded, **limits), all_sizes
+        return ladder_plan(base, all_sizes, seeds=args.seeds or DEFAULT_SEEDS, seeded=seeded, **limits), all_sizes
     except ConfigError as error:
         parser.error(str(error))
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from prequential.cli.failures import EXIT_FAILURE, report
-from prequential.cli.options import Parser, add_model, add_runtime, add_verbosity, config, n_bytes, runtime
-from prequential.cli.progress import progress_bar
+from prequential.cli.failures import EXIT_FAILURE
+from prequential.cli.options import Parser, config, runtime
+from prequential.cli.plans import add_plan, check_seeds, counts, integers, outcome_record, replays, run_plan
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,31 +28,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Measure every combination of the given values on one corpus, one run after another. The learner's options "
         "say what else the configurations are. Runs that are there already are not made again.",
     )
-    parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or shards:FOLDER")
+    add_plan(parser)
     grid = parser.add_argument_group("grid (each a list such as 1,2,4; default: what the configuration has)")
-    grid.add_argument("--replay", type=_replays, metavar="LIST", help="positions learned from for each symbol read")
-    grid.add_argument("--width", type=_counts, metavar="LIST", help="width of the GPT")
-    grid.add_argument("--layers", type=_counts, metavar="LIST", help="layers of the GPT")
-    grid.add_argument("--update-size", type=_counts, metavar="LIST", help="symbols between two steps of the GPT")
+    grid.add_argument("--replay", type=replays, metavar="LIST", help="positions learned from for each symbol read")
+    grid.add_argument("--width", type=counts, metavar="LIST", help="width of the GPT")
+    grid.add_argument("--layers", type=counts, metavar="LIST", help="layers of the GPT")
+    grid.add_argument("--update-size", type=counts, metavar="LIST", help="symbols between two steps of the GPT")
     grid.add_argument("--seeds", type=integers, metavar="LIST", help="seeds, over which results are averaged")
-    parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
     parser.add_argument("--baseline", metavar="RUN", help="a run folder that data multiples are against")
-    parser.add_argument(
-        "--output", metavar="FOLDER", default="runs", help="where the run folders go (default: %(default)s)"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be run")
-    parser.add_argument("--json", action="store_true", help="print one JSON object, not tables")
-    add_model(parser)
-    add_runtime(parser)
-    add_verbosity(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plans, runs and sums up; returns the exit code."""
-    from prequential import __version__, api
+    from prequential import __version__
     from prequential.measure.runs import read_run
-    from prequential.measure.sweep import check_baseline, finished_runs, subject, summarise, sweep
+    from prequential.measure.sweep import check_baseline, finished_runs, subject, summarise
 
     machine = runtime(args)
     the_plan = _plan(args, machine)
@@ -65,25 +51,10 @@ def run(args: argparse.Namespace) -> int:
     baseline = read_run(args.baseline) if args.baseline else None
     if baseline:
         check_baseline(baseline, about)  # before the work, not after it
-    there = set(finished_runs(args.output, about, __version__))
+    there = set(finished_runs(args.runs, about, __version__))
     if says or (args.dry_run and not args.json):
         print(format_plan(the_plan, about, there), flush=True)
-    outcomes: list[Outcome] = []
-    if not args.dry_run:
-        found = sweep(
-            args.source,
-            the_plan,
-            args.output,
-            evaluate=api.evaluate,
-            program_version=__version__,
-            limit_bytes=args.limit,
-            runtime=machine,
-            watching=partial(progress_bar, quiet=args.quiet),
-        )
-        with kept():
-            for outcome in found:
-                outcomes.append(outcome)
-                tell(outcome, says=says, verbose=args.verbose)
+    outcomes = [] if args.dry_run else run_plan(args, the_plan, machine)
     summary = summarise(the_plan, outcomes, baseline) if any(outcome.run for outcome in outcomes) else None
     if args.json:
         print(json.dumps(sweep_record(the_plan, about, outcomes, summary), allow_nan=False))
@@ -97,8 +68,7 @@ def _plan(args: argparse.Namespace, machine: Runtime) -> Plan:
     from prequential.measure.sweep import plan
 
     parser: Parser = args.parser
-    if args.seeds is not None and args.seed is not None:
-        parser.error("--seeds says all about the seeds: leave out --seed")
+    check_seeds(args)
     base = config(args)
     try:
         return plan(
@@ -113,26 +83,6 @@ def _plan(args: argparse.Namespace, machine: Runtime) -> Plan:
         )
     except ConfigError as error:
         parser.error(str(error))
-
-
-@contextmanager
-def kept() -> Iterator[None]:
-    """An interruption says that what is done is not lost."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit) as end:
-        end.add_note("finished runs are kept: the same command goes on with the others")
-        raise
-
-
-def tell(outcome: Outcome, *, says: bool, verbose: bool) -> None:
-    if outcome.error:
-        report(outcome.name, outcome.error, verbose=verbose)
-    elif says and outcome.run:
-        record = outcome.run.record
-        figures = f"{record['bits_per_byte']:.4f} bits/byte, {record['bytes_per_s'] / 1e3:,.2f} kB/s"
-        print(f"{outcome.name}: {figures}, {'' if outcome.is_new else 'there already, '}{outcome.run.path}")
-        sys.stdout.flush()
 
 
 # ---- what is shown
@@ -206,32 +156,3 @@ def sweep_record(plan: Plan, about: Subject, outcomes: list[Outcome], summary: S
     if summary:
         record |= asdict(summary) | {"choice_bits": summary.choice_bits, "run_choice_bits": summary.run_choice_bits}
     return record
-
-
-def outcome_record(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "name": outcome.setting.name,
-        "seed": outcome.config.seed,
-        "is_new": outcome.is_new,
-        "path": str(outcome.run.path) if outcome.run else None,
-        "bits_per_byte": outcome.run.record["bits_per_byte"] if outcome.run else None,
-        "error": str(outcome.error) if outcome.error else None,
-    }
-
-
-# ---- lists of numbers
-
-
-def _list(text: str, number: Callable[[str], float], what: str, lowest: float) -> list[Any]:
-    try:
-        values = [number(part) for part in text.split(",")]
-        if not all(lowest <= value < math.inf for value in values):
-            raise ValueError
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of {what}, such as 1,2,4") from None
-    return values
-
-
-_replays = partial(_list, number=float, what="numbers above 0", lowest=1e-6)
-_counts = partial(_list, number=int, what="numbers of 1 or more", lowest=1)
-integers = partial(_list, number=int, what="numbers of 0 or more", lowest=0)

@@ -13,13 +13,12 @@ import numpy as np
 import torch
 
 from prequential.exact.contexts import LONGEST, N_KINDS, SUM_LIMIT, context_rows, sum_by_row
-from prequential.exact.plain import peak_of
+from prequential.exact.plain import TINY, peak_of
 from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, GPTConfig
 
 Tensor = torch.Tensor
 
 assert len(GPT_CONTEXTS) == N_KINDS and CONTEXT_REACH >= LONGEST
-SMALLEST_SQUARE = 1e-30  # smaller ones are 0: denormals are flushed on some machines
 
 
 class ContextTable:
@@ -56,7 +55,7 @@ class ContextTable:
         ops, g = self._ops, sums.float() * (peak * (1.0 / SUM_LIMIT))
         levels, scale = ops.quantise_rows(g)
         mean_square = ops.row_squares(levels) * (scale * scale) * (1.0 / g.shape[1])
-        mean_square[mean_square < SMALLEST_SQUARE] = 0.0
+        mean_square[mean_square < TINY] = 0.0  # denormals are flushed on some machines
         squares = self.squares[touched] + mean_square
         factor = (ops.sqrt(squares) + 1e-8).reciprocal() * self._step_size
         self.squares[touched] = squares  # read by steps alone
@@ -64,16 +63,18 @@ class ContextTable:
 
     def commit(self) -> None:
         """Writes what was learned."""
-        for touched, change in self._pending:
-            self.rows[touched] -= change
+        self._write(self.rows)
         self._pending.clear()
 
     def committed(self) -> Tensor:
         """A copy of the rows as `commit` will leave them."""
         rows = self.rows.clone()
+        self._write(rows)
+        return rows
+
+    def _write(self, rows: Tensor) -> None:
         for touched, change in self._pending:
             rows[touched] -= change
-        return rows
 
     def state(self) -> dict[str, Tensor]:
         """By name; empty without contexts. What waits for `commit` is not in it."""

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +74,11 @@ def archive(text: bytes) -> bytes:
     """The archive of `text`."""
     runtime = prequential.Runtime(kernels="plain")
     return prequential.compress(text, config=SMALL, runtime=runtime)
+
+
+@pytest.fixture(scope="module")
+def no_warm_up() -> Iterator[None]:
+    """Speeds are not measured: each run spares a second's self-test and compilation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("prequential.measure.evaluation.warm_up", lambda runtime: None)
+        yield

@@ -24,12 +24,7 @@ def ran(*args):
     return parsed.run(parsed)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_warm_up():
-    """Speeds are not measured here: each run spares a second's self-test and compilation."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("prequential.measure.evaluation.warm_up", lambda runtime: None)
-        yield
+pytestmark = pytest.mark.usefixtures("no_warm_up")
 
 
 @pytest.fixture(scope="module")

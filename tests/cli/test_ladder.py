@@ -19,12 +19,7 @@ GPT = Config(
 LADDER = ("ladder", "a", "--kernels", "plain", "--config", "gpt.json", "--limit", "1500", "--sizes", "16x1,24x1,32x1")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_warm_up():
-    """Speeds are not measured here: each run spares a second's self-test and compilation."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("prequential.measure.evaluation.warm_up", lambda runtime: None)
-        yield
+pytestmark = pytest.mark.usefixtures("no_warm_up")
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +38,7 @@ def ran(folder, monkeypatch, capsys, *args):
 
 
 def test_a_plan_shows_runs_weights_and_predicted_time_and_runs_nothing(folder, monkeypatch, capsys):
-    code, shown = ran(folder, monkeypatch, capsys, *LADDER, "--plan", "--runs", "none")
+    code, shown = ran(folder, monkeypatch, capsys, *LADDER, "--dry-run", "--runs", "none")
     assert (code, shown.err, (folder / "none").exists()) == (0, "", False)
     assert "5 runs of 1,500 bytes, which contain those over every prefix; 0 there already" in shown.out
     assert re.search(r"some [\d,]+ s by a short probe", shown.out)

@@ -95,7 +95,7 @@ def test_a_run_that_fails_is_one_line_and_the_others_go_on(folder, tmp_path, mon
 
     monkeypatch.setattr("prequential.api.evaluate", failing)
     monkeypatch.chdir(folder)
-    args = parser().parse_args(["sweep", "a", *GRID, "--replay", "1", "--limit", "300", "--output", str(tmp_path)])
+    args = parser().parse_args(["sweep", "a", *GRID, "--replay", "1", "--limit", "300", "--runs", str(tmp_path)])
     assert args.run(args) == 1
     shown = capsys.readouterr()
     name = "replay 1, width 16, layers 1, update 128"
@@ -105,7 +105,7 @@ def test_a_run_that_fails_is_one_line_and_the_others_go_on(folder, tmp_path, mon
 
 def test_a_baseline_of_other_bytes_is_refused_before_the_work(swept, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    other = ("--limit", "1K", "--output", "none", "--baseline", str(swept[2].path))
+    other = ("--limit", "1K", "--runs", "none", "--baseline", str(swept[2].path))
     args = parser().parse_args(["sweep", "a", *GRID, *other])
     with pytest.raises(prequential.CorpusError, match="is of other bytes"):
         args.run(args)
