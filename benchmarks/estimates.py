@@ -1,25 +1,21 @@
-"""How far estimates are from what runs then take: evaluates files with --estimate and writes the table of docs/ESTIMATE.md.
+"""How far estimates are from what runs then took: writes the table of docs/ESTIMATE.md.
 
-    python benchmarks/estimates.py FILE... [--levels 1 2 3 4 5] [--limit 400K]   estimate and evaluate each at each level
-    python benchmarks/estimates.py                                               the table again from the records there are
+    python benchmarks/estimates.py
 
-Each run is a process of its own, one after another; other work on the machine spoils times. Records, all of
-`prequential evaluate --json`, are appended to benchmarks/estimates.jsonl. The table shows the newest of each file and level.
+It reads the evaluations of benchmarks/results.jsonl, of which `python benchmarks/results.py FILE...` makes more: the newest
+of each file and preset that has an estimate. Other work on the machine spoils times.
 """
 
-import argparse
 import json
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from prequential.measure.record import append_record
 from prequential.measure.table import format_markdown
 
 PROJECT = Path(__file__).parents[1]
-RECORDS = PROJECT / "benchmarks" / "estimates.jsonl"
+RECORDS = PROJECT / "benchmarks" / "results.jsonl"
 PAGE = PROJECT / "docs" / "ESTIMATE.md"
 BEGIN, END = "<!-- begin: benchmarks/estimates.py -->", "<!-- end: benchmarks/estimates.py -->"
 FIGURES = {
@@ -33,34 +29,9 @@ Record = dict[str, Any]
 
 
 def main() -> int:
-    """Runs what the command line asks for and renews the table; fails if any run did."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("files", nargs="*", metavar="FILE")
-    parser.add_argument("--levels", nargs="+", default=["1", "2", "3", "4", "5"], metavar="N")
-    parser.add_argument("--limit", metavar="BYTES", default="400K")
-    args = parser.parse_args()
-    failed = [
-        f"{name} -{level}" for name in args.files for level in args.levels if not measure(name, level, args.limit)
-    ]
+    """Renews the table."""
     write_table(PAGE, read(RECORDS))
-    for run in failed:
-        print(f"failed: {run}", file=sys.stderr)
-    return 1 if failed else 0
-
-
-def measure(name: str, level: str, limit: str) -> bool:
-    """Appends the record of one evaluation with its estimate; whether it succeeded."""
-    options = ["--estimate", "--verify", "--no-run", "--json", "--baselines", "none", "--limit", limit]
-    command = ["prequential", "evaluate", f"-{level}", *options, "--", name]
-    print("+", *command, flush=True)
-    done = subprocess.run([sys.executable, "-m", *command], stdout=subprocess.PIPE, check=False)
-    if done.returncode:
-        return False
-    record = {**json.loads(done.stdout), "level": level}
-    append_record(RECORDS, record)
-    for figure, both in errors(record).items():
-        print(f"{figure:<20}{both:+.1%}", flush=True)
-    return True
+    return 0
 
 
 def errors(record: Record) -> dict[str, float]:

@@ -75,7 +75,7 @@ def evaluate(name: str, level: str, more: list[str]) -> bool:
     """Appends the record of one evaluation with more options; whether it succeeded."""
     number, _, pure = level.partition("-")
     options = [f"-{number}", *([f"--{pure}"] if pure else [])]
-    command = ["prequential", "evaluate", *options, *more]
+    command = ["prequential", "evaluate", *options, "--estimate", *more]
     print("+", *command, name, flush=True)
     command = [sys.executable, "-m", *command, "--no-run", "--json", "--", name]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
