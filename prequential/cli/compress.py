@@ -28,7 +28,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     add_model(parser)
     add_runtime(parser)
     add_verbosity(parser)
-    parser.set_defaults(run=run, shared=True)
+    parser.set_defaults(run=run, shared="steps")
 
 
 def run(args: argparse.Namespace) -> int:

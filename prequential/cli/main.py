@@ -82,9 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if number:
         _be_silent()
     args = parser().parse_args(argv)
-    if n_workers > 1 and not getattr(args, "shared", False):
-        args.parser.error("several workers share a compression or a decompression, nothing else; leave torchrun out")
-    if number == 0:  # the others have nothing to leave in order
+    shared = getattr(args, "shared", None)  # among workers: the steps of one run, or the runs of a plan
+    if n_workers > 1 and not shared:
+        args.parser.error(
+            "several workers share a compression, a decompression, a sweep, a ladder or an ablation; leave torchrun out"
+        )
+    if number == 0 or shared == "runs":  # of a step, the others have nothing to leave in order
         _unwind_on_signals()
     try:
         code: int = args.run(args)

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ def add_plan(parser: argparse.ArgumentParser, *, folder: str = "runs") -> None:
     add_model(parser)
     add_runtime(parser)
     add_verbosity(parser)
+    parser.set_defaults(shared="runs")
 
 
 def check_seeds(args: argparse.Namespace) -> None:
@@ -44,10 +46,17 @@ def check_seeds(args: argparse.Namespace) -> None:
 
 
 def run_plan(args: argparse.Namespace, plan: Plan, machine: Runtime) -> list[Outcome]:
-    """Every run of the plan, made or found, in order; each is told when it is there."""
+    """Every run of the plan, made or found, in order; each is told when it is there.
+
+    Of several processes that torchrun started, the first returns, and the others end the program when nothing is left to run.
+    """
     from prequential import __version__, api
+    from prequential.measure.spread import Spread
     from prequential.measure.sweep import sweep
 
+    spread = Spread.launched()
+    if spread and machine.threads is None:
+        machine = replace(machine, threads=spread.n_threads)
     outcomes = []
     with _kept():
         for outcome in sweep(
@@ -59,10 +68,13 @@ def run_plan(args: argparse.Namespace, plan: Plan, machine: Runtime) -> list[Out
             limit_bytes=args.limit,
             runtime=machine,
             watching=partial(progress_bar, quiet=args.quiet),
+            spread=spread,
         ):
             outcomes.append(outcome)
             _tell(outcome, says=not (args.json or args.quiet), verbose=args.verbose)
-    return outcomes
+    if spread and not spread.first:
+        sys.exit(0)
+    return sorted(outcomes, key=lambda outcome: plan.configs.index(outcome.config))
 
 
 @contextmanager

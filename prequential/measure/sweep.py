@@ -30,6 +30,7 @@ from prequential.measure.flops import flops_per_byte, replay_factor, total_flops
 from prequential.measure.progress import Watch
 from prequential.measure.record import evaluation_record
 from prequential.measure.runs import PathLike, Run, new_run_folder, read_run, read_runs
+from prequential.measure.spread import Spread
 from prequential.measure.trace import MODEL
 from prequential.model.config import Config
 from prequential.online.memory import MAX_MEMORY_BYTES, check_memory
@@ -68,9 +69,14 @@ class Plan:
     max_memory_bytes: int  # no model of it takes more
 
     @property
+    def runs(self) -> list[tuple[Setting, Config]]:
+        """Every run, in order."""
+        return [(setting, config) for setting in self.settings for config in setting.configs]
+
+    @property
     def configs(self) -> list[Config]:
         """Of every run."""
-        return [config for setting in self.settings for config in setting.configs]
+        return [config for _, config in self.runs]
 
     def flops(self, n_bytes: int) -> float:
         """Operations of all runs over n_bytes."""
@@ -189,10 +195,12 @@ def sweep(
     baselines: Sequence[str] = (),
     runtime: Runtime | None = None,
     watching: Watching | None = None,
+    spread: Spread | None = None,
 ) -> Iterator[Outcome]:
     """Runs the plan over `source`, yielding each outcome as it is known; a run that fails keeps none of the others back.
 
-    evaluate: `prequential.evaluate`. folder: where run folders are looked for and left. Others as for `evaluate`.
+    evaluate: `prequential.evaluate`. folder: where run folders are looked for and left. spread: of several processes that share
+    the plan; each yields what it made or found, and the first, in the end, what the others made. Others as for `evaluate`.
     Raises CorpusError for a corpus or a run folder that cannot be read.
     """
     about, runtime = subject(source, limit_bytes), runtime or Runtime()
@@ -216,16 +224,31 @@ def sweep(
                 raise CorpusError(f"the corpus has changed during the sweep: its digest was {about.blake2b}, now {got}")
             return read_run(new.finish(Path(folder), record, evaluation.curves))
 
-    for setting in plan.settings:
-        for config in setting.configs:
-            if old := finished.get(config_key(config.to_dict())):
-                yield Outcome(setting=setting, config=config, run=old, is_new=False)
-                continue
-            try:
-                outcome = Outcome(setting=setting, config=config, run=measured(run_title(setting, config), config))
-            except Exception as error:  # reported by whoever runs the sweep
-                outcome = Outcome(setting=setting, config=config, error=error)
-            yield outcome
+    elsewhere: dict[str, tuple[Setting, Config]] = {}
+    for setting, config in plan.runs:
+        key = config_key(config.to_dict())
+        if old := finished.get(key):
+            yield Outcome(setting=setting, config=config, run=old, is_new=False)
+            continue
+        if spread and not spread.claim(key):
+            elsewhere[key] = setting, config
+            continue
+        try:
+            outcome = Outcome(setting=setting, config=config, run=measured(run_title(setting, config), config))
+        except Exception as error:  # reported by whoever runs the sweep
+            outcome = Outcome(setting=setting, config=config, error=error)
+            if spread:
+                spread.fail(key, str(error))
+        yield outcome
+    if spread:
+        spread.leave()
+    if spread and spread.first:
+        failures = spread.failures(elsewhere)
+        finished = finished_runs(folder, about, program_version)
+        for key, (setting, config) in elsewhere.items():
+            run = None if key in failures else finished.get(key)
+            reason = failures.get(key, f"another worker's run is not in {folder}, which all workers must share")
+            yield Outcome(setting=setting, config=config, run=run, error=None if run else CorpusError(reason))
 
 
 def run_title(setting: Setting, config: Config) -> str:

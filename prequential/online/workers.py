@@ -53,6 +53,13 @@ BUSY = "busy_s"  # among the peaks, for the first worker to adapt its share by
 NOT_SHARED = "carried."  # of a GPT's tensors: what only a reader of the stream has
 
 
+def meet() -> tuple[dist.Store, int, int]:
+    """The key-value store of all processes of one torchrun, which of them this is, and how many there are."""
+    store, rank, size = next(dist.rendezvous("env://"))
+    # torchrun keeps the store when it starts the workers anew: what the last ones left there leads nowhere
+    return dist.PrefixStore("start " + os.environ["TORCHELASTIC_RESTART_COUNT"], store), rank, size
+
+
 class Team:
     """The workers of one torchrun, connected by torch.distributed. Every method but `turn` is called by all of them in one order.
 
@@ -61,9 +68,7 @@ class Team:
 
     def __init__(self) -> None:
         with _reaching():
-            store, rank, size = next(dist.rendezvous("env://"))
-            # torchrun keeps the store when it starts the workers anew: what the last ones left there leads nowhere
-            store = dist.PrefixStore("start " + os.environ["TORCHELASTIC_RESTART_COUNT"], store)
+            store, rank, size = meet()
             dist.init_process_group("gloo", timeout=STEP_TIMEOUT, store=store, rank=rank, world_size=size)
             self._idle = dist.new_group(timeout=IDLE_TIMEOUT)
         self.rank, self.size = rank, size
