@@ -21,6 +21,7 @@ from typing import Any
 
 from prequential.measure.record import append_record
 from prequential.measure.report import format_report, model_summary
+from prequential.measure.sweep import pareto_front
 from prequential.measure.table import format_markdown
 from prequential.model.presets import PRESETS, preset
 
@@ -31,6 +32,7 @@ RESULTS = PROJECT / "docs" / "RESULTS.md"
 BEGIN, END = "<!-- begin: benchmarks/results.py -->", "<!-- end: benchmarks/results.py -->"
 COLUMNS = ("compressor", "version", "bytes", "bits/byte", "compress s", "decompress s", "kB/s", "peak MiB")
 MARKS = ("gzip", "xz", "ppmd", "bzip3", "zpaq")  # beside the presets in the table of all files
+FRONT_PRESETS = 4  # a file that fewer were measured on shows no front
 LIBRARIES = {
     "zstd": "zstandard",
     "brotli": "brotli",
@@ -116,6 +118,11 @@ def sections(records: list[Record], peers: list[Record]) -> Iterator[str]:
     )
     if len(files) > 1:
         yield f"### All files, bits/byte\n\n{overview([(files[d][-1]['corpus'], rows[d]) for d in files])}"
+    several = [
+        (of_file[-1]["corpus"], front) for of_file in files.values() if len(front := mixed(of_file)) >= FRONT_PRESETS
+    ]
+    if several:
+        yield f"### Presets: bits against time\n\n{fronts(several)}"
     for digest, of_file in files.items():
         yield file_section(of_file, rows[digest], [peer for peer in peers if peer["corpus"]["blake2b"] == digest])
 
@@ -131,6 +138,31 @@ def overview(files: Iterable[tuple[dict[str, Any], list[Row]]]) -> str:
         for corpus, rows in by_name
     ]
     return format_markdown(("file", "bytes", *(known[name] for name in names)), lines)
+
+
+def mixed(records: Iterable[Record]) -> dict[str, Record]:
+    """The newest record of each preset that is not --pure, by its name."""
+    return {name: record for record in newest(records) if (name := learner(record)) in presets() and "pure" not in name}
+
+
+def fronts(files: Iterable[tuple[dict[str, Any], dict[str, Record]]]) -> str:
+    """Markdown table: a row for each preset, bits/byte and kB/s of each file as columns; `*` is on that file's Pareto front."""
+    titles, columns = ["preset"], []
+    for corpus, by_name in sorted(files, key=lambda file: file[0]["n_bytes"]):
+        titles += [f"{corpus['name']}, {corpus['n_bytes']:,} bytes", "kB/s"]
+        on_front = pareto_front([(record["wall_s"], record["archive_bytes"]) for record in by_name.values()])
+        columns.append(
+            {
+                name: (
+                    f"{bits_per_byte(record['archive_bytes'], corpus['n_bytes'])}{' *' if best else ''}",
+                    speed(corpus["n_bytes"], record["wall_s"]),
+                )
+                for (name, record), best in zip(by_name.items(), on_front, strict=True)
+            }
+        )
+    named = [name for name in presets() if any(name in column for column in columns)]
+    rows = [[name, *(cell for column in columns for cell in column.get(name, ("-", "-")))] for name in named]
+    return f"{format_markdown(titles, rows)}\n\n`*`: no other preset measured there is both faster and smaller."
 
 
 def file_section(records: list[Record], rows: list[Row], peers: list[Record]) -> str:
@@ -219,7 +251,6 @@ def peer_row(peer: Record) -> Row:
 
 def cells(row: Row, n_bytes: int) -> list[str]:
     """`row` under COLUMNS."""
-    kb_per_s = n_bytes / max(row.wall_s, 1e-6) / 1e3
     return [
         row.label,
         row.version,
@@ -227,9 +258,15 @@ def cells(row: Row, n_bytes: int) -> list[str]:
         bits_per_byte(row.compressed_bytes, n_bytes),
         f"{row.wall_s:.2f}",
         "-" if row.decompress_wall_s is None else f"{row.decompress_wall_s:.2f}",
-        f"{kb_per_s:.2f}" if kb_per_s < 100 else f"{kb_per_s:,.0f}",
+        speed(n_bytes, row.wall_s),
         "-" if row.peak_memory_bytes is None else f"{row.peak_memory_bytes / 2**20:,.0f}",
     ]
+
+
+def speed(n_bytes: int, wall_s: float) -> str:
+    """In kB/s."""
+    kb_per_s = n_bytes / max(wall_s, 1e-6) / 1e3
+    return f"{kb_per_s:.2f}" if kb_per_s < 100 else f"{kb_per_s:,.0f}"
 
 
 def bits_per_byte(compressed_bytes: int, n_bytes: int) -> str:

@@ -67,11 +67,14 @@ def versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """Commit of the checkout this code runs from, with -dirty where files differ; None if it is no checkout."""
+    """Commit of the checkout this code runs from, with -dirty where the package's files differ; None if it is no checkout."""
     if not (CHECKOUT / ".git").exists():  # an installed wheel may lie inside somebody else's repository
         return None
-    command = ["git", "-C", str(CHECKOUT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    command = ["git", "-C", str(CHECKOUT), "status", "--porcelain=v2", "--branch", "--", "prequential"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
         return None
+    commit = next((line.split()[-1] for line in told if line.startswith("# branch.oid")), None)
+    differs = any(not line.startswith("#") for line in told)
+    return f"{commit}-dirty" if commit and differs else commit

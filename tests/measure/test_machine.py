@@ -1,6 +1,10 @@
 """The environment in a record: present, plausible, JSON."""
 
 import json
+import subprocess
+from pathlib import Path
+
+import pytest
 
 from prequential.measure import machine
 
@@ -19,3 +23,20 @@ def test_peak_memory_grows_with_what_is_held() -> None:
 
 def test_versions_name_the_libraries_that_compute() -> None:
     assert {"python", "torch", "numpy"} <= machine.versions().keys()
+
+
+def test_a_checkout_is_dirty_only_where_the_package_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "CHECKOUT", tmp_path)
+    assert machine.git_commit() is None  # no checkout
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    (tmp_path / "prequential").mkdir()
+    code, results = tmp_path / "prequential" / "a.py", tmp_path / "results"
+    code.write_text("1")
+    results.write_text("1")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *command], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    results.write_text("2")
+    assert machine.git_commit() == commit
+    code.write_text("2")
+    assert machine.git_commit() == f"{commit}-dirty"
