@@ -35,7 +35,7 @@ from prequential.measure.runs import Run
 from prequential.measure.sweep import Outcome, Plan, Summary, summarise
 from prequential.measure.sweep import sweep as _sweep
 from prequential.model import presets
-from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints
@@ -54,6 +54,7 @@ __all__ = [
     "Ledger",
     "MixerConfig",
     "Progress",
+    "ReplicaConfig",
     "Runtime",
     "ScheduleConfig",
     "compress",

@@ -81,9 +81,7 @@ def run(args: argparse.Namespace) -> int:
         rates = measure.product_rates(learner, machine)
         work = measure.work(probed, rates, learner, machine)
         suggested = measure.suggest(learner, machine, found, work, rates) if work else []
-        between = (
-            measure.network(learner.gpt, learner.schedule, found.n_segments, args.workers) if learner.gpt else None
-        )
+        between = measure.network(learner, found.n_segments, args.workers)
         said = _Said(learner, found, rates, work, devices, between, suggested)
         if args.json:
             record = estimate_record(header.corpus, said) | {"environment": environment(machine, __version__)}
@@ -223,10 +221,13 @@ def _elsewhere(found: Estimate, work: Work, devices: Sequence[Device]) -> str:
 
 def _network(between: Network, found: Estimate) -> str:
     rate = between.total_bytes / between.n_workers / found.compress_s
+    if between.state_bytes:
+        each = f"every {between.sync_every} steps ({between.state_bytes:,} of replicas for all to have)"
+    else:
+        each = f"a step (ring; {between.gradient_bytes:,} of gradients, {between.scale_bytes:,} of scales)"
     return (
-        f"{between.n_workers} workers: each sends {between.sent_bytes:,} bytes a step (ring; {between.gradient_bytes:,} of "
-        f"gradients, {between.scale_bytes:,} of scales), {between.total_bytes:,} in all; at the speed above "
-        f"{rate / 1e6:,.1f} MB/s from each"
+        f"{between.n_workers} workers: each sends {between.sent_bytes:,} bytes {each}, {between.total_bytes:,} in all; at the "
+        f"speed above {rate / 1e6:,.1f} MB/s from each"
     )
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
-    from prequential.model.config import Config
+    from prequential.model.config import Config, ReplicaConfig
     from prequential.online.runtime import Runtime
 
 EXIT_USAGE = 2
@@ -92,6 +94,16 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         help="seed of the initial weights and of the rows drawn for replay (default: 0)",
     )
 
+    group.add_argument(
+        "--sync-every",
+        type=count,
+        metavar="K",
+        help="for workers behind slow links: GPTs that learn apart and become their mean every K steps (docs/WORKERS.md)",
+    )
+    group.add_argument(
+        "--replicas", type=count, metavar="N", help="how many GPTs (default: as many as torchrun started workers)"
+    )
+
 
 def add_runtime(parser: argparse.ArgumentParser) -> None:
     """How to compute."""
@@ -138,12 +150,26 @@ def config(args: argparse.Namespace) -> Config:
     levels = {None: DEFAULT_PRESET, "fast": min(PRESETS), "best": max(PRESETS)}
     try:
         if args.config is not None:
-            if args.pure or args.seed is not None:
-                raise ConfigError("--config says all about the learner: leave out --pure and --seed")
+            if args.pure or args.seed is not None or args.sync_every or args.replicas:
+                raise ConfigError(
+                    "--config says all about the learner: leave out --pure, --seed, --sync-every and --replicas"
+                )
             return _read_config(args.config)
-        return preset(levels.get(args.preset, args.preset), pure=args.pure, seed=args.seed or 0)
+        chosen = preset(levels.get(args.preset, args.preset), pure=args.pure, seed=args.seed or 0)
+        return replace(chosen, replicas=_replicas(args)) if args.sync_every or args.replicas else chosen
     except ConfigError as error:
         _usage_error(args, error)
+
+
+def _replicas(args: argparse.Namespace) -> ReplicaConfig:
+    from prequential.model.config import ReplicaConfig
+
+    if not args.sync_every:
+        raise ConfigError("--replicas needs --sync-every: how many steps they learn apart")
+    n_workers = int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
+    if not args.replicas and n_workers == 1:
+        raise ConfigError("--sync-every needs --replicas, where torchrun did not start several workers")
+    return ReplicaConfig(n_replicas=args.replicas or n_workers, sync_every=args.sync_every)
 
 
 def _read_config(path: str) -> Config:

@@ -25,7 +25,7 @@ from prequential.measure.evaluation import Evaluation, warm_up
 from prequential.measure.flops import Flops, hidden_matrices, total_flops
 from prequential.measure.probe import PROBE_BYTES, Coded, Probe, probe_apart
 from prequential.measure.products import Rate
-from prequential.model.config import N_SYMBOLS, Config, GPTConfig, ScheduleConfig
+from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
 from prequential.online.memory import memory_bytes
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks, segments
@@ -296,19 +296,25 @@ class Network:
     """Of one step of the GPT shared by n_workers: gradient_bytes of integer sums and scale_bytes of maxima to be agreed on.
 
     sent_bytes: by each worker in a ring, 2 (N - 1) / N of them (Patarasuk & Yuan 2009); total_bytes: by all, in the whole run.
+    Of replicas: state_bytes, in all, that every worker must have, every sync_every steps; sent_bytes is then of such a step.
     """
 
     n_workers: int
+    sync_every: int = 1
+    state_bytes: int = 0
     gradient_bytes: int
     scale_bytes: int
     sent_bytes: int
     total_bytes: int
 
 
-def network(gpt: GPTConfig, schedule: ScheduleConfig, n_segments: int, n_workers: int) -> Network:
+def network(config: Config, n_segments: int, n_workers: int) -> Network | None:
     """An int32 sum for each entry of each matrix and of the embedding, and of the rows of contexts that a step touches, at most;
     a float32 maximum for each column of a matrix, one for the embedding and one for contexts, by which gradients are rounded
-    before they are summed. n_segments: of the run, one step fewer."""
+    before they are summed. n_segments: of the run, one step fewer. None without a GPT."""
+    gpt, schedule, replicas = config.gpt, config.schedule, config.replicas
+    if gpt is None:
+        return None
     d = gpt.width
     n_rows = min(1 << gpt.context_bits, schedule.n_rows * schedule.row_symbols * len(gpt.contexts))
     matrices = [(c_in, c_out * n_parts) for c_in, c_out, n_parts in hidden_matrices(gpt)] * gpt.n_layers
@@ -316,6 +322,18 @@ def network(gpt: GPTConfig, schedule: ScheduleConfig, n_segments: int, n_workers
     gradient_bytes = 4 * (sum(c_in * c_out for c_in, c_out in matrices) + (gpt.n_embeddings * N_SYMBOLS + n_rows) * d)
     scale_bytes = 4 * (sum(c_out for _, c_out in matrices) + 2)
     n_steps = max(0, n_segments - 1)
+    if replicas:
+        tables = 4 * (gpt.n_embeddings + 1) * N_SYMBOLS * d  # Adam keeps two numbers of each entry, Muon one
+        state_bytes = replicas.n_replicas * (2 * gradient_bytes + tables)
+        return Network(
+            n_workers=n_workers,
+            sync_every=replicas.sync_every,
+            state_bytes=state_bytes,
+            gradient_bytes=0,
+            scale_bytes=0,
+            sent_bytes=math.ceil(state_bytes * (n_workers - 1) / n_workers),
+            total_bytes=state_bytes * (n_workers - 1) * (n_steps // replicas.sync_every),
+        )
     total = 2 * (n_workers - 1) * (gradient_bytes + scale_bytes)  # of one step, by all
     return Network(
         n_workers=n_workers,

@@ -122,10 +122,11 @@ def _segments(n_bytes: int, config: ScheduleConfig) -> Iterator[_Segment]:
 def _segment_flops(config: Config, segment: _Segment) -> Flops:
     mixer = mixer_operations(config.mixer, has_gpt=config.gpt is not None) if config.mixer else 0
     flops = Flops(mixer=mixer * segment.n_symbols)
-    return flops + _gpt_flops(config.gpt, segment) if config.gpt else flops
+    n_gpts = config.replicas.n_replicas if config.replicas else 1
+    return flops + _gpt_flops(config.gpt, segment, n_gpts) if config.gpt else flops
 
 
-def _gpt_flops(gpt: GPTConfig, segment: _Segment) -> Flops:
+def _gpt_flops(gpt: GPTConfig, segment: _Segment, n_gpts: int) -> Flops:
     """Backward, each matrix has two products of the size of its forward one, for its input and for itself; the head's input
     gradient is of two halves of each entry and counts twice."""
     n, rows, length = segment
@@ -134,7 +135,7 @@ def _gpt_flops(gpt: GPTConfig, segment: _Segment) -> Flops:
     positions = rows * length
     # six products: scores and output forward; values, weights, queries and keys backward; each 2 * T * D a position
     learning_attention = gpt.n_layers * 12 * positions * length * gpt.width
-    steps = 1 if rows else 0
+    steps = min(rows, n_gpts)
     return Flops(
         reading=2 * n * (hidden + head),
         learning=2 * positions * (3 * hidden + 4 * head),

@@ -136,6 +136,17 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReplicaConfig:
+    """Several GPTs learn apart, each from its share of every step's rows, and become their mean every `sync_every` steps."""
+
+    n_replicas: int = 2
+    sync_every: int = 16
+
+    def __post_init__(self) -> None:
+        _check_range(self, n_replicas=(2, 64), sync_every=(1, 10**6))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """Everything that decides the coded bits: two runs with equal configs over equal bytes give equal archives."""
 
@@ -143,22 +154,28 @@ class Config:
     gpt: GPTConfig | None = field(default_factory=GPTConfig)
     mixer: MixerConfig | None = field(default_factory=MixerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    replicas: ReplicaConfig | None = None
 
     def __post_init__(self) -> None:
         _check_range(self, seed=(0, 2**63 - 1))
         _check(self.gpt is not None or self.mixer is not None, "a learner needs the GPT, the context mixer or both")
+        if self.replicas:
+            _check(self.gpt is not None, "replicas are of the GPT, and this configuration has none")
+            _check(not (self.gpt and self.gpt.contexts), "replicas have no table of contexts: leave contexts empty")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON-able values, the inverse of `from_dict`."""
-        return dataclasses.asdict(self)
+        """Plain JSON-able values, the inverse of `from_dict`; `replicas` only where there are some."""
+        values = dataclasses.asdict(self)
+        return values if self.replicas else {name: value for name, value in values.items() if name != "replicas"}
 
     @classmethod
     def from_dict(cls, values: Any) -> "Config":
         """Raises ConfigError on unknown or missing names, wrong types and values out of range."""
-        parts = {"gpt": GPTConfig, "mixer": MixerConfig, "schedule": ScheduleConfig}
-        fields = _fields(cls, values, "config")
+        parts = {"gpt": GPTConfig, "mixer": MixerConfig, "schedule": ScheduleConfig, "replicas": ReplicaConfig}
+        without = isinstance(values, dict) and "replicas" not in values
+        fields = _fields(cls, {**values, "replicas": None} if without else values, "config")
         for name, part in parts.items():
-            if fields[name] is not None or name == "schedule":
+            if fields[name] is not None or name == "schedule" or (name == "replicas" and not without):
                 fields[name] = part(**_fields(part, fields[name], name))
         return cls(**fields)
 

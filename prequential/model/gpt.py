@@ -45,6 +45,7 @@ NOT_NEGATIVE = (
     "carried.k_r",
     "carried.v_scale",
 )  # of a state: sums of squares, and scales
+NOT_LEARNED = ("carried.", "counters")  # of a state: what no step writes; what the names begin with
 MAX_SQUARE = 1e30  # those of contexts are sums over all steps, without end
 COLUMNS_AT_ONCE = 128  # of a run: each query meets W - 1 + COLUMNS_AT_ONCE keys, of which it may see W
 # Normalised q . k reaches K. The prototype's optimum at K = 64, scaled so that the peak stays 0.18 * 64.
@@ -529,13 +530,21 @@ class GPT:
                 raise ValueError(f"gpt.{name} holds what is no weight")
         if not all(0 <= n < 1 << 48 for n in tensors["counters"].tolist()):
             raise ValueError("gpt.counters are out of range")
-        for name, tensor in self.state().items():
+        for name, tensor in GPT.state(self).items():
             if name != "counters":
                 tensor.copy_(tensors[name])
         self._n_updates, n_columns = tensors["counters"].tolist()
         self._reader.resume(n_columns)
+        self.quantise()
+
+    def quantise(self) -> None:
+        """The levels of every matrix are again those of its weights."""
         for linear in (self._weights.head, *self._hidden.values()):
             linear.quantise()
+
+    def learned_state(self) -> dict[str, Tensor]:
+        """Of the state, what steps write: weights and what the optimiser keeps."""
+        return {name: t for name, t in GPT.state(self).items() if not name.startswith(NOT_LEARNED)}
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later probabilities depend on, by name, after `end`: what a digest or a checkpoint covers."""

@@ -26,6 +26,7 @@ from prequential.model.config import N_SYMBOLS, Config
 from prequential.model.gpt import GPT
 from prequential.model.history import History
 from prequential.model.mixer import Mixer
+from prequential.model.replicas import Replicas
 
 Tensor = torch.Tensor
 
@@ -40,7 +41,8 @@ class Learner:
         self.gpt: GPT | None = None
         if config.gpt:
             assert matmul is not None
-            self.gpt = GPT(config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool)
+            arguments = config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool
+            self.gpt = Replicas(config.replicas, *arguments) if config.replicas else GPT(*arguments)
         self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
         self._n_new = 0  # symbols of the last segment
         self.gpt_bits: np.ndarray | None = (

@@ -37,7 +37,7 @@ from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
 from prequential.model.config import N_SYMBOLS, Config
 from prequential.model.context_table import ContextGradient
-from prequential.model.gpt import GPT, Reader, Weights
+from prequential.model.gpt import GPT, NOT_LEARNED, Reader, Weights
 from prequential.model.history import History
 from prequential.model.learner import Learner, code_under, inputs_of_segment, rows_of_step
 from prequential.model.mixer import Mixer
@@ -46,7 +46,6 @@ from prequential.online.recomputing import MEMORY, TRANSIENT, Way, cause
 Tensor = torch.Tensor
 
 MAX_NAMES = 10  # of tensors in a message
-NOT_LEARNED = ("carried.", "counters")  # of a GPT's tensors: what they begin with
 WRITTEN = ("embedding", "contexts")  # of what a segment is read with, in place, by steps
 
 

@@ -30,7 +30,8 @@ def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> 
     n_bytes = (1 << schedule.history_bits) + 16  # and two counters
     if config.gpt:
         n_bytes += n_positions * N_SYMBOLS * _SYMBOL_BYTES
-        n_bytes += _gpt_bytes(config.gpt, n_threads) + _activation_bytes(config.gpt, schedule)
+        n_replicas = config.replicas.n_replicas if config.replicas else 1
+        n_bytes += _gpt_bytes(config.gpt, n_threads) * n_replicas + _activation_bytes(config.gpt, schedule)
     if config.mixer:
         n_bytes += _mixer_bytes(config.mixer)
     if config.gpt and n_learners > 1:

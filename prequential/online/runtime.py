@@ -54,6 +54,8 @@ class Runtime:
 
     def learner(self, config: Config) -> Learner:
         """A fresh learner on this machine. Raises InexactMachineError when no backend is exact here."""
+        if self.audit_every and config.replicas:
+            raise ConfigError("an audit is of one GPT: leave out either --audit-every or --sync-every")
         if self.audit_every:
             return AuditedLearner(config, *self.parts(config), self.audit_every)
         if self.team:

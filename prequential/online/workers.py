@@ -15,13 +15,13 @@ How rows and matrices are shared out changes the speed only. The first worker ta
 import json
 import os
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from itertools import accumulate
 from time import process_time
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.model.context_table import ContextGradient
 from prequential.model.gpt import GPT, EmbeddingGradient, MatrixGradient
 from prequential.model.learner import Learner
+from prequential.model.replicas import Replicas, parts
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
@@ -99,10 +100,10 @@ class Team:
             dist.broadcast(message, 0, group=self._idle)
         return [int(n) for n in message]
 
-    def spread(self, tensor: Tensor) -> None:
-        """Every worker's tensor becomes the first one's."""
+    def spread(self, tensor: Tensor, source: int = 0) -> None:
+        """Every worker's tensor becomes that of the source."""
         with _reaching():
-            dist.broadcast(tensor, 0, group=self._idle)
+            dist.broadcast(tensor, source, group=self._idle)
 
     def largest_(self, magnitudes: Tensor) -> None:
         """float32 >= 0: in place, the largest of all workers' at each place. Their bits are in the order of the numbers."""
@@ -137,21 +138,11 @@ def _reaching() -> Iterator[None]:
         raise WorkerLostError("another worker has ended or does not answer; the run ends") from error
 
 
-class SharedGPT(GPT):
-    """A GPT that every worker holds: `update` by the first one is `step` by all. Reading is the first one's alone."""
+class _Shared(GPT):
+    """A GPT that every worker holds: what the first one is asked to do, all do. Reading is the first one's alone."""
 
-    def __init__(
-        self, team: Team, config: GPTConfig, n_symbols: int, seed: int, ops: ModuleType, matmul: Matmul, pool: Pool
-    ) -> None:
-        super().__init__(config, n_symbols, seed, ops, matmul, pool)
-        self._team = team
-        self.first_share = float(FULL_SHARE)  # the first worker's; what it makes of it is sent with each step
-        self._measured_s = process_time()
-        hidden = {name: linear.weight for name, linear in self._hidden.items()}
-        self._parameters = {"head": self._weights.head.weight, **hidden, "embedding": self._weights.embedding}
-        peaks = {n: p.shape[-1:] if p.dim() == 2 else (1,) for n, p in self._parameters.items()}
-        self._peaks = _in_one(peaks | {CONTEXTS: (1,), BUSY: (1,)}, torch.float32)
-        self._sums = _in_one({n: p.shape for n, p in self._parameters.items()}, torch.int32)
+    _team: Team
+    first_share = float(FULL_SHARE)  # of a step's rows, the first worker's; it is sent with each step
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
         share = round(self.first_share)
@@ -165,6 +156,52 @@ class SharedGPT(GPT):
         rows = torch.empty(n_rows, n_columns, self.config.n_inputs + 1, dtype=torch.uint8)
         self._team.spread(rows)
         self.step(rows[..., :-1].to(torch.int64), rows[..., -1].to(torch.int64), share)
+
+    @abstractmethod
+    def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
+        """One step by all workers, on the same rows; the weights with which the first worker reads are then right there."""
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """As a GPT's, by all workers: the others' tensors become the first one's, which must be right."""
+        self.end()
+        own = self.state()
+        if self._team.rank == 0:
+            super().load_state(tensors)
+            self._team.tell(LOAD)
+            own = self.state()
+        for name, tensor in own.items():
+            if not name.startswith(NOT_SHARED):
+                self._team.spread(tensor)
+        if self._team.rank:
+            super().load_state(own)
+
+    def compare(self) -> None:
+        """By all workers; the first one raises FaultError unless all hold the same."""
+        self.end()
+        shared = {name: t for name, t in self.state().items() if not name.startswith(NOT_SHARED) and name != "counters"}
+        digests = self._team.all_of(digest(shared))
+        others = [str(i) for i, value in enumerate(digests) if value != digests[0]]
+        if others and self._team.rank == 0:
+            raise FaultError(
+                f"the weights of worker {', '.join(others)} differ from worker 0's: a machine's arithmetic is not exact, or its "
+                "memory is faulty; run `prequential doctor` on each"
+            )
+
+
+class SharedGPT(_Shared):
+    """A GPT whose steps the workers take together: the bits are those of a GPT, and after each step all hold the same."""
+
+    def __init__(
+        self, team: Team, config: GPTConfig, n_symbols: int, seed: int, ops: ModuleType, matmul: Matmul, pool: Pool
+    ) -> None:
+        super().__init__(config, n_symbols, seed, ops, matmul, pool)
+        self._team = team
+        self._measured_s = process_time()
+        hidden = {name: linear.weight for name, linear in self._hidden.items()}
+        self._parameters = {"head": self._weights.head.weight, **hidden, "embedding": self._weights.embedding}
+        peaks = {n: p.shape[-1:] if p.dim() == 2 else (1,) for n, p in self._parameters.items()}
+        self._peaks = _in_one(peaks | {CONTEXTS: (1,), BUSY: (1,)}, torch.float32)
+        self._sums = _in_one({n: p.shape for n, p in self._parameters.items()}, torch.int32)
 
     def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
         """One optimiser step by all workers, on the same rows and of the same weights, which are then the same again."""
@@ -242,31 +279,35 @@ class SharedGPT(GPT):
                     self._pool.start(self._hidden[name].quantise)
         self._pool.finish()
 
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """As a GPT's, by all workers: the others' tensors become the first one's, which must be right."""
-        self.end()
-        own = self.state()
-        if self._team.rank == 0:
-            super().load_state(tensors)
-            self._team.tell(LOAD)
-            own = self.state()
-        for name, tensor in own.items():
-            if not name.startswith(NOT_SHARED):
-                self._team.spread(tensor)
-        if self._team.rank:
-            super().load_state(own)
+
+class SharedReplicas(_Shared, Replicas):
+    """Replicas, of which each worker takes the steps of its own, and knows of the others' when all become their mean."""
+
+    def __init__(self, team: Team, *arguments: Any) -> None:
+        """arguments: of Replicas."""
+        super().__init__(*arguments)
+        self._team = team
+
+    def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
+        for i, rows in enumerate(self.shares(len(inputs))):
+            own = rows if i % self._team.size == self._team.rank else slice(0)
+            self.learn(i, inputs[own], targets[own])
+        if self.is_due():
+            self._gather()
+            self.average()
+
+    def _gather(self) -> None:
+        """Every worker's replicas become everyone's."""
+        for i, gpt in enumerate((self, *self.others)):
+            tensors = list(gpt.learned_state().values())
+            packed = torch.cat([tensor.flatten() for tensor in tensors])
+            self._team.spread(packed, i % self._team.size)
+            for tensor, values in zip(tensors, packed.split([t.numel() for t in tensors]), strict=True):
+                tensor.copy_(values.view_as(tensor))
 
     def compare(self) -> None:
-        """By all workers; the first one raises FaultError unless all hold the same."""
-        self.end()
-        shared = {name: t for name, t in self.state().items() if not name.startswith(NOT_SHARED) and name != "counters"}
-        digests = self._team.all_of(digest(shared))
-        others = [str(i) for i, value in enumerate(digests) if value != digests[0]]
-        if others and self._team.rank == 0:
-            raise FaultError(
-                f"the weights of worker {', '.join(others)} differ from worker 0's: a machine's arithmetic is not exact, or its "
-                "memory is faulty; run `prequential doctor` on each"
-            )
+        self._gather()
+        super().compare()
 
 
 def _fill(room: Tensor, compute: Callable[[], Tensor]) -> None:
@@ -287,13 +328,6 @@ def _in_one(shapes: Mapping[str, Sequence[int]], dtype: torch.dtype) -> tuple[Te
     return whole, {name: part.view(*shape) for (name, shape), part in cut}
 
 
-def parts(n: int, shares: Sequence[int]) -> list[slice]:
-    """range(n) cut into contiguous pieces, one for each share and about as large; some may be empty."""
-    total = sum(shares)
-    stops = [(n * done + total // 2) // total for done in accumulate(shares)]
-    return [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
-
-
 def shared_out(work: Mapping[str, int], shares: Sequence[int]) -> dict[str, int]:
     """Who takes each piece of work: the largest first, each by whom it leaves the earliest done."""
     loads, takers = [0] * len(shares), {}
@@ -305,20 +339,27 @@ def shared_out(work: Mapping[str, int], shares: Sequence[int]) -> dict[str, int]
     return {name: takers[name] for name in work}
 
 
+def shared_gpt(team: Team, config: Config, ops: ModuleType, matmul: Matmul, pool: Pool) -> _Shared:
+    """The configuration's GPT, as every worker holds it."""
+    assert config.gpt
+    arguments = config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool
+    return SharedReplicas(team, config.replicas, *arguments) if config.replicas else SharedGPT(team, *arguments)
+
+
 class SharedLearner(Learner):
     """The first worker's Learner. Same bits. Every method may raise WorkerLostError."""
 
     def __init__(self, team: Team, config: Config, ops: ModuleType, matmul: Matmul | None, pool: Pool) -> None:
         super().__init__(config, ops, matmul, pool)
         self._team = team
-        self._shared: SharedGPT | None = None
+        self._shared: _Shared | None = None
         if config.gpt:
             assert matmul is not None
             text = json.dumps(config.to_dict()).encode()
             with team.turn():
                 team.tell(MODEL, len(text))
                 team.spread(torch.frombuffer(bytearray(text), dtype=torch.uint8))
-            self.gpt = self._shared = SharedGPT(team, config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool)
+            self.gpt = self._shared = shared_gpt(team, config, ops, matmul, pool)
             # Also with one thread: while this worker waits for the others, it codes.
             self._aside = self._aside or ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))
 
@@ -337,7 +378,7 @@ class SharedLearner(Learner):
 
 def serve(team: Team, runtime: "Runtime") -> None:
     """What a worker does that is not the first: its part of every step, until the first has done."""
-    gpt: SharedGPT | None = None
+    gpt: _Shared | None = None
     while True:
         word, *numbers = team.hear()
         if word == STOP:
@@ -346,10 +387,9 @@ def serve(team: Team, runtime: "Runtime") -> None:
             text = torch.empty(numbers[0], dtype=torch.uint8)
             team.spread(text)
             config = Config.from_dict(json.loads(bytes(text.tolist())))
-            assert config.gpt
             ops, matmul, pool = runtime.parts(config)
             assert matmul
-            gpt = SharedGPT(team, config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool)
+            gpt = shared_gpt(team, config, ops, matmul, pool)
             continue
         assert gpt
         if word == LOAD:

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from prequential import Config, ConfigError, CorpusError, GPTConfig, MixerConfig, Runtime, ScheduleConfig, compress
+from prequential import (
+    Config,
+    ConfigError,
+    CorpusError,
+    GPTConfig,
+    MixerConfig,
+    ReplicaConfig,
+    Runtime,
+    ScheduleConfig,
+    compress,
+)
 from prequential.codecs import Header
 from prequential.corpora import sample_path
 from prequential.exact.matmul import Matmul
@@ -227,13 +237,29 @@ def test_a_step_shared_by_workers_sends_an_integer_for_each_entry_and_a_maximum_
     entries = 16 * 48 + 16 * 16 + 2 * 16 * 32 + 16 * 256 + 2 * 256 * 16
     columns = 48 + 16 + 32 + 16 + 256 + 2
     schedule = ScheduleConfig(n_rows=3, row_symbols=10, segment_symbols=30, first_segment_symbols=30)
-    found = measure.network(gpt, schedule, 11, 4)
+    config = Config(gpt=gpt, mixer=None, schedule=schedule)
+    found = measure.network(config, 11, 4)
+    assert found
     assert (found.gradient_bytes, found.scale_bytes) == (4 * entries, 4 * columns)
     assert found.sent_bytes == math.ceil(2 * 3 / 4 * 4 * (entries + columns))
     assert found.total_bytes == 10 * 2 * 3 * 4 * (entries + columns)
-    assert measure.network(gpt, schedule, 11, 1).total_bytes == 0
-    with_contexts = measure.network(replace(gpt, contexts=("2", "word")), schedule, 11, 4)
+    alone = measure.network(config, 11, 1)
+    assert alone
+    assert alone.total_bytes == 0
+    with_contexts = measure.network(replace(config, gpt=replace(gpt, contexts=("2", "word"))), 11, 4)
+    assert with_contexts
     assert with_contexts.gradient_bytes - found.gradient_bytes == 4 * 3 * 10 * 2 * 16
+
+
+def test_replicas_are_sent_whole_now_and_then() -> None:
+    gpt = GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, n_embeddings=2)
+    hidden, tables = 16 * 48 + 16 * 16 + 2 * 16 * 32, 16 * 256 + 2 * 256 * 16
+    config = Config(gpt=gpt, replicas=ReplicaConfig(n_replicas=3, sync_every=4))
+    found = measure.network(config, 11, 2)
+    assert found
+    assert found.state_bytes == 3 * 4 * (2 * hidden + 3 * tables)
+    assert found.total_bytes == found.state_bytes * 2  # after steps 4 and 8 of 10, to the other of two
+    assert measure.network(replace(config, replicas=None, gpt=None), 11, 2) is None
 
 
 def test_a_width_is_suggested_where_its_products_run_faster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from prequential.corpora import sample_path
 from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
-from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.model.history import History
 from prequential.online.runtime import Runtime
 
@@ -20,7 +20,10 @@ BOTH = Config(
     schedule=ScheduleConfig(first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14),
 )
 PURE = replace(BOTH, mixer=None)
-CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, replace(BOTH, gpt=None)], ids=["both", "pure", "mixer"])
+APART = replace(BOTH, replicas=ReplicaConfig(n_replicas=3, sync_every=2))
+CONFIGS = pytest.mark.parametrize(
+    "config", [BOTH, PURE, replace(BOTH, gpt=None), APART], ids=["both", "pure", "mixer", "apart"]
+)
 TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 40_000).astype(np.int64)
 SIZES = (48, 48, 48, 30, 48, 17)  # of segments
 
@@ -220,25 +223,12 @@ def test_counters_are_part_of_the_state():
     assert learner.state()["counters"].tolist() == [sum(SIZES), SIZES[-1]]
 
 
-def restore(learner, state):
-    """What a checkpoint would do: the state of another learner, and nothing else, put into a fresh one."""
-    learner.history.n_symbols, learner._n_new = state["counters"].tolist()
-    if learner.gpt:
-        learner.gpt._n_updates, learner.gpt._reader._start = state["gpt.counters"].tolist()
-    for name, tensor in learner.state().items():
-        if not name.endswith("counters"):
-            tensor.copy_(state[name])
-    if learner.gpt:
-        for linear in (learner.gpt._weights.head, *learner.gpt._hidden.values()):
-            linear.quantise()
-
-
 @CONFIGS
 def test_a_fresh_learner_given_the_state_goes_on_as_the_one_it_came_from(config):
     """So nothing that later predictions depend on is missing from the state."""
     old, fresh = make_learner(config), make_learner(config)
     learn(old, TEXT)
-    restore(fresh, {name: tensor.clone() for name, tensor in old.state().items()})
+    fresh.load_state({name: tensor.clone() for name, tensor in old.state().items()})
     assert fresh.digest() == old.digest()
     later = TEXT[sum(SIZES) :]
     assert learn(fresh, later)[1] == learn(old, later)[1]

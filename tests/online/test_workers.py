@@ -14,7 +14,8 @@ import prequential
 from prequential.cli.main import main
 from prequential.corpora import sample_path
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
-from prequential.online.workers import parts, shared_out
+from prequential.model.replicas import parts
+from prequential.online.workers import shared_out
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
@@ -45,12 +46,13 @@ def test_the_first_workers_share_changes_no_bit(results):
 
 
 def test_three_workers_decode_what_one_process_made(results):
-    assert results["decoded"] == [True, True]
+    assert results["decoded"] == [True, True, True]
 
 
 def test_a_run_goes_on_with_another_number_of_workers(results):
     assert len(results["resumed"]) == 3
     assert set(results["resumed"].values()) == {results["alone"]["mixed"]}
+    assert set(results["resumed apart"].values()) == {results["alone"]["apart"]}
 
 
 def test_a_worker_whose_weights_deviate_ends_the_run(results):

@@ -20,7 +20,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 import prequential
 from prequential.corpora import sample_path
 from prequential.errors import PrequentialError
-from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.online import checkpoint, workers
 from prequential.online.runtime import Runtime
 
@@ -31,7 +31,9 @@ MIXED = Config(
         first_segment_symbols=40, segment_symbols=48, row_symbols=16, n_rows=3, history_bits=14, block_symbols=300
     ),
 )
-CONFIGS = {"mixed": MIXED, "pure": replace(MIXED, mixer=None), "mixer": replace(MIXED, gpt=None)}
+assert MIXED.gpt
+APART = replace(MIXED, gpt=replace(MIXED.gpt, contexts=()), replicas=ReplicaConfig(n_replicas=3, sync_every=5))
+CONFIGS = {"mixed": MIXED, "pure": replace(MIXED, mixer=None), "mixer": replace(MIXED, gpt=None), "apart": APART}
 TEXT = sample_path("christmas_carol").read_bytes()[:800]
 ONE = Runtime(threads=1)
 
@@ -84,11 +86,11 @@ def archive_with_share(runtime: Runtime, share: int) -> str:
 
 
 def decodes(runtime: Runtime) -> list[bool]:
-    made = [prequential.compress(TEXT, config=CONFIGS[name], runtime=ONE) for name in ("mixed", "pure")]
+    made = [prequential.compress(TEXT, config=CONFIGS[name], runtime=ONE) for name in ("mixed", "pure", "apart")]
     return [prequential.decompress(data, runtime=runtime) == TEXT for data in made]
 
 
-def interrupted(runtime: Runtime, folder: Path) -> str:
+def interrupted(runtime: Runtime, folder: Path, name: str) -> str:
     hurry()
     n_left = [12]
 
@@ -98,22 +100,22 @@ def interrupted(runtime: Runtime, folder: Path) -> str:
             raise InterruptionError
 
     try:
-        prequential.compress(TEXT, folder / "a.pq", config=MIXED, runtime=runtime, on_progress=stop)
+        prequential.compress(TEXT, folder / "a.pq", config=CONFIGS[name], runtime=runtime, on_progress=stop)
     except InterruptionError:
         return str((folder / "a.pq.checkpoint").exists())
     return "not interrupted"
 
 
-def resumed(runtime: Runtime, folder: Path) -> str:
-    prequential.compress(TEXT, folder / "a.pq", config=MIXED, runtime=runtime, resume=True)
+def resumed(runtime: Runtime, folder: Path, name: str) -> str:
+    prequential.compress(TEXT, folder / "a.pq", config=CONFIGS[name], runtime=runtime, resume=True)
     return hashlib.sha256((folder / "a.pq").read_bytes()).hexdigest()
 
 
-def interrupted_and_resumed(n: int, m: int) -> str:
+def interrupted_and_resumed(n: int, m: int, name: str = "mixed") -> str:
     """Of a run on n workers that goes on with m; 1: without torchrun."""
-    with tempfile.TemporaryDirectory() as name:
-        runs = [(interrupted, n), (resumed, m)]
-        results = [work(ONE, Path(name)) if k == 1 else by_workers(k, work, Path(name)) for work, k in runs]
+    with tempfile.TemporaryDirectory() as folder:
+        runs, rest = [(interrupted, n), (resumed, m)], (Path(folder), name)
+        results = [work(ONE, *rest) if k == 1 else by_workers(k, work, *rest) for work, k in runs]
     return results[1] if results[0] == "True" else results[0]
 
 
@@ -139,6 +141,7 @@ def main() -> None:
                 "shared": {n: by_workers(n, archives) for n in (2, 4)},
                 "shares": {share: by_workers(2, archive_with_share, share) for share in (0, 13)},
                 "decoded": by_workers(3, decodes),
+                "resumed apart": {f"{n} {m}": interrupted_and_resumed(n, m, "apart") for n, m in ((2, 1), (1, 3))},
                 "resumed": {f"{n} {m}": interrupted_and_resumed(n, m) for n, m in ((2, 3), (2, 1), (1, 2))},
                 "with a fault": with_a_fault(),
             }
