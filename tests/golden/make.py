@@ -1,5 +1,6 @@
 """Makes the golden archives of this folder, refusing to replace any."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ def make(name: str, data: bytes, config: prequential.Config) -> None:
 for level in range(1, 10):
     make(f"v1-preset{level}", TEXT[: 4000 if level <= 5 else 1500], prequential.preset(level))
 make("v1-pure", TEXT[:2000], prequential.preset(5, pure=True))
+make("v1-replicas", TEXT[:2000], replace(prequential.preset(3), replicas=prequential.ReplicaConfig(sync_every=2)))
 make("v1-empty", b"", prequential.preset(5))
 make("v1-raw", NOISE, prequential.preset(1))
 (FOLDER / "v1-raw.bin").write_bytes(NOISE)
