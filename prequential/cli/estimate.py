@@ -81,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
         rates = measure.product_rates(learner, machine)
         work = measure.work(probed, rates, learner, machine)
         suggested = measure.suggest(learner, machine, found, work, rates) if work else []
-        between = measure.network(learner, found.n_segments, args.workers)
+        n_blocks = -(-len(source) // learner.schedule.block_symbols)
+        between = measure.network(learner, found.n_segments, n_blocks, args.workers)
         said = _Said(learner, found, rates, work, devices, between, suggested)
         if args.json:
             record = estimate_record(header.corpus, said) | {"environment": environment(machine, __version__)}

@@ -166,9 +166,10 @@ def _replicas(args: argparse.Namespace) -> ReplicaConfig:
 
     if not args.sync_every:
         raise ConfigError("--replicas needs --sync-every: how many steps they learn apart")
-    n_workers = int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
+    shared = getattr(args, "shared", None) == "steps" and "TORCHELASTIC_RUN_ID" in os.environ
+    n_workers = int(os.environ["WORLD_SIZE"]) if shared else 1
     if not args.replicas and n_workers == 1:
-        raise ConfigError("--sync-every needs --replicas, where torchrun did not start several workers")
+        raise ConfigError("--sync-every needs --replicas, where torchrun did not start several workers of one run")
     return ReplicaConfig(n_replicas=args.replicas or n_workers, sync_every=args.sync_every)
 
 

@@ -17,10 +17,10 @@ T = TypeVar("T")
 MAX_DEFAULT_THREADS = 8
 
 
-def available_threads() -> int:
-    """Processors this process may use, at most MAX_DEFAULT_THREADS."""
+def available_threads(n_processes: int = 1) -> int:
+    """The processors this process may use, or its part of them beside others alike; 1 or more, at most MAX_DEFAULT_THREADS."""
     n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(n, MAX_DEFAULT_THREADS)
+    return min(max(1, n // n_processes), MAX_DEFAULT_THREADS)
 
 
 class Pool:

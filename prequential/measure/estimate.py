@@ -308,10 +308,11 @@ class Network:
     total_bytes: int
 
 
-def network(config: Config, n_segments: int, n_workers: int) -> Network | None:
+def network(config: Config, n_segments: int, n_blocks: int, n_workers: int) -> Network | None:
     """An int32 sum for each entry of each matrix and of the embedding, and of the rows of contexts that a step touches, at most;
     a float32 maximum for each column of a matrix, one for the embedding and one for contexts, by which gradients are rounded
-    before they are summed. n_segments: of the run, one step fewer. None without a GPT."""
+    before they are summed. Replicas are sent whole, also for each block's digest. n_segments: of the run, one step fewer.
+    None without a GPT."""
     gpt, schedule, replicas = config.gpt, config.schedule, config.replicas
     if gpt is None:
         return None
@@ -332,7 +333,7 @@ def network(config: Config, n_segments: int, n_workers: int) -> Network | None:
             gradient_bytes=0,
             scale_bytes=0,
             sent_bytes=math.ceil(state_bytes * (n_workers - 1) / n_workers),
-            total_bytes=state_bytes * (n_workers - 1) * (n_steps // replicas.sync_every),
+            total_bytes=state_bytes * (n_workers - 1) * (n_steps // replicas.sync_every + n_blocks),
         )
     total = 2 * (n_workers - 1) * (gradient_bytes + scale_bytes)  # of one step, by all
     return Network(

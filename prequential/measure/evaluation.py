@@ -92,7 +92,7 @@ def evaluate(
         wall_s, peak_bytes = time.perf_counter() - start_s, peak_memory_bytes()
         verify_wall_s = _verify(source, file, runtime, on_progress) if verify else None
     if MIXER in parts:
-        _score_mixer(source, replace(config, gpt=None), runtime, trace)
+        _score_mixer(source, replace(config, gpt=None, replicas=None), runtime, trace)
     results, baseline_curves, notes = measure_baselines(source, baselines)
     return Evaluation(
         header=header,

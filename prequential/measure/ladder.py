@@ -8,8 +8,10 @@ The plan is one of measure/sweep.py, which runs it and finds finished runs again
 step learns from: all of it depends on what came before, nothing on how much is to come. So a run over n bytes is, up to any
 of its bytes, the run over that prefix, and one run per size and seed serves every prefix.
 
-What changes with size: width, layers, and heads, which are as wide as in the base or narrower. What does not: the step of the
-vectors, that of the matrices (Muon takes steps of one spectral norm, times a factor of shape), segments and rows.
+What changes with size: width, layers, heads, which are as wide as in the base or narrower, and the step of embedding and head,
+as width**-0.75: Adam moves each entry alike, and a logit is a sum over the width, so that the head's should go with 1 / width and
+the embedding's not at all (Yang et al. 2022); the one step of both was measured to want something between (docs/FORECAST.md).
+What does not: the step of the matrices (Muon takes steps of one spectral norm, times a factor of shape), segments and rows.
 """
 
 import json
@@ -33,6 +35,7 @@ from prequential.online.memory import MAX_MEMORY_BYTES, check_memory
 from prequential.online.runtime import Runtime
 
 MAX_HEAD_WIDTH = 32
+VECTOR_STEP_POWER = 0.75  # of 1 / width
 N_PREFIXES, PREFIX_RATIO = 7, math.sqrt(0.5)  # from the whole ladder's bytes down to an eighth
 N_WINDOWS = 8  # of a curve in which divergence is looked for
 MAX_RISE = 1.1  # of a window over an earlier one, beyond what the other runs show on the same text
@@ -72,7 +75,7 @@ def n_weights(gpt: GPTConfig) -> int:
 def scaled(base: Config, size: Size, *, seed: int | None = None, step_factor: float = 1.0) -> Config:
     """`base` at another size, with as few heads as keep them at MAX_HEAD_WIDTH or below. Raises ConfigError.
 
-    step_factor: of the steps of matrices and vectors, 1 being the rule that they do not depend on size.
+    step_factor: of the steps of matrices and vectors, 1 being the rule.
     """
     if base.gpt is None:
         raise ConfigError("a ladder is of the GPT's sizes, and this configuration has none: choose another preset")
@@ -82,7 +85,7 @@ def scaled(base: Config, size: Size, *, seed: int | None = None, step_factor: fl
         n_layers=size.n_layers,
         n_heads=math.ceil(size.width / MAX_HEAD_WIDTH),
         matrix_step=base.gpt.matrix_step * step_factor,
-        vector_step=base.gpt.vector_step * step_factor,
+        vector_step=base.gpt.vector_step * (base.gpt.width / size.width) ** VECTOR_STEP_POWER * step_factor,
     )
     return replace(base, gpt=gpt, seed=base.seed if seed is None else seed)
 
@@ -210,8 +213,9 @@ class Ladder:
 
 
 def family(config: Mapping[str, Any]) -> str:
-    """Equal for configurations that differ in size and seed alone."""
-    gpt = {k: v for k, v in (config["gpt"] or {}).items() if k not in ("width", "n_layers", "n_heads")}
+    """Equal for configurations that differ in seed and, by the rule of steps, in size alone."""
+    gpt = {k: v for k, v in config["gpt"].items() if k not in ("width", "n_layers", "n_heads", "vector_step")}
+    gpt["rule of steps"] = f"{config['gpt']['vector_step'] * config['gpt']['width'] ** VECTOR_STEP_POWER:.9g}"
     return json.dumps({k: v for k, v in config.items() if k != "seed"} | {"gpt": gpt}, sort_keys=True)
 
 

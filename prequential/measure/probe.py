@@ -166,5 +166,5 @@ def _mixer_byte_s(config: Config, runtime: Runtime, parts: Sequence[slice], symb
     """From a mixer without a GPT, whose share of the mixer's work is small."""
     if config.mixer is None:
         return 0.0
-    coded, sizes = _code(replace(config, gpt=None), runtime, BitCoder(FOLLOW), parts, symbols.copy(), 0)
+    coded, sizes = _code(replace(config, gpt=None, replicas=None), runtime, BitCoder(FOLLOW), parts, symbols.copy(), 0)
     return float(np.median(np.divide(coded.wall_s, sizes)))

@@ -17,6 +17,7 @@ from prequential.exact.optim import NEWTON_SCHULZ_STEPS
 from prequential.measure.flops import hidden_matrices
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.model.gpt import COLUMNS_AT_ONCE
+from prequential.model.replicas import parts
 
 MIN_TRIALS, TRIAL_S = 3, 0.02  # repeated for this long; the best counts
 
@@ -74,14 +75,16 @@ def products(config: Config, n_threads: int = 1) -> Counter[Shape]:
     for t in [COLUMNS_AT_ONCE] * whole + [rest] * (rest > 0):
         asked.update(_forward(gpt, t))
         asked.update(_attention(gpt, 1, t, gpt.window - 1 + t))
-    rows, length = schedule.n_rows, schedule.row_symbols
-    pieces = max(1, min(n_threads, rows))
-    for i in range(pieces):
-        n = rows * (i + 1) // pieces - rows * i // pieces
-        asked.update(_forward(gpt, n * length))
-        asked.update(_attention(gpt, n, length, length))
-    asked.update(_backward(gpt, rows, length))
-    asked.update(_orthogonalisation(gpt))
+    length = schedule.row_symbols
+    for share in parts(schedule.n_rows, [1] * (config.replicas.n_replicas if config.replicas else 1)):
+        rows = share.stop - share.start
+        pieces = max(1, min(n_threads, rows))
+        for i in range(pieces):
+            n = rows * (i + 1) // pieces - rows * i // pieces
+            asked.update(_forward(gpt, n * length))
+            asked.update(_attention(gpt, n, length, length))
+        asked.update(_backward(gpt, rows, length))
+        asked.update(_orthogonalisation(gpt))
     return asked
 
 

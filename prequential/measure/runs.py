@@ -9,6 +9,7 @@
 A folder appears under its name when it is whole.
 """
 
+import errno
 import json
 import os
 import re
@@ -123,7 +124,12 @@ def run_name(record: dict[str, Any]) -> str:
 def _take_name(folder: Path, name: Path) -> Path:
     """Renames the folder to the first of NAME, NAME-2, NAME-3 ... that there is not."""
     number, target = 1, name
-    while target.exists():
+    while True:
+        if not target.exists():
+            try:
+                return folder.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process has just taken the name
+                    raise
         number += 1
         target = name.with_name(f"{name.name}-{number}")
-    return folder.rename(target)

@@ -238,7 +238,7 @@ def sweep(
         except Exception as error:  # reported by whoever runs the sweep
             outcome = Outcome(setting=setting, config=config, error=error)
             if spread:
-                spread.fail(key, str(error))
+                spread.fail(key, str(error) or type(error).__name__)
         yield outcome
     if spread:
         spread.leave()

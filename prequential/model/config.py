@@ -161,6 +161,7 @@ class Config:
         _check(self.gpt is not None or self.mixer is not None, "a learner needs the GPT, the context mixer or both")
         if self.replicas:
             _check(self.gpt is not None, "replicas are of the GPT, and this configuration has none")
+            _check(self.replicas.n_replicas <= self.schedule.n_rows, "n_replicas is at most n_rows: each needs a row")
             _check(not (self.gpt and self.gpt.contexts), "replicas have no table of contexts: leave contexts empty")
 
     def to_dict(self) -> dict[str, Any]:

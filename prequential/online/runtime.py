@@ -44,7 +44,7 @@ class Runtime:
     @property
     def n_threads(self) -> int:
         """Threads that a run takes, or each worker of it."""
-        return self.threads or max(1, available_threads() // (self.team.n_beside if self.team else 1))
+        return self.threads or available_threads(self.team.n_beside if self.team else 1)
 
     def parts(self, config: Config) -> tuple[ModuleType, Matmul | None, Pool]:
         """Kernels, products (None where the learner needs none) and threads. Raises InexactMachineError."""
@@ -55,7 +55,7 @@ class Runtime:
     def learner(self, config: Config) -> Learner:
         """A fresh learner on this machine. Raises InexactMachineError when no backend is exact here."""
         if self.audit_every and config.replicas:
-            raise ConfigError("an audit is of one GPT: leave out either --audit-every or --sync-every")
+            raise ConfigError("an audit is of one GPT, and this learner has several replicas: leave out --audit-every")
         if self.audit_every:
             return AuditedLearner(config, *self.parts(config), self.audit_every)
         if self.team:

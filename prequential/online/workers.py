@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from prequential.errors import FaultError, WorkerLostError
+from prequential.errors import ConfigError, FaultError, WorkerLostError
 from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul
 from prequential.exact.plain import TINY
@@ -100,10 +100,10 @@ class Team:
             dist.broadcast(message, 0, group=self._idle)
         return [int(n) for n in message]
 
-    def spread(self, tensor: Tensor, source: int = 0) -> None:
-        """Every worker's tensor becomes that of the source."""
+    def spread(self, tensor: Tensor) -> None:
+        """Every worker's tensor becomes the first one's."""
         with _reaching():
-            dist.broadcast(tensor, source, group=self._idle)
+            dist.broadcast(tensor, 0, group=self._idle)
 
     def largest_(self, magnitudes: Tensor) -> None:
         """float32 >= 0: in place, the largest of all workers' at each place. Their bits are in the order of the numbers."""
@@ -287,27 +287,40 @@ class SharedReplicas(_Shared, Replicas):
         """arguments: of Replicas."""
         super().__init__(*arguments)
         self._team = team
+        self._diverged: ConfigError | None = None
 
     def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
+        """Raises, by all workers alike when all become their mean, ConfigError for a replica that has diverged."""
         for i, rows in enumerate(self.shares(len(inputs))):
             own = rows if i % self._team.size == self._team.rank else slice(0)
-            self.learn(i, inputs[own], targets[own])
+            try:
+                self.learn(i, inputs[own], targets[own])
+            except ConfigError as error:
+                self._diverged = error
+        if self._diverged and not self.is_due() and self._team.rank == 0:
+            raise self._diverged
         if self.is_due():
+            n_diverged = torch.tensor([self._diverged is not None], dtype=torch.int32)
+            self._team.sum_(n_diverged)
+            if n_diverged:
+                raise self._diverged or ConfigError("the GPT has diverged at another worker; take smaller steps")
             self._gather()
             self.average()
+            super().compare()  # what all have computed; of its own steps each worker's word is taken
 
     def _gather(self) -> None:
         """Every worker's replicas become everyone's."""
-        for i, gpt in enumerate((self, *self.others)):
-            tensors = list(gpt.learned_state().values())
-            packed = torch.cat([tensor.flatten() for tensor in tensors])
-            self._team.spread(packed, i % self._team.size)
-            for tensor, values in zip(tensors, packed.split([t.numel() for t in tensors]), strict=True):
-                tensor.copy_(values.view_as(tensor))
+        team, gpts = self._team, (self, *self.others)
+        tensors = [[t for gpt in gpts[i :: team.size] for t in gpt.learned_state().values()] for i in range(team.size)]
+        packed = [torch.cat([t.flatten() for t in own]) if own else torch.empty(0) for own in tensors]
+        team.from_each(packed)
+        for own, values in zip(tensors, packed, strict=True):
+            for tensor, value in zip(own, values.split([t.numel() for t in own]), strict=True):
+                tensor.copy_(value.view_as(tensor))
 
     def compare(self) -> None:
+        """All come to hold what each has learned since the last mean, where they were compared."""
         self._gather()
-        super().compare()
 
 
 def _fill(room: Tensor, compute: Callable[[], Tensor]) -> None:

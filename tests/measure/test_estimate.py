@@ -34,6 +34,7 @@ SCHEDULE = ScheduleConfig(
     first_segment_symbols=48, segment_symbols=160, row_symbols=32, n_rows=6, history_bits=14, block_symbols=6000
 )
 GPT = Config(gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=24), mixer=None, schedule=SCHEDULE)
+APART = replace(GPT, replicas=ReplicaConfig(n_replicas=4, sync_every=3))
 MIXER = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2", "4"), table_bits=10, match_bits=8), schedule=SCHEDULE)
 TINY = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=1, window=8),
@@ -198,11 +199,12 @@ def asked_in_a_run(config: Config, n_bytes: int, runtime: Runtime, monkeypatch: 
     return Counter(asked)
 
 
+@pytest.mark.parametrize("learner", [GPT, APART], ids=["one", "replicas"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_counted_products_are_those_that_a_full_size_segment_asks_for(
-    threads: int, monkeypatch: pytest.MonkeyPatch
+    threads: int, learner: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flat = replace(GPT, schedule=replace(SCHEDULE, first_segment_symbols=160))  # every segment is full-size
+    flat = replace(learner, schedule=replace(SCHEDULE, first_segment_symbols=160))  # every segment is full-size
     runtime = Runtime(kernels="plain", threads=threads)
     longer, shorter = (asked_in_a_run(flat, n * 160, runtime, monkeypatch) for n in (4, 3))
     expected: Counter = Counter()
@@ -211,10 +213,19 @@ def test_counted_products_are_those_that_a_full_size_segment_asks_for(
     assert longer - shorter == expected
 
 
-def test_their_operations_are_those_that_flops_counts() -> None:
-    per_segment = total_flops(GPT, 64 * 160 * 2) + total_flops(GPT, 64 * 160 * 2 - 160) * -1
+@pytest.mark.parametrize("learner", [GPT, APART], ids=["one", "replicas"])
+def test_their_operations_are_those_that_flops_counts(learner: Config) -> None:
+    per_segment = total_flops(learner, 64 * 160 * 2) + total_flops(learner, 64 * 160 * 2 - 160) * -1
     counted = per_segment.reading + per_segment.learning + per_segment.attention + per_segment.optimiser
-    assert products.operations(products.products(GPT)) == counted
+    assert products.operations(products.products(learner)) == counted
+
+
+def test_replicas_beside_a_mixer_are_estimated(in_this_process: None) -> None:
+    """The probe prices the mixer alone, which knows of no replicas."""
+    learner = replace(APART, mixer=MIXER.mixer)
+    source = text(3000)
+    found, _ = measure.estimate(source, header(source, learner), PLAIN)
+    assert abs(found.archive_bytes - len(compress(source, config=learner, runtime=PLAIN))) <= 24
 
 
 def test_without_a_gpt_there_are_no_products() -> None:
@@ -238,15 +249,15 @@ def test_a_step_shared_by_workers_sends_an_integer_for_each_entry_and_a_maximum_
     columns = 48 + 16 + 32 + 16 + 256 + 2
     schedule = ScheduleConfig(n_rows=3, row_symbols=10, segment_symbols=30, first_segment_symbols=30)
     config = Config(gpt=gpt, mixer=None, schedule=schedule)
-    found = measure.network(config, 11, 4)
+    found = measure.network(config, 11, 3, 4)
     assert found
     assert (found.gradient_bytes, found.scale_bytes) == (4 * entries, 4 * columns)
     assert found.sent_bytes == math.ceil(2 * 3 / 4 * 4 * (entries + columns))
     assert found.total_bytes == 10 * 2 * 3 * 4 * (entries + columns)
-    alone = measure.network(config, 11, 1)
+    alone = measure.network(config, 11, 3, 1)
     assert alone
     assert alone.total_bytes == 0
-    with_contexts = measure.network(replace(config, gpt=replace(gpt, contexts=("2", "word"))), 11, 4)
+    with_contexts = measure.network(replace(config, gpt=replace(gpt, contexts=("2", "word"))), 11, 3, 4)
     assert with_contexts
     assert with_contexts.gradient_bytes - found.gradient_bytes == 4 * 3 * 10 * 2 * 16
 
@@ -255,11 +266,13 @@ def test_replicas_are_sent_whole_now_and_then() -> None:
     gpt = GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, n_embeddings=2)
     hidden, tables = 16 * 48 + 16 * 16 + 2 * 16 * 32, 16 * 256 + 2 * 256 * 16
     config = Config(gpt=gpt, replicas=ReplicaConfig(n_replicas=3, sync_every=4))
-    found = measure.network(config, 11, 2)
+    found = measure.network(config, 11, 3, 2)
     assert found
     assert found.state_bytes == 3 * 4 * (2 * hidden + 3 * tables)
-    assert found.total_bytes == found.state_bytes * 2  # after steps 4 and 8 of 10, to the other of two
-    assert measure.network(replace(config, replicas=None, gpt=None), 11, 2) is None
+    assert found.total_bytes == found.state_bytes * (
+        2 + 3
+    )  # after steps 4 and 8 of 10, and 3 blocks, to the other of two
+    assert measure.network(replace(config, replicas=None, gpt=None), 11, 3, 2) is None
 
 
 def test_a_width_is_suggested_where_its_products_run_faster(monkeypatch: pytest.MonkeyPatch) -> None:

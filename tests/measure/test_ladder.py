@@ -60,13 +60,16 @@ def test_a_shorter_run_costs_what_the_longer_one_cost_for_its_bytes(mixer: Mixer
 # ---- sizes
 
 
-def test_a_rung_differs_from_the_base_in_size_heads_and_seed_alone() -> None:
+def test_a_rung_differs_from_the_base_in_size_heads_seed_and_the_step_of_the_rule_alone() -> None:
     base = preset(5, pure=True)
     for size in (Size(24, 1), Size(48, 2), Size(256, 3)):
         config = scaled(base, size, seed=4)
         assert config.gpt and base.gpt
         assert config.gpt.width // config.gpt.n_heads <= 32
         assert (config.gpt.width, config.gpt.n_layers, config.seed) == (*size, 4)
+        smaller = base.gpt.width / size.width
+        assert config.gpt.vector_step == pytest.approx(base.gpt.vector_step * smaller**0.75)
+        assert config.gpt.matrix_step == base.gpt.matrix_step
         assert family(config.to_dict()) == family(base.to_dict())
     assert family(scaled(base, Size(24, 1), step_factor=2.0).to_dict()) != family(base.to_dict())
 

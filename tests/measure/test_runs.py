@@ -1,6 +1,7 @@
 """Run folders: they appear whole or not at all, and what is read is what was measured."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,6 +120,16 @@ def test_a_second_run_of_the_same_second_gets_a_name_of_its_own(run, tmp_path):
         with new_run_folder(tmp_path) as folder:
             paths.append(folder.finish(tmp_path, found.record, result.curves).name)
     assert paths == [found.name, f"{found.name}-2", f"{found.name}-3"]
+
+
+def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(run, tmp_path, monkeypatch):
+    _, result, found = run
+    (tmp_path / found.name / "another's").mkdir(parents=True)
+    exists = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: path.name != found.name and exists(path))  # a moment ago
+    with new_run_folder(tmp_path) as folder:
+        assert folder.finish(tmp_path, found.record, result.curves).name == f"{found.name}-2"
+    assert [path.name for path in (tmp_path / found.name).iterdir()] == ["another's"]
 
 
 def test_a_hostile_corpus_name_stays_within_the_folder(run):

@@ -9,7 +9,7 @@ import torch.distributed as dist
 import prequential
 from prequential import Config, GPTConfig, Runtime, ScheduleConfig
 from prequential.measure.spread import Spread
-from prequential.measure.sweep import Outcome, Plan, plan, sweep
+from prequential.measure.sweep import Outcome, Plan, config_key, plan, sweep
 
 TINY = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
@@ -76,6 +76,21 @@ def test_a_folder_that_is_not_shared_is_named(corpus: Path, tmp_path: Path, two:
     (found,) = outcomes(corpus, tmp_path / "runs", of, first)
     assert found.run is None
     assert "which all workers must share" in str(found.error)
+
+
+def test_a_process_that_has_ended_is_not_waited_for(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prequential.measure.spread.LOST_S", 0.5)
+    store = dist.HashStore()
+    of = plan(TINY, seeds=[0, 1])
+    key = config_key(of.configs[0].to_dict())
+    store.set("beat 1", "3")  # all that is left of it, and a claim
+    assert store.add(f"claim {key}", 1) == 1
+    store.set(f"by {key}", "1")
+    made = {o.config.seed: o for o in outcomes(corpus, tmp_path / "runs", of, Spread(store, 0, 2))}
+    assert made[1].run
+    assert str(made[0].error) == "worker 1, which had taken it, has ended or does not answer"
 
 
 def test_without_torchrun_nothing_is_shared() -> None:

@@ -59,6 +59,13 @@ def test_a_worker_whose_weights_deviate_ends_the_run(results):
     assert results["with a fault"].startswith("FaultError: the weights of worker 1 differ from worker 0's")
 
 
+def test_replicas_are_compared_when_they_meet(results):
+    assert results["with a faulty mean"].startswith("FaultError: the weights of worker 1 differ from worker 0's")
+    assert (
+        results["with a diverged replica"] == "ConfigError: the GPT has diverged at another worker; take smaller steps"
+    )
+
+
 @given(st.integers(0, 100), SHARES)
 def test_rows_are_cut_into_pieces_about_as_large_as_the_shares(n, shares):
     pieces = parts(n, shares)

@@ -19,7 +19,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import prequential
 from prequential.corpora import sample_path
-from prequential.errors import PrequentialError
+from prequential.errors import ConfigError, PrequentialError
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.online import checkpoint, workers
 from prequential.online.runtime import Runtime
@@ -133,6 +133,33 @@ def with_a_fault() -> str:
     return by_workers(2, archive, "mixed")
 
 
+def with_a_faulty_mean() -> str:
+    """Worker 1 takes another mean than all others. Leaves the fault in this process."""
+    average = workers.SharedReplicas.average
+
+    def faulty(self: Any) -> None:
+        average(self)
+        if os.environ["RANK"] == "1":
+            self._weights.head.weight[0, 0] += 2.0**-10
+
+    workers.SharedReplicas.average = faulty  # type: ignore[method-assign]
+    return by_workers(2, archive, "apart")
+
+
+def with_a_diverged_replica() -> str:
+    """Replica 1, worker 1's, diverges in its third step. Leaves the fault in this process."""
+    learn, n_steps = workers.SharedReplicas.learn, [0]
+
+    def faulty(self: Any, i: int, *rows: Any) -> None:
+        learn(self, i, *rows)
+        n_steps[0] += i == 1
+        if i == 1 and n_steps[0] == 3 and os.environ["RANK"] == "1":
+            raise ConfigError("the GPT has diverged")
+
+    workers.SharedReplicas.learn = faulty  # type: ignore[method-assign]
+    return by_workers(2, archive, "apart")
+
+
 def main() -> None:
     print(
         json.dumps(
@@ -143,6 +170,8 @@ def main() -> None:
                 "decoded": by_workers(3, decodes),
                 "resumed apart": {f"{n} {m}": interrupted_and_resumed(n, m, "apart") for n, m in ((2, 1), (1, 3))},
                 "resumed": {f"{n} {m}": interrupted_and_resumed(n, m) for n, m in ((2, 3), (2, 1), (1, 2))},
+                "with a faulty mean": with_a_faulty_mean(),
+                "with a diverged replica": with_a_diverged_replica(),
                 "with a fault": with_a_fault(),
             }
         )
