@@ -21,8 +21,8 @@ BEGIN, END = "<!-- begin: benchmarks/estimates.py -->", "<!-- end: benchmarks/es
 FIGURES = {
     "compress_s": ("compress s", "{:.1f}"),
     "decompress_s": ("decompress s", "{:.1f}"),
-    "peak_memory_bytes": ("peak memory", "{:,.0f}"),
-    "archive_bytes": ("archive", "{:,.0f}"),
+    "peak_memory_bytes": ("peak memory, bytes", "{:,.0f}"),
+    "archive_bytes": ("archive, bytes", "{:,.0f}"),
 }
 
 Record = dict[str, Any]
@@ -34,15 +34,19 @@ def main() -> int:
     return 0
 
 
-def errors(record: Record) -> dict[str, float]:
-    """(estimated - actual) / actual of each figure."""
+def errors(record: Record) -> dict[str, float | None]:
+    """(estimated - actual) / actual of each figure; None for what was not measured."""
     return {figure: record["estimate"][figure]["relative_error"] for figure in FIGURES}
 
 
+def name(record: Record) -> str:
+    return f"{record['corpus']['name']} {' '.join(record['options'])}"
+
+
 def read(path: Path) -> list[Record]:
-    """The newest record of each file, limit and level; none if there is no file."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return list({(r["corpus"]["blake2b"], r["level"]): r for r in map(json.loads, lines)}.values())
+    """The newest record of each file and preset that has an estimate."""
+    records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return list({name(r): r for r in records if r.get("estimate")}.values())
 
 
 def write_table(path: Path, records: list[Record]) -> None:
@@ -55,13 +59,11 @@ def write_table(path: Path, records: list[Record]) -> None:
 
 def table(records: list[Record]) -> str:
     """Markdown: each run's estimates and errors, and medians of the errors without their sign."""
-    if not records:
-        return "No runs yet."
     rows = [
-        [f"{r['corpus']['name']} -{r['level']}", f"{r['corpus']['n_bytes']:,}", *map(cell, pairs(r))] for r in records
+        [name(r), f"{r['corpus']['n_bytes']:,}", *(cell(r, *figure) for figure in FIGURES.items())] for r in records
     ]
-    medians = [statistics.median(abs(errors(r)[figure]) for r in records) for figure in FIGURES]
-    rows.append(["median error", "", *(f"{median:.1%}" for median in medians)])
+    known = {figure: [abs(e) for r in records if (e := errors(r)[figure]) is not None] for figure in FIGURES}
+    rows.append(["median error", "", *(f"{statistics.median(known[figure]):.1%}" for figure in FIGURES)])
     within = sum(r["estimate"]["archive_low"] <= r["archive_bytes"] <= r["estimate"]["archive_high"] for r in records)
     environments = sorted({(r["environment"]["machine"]["cpu"], r["environment"]["threads"]) for r in records})
     made = "; ".join(f"{cpu}, {threads} threads" for cpu, threads in environments)
@@ -70,18 +72,11 @@ def table(records: list[Record]) -> str:
     return f"{format_markdown(titles, rows)}\n\n{note}"
 
 
-def pairs(record: Record) -> list[tuple[str, float, float]]:
-    """(format, estimated, relative error) of each figure."""
-    return [
-        (form, record["estimate"][figure]["estimated"], record["estimate"][figure]["relative_error"])
-        for figure, (_, form) in FIGURES.items()
-    ]
-
-
-def cell(pair: tuple[str, float, float]) -> str:
-    """An estimate with its error."""
-    form, estimated, error = pair
-    return f"{form.format(estimated)} ({error:+.1%})"
+def cell(record: Record, figure: str, how: tuple[str, str]) -> str:
+    """An estimate with its error, as far as that is known."""
+    error = errors(record)[figure]
+    shown = how[1].format(record["estimate"][figure]["estimated"])
+    return f"{shown} (-)" if error is None else f"{shown} ({error:+.1%})"
 
 
 if __name__ == "__main__":

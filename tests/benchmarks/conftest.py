@@ -26,3 +26,8 @@ def peers_script() -> ModuleType:
 @pytest.fixture(scope="session")
 def results() -> ModuleType:
     return load("results")
+
+
+@pytest.fixture(scope="session")
+def estimates() -> ModuleType:
+    return load("estimates")
