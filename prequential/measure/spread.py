@@ -15,7 +15,7 @@ from itertools import count
 import torch.distributed as dist
 
 from prequential.exact.pool import available_threads
-from prequential.online.workers import meet
+from prequential.online.team import launched, meet
 
 POLL_S = 0.2
 BEAT_S = 5.0
@@ -35,7 +35,7 @@ class Spread:
     @staticmethod
     def launched() -> "Spread | None":
         """This process's part, where torchrun started several; None of a process alone."""
-        return Spread(*meet()) if dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1 else None
+        return Spread(*meet()) if launched() else None
 
     @property
     def n_threads(self) -> int:

@@ -11,7 +11,8 @@ from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
 from prequential.model.learner import Learner
 from prequential.online.audit import AuditedLearner
-from prequential.online.workers import SharedLearner, Team
+from prequential.online.team import Team
+from prequential.online.workers import SharedLearner
 
 KERNELS = ("fused", "plain")
 

@@ -9,25 +9,23 @@ rows are shared out; each worker takes its own forward and backward, and every s
     momentum, Adam  by each worker, alike
     matrices        each orthogonalised by one worker, and sent to all
 
-How rows and matrices are shared out changes the speed only. The first worker takes a smaller share, as it codes meanwhile.
+Of replicas (model/replicas.py) each worker takes the whole steps of its own, and all meet when they become their mean.
+How rows, matrices and replicas are shared out changes the speed only. The first worker takes a smaller share of a step, as it codes
+meanwhile.
 """
 
 import json
-import os
-import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from time import process_time
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 
 from prequential.errors import ConfigError, FaultError, WorkerLostError
 from prequential.exact.digest import digest
@@ -36,9 +34,10 @@ from prequential.exact.plain import TINY
 from prequential.exact.pool import Pool
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.model.context_table import ContextGradient
-from prequential.model.gpt import GPT, EmbeddingGradient, MatrixGradient
+from prequential.model.gpt import GPT, NOT_LEARNED, EmbeddingGradient, MatrixGradient
 from prequential.model.learner import Learner
 from prequential.model.replicas import Replicas, parts
+from prequential.online.team import Team, launched
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
@@ -47,95 +46,9 @@ Tensor = torch.Tensor
 
 STOP, MODEL, LOAD, STEP, COMPARE = range(5)  # what the first worker tells the others
 FULL_SHARE = 64  # every worker's but the first one's, whose own lies between 0 and this
-STEP_TIMEOUT = timedelta(minutes=30)  # for a worker that does not answer; one that ends is noticed at once
-IDLE_TIMEOUT = timedelta(days=7)  # between two words of the first worker
+CARRIED = "carried."  # of a GPT's tensors: what only a reader of the stream has
 CONTEXTS = "contexts"  # the gradient of the table of contexts, of other rows in each step
 BUSY = "busy_s"  # among the peaks, for the first worker to adapt its share by
-NOT_SHARED = "carried."  # of a GPT's tensors: what only a reader of the stream has
-
-
-def meet() -> tuple[dist.Store, int, int]:
-    """The key-value store of all processes of one torchrun, which of them this is, and how many there are."""
-    store, rank, size = next(dist.rendezvous("env://"))
-    # torchrun keeps the store when it starts the workers anew: what the last ones left there leads nowhere
-    return dist.PrefixStore("start " + os.environ["TORCHELASTIC_RESTART_COUNT"], store), rank, size
-
-
-class Team:
-    """The workers of one torchrun, connected by torch.distributed. Every method but `turn` is called by all of them in one order.
-
-    Methods raise WorkerLostError when another worker has ended, or not answered for STEP_TIMEOUT.
-    """
-
-    def __init__(self) -> None:
-        with _reaching():
-            store, rank, size = meet()
-            dist.init_process_group("gloo", timeout=STEP_TIMEOUT, store=store, rank=rank, world_size=size)
-            self._idle = dist.new_group(timeout=IDLE_TIMEOUT)
-        self.rank, self.size = rank, size
-        self.n_beside = int(os.environ["LOCAL_WORLD_SIZE"])  # workers on this machine
-        self._lock = threading.RLock()
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """One word of the first worker with all that follows it: none of its threads interrupts another's."""
-        with self._lock:
-            yield
-
-    def leave(self) -> None:
-        """Ends the connection, in order: gloo's threads must not outlive the interpreter, which they sometimes abort."""
-        with _reaching():
-            dist.destroy_process_group()
-
-    def tell(self, word: int, *numbers: int) -> None:
-        """From the first worker to all who `hear`: a word and up to three numbers."""
-        message = torch.zeros(4, dtype=torch.int64)
-        message[: 1 + len(numbers)] = torch.tensor([word, *numbers])
-        self.spread(message)
-
-    def hear(self) -> list[int]:
-        """The first worker's next word and three numbers."""
-        message = torch.zeros(4, dtype=torch.int64)
-        with _reaching():
-            dist.broadcast(message, 0, group=self._idle)
-        return [int(n) for n in message]
-
-    def spread(self, tensor: Tensor) -> None:
-        """Every worker's tensor becomes the first one's."""
-        with _reaching():
-            dist.broadcast(tensor, 0, group=self._idle)
-
-    def largest_(self, magnitudes: Tensor) -> None:
-        """float32 >= 0: in place, the largest of all workers' at each place. Their bits are in the order of the numbers."""
-        with _reaching():
-            dist.all_reduce(magnitudes.view(torch.int32), dist.ReduceOp.MAX)
-
-    def sum_(self, integers: Tensor) -> None:
-        """int32: in place, the sum of all workers'."""
-        with _reaching():
-            dist.all_reduce(integers)
-
-    def from_each(self, tensors: Sequence[Tensor]) -> None:
-        """tensors[i] becomes worker i's; of any sizes."""
-        with _reaching():
-            for work in [dist.broadcast(t, i, async_op=True) for i, t in enumerate(tensors) if t.numel()]:
-                work.wait()
-
-    def all_of(self, value: bytes) -> list[bytes]:
-        """Every worker's value, of one length."""
-        own = torch.frombuffer(bytearray(value), dtype=torch.uint8)
-        values = [torch.empty_like(own) for _ in range(self.size)]
-        with _reaching():
-            dist.all_gather(values, own)
-        return [bytes(v.tolist()) for v in values]
-
-
-@contextmanager
-def _reaching() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        raise WorkerLostError("another worker has ended or does not answer; the run ends") from error
 
 
 class _Shared(GPT):
@@ -170,7 +83,7 @@ class _Shared(GPT):
             self._team.tell(LOAD)
             own = self.state()
         for name, tensor in own.items():
-            if not name.startswith(NOT_SHARED):
+            if not name.startswith(CARRIED):
                 self._team.spread(tensor)
         if self._team.rank:
             super().load_state(own)
@@ -178,7 +91,7 @@ class _Shared(GPT):
     def compare(self) -> None:
         """By all workers; the first one raises FaultError unless all hold the same."""
         self.end()
-        shared = {name: t for name, t in self.state().items() if not name.startswith(NOT_SHARED) and name != "counters"}
+        shared = {name: t for name, t in self.state().items() if not name.startswith(NOT_LEARNED)}
         digests = self._team.all_of(digest(shared))
         others = [str(i) for i, value in enumerate(digests) if value != digests[0]]
         if others and self._team.rank == 0:
@@ -419,7 +332,7 @@ def run_by_all(runtime: "Runtime", work: Callable[["Runtime"], int]) -> int:
 
     They return 0 when it has done, and 1 if it is lost.
     """
-    if not dist.is_torchelastic_launched() or int(os.environ["WORLD_SIZE"]) == 1:
+    if not launched():
         return work(runtime)
     team = Team()
     runtime = replace(runtime, team=team)

@@ -21,28 +21,29 @@ def rows(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return made[..., 1:], made[..., 0]
 
 
-def test_between_two_means_each_learns_as_a_gpt_does_from_its_share() -> None:
-    made = Replicas(ReplicaConfig(n_replicas=3, sync_every=100), *ARGUMENTS)
-    alone = [GPT(*ARGUMENTS) for _ in range(3)]
-    for step in range(3):
-        inputs, targets = rows(7, step)
+def learned(
+    n_replicas: int, sync_every: int, n_steps: int, shares: list[slice]
+) -> tuple[Replicas, list[dict[str, torch.Tensor]]]:
+    """Replicas after some steps, and what GPTs that know of no other have learned from the same shares."""
+    made = Replicas(ReplicaConfig(n_replicas=n_replicas, sync_every=sync_every), *ARGUMENTS)
+    alone = [GPT(*ARGUMENTS) for _ in shares]
+    for step in range(n_steps):
+        inputs, targets = rows(shares[-1].stop, step)
         made.update(inputs, targets)
-        for gpt, share in zip(alone, (slice(0, 2), slice(2, 5), slice(5, 7)), strict=True):
+        for gpt, share in zip(alone, shares, strict=True):
             gpt.update(inputs[share], targets[share])
+    return made, [gpt.learned_state() for gpt in alone]
+
+
+def test_between_two_means_each_learns_as_a_gpt_does_from_its_share() -> None:
+    made, alone = learned(3, 100, 3, [slice(0, 2), slice(2, 5), slice(5, 7)])
     for one, other in zip((made, *made.others), alone, strict=True):
         for name, tensor in one.learned_state().items():
-            assert torch.equal(tensor, other.learned_state()[name]), name
+            assert torch.equal(tensor, other[name]), name
 
 
 def test_all_become_their_mean() -> None:
-    made = Replicas(ReplicaConfig(n_replicas=2, sync_every=2), *ARGUMENTS)
-    alone = [GPT(*ARGUMENTS) for _ in range(2)]
-    for step in range(2):
-        inputs, targets = rows(4, step)
-        made.update(inputs, targets)
-        alone[0].update(inputs[:2], targets[:2])
-        alone[1].update(inputs[2:], targets[2:])
-    first, second = (gpt.learned_state() for gpt in alone)
+    made, (first, second) = learned(2, 2, 2, [slice(0, 2), slice(2, 4)])
     for name, tensor in made.learned_state().items():
         mean = (first[name].double() + second[name].double()).float() * 0.5
         assert torch.equal(tensor, torch.where(mean.abs() < plain.TINY, 0.0, mean)), name
