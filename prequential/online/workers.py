@@ -10,8 +10,8 @@ rows are shared out; each worker takes its own forward and backward, and every s
     matrices        each orthogonalised by one worker, and sent to all
 
 Of replicas (model/replicas.py) each worker takes the whole steps of its own, and all meet when they become their mean.
-How rows, matrices and replicas are shared out changes the speed only. The first worker takes a smaller share of a step, as it codes
-meanwhile.
+How rows, matrices and replicas are shared out changes the speed only. The first worker takes a smaller share of a step,
+as it codes meanwhile.
 """
 
 import json
