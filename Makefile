@@ -10,7 +10,7 @@ BENCH_FILES := $(addprefix text/,enwik6 book1 tinyshakespeare.txt enwik8-first-4
 FILES ?= $(or $(wildcard $(addprefix $(CORPORA)/,$(BENCH_FILES))),sample:christmas_carol)
 LEVELS ?= 1 2 5 5-pure
 
-.PHONY: help install demo test lint types wheel-check bench clean
+.PHONY: help install demo test lint types wheel-check gpu-check bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ types: .venv/.installed  ## static types, in a copy: beside it, ./codecs would s
 
 wheel-check: .venv/.installed  ## build the wheel, install it elsewhere, use it from another folder
 	PYTHON=$(BIN)/python bash .ci/wheel-check
+
+gpu-check: .venv/.installed  ## on a machine with a CUDA device: the digests there, archives both ways, a record in benchmarks/gpu.jsonl
+	$(BIN)/pytest -m gpu
+	$(BIN)/python benchmarks/gpu.py $(if $(filter sample:%,$(FILES)),,$(FILES))
 
 bench: .venv/.installed  ## renew docs/RESULTS.md, also against the programs on PATH: make bench FILES='a b' LEVELS='1 5-pure'
 	$(BIN)/python benchmarks/peers.py $(FILES)

@@ -34,7 +34,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declares the subcommand."""
     parser = commands.add_parser(
         "estimate",
-        conflict_handler="resolve",  # --device names a machine of the table here
         help="tell what a run will cost before it runs",
         description="Code a short stretch of each corpus, and say from it what the whole will take: time, memory, operations, "
         "size of the archive, bytes between workers; roughly also on other machines. Takes longer with higher presets.",
@@ -50,16 +49,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     group = parser.add_argument_group("elsewhere")
     group.add_argument("--workers", type=count, metavar="N", default=2, help="workers that share steps (default: 2)")
     group.add_argument(
-        "--device",
+        "--machine",
         dest="machines",
         action="append",
         default=[],
         metavar="NAME",
         help="only this machine; may be repeated",
     )
-    group.add_argument("--devices", metavar="FILE", help="a table of more machines, as JSON (docs/ESTIMATE.md)")
+    group.add_argument(
+        "--machines", dest="devices", metavar="FILE", help="a table of more machines, as JSON (docs/ESTIMATE.md)"
+    )
     add_verbosity(parser)
-    parser.set_defaults(run=run, device="auto")
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

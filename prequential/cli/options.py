@@ -114,7 +114,10 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--kernels", choices=("fused", "plain"), help="kernels (default: fused)")
     group.add_argument(
-        "--device", choices=("auto", "cpu"), default="auto", help="where to compute (default: %(default)s)"
+        "--device",
+        choices=("cpu", "cuda", "auto"),
+        default="cpu",
+        help="where the GPT learns; auto: on a GPU that passes its tests, if there is one (default: %(default)s)",
     )
     group.add_argument(
         "--audit-every",
@@ -138,7 +141,13 @@ def runtime(args: argparse.Namespace) -> Runtime:
     from prequential.online.runtime import Runtime
 
     try:
-        return Runtime(threads=args.threads, backend=args.backend, kernels=args.kernels, audit_every=args.audit_every)
+        return Runtime(
+            threads=args.threads,
+            backend=args.backend,
+            kernels=args.kernels,
+            device=args.device,
+            audit_every=args.audit_every,
+        )
     except ConfigError as error:
         _usage_error(args, error)
 

@@ -194,7 +194,7 @@ def attention_weights(
     z = scores * q_r[..., None] * k_r[:, :, None, :]
     z = z.masked_fill(hidden, -1e9)
     steps = (z.amax(-1, keepdim=True) - z) * float(SCORE_STEPS_PER_NAT)
-    e = attention_table().to(scores.device)[steps.round_().clamp_max_(ATTENTION_TABLE_SIZE - 1.0).to(torch.int64)]
+    e = attention_table(scores.device)[steps.round_().clamp_max_(ATTENTION_TABLE_SIZE - 1.0).to(torch.int64)]
     e = e.masked_fill(hidden, 0.0)
     inverse_sum = 1.0 / e.sum(-1, dtype=torch.float64).float()
     weighted = e * v_scale[:, :, None, :]
@@ -296,7 +296,7 @@ def frequencies(logits: Tensor) -> Tensor:
     n_symbols = logits.shape[1]
     largest = logits.amax(1)
     steps = ((largest[:, None] - logits) * float(LOGIT_STEPS_PER_NAT)).round_().clamp_max_(FREQUENCY_TABLE_SIZE - 1.0)
-    e = frequency_table().to(logits.device)[steps.to(torch.int64)]
+    e = frequency_table(logits.device)[steps.to(torch.int64)]
     share = (e * float(TOTAL - n_symbols)) / e.sum(1, keepdim=True)  # integer sum < 2**53: exact in any order
     f = share.floor_().to(torch.int32) + 1
     f.scatter_add_(
@@ -340,8 +340,8 @@ def adam_(
     mean.mul_(beta1).add_(gradient * (1.0 - beta1))
     square.mul_(beta2).add_(gradient * gradient * (1.0 - beta2))
     # tiny state is rounded to zero: denormals are flushed on some machines
-    mean[mean.abs() < 1e-30] = 0.0
-    square[square < 1e-30] = 0.0
+    mean.masked_fill_(mean.abs() < TINY, 0.0)
+    square.masked_fill_(square < TINY, 0.0)
     parameter.sub_(mean / (sqrt(square) + 1e-8) * step_size)
 
 

@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import torch
 
+HOST = torch.device("cpu")
 # Logits -> frequencies: steps of 1/64 nat down to e^-20, below which the floor of 1 in 2**24 takes over.
 LOGIT_STEPS_PER_NAT = 64
 FREQUENCY_TABLE_SIZE = 64 * 20
@@ -31,17 +32,18 @@ def _exp_table(peak: int, steps_per_nat: int, size: int, floor: int) -> list[int
 
 
 @cache
-def frequency_table() -> torch.Tensor:
+def frequency_table(device: torch.device = HOST) -> torch.Tensor:
     """(1280,) float64 integers: round(2**24 * exp(-i/64)), at least 1."""
-    return torch.tensor(_exp_table(1 << 24, LOGIT_STEPS_PER_NAT, FREQUENCY_TABLE_SIZE, floor=1), dtype=torch.float64)
+    table = _exp_table(1 << 24, LOGIT_STEPS_PER_NAT, FREQUENCY_TABLE_SIZE, floor=1)
+    return torch.tensor(table, dtype=torch.float64, device=device)
 
 
 @cache
-def attention_table() -> torch.Tensor:
+def attention_table(device: torch.device = HOST) -> torch.Tensor:
     """(256,) float32 integers: round(255 * exp(-i/32)); the last is 0."""
     table = _exp_table(ATTENTION_PEAK, SCORE_STEPS_PER_NAT, ATTENTION_TABLE_SIZE, floor=0)
     assert table[-1] == 0
-    return torch.tensor(table, dtype=torch.float32)
+    return torch.tensor(table, dtype=torch.float32, device=device)
 
 
 # Log-odds <-> probabilities of a bit (exact/mixing.py): 1/256 nat, within +-LOG_ODDS_LIMIT.

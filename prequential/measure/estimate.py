@@ -239,8 +239,8 @@ def product_rates(config: Config, runtime: Runtime) -> list[Rate]:
 
 
 def work(found: Probe, rates: Sequence[Rate], config: Config, runtime: Runtime) -> Work | None:
-    """What a full-size segment consists of; None where the probe has none, because the corpus is short."""
-    if not found.n_full:
+    """What a full-size segment consists of; None where the probe has none, the corpus being short, or the GPT is elsewhere."""
+    if not found.n_full or runtime.device != "cpu":
         return None
     n = config.schedule.segment_symbols
     return Work(

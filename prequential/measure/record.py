@@ -92,6 +92,7 @@ def environment(runtime: Runtime, program_version: str) -> dict[str, Any]:
         "threads": runtime.n_threads,
         "backend": matmul.choose("cpu", runtime.backend).name,
         "kernels": runtime.kernels or KERNELS[0],
+        "device": runtime.device,
         "versions": {"prequential": program_version, **versions()},
         "git_commit": git_commit(),
     }

@@ -8,10 +8,11 @@ import hashlib
 import io
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from prequential.codecs import ArchiveReader, Header
@@ -47,9 +48,7 @@ class Check:
 def checks() -> Iterator[Check]:
     """Every finding in turn, some seconds in all; the first use of compiled kernels takes longer."""
     trials = matmul.trials("cpu")
-    for trial in trials:
-        rate = f"{trial.ops_per_s / 1e9:,.0f} Gop/s" if trial.exact else trial.reason
-        yield Check(name=f"matmul {trial.name}", passed=trial.exact, text=rate)
+    yield from (_of_trial(trial) for trial in trials)
     yield _choice()
     random = np.random.default_rng(0).integers(0, 256, 2048, dtype=np.uint8)
     yield _compared("kernels on drawn inputs", {k: partial(_digest, random, Runtime(kernels=k)) for k in KERNELS})
@@ -57,6 +56,20 @@ def checks() -> Iterator[Check]:
     exact = [trial.name for trial in trials if trial.exact]
     yield _compared("matmuls on a text", {name: partial(_digest, text, Runtime(backend=name)) for name in exact})
     yield fixed_run(Runtime())
+    yield from _on_gpu()
+
+
+def _of_trial(trial: matmul.Trial, where: str = "") -> Check:
+    rate = f"{trial.ops_per_s / 1e9:,.0f} Gop/s" if trial.exact else trial.reason
+    return Check(name=f"matmul {trial.name}{where}", passed=trial.exact, text=rate)
+
+
+def _on_gpu() -> Iterator[Check]:
+    if not torch.cuda.is_available():
+        yield Check(name="fixed run on a GPU", passed=None, text="this torch sees no CUDA device")
+        return
+    yield from (_of_trial(trial, " on cuda") for trial in matmul.trials("cuda"))
+    yield replace(fixed_run(Runtime(device="cuda")), name="fixed run on a GPU")
 
 
 def fixed_run(runtime: Runtime) -> Check:

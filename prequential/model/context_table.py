@@ -33,16 +33,16 @@ class ContextTable:
         self._pending: list[tuple[Tensor, Tensor]] = []
 
     def places(self, recent: Tensor) -> Tensor:
-        """Rows (N, K) int64 of the contexts of N places whose last symbols are `recent` (N, C) int64."""
+        """Rows (N, K) int64, on the host, of the contexts of N places whose last symbols are `recent` (N, C) int64."""
         rows = np.empty((len(recent), len(self.kinds)), np.int64)
         if rows.size:
-            context_rows(recent.contiguous().numpy(), self.kinds, len(self.rows), rows)
+            context_rows(recent.cpu().contiguous().numpy(), self.kinds, len(self.rows), rows)
         return torch.from_numpy(rows)
 
     def add_to(self, h: Tensor, recent: Tensor) -> Tensor:
         """h (N, D) plus the rows of each place's contexts, one after the other."""
         for column in self.places(recent).t():
-            h = h + self.rows[column]
+            h = h + self.rows[column].to(h.device)
         return h
 
     def learn(self, gradient: "ContextGradient") -> None:

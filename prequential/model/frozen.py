@@ -34,8 +34,7 @@ class Frozen(Learner):
         self.mixer = learner.mixer.frozen(self.history.ring) if learner.mixer else None
         self.gpt = copy(learner.gpt)
         if self.gpt:
-            self._matmul = self.gpt._matmul
-            self.gpt._reader = self.gpt._reader.fork(self._ops, self._matmul)
+            self.gpt._reader = self.gpt._reader.fork()
         self.gpt_bits, self._step, self._n_new = None, None, 0
 
     def begin(self, n_symbols: int) -> None:
@@ -84,4 +83,4 @@ class Frozen(Learner):
     def _forget(self) -> None:
         """The GPT's next column is its first."""
         assert self.gpt
-        self.gpt._reader = Reader(self.gpt.config, self._ops, self._matmul)
+        self.gpt._reader = Reader(self.gpt.config)

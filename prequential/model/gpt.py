@@ -18,7 +18,7 @@ S = W - 1 + T slots for keys. N = R*T.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -31,7 +31,7 @@ from prequential.exact.optim import orthogonalise
 from prequential.exact.plain import EMBEDDING_LIMIT, FINE, INT8_LIMIT
 from prequential.exact.pool import Pool
 from prequential.exact.random import uniform
-from prequential.exact.tables import ROTARY_PERIOD, rotary_table, rotary_wave_numbers
+from prequential.exact.tables import HOST, ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import GPTConfig
 from prequential.model.context_table import ContextGradient, ContextTable
 
@@ -62,10 +62,11 @@ class Linear:
     def quantise(self) -> None:
         self.levels, self.scale = self._ops.quantise_columns(self.weight)
 
-    def under(self, ops: ModuleType, matmul: Matmul) -> "Linear":
-        """The same weight and levels, for other kernels and products."""
+    def under(self, ops: ModuleType, matmul: Matmul, device: torch.device) -> "Linear":
+        """The same levels, for other kernels and products, on a device; the master is the one there is."""
         other = copy(self)
         other._ops, other._matmul = ops, matmul
+        other.levels, other.scale = self.levels.to(device), self.scale.to(device)
         return other
 
     def sums(self, x: Tensor) -> Tensor:
@@ -156,6 +157,13 @@ class Weights:
     contexts: ContextTable
     layers: Sequence[dict[str, Linear]]
     head: Linear
+    ops: ModuleType
+    matmul: Matmul
+
+    @property
+    def device(self) -> torch.device:
+        """Where all but the contexts are, which stay on the host."""
+        return self.embedding.device
 
     def snapshot(self) -> "Weights":
         """These weights as they stand: an update writes the embedding, but replaces the levels of a matrix.
@@ -163,12 +171,13 @@ class Weights:
         The table of contexts is written when the segment has ended.
         """
         layers = [{name: copy(linear) for name, linear in layer.items()} for layer in self.layers]
-        return Weights(self.embedding.clone(), self.contexts, layers, copy(self.head))
+        return replace(self, embedding=self.embedding.clone(), layers=layers, head=copy(self.head))
 
-    def under(self, ops: ModuleType, matmul: Matmul) -> "Weights":
-        """The same weights, for other kernels and products."""
-        layers = [{name: linear.under(ops, matmul) for name, linear in layer.items()} for layer in self.layers]
-        return Weights(self.embedding, self.contexts, layers, self.head.under(ops, matmul))
+    def under(self, ops: ModuleType, matmul: Matmul, device: torch.device = HOST) -> "Weights":
+        """The same weights, for other kernels and products, and elsewhere."""
+        layers = [{name: linear.under(ops, matmul, device) for name, linear in layer.items()} for layer in self.layers]
+        head = self.head.under(ops, matmul, device)
+        return Weights(self.embedding.to(device), self.contexts, layers, head, ops, matmul)
 
     def as_read(self) -> dict[str, Tensor]:
         """What predictions are made of, by name: the embedding, and every matrix's levels and scales."""
@@ -182,9 +191,7 @@ class Weights:
             **{f"{n}.scale": linear.scale for n, linear in matrices.items()},
         }
 
-    def logits(
-        self, recent: Tensor, ops: ModuleType, attend: Callable[[int, Tensor], Tensor], saved: Saved | None = None
-    ) -> Tensor:
+    def logits(self, recent: Tensor, attend: Callable[[int, Tensor], Tensor], saved: Saved | None = None) -> Tensor:
         """Logits (N, V) float32 of what follows; recent: the last symbols at each place, (N, C) int64, the newest first.
 
         attend(i, qkv) is layer i's attention, (N, 3D) to (N, D) float32. What a backward pass needs goes to `saved`.
@@ -195,7 +202,7 @@ class Weights:
                 saved[name] = values
             return values
 
-        h = self.embedding[0][recent[:, 0]]  # (N, D)
+        ops, h = self.ops, self.embedding[0][recent[:, 0]]  # (N, D)
         for e, table in enumerate(self.embedding[1:], 1):
             h = h + table[recent[:, e]]
         h = self.contexts.add_to(h, recent)
@@ -216,19 +223,22 @@ def score_scale(config: GPTConfig) -> float:
     return SCORE_SCALE * 64.0 / (config.width // config.n_heads)
 
 
-def rotary_phases(config: GPTConfig, first: int, n_columns: int) -> tuple[Tensor, Tensor]:
+def rotary_phases(config: GPTConfig, first: int, n_columns: int, device: torch.device = HOST) -> tuple[Tensor, Tensor]:
     """cos and sin of the columns first .. first + n_columns - 1: two (T, K/2) float32."""
     waves = rotary_wave_numbers(config.width // config.n_heads // 2)
     phase = (torch.arange(first, first + n_columns)[:, None] * waves) % ROTARY_PERIOD
     cos, sin = rotary_table()
-    return cos[phase], sin[phase]
+    return cos[phase].to(device), sin[phase].to(device)
 
 
 class Reader:
-    """Reads one stream, segment by segment, in the caller's thread; what it remembers are keys and values."""
+    """Reads one stream, segment by segment, in the caller's thread; what it remembers are keys and values.
 
-    def __init__(self, config: GPTConfig, ops: ModuleType, matmul: Matmul) -> None:
-        self.config, self._ops, self._matmul = config, ops, matmul
+    Each segment is read where its weights are, with their kernels and products.
+    """
+
+    def __init__(self, config: GPTConfig) -> None:
+        self.config = config
         self._score_scale = score_scale(config)
         self._start = self._n_time = 0  # columns before the open segment, and in it
         shape = (config.n_layers, config.n_heads, config.window - 1)
@@ -241,6 +251,11 @@ class Reader:
         }
 
     @property
+    def device(self) -> torch.device:
+        """Where the open segment is read."""
+        return self._weights.device
+
+    @property
     def n_columns(self) -> int:
         """Columns of the stream so far, all of the open segment among them."""
         return self._start + self._n_time
@@ -249,9 +264,9 @@ class Reader:
         """Goes on as the reader of n_columns columns whose memory this one has got."""
         self._room, self._start, self._n_time = self.memory(), n_columns, 0
 
-    def fork(self, ops: ModuleType, matmul: Matmul) -> "Reader":
+    def fork(self) -> "Reader":
         """Another reader that stands where this one does between segments, with keys and values of its own."""
-        other = Reader(self.config, ops, matmul)
+        other = Reader(self.config)
         for name, tensor in self.memory().items():
             other.memory()[name].copy_(tensor)
         other.resume(self.n_columns)
@@ -264,28 +279,28 @@ class Reader:
     def begin(self, weights: Weights, n_columns: int) -> None:
         """Opens a segment of n_columns columns, to be read with these weights: room for its keys behind the last ones."""
         self._weights = weights
+        memory = {name: t.to(weights.device) for name, t in self.memory().items()}
         self._room = {
-            name: torch.cat((t, t.new_zeros(*t.shape[:2], n_columns, *t.shape[3:])), 2)
-            for name, t in self.memory().items()
+            name: torch.cat((t, t.new_zeros(*t.shape[:2], n_columns, *t.shape[3:])), 2) for name, t in memory.items()
         }
         self._start, self._n_time = self.n_columns, n_columns
         self._first_valid = max(0, self.config.window - 1 - self._start)  # the first slot that holds a key
-        self._cos, self._sin = rotary_phases(self.config, self._start, n_columns)
+        self._cos, self._sin = rotary_phases(self.config, self._start, n_columns, weights.device)
         self._column: Any = None  # ops.Column of the open segment, made when a single column is first asked for
 
     def forward(self, recent: Tensor, first: int) -> Tensor:
         """Logits (t, V) float32 of what follows columns first .. first + t - 1, whose last symbols are `recent` (t, C) int64."""
-        if len(recent) == 1 and self._ops.Column:
+        if len(recent) == 1 and self._weights.ops.Column:
             return self.column().logits(recent[0], first)
         parts = [
-            self._weights.logits(part, self._ops, partial(self._attend, first + i * COLUMNS_AT_ONCE))
+            self._weights.logits(part, partial(self._attend, first + i * COLUMNS_AT_ONCE))
             for i, part in enumerate(recent.split(COLUMNS_AT_ONCE))
         ]
         return torch.cat(parts)
 
     def _attend(self, first: int, i: int, qkv: Tensor) -> Tensor:
         """Attention's output rows (t, D) for the columns from `first` on; their keys and values join the room of layer i."""
-        ops, last_memory, n = self._ops, self.config.window - 1, len(qkv)
+        ops, matmul, last_memory, n = self._weights.ops, self._weights.matmul, self.config.window - 1, len(qkv)
         room = {name: t[i : i + 1] for name, t in self._room.items()}  # (1, H, S, ..)
         run = slice(first, first + n)
         shape = (1, n, self.config.n_heads)
@@ -293,39 +308,47 @@ class Reader:
         for name, value in (("k", k), ("k_r", k_r), ("v", v), ("v_scale", v_scale)):
             room[name][:, :, last_memory + first : last_memory + first + n] = value
         seen = {name: t[:, :, first : last_memory + first + n] for name, t in room.items()}  # J = W - 1 + t slots
-        scores = self._matmul.batched(q, seen["k"].float().transpose(-1, -2))  # (1, H, t, J)
+        scores = matmul.batched(q, seen["k"].float().transpose(-1, -2))  # (1, H, t, J)
         _, inverse_sum, levels, scale = ops.attention_weights(
             scores, q_r * self._score_scale, seen["k_r"], seen["v_scale"],
             first_query=last_memory, first_valid=self._first_valid - first, window=self.config.window,
         )  # fmt: skip
-        acc = self._matmul.batched(levels, seen["v"].float())  # (1, H, t, K)
+        acc = matmul.batched(levels, seen["v"].float())  # (1, H, t, K)
         return ops.attention_output(acc, scale * inverse_sum)
 
     def column(self) -> Any:
         """The open segment as an ops.Column, which reads symbol by symbol: a decoder's way, in a compiled kernel of its own."""
         if self._column is None:
-            self._column = self._ops.Column(
-                self._weights.embedding, self._weights.contexts, self._weights.layers, self._weights.head, self._room,
+            weights = self._weights
+            self._column = weights.ops.Column(
+                weights.embedding, weights.contexts, weights.layers, weights.head, self._room,
                 self._cos, self._sin, self._first_valid, self.config.window, self._score_scale,
             )  # fmt: skip
         return self._column
 
 
 class GPT:
-    """See the module's text. All tensors live on one device; nothing here uses autograd.
+    """See the module's text. All tensors live on one device, but for the table of contexts, which stays on the host.
 
     begin(T) ; { forward(columns) -> logits }* in one thread, while update(rows) runs in another; both done, end().
     """
 
     def __init__(
-        self, config: GPTConfig, n_symbols: int, seed: int, ops: ModuleType, matmul: Matmul, pool: Pool
+        self,
+        config: GPTConfig,
+        n_symbols: int,
+        seed: int,
+        ops: ModuleType,
+        matmul: Matmul,
+        pool: Pool,
+        device: torch.device = HOST,
     ) -> None:
         self.config, self.n_symbols, self._ops, self._matmul, self._pool = config, n_symbols, ops, matmul, pool
         d, m = config.width, config.mlp_factor * config.width
         half_width = math.sqrt(3.0 / d) * 0.5  # standard deviation 0.5 / sqrt(D)
 
         def linear(name: str, n_in: int, n_out: int, half_width: float) -> Linear:
-            return Linear(uniform(seed, name, (n_in, n_out), half_width), ops, matmul)
+            return Linear(uniform(seed, name, (n_in, n_out), half_width).to(device), ops, matmul)
 
         layers = [
             {
@@ -337,12 +360,14 @@ class GPT:
             for i in range(config.n_layers)
         ]
         self._weights = Weights(
-            torch.zeros(config.n_embeddings, n_symbols, d),
+            torch.zeros(config.n_embeddings, n_symbols, d, device=device),
             ContextTable(config, ops),
             layers,
             linear("head", d, n_symbols, 0.0),
+            ops,
+            matmul,
         )
-        self._weights.embedding[0] = uniform(seed, "embedding", (n_symbols, d), 1.0)
+        self._weights.embedding[0] = uniform(seed, "embedding", (n_symbols, d), 1.0).to(device)
         self._hidden = {f"{i}.{name}": linear for i, layer in enumerate(layers) for name, linear in layer.items()}
         self._momentum = {name: torch.zeros_like(linear.weight) for name, linear in self._hidden.items()}
         self._adam = {
@@ -352,7 +377,7 @@ class GPT:
         self._n_updates = 0
         self.update_size: float | None = None  # a report: Learner.update_size
         self._score_scale = score_scale(config)
-        self._reader = Reader(config, ops, matmul)
+        self._reader = Reader(config)
 
     # ---- reading
 
@@ -405,7 +430,7 @@ class GPT:
 
     def _gradients(self, inputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Gradient]]:
         """Each parameter's name and its gradient, from these rows, in the order of `_backward`."""
-        phases = rotary_phases(self.config, 0, inputs.shape[1])
+        phases = rotary_phases(self.config, 0, inputs.shape[1], inputs.device)
         gradient, saved = self._forward_rows(inputs, targets, phases)
         yield from self._backward(gradient, saved, inputs, phases)
 
@@ -418,7 +443,7 @@ class GPT:
         def work(i: int) -> None:
             rows = inputs[pieces[i]]
             attend = partial(self._attend, saved[i], phases, (*rows.shape[:2], self.config.n_heads))
-            logits = self._weights.logits(rows.flatten(0, 1), self._ops, attend, saved[i])
+            logits = self._weights.logits(rows.flatten(0, 1), attend, saved[i])
             gradients[i] = self._ops.loss_gradient(self._ops.frequencies(logits), targets[pieces[i]].reshape(-1))
 
         self._pool.map(work, range(len(pieces)))
@@ -450,7 +475,7 @@ class GPT:
         """
         ops, head = self._ops, self._weights.head
         norm = saved["head"]
-        dh = self._through_norm(head.fine_input_gradient_sums(g), norm, torch.zeros(len(g), self.config.width))
+        dh = self._through_norm(head.fine_input_gradient_sums(g), norm, g.new_zeros(len(g), self.config.width))
         yield "head", MatrixGradient(head, norm[0], norm[1], g)
         for i, layer in reversed(list(enumerate(self._weights.layers))):
             x, scale, a = saved[f"{i}.down"]
@@ -469,7 +494,7 @@ class GPT:
         recent = inputs.flatten(0, 1)
         yield "embedding", EmbeddingGradient(ops, dh, recent[:, : self.config.n_embeddings], self.n_symbols)
         if self.config.contexts:
-            yield "contexts", ContextGradient(dh, self._weights.contexts.places(recent))
+            yield "contexts", ContextGradient(dh.cpu(), self._weights.contexts.places(recent))
 
     def _through_norm(self, sums: tuple[Tensor, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
         """dh plus the gradient that reaches the residual stream through normalised rows, given its sums and scales there."""

@@ -23,6 +23,7 @@ from prequential.exact.mixing import code_plain
 from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
 from prequential.model.config import N_SYMBOLS, Config
+from prequential.model.device_gpt import Accelerator, DeviceGPT
 from prequential.model.gpt import GPT
 from prequential.model.history import History
 from prequential.model.mixer import Mixer
@@ -34,15 +35,25 @@ Tensor = torch.Tensor
 class Learner:
     """See the module's text. Symbols are bytes; V = 256."""
 
-    def __init__(self, config: Config, ops: ModuleType, matmul: Matmul | None, pool: Pool) -> None:
-        """matmul: None where there is no GPT, which alone needs it."""
+    def __init__(
+        self,
+        config: Config,
+        ops: ModuleType,
+        matmul: Matmul | None,
+        pool: Pool,
+        accelerator: Accelerator | None = None,
+    ) -> None:
+        """matmul: None where there is no GPT, which alone needs it. accelerator: where that is; None, and for replicas: here."""
         self.config, self._ops = config, ops
         self.history = History(config.schedule.history_bits)
         self.gpt: GPT | None = None
         if config.gpt:
             assert matmul is not None
             arguments = config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool
-            self.gpt = Replicas(config.replicas, *arguments) if config.replicas else GPT(*arguments)
+            if config.replicas:
+                self.gpt = Replicas(config.replicas, *arguments)
+            else:
+                self.gpt = DeviceGPT(accelerator, *arguments[:-1]) if accelerator else GPT(*arguments)
         self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
         self._n_new = 0  # symbols of the last segment
         self.gpt_bits: np.ndarray | None = (

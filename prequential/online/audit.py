@@ -97,7 +97,7 @@ class WatchedGPT(GPT):
 
     def passage(self, n_columns: int) -> "Passage":
         """What predicts the segment that is about to begin."""
-        return Passage(self._weights.snapshot(), self._reader.fork(self._ops, self._matmul), n_columns)
+        return Passage(self._weights.snapshot(), self._reader.fork(), n_columns)
 
     def _learn(self, name: str, gradient: Callable[[], Tensor] | ContextGradient, factor: float) -> None:
         if isinstance(gradient, ContextGradient):
@@ -141,7 +141,7 @@ class Passage:
 
         singly: column by column, as a decoder does.
         """
-        reader = self.reader.fork(way.ops, way.matmul)
+        reader = self.reader.fork()
         reader.begin(self.weights.under(way.ops, way.matmul), self.n_columns)
         recent = torch.from_numpy(inputs)
         if singly:

@@ -10,6 +10,8 @@ from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
 from prequential.model.learner import Learner
+from prequential.online import accelerators
+from prequential.online.accelerators import DEVICES
 from prequential.online.audit import AuditedLearner
 from prequential.online.team import Team
 from prequential.online.workers import SharedLearner
@@ -22,13 +24,15 @@ class Runtime:
     """`None` means: all processors (at most 8), the fastest backend that passes its self-test, compiled kernels.
 
     threads: pieces of work side by side (exact/pool.py). backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
-    (compiled by numba) or "plain" (torch). audit_every: segments in a period of the audit (online/audit.py); 0: no audit.
+    (compiled by numba) or "plain" (torch). device: where the GPT goes, "cpu", "cuda" or "auto" (online/accelerators.py); threads,
+    backend and kernels are the processor's. audit_every: segments in a period of the audit (online/audit.py); 0: no audit.
     team: the processes that share the GPT's steps (online/workers.py), of which each takes these threads; None: this one alone.
     """
 
     threads: int | None = None
     backend: str | None = None
     kernels: str | None = None
+    device: str = "cpu"
     audit_every: int = 0
     team: Team | None = None
 
@@ -37,10 +41,14 @@ class Runtime:
             raise ConfigError(f"threads = {self.threads} lies outside [1, 1024]")
         if self.kernels not in (None, *KERNELS):
             raise ConfigError(f"no kernels {self.kernels!r}; there are {', '.join(KERNELS)}")
+        if self.device not in DEVICES:
+            raise ConfigError(f"no device {self.device!r}; there are {', '.join(DEVICES)}")
         if self.audit_every < 0:
             raise ConfigError(f"audit_every = {self.audit_every} is negative")
         if self.audit_every and self.team:
             raise ConfigError("an audit is of one process: leave out either --audit-every or torchrun")
+        if self.device == "cuda" and (self.audit_every or self.team):
+            raise ConfigError("audits and torchrun's workers compute on processors: leave out --device cuda")
 
     @property
     def n_threads(self) -> int:
@@ -61,4 +69,7 @@ class Runtime:
             return AuditedLearner(config, *self.parts(config), self.audit_every)
         if self.team:
             return SharedLearner(self.team, config, *self.parts(config))
-        return Learner(config, *self.parts(config))
+        if self.device == "cuda" and config.replicas:
+            raise ConfigError("replicas are computed on processors: leave out --device cuda")
+        ops, host, pool = self.parts(config)
+        return Learner(config, ops, host, pool, accelerators.chosen(self.device, config, ops, host))

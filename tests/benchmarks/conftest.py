@@ -31,3 +31,8 @@ def results() -> ModuleType:
 @pytest.fixture(scope="session")
 def estimates() -> ModuleType:
     return load("estimates")
+
+
+@pytest.fixture(scope="session")
+def gpu_script() -> ModuleType:
+    return load("gpu")

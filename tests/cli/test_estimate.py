@@ -38,9 +38,9 @@ def test_the_json_object_has_time_memory_size_operations_and_the_machines_asked_
         "--json",
         "--workers",
         "4",
-        "--devices",
+        "--machines",
         "more.json",
-        "--device",
+        "--machine",
         "mine",
         "a",
         "missing",
@@ -77,8 +77,8 @@ def test_an_evaluation_records_its_estimate_beside_what_it_took(run, folder):
 @pytest.mark.parametrize(
     ("args", "part"),
     [
-        (["--device", "Z80"], "no device 'Z80'"),
-        (["--devices", "nowhere.json"], "cannot read 'nowhere.json'"),
+        (["--machine", "Z80"], "no device 'Z80'"),
+        (["--machines", "nowhere.json"], "cannot read 'nowhere.json'"),
         (["--workers", "0"], "'0'"),
         (["--probe", "0"], "at least 1"),
     ],

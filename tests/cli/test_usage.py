@@ -18,7 +18,7 @@ WITHOUT_TORCH = (
         (["frobnicate"], "frobnicate"),
         (["list"], "FILE.pq"),
         (["list", "--no-such-option", "a"], "--no-such-option"),
-        (["compress", "--device", "cuda", "a"], "--device"),
+        (["compress", "--device", "tpu", "a"], "--device"),
         (["compress", "--limi", "a"], "--limi"),
         (["compress", "-o", "x", "a", "b"], "several inputs"),
         (["decompress", "-o", "x", "a", "b"], "several archives"),

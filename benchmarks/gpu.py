@@ -1,0 +1,185 @@
+"""A GPU beside the processor: the same archives, either way round, and how long each takes. What `make gpu-check` runs.
+
+    python benchmarks/gpu.py [FILE...] [--levels 5 9 5-pure] [--limit N] [--device cuda|cpu]
+
+Each corpus is compressed at each preset with the GPT on the processor and on the device, and each archive decoded on the other.
+Apart from that, single steps are timed and their operations counted: what is no view takes a kernel, so that is what a device
+launches. One record is appended to benchmarks/gpu.jsonl. Fails where two archives differ. --device cpu tries the script itself.
+"""
+
+import argparse
+import hashlib
+import io
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from prequential import __version__
+from prequential.codecs import ArchiveReader, Header
+from prequential.corpora import open_corpus
+from prequential.errors import PrequentialError
+from prequential.exact import matmul
+from prequential.exact.random import random_words
+from prequential.measure.evaluation import warm_up
+from prequential.measure.record import append_record, environment
+from prequential.measure.table import format_table
+from prequential.model.config import N_SYMBOLS, Config
+from prequential.model.device_gpt import Accelerator, DeviceGPT
+from prequential.model.gpt import GPT
+from prequential.model.presets import preset
+from prequential.online import coding
+from prequential.online.runtime import Runtime
+
+RECORDS = Path(__file__).parent / "gpu.jsonl"
+STEPS = 5  # timed, behind as many that are not
+KB = 1e3
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations that are no views of their operands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.n += not func.is_view
+        return func(*args, **(kwargs or {}))
+
+
+def main() -> int:
+    """Runs what the command line asks for; fails if any two archives differ."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("files", nargs="*", default=["sample:christmas_carol"], metavar="FILE")
+    parser.add_argument("--levels", nargs="+", default=["5", "9", "5-pure"], metavar="N", help="presets, N or N-pure")
+    parser.add_argument("--limit", type=int, default=100_000, metavar="N", help="bytes of each (default: %(default)s)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--record", type=Path, default=RECORDS, metavar="FILE", help="where the record goes")
+    args = parser.parse_args()
+    if args.device == "cuda" and not torch.cuda.is_available():
+        print("gpu: torch sees no CUDA device", file=sys.stderr)
+        return 1
+    try:
+        configs = {level: _config(level) for level in args.levels}
+        corpora = {name: _read(name, args.limit) for name in args.files}
+        runs = [
+            run(name, level, data, configs[level], args.device) for name, data in corpora.items() for level in configs
+        ]
+        steps = [step(level, config, args.device) for level, config in configs.items() if config.gpt]
+    except PrequentialError as error:
+        print(f"gpu: {error}", file=sys.stderr)
+        return 1
+    trials = {t.name: t.ops_per_s if t.exact else t.reason for t in matmul.trials(args.device)}
+    record = {"kind": "gpu", "device": _device(args.device), "products": trials, "runs": runs, "steps": steps}
+    append_record(args.record, record | {"environment": environment(Runtime(device=args.device), __version__)})
+    print(_table(runs), _table(steps), sep="\n\n")
+    different = [f"{r['corpus']} -{r['level']}" for r in runs if not r["identical"]]
+    for name in different:
+        print(f"gpu: {name}: the archives differ", file=sys.stderr)
+    return 1 if different else 0
+
+
+def _config(level: str) -> Config:
+    number, _, pure = level.partition("-")
+    return preset(int(number), pure=bool(pure))
+
+
+def _read(name: str, limit: int) -> np.ndarray:
+    with open_corpus(name) as corpus:
+        return np.array(corpus.bytes()[:limit])
+
+
+def run(name: str, level: str, data: np.ndarray, config: Config, device: str) -> dict[str, Any]:
+    """Archives made on either device, decoded on the other: whether they are the same, and kB/s of all four."""
+    header = Header(n_bytes=len(data), blake2b=hashlib.blake2b(data, digest_size=32).digest(), config=config.to_dict())
+    row: dict[str, Any] = {"corpus": name, "n_bytes": len(data), "level": level}
+    archives = {}
+    for where, place in {"cpu": "cpu", "gpu": device}.items():
+        runtime, sink = Runtime(device=place), io.BytesIO()
+        warm_up(runtime)
+        runtime.learner(config)  # the device's tests for these shapes
+        with _timed(row, f"compress_{where}_kb_per_s", len(data)):
+            for _ in coding.compress(data, header, sink, runtime):
+                pass
+        archives[where] = sink.getvalue()
+    row |= {"archive_bytes": len(archives["cpu"]), "identical": archives["cpu"] == archives["gpu"]}
+    for where, place, made in (("cpu", "cpu", "gpu"), ("gpu", device, "cpu")):
+        out = io.BytesIO()
+        with _timed(row, f"decompress_{where}_kb_per_s", len(data)):
+            for _ in coding.decompress(ArchiveReader(io.BytesIO(archives[made])), out, Runtime(device=place)):
+                pass
+        row["identical"] &= out.getvalue() == data.tobytes()
+    return row
+
+
+def step(level: str, config: Config, device: str) -> dict[str, Any]:
+    """Steps of full size: seconds of each on the processor and there, its operations, memory of the device."""
+    assert config.gpt
+    ops, host, pool = Runtime().parts(config)
+    assert host
+    arguments = config.gpt, N_SYMBOLS, 0, ops, host
+    there = DeviceGPT(Accelerator(torch.device(device), matmul.choose(device)), *arguments)
+    shape = config.schedule.n_rows, config.schedule.row_symbols, config.gpt.n_inputs + 1
+    symbols = torch.from_numpy((random_words(0, "gpu", torch.Size(shape).numel()) >> 56).astype(np.int64)).view(shape)
+    rows = symbols[..., 1:].contiguous(), symbols[..., 0].contiguous()
+    row: dict[str, Any] = {"level": level, "rows": shape[0], "columns": shape[1]}
+    for where, gpt in (("cpu", GPT(*arguments, pool)), ("gpu", there)):
+        row[f"step_{where}_s"] = _step_s(gpt, rows, device)
+    with Operations() as counted:
+        there.update(*rows)
+    row["operations"] = counted.n
+    row["device_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else None
+    return row
+
+
+def _step_s(gpt: GPT, rows: tuple[torch.Tensor, torch.Tensor], device: str) -> float:
+    def steps() -> None:
+        for _ in range(STEPS):
+            gpt.update(*rows)
+            gpt.begin(0)
+            gpt.end()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    steps()
+    started = time.perf_counter()
+    steps()
+    return (time.perf_counter() - started) / STEPS
+
+
+@contextmanager
+def _timed(row: dict[str, Any], name: str, n_bytes: int) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    row[name] = n_bytes / (time.perf_counter() - started) / KB
+
+
+def _device(name: str) -> dict[str, Any]:
+    if name == "cpu":
+        return {"name": "cpu"}
+    facts = torch.cuda.get_device_properties(0)
+    capability = f"{facts.major}.{facts.minor}"
+    return {
+        "name": facts.name,
+        "capability": capability,
+        "memory_bytes": facts.total_memory,
+        "cuda": torch.version.cuda,
+    }
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    if not rows:
+        return ""
+    cells = [[f"{x:,.3g}" if isinstance(x, float) else str(x) for x in row.values()] for row in rows]
+    return format_table(list(rows[0]), cells)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""Which device a run's GPT goes to. None is trusted by its name: it must first give the bits that this processor gives."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import accumulate
+from types import ModuleType
+
+import torch
+
+from prequential.errors import InexactMachineError
+from prequential.exact import matmul
+from prequential.exact.digest import digest
+from prequential.exact.matmul import Matmul
+from prequential.exact.pool import Pool
+from prequential.exact.random import random_words
+from prequential.model.config import N_SYMBOLS, Config, GPTConfig
+from prequential.model.device_gpt import Accelerator, DeviceGPT
+from prequential.model.gpt import COLUMNS_AT_ONCE, GPT
+
+Tensor = torch.Tensor
+
+DEVICES = ("cpu", "cuda", "auto")
+TEST_STEPS = 3  # the first teaches the head, the second what writes to the residual stream, the third everything
+TEST_COLUMNS = COLUMNS_AT_ONCE + 7  # read together
+TEST_SINGLE = 8  # read one by one behind them, as a decoder does
+TEST_CONTEXT_BITS = 10
+
+
+def chosen(name: str, config: Config, ops: ModuleType, host: Matmul | None) -> Accelerator | None:
+    """Where the GPT of a run goes, for a name of DEVICES; None: it stays on the processor, as do replicas.
+
+    "auto": a device that fails its tests is warned of, and left alone. Raises InexactMachineError for "cuda" instead.
+    """
+    if name == "cpu" or config.gpt is None or config.replicas or (name == "auto" and not torch.cuda.is_available()):
+        return None
+    assert host is not None
+    rows = config.schedule.n_rows, config.schedule.row_symbols
+    try:
+        return tested("cuda", config.gpt, rows, ops, host)
+    except InexactMachineError as error:
+        if name == "cuda":
+            raise
+        logging.getLogger(__name__).warning("%s; going on without it", error)
+        return None
+
+
+@cache
+def tested(name: str, config: GPTConfig, rows: tuple[int, int], ops: ModuleType, host: Matmul) -> Accelerator:
+    """The device of this name for a GPT that learns from rows (R, T) at a time, once it has passed its tests; once a process.
+
+    Raises InexactMachineError where there is no such device, no matmul is exact on it, or the GPT's bits are not those of the
+    processor.
+    """
+    if not torch.cuda.is_available():
+        raise InexactMachineError("no CUDA device: this torch sees none")
+    device = torch.device(name, torch.cuda.current_device())
+    found = Accelerator(device, matmul.choose(device))
+    try:
+        test(found, config, rows, ops, host)
+    except RuntimeError as error:  # torch's: out of memory, or an operation that is not there
+        raise InexactMachineError(f"{device} cannot compute this GPT: {str(error).splitlines()[0]}") from error
+    return found
+
+
+def test(found: Accelerator, config: GPTConfig, rows: tuple[int, int], ops: ModuleType, host: Matmul) -> None:
+    """Lets a GPT of this shape take steps and read, there and on the processor.
+
+    Raises InexactMachineError unless all bits agree.
+    """
+    config = replace(config, context_bits=min(config.context_bits, TEST_CONTEXT_BITS))
+    arguments = config, N_SYMBOLS, 0, ops, host
+    here, there = GPT(*arguments, Pool(1)), DeviceGPT(found, *arguments)
+    for step in range(TEST_STEPS):
+        inputs, targets = _drawn(f"inputs/{step}", *rows, config.n_inputs), _drawn(f"targets/{step}", *rows)
+        here.update(inputs, targets)
+        there.update(inputs, targets)
+        _compare(found, f"step {step + 1}", here.state(), there.state())
+        for gpt in (here, there):  # what a step has left to be written, is written when a segment ends
+            gpt.begin(0)
+            gpt.end()
+    together, singly = _drawn("stream", TEST_COLUMNS + TEST_SINGLE, config.n_inputs).split((TEST_COLUMNS, TEST_SINGLE))
+    _compare(found, "reading", *(_read(gpt, [together]) for gpt in (here, there)))
+    _compare(found, "reading behind it", *(_read(gpt, singly.split(1)) for gpt in (here, there)))
+
+
+def _read(gpt: GPT, parts: Sequence[Tensor]) -> dict[str, Tensor]:
+    """The logits of a segment that is read in these parts, and the GPT's state behind it."""
+    gpt.begin(sum(len(part) for part in parts))
+    firsts = accumulate((len(part) for part in parts), initial=0)
+    logits = [gpt.forward(part, first) for part, first in zip(parts, firsts, strict=False)]
+    gpt.end()
+    return {"logits": torch.cat(logits)} | gpt.state()
+
+
+def _drawn(name: str, *shape: int) -> Tensor:
+    """Symbols of this shape, int64, skewed as those of a text are: the larger, the rarer."""
+    n = torch.Size(shape).numel()
+    words = random_words(0, f"accelerator/{name}", 2 * n) >> 56
+    symbols = torch.from_numpy(words.astype("int64"))
+    return torch.minimum(symbols[:n], symbols[n:]).view(shape)
+
+
+def _compare(found: Accelerator, what: str, here: dict[str, Tensor], there: dict[str, Tensor]) -> None:
+    names = [name for name, tensor in here.items() if digest({name: tensor}) != digest({name: there[name]})]
+    if names:
+        raise InexactMachineError(
+            f"{found.device} ({found.matmul.name}) does not compute the processor's bits: {what}: {', '.join(names[:4])}"
+            + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        )

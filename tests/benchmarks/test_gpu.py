@@ -1,0 +1,32 @@
+"""gpu.py: tried on the processor, which it takes as the device there."""
+
+import json
+import sys
+
+
+def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path):
+    record = tmp_path / "gpu.jsonl"
+    options = ["--device", "cpu", "--limit", "3000", "--levels", "3", "--record", str(record)]
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "sample:christmas_carol", *options])
+    assert gpu_script.main() == 0
+    (found,) = map(json.loads, record.read_text().splitlines())
+    (run,), (step,) = found["runs"], found["steps"]
+    assert run["identical"] and run["n_bytes"] == 3000 and run["archive_bytes"] < 3000
+    assert step["operations"] > 1000 and step["step_gpu_s"] > 0
+    assert "identical" in capsys.readouterr().out
+
+
+def test_archives_that_differ_are_a_failure(gpu_script, monkeypatch, capsys, tmp_path):
+    plainly = gpu_script.run
+    monkeypatch.setattr(gpu_script, "run", lambda *arguments: plainly(*arguments) | {"identical": False})
+    options = ["--device", "cpu", "--limit", "500", "--levels", "1", "--record", str(tmp_path / "gpu.jsonl")]
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "sample:christmas_carol", *options])
+    assert gpu_script.main() == 1
+    assert capsys.readouterr().err == "gpu: sample:christmas_carol -1: the archives differ\n"
+
+
+def test_without_a_device_it_says_so(gpu_script, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--record", str(tmp_path / "gpu.jsonl")])
+    monkeypatch.setattr(gpu_script.torch.cuda, "is_available", lambda: False)
+    assert gpu_script.main() == 1
+    assert capsys.readouterr().err == "gpu: torch sees no CUDA device\n"

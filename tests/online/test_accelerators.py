@@ -1,0 +1,234 @@
+"""The GPT on an accelerator: the processor's bits, or no accelerator. One is pretended here; those marked gpu want a real one."""
+
+import io
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from pretended import CUDA, MixedPlacesError, is_there, pretended
+
+from prequential.codecs import ArchiveReader, Header
+from prequential.corpora import sample_path
+from prequential.errors import ConfigError, InexactMachineError
+from prequential.exact import fused, matmul, plain, tables
+from prequential.exact.bit_coder import FOLLOW, BitCoder
+from prequential.exact.matmul import BACKEND_NAMES, SELF_TEST_SHAPES, Matmul
+from prequential.measure.selftest import FIXED_CONFIG, fixed_run
+from prequential.model.config import Config, ReplicaConfig, ScheduleConfig
+from prequential.model.device_gpt import DeviceGPT
+from prequential.model.frozen import Frozen
+from prequential.model.learner import Learner
+from prequential.online import accelerators, coding
+from prequential.online.loop import run
+from prequential.online.runtime import Runtime
+
+SCHEDULE = ScheduleConfig(first_segment_symbols=256, segment_symbols=256, row_symbols=64, n_rows=6, block_symbols=512)
+MIXED = replace(FIXED_CONFIG, schedule=SCHEDULE)
+PURE = replace(MIXED, mixer=None)
+ON_CUDA = Runtime(device="cuda", threads=1)
+real = pytest.mark.gpu
+needs_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> Iterator[None]:
+    """What is found out once a process may be a pretended device's."""
+    remembered = (accelerators.tested, matmul._trials_once, tables.attention_table, tables.frequency_table)
+    for function in remembered:
+        function.cache_clear()
+    yield
+    for function in remembered:
+        function.cache_clear()
+
+
+def text(n_bytes: int) -> np.ndarray:
+    return np.fromfile(sample_path("christmas_carol"), np.uint8, n_bytes)
+
+
+def archive(source: np.ndarray, config: Config, runtime: Runtime) -> bytes:
+    header, sink = Header(n_bytes=len(source), blake2b=bytes(32), config=config.to_dict()), io.BytesIO()
+    for _ in coding.compress(source, header, sink, runtime):
+        pass
+    return sink.getvalue()
+
+
+def decoded(packed: bytes, runtime: Runtime) -> bytes:
+    sink = io.BytesIO()
+    for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), sink, runtime):
+        pass
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(("config", "kernels"), [(MIXED, "fused"), (PURE, "plain")], ids=["mixed", "pure"])
+def test_an_archive_made_on_either_device_is_the_same(monkeypatch, config, kernels):
+    source = text(800)
+    packed = archive(source, config, Runtime(threads=1))
+    with pretended(monkeypatch) as mode:
+        assert archive(source, config, Runtime(device="cuda", threads=1, kernels=kernels)) == packed
+    assert mode.n_operations > 5_000
+
+
+def test_an_archive_made_here_decodes_there(monkeypatch):
+    source = text(800)
+    packed = archive(source, MIXED, Runtime(threads=1))
+    with pretended(monkeypatch):
+        assert decoded(packed, ON_CUDA) == source.tobytes()
+
+
+def test_a_run_goes_on_on_another_device(monkeypatch):
+    def coded(learner: Learner, first: int, stop: int) -> tuple[float, bytes]:
+        parts = run(learner, BitCoder(FOLLOW), slice(first, stop), source[first:stop].copy())
+        return sum(float(bits.sum()) for _, bits in parts), learner.digest()
+
+    source, half = text(1024), 512
+    here = Runtime(threads=1).learner(PURE)
+    halves = [coded(here, 0, half), coded(here, half, 1024)]
+    with pretended(monkeypatch):
+        there = ON_CUDA.learner(PURE)
+        assert isinstance(there.gpt, DeviceGPT)
+        assert coded(there, 0, half) == halves[0]
+        state = {name: tensor.clone() for name, tensor in there.state().items()}
+        assert not any(is_there(tensor) for tensor in state.values())
+        for runtime in (Runtime(threads=1), ON_CUDA):
+            other = runtime.learner(PURE)
+            other.load_state(state)
+            assert coded(other, half, 1024) == halves[1]
+
+
+def test_what_was_learned_there_reads_frozen_alike(monkeypatch):
+    def costs(runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
+        learner = runtime.learner(PURE)
+        for _ in run(learner, BitCoder(FOLLOW), slice(0, 600), text(600)):
+            pass
+        frozen, coder, symbols = Frozen(learner), BitCoder(FOLLOW), text(800)[600:].astype(np.int64)
+        frozen.begin(200)
+        bits = frozen.code(symbols, coder)
+        frozen.end(200)
+        return bits, frozen.code_window(symbols[:50], symbols[50:90], coder)
+
+    here = costs(Runtime(threads=1))
+    with pretended(monkeypatch):
+        there = costs(ON_CUDA)
+    assert all(map(np.array_equal, here, there))
+
+
+@pytest.mark.parametrize("name", BACKEND_NAMES)
+def test_every_backend_multiplies_all_shapes_there(monkeypatch, name):
+    with pretended(monkeypatch):
+        for m, k, n in SELF_TEST_SHAPES:
+            a = torch.arange(m * k, dtype=torch.int64).remainder(255).sub(127).to(torch.int8).view(m, k)
+            b = torch.arange(k * n, dtype=torch.int64).mul(7).remainder(255).sub(127).to(torch.int8).view(k, n)
+            product = Matmul(name)(a.to(CUDA), b.to(CUDA))
+            assert is_there(product)
+            assert torch.equal(product.cpu().long(), a.long() @ b.long())
+
+
+def off_by_one(values: torch.Tensor) -> torch.Tensor:
+    return torch.nextafter(values, torch.full_like(values, torch.inf))
+
+
+FAULTS = {
+    "a rounding": ("sqrt", lambda x, plainly=plain.sqrt: off_by_one(plainly(x)) if x.device.type == "cuda" else plainly(x)),
+    "a sum": ("row_squares", lambda q, plainly=plain.row_squares: plainly(q) + float(q.device.type == "cuda")),
+    "an operation that is not there": ("nesterov_", lambda *_: (_ for _ in ()).throw(RuntimeError("not implemented"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_device_of_other_bits_is_refused_or_left_alone(monkeypatch, caplog, fault):
+    name, function = FAULTS[fault]
+    monkeypatch.setattr(plain, name, function)
+    with pretended(monkeypatch):
+        with pytest.raises(InexactMachineError, match=r"^cuda:0"):
+            ON_CUDA.learner(PURE)
+        with caplog.at_level(logging.WARNING):
+            learner = Runtime(device="auto", threads=1).learner(PURE)
+    assert not isinstance(learner.gpt, DeviceGPT)
+    assert [r.getMessage().endswith("; going on without it") for r in caplog.records] == [True]
+
+
+def test_a_saturating_library_is_not_chosen(monkeypatch):
+    def saturating(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (a.int() @ b.int()).clamp(-32768, 32767)
+
+    with pretended(monkeypatch):
+        monkeypatch.setattr(matmul, "_on_tensor_cores", saturating)
+        assert matmul.choose(CUDA).name != "int8"
+        with pytest.raises(InexactMachineError, match="int8 is not exact"):
+            matmul.choose(CUDA, "int8")
+
+
+def test_what_is_pretended_can_fail(monkeypatch):
+    with pretended(monkeypatch):
+        there, here = torch.ones(3, device=CUDA), torch.ones(3)
+        assert (there.device, (there + 1)[1:].device, there.cpu().device) == (CUDA, CUDA, here.device)
+        with pytest.raises(MixedPlacesError):
+            there + here
+        with pytest.raises(MixedPlacesError):
+            there[torch.tensor([0, 1])]
+        with pytest.raises(TypeError):
+            there.numpy()
+        with pytest.raises(RuntimeError, match="refused"):
+            torch._int_mm(*(torch.ones(8, 8, dtype=torch.int8, device=CUDA) for _ in range(2)))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a CUDA device")
+def test_without_a_device_cuda_is_refused_and_auto_computes_here():
+    with pytest.raises(InexactMachineError, match="no CUDA device"):
+        ON_CUDA.learner(PURE)
+    assert not isinstance(Runtime(device="auto").learner(PURE).gpt, DeviceGPT)
+
+
+def test_without_a_gpt_nothing_goes_anywhere():
+    assert ON_CUDA.learner(replace(FIXED_CONFIG, gpt=None)).gpt is None
+
+
+def test_what_needs_processors_refuses_cuda(monkeypatch):
+    with pytest.raises(ConfigError, match="--device cuda"):
+        Runtime(device="cuda", audit_every=4)
+    with pytest.raises(ConfigError, match="no device 'tpu'"):
+        Runtime(device="tpu")
+    gpt = replace(FIXED_CONFIG.gpt, contexts=())
+    replicas = replace(FIXED_CONFIG, gpt=gpt, replicas=ReplicaConfig(n_replicas=2, sync_every=2))
+    with pretended(monkeypatch):
+        with pytest.raises(ConfigError, match="replicas"):
+            ON_CUDA.learner(replicas)
+        assert not isinstance(Runtime(device="auto", threads=1).learner(replicas).gpt, DeviceGPT)
+
+
+@real
+@needs_device
+def test_the_fixed_run_gives_the_expected_digest_on_a_gpu():
+    for threads in (1, 2):
+        for kernels in ("fused", "plain"):
+            assert fixed_run(Runtime(device="cuda", threads=threads, kernels=kernels)).passed
+
+
+@real
+@needs_device
+@pytest.mark.parametrize("name", BACKEND_NAMES)
+def test_every_backend_on_a_gpu_that_is_chosen_passes_for_the_shapes_of_the_presets(name):
+    from prequential.model.presets import PRESETS
+
+    try:
+        products = matmul.choose(torch.device("cuda", 0), name)
+    except InexactMachineError as error:
+        pytest.skip(str(error))
+    found = accelerators.Accelerator(torch.device("cuda", 0), products)
+    for config in PRESETS.values():
+        if config.gpt:
+            rows = config.schedule.n_rows, config.schedule.row_symbols
+            accelerators.test(found, config.gpt, rows, fused, matmul.choose())
+
+
+@real
+@needs_device
+@pytest.mark.parametrize("config", [FIXED_CONFIG, PURE], ids=["mixed", "pure"])
+def test_archives_of_a_gpu_decode_on_the_processor_and_the_other_way_round(config):
+    source = text(20_000)
+    packed = archive(source, config, Runtime())
+    assert archive(source, config, Runtime(device="cuda")) == packed
+    assert decoded(packed, Runtime(device="cuda")) == source.tobytes()
