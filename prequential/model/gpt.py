@@ -47,7 +47,7 @@ NOT_NEGATIVE = (
 )  # of a state: sums of squares, and scales
 NOT_LEARNED = ("carried.", "counters")  # of a state: what no step writes; what the names begin with
 MAX_SQUARE = 1e30  # those of contexts are sums over all steps, without end
-COLUMNS_AT_ONCE = 128  # of a run: each query meets W - 1 + COLUMNS_AT_ONCE keys, of which it may see W
+COLUMNS_AT_ONCE = 128  # on a processor, of a run: each query meets W - 1 + COLUMNS_AT_ONCE keys, of which it may see W
 # Normalised q . k reaches K. The prototype's optimum at K = 64, scaled so that the peak stays 0.18 * 64.
 SCORE_SCALE = 0.18
 
@@ -292,9 +292,10 @@ class Reader:
         """Logits (t, V) float32 of what follows columns first .. first + t - 1, whose last symbols are `recent` (t, C) int64."""
         if len(recent) == 1 and self._weights.ops.Column:
             return self.column().logits(recent[0], first)
+        at_once = COLUMNS_AT_ONCE if self.device == HOST else max(1, len(recent))  # elsewhere a kernel's launch costs most
         parts = [
-            self._weights.logits(part, partial(self._attend, first + i * COLUMNS_AT_ONCE))
-            for i, part in enumerate(recent.split(COLUMNS_AT_ONCE))
+            self._weights.logits(part, partial(self._attend, first + i * at_once))
+            for i, part in enumerate(recent.split(at_once))
         ]
         return torch.cat(parts)
 
