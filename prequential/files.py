@@ -2,11 +2,12 @@
 
 Nothing that bears the target's name is ever half-written: not after an error, a full disk, Ctrl-C, SIGTERM, kill -9 or a power
 cut. Where a run left a checkpoint (online/checkpoint.py), TARGET.partial stays beside it, and the run can go on; else it goes,
-or is replaced by the next run. Devices and pipes are written to directly.
+or is replaced by the next run. Devices and pipes are written to directly. A new folder is filled under another name.
 """
 
 import hashlib
 import os
+import secrets
 import shutil
 import stat
 import sys
@@ -241,6 +242,43 @@ def _lock(file: BinaryIO, target: PathLike) -> None:
         raise OutputError(f"another run is writing {os.fspath(target)!r}") from error
     except OSError:  # a file system without locks
         return
+
+
+def check_new_folder(folder: PathLike) -> None:
+    """Raises OutputError where `folder` exists and is no empty folder, or cannot be made. Cheap: call before long work."""
+    path = Path(folder)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise OutputError(f"cannot write {os.fspath(folder)!r}: no folder {str(path.parent)!r} that may be written to")
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
+        raise OutputError(f"{os.fspath(folder)!r} exists; choose another folder, or empty it")
+
+
+@contextmanager
+def new_folder(folder: PathLike) -> Iterator[Path]:
+    """A draft to fill, which becomes `folder` if the body succeeds and goes if it does not. Raises OutputError."""
+    path = Path(folder)
+    with writing(folder):
+        check_new_folder(folder)
+        draft = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+        draft.mkdir()
+        try:
+            yield draft
+            for file in draft.iterdir():  # safetensors makes its own private
+                file.chmod(draft.stat().st_mode & 0o666)
+            sync_folder(draft)
+            check_new_folder(folder)  # again: others may have been faster
+            draft.rename(path)  # in the place of an empty folder, too
+            sync_folder(path.parent)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)  # it has another name by now, if all went well
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file of a draft, durably. Raises OSError."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

@@ -39,9 +39,10 @@ def run(args: argparse.Namespace) -> int:
     if args.limit is not None and args.check is None:
         args.parser.error("--limit is of the corpus of --check")
     from prequential.corpora import open_corpus
+    from prequential.files import check_new_folder
     from prequential.measure.export import export, losses
     from prequential.measure.flops import check_work
-    from prequential.online.model_store import check_new_folder, load_model
+    from prequential.online.model_store import load_model
 
     machine = runtime(args)
 

@@ -154,8 +154,9 @@ def _from_corpus(args: argparse.Namespace, machine: Runtime) -> Load:
     """What trains a learner, and stores it if it is to be stored."""
     from prequential import __version__
     from prequential.corpora import open_corpus
+    from prequential.files import check_new_folder
     from prequential.measure.trained import train_on
-    from prequential.online.model_store import check_new_folder, save_model
+    from prequential.online.model_store import save_model
 
     learned = config(args)
     _check(args, machine, learned)

@@ -222,7 +222,8 @@ def _loader(args: argparse.Namespace, work: _Work, machine: Runtime) -> Load:
         return partial(_stored, args, work, machine)
 
     def train() -> tuple[Learner, TrainedOn]:
-        from prequential.online.model_store import check_new_folder, save_model
+        from prequential.files import check_new_folder
+        from prequential.online.model_store import save_model
 
         if args.model:
             check_new_folder(args.model)

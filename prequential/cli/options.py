@@ -165,6 +165,10 @@ def config(args: argparse.Namespace) -> Config:
                 )
             return _read_config(args.config)
         chosen = preset(levels.get(args.preset, args.preset), pure=args.pure, seed=args.seed or 0)
+        if args.pure and (args.sync_every or args.replicas):
+            raise ConfigError(
+                "--pure reads contexts by a table that replicas cannot share: leave out --sync-every, or --pure"
+            )
         return replace(chosen, replicas=_replicas(args)) if args.sync_every or args.replicas else chosen
     except ConfigError as error:
         _usage_error(args, error)

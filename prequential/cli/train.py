@@ -33,9 +33,10 @@ def run(args: argparse.Namespace) -> int:
     """Trains and stores; returns the exit code."""
     from prequential import __version__
     from prequential.corpora import open_corpus
+    from prequential.files import check_new_folder
     from prequential.measure.flops import check_work
     from prequential.online.memory import check_memory
-    from prequential.online.model_store import check_new_folder, save_model
+    from prequential.online.model_store import save_model
     from prequential.online.training import train
 
     learned, machine = config(args), runtime(args)

@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact import plain
 from prequential.exact.bit_coder import FOLLOW, BitCoder
-from prequential.files import PathLike
+from prequential.files import PathLike, new_folder, write_text
 from prequential.measure import plain_gpt
 from prequential.measure.references import code
 from prequential.model.config import GPTConfig
 from prequential.model.frozen import Frozen
 from prequential.model.learner import Learner
 from prequential.online.checkpoint import save_tensors
-from prequential.online.model_store import new_folder, write_text
 from prequential.online.runtime import Runtime
 
 TENSORS, CONFIG, MODULE = "model.safetensors", "config.json", "gpt.py"

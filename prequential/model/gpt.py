@@ -292,7 +292,9 @@ class Reader:
         """Logits (t, V) float32 of what follows columns first .. first + t - 1, whose last symbols are `recent` (t, C) int64."""
         if len(recent) == 1 and self._weights.ops.Column:
             return self.column().logits(recent[0], first)
-        at_once = COLUMNS_AT_ONCE if self.device == HOST else max(1, len(recent))  # elsewhere a kernel's launch costs most
+        at_once = (
+            COLUMNS_AT_ONCE if self.device == HOST else max(1, len(recent))
+        )  # elsewhere a kernel's launch costs most
         parts = [
             self._weights.logits(part, partial(self._attend, first + i * at_once))
             for i, part in enumerate(recent.split(at_once))

@@ -10,12 +10,8 @@ they are taken over. docs/MODELS.md has the names in model.json.
 
 import hashlib
 import json
-import os
-import secrets
-import shutil
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +19,9 @@ from typing import Any
 import safetensors
 import torch
 
-from prequential.errors import CheckpointError, ConfigError, OutputError, UnsupportedVersionError
+from prequential.errors import CheckpointError, ConfigError, UnsupportedVersionError
 from prequential.exact.digest import digest
-from prequential.files import PathLike, sync_folder, writing
+from prequential.files import PathLike, new_folder, write_text
 from prequential.model.config import Config
 from prequential.model.learner import Learner
 from prequential.online.checkpoint import read_tensors, save_tensors
@@ -107,46 +103,6 @@ def load_model(folder: PathLike, runtime: Runtime, max_memory_bytes: int = MAX_M
     if (found := _digest_of(learner.state())) != about["state_digest"]:
         raise CheckpointError(f"{str(path)!r} is damaged: the learner's digest is not the one in {DESCRIPTION}")
     return StoredModel(learner=learner, trained_on=about["trained_on"], digest=found)
-
-
-# ---- folders
-
-
-def check_new_folder(folder: PathLike) -> None:
-    """Raises OutputError where `folder` exists and is no empty folder, or cannot be made. Cheap: call before long work."""
-    path = Path(folder)
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise OutputError(f"cannot write {os.fspath(folder)!r}: no folder {str(path.parent)!r} that may be written to")
-    if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
-        raise OutputError(f"{os.fspath(folder)!r} exists; choose another folder, or empty it")
-
-
-@contextmanager
-def new_folder(folder: PathLike) -> Iterator[Path]:
-    """A draft to fill, which becomes `folder` if the body succeeds and goes if it does not. Raises OutputError."""
-    path = Path(folder)
-    with writing(folder):
-        check_new_folder(folder)
-        draft = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-        draft.mkdir()
-        try:
-            yield draft
-            for file in draft.iterdir():  # safetensors makes its own private
-                file.chmod(draft.stat().st_mode & 0o666)
-            sync_folder(draft)
-            check_new_folder(folder)  # again: others may have been faster
-            draft.rename(path)  # in the place of an empty folder, too
-            sync_folder(path.parent)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)  # it has another name by now, if all went well
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a file of a draft, durably. Raises OSError."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 # ---- reading what may be a stranger's

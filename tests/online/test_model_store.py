@@ -10,6 +10,7 @@ import torch
 
 from prequential.errors import ConfigError, CorpusError, OutputError
 from prequential.exact.bit_coder import ENCODE, BitCoder
+from prequential.files import check_new_folder
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.learner import rows_of_step
 from prequential.online import model_store
@@ -168,7 +169,7 @@ def test_nothing_is_overwritten(kind, tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_told_before_the_work(tmp_path):
     with pytest.raises(OutputError, match="no folder"):
-        model_store.check_new_folder(tmp_path / "a" / "m")
+        check_new_folder(tmp_path / "a" / "m")
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
