@@ -257,7 +257,9 @@ def evaluate(
     limit_bytes: int | None = None,
     baselines: Sequence[str] = DEFAULT_BASELINES,
     verify: bool = False,
-    archive: BinaryIO | None = None,
+    folder: Path_ | None = None,
+    keep: bool = False,
+    resume: bool = False,
     n_configs: int = 1,
     n_seeds: int = 1,
     runtime: Runtime | None = None,
@@ -266,11 +268,13 @@ def evaluate(
 ) -> Evaluation:
     """The prequential description length of `source` under a learner, with its learning curve and the baselines.
 
-    limit_bytes: only the beginning of the corpus. verify: decode the archive and compare every byte. archive: an open file that
-    the archive goes to; else it is a temporary one. n_configs, n_seeds: how many were tried, of which this is the chosen one:
-    they enter the total cost. Others as in `compress`; baselines are names of prequential.codecs.BASELINES.
+    limit_bytes: only the beginning of the corpus. verify: decode the archive and compare every byte. folder: one that exists, for
+    the archive (archive.pq); else it is a temporary one. keep: what an interrupted evaluation needs to go on stays there;
+    resume: goes on with it. n_configs, n_seeds: how many were tried, of which this is the chosen one: they enter the total
+    cost. Others as in `compress`; baselines are names of prequential.codecs.BASELINES.
 
-    Raises what `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails.
+    Raises what `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails, CheckpointError
+    where `folder` holds what this cannot go on with.
 
     >>> import prequential
     >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
@@ -293,7 +297,9 @@ def evaluate(
             verify=verify,
             on_progress=on_progress,
             documents=documents,
-            archive=archive,
+            folder=None if folder is None else Path(folder),
+            keep=keep,
+            resume=resume,
         )
     ledger = result.ledger.declaring(n_configs=n_configs, n_seeds=n_seeds)
     return dataclasses.replace(result, ledger=ledger, limit_bytes=limit_bytes)

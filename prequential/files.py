@@ -154,12 +154,12 @@ def output_file(
         raise OutputError(f"an interrupted run left {str(temporary)!r}: go on with --resume, or begin anew with -f")
     with writing(target):
         if temporary.exists() and not goes_on:
-            with _closing(_own(temporary)) as old:
+            with _closing(own_file(temporary)) as old:
                 _lock(old, target)
             _forget(checkpoint)
         if not goes_on:  # a new file: what bore its name may be a link to anything
             temporary.unlink(missing_ok=True)
-        file = _own(temporary) if goes_on else temporary.open("x+b")
+        file = own_file(temporary) if goes_on else temporary.open("x+b")
     with _closing(file):
         with writing(target):
             _lock(file, target)
@@ -210,9 +210,10 @@ def _forget(checkpoint: Path) -> None:
     forget_draft(checkpoint)
 
 
-def _own(partial: Path) -> BinaryIO:
-    """An interrupted run's output, open for going on. Raises OutputError for a link: it may lead out of the folder."""
-    file = os.fdopen(os.open(partial, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)), "r+b")
+def own_file(partial: Path) -> BinaryIO:
+    """What an interrupted run wrote, open for going on; made if it is not there. Raises OutputError for a link, which may lead
+    out of the folder."""
+    file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600), "r+b")
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         file.close()

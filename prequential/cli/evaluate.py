@@ -38,6 +38,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--runs", metavar="FOLDER", default="runs", help="where the run folder goes (default: %(default)s)"
     )
     where.add_argument("--no-run", action="store_true", help="leave no run folder")
+    where.add_argument(
+        "--resume", metavar="DRAFT", help="go on with the folder that the interrupted evaluation of this corpus left"
+    )
     parser.add_argument(
         "--configs-tried", type=count, default=1, metavar="N", help="this is the best of N configurations"
     )
@@ -55,15 +58,21 @@ def run(args: argparse.Namespace) -> int:
     from prequential.measure.breakdown_text import format_tables
     from prequential.measure.record import append_record, check_writable, evaluation_record
     from prequential.measure.report import format_report
-    from prequential.measure.runs import new_run_folder
+    from prequential.measure.runs import interrupted_run_folder, new_run_folder
 
+    if args.resume is not None and len(args.names) > 1:
+        args.parser.error("--resume goes on with one corpus, not with several")
     learner, machine, baselines = config(args), runtime(args), _baselines(args)
 
     def evaluate(name: str) -> None:
         if args.output is not None:
             check_writable(args.output)  # before the work, not after it
         expected = estimate_before(name, args, learner, machine) if args.estimate else None
-        with nullcontext() if args.no_run else new_run_folder(args.runs) as folder:
+        if args.resume is None:
+            root, run_folder = Path(args.runs), nullcontext() if args.no_run else new_run_folder(args.runs, keep=True)
+        else:
+            root, run_folder = Path(args.resume).parent, interrupted_run_folder(args.resume)
+        with run_folder as folder:
             with progress_bar(name, quiet=args.quiet) as show:
                 evaluation = api.evaluate(
                     name,
@@ -71,7 +80,9 @@ def run(args: argparse.Namespace) -> int:
                     limit_bytes=args.limit,
                     baselines=baselines,
                     verify=args.verify,
-                    archive=folder.archive if folder else None,
+                    folder=folder.draft if folder else None,
+                    keep=True,
+                    resume=args.resume is not None,
                     n_configs=args.configs_tried,
                     n_seeds=args.seeds_tried,
                     runtime=machine,
@@ -79,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
                     on_progress=show,
                 )
             record = evaluation_record(evaluation, machine, __version__, show.health.findings, expected)
-            path = folder.finish(Path(args.runs), record, evaluation.curves) if folder else None
+            path = folder.finish(root, record, evaluation.curves) if folder else None
         if args.json:
             print(json.dumps(record))
         else:

@@ -1,15 +1,21 @@
 """Evaluation of a learner on a corpus: its prequential description length, how it came about, and what others reach.
 
-The archive is really written, to a temporary file; every figure is of that file. With `verify` it is decoded again and
-compared byte for byte.
+The archive is really written, to a file; every figure is of that file. With `verify` it is decoded again and compared byte for
+byte. In a folder that stays, an evaluation that is interrupted leaves what it needs to go on:
+
+    archive.pq.partial, archive.pq.checkpoint     as of `compress`, while it codes; archive.pq once that is done
+    costs, seconds                                of each byte; when each segment was done
+    encoded.json                                  ledger and time of a finished archive
 """
 
 import io
+import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -17,8 +23,9 @@ from numpy.typing import NDArray
 
 from prequential.codecs import ArchiveReader, BaselineResult, Header
 from prequential.corpora.corpus import Document
-from prequential.errors import CorpusError, CorruptArchiveError
+from prequential.errors import CheckpointError, CorpusError, CorruptArchiveError
 from prequential.exact.bit_coder import FOLLOW, BitCoder
+from prequential.files import checkpoint_path, output_file, own_file, partial_path, write_text
 from prequential.measure.baselines import measure_baselines
 from prequential.measure.breakdown import breakdown
 from prequential.measure.curves import Curve, Curves
@@ -27,10 +34,14 @@ from prequential.measure.machine import peak_memory_bytes
 from prequential.measure.trace import GPT, MIXER, MODEL, Trace
 from prequential.model.config import Config, GPTConfig, MixerConfig
 from prequential.online import coding
+from prequential.online.checkpoint import Checkpoints, identity
 from prequential.online.coding import Progress
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import blocks
+from prequential.online.schedule import blocks, segments
+
+ARCHIVE = "archive.pq"
+COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # what goes when an evaluation is whole
 
 OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the original
 
@@ -72,25 +83,31 @@ def evaluate(
     verify: bool,
     on_progress: OnProgress,
     documents: Sequence[Document] = (),
-    archive: BinaryIO | None = None,
+    folder: Path | None = None,
+    keep: bool = False,
+    resume: bool = False,
 ) -> Evaluation:
     """Codes `source` (n,) uint8 as `header` describes it, and measures.
 
-    documents: where the corpus is of several. archive: an open file that the archive goes to; else it is a temporary one.
-    Costs one run of the learner, another with `verify`, one of its mixer alone if it has both parts; baselines hold `source` in
-    memory. Raises CorpusError for an empty corpus, CorruptArchiveError if the archive does not give `source` back.
+    documents: where the corpus is of several. folder: where the archive goes; else it is a temporary one. keep: what an
+    interrupted evaluation needs to go on stays there. resume: goes on with that. Costs one run of the learner, another with
+    `verify`, one of its mixer alone if it has both parts; baselines hold `source` in memory. Raises CorpusError for an empty
+    corpus, CorruptArchiveError if the archive does not give `source` back, CheckpointError for a folder of something else.
     """
     if not len(source):
         raise CorpusError("nothing to evaluate: the corpus is empty")
     warm_up(runtime)
     config = Config.from_dict(header.config)
     parts = [MODEL, GPT, MIXER] if config.gpt and config.mixer else [MODEL]
-    trace = Trace(parts, len(source))
-    with tempfile.TemporaryFile(prefix="prequential-") if archive is None else nullcontext(archive) as file:
-        start_s = time.perf_counter()
-        ledger, ends = _encode(source, header, file, runtime, trace, on_progress)
-        wall_s, peak_bytes = time.perf_counter() - start_s, peak_memory_bytes()
-        verify_wall_s = _verify(source, file, runtime, on_progress) if verify else None
+    ends = np.array(
+        [s.stop for b in blocks(len(source), config.schedule) for s in segments(b, config.schedule)], np.int64
+    )
+    with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="prequential-") as name:
+        place = Path(name)
+        trace = Trace(parts, len(source), place / COSTS)
+        ledger, wall_s = _encoded(source, header, runtime, on_progress, place, trace, ends, keep=keep, resume=resume)
+        peak_bytes = peak_memory_bytes()
+        verify_wall_s = _verify(source, place / ARCHIVE, runtime, on_progress) if verify else None
     if MIXER in parts:
         _score_mixer(source, replace(config, gpt=None, replicas=None), runtime, trace)
     results, baseline_curves, notes = measure_baselines(source, baselines)
@@ -121,24 +138,83 @@ def warm_up(runtime: Runtime) -> None:
         pass
 
 
-def _encode(
+def _encoded(
     source: NDArray[np.uint8],
     header: Header,
-    archive: BinaryIO,
     runtime: Runtime,
-    trace: Trace,
     on_progress: OnProgress,
-) -> tuple[Ledger, NDArray[np.int64]]:
-    """The ledger of the archive, and where segments ended, (n,)."""
-    ends = []
-    for done in coding.compress(source, header, archive, runtime):
-        if len(done.segment):
-            ends.append(done.n_bytes)
-            trace.append(MODEL, done.segment_bits)
-            if GPT in trace.parts and done.segment_gpt_bits is not None:
-                trace.append(GPT, done.segment_gpt_bits)
-        on_progress(done, len(source))
-    return Ledger.from_progress(done), np.array(ends, np.int64)
+    place: Path,
+    trace: Trace,
+    ends: NDArray[np.int64],
+    *,
+    keep: bool,
+    resume: bool,
+) -> tuple[Ledger, float]:
+    """The ledger of the archive in `place`, and the seconds that it took: those of earlier runs too, those of checkpoints not.
+
+    ends: where segments end, (n,).
+    """
+    archive, told = place / ARCHIVE, place / ENCODED
+    if resume and archive.exists():
+        return _told(archive, told, header)
+    with own_file(place / SECONDS) as file:
+        file.truncate(8 * len(ends))
+        seconds = np.memmap(file, np.float64, mode="r+", shape=ends.shape)
+
+    def sync() -> None:
+        trace.sync()
+        seconds.flush()
+
+    checkpoints = Checkpoints(checkpoint_path(archive), partial_path(archive), resume=resume, sync=sync)
+    start_s: float | None = None
+
+    def spent_s() -> float:
+        assert start_s is not None  # of an empty corpus there is no evaluation
+        return time.perf_counter() - start_s - checkpoints.spent_s
+
+    with output_file(archive, resume=resume) as sink:
+        began_s = time.perf_counter()
+        for done in coding.compress(source, header, sink, runtime, checkpoints if keep or resume else None):
+            if start_s is None:
+                n_before = done.n_bytes - len(done.segment)
+                start_s = began_s - _seconds_before(n_before, trace, done, ends, seconds)
+                for part in {MODEL, GPT} & set(trace.parts):
+                    trace.go_on(part, n_before)
+            if len(done.segment):
+                trace.append(MODEL, done.segment_bits)
+                if GPT in trace.parts and done.segment_gpt_bits is not None:
+                    trace.append(GPT, done.segment_gpt_bits)
+                seconds[np.searchsorted(ends, done.n_bytes)] = spent_s()
+            on_progress(done, len(source))
+        wall_s, ledger = spent_s(), Ledger.from_progress(done)
+        trace.sync()
+        write_text(told, json.dumps({"ledger": asdict(ledger), "wall_s": wall_s, "run": identity("compress", header)}))
+    return ledger, wall_s
+
+
+def _seconds_before(
+    n_before: int, trace: Trace, done: Progress, ends: NDArray[np.int64], seconds: NDArray[np.float64]
+) -> float:
+    """What the first n_before bytes took, which an earlier run coded; `done` is the first report of this one."""
+    if not n_before:
+        return 0.0
+    costs = trace.sums(MODEL, np.array([n_before]))[0]
+    if costs + float(done.segment_bits.sum()) != done.code_bits:
+        raise CheckpointError("the costs of what was coded before are not those of the run: begin anew")
+    return float(seconds[np.searchsorted(ends, n_before)])
+
+
+def _told(archive: Path, told: Path, header: Header) -> tuple[Ledger, float]:
+    """What an earlier run noted of the archive that it had finished. Raises CheckpointError."""
+    try:
+        about = json.loads(told.read_text(encoding="utf-8"))
+        found = Ledger(**about["ledger"]), float(about["wall_s"])
+        same = about["run"] == identity("compress", header)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{str(told)!r} does not tell of {archive.name}: begin anew") from error
+    if not same or found[0].archive_bytes != archive.stat().st_size:
+        raise CheckpointError("what was written before is of another run")
+    return found
 
 
 def _score_mixer(source: NDArray[np.uint8], config: Config, runtime: Runtime, trace: Trace) -> None:
@@ -149,13 +225,13 @@ def _score_mixer(source: NDArray[np.uint8], config: Config, runtime: Runtime, tr
             trace.append(MIXER, bits)
 
 
-def _verify(source: NDArray[np.uint8], archive: BinaryIO, runtime: Runtime, on_progress: OnProgress) -> float:
+def _verify(source: NDArray[np.uint8], archive: Path, runtime: Runtime, on_progress: OnProgress) -> float:
     """Wall time of decoding the archive, every byte of which was compared. Raises CorruptArchiveError."""
-    archive.seek(0)
     comparison = _Comparison(source)
     start_s = time.perf_counter()
-    for done in coding.decompress(ArchiveReader(archive), cast(BinaryIO, comparison), runtime):
-        on_progress(done, len(source))
+    with archive.open("rb") as file:
+        for done in coding.decompress(ArchiveReader(file), cast(BinaryIO, comparison), runtime):
+            on_progress(done, len(source))
     if comparison.n_bytes != len(source):
         raise CorruptArchiveError(f"verification: {comparison.n_bytes} of {len(source)} bytes came back")
     return time.perf_counter() - start_s

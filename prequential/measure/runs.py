@@ -6,7 +6,7 @@
         archive.pq        the proof: decodes to the corpus
         environment.json  the record's environment once more, to be read without the rest
 
-A folder appears under its name when it is whole.
+A folder appears under its name when it is whole. Until then it is .run-..., which stays if its run can be gone on with.
 """
 
 import errno
@@ -15,20 +15,22 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from prequential.corpora.chunks import reading
-from prequential.errors import CorpusError
-from prequential.files import writing
+from prequential.errors import CheckpointError, CorpusError
+from prequential.files import checkpoint_path, writing
 from prequential.measure.curves import Curves, read_curves, write_curves
+from prequential.measure.evaluation import ARCHIVE, COSTS, ENCODED, SECONDS
 from prequential.measure.record import SCHEMA, append_record
 
-RECORD, CURVE, ARCHIVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "archive.pq", "environment.json"
+RECORD, CURVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "environment.json"
+DRAFT = ".run-"
 
 PathLike = str | os.PathLike[str]
 
@@ -82,36 +84,65 @@ def read_runs(root: PathLike) -> list[Run]:
 
 
 class RunFolder:
-    """A run folder in the making: `archive` is open for writing, `finish` gives it its name."""
+    """A run folder in the making: an evaluation fills `draft`, and `finish` gives it its name."""
 
-    def __init__(self, folder: Path, archive: BinaryIO) -> None:
-        self.archive, self._folder = archive, folder
+    def __init__(self, draft: Path) -> None:
+        self.draft = draft
         self.path: Path | None = None  # once it is whole
 
     def finish(self, root: Path, record: dict[str, Any], curves: Curves) -> Path:
         """Writes the rest; returns the folder's path, named after corpus, time and digest. Raises OutputError."""
-        self.archive.flush()
-        os.fsync(self.archive.fileno())
-        append_record(self._folder / RECORD, record)
-        write_curves(self._folder / CURVE, curves)
+        draft = self.draft
+        append_record(draft / RECORD, record)
+        write_curves(draft / CURVE, curves)
         with writing(root):
-            (self._folder / ENVIRONMENT).write_text(json.dumps(record["environment"], indent=2) + "\n", "utf-8")
-            self._folder.chmod(0o755)
-            self.path = _take_name(self._folder, root / run_name(record))
+            (draft / ENVIRONMENT).write_text(json.dumps(record["environment"], indent=2) + "\n", "utf-8")
+            for name in (COSTS, SECONDS, ENCODED):
+                (draft / name).unlink(missing_ok=True)
+            draft.chmod(0o755)
+            self.path = _take_name(draft, root / run_name(record))
         return self.path
 
 
 @contextmanager
-def new_run_folder(root: PathLike) -> Iterator[RunFolder]:
-    """A folder that appears in `root` when it is finished, and not at all if it is not. Raises OutputError."""
+def new_run_folder(root: PathLike, *, keep: bool = False) -> Iterator[RunFolder]:
+    """A folder that appears in `root` when it is finished. Raises OutputError.
+
+    keep: if it is not, and its run can be gone on with, the draft stays; else it goes.
+    """
     with writing(root):
         Path(root).mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=".run-", dir=root))
+        draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
+    with _kept(draft, lambda: keep and _can_go_on(draft)):
+        yield RunFolder(draft)
+
+
+@contextmanager
+def interrupted_run_folder(draft: PathLike) -> Iterator[RunFolder]:
+    """The draft that an interrupted run left, to be finished. Raises CheckpointError for what is none."""
+    folder = Path(draft)
+    if not (folder.name.startswith(DRAFT) and _can_go_on(folder)):
+        raise CheckpointError(f"{os.fspath(draft)!r} is no folder that an interrupted evaluation left")
+    with _kept(folder, lambda: True):
+        yield RunFolder(folder)
+
+
+@contextmanager
+def _kept(draft: Path, is_kept: Callable[[], bool]) -> Iterator[None]:
+    """The draft stays where the body fails, if it is kept then."""
     try:
-        with (folder / ARCHIVE).open("w+b") as archive:
-            yield RunFolder(folder, archive)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)  # it has another name by now, if all went well
+        yield
+    except BaseException as error:
+        if is_kept():
+            error.add_note(f"evaluate --resume {draft} goes on")
+        else:
+            shutil.rmtree(draft, ignore_errors=True)
+        raise
+    shutil.rmtree(draft, ignore_errors=True)  # it has another name by now, if it was finished
+
+
+def _can_go_on(draft: Path) -> bool:
+    return (draft / ARCHIVE).is_file() or checkpoint_path(draft / ARCHIVE).is_file()
 
 
 def run_name(record: dict[str, Any]) -> str:

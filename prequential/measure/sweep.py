@@ -214,7 +214,7 @@ def sweep(
                     config=config,
                     limit_bytes=limit_bytes,
                     baselines=baselines,
-                    archive=new.archive,
+                    folder=new.draft,
                     runtime=runtime,
                     max_memory_bytes=plan.max_memory_bytes,
                     on_progress=show,

@@ -67,11 +67,23 @@ class Checkpoints:
     since. clock: seconds.
     """
 
-    def __init__(self, path: Path, partial: Path, *, resume: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        """path: of the checkpoint. partial: what the run has written. resume: whether to go on from both."""
-        self.path, self.partial, self.resume, self._clock = path, partial, resume, clock
+    def __init__(
+        self,
+        path: Path,
+        partial: Path,
+        *,
+        resume: bool,
+        sync: Callable[[], object] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """path: of the checkpoint. partial: what the run has written. resume: whether to go on from both.
+
+        sync: puts on the disk what the run has besides, and goes on with; called before each checkpoint.
+        """
+        self.path, self.partial, self.resume, self._sync, self._clock = path, partial, resume, sync, clock
         self._due = clock() + FIRST_AFTER_S
         self._is_first = True
+        self.spent_s = 0.0  # in saving
 
     @property
     def exists(self) -> bool:
@@ -96,9 +108,11 @@ class Checkpoints:
             self._due = max(self._due, now + n_bytes / BYTES_PER_S / COST)
         if now >= self._due:
             try:
+                self._sync()
                 write(self.path, identity(direction, header), learner, saved())
             finally:  # a full disk is no reason to try again at once
                 done = self._clock()
+                self.spent_s += done - now
                 self._due = done + max(FIRST_AFTER_S, (done - now) / COST)
 
 

@@ -1,5 +1,6 @@
 """Outputs that cannot or must not be written, and interruptions."""
 
+import json
 import os
 import signal
 import subprocess
@@ -145,3 +146,39 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_and_ends_in_the_same_arc
         assert run(tmp_path, "compress", "--resume", "a").returncode == 0
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "whole.pq"]
+
+
+def test_an_interrupted_evaluation_goes_on_and_measures_the_same(run, start, tmp_path):
+    (tmp_path / "a").write_bytes(os.urandom(20_000) + b"It was the best of times, it was the worst of times. " * 300)
+    whole = json.loads(run(tmp_path, "evaluate", "--json", "--baselines", "gzip", "--runs", "whole", "a").stdout)
+    process = start(tmp_path, "evaluate", "--baselines", "gzip", "a", python=("-c", HURRIED))
+    while process.poll() is None and not list(tmp_path.glob("runs/.run-*/archive.pq.checkpoint")):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    (draft,) = (tmp_path / "runs").iterdir()
+    assert process.returncode == 143
+    assert errors.decode().splitlines()[-1].endswith(f"evaluate --resume {draft.relative_to(tmp_path)} goes on")
+    done = run(tmp_path, "evaluate", "--json", "--baselines", "gzip", "--resume", f"runs/{draft.name}", "a")
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "archive.pq", "curve.parquet", "environment.json", "record.jsonl",
+    ]  # fmt: skip
+    resumed = json.loads(done.stdout)
+    for name in ("archive_bits", "code_bits", "ledger", "tables", "parts", "crossings"):
+        assert resumed[name] == whole[name], name
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "part"),
+    [
+        (["--resume", "runs/.run-none", "a"], 1, "no folder that an interrupted evaluation left"),
+        (["--resume", "x", "a", "b"], 2, "one corpus"),
+        (["--resume", "x", "--no-run", "a"], 2, "--no-run"),
+    ],
+)
+def test_an_evaluation_that_cannot_go_on_is_one_line(run, tmp_path, args, code, part):
+    (tmp_path / "a").write_bytes(b"text")
+    done = run(tmp_path, "evaluate", *args)
+    assert (done.returncode, len(done.stderr.splitlines())) == (code, 1)
+    assert part in done.stderr.decode()

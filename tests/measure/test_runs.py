@@ -26,7 +26,7 @@ def evaluated(root, n_bytes=3000):
             limit_bytes=n_bytes,
             runtime=PLAIN,
             baselines=("gzip", "xz"),
-            archive=folder.archive,
+            folder=folder.draft,
         )
         record = evaluation_record(result, PLAIN, "0")
         return result, folder.finish(root, record, result.curves)
@@ -108,7 +108,7 @@ def test_runs_are_listed_oldest_first_and_other_folders_passed_over(run):
 
 def test_a_run_that_fails_leaves_no_folder(tmp_path):
     with pytest.raises(ZeroDivisionError), new_run_folder(tmp_path / "runs") as folder:
-        folder.archive.write(b"half")
+        (folder.draft / "archive.pq").write_bytes(b"half")
         raise ZeroDivisionError
     assert list((tmp_path / "runs").iterdir()) == []
 
