@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from prequential import __version__
 from prequential.codecs import ArchiveReader, Header
@@ -47,11 +48,15 @@ class Operations(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.n = 0
+        self.n = self.n_bytes = 0  # operations; what they read and write
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.n += not func.is_view
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            self.n += 1
+            tensors = [x for x in tree_leaves((args, kwargs, result)) if isinstance(x, torch.Tensor)]
+            self.n_bytes += sum(x.numel() * x.element_size() for x in tensors)
+        return result
 
 
 def main() -> int:
@@ -73,8 +78,8 @@ def main() -> int:
             run(name, level, data, configs[level], args.device) for name, data in corpora.items() for level in configs
         ]
         steps = [step(level, config, args.device) for level, config in configs.items() if config.gpt]
-    except PrequentialError as error:
-        print(f"gpu: {error}", file=sys.stderr)
+    except (PrequentialError, RuntimeError) as error:
+        print(f"gpu: {str(error).splitlines()[0]}", file=sys.stderr)
         return 1
     trials = {t.name: t.ops_per_s if t.exact else t.reason for t in matmul.trials(args.device)}
     record = {"kind": "gpu", "device": _device(args.device), "products": trials, "runs": runs, "steps": steps}
@@ -103,8 +108,7 @@ def run(name: str, level: str, data: np.ndarray, config: Config, device: str) ->
     archives = {}
     for where, place in {"cpu": "cpu", "gpu": device}.items():
         runtime, sink = Runtime(device=place), io.BytesIO()
-        warm_up(runtime)
-        runtime.learner(config)  # the device's tests for these shapes
+        warm_up(runtime, config)
         with _timed(row, f"compress_{where}_kb_per_s", len(data)):
             for _ in coding.compress(data, header, sink, runtime):
                 pass
@@ -126,6 +130,8 @@ def step(level: str, config: Config, device: str) -> dict[str, Any]:
     assert host
     arguments = config.gpt, N_SYMBOLS, 0, ops, host
     there = DeviceGPT(Accelerator(torch.device(device), matmul.choose(device)), *arguments)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     shape = config.schedule.n_rows, config.schedule.row_symbols, config.gpt.n_inputs + 1
     symbols = torch.from_numpy((random_words(0, "gpu", torch.Size(shape).numel()) >> 56).astype(np.int64)).view(shape)
     rows = symbols[..., 1:].contiguous(), symbols[..., 0].contiguous()
@@ -134,7 +140,7 @@ def step(level: str, config: Config, device: str) -> dict[str, Any]:
         row[f"step_{where}_s"] = _step_s(gpt, rows, device)
     with Operations() as counted:
         there.update(*rows)
-    row["operations"] = counted.n
+    row |= {"operations": counted.n, "bytes": counted.n_bytes}
     row["device_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else None
     return row
 

@@ -139,8 +139,11 @@ def _usage_error(args: argparse.Namespace, error: ConfigError) -> NoReturn:
 def runtime(args: argparse.Namespace) -> Runtime:
     """The Runtime of the options of `add_runtime`; a value out of range ends the program as an error of usage."""
     from prequential.online.runtime import Runtime
+    from prequential.online.team import launched
 
     try:
+        if launched() and args.device != "cpu":
+            raise ConfigError("the processes that torchrun starts compute on processors: leave out --device")
         return Runtime(
             threads=args.threads,
             backend=args.backend,

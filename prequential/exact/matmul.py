@@ -68,9 +68,11 @@ def _on_tensor_cores(a: Tensor, b: Tensor) -> Tensor:
     Zeros fill up what is missing. Where both operands lie by rows, not every device has a kernel (pytorch/pytorch#169956).
     """
     (m, k), n = a.shape, b.shape[1]
-    a = pad(a, (0, -k % 8, 0, max(0, 32 - m))).contiguous()
-    b = pad(b.t(), (0, -k % 8, 0, -n % 8)).contiguous().t()
-    return torch._int_mm(a, b)[:m, :n]
+    if m <= 16 or k % 8:
+        a = pad(a, (0, -k % 8, 0, max(0, 32 - m)))
+    if k % 8 or n % 8:
+        b = pad(b, (0, -n % 8, 0, -k % 8))
+    return torch._int_mm(a.contiguous(), b.t().contiguous().t())[:m, :n]
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,9 @@ def _first_fault(matmul: Matmul, device: torch.device) -> str:
 
 
 def _rate(matmul: Matmul, device: torch.device) -> float:
-    a = torch.full((1024, 256), 127, dtype=torch.int8, device=device)
-    b = torch.full((256, 1024), 127, dtype=torch.int8, device=device)
+    m, k, n = (4096, 1024, 4096) if device.type == "cuda" else (1024, 256, 1024)  # more than a launch takes
+    a = torch.full((m, k), 127, dtype=torch.int8, device=device)
+    b = torch.full((k, n), 127, dtype=torch.int8, device=device)
     best = float("inf")
     for _ in range(4):
         start = time.perf_counter()
@@ -135,7 +138,7 @@ def _rate(matmul: Matmul, device: torch.device) -> float:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         best = min(best, time.perf_counter() - start)
-    return 2 * 1024 * 256 * 1024 / best
+    return 2 * m * k * n / best
 
 
 def pin_precision() -> None:

@@ -96,8 +96,8 @@ def evaluate(
     """
     if not len(source):
         raise CorpusError("nothing to evaluate: the corpus is empty")
-    warm_up(runtime)
     config = Config.from_dict(header.config)
+    warm_up(runtime, config)
     parts = [MODEL, GPT, MIXER] if config.gpt and config.mixer else [MODEL]
     ends = np.array(
         [s.stop for b in blocks(len(source), config.schedule) for s in segments(b, config.schedule)], np.int64
@@ -125,8 +125,14 @@ def evaluate(
     )
 
 
-def warm_up(runtime: Runtime) -> None:
-    """Self-test and compilation of kernels, which happen once and are no part of a learner's speed."""
+def warm_up(runtime: Runtime, learner: Config | None = None) -> None:
+    """Self-tests and compilation of kernels, which happen once and are no part of a learner's speed.
+
+    learner: what will be run, for which a device is tested.
+    """
+    if learner:
+        runtime.accelerator(learner)
+    runtime = replace(runtime, device="cpu")
     config = Config(gpt=GPTConfig(n_layers=1, width=64, n_heads=2, window=16), mixer=MixerConfig(table_bits=8))
     source = np.zeros(64, np.uint8)
     header = Header(n_bytes=len(source), blake2b=bytes(32), config=config.to_dict())

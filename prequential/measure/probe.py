@@ -85,7 +85,7 @@ def probe(source: NDArray[np.uint8], n_bytes: int, probe_bytes: int, config: Con
     For figures that are a run's, the process should be fresh: `probe_apart`. Raises CorruptArchiveError if other bytes come back.
     """
     started = time.perf_counter()
-    warm_up(runtime)
+    warm_up(runtime, config)
     warm_up_s = time.perf_counter() - started
     parts, n_full_bytes = spans(n_bytes, probe_bytes, config.schedule)
     n_full = n_full_bytes // config.schedule.segment_symbols

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from prequential.exact import matmul
 from prequential.files import writing
 from prequential.measure import baselines
@@ -92,7 +94,7 @@ def environment(runtime: Runtime, program_version: str) -> dict[str, Any]:
         "threads": runtime.n_threads,
         "backend": matmul.choose("cpu", runtime.backend).name,
         "kernels": runtime.kernels or KERNELS[0],
-        "device": runtime.device,
+        "device": runtime.device if runtime.device == "cpu" else f"{runtime.device}: {torch.cuda.get_device_name()}",
         "versions": {"prequential": program_version, **versions()},
         "git_commit": git_commit(),
     }

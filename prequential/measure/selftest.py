@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from prequential.codecs import ArchiveReader, Header
@@ -65,11 +64,14 @@ def _of_trial(trial: matmul.Trial, where: str = "") -> Check:
 
 
 def _on_gpu() -> Iterator[Check]:
-    if not torch.cuda.is_available():
-        yield Check(name="fixed run on a GPU", passed=None, text="this torch sees no CUDA device")
+    name, runtime = "fixed run on a GPU", Runtime(device="cuda")
+    try:
+        runtime.accelerator(FIXED_CONFIG)
+    except PrequentialError as error:  # it is not used, then
+        yield Check(name=name, passed=None, text=str(error))
         return
     yield from (_of_trial(trial, " on cuda") for trial in matmul.trials("cuda"))
-    yield replace(fixed_run(Runtime(device="cuda")), name="fixed run on a GPU")
+    yield replace(fixed_run(runtime), name=name)
 
 
 def fixed_run(runtime: Runtime) -> Check:

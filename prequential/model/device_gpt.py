@@ -51,7 +51,8 @@ class DeviceGPT(GPT):
         return self._reader
 
     def forward(self, recent: Tensor, first: int) -> Tensor:
-        reader = self._opened(on_host=len(recent) == 1)
+        is_decoder = self._unread is not None and len(recent) < self._unread[1]  # who knew all, would ask for all
+        reader = self._opened(on_host=is_decoder)
         return reader.forward(recent.to(reader.device), first).cpu()
 
     def column(self) -> Any:

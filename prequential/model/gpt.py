@@ -48,6 +48,7 @@ NOT_NEGATIVE = (
 NOT_LEARNED = ("carried.", "counters")  # of a state: what no step writes; what the names begin with
 MAX_SQUARE = 1e30  # those of contexts are sums over all steps, without end
 COLUMNS_AT_ONCE = 128  # on a processor, of a run: each query meets W - 1 + COLUMNS_AT_ONCE keys, of which it may see W
+DEVICE_COLUMNS = 1024  # on a device, where launching a kernel costs more than what is hidden
 # Normalised q . k reaches K. The prototype's optimum at K = 64, scaled so that the peak stays 0.18 * 64.
 SCORE_SCALE = 0.18
 
@@ -292,9 +293,7 @@ class Reader:
         """Logits (t, V) float32 of what follows columns first .. first + t - 1, whose last symbols are `recent` (t, C) int64."""
         if len(recent) == 1 and self._weights.ops.Column:
             return self.column().logits(recent[0], first)
-        at_once = (
-            COLUMNS_AT_ONCE if self.device == HOST else max(1, len(recent))
-        )  # elsewhere a kernel's launch costs most
+        at_once = COLUMNS_AT_ONCE if self.device == HOST else DEVICE_COLUMNS
         parts = [
             self._weights.logits(part, partial(self._attend, first + i * at_once))
             for i, part in enumerate(recent.split(at_once))
@@ -378,6 +377,7 @@ class GPT:
             for name, p in (("embedding", self._weights.embedding), ("head", self._weights.head.weight))
         }
         self._n_updates = 0
+        self._head_change: Tensor | None = None
         self.update_size: float | None = None  # a report: Learner.update_size
         self._score_scale = score_scale(config)
         self._reader = Reader(config)
@@ -428,6 +428,8 @@ class GPT:
         return min(1.0, self._n_updates / c.warmup_updates) / math.sqrt(1.0 + self._n_updates / c.decay_updates)
 
     def _check_finite(self) -> None:
+        if self._head_change is not None:
+            self.update_size = float(self._head_change)  # only now: a device is waited for here
         if not math.isfinite(self.update_size or 0.0):
             raise ConfigError("the GPT has diverged: its weights are no longer numbers; take smaller steps")
 
@@ -532,11 +534,11 @@ class GPT:
             return
         c, weights = self.config, self._weights
         weight = weights.embedding if name == "embedding" else weights.head.weight
-        before = weight.clone()
+        before = weight.clone() if name == "head" else None
         self._ops.adam_(weight, gradient(), *self._adam[name], c.vector_step * factor, c.beta1, c.beta2)
-        if name == "head":
+        if before is not None:
             weights.head.quantise()
-            self.update_size = float((weight - before).norm() / weight.norm().clamp_min(1e-30))
+            self._head_change = (weight - before).norm() / weight.norm().clamp_min(1e-30)
 
     def _muon_step(self, weight: Tensor, gradient: Tensor, momentum: Tensor, n_parts: int, factor: float) -> None:
         """Nesterov momentum, orthogonalised; a matrix of n_parts side by side (query, key, value) is taken part by part."""

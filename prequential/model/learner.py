@@ -61,7 +61,7 @@ class Learner:
         )
         self._aside = (
             ThreadPoolExecutor(1, "prequential-learner", initializer=torch.set_num_threads, initargs=(1,))
-            if self.gpt and pool.n_threads > 1
+            if self.gpt and (pool.n_threads > 1 or accelerator)  # who waits for a device, codes meanwhile
             else None
         )
         self._step: Future[None] | None = None

@@ -1,6 +1,7 @@
 """Which device a run's GPT goes to. None is trusted by its name: it must first give the bits that this processor gives."""
 
 import logging
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -17,15 +18,22 @@ from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.model.device_gpt import Accelerator, DeviceGPT
-from prequential.model.gpt import COLUMNS_AT_ONCE, GPT
+from prequential.model.gpt import DEVICE_COLUMNS, GPT
 
 Tensor = torch.Tensor
 
 DEVICES = ("cpu", "cuda", "auto")
 TEST_STEPS = 3  # the first teaches the head, the second what writes to the residual stream, the third everything
-TEST_COLUMNS = COLUMNS_AT_ONCE + 7  # read together
+TEST_COLUMNS = DEVICE_COLUMNS + 7  # read together
 TEST_SINGLE = 8  # read one by one behind them, as a decoder does
 TEST_CONTEXT_BITS = 10
+
+
+def available() -> bool:
+    """Whether torch sees a CUDA device; it says nothing where it sees one that it cannot use."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.cuda.is_available()
 
 
 def chosen(name: str, config: Config, ops: ModuleType, host: Matmul | None) -> Accelerator | None:
@@ -33,34 +41,40 @@ def chosen(name: str, config: Config, ops: ModuleType, host: Matmul | None) -> A
 
     "auto": a device that fails its tests is warned of, and left alone. Raises InexactMachineError for "cuda" instead.
     """
-    if name == "cpu" or config.gpt is None or config.replicas or (name == "auto" and not torch.cuda.is_available()):
+    if name == "cpu" or config.gpt is None or config.replicas:
         return None
     assert host is not None
-    rows = config.schedule.n_rows, config.schedule.row_symbols
-    try:
-        return tested("cuda", config.gpt, rows, ops, host)
-    except InexactMachineError as error:
-        if name == "cuda":
-            raise
-        logging.getLogger(__name__).warning("%s; going on without it", error)
-        return None
+    found = tested(config.gpt, (config.schedule.n_rows, config.schedule.row_symbols), ops, host)
+    if isinstance(found, Accelerator):
+        return found
+    if name == "cuda":
+        raise InexactMachineError(found)
+    _warn(f"{found}; going on without it")
+    return None
 
 
 @cache
-def tested(name: str, config: GPTConfig, rows: tuple[int, int], ops: ModuleType, host: Matmul) -> Accelerator:
-    """The device of this name for a GPT that learns from rows (R, T) at a time, once it has passed its tests; once a process.
+def _warn(text: str) -> None:
+    logging.getLogger(__name__).warning(text)
 
-    Raises InexactMachineError where there is no such device, no matmul is exact on it, or the GPT's bits are not those of the
+
+@cache
+def tested(config: GPTConfig, rows: tuple[int, int], ops: ModuleType, host: Matmul) -> Accelerator | str:
+    """The device for a GPT that learns from rows (R, T) at a time, once it has passed its tests, or why there is none.
+
+    Found out once a process: whether there is a device, which matmul is exact on it, and whether the GPT's bits are those of the
     processor.
     """
-    if not torch.cuda.is_available():
-        raise InexactMachineError("no CUDA device: this torch sees none")
-    device = torch.device(name, torch.cuda.current_device())
-    found = Accelerator(device, matmul.choose(device))
+    if not available():
+        return "no CUDA device: this torch sees none"
     try:
+        device = torch.device("cuda", torch.cuda.current_device())
+        found = Accelerator(device, matmul.choose(device))
         test(found, config, rows, ops, host)
-    except RuntimeError as error:  # torch's: out of memory, or an operation that is not there
-        raise InexactMachineError(f"{device} cannot compute this GPT: {str(error).splitlines()[0]}") from error
+    except InexactMachineError as error:
+        return str(error)
+    except Exception as error:  # torch's, of many types: no memory, a driver of another version, a missing operation
+        return " ".join(f"the CUDA device cannot be used: {type(error).__name__}: {error}".splitlines()[:1])
     return found
 
 

@@ -9,6 +9,7 @@ from prequential.exact import matmul, plain
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
+from prequential.model.device_gpt import Accelerator
 from prequential.model.learner import Learner
 from prequential.online import accelerators
 from prequential.online.accelerators import DEVICES
@@ -47,6 +48,8 @@ class Runtime:
             raise ConfigError(f"audit_every = {self.audit_every} is negative")
         if self.audit_every and self.team:
             raise ConfigError("an audit is of one process: leave out either --audit-every or torchrun")
+        if self.device == "auto" and not accelerators.available():
+            object.__setattr__(self, "device", "cpu")
         if self.device == "cuda" and (self.audit_every or self.team):
             raise ConfigError("audits and torchrun's workers compute on processors: leave out --device cuda")
 
@@ -69,7 +72,11 @@ class Runtime:
             return AuditedLearner(config, *self.parts(config), self.audit_every)
         if self.team:
             return SharedLearner(self.team, config, *self.parts(config))
+        return Learner(config, *self.parts(config), self.accelerator(config))
+
+    def accelerator(self, config: Config) -> Accelerator | None:
+        """Where the GPT of a learner goes; tested at the first call. Raises InexactMachineError, ConfigError."""
         if self.device == "cuda" and config.replicas:
             raise ConfigError("replicas are computed on processors: leave out --device cuda")
-        ops, host, pool = self.parts(config)
-        return Learner(config, ops, host, pool, accelerators.chosen(self.device, config, ops, host))
+        ops, host, _ = self.parts(config)
+        return accelerators.chosen(self.device, config, ops, host)

@@ -63,7 +63,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The probe has no process of its own and does not warm up: its memory and start-up then mean nothing, all else does."""
     monkeypatch.setattr("prequential.measure.estimate.probe_apart", probe)
     for module in ("estimate", "probe"):
-        monkeypatch.setattr(f"prequential.measure.{module}.warm_up", lambda runtime: None)
+        monkeypatch.setattr(f"prequential.measure.{module}.warm_up", lambda *_: None)
 
 
 # ---- the probe

@@ -45,7 +45,7 @@ def make_run(root: Path, contexts: tuple[str, ...], seed: int = 0) -> Run:
             limit_bytes=6000,
             baselines=["gzip", "ppmd", "order0"],
             verify=True,
-            archive=folder.archive,
+            folder=folder.draft,
             n_seeds=2,
             runtime=PLAIN,
         )

@@ -20,7 +20,7 @@ def evaluated(root, name):
     runtime = prequential.Runtime()
     with new_run_folder(root) as folder:
         result = prequential.evaluate(
-            CORPORA / name, preset=3, limit_bytes=N_BYTES, baselines=("gzip", "xz"), archive=folder.archive
+            CORPORA / name, preset=3, limit_bytes=N_BYTES, baselines=("gzip", "xz"), folder=folder.draft
         )
         return result, read_run(folder.finish(root, evaluation_record(result, runtime, "0"), result.curves))
 

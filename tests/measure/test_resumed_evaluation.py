@@ -33,7 +33,7 @@ def always_due(monkeypatch):
     monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 0.0)
     monkeypatch.setattr(checkpoint, "BYTES_PER_S", float("inf"))
     monkeypatch.setattr(checkpoint, "COST", float("inf"))
-    monkeypatch.setattr(evaluation, "warm_up", lambda runtime: None)
+    monkeypatch.setattr(evaluation, "warm_up", lambda *_: None)
 
 
 def measured(folder, resume=False, on_progress=lambda done, n_bytes: None, data=DATA):
@@ -63,7 +63,7 @@ def whole(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "warm_up", lambda runtime: None)
+        patch.setattr(evaluation, "warm_up", lambda *_: None)
         return measured(folder, on_progress=count), (folder / "archive.pq").read_bytes(), n_reports[0]
 
 

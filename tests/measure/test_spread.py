@@ -23,7 +23,7 @@ TEXT = b"it was the best of times, it was the worst of times. " * 8
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("prequential.measure.evaluation.warm_up", lambda runtime: None)
+    monkeypatch.setattr("prequential.measure.evaluation.warm_up", lambda *_: None)
     path = tmp_path / "corpus"
     path.write_bytes(TEXT)
     return path

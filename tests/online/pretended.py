@@ -6,6 +6,7 @@ has kernels for. What is computed, is computed: bits can be compared. Rounding o
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,9 +57,7 @@ def _is_cuda(device: Any) -> bool:
 
 
 class _Pretended(TorchFunctionMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.n_operations = 0
+    n_operations = 0  # on the device, by all threads
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -79,7 +78,7 @@ class _Pretended(TorchFunctionMode):
             func(*args, **kwargs)
             return args[0]
         if any(there) and name not in MOVES:
-            self.n_operations += 1
+            _Pretended.n_operations += 1
             alone = [x for x in tensors if not is_there(x) and x.dim()]
             if alone:
                 raise MixedPlacesError(f"{name}: {[tuple(x.shape) for x in alone]} lie on the host")
@@ -110,10 +109,24 @@ def _check_int_mm(a: torch.Tensor, b: torch.Tensor) -> None:
         raise RuntimeError("_int_mm: CUBLAS_STATUS_NOT_SUPPORTED")
 
 
+class _Threads(ThreadPoolExecutor):
+    """Threads in which torch sees the device, too."""
+
+    def submit(self, work: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def pretending() -> Any:
+            with _Pretended():
+                return work(*args, **kwargs)
+
+        return super().submit(pretending)
+
+
 @contextmanager
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Pretended]:
-    """torch sees a CUDA device, in this thread."""
+    """torch sees a CUDA device, in this thread and in those in which a learner takes its steps."""
+    _Pretended.n_operations = 0
     with monkeypatch.context() as patch, _Pretended() as mode:
+        patch.setattr("prequential.model.learner.ThreadPoolExecutor", _Threads)
+        patch.setattr(torch.cuda, "get_device_name", lambda: "pretended")
         patch.setattr(torch.cuda, "is_available", lambda: True)
         patch.setattr(torch.cuda, "current_device", lambda: 0)
         patch.setattr(torch.cuda, "synchronize", lambda device=None: None)

@@ -36,7 +36,13 @@ needs_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch s
 @pytest.fixture(autouse=True)
 def nothing_remembered() -> Iterator[None]:
     """What is found out once a process may be a pretended device's."""
-    remembered = (accelerators.tested, matmul._trials_once, tables.attention_table, tables.frequency_table)
+    remembered = (
+        accelerators.tested,
+        accelerators._warn,
+        matmul._trials_once,
+        tables.attention_table,
+        tables.frequency_table,
+    )
     for function in remembered:
         function.cache_clear()
     yield
@@ -142,12 +148,25 @@ def test_a_device_of_other_bits_is_refused_or_left_alone(monkeypatch, caplog, fa
     name, function = FAULTS[fault]
     monkeypatch.setattr(plain, name, function)
     with pretended(monkeypatch):
-        with pytest.raises(InexactMachineError, match=r"^cuda:0"):
+        with pytest.raises(InexactMachineError, match=r"^cuda:0|not implemented"):
             ON_CUDA.learner(PURE)
         with caplog.at_level(logging.WARNING):
             learner = Runtime(device="auto", threads=1).learner(PURE)
     assert not isinstance(learner.gpt, DeviceGPT)
     assert [r.getMessage().endswith("; going on without it") for r in caplog.records] == [True]
+
+
+def test_a_device_that_cannot_be_opened_is_left_alone(monkeypatch, caplog):
+    def fail() -> int:
+        raise RuntimeError("CUDA error: all devices are busy\nmore")
+
+    with pretended(monkeypatch):
+        monkeypatch.setattr(torch.cuda, "current_device", fail)
+        with pytest.raises(InexactMachineError, match=r"RuntimeError: CUDA error: all devices are busy$"):
+            ON_CUDA.learner(PURE)
+        for _ in range(3):
+            assert not isinstance(Runtime(device="auto", threads=1).learner(PURE).gpt, DeviceGPT)
+    assert len(caplog.records) == 1  # said once
 
 
 def test_a_saturating_library_is_not_chosen(monkeypatch):
