@@ -6,7 +6,7 @@
 Each run is a process of its own, one after another, so that speed and peak memory are its own. Records are appended to
 benchmarks/results.jsonl, with the options of the run. A table shows, for one file, by the digest of its bytes: the
 newest record of each preset (a record without options is of the preset that has its configuration today, or goes by
-the shape of its model), the baselines of the newest, and from benchmarks/peers.jsonl the programs that those lack.
+the shape of its model) and of each baseline, and from benchmarks/peers.jsonl the programs that those lack.
 """
 
 import argparse
@@ -184,7 +184,8 @@ def file_rows(records: list[Record], peers: list[Record]) -> list[Row]:
     last = records[-1]
     here = [peer for peer in peers if peer["corpus"]["blake2b"] == last["corpus"]["blake2b"]]
     rows = [learner_row(record) for record in newest(records)]
-    rows += [baseline_row(baseline, last["environment"]["versions"]) for baseline in last["baselines"]]
+    baselines = {b["name"]: (b, record["environment"]["versions"]) for record in records for b in record["baselines"]}
+    rows += [baseline_row(baseline, versions) for baseline, versions in baselines.values()]
     measured = {row.name for row in rows}
     rows += [peer_row(peer) for peer in newest(here) if peer["restored"] and peer["name"] not in measured]
     return sorted(rows, key=lambda row: row.compressed_bytes)
