@@ -16,11 +16,11 @@ CONFIG = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8),
     mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),
     schedule=prequential.ScheduleConfig(
-        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=700
+        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=400
     ),
 )
-TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 20
-DATA = TEXT[:900] + np.random.default_rng(3).bytes(700) + TEXT[900:]  # a raw block among coded ones
+TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 10
+DATA = TEXT[:400] + np.random.default_rng(3).bytes(400) + TEXT[400:]  # a raw block among coded ones
 
 
 class InterruptionError(Exception):
@@ -78,7 +78,7 @@ def same(found, whole):
     assert [r.compressed_bytes for r in found.baselines] == [r.compressed_bytes for r in whole.baselines]
 
 
-@pytest.mark.parametrize("share", [0.02, 0.2, 0.3, 0.45, 0.55, 0.9])  # coding takes the first half of all reports
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.4, 0.9])  # coding takes the first half of all reports
 def test_it_goes_on_from_wherever_it_was(whole, tmp_path, share):
     result, archive, n_reports = whole
     with pytest.raises(InterruptionError):

@@ -26,6 +26,7 @@ from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 
 SCHEDULE = ScheduleConfig(first_segment_symbols=256, segment_symbols=256, row_symbols=64, n_rows=6, block_symbols=512)
+TEST_COLUMNS = accelerators.TEST_COLUMNS
 MIXED = replace(FIXED_CONFIG, schedule=SCHEDULE)
 PURE = replace(MIXED, mixer=None)
 ON_CUDA = Runtime(device="cuda", threads=1)
@@ -34,8 +35,9 @@ needs_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch s
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered() -> Iterator[None]:
-    """What is found out once a process may be a pretended device's."""
+def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is found out once a process may be a pretended device's. The device's own test is short, but where it is looked at."""
+    monkeypatch.setattr(accelerators, "TEST_COLUMNS", 40)
     remembered = (
         accelerators.tested,
         accelerators._warn,
@@ -70,6 +72,7 @@ def decoded(packed: bytes, runtime: Runtime) -> bytes:
 
 @pytest.mark.parametrize(("config", "kernels"), [(MIXED, "fused"), (PURE, "plain")], ids=["mixed", "pure"])
 def test_an_archive_made_on_either_device_is_the_same(monkeypatch, config, kernels):
+    monkeypatch.setattr(accelerators, "TEST_COLUMNS", TEST_COLUMNS)
     source = text(800)
     packed = archive(source, config, Runtime(threads=1))
     with pretended(monkeypatch) as mode:
@@ -229,7 +232,8 @@ def test_the_fixed_run_gives_the_expected_digest_on_a_gpu():
 @real
 @needs_device
 @pytest.mark.parametrize("name", BACKEND_NAMES)
-def test_every_backend_on_a_gpu_that_is_chosen_passes_for_the_shapes_of_the_presets(name):
+def test_every_backend_on_a_gpu_that_is_chosen_passes_for_the_shapes_of_the_presets(name, monkeypatch):
+    monkeypatch.setattr(accelerators, "TEST_COLUMNS", TEST_COLUMNS)
     from prequential.model.presets import PRESETS
 
     try:
