@@ -2,8 +2,10 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,12 +39,51 @@ def small_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def run(small_config: Path) -> Run:
-    """Runs `prequential ARGS` in a folder; compress and evaluate get the small learner."""
+class Nursery:
+    """Runs `prequential ARGS`, each in a process of its own that does not have to import the program (nursery.py)."""
 
-    def run(folder: Path, *args: str, stdin: bytes = b"", **streams: Any) -> "subprocess.CompletedProcess[bytes]":
+    def __init__(self) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("nursery.py"))]
+        self._process = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def run(self, folder: Path, args: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+        assert self._process.stdin
+        assert self._process.stdout
+        with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as errors:
+            asked = {"folder": str(folder), "args": list(args), "stdout": out.name, "stderr": errors.name}
+            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._process.stdin.flush()
+            if not select.select([self._process.stdout], [], [], 120)[0]:
+                self.close()
+                raise subprocess.TimeoutExpired(list(args), 120)
+            code = int(self._process.stdout.readline())
+            return subprocess.CompletedProcess(list(args), code, out.read(), errors.read())
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture(scope="session")
+def run(small_config: Path, nursery: Nursery) -> Run:
+    """Runs `prequential ARGS` in a folder; compress and evaluate get the small learner.
+
+    fresh, or with streams of its own: in a new interpreter, as users start it.
+    """
+
+    def run(
+        folder: Path, *args: str, stdin: bytes = b"", fresh: bool = False, **streams: Any
+    ) -> "subprocess.CompletedProcess[bytes]":
         command = program(*args, config=small_config)
+        if not (stdin or fresh or streams):
+            return nursery.run(folder, command[3:])
         streams = {"input": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
         return subprocess.run(command, cwd=folder, env=ENVIRONMENT, timeout=120, **streams)
 

@@ -1,0 +1,51 @@
+"""Runs commands of the program, each in a process of its own, forked from this one, which has imported the program once.
+
+A line of JSON on stdin says folder, arguments, and files for the streams; a line on stdout gives the exit code. Starting
+Python and importing torch takes some two seconds, a fork some milliseconds. Nothing of the program has run here before.
+"""
+
+import json
+import os
+import sys
+import traceback
+
+from prequential import api  # noqa: F401 - for the children
+from prequential.cli.main import main
+from prequential.measure import html_report, record, report, runs, selftest  # noqa: F401 - for the children
+
+
+def child(folder: str, args: list[str], stdout: str, stderr: str) -> None:
+    """Never returns."""
+    code = 1
+    try:
+        os.chdir(folder)
+        for name, flags, number in (
+            (os.devnull, os.O_RDONLY, 0),
+            (stdout, os.O_WRONLY | os.O_APPEND, 1),
+            (stderr, os.O_WRONLY | os.O_APPEND, 2),
+        ):
+            file = os.open(name, flags)
+            os.dup2(file, number)
+            os.close(file)
+        sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", 1, closefd=False)  # by lines, as it is
+        sys.argv = ["prequential", *args]
+        code = main(args)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                code = code or 1
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        if (pid := os.fork()) == 0:
+            child(**json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
