@@ -133,7 +133,9 @@ def _kept(draft: Path, is_kept: Callable[[], bool]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if is_kept():
+        if isinstance(error, CheckpointError):  # which says itself what is wrong with it
+            pass
+        elif is_kept():
             error.add_note(f"evaluate --resume {draft} goes on")
         else:
             shutil.rmtree(draft, ignore_errors=True)

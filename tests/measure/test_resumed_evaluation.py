@@ -179,6 +179,16 @@ def test_a_draft_stays_where_its_run_can_go_on(tmp_path):
         assert measured(folder.draft, resume=True).ledger.n_bytes == len(DATA)
 
 
+def test_a_draft_that_is_refused_stays_and_nobody_says_it_goes_on(tmp_path):
+    with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True) as folder:
+        measured(folder.draft, on_progress=stopping_at(20))
+    (draft,) = tmp_path.iterdir()
+    with pytest.raises(CheckpointError) as caught, interrupted_run_folder(draft) as folder:
+        measured(folder.draft, resume=True, data=DATA[:-1] + b"x")
+    assert not hasattr(caught.value, "__notes__")
+    assert list(tmp_path.iterdir()) == [draft]
+
+
 def test_a_draft_of_nothing_goes(tmp_path):
     with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True):
         raise InterruptionError
