@@ -133,12 +133,10 @@ def _kept(draft: Path, is_kept: Callable[[], bool]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, CheckpointError):  # which says itself what is wrong with it
-            pass
-        elif is_kept():
-            error.add_note(f"evaluate --resume {draft} goes on")
-        else:
+        if not is_kept():
             shutil.rmtree(draft, ignore_errors=True)
+        elif not isinstance(error, CheckpointError):  # which says itself what is wrong with the draft
+            error.add_note(f"evaluate --resume {draft} goes on")
         raise
     shutil.rmtree(draft, ignore_errors=True)  # it has another name by now, if it was finished
 
