@@ -31,7 +31,7 @@ from prequential.measure.breakdown import breakdown
 from prequential.measure.curves import Curve, Curves
 from prequential.measure.ledger import Ledger
 from prequential.measure.machine import peak_memory_bytes
-from prequential.measure.trace import GPT, MIXER, MODEL, Trace
+from prequential.measure.trace import GPT, MIXER, MODEL, Trace, mapped
 from prequential.model.config import Config, GPTConfig, MixerConfig
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints, identity
@@ -164,8 +164,7 @@ def _encoded(
     if resume and archive.exists():
         return _told(archive, told, header)
     with own_file(place / SECONDS) as file:
-        file.truncate(8 * len(ends))
-        seconds = np.memmap(file, np.float64, mode="r+", shape=ends.shape)
+        seconds = mapped(file, np.dtype(np.float64), ends.shape)
 
     def sync() -> None:
         trace.sync()

@@ -1,21 +1,39 @@
 """What each byte of a corpus cost, under the learner and under each of its parts: the finest record there is of a run.
 
 Costs are kept as whole units of 2**-22 bits, 4 bytes each, in a file: memory does not grow with the corpus, and a run that is
-interrupted can go on with what it had.
-Sums of them are exact, so that every table and curve made of them adds up to the ledger's ideal bits to the last unit.
+interrupted can go on with what it had. Sums of them are exact, so that every table and curve made of them adds up to the
+ledger's ideal bits to the last unit.
 """
 
+import math
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.errors import CheckpointError
 from prequential.exact.bit_coder import UNIT_BITS
 from prequential.files import own_file
 
 MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the learner as it codes; its GPT alone; its context mixer alone
+
+
+def mapped(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """An array that lies in a file: an empty one, which is filled up with zeros, or one that holds just such an array already.
+
+    Raises CheckpointError for any other, which stays as it is: it is of another run.
+    """
+    n_bytes = dtype.itemsize * math.prod(shape)
+    if (found := os.fstat(file.fileno()).st_size) not in (0, n_bytes):
+        raise CheckpointError(
+            f"another run left {found:,} bytes where this one keeps {n_bytes:,}: was it of other bytes?"
+        )
+    file.truncate(n_bytes)
+    return np.memmap(file, dtype, mode="r+", shape=shape)
 
 
 class Trace:
@@ -26,8 +44,7 @@ class Trace:
         self.parts, self.n_bytes = tuple(parts), n_bytes
         shape = (len(self.parts), max(n_bytes, 1))
         with own_file(path) if path else tempfile.TemporaryFile(prefix="prequential-") as file:
-            file.truncate(4 * shape[0] * shape[1])
-            self._units = np.memmap(file, np.uint32, mode="r+", shape=shape)
+            self._units = mapped(file, np.dtype(np.uint32), shape)
         self._n_filled = dict.fromkeys(self.parts, 0)
 
     def go_on(self, part: str, n_bytes: int) -> None:

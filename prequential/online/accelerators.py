@@ -74,7 +74,7 @@ def tested(config: GPTConfig, rows: tuple[int, int], ops: ModuleType, host: Matm
     except InexactMachineError as error:
         return str(error)
     except Exception as error:  # torch's, of many types: no memory, a driver of another version, a missing operation
-        return " ".join(f"the CUDA device cannot be used: {type(error).__name__}: {error}".splitlines()[:1])
+        return f"the CUDA device cannot be used: {type(error).__name__}: {error}".splitlines()[0]
     return found
 
 

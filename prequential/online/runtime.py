@@ -76,6 +76,8 @@ class Runtime:
 
     def accelerator(self, config: Config) -> Accelerator | None:
         """Where the GPT of a learner goes; tested at the first call. Raises InexactMachineError, ConfigError."""
+        if self.device == "cpu":
+            return None
         if self.device == "cuda" and config.replicas:
             raise ConfigError("replicas are computed on processors: leave out --device cuda")
         ops, host, _ = self.parts(config)

@@ -134,7 +134,17 @@ def test_another_corpus_is_refused_and_nothing_is_lost(whole, tmp_path):
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(CheckpointError, match="another"):
         measured(tmp_path, resume=True, data=DATA[:-1] + b"x")
-    assert {path.name for path in tmp_path.iterdir()} >= before.keys() - {"costs"}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    same(measured(tmp_path, resume=True), whole[0])
+
+
+@pytest.mark.parametrize("other", [DATA[:300], DATA + b"more"])
+def test_a_corpus_of_another_length_is_refused_and_nothing_is_lost(whole, tmp_path, other):
+    interrupted(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(CheckpointError, match="another run"):
+        measured(tmp_path, resume=True, data=other)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     same(measured(tmp_path, resume=True), whole[0])
 
 
