@@ -3,11 +3,13 @@
     python benchmarks/gpu.py [FILE...] [--levels 5 9 5-pure] [--limit N] [--device cuda|cpu]
 
 Each corpus is compressed at each preset with the GPT on the processor and on the device, and each archive decoded on the other.
-Apart from that, single steps are timed and their operations counted: what is no view takes a kernel, so that is what a device
-launches. One record is appended to benchmarks/gpu.jsonl. Fails where two archives differ. --device cpu tries the script itself.
+Apart from that, single steps are timed, and what a device launches for them is counted: operations that are no views, with the
+products' path for CUDA, and the bytes that they read and write. Counts are the same on every machine. One record is appended to
+benchmarks/gpu.jsonl. Fails where two archives differ. --device cpu tries the script itself.
 """
 
 import argparse
+import dataclasses
 import hashlib
 import io
 import sys
@@ -26,14 +28,15 @@ from prequential import __version__
 from prequential.codecs import ArchiveReader, Header
 from prequential.corpora import open_corpus
 from prequential.errors import PrequentialError
-from prequential.exact import matmul
+from prequential.exact import matmul, plain
+from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
 from prequential.measure.evaluation import warm_up
 from prequential.measure.record import append_record, environment
 from prequential.measure.table import format_table
 from prequential.model.config import N_SYMBOLS, Config
 from prequential.model.device_gpt import Accelerator, DeviceGPT
-from prequential.model.gpt import GPT
+from prequential.model.gpt import COLUMNS_AT_ONCE, GPT
 from prequential.model.presets import preset
 from prequential.online import coding
 from prequential.online.runtime import Runtime
@@ -41,6 +44,13 @@ from prequential.online.runtime import Runtime
 RECORDS = Path(__file__).parent / "gpu.jsonl"
 STEPS = 5  # timed, behind as many that are not
 KB = 1e3
+
+
+class OnTensorCores(matmul.Matmul):
+    """Products as a CUDA device asks for them, wherever they are computed."""
+
+    def __call__(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return matmul.on_tensor_cores(a, b)
 
 
 class Operations(TorchDispatchMode):
@@ -138,11 +148,37 @@ def step(level: str, config: Config, device: str) -> dict[str, Any]:
     row: dict[str, Any] = {"level": level, "rows": shape[0], "columns": shape[1]}
     for where, gpt in (("cpu", GPT(*arguments, pool)), ("gpu", there)):
         row[f"step_{where}_s"] = _step_s(gpt, rows, device)
-    with Operations() as counted:
-        there.update(*rows)
-    row |= {"operations": counted.n, "bytes": counted.n_bytes}
     row["device_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else None
-    return row
+    return row | counts(config)
+
+
+def counts(config: Config) -> dict[str, int | float]:
+    """Operations and bytes of a step, operations of a run of columns that is read; what a layer adds to a step, of operations,
+    and of bytes for each position and unit of width, Muon's aside."""
+    n = config.schedule.n_rows
+    step, deeper = _counted(config, n), _counted(config, n, more_layers=1)
+    per_row = [_counted(config, 2 * n, more_layers=k).n_bytes - c.n_bytes for k, c in enumerate((step, deeper))]
+    return {
+        "operations": step.n,
+        "operations_a_layer": deeper.n - step.n,
+        "bytes": step.n_bytes,
+        "bytes_a_unit": (per_row[1] - per_row[0]) / (n * config.schedule.row_symbols * config.gpt.width),
+        "reading_operations": _counted(config, 0).n,
+    }
+
+
+def _counted(config: Config, n_rows: int, more_layers: int = 0) -> Operations:
+    """A step on so many rows, or with none a run of columns."""
+    gpt = dataclasses.replace(config.gpt, n_layers=config.gpt.n_layers + more_layers)
+    learner = GPT(gpt, N_SYMBOLS, 0, plain, OnTensorCores("int8"), Pool(1))
+    inputs = torch.zeros(n_rows, config.schedule.row_symbols, gpt.n_inputs, dtype=torch.int64)
+    learner.begin(COLUMNS_AT_ONCE)
+    with Operations() as counted:
+        if n_rows:
+            learner.update(inputs, inputs[..., 0])
+        else:
+            learner.forward(torch.zeros(COLUMNS_AT_ONCE, gpt.n_inputs, dtype=torch.int64), 0)
+    return counted
 
 
 def _step_s(gpt: GPT, rows: tuple[torch.Tensor, torch.Tensor], device: str) -> float:

@@ -44,7 +44,7 @@ class Matmul:
         torch 2.13's `_int_mm` returns unwritten memory for some layouts with M = 1 or K = 1, so those go the float32 way.
         """
         if self.name == "int8" and a.device.type == "cuda":
-            return _on_tensor_cores(a, b)
+            return on_tensor_cores(a, b)
         if self.name == "int8" and 1 not in (a.shape[0], a.shape[1]):
             return torch._int_mm(a, b)
         if self.name == "float64":
@@ -62,7 +62,7 @@ class Matmul:
         return a @ b
 
 
-def _on_tensor_cores(a: Tensor, b: Tensor) -> Tensor:
+def on_tensor_cores(a: Tensor, b: Tensor) -> Tensor:
     """`torch._int_mm` on CUDA wants more than 16 rows, columns in multiples of 8, and operands by rows and by columns.
 
     Zeros fill up what is missing. Where both operands lie by rows, not every device has a kernel (pytorch/pytorch#169956).

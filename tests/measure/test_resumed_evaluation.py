@@ -4,12 +4,14 @@ import shutil
 
 import numpy as np
 import pytest
+from interruption import InterruptionError, stopping_at
 
 import prequential
 from prequential.errors import CheckpointError, CorpusError
 from prequential.measure import evaluation
 from prequential.measure.runs import DRAFT, interrupted_run_folder, new_run_folder
-from prequential.online import checkpoint
+
+pytestmark = pytest.mark.usefixtures("always_due")
 
 PLAIN = prequential.Runtime(kernels="plain", threads=1)
 CONFIG = prequential.Config(
@@ -23,16 +25,9 @@ TEXT = b"It was the best of times, it was the worst of times, it was the age of 
 DATA = TEXT[:400] + np.random.default_rng(3).bytes(400) + TEXT[400:]  # a raw block among coded ones
 
 
-class InterruptionError(Exception):
-    """In place of Ctrl-C."""
-
-
 @pytest.fixture(autouse=True)
-def always_due(monkeypatch):
-    """A checkpoint after every segment; speeds are not looked at."""
-    monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 0.0)
-    monkeypatch.setattr(checkpoint, "BYTES_PER_S", float("inf"))
-    monkeypatch.setattr(checkpoint, "COST", float("inf"))
+def no_warm_up(monkeypatch):
+    """Speeds are not looked at."""
     monkeypatch.setattr(evaluation, "warm_up", lambda *_: None)
 
 
@@ -41,17 +36,6 @@ def measured(folder, resume=False, on_progress=lambda done, n_bytes: None, data=
         data, config=CONFIG, runtime=PLAIN, baselines=("gzip",), verify=True, folder=folder, keep=True, resume=resume,
         on_progress=on_progress,
     )  # fmt: skip
-
-
-def stopping_at(n_reports):
-    left = [n_reports]
-
-    def on_progress(done, n_bytes):
-        left[0] -= 1
-        if left[0] == 0:
-            raise InterruptionError
-
-    return on_progress
 
 
 @pytest.fixture(scope="module")

@@ -177,7 +177,7 @@ def test_a_saturating_library_is_not_chosen(monkeypatch):
         return (a.int() @ b.int()).clamp(-32768, 32767)
 
     with pretended(monkeypatch):
-        monkeypatch.setattr(matmul, "_on_tensor_cores", saturating)
+        monkeypatch.setattr(matmul, "on_tensor_cores", saturating)
         assert matmul.choose(CUDA).name != "int8"
         with pytest.raises(InexactMachineError, match="int8 is not exact"):
             matmul.choose(CUDA, "int8")

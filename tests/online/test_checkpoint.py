@@ -11,12 +11,16 @@ import safetensors.torch
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interruption import InterruptionError, stopping_at
 
 import prequential
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online import checkpoint
 from prequential.online.runtime import Runtime
+
+pytestmark = pytest.mark.usefixtures("always_due")
+
 
 CONFIG = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, contexts=("2",), context_bits=6, window=8),
@@ -31,33 +35,9 @@ DATA = TEXT[:500] + np.random.default_rng(3).bytes(400) + TEXT[500:]  # a raw bl
 ONE, TWO = Runtime(threads=1), Runtime(threads=2, backend="float64")
 
 
-class InterruptionError(Exception):
-    """In place of Ctrl-C."""
-
-
-@pytest.fixture(autouse=True)
-def always_due(monkeypatch):
-    """A checkpoint after every segment."""
-    monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 0.0)
-    monkeypatch.setattr(checkpoint, "BYTES_PER_S", float("inf"))
-    monkeypatch.setattr(checkpoint, "COST", float("inf"))
-
-
 @pytest.fixture(scope="module")
 def archives():
     return {name: prequential.compress(DATA, config=config, runtime=ONE) for name, config in CONFIGS.items()}
-
-
-def stopping_at(n_reports):
-    """An on_progress that interrupts the run at its n-th report."""
-    left = [n_reports]
-
-    def on_progress(done, n_bytes):
-        left[0] -= 1
-        if left[0] == 0:
-            raise InterruptionError
-
-    return on_progress
 
 
 def compress(folder, config=CONFIG, data=DATA, runtime=ONE, **options):

@@ -1,0 +1,18 @@
+"""Tests may import what lies here: interruption. And fixtures that several folders use."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def always_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint after every segment."""
+    from prequential.online import checkpoint
+
+    monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 0.0)
+    monkeypatch.setattr(checkpoint, "BYTES_PER_S", float("inf"))
+    monkeypatch.setattr(checkpoint, "COST", float("inf"))
