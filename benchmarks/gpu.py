@@ -31,12 +31,13 @@ from prequential.errors import PrequentialError
 from prequential.exact import matmul, plain
 from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
+from prequential.exact.tables import HOST
 from prequential.measure.evaluation import warm_up
 from prequential.measure.record import append_record, environment
 from prequential.measure.table import format_table
 from prequential.model.config import N_SYMBOLS, Config
 from prequential.model.device_gpt import Accelerator, DeviceGPT
-from prequential.model.gpt import COLUMNS_AT_ONCE, GPT
+from prequential.model.gpt import COLUMNS_AT_ONCE, GPT, phases_of_rows
 from prequential.model.presets import preset
 from prequential.online import coding
 from prequential.online.runtime import Runtime
@@ -134,20 +135,23 @@ def run(name: str, level: str, data: np.ndarray, config: Config, device: str) ->
 
 
 def step(level: str, config: Config, device: str) -> dict[str, Any]:
-    """Steps of full size: seconds of each on the processor and there, its operations, memory of the device."""
+    """Steps of full size: seconds of each on the processor and there, also captured, its operations, memory of the device."""
     assert config.gpt
     ops, host, pool = Runtime().parts(config)
     assert host
     arguments = config.gpt, N_SYMBOLS, 0, ops, host
-    there = DeviceGPT(Accelerator(torch.device(device), matmul.choose(device)), *arguments)
+    found = Accelerator(torch.device(device), matmul.choose(device))
+    gpts = {"cpu": GPT(*arguments, pool), "gpu": DeviceGPT(found, *arguments)}
+    if device == "cuda" and not config.gpt.contexts:
+        gpts["gpu_captured"] = DeviceGPT(dataclasses.replace(found, captures=True), *arguments)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     shape = config.schedule.n_rows, config.schedule.row_symbols, config.gpt.n_inputs + 1
     symbols = torch.from_numpy((random_words(0, "gpu", torch.Size(shape).numel()) >> 56).astype(np.int64)).view(shape)
     rows = symbols[..., 1:].contiguous(), symbols[..., 0].contiguous()
     row: dict[str, Any] = {"level": level, "rows": shape[0], "columns": shape[1]}
-    for where, gpt in (("cpu", GPT(*arguments, pool)), ("gpu", there)):
-        row[f"step_{where}_s"] = _step_s(gpt, rows, device)
+    for where in ("cpu", "gpu", "gpu_captured"):
+        row[f"step_{where}_s"] = _step_s(gpts[where], rows, device) if where in gpts else None
     row["device_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else None
     return row | counts(config)
 
@@ -172,6 +176,7 @@ def _counted(config: Config, n_rows: int, more_layers: int = 0) -> Operations:
     gpt = dataclasses.replace(config.gpt, n_layers=config.gpt.n_layers + more_layers)
     learner = GPT(gpt, N_SYMBOLS, 0, plain, OnTensorCores("int8"), Pool(1))
     inputs = torch.zeros(n_rows, config.schedule.row_symbols, gpt.n_inputs, dtype=torch.int64)
+    phases_of_rows(gpt, config.schedule.row_symbols, HOST)  # made once
     learner.begin(COLUMNS_AT_ONCE)
     with Operations() as counted:
         if n_rows:

@@ -245,8 +245,7 @@ def attention_backward_scores(
     (B, H, J).
     """
     dp = products * g_scale[..., None] * v_scale[:, :, None, :]
-    seen = e > 0
-    dp = torch.where(seen, dp, 0.0)
+    dp = dp.masked_fill(e == 0.0, 0.0)
     scale = _absmax(dp, -1)
     levels = (dp * _limit_over(scale, 2047)[..., None]).round_()
     mean = (levels.double() * e).sum(-1).float() * (scale * (1.0 / 2047)) * inverse_sum
@@ -334,7 +333,13 @@ def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> 
 
 
 def adam_(
-    parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step_size: float, beta1: float, beta2: float
+    parameter: Tensor,
+    gradient: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    step_size: float | Tensor,
+    beta1: float,
+    beta2: float,
 ) -> None:
     """One Adam step in place, without bias correction: p -= step_size * m / (sqrt(v) + 1e-8)."""
     mean.mul_(beta1).add_(gradient * (1.0 - beta1))

@@ -3,10 +3,13 @@
 A decoder's column is some dozens of products of a matrix and a vector: launching their kernels would take longer than computing
 them. So an open segment is read in one of two places, wherever it is asked for first: on the accelerator many columns at once, or
 on the host by a compiled kernel, with the levels of the weights fetched once a segment. Both give the same bits (docs/EXACT.md).
+
+A step is thousands of kernels. Where the device can, they are captured once as a graph and launched together from then on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +30,42 @@ class Accelerator:
 
     device: torch.device
     matmul: Matmul
+    captures: bool = False  # whether steps become a graph
+
+
+class CapturedStep:
+    """A GPT's step on rows of one shape, as a graph: what a step launches, with the places in memory that it uses.
+
+    What differs between steps, the rows and the factor of their size, has places of its own, which are written first. Weights and
+    what the optimiser keeps are learned where they lie. The kernels are those of any other step, so the bits are.
+    """
+
+    def __init__(self, gpt: "DeviceGPT", shape: Sequence[int]) -> None:
+        """shape: of the inputs, (R, T, C). Nothing is computed; nothing else may be asked of the device meanwhile.
+
+        Raises RuntimeError where a step does what a graph cannot hold, such as waiting for the device.
+        """
+        place = partial(torch.zeros, device=gpt.accelerator.device)
+        self.shape = tuple(shape)
+        self._inputs, self._targets = place(self.shape, dtype=torch.int64), place(self.shape[:2], dtype=torch.int64)
+        self._factor = place((), dtype=torch.float64)
+        self._graph, before = torch.cuda.CUDAGraph(), gpt.levels()
+        try:
+            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+                gpt.quantise()  # each step leaves its levels in other places; here they are made of the weights
+                gpt.learn(self._inputs, self._targets, self._factor)
+            self._levels, self._head_change = gpt.levels(), gpt._head_change
+        finally:
+            gpt.take_levels(before)
+
+    def __call__(self, gpt: "DeviceGPT", inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
+        """The step of the GPT that it was captured of."""
+        self._inputs.copy_(inputs)
+        self._targets.copy_(targets)
+        self._factor.fill_(factor)
+        self._graph.replay()
+        gpt.take_levels([(levels.clone(), scale.clone()) for levels, scale in self._levels])  # who reads, keeps them
+        gpt._head_change = self._head_change
 
 
 class DeviceGPT(GPT):
@@ -39,8 +78,12 @@ class DeviceGPT(GPT):
         super().__init__(config, n_symbols, seed, plain, accelerator.matmul, Pool(1), accelerator.device)
         self.accelerator, self._host = accelerator, (ops, matmul)
         self._unread: tuple[Weights, int] | None = None  # an open segment, until it is known where it is read
+        self._captured: CapturedStep | None = None
+        self._shapes: list[tuple[int, ...]] = []  # of the inputs of steps that were not captured; the last two
 
     def begin(self, n_columns: int) -> None:
+        if len(self._shapes) == 2 and self._shapes[0] == self._shapes[1] and self.accelerator.captures:
+            self._captured, self._shapes = CapturedStep(self, self._shapes[0]), []
         self._unread = self._weights.snapshot(), n_columns
 
     def _opened(self, *, on_host: bool) -> Reader:
@@ -68,6 +111,26 @@ class DeviceGPT(GPT):
     def update(self, inputs: Tensor, targets: Tensor) -> None:
         device = self.accelerator.device
         super().update(inputs.to(device), targets.to(device))
+
+    def _step(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
+        if self._captured and self._captured.shape == inputs.shape:
+            self._captured(self, inputs, targets, factor)
+        else:
+            self.learn(inputs, targets, factor)
+            self._shapes = [*self._shapes[-1:], tuple(inputs.shape)]
+
+    def learn(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
+        """A step, kernel by kernel."""
+        super()._step(inputs, targets, factor)
+
+    def levels(self) -> list[tuple[Tensor, Tensor]]:
+        """Levels and scales of every matrix; a step puts others in their place."""
+        return [(linear.levels, linear.scale) for linear in self._matrices()]
+
+    def take_levels(self, levels: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """What `levels` gave, or equal ones."""
+        for linear, (of_entries, of_columns) in zip(self._matrices(), levels, strict=True):
+            linear.levels, linear.scale = of_entries, of_columns
 
     def state(self) -> dict[str, Tensor]:
         return {name: tensor.cpu() for name, tensor in super().state().items()}

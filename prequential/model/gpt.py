@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -232,6 +232,12 @@ def rotary_phases(config: GPTConfig, first: int, n_columns: int, device: torch.d
     return cos[phase].to(device), sin[phase].to(device)
 
 
+@lru_cache(maxsize=4)
+def phases_of_rows(config: GPTConfig, n_columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The same for rows that begin at 0, made once: every step has them."""
+    return rotary_phases(config, 0, n_columns, device)
+
+
 class Reader:
     """Reads one stream, segment by segment, in the caller's thread; what it remembers are keys and values.
 
@@ -415,11 +421,13 @@ class GPT:
         R * T <= 8192, T <= 512. The gradient of the code length travels down the layers; each matrix learns, beside it, as
         soon as its own gradient is known.
         """
-        factor = self._next_factor()
+        self._step(inputs, targets, self._next_factor())
+        self._check_finite()
+
+    def _step(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
         for name, gradient in self._gradients(inputs, targets):
             self._pool.start(partial(self._learn, name, gradient, factor))
         self._pool.finish()
-        self._check_finite()
 
     def _next_factor(self) -> float:
         """Counts a step, and returns what its size is multiplied by."""
@@ -435,7 +443,7 @@ class GPT:
 
     def _gradients(self, inputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Gradient]]:
         """Each parameter's name and its gradient, from these rows, in the order of `_backward`."""
-        phases = rotary_phases(self.config, 0, inputs.shape[1], inputs.device)
+        phases = phases_of_rows(self.config, inputs.shape[1], inputs.device)
         gradient, saved = self._forward_rows(inputs, targets, phases)
         yield from self._backward(gradient, saved, inputs, phases)
 
@@ -522,8 +530,11 @@ class GPT:
             (q, q_r, q_s, k, k_r, k_s), *phases,
         )  # fmt: skip
 
-    def _learn(self, name: str, gradient: Callable[[], Tensor] | ContextGradient, factor: float) -> None:
-        """One step of the named parameter: Adam for embedding and head, Muon for the hidden matrices."""
+    def _learn(self, name: str, gradient: Callable[[], Tensor] | ContextGradient, factor: float | Tensor) -> None:
+        """One step of the named parameter: Adam for embedding and head, Muon for the hidden matrices.
+
+        factor: of its size; as a tensor () float64 it is rounded to float32 where it multiplies, as a number is.
+        """
         if isinstance(gradient, ContextGradient):
             self._weights.contexts.learn(gradient)
             return
@@ -540,7 +551,9 @@ class GPT:
             weights.head.quantise()
             self._head_change = (weight - before).norm() / weight.norm().clamp_min(1e-30)
 
-    def _muon_step(self, weight: Tensor, gradient: Tensor, momentum: Tensor, n_parts: int, factor: float) -> None:
+    def _muon_step(
+        self, weight: Tensor, gradient: Tensor, momentum: Tensor, n_parts: int, factor: float | Tensor
+    ) -> None:
         """Nesterov momentum, orthogonalised; a matrix of n_parts side by side (query, key, value) is taken part by part."""
         direction = self._ops.nesterov_(momentum, gradient, self.config.momentum)
         for w, g in zip(weight.chunk(n_parts, 1), direction.chunk(n_parts, 1), strict=True):
@@ -569,8 +582,11 @@ class GPT:
 
     def quantise(self) -> None:
         """The levels of every matrix are again those of its weights."""
-        for linear in (self._weights.head, *self._hidden.values()):
+        for linear in self._matrices():
             linear.quantise()
+
+    def _matrices(self) -> list[Linear]:
+        return [self._weights.head, *self._hidden.values()]
 
     def learned_state(self) -> dict[str, Tensor]:
         """Of the state, what steps write: weights and what the optimiser keeps."""

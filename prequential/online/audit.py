@@ -99,7 +99,7 @@ class WatchedGPT(GPT):
         """What predicts the segment that is about to begin."""
         return Passage(self._weights.snapshot(), self._reader.fork(), n_columns)
 
-    def _learn(self, name: str, gradient: Callable[[], Tensor] | ContextGradient, factor: float) -> None:
+    def _learn(self, name: str, gradient: Callable[[], Tensor] | ContextGradient, factor: float | Tensor) -> None:
         if isinstance(gradient, ContextGradient):
             self.changed_in_step += self.changed(self._of_parameter(name))
             super()._learn(name, gradient, factor)

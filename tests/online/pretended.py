@@ -3,6 +3,9 @@
 Within `pretended()` every torch operation of this thread is looked at: tensors of both places must not meet (but for numbers,
 which have no dimensions), numpy sees none of the device's, and `torch._int_mm` wants the shapes and layouts that the real library
 has kernels for. What is computed, is computed: bits can be compared. Rounding of a real device is not shown by this.
+
+What is captured as a graph has not been computed: tensors are as they were before, new ones hold rubbish. A replay computes the
+same operations again on the same memory. What would wait for the device, or fetch from the host, cannot be captured.
 """
 
 from collections.abc import Iterator
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 CUDA = torch.device("cuda:0")
@@ -33,6 +37,7 @@ MOVES = {
     "__index__",
     "copy_",
 }
+WAITS = {"nonzero", "unique", "masked_select", "equal", "allclose"} | MOVES - {"to", "copy_", "__get__"}
 
 
 class MixedPlacesError(RuntimeError):
@@ -57,11 +62,14 @@ def _is_cuda(device: Any) -> bool:
 
 
 class _Pretended(TorchFunctionMode):
-    n_operations = 0  # on the device, by all threads
+    n_operations = 0  # on the device, by all threads; those of a replayed graph do not count
+    captures = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
+        if _Pretended.captures and name != "__get__":
+            _check_captured(name, args, kwargs)
         if func == DEVICE_OF:
             return CUDA if is_there(args[0]) else torch.device("cpu")
         if func == IS_CUDA:
@@ -101,6 +109,80 @@ class _Pretended(TorchFunctionMode):
         return _marked(result) if goes_there else result
 
 
+def _check_captured(name: str, args: Any, kwargs: Any) -> None:
+    tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, TENSOR)]
+    there = [is_there(x) for x in tensors]
+    goes = [_is_cuda(x) for x in (*args[1:], *kwargs.values()) if isinstance(x, torch.device) or x in ("cpu", "cuda")]
+    counts = name in ("__getitem__", "__setitem__") and any(x.dtype == torch.bool for x in tensors[1:])
+    if any(there) and (counts or name in WAITS or (name == "to" and False in goes)):
+        raise RuntimeError(f"{name}: waiting is not permitted when stream is capturing")
+    if (True in goes and False in there) or (name == "copy_" and len(set(there)) == 2):
+        raise RuntimeError(f"{name}: a copy from the host is not permitted when stream is capturing")
+
+
+class _Recorder(TorchDispatchMode):
+    """Notes operations with the memory that they use. What was there before is restored by `undo`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: list[tuple[Any, Any, Any, list[torch.Tensor]]] = []
+        self._new: dict[int, torch.Tensor] = {}
+        self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        written = [
+            x for x, a in zip(args, func._schema.arguments, strict=False) if a.alias_info and a.alias_info.is_write
+        ]
+        for tensor in written:
+            address = tensor.untyped_storage().data_ptr()
+            if address not in self._new and address not in self._before:
+                whole = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+                self._before[address] = whole, whole.clone()
+        result = func(*args, **kwargs)
+        results = [x for x in tree_flatten(result)[0] if isinstance(x, TENSOR)]
+        if not func.is_view:
+            old = {x.untyped_storage().data_ptr() for x in tree_flatten((args, kwargs))[0] if isinstance(x, TENSOR)}
+            self._new |= {
+                x.untyped_storage().data_ptr(): x for x in results if x.untyped_storage().data_ptr() not in old
+            }
+            self.operations.append((func, args, kwargs, results))
+        return result
+
+    def undo(self) -> None:
+        for whole, before in self._before.values():
+            whole.copy_(before)
+        for tensor in self._new.values():
+            tensor.fill_(77)
+
+
+class _Graph:
+    n_replays = 0  # of all
+
+    def replay(self) -> None:
+        _Graph.n_replays += 1
+        with torch._C.DisableTorchFunction():
+            for func, args, kwargs, results in self.operations:
+                again = [x for x in tree_flatten(func(*args, **kwargs))[0] if isinstance(x, TENSOR)]
+                for result, value in zip(results, again, strict=True):
+                    if result.data_ptr() != value.data_ptr():
+                        result.copy_(value)
+
+
+@contextmanager
+def _capturing(graph: _Graph, **_: Any) -> Iterator[None]:
+    recorder = _Recorder()
+    _Pretended.captures = True
+    try:
+        with recorder:
+            yield
+    finally:
+        _Pretended.captures = False
+        with torch._C.DisableTorchFunction():
+            recorder.undo()
+    graph.operations = recorder.operations
+
+
 def _check_int_mm(a: torch.Tensor, b: torch.Tensor) -> None:
     (m, k), n = a.shape, b.shape[1]
     if m <= 16 or k % 8 or n % 8:
@@ -120,14 +202,21 @@ class _Threads(ThreadPoolExecutor):
         return super().submit(pretending)
 
 
+def n_replays() -> int:
+    """Of all graphs since `pretended` began."""
+    return _Graph.n_replays
+
+
 @contextmanager
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Pretended]:
     """torch sees a CUDA device, in this thread and in those in which a learner takes its steps."""
-    _Pretended.n_operations = 0
+    _Pretended.n_operations = _Graph.n_replays = 0
     with monkeypatch.context() as patch, _Pretended() as mode:
         patch.setattr("prequential.model.learner.ThreadPoolExecutor", _Threads)
         patch.setattr(torch.cuda, "get_device_name", lambda: "pretended")
         patch.setattr(torch.cuda, "is_available", lambda: True)
         patch.setattr(torch.cuda, "current_device", lambda: 0)
         patch.setattr(torch.cuda, "synchronize", lambda device=None: None)
+        patch.setattr(torch.cuda, "CUDAGraph", _Graph)
+        patch.setattr(torch.cuda, "graph", _capturing)
         yield mode

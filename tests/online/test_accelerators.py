@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from pretended import CUDA, MixedPlacesError, is_there, pretended
+from pretended import CUDA, MixedPlacesError, is_there, n_replays, pretended
 
 from prequential.codecs import ArchiveReader, Header
 from prequential.corpora import sample_path
@@ -16,9 +16,11 @@ from prequential.errors import ConfigError, InexactMachineError
 from prequential.exact import fused, matmul, plain, tables
 from prequential.exact.bit_coder import FOLLOW, BitCoder
 from prequential.exact.matmul import BACKEND_NAMES, SELF_TEST_SHAPES, Matmul
+from prequential.exact.pool import Pool
 from prequential.measure.selftest import FIXED_CONFIG, fixed_run
-from prequential.model.config import Config, ReplicaConfig, ScheduleConfig
-from prequential.model.device_gpt import DeviceGPT
+from prequential.model import gpt as gpt_module
+from prequential.model.config import N_SYMBOLS, Config, ReplicaConfig, ScheduleConfig
+from prequential.model.device_gpt import Accelerator, DeviceGPT
 from prequential.model.frozen import Frozen
 from prequential.model.learner import Learner
 from prequential.online import accelerators, coding
@@ -29,6 +31,7 @@ SCHEDULE = ScheduleConfig(first_segment_symbols=256, segment_symbols=256, row_sy
 TEST_COLUMNS = accelerators.TEST_COLUMNS
 MIXED = replace(FIXED_CONFIG, schedule=SCHEDULE)
 PURE = replace(MIXED, mixer=None)
+CAPTURED = replace(MIXED, gpt=replace(MIXED.gpt, contexts=()))  # contexts are on the host
 ON_CUDA = Runtime(device="cuda", threads=1)
 real = pytest.mark.gpu
 needs_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
@@ -44,6 +47,7 @@ def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         matmul._trials_once,
         tables.attention_table,
         tables.frequency_table,
+        gpt_module.phases_of_rows,
     )
     for function in remembered:
         function.cache_clear()
@@ -70,7 +74,7 @@ def decoded(packed: bytes, runtime: Runtime) -> bytes:
     return sink.getvalue()
 
 
-@pytest.mark.parametrize(("config", "kernels"), [(MIXED, "fused"), (PURE, "plain")], ids=["mixed", "pure"])
+@pytest.mark.parametrize(("config", "kernels"), [(CAPTURED, "fused"), (PURE, "plain")], ids=["mixed, captured", "pure"])
 def test_an_archive_made_on_either_device_is_the_same(monkeypatch, config, kernels):
     monkeypatch.setattr(accelerators, "TEST_COLUMNS", TEST_COLUMNS)
     source = text(800)
@@ -78,6 +82,60 @@ def test_an_archive_made_on_either_device_is_the_same(monkeypatch, config, kerne
     with pretended(monkeypatch) as mode:
         assert archive(source, config, Runtime(device="cuda", threads=1, kernels=kernels)) == packed
     assert mode.n_operations > 5_000
+
+
+def rows(step: int, n_rows: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and targets of a step on rows of 32 columns."""
+    drawn = accelerators._drawn(f"{step}", n_rows, 32, CAPTURED.gpt.n_inputs + 1)
+    return drawn[..., 1:].contiguous(), drawn[..., 0].contiguous()
+
+
+def test_captured_steps_beside_reading_give_the_same_bits(monkeypatch):
+    def states(gpt: gpt_module.GPT) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
+        stream, before = accelerators._drawn("stream", 8 * 8, CAPTURED.gpt.n_inputs), {}
+        for step, columns in enumerate(stream.split(8)):
+            gpt.begin(8)
+            gpt.update(*rows(step, n_rows=3 if step == 5 else 4))  # between captured ones, one of another shape
+            logits = gpt.forward(columns, 0)  # by the weights before this step
+            gpt.end()
+            if step == 6:  # what is loaded, captured steps go on from
+                gpt.load_state({name: t.clone() for name, t in gpt.state().items()} | {"head": before["head"]})
+            before = {name: t.clone() for name, t in gpt.state().items()}
+            yield logits, before
+
+    host = Runtime(threads=1).parts(CAPTURED)[:2]
+    here = list(states(gpt_module.GPT(CAPTURED.gpt, N_SYMBOLS, 0, *host, Pool(1))))
+    with pretended(monkeypatch):
+        found = Accelerator(CUDA, matmul.choose(CUDA), captures=True)
+        there = list(states(DeviceGPT(found, CAPTURED.gpt, N_SYMBOLS, 0, *host)))
+        assert n_replays() == 5
+    for (logits, state), (other_logits, other) in zip(here, there, strict=True):
+        assert torch.equal(logits, other_logits)
+        assert all(torch.equal(tensor, other[name]) for name, tensor in state.items())
+
+
+def test_where_nothing_can_be_captured_steps_are_taken_kernel_by_kernel(monkeypatch, caplog):
+    def refused(*_: object, **__: object) -> None:
+        raise RuntimeError("CUDA error: operation not permitted\nmore")
+
+    source = text(600)
+    packed = archive(source, CAPTURED, Runtime(threads=1))
+    with pretended(monkeypatch):
+        monkeypatch.setattr(torch.cuda, "graph", refused)
+        assert archive(source, CAPTURED, ON_CUDA) == packed
+        assert n_replays() == 0
+    (said,) = caplog.records
+    assert said.getMessage().endswith(
+        "kernel by kernel, as captured ones fail: RuntimeError: CUDA error: operation not permitted"
+    )
+
+
+def test_a_graph_that_computes_something_else_is_not_used(monkeypatch, caplog):
+    with pretended(monkeypatch):
+        monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda self: None)
+        found = ON_CUDA.accelerator(CAPTURED)
+    assert (found.device, found.captures) == (CUDA, False)
+    assert "does not compute the processor's bits: step 3" in caplog.text
 
 
 def test_an_archive_made_here_decodes_there(monkeypatch):
@@ -197,6 +255,39 @@ def test_what_is_pretended_can_fail(monkeypatch):
             torch._int_mm(*(torch.ones(8, 8, dtype=torch.int8, device=CUDA) for _ in range(2)))
 
 
+def test_a_pretended_graph_computes_when_it_is_replayed(monkeypatch):
+    with pretended(monkeypatch):
+        x, graph = torch.ones(3, device=CUDA), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = (x + 1) * 2
+            x.add_(y[:1])
+        assert x.tolist() == [1.0] * 3
+        assert y.tolist() != [4.0] * 3
+        for expected in (5.0, 17.0):
+            graph.replay()
+            assert x.tolist() == [expected] * 3
+        assert y.tolist() == [12.0] * 3
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda x: x.cpu(),
+        lambda x: float(x[0]),
+        lambda x: x.to("cpu"),
+        lambda x: x.copy_(torch.ones(3)),
+        lambda x: torch.ones(3).to(CUDA),
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+    ],
+)
+def test_what_waits_for_a_device_is_not_captured(monkeypatch, work):
+    with pretended(monkeypatch):
+        x = torch.ones(3, device=CUDA)
+        with pytest.raises(RuntimeError, match="capturing"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            work(x)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a CUDA device")
 def test_without_a_device_cuda_is_refused_and_auto_computes_here():
     with pytest.raises(InexactMachineError, match="no CUDA device"):
@@ -240,9 +331,9 @@ def test_every_backend_on_a_gpu_that_is_chosen_passes_for_the_shapes_of_the_pres
         products = matmul.choose(torch.device("cuda", 0), name)
     except InexactMachineError as error:
         pytest.skip(str(error))
-    found = accelerators.Accelerator(torch.device("cuda", 0), products)
     for config in PRESETS.values():
         if config.gpt:
+            found = Accelerator(torch.device("cuda", 0), products, captures=not config.gpt.contexts)
             rows = config.schedule.n_rows, config.schedule.row_symbols
             accelerators.test(found, config.gpt, rows, fused, matmul.choose())
 
