@@ -29,7 +29,6 @@ from prequential.codecs import ArchiveReader, Header
 from prequential.corpora import open_corpus
 from prequential.errors import PrequentialError
 from prequential.exact import matmul, plain
-from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
 from prequential.exact.tables import HOST
 from prequential.measure.evaluation import warm_up
@@ -51,7 +50,7 @@ class OnTensorCores(matmul.Matmul):
     """Products as a CUDA device asks for them, wherever they are computed."""
 
     def __call__(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return matmul.on_tensor_cores(a, b)
+        return matmul.on_tensor_cores(a, b) if a.dim() == 2 else super().__call__(a, b)
 
 
 class Operations(TorchDispatchMode):
@@ -174,7 +173,8 @@ def counts(config: Config) -> dict[str, int | float]:
 def _counted(config: Config, n_rows: int, more_layers: int = 0) -> Operations:
     """A step on so many rows, or with none a run of columns."""
     gpt = dataclasses.replace(config.gpt, n_layers=config.gpt.n_layers + more_layers)
-    learner = GPT(gpt, N_SYMBOLS, 0, plain, OnTensorCores("int8"), Pool(1))
+    found = Accelerator(HOST, OnTensorCores("int8"))
+    learner = DeviceGPT(found, gpt, N_SYMBOLS, 0, plain, matmul.Matmul("int8"))
     inputs = torch.zeros(n_rows, config.schedule.row_symbols, gpt.n_inputs, dtype=torch.int64)
     phases_of_rows(gpt, config.schedule.row_symbols, HOST)  # made once
     learner.begin(COLUMNS_AT_ONCE)

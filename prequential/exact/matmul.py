@@ -39,20 +39,21 @@ class Matmul:
     name: str
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        """(M, K) int8 @ (K, N) int8 -> (M, N) int32; entries in [-127, 127], K < 2**17 so that 127*127*K < 2**31.
+        """(..., M, K) int8 @ (..., K, N) int8 -> (..., M, N) int32; entries in [-127, 127], K < 2**17 so that 127*127*K < 2**31.
 
-        torch 2.13's `_int_mm` returns unwritten memory for some layouts with M = 1 or K = 1, so those go the float32 way.
+        torch 2.13's `_int_mm` returns unwritten memory for some layouts with M = 1 or K = 1, so those go the float32 way; it has
+        none for stacks, so these do, too.
         """
-        if self.name == "int8" and a.device.type == "cuda":
+        if self.name == "int8" and a.dim() == 2 and a.device.type == "cuda":
             return on_tensor_cores(a, b)
-        if self.name == "int8" and 1 not in (a.shape[0], a.shape[1]):
+        if self.name == "int8" and a.dim() == 2 and 1 not in a.shape:
             return torch._int_mm(a, b)
         if self.name == "float64":
             return (a.double() @ b.double()).to(torch.int32)
         a, b = a.float(), b.float()
-        total = (a[:, :FLOAT32_MAX_SUM] @ b[:FLOAT32_MAX_SUM]).to(torch.int32)
-        for k in range(FLOAT32_MAX_SUM, a.shape[1], FLOAT32_MAX_SUM):
-            total += (a[:, k : k + FLOAT32_MAX_SUM] @ b[k : k + FLOAT32_MAX_SUM]).to(torch.int32)
+        total = (a[..., :FLOAT32_MAX_SUM] @ b[..., :FLOAT32_MAX_SUM, :]).to(torch.int32)
+        for k in range(FLOAT32_MAX_SUM, a.shape[-1], FLOAT32_MAX_SUM):
+            total += (a[..., k : k + FLOAT32_MAX_SUM] @ b[..., k : k + FLOAT32_MAX_SUM, :]).to(torch.int32)
         return total
 
     def batched(self, a: Tensor, b: Tensor) -> Tensor:
@@ -104,7 +105,10 @@ def _operands(shape: tuple[int, int, int], device: torch.device) -> Iterable[tup
 def _first_fault(matmul: Matmul, device: torch.device) -> str:
     """Empty if `matmul` equals the int64 product on all operands, else what went wrong."""
     for shape in SELF_TEST_SHAPES:
-        for a, b in _operands(shape, device):
+        operands = list(_operands(shape, device))
+        if device.type == "cuda":  # stacks of matrices are multiplied nowhere else
+            operands.append((torch.stack([a for a, _ in operands]), torch.stack([b for _, b in operands])))
+        for a, b in operands:
             expected = (a.long() @ b.long()).to(torch.int32)
             try:
                 got = matmul(a.to(device), b.to(device)).cpu()

@@ -5,7 +5,8 @@ its result does not depend on thread count, vector width, memory layout or devic
 same bits in compiled loops. Integer matrices come in two forms: int8 tensors for matmuls of weights, and "carried" integers
 in float32, exact below 2**24, for the batched matmuls of attention.
 
-Shapes: R rows, C columns; B rows of symbols, H heads, T queries, J keys, K width of a head; N = B*T, D = H*K.
+Shapes: R rows, C columns, "..." a stack of such matrices or nothing; B rows of symbols, H heads, T queries, J keys, K width of a
+head; N = B*T, D = H*K.
 """
 
 import torch
@@ -43,11 +44,11 @@ def _absmax(x: Tensor, dim: int) -> Tensor:
 
 
 def quantise_rows(x: Tensor, column_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(R, C) float32 -> int8 integers in [-127, 127] and a float32 scale per row, x * column_factor ~ q * scale[:, None]."""
+    """(..., R, C) float32 -> int8 integers in [-127, 127] and a float32 scale per row, x * column_factor ~ q * scale[:, None]."""
     if column_factor is not None:
-        x = x * column_factor
-    scale = _absmax(x, 1)
-    q = (x * _limit_over(scale, INT8_LIMIT)[:, None]).round_().to(torch.int8)
+        x = x * column_factor[..., None, :]
+    scale = _absmax(x, -1)
+    q = (x * _limit_over(scale, INT8_LIMIT)[..., None]).round_().to(torch.int8)
     return q, scale * (1.0 / INT8_LIMIT)
 
 
@@ -121,12 +122,15 @@ def dequantise(
     alpha: float = 1.0,
     beta: float = 1.0,
 ) -> Tensor:
-    """base * alpha + acc * row[:, None] * column * beta, each product and the sum rounded once, left to right: (R, C) float32."""
+    """base * alpha + acc * row[:, None] * column * beta, each product and the sum rounded once, left to right.
+
+    (..., R, C) float32.
+    """
     y = acc.float()
     if row is not None:
-        y = y * row[:, None]
+        y = y * row[..., None]
     if column is not None:
-        y = y * column
+        y = y * column[..., None, :]
     if beta != 1.0:
         y = y * beta
     if base is not None:
@@ -359,5 +363,5 @@ def nesterov_(momentum: Tensor, gradient: Tensor, mu: float) -> Tensor:
 
 
 def row_squares(q: Tensor) -> Tensor:
-    """Sums of squares of int8 rows, (R, C) -> (R,) float32; exact below 2**24, else rounded once."""
-    return q.to(torch.int32).square().sum(1, dtype=torch.int64).float()
+    """Sums of squares of int8 rows, (..., R, C) -> (..., R) float32; exact below 2**24, else rounded once."""
+    return q.to(torch.int32).square().sum(-1, dtype=torch.int64).float()

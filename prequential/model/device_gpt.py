@@ -17,8 +17,10 @@ import torch
 
 from prequential.exact import plain
 from prequential.exact.matmul import Matmul
+from prequential.exact.optim import orthogonalise
 from prequential.exact.pool import Pool
 from prequential.model.config import GPTConfig
+from prequential.model.context_table import ContextGradient
 from prequential.model.gpt import GPT, Reader, Weights
 
 Tensor = torch.Tensor
@@ -120,8 +122,22 @@ class DeviceGPT(GPT):
             self._shapes = [*self._shapes[-1:], tuple(inputs.shape)]
 
     def learn(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
-        """A step, kernel by kernel."""
-        super()._step(inputs, targets, factor)
+        """A step, kernel by kernel; what is orthogonalised, is so in stacks of one shape."""
+        stacks: dict[tuple[int, ...], list[tuple[Tensor, Tensor, float | Tensor]]] = {}
+        for name, gradient in self._gradients(inputs, targets):
+            if name not in self._hidden or isinstance(gradient, ContextGradient):
+                self._learn(name, gradient, factor)
+                continue
+            for w, g, step_size in self._parts(name, self._direction(name, gradient()), factor):
+                if w.shape[0] > w.shape[1]:
+                    w, g = w.t(), g.t()  # orthogonalised so, anyhow
+                stacks.setdefault(w.shape, []).append((w, g, step_size))
+        for stack in stacks.values():
+            orthogonal = orthogonalise(torch.stack([g for _, g, _ in stack]), self._ops, self._matmul)
+            for (w, _, step_size), o in zip(stack, orthogonal, strict=True):
+                w.sub_(o * step_size)
+        for linear in self._hidden.values():
+            linear.quantise()
 
     def levels(self) -> list[tuple[Tensor, Tensor]]:
         """Levels and scales of every matrix; a step puts others in their place."""

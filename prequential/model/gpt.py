@@ -539,9 +539,9 @@ class GPT:
             self._weights.contexts.learn(gradient)
             return
         if name in self._hidden:
-            linear, n_parts = self._hidden[name], 3 if name.endswith("qkv") else 1
-            self._muon_step(linear.weight, gradient(), self._momentum[name], n_parts, factor)
-            linear.quantise()
+            for w, g, step_size in self._parts(name, self._direction(name, gradient()), factor):
+                w.sub_(orthogonalise(g.contiguous(), self._ops, self._matmul) * step_size)
+            self._hidden[name].quantise()
             return
         c, weights = self.config, self._weights
         weight = weights.embedding if name == "embedding" else weights.head.weight
@@ -551,17 +551,21 @@ class GPT:
             weights.head.quantise()
             self._head_change = (weight - before).norm() / weight.norm().clamp_min(1e-30)
 
-    def _muon_step(
-        self, weight: Tensor, gradient: Tensor, momentum: Tensor, n_parts: int, factor: float | Tensor
-    ) -> None:
-        """Nesterov momentum, orthogonalised; a matrix of n_parts side by side (query, key, value) is taken part by part."""
-        direction = self._ops.nesterov_(momentum, gradient, self.config.momentum)
-        for w, g in zip(weight.chunk(n_parts, 1), direction.chunk(n_parts, 1), strict=True):
+    def _direction(self, name: str, gradient: Tensor) -> Tensor:
+        """Where Muon's step of a hidden matrix goes, before it is orthogonalised: Nesterov momentum."""
+        return self._ops.nesterov_(self._momentum[name], gradient, self.config.momentum)
+
+    def _parts(
+        self, name: str, direction: Tensor, factor: float | Tensor
+    ) -> Iterator[tuple[Tensor, Tensor, float | Tensor]]:
+        """What is orthogonalised by itself: the weights, their direction, and the size of their step.
+
+        That is the whole matrix, or what it holds side by side: query, key and value.
+        """
+        n_parts = 3 if name.endswith("qkv") else 1
+        for w, g in zip(self._hidden[name].weight.chunk(n_parts, 1), direction.chunk(n_parts, 1), strict=True):
             shape_factor = math.sqrt(max(1.0, g.shape[1] / g.shape[0]))
-            w.sub_(
-                orthogonalise(g.contiguous(), self._ops, self._matmul)
-                * (self.config.matrix_step * shape_factor * factor)
-            )
+            yield w, g, self.config.matrix_step * shape_factor * factor
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Takes over what `state` of another GPT of this configuration gave. Raises ValueError for what none can have given."""

@@ -177,7 +177,7 @@ class SharedGPT(_Shared):
         if takes:
             self._learn(name, lambda: gradient, factor)
         else:
-            self._ops.nesterov_(self._momentum[name], gradient, self.config.momentum)
+            self._direction(name, gradient)
 
     def _exchange(self, takers: Mapping[str, int]) -> None:
         """Every matrix becomes that of the worker who took it."""

@@ -13,7 +13,7 @@ def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path
     (run,), (step,) = found["runs"], found["steps"]
     assert run["identical"] and run["n_bytes"] == 3000 and run["archive_bytes"] < 3000
     assert step["step_gpu_s"] > 0
-    assert step["operations"] > step["operations_a_layer"] > 1000 > step["reading_operations"] > 100
+    assert step["operations"] > step["operations_a_layer"] > step["reading_operations"] > 100
     assert step["bytes"] > 128 * 1024 * step["bytes_a_unit"] > 0  # width 128, 8 rows of 128, one layer
     assert "identical" in capsys.readouterr().out
 

@@ -59,6 +59,14 @@ def test_result_does_not_depend_on_backend_or_implementation(shape):
     assert len(results) >= 4 and all(torch.equal(x, results[0]) for x in results)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_stack_of_matrices_gives_the_bits_of_each(shape):
+    stack = torch.stack([drawn(shape, seed) * 10.0 ** (seed - 2) for seed in range(5)])
+    for matmul in exact_backends():
+        each = torch.stack([orthogonalise(g, fused, matmul) for g in stack])
+        assert torch.equal(orthogonalise(stack, plain, matmul), each)
+
+
 def test_a_power_of_two_cancels_out(ops):
     g = drawn((48, 80))
     expected = orthogonalise(g, ops, Matmul("float64"))
