@@ -142,8 +142,8 @@ def runtime(args: argparse.Namespace) -> Runtime:
     from prequential.online.team import launched
 
     try:
-        if launched() and args.device != "cpu":
-            raise ConfigError("the processes that torchrun starts compute on processors: leave out --device")
+        if launched() and args.device == "auto":
+            raise ConfigError("all processes that torchrun starts compute alike: say --device cuda, or leave it out")
         return Runtime(
             threads=args.threads,
             backend=args.backend,

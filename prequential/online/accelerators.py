@@ -1,6 +1,7 @@
 """Which device a run's GPT goes to. None is trusted by its name: it must first give the bits that this processor gives."""
 
 import logging
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from types import ModuleType
 
 import torch
 
-from prequential.errors import InexactMachineError
+from prequential.errors import ConfigError, InexactMachineError
 from prequential.exact import matmul
 from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul
@@ -19,9 +20,11 @@ from prequential.exact.random import random_words
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.model.device_gpt import Accelerator, DeviceGPT
 from prequential.model.gpt import DEVICE_COLUMNS, GPT
+from prequential.online.team import launched
 
 Tensor = torch.Tensor
 
+NONE = "no CUDA device: this torch sees none"
 DEVICES = ("cpu", "cuda", "auto")
 TEST_STEPS = (
     4  # the first teaches the head, the second what writes to the residual stream, others everything; see below
@@ -36,6 +39,27 @@ def available() -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.cuda.is_available()
+
+
+def own_device() -> torch.device:
+    """This process's CUDA device, from now on the current one; of those that torchrun started on a machine each has the next.
+
+    Raises RuntimeError where torch cannot use it.
+    """
+    if launched():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def check_own_devices() -> None:
+    """Raises InexactMachineError or ConfigError unless each process that torchrun started here can have a device of its own."""
+    if not available():
+        raise InexactMachineError(NONE)
+    n_workers, n_devices = int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
+    if n_workers > n_devices:
+        raise ConfigError(
+            f"{n_workers} workers share steps, but this machine's CUDA devices are {n_devices}: start no more"
+        )
 
 
 def chosen(name: str, config: Config, ops: ModuleType, host: Matmul | None) -> Accelerator | None:
@@ -68,9 +92,9 @@ def tested(config: GPTConfig, rows: tuple[int, int], ops: ModuleType, host: Matm
     processor.
     """
     if not available():
-        return "no CUDA device: this torch sees none"
+        return NONE
     try:
-        device = torch.device("cuda", torch.cuda.current_device())
+        device = own_device()
         found = Accelerator(device, matmul.choose(device), captures=not config.contexts)  # their table is on the host
         try:
             test(found, config, rows, ops, host)

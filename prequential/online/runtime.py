@@ -50,8 +50,8 @@ class Runtime:
             raise ConfigError("an audit is of one process: leave out either --audit-every or torchrun")
         if self.device == "auto" and not accelerators.available():
             object.__setattr__(self, "device", "cpu")
-        if self.device == "cuda" and (self.audit_every or self.team):
-            raise ConfigError("audits and torchrun's workers compute on processors: leave out --device cuda")
+        if self.device == "cuda" and self.audit_every:
+            raise ConfigError("audits compute on processors: leave out --device cuda")
 
     @property
     def n_threads(self) -> int:
@@ -71,7 +71,7 @@ class Runtime:
         if self.audit_every:
             return AuditedLearner(config, *self.parts(config), self.audit_every)
         if self.team:
-            return SharedLearner(self.team, config, *self.parts(config))
+            return SharedLearner(self.team, config, *self.parts(config), self.accelerator(config))
         return Learner(config, *self.parts(config), self.accelerator(config))
 
     def accelerator(self, config: Config) -> Accelerator | None:

@@ -18,6 +18,7 @@ from prequential.errors import WorkerLostError
 Tensor = torch.Tensor
 
 STEP_TIMEOUT = timedelta(minutes=30)  # for a worker that does not answer; one that ends is noticed at once
+BACKEND, WITH_DEVICES = "gloo", "cpu:gloo,cuda:nccl"
 IDLE_TIMEOUT = timedelta(days=7)  # between two words of the first worker
 
 
@@ -39,11 +40,13 @@ class Team:
     Methods raise WorkerLostError when another worker has ended, or not answered for STEP_TIMEOUT.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_devices: bool = False) -> None:
+        """with_devices: tensors on CUDA devices are sent, too, by NCCL; each worker has a device of its own."""
+        backend = WITH_DEVICES if with_devices else BACKEND
         with _reaching():
             store, rank, size = meet()
-            dist.init_process_group("gloo", timeout=STEP_TIMEOUT, store=store, rank=rank, world_size=size)
-            self._idle = dist.new_group(timeout=IDLE_TIMEOUT)
+            dist.init_process_group(backend, timeout=STEP_TIMEOUT, store=store, rank=rank, world_size=size)
+            self._idle = dist.new_group(timeout=IDLE_TIMEOUT, backend=BACKEND)
         self.rank, self.size = rank, size
         self.n_beside = int(os.environ["LOCAL_WORLD_SIZE"])  # workers on this machine
         self._lock = threading.RLock()

@@ -32,11 +32,13 @@ from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul
 from prequential.exact.plain import TINY
 from prequential.exact.pool import Pool
-from prequential.model.config import N_SYMBOLS, Config, GPTConfig
+from prequential.model.config import N_SYMBOLS, Config
 from prequential.model.context_table import ContextGradient
+from prequential.model.device_gpt import Accelerator, DeviceGPT
 from prequential.model.gpt import GPT, NOT_LEARNED, EmbeddingGradient, MatrixGradient
 from prequential.model.learner import Learner
 from prequential.model.replicas import Replicas, parts
+from prequential.online import accelerators
 from prequential.online.team import Team, launched
 
 if TYPE_CHECKING:
@@ -104,23 +106,22 @@ class _Shared(GPT):
 class SharedGPT(_Shared):
     """A GPT whose steps the workers take together: the bits are those of a GPT, and after each step all hold the same."""
 
-    def __init__(
-        self, team: Team, config: GPTConfig, n_symbols: int, seed: int, ops: ModuleType, matmul: Matmul, pool: Pool
-    ) -> None:
-        super().__init__(config, n_symbols, seed, ops, matmul, pool)
-        self._team = team
+    def __init__(self, team: Team, *arguments: Any) -> None:
+        """arguments: of a GPT, or of a DeviceGPT."""
+        super().__init__(*arguments)
+        self._team, self._device = team, self._weights.device
         self._measured_s = process_time()
         hidden = {name: linear.weight for name, linear in self._hidden.items()}
         self._parameters = {"head": self._weights.head.weight, **hidden, "embedding": self._weights.embedding}
         peaks = {n: p.shape[-1:] if p.dim() == 2 else (1,) for n, p in self._parameters.items()}
-        self._peaks = _in_one(peaks | {CONTEXTS: (1,), BUSY: (1,)}, torch.float32)
-        self._sums = _in_one({n: p.shape for n, p in self._parameters.items()}, torch.int32)
+        self._peaks = _in_one(peaks | {CONTEXTS: (1,), BUSY: (1,)}, torch.float32, self._device)
+        self._sums = _in_one({n: p.shape for n, p in self._parameters.items()}, torch.int32, self._device)
 
     def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
         """One optimiser step by all workers, on the same rows and of the same weights, which are then the same again."""
         team, pool = self._team, self._pool
         shares = [first_share] + [FULL_SHARE] * (team.size - 1)
-        self.end()  # of the step before, elsewhere than at the first worker, which closes segments
+        self._weights.contexts.commit()  # of the step before, elsewhere than at the first worker, which closes segments
         factor = self._next_factor()
         own = parts(len(inputs), shares)[team.rank]
         gradients: dict[str, Any] = {}
@@ -130,13 +131,13 @@ class SharedGPT(_Shared):
         if team.rank:
             peaks[BUSY].fill_(own_s)
         if own.stop > own.start:
-            for name, gradient in self._gradients(inputs[own], targets[own]):
+            for name, gradient in self._gradients(inputs[own].to(self._device), targets[own].to(self._device)):
                 gradients[name] = gradient
                 pool.start(partial(_fill, peaks[name], gradient.peaks))
             pool.finish()
         team.largest_(all_peaks)
         self._adapt(own_s, float(peaks[BUSY]))
-        self._learn_contexts(gradients.pop(CONTEXTS, None), inputs, peaks[CONTEXTS])
+        self._learn_contexts(gradients.pop(CONTEXTS, None), inputs, peaks[CONTEXTS].cpu())
         if not gradients:
             all_sums.zero_()
         for name, gradient in gradients.items():
@@ -183,7 +184,7 @@ class SharedGPT(_Shared):
         """Every matrix becomes that of the worker who took it."""
         names = [[name for name, taker in takers.items() if taker == i] for i in range(self._team.size)]
         weights = [[self._parameters[name].flatten() for name in own] for own in names]
-        packed = [torch.cat(w) if w else torch.empty(0) for w in weights]
+        packed = [torch.cat(w) if w else torch.empty(0, device=self._device) for w in weights]
         self._team.from_each(packed)
         for i, own in enumerate(names):
             if i != self._team.rank:
@@ -191,6 +192,10 @@ class SharedGPT(_Shared):
                     self._hidden[name].weight.view(-1).copy_(values)
                     self._pool.start(self._hidden[name].quantise)
         self._pool.finish()
+
+
+class SharedDeviceGPT(SharedGPT, DeviceGPT):
+    """The same, of which every worker has a device of its own; what the table of contexts sums is on the host."""
 
 
 class SharedReplicas(_Shared, Replicas):
@@ -246,10 +251,12 @@ def _work(weight: Tensor) -> int:
     return short * short * (short + 2 * long)
 
 
-def _in_one(shapes: Mapping[str, Sequence[int]], dtype: torch.dtype) -> tuple[Tensor, dict[str, Tensor]]:
+def _in_one(
+    shapes: Mapping[str, Sequence[int]], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, dict[str, Tensor]]:
     """One tensor, and by name the parts of it with these shapes."""
     sizes = [torch.Size(shape).numel() for shape in shapes.values()]
-    whole = torch.zeros(sum(sizes), dtype=dtype)
+    whole = torch.zeros(sum(sizes), dtype=dtype, device=device)
     cut = zip(shapes.items(), whole.split(sizes), strict=True)
     return whole, {name: part.view(*shape) for (name, shape), part in cut}
 
@@ -265,17 +272,29 @@ def shared_out(work: Mapping[str, int], shares: Sequence[int]) -> dict[str, int]
     return {name: takers[name] for name in work}
 
 
-def shared_gpt(team: Team, config: Config, ops: ModuleType, matmul: Matmul, pool: Pool) -> _Shared:
+def shared_gpt(
+    team: Team, config: Config, ops: ModuleType, matmul: Matmul, pool: Pool, accelerator: Accelerator | None
+) -> _Shared:
     """The configuration's GPT, as every worker holds it."""
     assert config.gpt
     arguments = config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool
-    return SharedReplicas(team, config.replicas, *arguments) if config.replicas else SharedGPT(team, *arguments)
+    if config.replicas:
+        return SharedReplicas(team, config.replicas, *arguments)
+    return SharedDeviceGPT(team, accelerator, *arguments[:-1]) if accelerator else SharedGPT(team, *arguments)
 
 
 class SharedLearner(Learner):
     """The first worker's Learner. Same bits. Every method may raise WorkerLostError."""
 
-    def __init__(self, team: Team, config: Config, ops: ModuleType, matmul: Matmul | None, pool: Pool) -> None:
+    def __init__(
+        self,
+        team: Team,
+        config: Config,
+        ops: ModuleType,
+        matmul: Matmul | None,
+        pool: Pool,
+        accelerator: Accelerator | None = None,
+    ) -> None:
         super().__init__(config, ops, matmul, pool)
         self._team = team
         self._shared: _Shared | None = None
@@ -285,7 +304,7 @@ class SharedLearner(Learner):
             with team.turn():
                 team.tell(MODEL, len(text))
                 team.spread(torch.frombuffer(bytearray(text), dtype=torch.uint8))
-            self.gpt = self._shared = shared_gpt(team, config, ops, matmul, pool)
+            self.gpt = self._shared = shared_gpt(team, config, ops, matmul, pool, accelerator)
             # Also with one thread: while this worker waits for the others, it codes.
             self._aside = self._aside or ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))
 
@@ -315,7 +334,7 @@ def serve(team: Team, runtime: "Runtime") -> None:
             config = Config.from_dict(json.loads(bytes(text.tolist())))
             ops, matmul, pool = runtime.parts(config)
             assert matmul
-            gpt = shared_gpt(team, config, ops, matmul, pool)
+            gpt = shared_gpt(team, config, ops, matmul, pool, runtime.accelerator(config))
             continue
         assert gpt
         if word == LOAD:
@@ -334,7 +353,10 @@ def run_by_all(runtime: "Runtime", work: Callable[["Runtime"], int]) -> int:
     """
     if not launched():
         return work(runtime)
-    team = Team()
+    if runtime.device == "cuda":
+        accelerators.check_own_devices()
+        accelerators.own_device()
+    team = Team(with_devices=runtime.device == "cuda")
     runtime = replace(runtime, team=team)
     if team.rank:
         try:

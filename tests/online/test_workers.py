@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,31 @@ def test_two_and_four_workers_make_the_archive_of_one_process(results):
 
 def test_the_first_workers_share_changes_no_bit(results):
     assert set(results["shares"].values()) == {results["alone"]["mixed"]}
+
+
+def test_two_workers_with_a_device_each_make_the_archive_of_one_process(results):
+    for name, (made, n_operations) in results["on devices"].items():
+        assert made == results["alone"][name]
+        assert n_operations > 10_000
+
+
+def test_more_workers_than_devices_are_refused(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    environment = {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2", "RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "a").write_bytes(b"text")
+    assert main(["compress", str(tmp_path / "a"), "--device", "cuda"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "2 workers share steps, but this machine's CUDA devices are 1: start no more\n"
+    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(["compress", str(tmp_path / "a"), "--device", "cuda"]) == 1
+    assert capsys.readouterr().err.endswith("no CUDA device: this torch sees none\n")
+    with pytest.raises(SystemExit, match="2"):
+        main(["compress", str(tmp_path / "a"), "--device", "auto"])
+    assert "say --device cuda, or leave it out" in capsys.readouterr().err
 
 
 def test_three_workers_decode_what_one_process_made(results):

@@ -15,13 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pretended import pretended
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import prequential
 from prequential.corpora import sample_path
 from prequential.errors import ConfigError, PrequentialError
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
-from prequential.online import checkpoint, workers
+from prequential.online import accelerators, checkpoint, workers
 from prequential.online.runtime import Runtime
 
 MIXED = Config(
@@ -47,16 +49,24 @@ def hurry() -> None:
     checkpoint.FIRST_AFTER_S, checkpoint.COST, checkpoint.BYTES_PER_S = 0.0, float("inf"), float("inf")
 
 
-def by_workers(n: int, work: Callable[..., Any], *arguments: Any) -> Any:
-    """What work(runtime, *arguments) returns with n workers."""
+def by_workers(n: int, work: Callable[..., Any], *arguments: Any, entry: Callable[..., Any] | None = None) -> Any:
+    """What work(runtime, *arguments) returns with n workers, each of which calls entry (`worker`)."""
     how = LaunchConfig(
         min_nodes=1, max_nodes=1, nproc_per_node=n, run_id=uuid.uuid4().hex, rdzv_backend="c10d",
         rdzv_endpoint="localhost:0", max_restarts=0, monitor_interval=0.02, start_method="fork",
     )  # fmt: skip
-    return elastic_launch(how, worker)(work, *arguments)[0]
+    return elastic_launch(how, entry or worker)(work, *arguments)[0]
 
 
-def worker(work: Callable[..., Any], *arguments: Any) -> Any:
+def with_a_device(work: Callable[..., Any], *arguments: Any) -> Any:
+    """As `worker`, with a pretended device: also how many operations it has done."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accelerators, "TEST_COLUMNS", 40)
+        with pretended(patch) as mode:
+            return worker(work, *arguments, runtime=Runtime(threads=1, device="cuda")), mode.n_operations
+
+
+def worker(work: Callable[..., Any], *arguments: Any, runtime: Runtime | None = None) -> Any:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     results: list[Any] = [None]
 
@@ -67,7 +77,7 @@ def worker(work: Callable[..., Any], *arguments: Any) -> Any:
             results[0] = f"{type(error).__name__}: {error}"
         return 0
 
-    workers.run_by_all(ONE, run)
+    workers.run_by_all(runtime or ONE, run)
     return results[0]
 
 
@@ -77,6 +87,12 @@ def archive(runtime: Runtime, name: str) -> str:
 
 def archives(runtime: Runtime) -> dict[str, str]:
     return {name: archive(runtime, name) for name in CONFIGS}
+
+
+def archive_and_copy(runtime: Runtime, name: str) -> str:
+    made = prequential.compress(TEXT, config=CONFIGS[name], runtime=runtime)
+    assert prequential.decompress(made, runtime=runtime) == TEXT
+    return hashlib.sha256(made).hexdigest()
 
 
 def archive_with_share(runtime: Runtime, share: int) -> str:
@@ -167,6 +183,9 @@ def main() -> None:
                 "alone": archives(ONE),
                 "shared": {n: by_workers(n, archives) for n in (2, 4)},
                 "shares": {share: by_workers(2, archive_with_share, share) for share in (0, 13)},
+                "on devices": {
+                    name: by_workers(2, archive_and_copy, name, entry=with_a_device) for name in ("mixed", "pure")
+                },
                 "decoded": by_workers(3, decodes),
                 "resumed apart": {f"{n} {m}": interrupted_and_resumed(n, m, "apart") for n, m in ((2, 1), (1, 3))},
                 "resumed": {f"{n} {m}": interrupted_and_resumed(n, m) for n, m in ((2, 3), (2, 1), (1, 2))},
