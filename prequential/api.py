@@ -27,7 +27,8 @@ from prequential.corpora.corpus import Document, beginning
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError, OutputError
 from prequential.files import Sink, check_output, checkpoint_path, output_file, partial_path, stream_output
 from prequential.measure.curves import Curve
-from prequential.measure.evaluation import Evaluation, OnProgress
+from prequential.measure.draft import OnProgress
+from prequential.measure.evaluation import Evaluation
 from prequential.measure.evaluation import evaluate as _evaluate
 from prequential.measure.flops import check_work
 from prequential.measure.ledger import Ledger

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,17 +38,21 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def list_runs(args: argparse.Namespace) -> int:
     """Prints a row for each run."""
     from prequential.errors import CorpusError
-    from prequential.measure.runs import read_runs
+    from prequential.measure.runs import interrupted_runs, read_runs
     from prequential.measure.table import format_table
 
     if args.folder is not None and not Path(args.folder).is_dir():
         raise CorpusError(f"{args.folder!r} is no folder of runs")
-    entries = [describe(run) for run in read_runs(args.folder or DEFAULT_FOLDER)]
+    folder = args.folder or DEFAULT_FOLDER
+    entries = [describe(run) for run in read_runs(folder)]
     if args.json:
         for entry in entries:
             print(json.dumps(entry))
     else:
         print(format_table(TITLES, [_row(entry) for entry in entries]))
+    if not args.quiet:
+        for draft in interrupted_runs(folder):
+            print(f"prequential: unfinished: evaluate --resume {draft} goes on, if it does not run", file=sys.stderr)
     return 0
 
 

@@ -1,20 +1,15 @@
 """Evaluation of a learner on a corpus: its prequential description length, how it came about, and what others reach.
 
-The archive is really written, to a file; every figure is of that file. With `verify` it is decoded again and compared byte for
-byte. In a folder that stays, an evaluation that is interrupted leaves what it needs to go on:
-
-    archive.pq.partial, archive.pq.checkpoint     as of `compress`, while it codes; archive.pq once that is done
-    costs, seconds                                of each byte; when each segment was done
-    encoded.json                                  ledger and time of a finished archive
+The archive is really written, to a file (measure/draft.py); every figure is of that file. With `verify` it is decoded again and
+compared byte for byte.
 """
 
 import io
-import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -23,27 +18,20 @@ from numpy.typing import NDArray
 
 from prequential.codecs import ArchiveReader, BaselineResult, Header
 from prequential.corpora.corpus import Document
-from prequential.errors import CheckpointError, CorpusError, CorruptArchiveError
+from prequential.errors import CorpusError, CorruptArchiveError
 from prequential.exact.bit_coder import FOLLOW, BitCoder
-from prequential.files import checkpoint_path, output_file, own_file, partial_path, write_text
 from prequential.measure.baselines import measure_baselines
 from prequential.measure.breakdown import breakdown
 from prequential.measure.curves import Curve, Curves
+from prequential.measure.draft import Draft, OnProgress
 from prequential.measure.ledger import Ledger
 from prequential.measure.machine import peak_memory_bytes
-from prequential.measure.trace import GPT, MIXER, MODEL, Trace, mapped
+from prequential.measure.trace import MIXER, MODEL, Trace
 from prequential.model.config import Config, GPTConfig, MixerConfig
 from prequential.online import coding
-from prequential.online.checkpoint import Checkpoints, identity
-from prequential.online.coding import Progress
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import blocks, segments
-
-ARCHIVE = "archive.pq"
-COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # what goes when an evaluation is whole
-
-OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the original
+from prequential.online.schedule import blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,23 +86,19 @@ def evaluate(
         raise CorpusError("nothing to evaluate: the corpus is empty")
     config = Config.from_dict(header.config)
     warm_up(runtime, config)
-    parts = [MODEL, GPT, MIXER] if config.gpt and config.mixer else [MODEL]
-    ends = np.array(
-        [s.stop for b in blocks(len(source), config.schedule) for s in segments(b, config.schedule)], np.int64
-    )
     with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="prequential-") as name:
-        place = Path(name)
-        trace = Trace(parts, len(source), place / COSTS)
-        ledger, wall_s = _encoded(source, header, runtime, on_progress, place, trace, ends, keep=keep, resume=resume)
+        draft = Draft(Path(name), header, resume=resume)
+        ledger, wall_s = draft.encode(source, runtime, on_progress, keep=keep)
         peak_bytes = peak_memory_bytes()
-        verify_wall_s = _verify(source, place / ARCHIVE, runtime, on_progress) if verify else None
-    if MIXER in parts:
+        verify_wall_s = _verify(source, draft.archive, runtime, on_progress) if verify else None
+    trace, ends = draft.trace, draft.ends
+    if MIXER in trace.parts:
         _score_mixer(source, replace(config, gpt=None, replicas=None), runtime, trace)
     results, baseline_curves, notes = measure_baselines(source, baselines)
     return Evaluation(
         header=header,
         ledger=ledger,
-        curves={part: Curve(n_bytes=ends, bits=trace.sums(part, ends)) for part in parts} | baseline_curves,
+        curves={part: Curve(n_bytes=ends, bits=trace.sums(part, ends)) for part in trace.parts} | baseline_curves,
         tables=breakdown(source, trace, documents),
         wall_s=wall_s,
         peak_memory_bytes=peak_bytes,
@@ -142,84 +126,6 @@ def warm_up(runtime: Runtime, learner: Config | None = None) -> None:
     archive.seek(0)
     for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), runtime):
         pass
-
-
-def _encoded(
-    source: NDArray[np.uint8],
-    header: Header,
-    runtime: Runtime,
-    on_progress: OnProgress,
-    place: Path,
-    trace: Trace,
-    ends: NDArray[np.int64],
-    *,
-    keep: bool,
-    resume: bool,
-) -> tuple[Ledger, float]:
-    """The ledger of the archive in `place`, and the seconds that it took: those of earlier runs too, those of checkpoints not.
-
-    ends: where segments end, (n,).
-    """
-    archive, told = place / ARCHIVE, place / ENCODED
-    if resume and archive.exists():
-        return _told(archive, told, header)
-    with own_file(place / SECONDS) as file:
-        seconds = mapped(file, np.dtype(np.float64), ends.shape)
-
-    def sync() -> None:
-        trace.sync()
-        seconds.flush()
-
-    checkpoints = Checkpoints(checkpoint_path(archive), partial_path(archive), resume=resume, sync=sync)
-    start_s: float | None = None
-
-    def spent_s() -> float:
-        assert start_s is not None  # of an empty corpus there is no evaluation
-        return time.perf_counter() - start_s - checkpoints.spent_s
-
-    with output_file(archive, resume=resume) as sink:
-        began_s = time.perf_counter()
-        for done in coding.compress(source, header, sink, runtime, checkpoints if keep or resume else None):
-            if start_s is None:
-                n_before = done.n_bytes - len(done.segment)
-                start_s = began_s - _seconds_before(n_before, trace, done, ends, seconds)
-                for part in {MODEL, GPT} & set(trace.parts):
-                    trace.go_on(part, n_before)
-            if len(done.segment):
-                trace.append(MODEL, done.segment_bits)
-                if GPT in trace.parts and done.segment_gpt_bits is not None:
-                    trace.append(GPT, done.segment_gpt_bits)
-                seconds[np.searchsorted(ends, done.n_bytes)] = spent_s()
-            on_progress(done, len(source))
-        wall_s, ledger = spent_s(), Ledger.from_progress(done)
-        trace.sync()
-        write_text(told, json.dumps({"ledger": asdict(ledger), "wall_s": wall_s, "run": identity("compress", header)}))
-    return ledger, wall_s
-
-
-def _seconds_before(
-    n_before: int, trace: Trace, done: Progress, ends: NDArray[np.int64], seconds: NDArray[np.float64]
-) -> float:
-    """What the first n_before bytes took, which an earlier run coded; `done` is the first report of this one."""
-    if not n_before:
-        return 0.0
-    costs = trace.sums(MODEL, np.array([n_before]))[0]
-    if costs + float(done.segment_bits.sum()) != done.code_bits:
-        raise CheckpointError("the costs of what was coded before are not those of the run: begin anew")
-    return float(seconds[np.searchsorted(ends, n_before)])
-
-
-def _told(archive: Path, told: Path, header: Header) -> tuple[Ledger, float]:
-    """What an earlier run noted of the archive that it had finished. Raises CheckpointError."""
-    try:
-        about = json.loads(told.read_text(encoding="utf-8"))
-        found = Ledger(**about["ledger"]), float(about["wall_s"])
-        same = about["run"] == identity("compress", header)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{str(told)!r} does not tell of {archive.name}: begin anew") from error
-    if not same or found[0].archive_bytes != archive.stat().st_size:
-        raise CheckpointError("what was written before is of another run")
-    return found
 
 
 def _score_mixer(source: NDArray[np.uint8], config: Config, runtime: Runtime, trace: Trace) -> None:

@@ -26,7 +26,7 @@ from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError, CorpusError
 from prequential.files import checkpoint_path, writing
 from prequential.measure.curves import Curves, read_curves, write_curves
-from prequential.measure.evaluation import ARCHIVE, COSTS, ENCODED, SECONDS
+from prequential.measure.draft import ARCHIVE, COSTS, ENCODED, SECONDS
 from prequential.measure.record import SCHEMA, append_record
 
 RECORD, CURVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "environment.json"
@@ -81,6 +81,13 @@ def read_runs(root: PathLike) -> list[Run]:
     with reading(root):
         found = [path for path in folder.iterdir() if (path / RECORD).is_file() and not path.name.startswith(".")]
     return sorted((read_run(path) for path in found), key=lambda run: (str(run.record.get("time")), run.name))
+
+
+def interrupted_runs(root: PathLike) -> list[Path]:
+    """Drafts in the folder `root` that `evaluate --resume` may go on with: interrupted, or still at work."""
+    with reading(root):
+        found = sorted(Path(root).glob(f"{DRAFT}*")) if Path(root).exists() else []
+    return [path for path in found if _can_go_on(path)]
 
 
 class RunFolder:

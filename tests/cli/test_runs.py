@@ -95,3 +95,20 @@ def test_a_record_that_is_not_whole_is_one_line_that_names_it(run, tmp_path, rec
 
 def test_runs_without_an_action_is_an_error_of_usage(run, tmp_path):
     assert run(tmp_path, "runs").returncode == 2
+
+
+def test_interrupted_evaluations_are_named_below_the_list(run, tmp_path):
+    for name, holds in (
+        (".run-begun", ()),
+        (".run-saved", ("archive.pq.checkpoint",)),
+        (".run-coded", ("archive.pq",)),
+    ):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        for file in holds:
+            (tmp_path / "runs" / name / file).touch()
+    done = run(tmp_path, "runs", "list")
+    assert (done.returncode, done.stdout.count(b"\n")) == (0, 1)
+    said = done.stderr.decode().splitlines()
+    assert [line.split(" --resume ")[1].split()[0] for line in said] == ["runs/.run-coded", "runs/.run-saved"]
+    for option in ("-q", "--json"):
+        assert run(tmp_path, "runs", "list", option).stderr == (b"" if option == "-q" else done.stderr)
