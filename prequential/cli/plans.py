@@ -54,6 +54,8 @@ def run_plan(args: argparse.Namespace, plan: Plan, machine: Runtime) -> list[Out
     from prequential.measure.spread import Spread
     from prequential.measure.sweep import sweep
 
+    for config in plan.configs:
+        machine.check(config)
     spread = Spread.launched()
     if spread and machine.threads is None:
         machine = replace(machine, threads=spread.n_threads)

@@ -22,6 +22,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("name", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -")
     parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="the new folder")
     parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from MODEL.checkpoint, if an interrupted run left it (docs/RUNS.md)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object, not a line")
     add_model(parser)
     add_runtime(parser)
@@ -32,12 +37,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(args: argparse.Namespace) -> int:
     """Trains and stores; returns the exit code."""
     from prequential import __version__
+    from prequential.codecs import Header
     from prequential.corpora import open_corpus
     from prequential.files import check_new_folder
     from prequential.measure.flops import check_work
     from prequential.online.memory import check_memory
     from prequential.online.model_store import save_model
-    from prequential.online.training import train
+    from prequential.online.training import insured, train
 
     learned, machine = config(args), runtime(args)
 
@@ -47,18 +53,23 @@ def run(args: argparse.Namespace) -> int:
         check_work(learned)
         with open_corpus(name) as corpus:
             symbols = corpus.bytes()[: args.limit]
-            learner = machine.learner(learned)
-            with progress_bar(name, quiet=args.quiet) as show:
-                done = train(learner, symbols, show)
-            trained_on = {
-                **corpus.describe(),
-                "n_bytes": len(symbols),
-                "blake2b": hashlib.blake2b(symbols.data, digest_size=32).hexdigest(),
-                "limit_bytes": args.limit,
-                "code_bits": done.code_bits,
-                "prequential": __version__,
-            }
-        digest = save_model(args.output, learner, trained_on)
+            blake2b = hashlib.blake2b(symbols.data, digest_size=32)
+            header = Header(
+                n_bytes=len(symbols), blake2b=blake2b.digest(), config=learned.to_dict(), corpus=corpus.describe()
+            )
+            with insured(args.output, resume=args.resume) as checkpoints:
+                learner = machine.learner(learned)
+                with progress_bar(name, quiet=args.quiet) as show:
+                    done = train(learner, symbols, show, (checkpoints, header))
+                trained_on = {
+                    **corpus.describe(),
+                    "n_bytes": len(symbols),
+                    "blake2b": blake2b.hexdigest(),
+                    "limit_bytes": args.limit,
+                    "code_bits": done.code_bits,
+                    "prequential": __version__,
+                }
+                digest = save_model(args.output, learner, trained_on)
         record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
         print(json.dumps({**record, "config": learned.to_dict()}) if args.json else _line(record))
         sys.stdout.flush()

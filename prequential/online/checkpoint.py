@@ -8,6 +8,7 @@ pickle; a stranger's checkpoint runs no code and fills only tensors that the run
 import errno
 import hashlib
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -70,13 +71,13 @@ class Checkpoints:
     def __init__(
         self,
         path: Path,
-        partial: Path,
+        partial: Path | None = None,
         *,
         resume: bool,
         sync: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """path: of the checkpoint. partial: what the run has written. resume: whether to go on from both.
+        """path: of the checkpoint. partial: what the run has written, if it writes. resume: whether to go on from both.
 
         sync: puts on the disk what the run has besides, and goes on with; called before each checkpoint.
         """
@@ -98,6 +99,13 @@ class Checkpoints:
         if not self.resume or not self.exists:
             return None
         return read(self.path, identity(direction, header), learner)
+
+    def insure(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
+        """As `offer`; a failure is warned of. The run is worth more than its insurance."""
+        try:
+            self.offer(direction, header, learner, saved)
+        except OSError as error:
+            logging.getLogger(__name__).warning("cannot save the run: %s; going on without", error.strerror)
 
     def offer(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
         """Between two segments: saves the run if that is due. Raises OSError, after which the last checkpoint still stands."""
@@ -239,7 +247,7 @@ def _described(path: Path, metadata: Mapping[str, str] | None, expected: Mapping
 
 
 OTHER = {
-    "direction": "it was saved by the opposite command",
+    "direction": "it was saved by another command",
     "blake2b": "the original is another one",
     "n_bytes": "the original is another one",
     "corpus": "the original has another name",

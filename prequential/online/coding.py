@@ -4,11 +4,9 @@ After each block of the archive both sides note a digest of the learner's state,
 decoder that has gone astray stops at the first block, and says so, instead of writing noise.
 """
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -121,8 +119,8 @@ class _Run:
 
     def archive_so_far(self) -> ArchiveReader:
         """A reader that stands behind the blocks which an interrupted run wrote, and the sink with it."""
-        assert self.checkpoints
-        with Path(self.checkpoints.partial).open("rb") as file:
+        assert self.checkpoints and self.checkpoints.partial
+        with self.checkpoints.partial.open("rb") as file:
             try:
                 reader = ArchiveReader(file)
                 n_read = sum(1 for _ in islice(reader.blocks(), self.n_ahead))
@@ -150,10 +148,7 @@ class _Run:
             )
 
         assert self.checkpoints
-        try:
-            self.checkpoints.offer(self.direction, self.header, self.learner, saved)
-        except OSError as error:  # the run is worth more than its insurance
-            logging.getLogger(__name__).warning("cannot save the run: %s; going on without", error.strerror)
+        self.checkpoints.insure(self.direction, self.header, self.learner, saved)
 
 
 def compress(

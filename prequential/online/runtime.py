@@ -64,10 +64,16 @@ class Runtime:
         pool = Pool(self.n_threads)  # first: backends are rated as they will be used
         return ops, matmul.choose("cpu", self.backend) if config.gpt or self.backend else None, pool
 
-    def learner(self, config: Config) -> Learner:
-        """A fresh learner on this machine. Raises InexactMachineError when no backend is exact here."""
+    def check(self, config: Config) -> None:
+        """Raises ConfigError for a learner that cannot be computed so, on any machine."""
         if self.audit_every and config.replicas:
             raise ConfigError("an audit is of one GPT, and this learner has several replicas: leave out --audit-every")
+        if self.device == "cuda" and config.replicas:
+            raise ConfigError("replicas are computed on processors: leave out --device cuda")
+
+    def learner(self, config: Config) -> Learner:
+        """A fresh learner on this machine. Raises InexactMachineError when no backend is exact here."""
+        self.check(config)
         if self.audit_every:
             return AuditedLearner(config, *self.parts(config), self.audit_every)
         if self.team:
@@ -78,7 +84,6 @@ class Runtime:
         """Where the GPT of a learner goes; tested at the first call. Raises InexactMachineError, ConfigError."""
         if self.device == "cpu":
             return None
-        if self.device == "cuda" and config.replicas:
-            raise ConfigError("replicas are computed on processors: leave out --device cuda")
+        self.check(config)
         ops, host, _ = self.parts(config)
         return accelerators.chosen(self.device, config, ops, host)

@@ -139,3 +139,14 @@ def test_standard_input_is_refused_with_what_to_do(folder, monkeypatch):
     args = parser().parse_args(["sweep", "-", *GRID])
     with pytest.raises(prequential.CorpusError, match="save standard input to a file first"):
         args.run(args)
+
+
+def test_a_plan_that_cannot_be_audited_is_refused_before_its_first_run(run, text, tmp_path):
+    (tmp_path / "a").write_bytes(text)
+    replicas = {"replicas": {"n_replicas": 2, "sync_every": 2}}
+    (tmp_path / "gpt.json").write_text(json.dumps(GPT.to_dict() | replicas))
+    grid = ("--kernels", "plain", "--config", "gpt.json", "--limit", "2K", "--seeds", "0,1")
+    done = run(tmp_path, "sweep", "a", *grid, "--audit-every", "4")
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert b"leave out --audit-every" in done.stderr
+    assert not (tmp_path / "runs").exists()

@@ -1,15 +1,20 @@
 """train and export: a line for people, an object for machines, and one line for what is refused."""
 
+import hashlib
 import json
 import os
 import signal
 import subprocess
 
 import pytest
+from interruption import InterruptionError, stopping_at
 
 import prequential
 from prequential.cli import main
+from prequential.codecs import Header
+from prequential.corpora import open_corpus
 from prequential.online.model_store import load_model, save_model
+from prequential.online.training import insured, train
 
 BOTH = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
@@ -76,6 +81,25 @@ def test_a_line_says_what_the_corpus_cost(here, folder, tmp_path, text):
     assert (code, err) == (0, "")
     assert out.startswith(f"a: {len(text):,} bytes read at ") and out.endswith(" in m\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+
+
+def test_an_interrupted_training_goes_on_to_the_same_model(run, folder, tmp_path, always_due):
+    (tmp_path / "a").write_bytes((folder / "a").read_bytes())
+    with open_corpus(tmp_path / "a") as corpus:
+        symbols = corpus.bytes()[:2000]
+        blake2b = hashlib.blake2b(symbols, digest_size=32).digest()
+        header = Header(n_bytes=2000, blake2b=blake2b, config=BOTH.to_dict(), corpus=corpus.describe())
+        with pytest.raises(InterruptionError), insured(tmp_path / "m", resume=False) as checkpoints:
+            learner = prequential.Runtime(kernels="plain", threads=1).learner(BOTH)
+            train(learner, symbols, stopping_at(4), (checkpoints, header))
+    options = ("-o", "m", "--limit", "2000", "--config", str(folder / "both.json"), "--json", *PLAIN)
+    refused = run(tmp_path, "train", "a", *options)
+    assert (refused.returncode, refused.stderr.count(b"\n")) == (1, 1)
+    done = run(tmp_path, "train", "a", *options, "--resume")
+    assert (done.returncode, done.stderr) == (0, b"")
+    whole, again = (json.loads(text) for text in ((folder / "both.record").read_text(), done.stdout))
+    assert (again["digest"], again["trained_on"]) == (whole["digest"], whole["trained_on"])
+    assert not (tmp_path / "m.checkpoint").exists()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
