@@ -7,7 +7,9 @@ on the host by a compiled kernel, with the levels of the weights fetched once a 
 A step is thousands of kernels. Where the device can, they are captured once as a graph and launched together from then on.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -21,7 +23,7 @@ from prequential.exact.optim import orthogonalise
 from prequential.exact.pool import Pool
 from prequential.model.config import GPTConfig
 from prequential.model.context_table import ContextGradient
-from prequential.model.gpt import GPT, Reader, Weights
+from prequential.model.gpt import GPT, Reader, Weights, phases_of_rows
 
 Tensor = torch.Tensor
 
@@ -47,17 +49,21 @@ class CapturedStep:
 
         Raises RuntimeError where a step does what a graph cannot hold, such as waiting for the device.
         """
-        place = partial(torch.zeros, device=gpt.accelerator.device)
+        device = gpt.accelerator.device
+        place = partial(torch.zeros, device=device)
         self.shape = tuple(shape)
+        self._phases = phases_of_rows(gpt.config, shape[1], device)  # the graph reads them
         self._inputs, self._targets = place(self.shape, dtype=torch.int64), place(self.shape[:2], dtype=torch.int64)
         self._factor = place((), dtype=torch.float64)
-        self._graph, before = torch.cuda.CUDAGraph(), gpt.levels()
+        self._graph, before, stream = torch.cuda.CUDAGraph(), gpt.levels(), torch.cuda.current_stream(device)
+        torch.cuda.current_blas_handle()  # this thread's may not be made while capturing
         try:
             with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
                 gpt.quantise()  # each step leaves its levels in other places; here they are made of the weights
                 gpt.learn(self._inputs, self._targets, self._factor)
             self._levels, self._head_change = gpt.levels(), gpt._head_change
         finally:
+            torch.cuda.set_stream(stream)  # a capture that fails leaves its own
             gpt.take_levels(before)
 
     def __call__(self, gpt: "DeviceGPT", inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
@@ -80,13 +86,32 @@ class DeviceGPT(GPT):
         super().__init__(config, n_symbols, seed, plain, accelerator.matmul, Pool(1), accelerator.device)
         self.accelerator, self._host = accelerator, (ops, matmul)
         self._unread: tuple[Weights, int] | None = None  # an open segment, until it is known where it is read
+        self.captures = accelerator.captures  # until that fails
         self._captured: CapturedStep | None = None
-        self._shapes: list[tuple[int, ...]] = []  # of the inputs of steps that were not captured; the last two
+        self._shapes: list[
+            tuple[int, ...]
+        ] = []  # of the inputs of steps one after another that were not captured, two at most
+        self._steps = torch.cuda.Stream(accelerator.device) if accelerator.device.type == "cuda" else None
+        self._mark()
+
+    def _mark(self) -> None:
+        """What was asked of the device so far is done before the next step begins; what is asked from here on, beside it."""
+        self._before = torch.cuda.current_stream(self.accelerator.device).record_event() if self._steps else None
 
     def begin(self, n_columns: int) -> None:
-        if len(self._shapes) == 2 and self._shapes[0] == self._shapes[1] and self.accelerator.captures:
-            self._captured, self._shapes = CapturedStep(self, self._shapes[0]), []
+        if self.captures and len(self._shapes) == 2 and self._shapes[0] == self._shapes[1]:
+            self._capture(self._shapes[0])
         self._unread = self._weights.snapshot(), n_columns
+        self._mark()
+
+    def _capture(self, shape: Sequence[int]) -> None:
+        self._shapes = []
+        try:
+            self._captured = CapturedStep(self, shape)
+        except RuntimeError as error:
+            self.captures = False
+            text = str(error).splitlines()[0]
+            logging.getLogger(__name__).warning("steps go kernel by kernel, as capturing one has failed: %s", text)
 
     def _opened(self, *, on_host: bool) -> Reader:
         """The reader of the open segment, which from now on is read there, unless it was begun elsewhere."""
@@ -112,11 +137,15 @@ class DeviceGPT(GPT):
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
         device = self.accelerator.device
-        super().update(inputs.to(device), targets.to(device))
+        with torch.cuda.stream(self._steps) if self._steps else nullcontext():
+            if self._steps:
+                self._steps.wait_event(self._before)
+            super().update(inputs.to(device), targets.to(device))  # and waits for it
 
     def _step(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
         if self._captured and self._captured.shape == inputs.shape:
             self._captured(self, inputs, targets, factor)
+            self._shapes = []
         else:
             self.learn(inputs, targets, factor)
             self._shapes = [*self._shapes[-1:], tuple(inputs.shape)]
@@ -154,3 +183,4 @@ class DeviceGPT(GPT):
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         self._unread = None
         super().load_state(tensors)
+        self._mark()

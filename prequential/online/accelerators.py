@@ -97,26 +97,22 @@ def tested(config: GPTConfig, rows: tuple[int, int], ops: ModuleType, host: Matm
         device = own_device()
         found = Accelerator(device, matmul.choose(device), captures=not config.contexts)  # their table is on the host
         try:
-            test(found, config, rows, ops, host)
-        except Exception as error:
+            return test(found, config, rows, ops, host)
+        except InexactMachineError as error:
             if not found.captures:
                 raise
-            found = replace(found, captures=False)
-            test(found, config, rows, ops, host)
-            _warn(f"{device} takes steps kernel by kernel, as captured ones fail: {_line(error)}")
+            wrong = str(error)
+        found = test(replace(found, captures=False), config, rows, ops, host)
+        _warn(f"steps go kernel by kernel, as captured ones fail: {wrong}")
     except InexactMachineError as error:
         return str(error)
     except Exception as error:  # torch's, of many types: no memory, a driver of another version, a missing operation
-        return f"the CUDA device cannot be used: {_line(error)}"
+        return f"the CUDA device cannot be used: {type(error).__name__}: {error}".splitlines()[0]
     return found
 
 
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def test(found: Accelerator, config: GPTConfig, rows: tuple[int, int], ops: ModuleType, host: Matmul) -> None:
-    """Lets a GPT of this shape take steps and read, there and on the processor.
+def test(found: Accelerator, config: GPTConfig, rows: tuple[int, int], ops: ModuleType, host: Matmul) -> Accelerator:
+    """Lets a GPT of this shape take steps and read, there and on the processor; what is found, as it can be used.
 
     Raises InexactMachineError unless all bits agree.
     """
@@ -134,6 +130,7 @@ def test(found: Accelerator, config: GPTConfig, rows: tuple[int, int], ops: Modu
     together, singly = _drawn("stream", TEST_COLUMNS + TEST_SINGLE, config.n_inputs).split((TEST_COLUMNS, TEST_SINGLE))
     _compare(found, "reading", *(_read(gpt, [together]) for gpt in (here, there)))
     _compare(found, "reading behind it", *(_read(gpt, singly.split(1)) for gpt in (here, there)))
+    return replace(found, captures=there.captures)
 
 
 def _read(gpt: GPT, parts: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from prequential.errors import ConfigError, FaultError, WorkerLostError
+from prequential.errors import ConfigError, FaultError, InexactMachineError, WorkerLostError
 from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul
 from prequential.exact.plain import TINY
 from prequential.exact.pool import Pool
+from prequential.exact.tables import HOST
 from prequential.model.config import N_SYMBOLS, Config
 from prequential.model.context_table import ContextGradient
 from prequential.model.device_gpt import Accelerator, DeviceGPT
@@ -50,6 +51,7 @@ STOP, MODEL, LOAD, STEP, COMPARE = range(5)  # what the first worker tells the o
 FULL_SHARE = 64  # every worker's but the first one's, whose own lies between 0 and this
 CARRIED = "carried."  # of a GPT's tensors: what only a reader of the stream has
 CONTEXTS = "contexts"  # the gradient of the table of contexts, of other rows in each step
+REASON_BYTES = 300
 BUSY = "busy_s"  # among the peaks, for the first worker to adapt its share by
 
 
@@ -167,7 +169,12 @@ class SharedGPT(_Shared):
         return self._measured_s - before
 
     def _adapt(self, own_s: float, others_s: float) -> None:
-        """The first worker's share of later steps, so that it is as busy as the busiest other: it codes besides."""
+        """The first worker's share of later steps, so that it is as busy as the busiest other: it codes besides.
+
+        With devices, whose time is another: equal shares.
+        """
+        if self._device != HOST:
+            return
         share = self.first_share - (own_s - others_s) / (own_s + others_s) * FULL_SHARE / 2
         self.first_share = min(max(share, 0.0), float(FULL_SHARE))
 
@@ -241,6 +248,11 @@ class SharedReplicas(_Shared, Replicas):
         self._gather()
 
 
+def _padded(reason: str) -> bytes:
+    """Why a worker cannot compute, or "", in as many bytes as any other's."""
+    return reason.encode()[:REASON_BYTES].ljust(REASON_BYTES)
+
+
 def _fill(room: Tensor, compute: Callable[[], Tensor]) -> None:
     room.copy_(compute())
 
@@ -304,6 +316,10 @@ class SharedLearner(Learner):
             with team.turn():
                 team.tell(MODEL, len(text))
                 team.spread(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+                reasons = team.all_of(_padded(""))
+            for i, reason in enumerate(reasons):
+                if text := reason.decode(errors="replace").strip():
+                    raise InexactMachineError(f"worker {i}: {text}")
             self.gpt = self._shared = shared_gpt(team, config, ops, matmul, pool, accelerator)
             # Also with one thread: while this worker waits for the others, it codes.
             self._aside = self._aside or ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))
@@ -332,9 +348,14 @@ def serve(team: Team, runtime: "Runtime") -> None:
             text = torch.empty(numbers[0], dtype=torch.uint8)
             team.spread(text)
             config = Config.from_dict(json.loads(bytes(text.tolist())))
-            ops, matmul, pool = runtime.parts(config)
+            try:
+                (ops, matmul, pool), accelerator = runtime.parts(config), runtime.accelerator(config)
+            except InexactMachineError as error:  # the first worker says so, and ends the run
+                team.all_of(_padded(str(error)))
+                continue
+            team.all_of(_padded(""))
             assert matmul
-            gpt = shared_gpt(team, config, ops, matmul, pool, runtime.accelerator(config))
+            gpt = shared_gpt(team, config, ops, matmul, pool, accelerator)
             continue
         assert gpt
         if word == LOAD:

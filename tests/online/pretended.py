@@ -8,6 +8,7 @@ What is captured as a graph has not been computed: tensors are as they were befo
 same operations again on the same memory. What would wait for the device, or fetch from the host, cannot be captured.
 """
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -156,6 +157,37 @@ class _Recorder(TorchDispatchMode):
             tensor.fill_(77)
 
 
+class _Stream:
+    """Everything that is asked of it is done at once."""
+
+    def record_event(self) -> object:
+        return object()
+
+    def wait_event(self, event: object) -> None:
+        assert event is not None
+
+
+_DEFAULT, _OF_THREAD = _Stream(), threading.local()
+
+
+def _current_stream(device: Any = None) -> _Stream:
+    return getattr(_OF_THREAD, "stream", _DEFAULT)
+
+
+def _set_stream(stream: _Stream) -> None:
+    _OF_THREAD.stream = stream
+
+
+@contextmanager
+def _on_stream(stream: _Stream) -> Iterator[None]:
+    before = _current_stream()
+    _set_stream(stream)
+    try:
+        yield
+    finally:
+        _set_stream(before)
+
+
 class _Graph:
     n_replays = 0  # of all
 
@@ -171,8 +203,9 @@ class _Graph:
 
 @contextmanager
 def _capturing(graph: _Graph, **_: Any) -> Iterator[None]:
-    recorder = _Recorder()
+    recorder, stream = _Recorder(), _current_stream()
     _Pretended.captures = True
+    _OF_THREAD.stream = _Stream()
     try:
         with recorder:
             yield
@@ -181,6 +214,7 @@ def _capturing(graph: _Graph, **_: Any) -> Iterator[None]:
         with torch._C.DisableTorchFunction():
             recorder.undo()
     graph.operations = recorder.operations
+    _OF_THREAD.stream = stream  # not where capturing failed: so torch leaves it
 
 
 def _check_int_mm(a: torch.Tensor, b: torch.Tensor) -> None:
@@ -221,6 +255,11 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Pretended]:
         patch.setattr(torch.cuda, "is_available", lambda: True)
         patch.setattr(torch.cuda, "current_device", lambda: 0)
         patch.setattr(torch.cuda, "synchronize", lambda device=None: None)
+        patch.setattr(torch.cuda, "Stream", lambda device: _Stream())
+        patch.setattr(torch.cuda, "current_stream", _current_stream)
+        patch.setattr(torch.cuda, "set_stream", _set_stream)
+        patch.setattr(torch.cuda, "stream", _on_stream)
+        patch.setattr(torch.cuda, "current_blas_handle", lambda: 0)
         patch.setattr(torch.cuda, "CUDAGraph", _Graph)
         patch.setattr(torch.cuda, "graph", _capturing)
         yield mode

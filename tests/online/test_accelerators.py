@@ -121,13 +121,31 @@ def test_where_nothing_can_be_captured_steps_are_taken_kernel_by_kernel(monkeypa
     source = text(600)
     packed = archive(source, CAPTURED, Runtime(threads=1))
     with pretended(monkeypatch):
-        monkeypatch.setattr(torch.cuda, "graph", refused)
+        monkeypatch.setattr(torch.cuda, "current_blas_handle", refused)
         assert archive(source, CAPTURED, ON_CUDA) == packed
         assert n_replays() == 0
     (said,) = caplog.records
     assert said.getMessage().endswith(
-        "kernel by kernel, as captured ones fail: RuntimeError: CUDA error: operation not permitted"
+        "kernel by kernel, as capturing one has failed: CUDA error: operation not permitted"
     )
+
+
+def test_a_capture_that_fails_leaves_the_stream_and_the_levels_as_they_were(monkeypatch, caplog):
+    host = Runtime(threads=1).parts(CAPTURED)[:2]
+    with pretended(monkeypatch):
+        stream = torch.cuda.current_stream()
+        gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), captures=True), CAPTURED.gpt, N_SYMBOLS, 0, *host)
+        for step in range(2):
+            gpt.update(*rows(step))
+        levels = gpt.levels()
+        monkeypatch.setattr(plain, "peak_of", lambda x: x.abs().amax().cpu().clamp_min(plain.TINY)[None].to(CUDA))
+        gpt.begin(0)
+        assert not gpt.captures
+        assert torch.cuda.current_stream() is stream
+        assert all(
+            a is b for now, before in zip(gpt.levels(), levels, strict=True) for a, b in zip(now, before, strict=True)
+        )
+    assert "cpu: waiting is not permitted when stream is capturing" in caplog.text
 
 
 def test_a_graph_that_computes_something_else_is_not_used(monkeypatch, caplog):

@@ -52,6 +52,14 @@ def test_two_workers_with_a_device_each_make_the_archive_of_one_process(results)
         assert n_operations > 10_000
 
 
+def test_a_worker_whose_device_is_not_exact_is_named(results):
+    said = results["with an inexact device"]
+    assert (
+        said.startswith("InexactMachineError: worker 1: cuda:0")
+        and "does not compute the processor's bits: step" in said
+    )
+
+
 def test_more_workers_than_devices_are_refused(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)

@@ -22,6 +22,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 import prequential
 from prequential.corpora import sample_path
 from prequential.errors import ConfigError, PrequentialError
+from prequential.exact import plain
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.online import accelerators, checkpoint, workers
 from prequential.online.runtime import Runtime
@@ -93,6 +94,14 @@ def archive_and_copy(runtime: Runtime, name: str) -> str:
     made = prequential.compress(TEXT, config=CONFIGS[name], runtime=runtime)
     assert prequential.decompress(made, runtime=runtime) == TEXT
     return hashlib.sha256(made).hexdigest()
+
+
+def with_an_inexact_device(work: Callable[..., Any], *arguments: Any) -> Any:
+    """As `with_a_device`; worker 1's rounds otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ["RANK"] == "1":
+            patch.setattr(plain, "row_squares", lambda q: plain.sqrt(q.float().square().sum(-1)))
+        return with_a_device(work, *arguments)[0]
 
 
 def archive_with_share(runtime: Runtime, share: int) -> str:
@@ -186,6 +195,7 @@ def main() -> None:
                 "on devices": {
                     name: by_workers(2, archive_and_copy, name, entry=with_a_device) for name in ("mixed", "pure")
                 },
+                "with an inexact device": by_workers(2, archive, "pure", entry=with_an_inexact_device),
                 "decoded": by_workers(3, decodes),
                 "resumed apart": {f"{n} {m}": interrupted_and_resumed(n, m, "apart") for n, m in ((2, 1), (1, 3))},
                 "resumed": {f"{n} {m}": interrupted_and_resumed(n, m) for n, m in ((2, 3), (2, 1), (1, 2))},
