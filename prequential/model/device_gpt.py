@@ -88,9 +88,7 @@ class DeviceGPT(GPT):
         self._unread: tuple[Weights, int] | None = None  # an open segment, until it is known where it is read
         self.captures = accelerator.captures  # until that fails
         self._captured: CapturedStep | None = None
-        self._shapes: list[
-            tuple[int, ...]
-        ] = []  # of the inputs of steps one after another that were not captured, two at most
+        self._shapes: list[tuple[int, ...]] = []  # of the last steps' inputs that were not captured, two at most
         self._steps = torch.cuda.Stream(accelerator.device) if accelerator.device.type == "cuda" else None
         self._mark()
 
