@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         sweep,
     )
     from prequential.errors import (
+        CheckpointError,
         ConfigError,
         CorpusError,
         CorruptArchiveError,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "CheckpointError",
     "CompressionResult",
     "Config",
     "ConfigError",

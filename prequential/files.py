@@ -156,7 +156,7 @@ def output_file(
         if temporary.exists() and not goes_on:
             with _closing(own_file(temporary)) as old:
                 _lock(old, target)
-            _forget(checkpoint)
+            forget(checkpoint)
         if not goes_on:  # a new file: what bore its name may be a link to anything
             temporary.unlink(missing_ok=True)
         file = own_file(temporary) if goes_on else temporary.open("x+b")
@@ -178,7 +178,7 @@ def output_file(
                 publish(temporary, path)
                 sync_folder(path.parent)
                 temporary.unlink(missing_ok=True)
-                _forget(checkpoint)
+                forget(checkpoint)
         except BaseException as error:
             if isinstance(error, CheckpointError):
                 pass
@@ -205,7 +205,8 @@ def forget_draft(checkpoint: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _forget(checkpoint: Path) -> None:
+def forget(checkpoint: Path) -> None:
+    """It goes, and what a killed run had begun to replace it with."""
     checkpoint.unlink(missing_ok=True)
     forget_draft(checkpoint)
 
@@ -245,9 +246,24 @@ def _lock(file: BinaryIO, target: PathLike) -> None:
         return
 
 
+@contextmanager
+def own_lock(path: Path, target: PathLike) -> Iterator[None]:
+    """While the body runs, `path` is there, and no other run has it. Raises OutputError if another has."""
+    with writing(target):
+        file = own_file(path)
+    with _closing(file):
+        _lock(file, target)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
 def check_new_folder(folder: PathLike) -> None:
     """Raises OutputError where `folder` exists and is no empty folder, or cannot be made. Cheap: call before long work."""
     path = Path(folder)
+    if path.name in ("", ".."):
+        raise OutputError(f"{os.fspath(folder)!r} is no name for a new folder")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise OutputError(f"cannot write {os.fspath(folder)!r}: no folder {str(path.parent)!r} that may be written to")
     if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
@@ -279,6 +295,12 @@ def write_text(path: Path, text: str) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_file(path: PathLike) -> None:
+    """What was written to the file is on the disk. Raises OSError."""
+    with Path(path).open("rb+") as file:
         os.fsync(file.fileno())
 
 

@@ -36,7 +36,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--sizes", type=_sizes, default=_sizes("64x1,128x2"), metavar="LIST", help="WIDTHxLAYERS (default: 64x1,128x2)"
     )
     grid.add_argument(
-        "--features", type=_names, metavar="LIST", help="(default: all that the learner has; --dry-run shows them)"
+        "--features",
+        type=_names,
+        metavar="LIST",
+        help="(default: all there are, but mlp and mixer; --dry-run shows them)",
     )
     grid.add_argument(
         "--from",

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         found, probed = measure.estimate(source, header, machine, probe_bytes=args.probe or PROBE_BYTES)
         rates = measure.product_rates(learner, machine)
         work = measure.work(probed, rates, learner, machine)
-        suggested = measure.suggest(learner, machine, found, work, rates) if work else []
+        suggested = measure.suggest(learner, machine, found, work) if work else []
         n_blocks = -(-len(source) // learner.schedule.block_symbols)
         between = measure.network(learner, found.n_segments, n_blocks, args.workers)
         said = _Said(learner, found, rates, work, devices, between, suggested)

@@ -51,25 +51,24 @@ def run(args: argparse.Namespace) -> int:
         check_new_folder(args.output)
         check_memory(learned, args.max_memory, machine)
         check_work(learned)
-        with open_corpus(name) as corpus:
+        with insured(args.output, resume=args.resume) as checkpoints, open_corpus(name) as corpus:
             symbols = corpus.bytes()[: args.limit]
             blake2b = hashlib.blake2b(symbols.data, digest_size=32)
             header = Header(
                 n_bytes=len(symbols), blake2b=blake2b.digest(), config=learned.to_dict(), corpus=corpus.describe()
             )
-            with insured(args.output, resume=args.resume) as checkpoints:
-                learner = machine.learner(learned)
-                with progress_bar(name, quiet=args.quiet) as show:
-                    done = train(learner, symbols, show, (checkpoints, header))
-                trained_on = {
-                    **corpus.describe(),
-                    "n_bytes": len(symbols),
-                    "blake2b": blake2b.hexdigest(),
-                    "limit_bytes": args.limit,
-                    "code_bits": done.code_bits,
-                    "prequential": __version__,
-                }
-                digest = save_model(args.output, learner, trained_on)
+            learner = machine.learner(learned)
+            with progress_bar(name, quiet=args.quiet) as show:
+                done = train(learner, symbols, show, (checkpoints, header))
+            trained_on = {
+                **corpus.describe(),
+                "n_bytes": len(symbols),
+                "blake2b": blake2b.hexdigest(),
+                "limit_bytes": args.limit,
+                "code_bits": done.code_bits,
+                "prequential": __version__,
+            }
+            digest = save_model(args.output, learner, trained_on)
         record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
         print(json.dumps({**record, "config": learned.to_dict()}) if args.json else _line(record))
         sys.stdout.flush()

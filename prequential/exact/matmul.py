@@ -86,7 +86,7 @@ class Trial:
     ops_per_s: float
 
 
-def _operands(shape: tuple[int, int, int], device: torch.device) -> Iterable[tuple[Tensor, Tensor]]:
+def _operands(shape: tuple[int, int, int]) -> Iterable[tuple[Tensor, Tensor]]:
     """Operand pairs that provoke saturation (all +-127, alternating) and drawn ones (a fixed generator)."""
     m, k, n = shape
     for a_value, b_value in ((127, 127), (-127, 127), (127, -127), (-127, -127)):
@@ -105,7 +105,7 @@ def _operands(shape: tuple[int, int, int], device: torch.device) -> Iterable[tup
 def _first_fault(matmul: Matmul, device: torch.device) -> str:
     """Empty if `matmul` equals the int64 product on all operands, else what went wrong."""
     for shape in SELF_TEST_SHAPES:
-        operands = list(_operands(shape, device))
+        operands = list(_operands(shape))
         if device.type == "cuda":  # stacks of matrices are multiplied nowhere else
             operands.append((torch.stack([a for a, _ in operands]), torch.stack([b for _, b in operands])))
         for a, b in operands:

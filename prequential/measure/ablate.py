@@ -139,7 +139,8 @@ def plan_ablation(
 ) -> Ablation:
     """Base, full and what lies one feature from either, at each size. Costs nothing but the plan.
 
-    sizes: (width, layers) of the GPT, heads keeping the width they have in `full`. features: by default all that `full` has.
+    sizes: (width, layers) of the GPT, heads keeping the width they have in `full`. features: by default all that `full` has, but
+    for mlp and mixer.
     A size that is no configuration, or above max_memory_bytes, is refused by name. Raises ConfigError without a GPT or a size,
     for an unknown feature, and for one that makes no difference.
     """

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from prequential.corpora.chunks import reading
 from prequential.errors import CorpusError
-from prequential.files import writing
+from prequential.files import sync_file, writing
 
 FIRST_PREFIX = 1 << 10  # bytes
 PREFIXES_PER_OCTAVE = 2
@@ -80,6 +80,7 @@ def write_curves(path: str | os.PathLike[str], curves: Mapping[str, Curve]) -> N
     )
     with writing(path):
         pyarrow.parquet.write_table(table, Path(path), compression="zstd")
+        sync_file(path)
 
 
 def read_curves(path: str | os.PathLike[str]) -> Curves:

@@ -31,6 +31,8 @@ from prequential.online.schedule import blocks, segments
 ARCHIVE = "archive.pq"
 COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # what goes when an evaluation is whole
 
+WRONG_COSTS = "the costs of what was coded before are not those of the run: begin anew"
+
 OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the original
 
 
@@ -100,7 +102,7 @@ class Draft:
             return 0.0
         costs = self.trace.sums(MODEL, np.array([n_before]))[0]
         if costs + float(done.segment_bits.sum()) != done.code_bits:
-            raise CheckpointError("the costs of what was coded before are not those of the run: begin anew")
+            raise CheckpointError(WRONG_COSTS)
         for part in {MODEL, GPT} & set(self.trace.parts):
             self.trace.go_on(part, n_before)
         return float(seconds[np.searchsorted(self.ends, n_before)])
@@ -116,4 +118,6 @@ class Draft:
             raise CheckpointError(f"{str(told)!r} does not tell of {self.archive.name}: begin anew") from error
         if not same or found[0].archive_bytes != self.archive.stat().st_size:
             raise CheckpointError("what was written before is of another run")
+        if self.trace.total_bits(MODEL) != found[0].code_bits:
+            raise CheckpointError(WRONG_COSTS)
         return found

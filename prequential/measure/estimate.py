@@ -255,7 +255,7 @@ def work(found: Probe, rates: Sequence[Rate], config: Config, runtime: Runtime) 
     )
 
 
-def suggest(config: Config, runtime: Runtime, whole: Estimate, now: Work, rates: Sequence[Rate]) -> list[Suggestion]:
+def suggest(config: Config, runtime: Runtime, whole: Estimate, now: Work) -> list[Suggestion]:
     """The widths, one narrower and one wider, whose products run at the most operations a second, if at WIDER times the present.
 
     Widths keep the width of a head. Time: products as measured here, the rest in proportion to the width, the mixer as it is.

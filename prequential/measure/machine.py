@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 CHECKOUT = Path(__file__).parents[2]
+SOURCES = ("prequential", "codecs", "corpora")  # the package's folders there, two of them behind links
 PACKAGES = ("torch", "numpy", "numba", "constriction", "zstandard", "brotli", "pyppmd")
 
 
@@ -70,7 +71,7 @@ def git_commit() -> str | None:
     """Commit of the checkout this code runs from, with -dirty where the package's files differ; None if it is no checkout."""
     if not (CHECKOUT / ".git").exists():  # an installed wheel may lie inside somebody else's repository
         return None
-    command = ["git", "-C", str(CHECKOUT), "status", "--porcelain=v2", "--branch", "--", "prequential"]
+    command = ["git", "-C", str(CHECKOUT), "status", "--porcelain=v2", "--branch", "--", *SOURCES]
     try:
         told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):

@@ -22,6 +22,7 @@ from prequential.measure.detectors import Finding
 from prequential.measure.estimate import Estimate, against
 from prequential.measure.evaluation import Evaluation
 from prequential.measure.machine import git_commit, machine, versions
+from prequential.model.config import Config
 from prequential.online.runtime import KERNELS, Runtime
 
 SCHEMA = 1
@@ -83,18 +84,19 @@ def evaluation_record(
         "notes": list(evaluation.notes),
         "findings": [asdict(finding) for finding in findings],
         "estimate": against(estimate, evaluation) if estimate else None,
-        "environment": environment(runtime, program_version),
+        "environment": environment(runtime, program_version, Config.from_dict(evaluation.header.config)),
     }
 
 
-def environment(runtime: Runtime, program_version: str) -> dict[str, Any]:
-    """Machine, versions, and how the run computed."""
+def environment(runtime: Runtime, program_version: str, config: Config | None = None) -> dict[str, Any]:
+    """Machine, versions, and how the run of this learner, or any, computes."""
+    accelerator = runtime.accelerator(config) if config else None
     return {
         "machine": machine(),
         "threads": runtime.n_threads,
         "backend": matmul.choose("cpu", runtime.backend).name,
         "kernels": runtime.kernels or KERNELS[0],
-        "device": runtime.device if runtime.device == "cpu" else f"{runtime.device}: {torch.cuda.get_device_name()}",
+        "device": f"cuda: {torch.cuda.get_device_name(accelerator.device)}" if accelerator else "cpu",
         "versions": {"prequential": program_version, **versions()},
         "git_commit": git_commit(),
     }

@@ -1,7 +1,7 @@
 """Run folders: what an evaluation leaves behind, enough to show it again, compare it, draw it and decode it.
 
     RUNS/enwik6-20261121-224500-05c7fd87/
-        record.jsonl      one line: corpus, configuration, ledger, tables, baselines, findings, environment (docs/RUNS.md)
+        record.jsonl      one line: corpus, configuration, ledger, tables, baselines, findings, environment (docs/EVALUATION.md)
         curve.parquet     series, n_bytes, bits: cumulative bits of the model, its parts and the baselines
         archive.pq        the proof: decodes to the corpus
         environment.json  the record's environment once more, to be read without the rest
@@ -24,10 +24,10 @@ from typing import Any
 
 from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError, CorpusError
-from prequential.files import checkpoint_path, writing
+from prequential.files import checkpoint_path, sync_folder, write_text, writing
 from prequential.measure.curves import Curves, read_curves, write_curves
 from prequential.measure.draft import ARCHIVE, COSTS, ENCODED, SECONDS
-from prequential.measure.record import SCHEMA, append_record
+from prequential.measure.record import SCHEMA
 
 RECORD, CURVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "environment.json"
 DRAFT = ".run-"
@@ -79,7 +79,7 @@ def read_runs(root: PathLike) -> list[Run]:
     if not folder.exists():
         return []
     with reading(root):
-        found = [path for path in folder.iterdir() if (path / RECORD).is_file() and not path.name.startswith(".")]
+        found = [path for path in folder.iterdir() if not path.name.startswith(".") and (path / RECORD).is_file()]
     return sorted((read_run(path) for path in found), key=lambda run: (str(run.record.get("time")), run.name))
 
 
@@ -100,14 +100,16 @@ class RunFolder:
     def finish(self, root: Path, record: dict[str, Any], curves: Curves) -> Path:
         """Writes the rest; returns the folder's path, named after corpus, time and digest. Raises OutputError."""
         draft = self.draft
-        append_record(draft / RECORD, record)
         write_curves(draft / CURVE, curves)
         with writing(root):
-            (draft / ENVIRONMENT).write_text(json.dumps(record["environment"], indent=2) + "\n", "utf-8")
-            for name in (COSTS, SECONDS, ENCODED):
-                (draft / name).unlink(missing_ok=True)
+            write_text(draft / ENVIRONMENT, json.dumps(record["environment"], indent=2) + "\n")
+            write_text(draft / RECORD, json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n")
+            sync_folder(draft)
             draft.chmod(0o755)
             self.path = _take_name(draft, root / run_name(record))
+            for name in (COSTS, SECONDS, ENCODED):  # only now: until here the draft could be gone on with
+                (self.path / name).unlink(missing_ok=True)
+            sync_folder(root)
         return self.path
 
 
@@ -149,7 +151,10 @@ def _kept(draft: Path, is_kept: Callable[[], bool]) -> Iterator[None]:
 
 
 def _can_go_on(draft: Path) -> bool:
-    return (draft / ARCHIVE).is_file() or checkpoint_path(draft / ARCHIVE).is_file()
+    try:
+        return (draft / ARCHIVE).is_file() or checkpoint_path(draft / ARCHIVE).is_file()
+    except OSError:  # somebody else's
+        return False
 
 
 def run_name(record: dict[str, Any]) -> str:

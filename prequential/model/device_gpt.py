@@ -136,7 +136,7 @@ class DeviceGPT(GPT):
     def update(self, inputs: Tensor, targets: Tensor) -> None:
         device = self.accelerator.device
         with torch.cuda.stream(self._steps) if self._steps else nullcontext():
-            if self._steps:
+            if self._steps and self._before:
                 self._steps.wait_event(self._before)
             super().update(inputs.to(device), targets.to(device))  # and waits for it
 

@@ -9,7 +9,6 @@ import errno
 import hashlib
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from prequential.codecs import Header
 from prequential.errors import CheckpointError
 from prequential.exact.bit_coder import N_WORDS, STATE_SIZE, WORDS_PER_SYMBOL
 from prequential.exact.digest import digest
-from prequential.files import draft_folder, forget_draft, sync_folder
+from prequential.files import draft_folder, forget_draft, sync_file, sync_folder
 from prequential.model.learner import Learner
 
 Tensor = torch.Tensor
@@ -94,7 +93,7 @@ class Checkpoints:
     def load(self, direction: str, header: Header, learner: Learner) -> Saved | None:
         """The state of the interrupted run, the learner's put into `learner`; None to begin at the beginning.
 
-        direction: "compress" or "decompress". Raises CheckpointError for a file that is damaged or of another run.
+        direction: "compress", "decompress" or "train". Raises CheckpointError for a file that is damaged or of another run.
         """
         if not self.resume or not self.exists:
             return None
@@ -182,8 +181,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
     except safetensors.SafetensorError as error:
         raise OSError(errno.EIO, str(error)) from error
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
+    sync_file(path)
 
 
 def read_tensors(file: Any, own: Mapping[str, Tensor], others: Collection[str] = ()) -> dict[str, Tensor]:

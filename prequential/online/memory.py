@@ -59,7 +59,7 @@ def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:
     matrices = (4 + 2 * gpt.mlp_factor) * gpt.width**2 * gpt.n_layers
     return (
         matrices * _MATRIX_BYTES
-        + largest * 32 * min(n_threads, 4 * gpt.n_layers)
+        + largest * 40 * min(n_threads, 4 * gpt.n_layers)
         + (gpt.n_embeddings + 1) * N_SYMBOLS * gpt.width * _TABLE_BYTES
         + _context_bytes(gpt)
     )

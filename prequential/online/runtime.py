@@ -46,8 +46,6 @@ class Runtime:
             raise ConfigError(f"no device {self.device!r}; there are {', '.join(DEVICES)}")
         if self.audit_every < 0:
             raise ConfigError(f"audit_every = {self.audit_every} is negative")
-        if self.audit_every and self.team:
-            raise ConfigError("an audit is of one process: leave out either --audit-every or torchrun")
         if self.device == "auto" and not accelerators.available():
             object.__setattr__(self, "device", "cpu")
         if self.device == "cuda" and self.audit_every:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from prequential.codecs import Header
 from prequential.errors import CheckpointError, CorpusError, OutputError
 from prequential.exact.bit_coder import FOLLOW, BitCoder
-from prequential.files import PathLike, checkpoint_path
+from prequential.files import PathLike, checkpoint_path, forget, own_lock
 from prequential.model.learner import Learner
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved
 from prequential.online.coding import NO_BITS, NOTHING, Progress
@@ -80,18 +80,20 @@ def _saved(done: Progress) -> Saved:
 def insured(model: PathLike, *, resume: bool) -> Iterator[Checkpoints]:
     """Where the training of what becomes `model` is saved: MODEL.checkpoint, which goes when the body is done.
 
-    resume: whether to go on from there. Raises OutputError for a checkpoint that is not to be gone on from.
+    resume: whether to go on from there. Raises OutputError for a checkpoint that is not to be gone on from, and where
+    another training has the same model.
     """
     path = checkpoint_path(model)
-    if path.exists() and not resume:
-        raise OutputError(f"an interrupted run left {str(path)!r}: go on with --resume, or delete it")
-    try:
-        yield Checkpoints(path, resume=resume)
-    except BaseException as error:
-        if path.exists() and not isinstance(error, CheckpointError):
-            error.add_note("--resume goes on from where it was last saved")
-        raise
-    path.unlink(missing_ok=True)
+    with own_lock(path.with_name(path.name + ".lock"), model):
+        if path.exists() and not resume:
+            raise OutputError(f"an interrupted run left {str(path)!r}: go on with --resume, or delete it")
+        try:
+            yield Checkpoints(path, resume=resume)
+        except BaseException as error:
+            if path.exists() and not isinstance(error, CheckpointError):
+                error.add_note("--resume goes on from where it was last saved")
+            raise
+        forget(path)
 
 
 def finish(learner: Learner) -> None:

@@ -318,8 +318,8 @@ class SharedLearner(Learner):
                 team.spread(torch.frombuffer(bytearray(text), dtype=torch.uint8))
                 reasons = team.all_of(_padded(""))
             for i, reason in enumerate(reasons):
-                if text := reason.decode(errors="replace").strip():
-                    raise InexactMachineError(f"worker {i}: {text}")
+                if reason.strip():
+                    raise InexactMachineError(f"worker {i}: {reason.decode(errors='replace').strip()}")
             self.gpt = self._shared = shared_gpt(team, config, ops, matmul, pool, accelerator)
             # Also with one thread: while this worker waits for the others, it codes.
             self._aside = self._aside or ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))
@@ -374,6 +374,8 @@ def run_by_all(runtime: "Runtime", work: Callable[["Runtime"], int]) -> int:
     """
     if not launched():
         return work(runtime)
+    if runtime.audit_every:
+        raise ConfigError("an audit is of one process: leave out either --audit-every or torchrun")
     if runtime.device == "cuda":
         accelerators.check_own_devices()
         accelerators.own_device()

@@ -289,11 +289,11 @@ def test_a_width_is_suggested_where_its_products_run_faster(monkeypatch: pytest.
         n_bytes=1, probe_bytes=1, startup_s=1, compress_s=10.0, decompress_s=1, peak_memory_bytes=1, model_memory_bytes=1,
         archive_bytes=1, archive_low=1, archive_high=1, flops=total_flops(GPT, 100), n_segments=1,
     )  # fmt: skip
-    (only,) = measure.suggest(GPT, PLAIN, whole, work, now)
+    (only,) = measure.suggest(GPT, PLAIN, whole, work)
     assert (only.width, only.n_heads) == (48, 3)
     assert only.operations_per_s == pytest.approx(2e9)
     assert only.operations_factor > 1
-    assert measure.suggest(MIXER, PLAIN, whole, work, []) == []
+    assert measure.suggest(MIXER, PLAIN, whole, work) == []
     assert measure.work(replace(found, n_full=0), now, GPT, PLAIN) is None
 
 

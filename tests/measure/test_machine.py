@@ -30,13 +30,18 @@ def test_a_checkout_is_dirty_only_where_the_package_differs(tmp_path: Path, monk
     assert machine.git_commit() is None  # no checkout
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
     (tmp_path / "prequential").mkdir()
-    code, results = tmp_path / "prequential" / "a.py", tmp_path / "results"
-    code.write_text("1")
-    results.write_text("1")
+    (tmp_path / "codecs").mkdir()
+    (tmp_path / "prequential" / "codecs").symlink_to("../codecs")
+    code, linked, results = tmp_path / "prequential" / "a.py", tmp_path / "codecs" / "a.py", tmp_path / "results"
+    for file in (code, linked, results):
+        file.write_text("1")
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
         subprocess.run([*git, *command], check=True)
     commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
     results.write_text("2")
     assert machine.git_commit() == commit
-    code.write_text("2")
-    assert machine.git_commit() == f"{commit}-dirty"
+    for file in (code, linked):
+        file.write_text("2")
+        assert machine.git_commit() == f"{commit}-dirty"
+        file.write_text("1")
+    assert machine.git_commit() == commit

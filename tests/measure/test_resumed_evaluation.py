@@ -8,7 +8,7 @@ from interruption import InterruptionError, stopping_at
 
 import prequential
 from prequential.errors import CheckpointError, CorpusError
-from prequential.measure import evaluation
+from prequential.measure import evaluation, runs
 from prequential.measure.runs import DRAFT, interrupted_run_folder, new_run_folder
 
 pytestmark = pytest.mark.usefixtures("always_due")
@@ -153,6 +153,52 @@ def test_costs_that_were_lost_are_noticed(tmp_path):
     (tmp_path / "costs").write_bytes(costs)
     with pytest.raises(CheckpointError, match="costs"):
         measured(tmp_path, resume=True)
+
+
+def test_lost_costs_of_a_finished_archive_are_noticed(tmp_path):
+    measured(tmp_path)
+    (tmp_path / "costs").unlink()
+    with pytest.raises(CheckpointError, match="costs"):
+        measured(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("step", ["_take_name", "write_text", "write_curves"])
+def test_a_run_whose_folder_was_being_finished_is_finished_again(whole, tmp_path, monkeypatch, step):
+    def finished(folder, resume):
+        result = measured(folder.draft, resume)
+        environment = {"machine": {}}
+        record = {
+            "kind": "evaluation",
+            "schema": runs.SCHEMA,
+            "environment": environment,
+            "time": "2026-01-01T00:00:00",
+        }
+        return folder.finish(tmp_path, record | {"corpus": {"name": "a", "blake2b": "0" * 64}}, result.curves)
+
+    done = getattr(runs, step)
+
+    def done_and_stopped(*arguments):
+        if step != "_take_name":
+            done(*arguments)
+        raise InterruptionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, step, done_and_stopped)
+        with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True) as folder:
+            finished(folder, resume=False)
+    (draft,) = tmp_path.iterdir()
+    assert runs.read_runs(tmp_path) == []
+    with interrupted_run_folder(draft) as folder:
+        path = finished(folder, resume=True)
+    (found,) = runs.read_runs(tmp_path)
+    assert found.path == path
+    assert np.array_equal(found.curves["model"].bits, whole[0].curve.bits)
+    assert sorted(file.name for file in path.iterdir()) == [
+        "archive.pq",
+        "curve.parquet",
+        "environment.json",
+        "record.jsonl",
+    ]
 
 
 def test_without_keep_no_checkpoint_is_left(tmp_path):

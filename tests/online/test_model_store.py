@@ -170,6 +170,9 @@ def test_nothing_is_overwritten(kind, tmp_path):
 def test_a_folder_that_cannot_be_made_is_told_before_the_work(tmp_path):
     with pytest.raises(OutputError, match="no folder"):
         check_new_folder(tmp_path / "a" / "m")
+    for name in (".", "..", "/"):
+        with pytest.raises(OutputError, match="no name for a new folder"):
+            check_new_folder(name)
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])

@@ -45,6 +45,15 @@ def test_what_was_interrupted_anywhere_ends_as_if_it_had_not_been(tmp_path, conf
         assert not list(tmp_path.iterdir())
 
 
+def test_one_model_is_trained_by_one_process(tmp_path):
+    with insured(tmp_path / "m", resume=True):
+        with pytest.raises(OutputError, match="another run is writing"), insured(tmp_path / "m", resume=True):
+            pass
+        with insured(tmp_path / "n", resume=True):
+            pass
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_checkpoint_is_never_begun_over_and_never_taken_for_another_run(tmp_path):
     with pytest.raises(InterruptionError):
         training(tmp_path, ONE, CONFIG, 4)
