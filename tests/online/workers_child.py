@@ -192,9 +192,7 @@ def main() -> None:
                 "alone": archives(ONE),
                 "shared": {n: by_workers(n, archives) for n in (2, 4)},
                 "shares": {share: by_workers(2, archive_with_share, share) for share in (0, 13)},
-                "on devices": {
-                    name: by_workers(2, archive_and_copy, name, entry=with_a_device) for name in ("mixed", "pure")
-                },
+                "on devices": by_workers(2, archive_and_copy, "mixed", entry=with_a_device),
                 "with an inexact device": by_workers(2, archive, "pure", entry=with_an_inexact_device),
                 "decoded": by_workers(3, decodes),
                 "resumed apart": {f"{n} {m}": interrupted_and_resumed(n, m, "apart") for n, m in ((2, 1), (1, 3))},
