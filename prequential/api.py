@@ -27,7 +27,6 @@ from prequential.corpora.corpus import Document, beginning
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError, OutputError
 from prequential.files import Sink, check_output, checkpoint_path, output_file, partial_path, stream_output
 from prequential.measure.curves import Curve
-from prequential.measure.draft import OnProgress
 from prequential.measure.evaluation import Evaluation
 from prequential.measure.evaluation import evaluate as _evaluate
 from prequential.measure.flops import check_work
@@ -40,7 +39,7 @@ from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConf
 from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints
-from prequential.online.coding import Progress
+from prequential.online.coding import OnProgress, Progress, ignore
 from prequential.online.memory import MAX_MEMORY_BYTES, check_memory, memory_bytes
 from prequential.online.runtime import Runtime
 from prequential.version import VERSION
@@ -88,10 +87,6 @@ class DecompressionResult:
     wall_s: float
 
 
-def _ignore(done: Progress, n_bytes: int) -> None:
-    pass
-
-
 @overload
 def compress(
     source: Data | Path_,
@@ -103,7 +98,7 @@ def compress(
     seed: int = 0,
     runtime: Runtime | None = None,
     max_memory_bytes: int = MAX_MEMORY_BYTES,
-    on_progress: OnProgress = _ignore,
+    on_progress: OnProgress = ignore,
 ) -> bytes: ...
 
 
@@ -120,7 +115,7 @@ def compress(
     max_memory_bytes: int = MAX_MEMORY_BYTES,
     overwrite: bool = False,
     resume: bool = False,
-    on_progress: OnProgress = _ignore,
+    on_progress: OnProgress = ignore,
 ) -> CompressionResult: ...
 
 
@@ -136,7 +131,7 @@ def compress(
     max_memory_bytes: int = MAX_MEMORY_BYTES,
     overwrite: bool = False,
     resume: bool = False,
-    on_progress: OnProgress = _ignore,
+    on_progress: OnProgress = ignore,
 ) -> bytes | CompressionResult:
     """The archive of `source` as bytes, or, given an `output`, what it cost.
 
@@ -188,7 +183,7 @@ def decompress(
     *,
     runtime: Runtime | None = None,
     max_memory_bytes: int = MAX_MEMORY_BYTES,
-    on_progress: OnProgress = _ignore,
+    on_progress: OnProgress = ignore,
 ) -> bytes: ...
 
 
@@ -201,7 +196,7 @@ def decompress(
     max_memory_bytes: int = MAX_MEMORY_BYTES,
     overwrite: bool = False,
     resume: bool = False,
-    on_progress: OnProgress = _ignore,
+    on_progress: OnProgress = ignore,
 ) -> DecompressionResult: ...
 
 
@@ -213,7 +208,7 @@ def decompress(
     max_memory_bytes: int = MAX_MEMORY_BYTES,
     overwrite: bool = False,
     resume: bool = False,
-    on_progress: OnProgress = _ignore,
+    on_progress: OnProgress = ignore,
 ) -> bytes | DecompressionResult:
     """The original as bytes, or, given an `output`, written there.
 
@@ -265,7 +260,7 @@ def evaluate(
     n_seeds: int = 1,
     runtime: Runtime | None = None,
     max_memory_bytes: int = MAX_MEMORY_BYTES,
-    on_progress: OnProgress = _ignore,
+    on_progress: OnProgress = ignore,
 ) -> Evaluation:
     """The prequential description length of `source` under a learner, with its learning curve and the baselines.
 

@@ -1,7 +1,6 @@
 """prequential train: a learner that has read a corpus, kept in a folder."""
 
 import argparse
-import hashlib
 import json
 import sys
 from typing import Any
@@ -41,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.corpora import open_corpus
     from prequential.files import check_new_folder
     from prequential.measure.flops import check_work
+    from prequential.measure.trained import describe
     from prequential.online.memory import check_memory
     from prequential.online.model_store import save_model
     from prequential.online.training import insured, train
@@ -53,17 +53,18 @@ def run(args: argparse.Namespace) -> int:
         check_work(learned)
         with insured(args.output, resume=args.resume) as checkpoints, open_corpus(name) as corpus:
             symbols = corpus.bytes()[: args.limit]
-            blake2b = hashlib.blake2b(symbols.data, digest_size=32)
+            about = describe(corpus, symbols)
             header = Header(
-                n_bytes=len(symbols), blake2b=blake2b.digest(), config=learned.to_dict(), corpus=corpus.describe()
+                n_bytes=len(symbols),
+                blake2b=bytes.fromhex(about["blake2b"]),
+                config=learned.to_dict(),
+                corpus=corpus.describe(),
             )
             learner = machine.learner(learned)
             with progress_bar(name, quiet=args.quiet) as show:
                 done = train(learner, symbols, show, (checkpoints, header))
             trained_on = {
-                **corpus.describe(),
-                "n_bytes": len(symbols),
-                "blake2b": blake2b.hexdigest(),
+                **about,
                 "limit_bytes": args.limit,
                 "code_bits": done.code_bits,
                 "prequential": __version__,

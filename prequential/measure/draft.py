@@ -9,7 +9,6 @@ In a folder that stays, an evaluation that is interrupted leaves what it needs t
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from prequential.measure.trace import GPT, MIXER, MODEL, Trace, mapped
 from prequential.model.config import Config
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints, identity
-from prequential.online.coding import Progress
+from prequential.online.coding import OnProgress, Progress
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks, segments
 
@@ -32,8 +31,6 @@ ARCHIVE = "archive.pq"
 COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # what goes when an evaluation is whole
 
 WRONG_COSTS = "the costs of what was coded before are not those of the run: begin anew"
-
-OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the original
 
 
 class Draft:

@@ -23,12 +23,13 @@ from prequential.exact.bit_coder import FOLLOW, BitCoder
 from prequential.measure.baselines import measure_baselines
 from prequential.measure.breakdown import breakdown
 from prequential.measure.curves import Curve, Curves
-from prequential.measure.draft import Draft, OnProgress
+from prequential.measure.draft import Draft
 from prequential.measure.ledger import Ledger
 from prequential.measure.machine import peak_memory_bytes
 from prequential.measure.trace import MIXER, MODEL, Trace
 from prequential.model.config import Config, GPTConfig, MixerConfig
 from prequential.online import coding
+from prequential.online.coding import OnProgress
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks

@@ -11,7 +11,7 @@
 Costs are those of coded decisions, in whole units of 2**-22 bits; `code_frozen` with a decoder gives the bytes back.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -25,7 +25,7 @@ from prequential.measure.trace import MODEL, Trace
 from prequential.model.config import Config
 from prequential.model.frozen import Frozen
 from prequential.model.learner import Learner
-from prequential.online.coding import Progress
+from prequential.online.coding import OnProgress, Progress, ignore
 from prequential.online.loop import run
 from prequential.online.training import train
 
@@ -48,11 +48,6 @@ CONTEXTS: tuple[Context, ...] = get_args(Context)
 CHUNK_BYTES = 1 << 18  # of a stream, held in memory at a time
 
 Bytes = NDArray[np.uint8]
-OnProgress = Callable[[Progress, int], object]  # the totals so far, and the bytes of the whole
-
-
-def _ignore(done: Progress, n_bytes: int) -> None:
-    pass
 
 
 def frozen_trace(
@@ -61,7 +56,7 @@ def frozen_trace(
     documents: Sequence[Document],
     context: Context = "carried",
     stride: int | None = None,
-    on_progress: OnProgress = _ignore,
+    on_progress: OnProgress = ignore,
 ) -> Trace:
     """The cost of each of symbols (n,) uint8, perhaps mapped, under what the learner has learned; the learner is left as it is.
 
@@ -78,7 +73,7 @@ def frozen_trace(
     return trace
 
 
-def dynamic_trace(learner: Learner, symbols: Bytes, on_progress: OnProgress = _ignore) -> Trace:
+def dynamic_trace(learner: Learner, symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
     """The cost of each of symbols (n,) uint8, perhaps mapped, as the learner goes on learning from them; the learner is consumed.
 
     Raises CorpusError for an empty corpus.

@@ -16,9 +16,10 @@ from prequential.measure import baselines as baselines_
 from prequential.measure.heldout import Context, dynamic_trace, frozen_trace, policy
 from prequential.measure.heldout_summary import Heldout, summarise_heldout
 from prequential.measure.record import environment
-from prequential.measure.trained import OnProgress, TrainedOn
+from prequential.measure.trained import TrainedOn
 from prequential.model.config import Config
 from prequential.model.learner import Learner
+from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
 
 SCHEMA = 1

@@ -21,8 +21,9 @@ from prequential.measure.baselines import label
 from prequential.measure.heldout import Context
 from prequential.measure.heldout_run import Measurement, Stage, measure_heldout
 from prequential.measure.heldout_summary import Group, Heldout
-from prequential.measure.trained import OnProgress, TrainedOn, describe, train_on
+from prequential.measure.trained import TrainedOn, describe, train_on
 from prequential.model.learner import Learner
+from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
 
 SCHEMA = 1

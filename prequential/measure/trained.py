@@ -23,14 +23,13 @@ from prequential.measure.runs import ARCHIVE, RECORD, read_run
 from prequential.model.config import Config
 from prequential.model.learner import Learner
 from prequential.online import checkpoint
-from prequential.online.coding import Progress, decompress
+from prequential.online.coding import OnProgress, decompress
 from prequential.online.runtime import Runtime
 from prequential.online.training import finish, train
 
 Bytes = NDArray[np.uint8]
 Kind = Literal["corpus", "run", "model", "checkpoint"]
 Check = Callable[[Config], object]  # called as soon as the configuration is known, before anything is built: may raise
-OnProgress = Callable[[Progress, int], object]
 PREFIXES = ("sample:", "hf:", "shards:")
 
 

@@ -4,7 +4,7 @@ After each block of the archive both sides note a digest of the learner's state,
 decoder that has gone astray stops at the first block, and says so, instead of writing noise.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -60,6 +60,13 @@ class Progress:
     segment_bits: NDArray[np.float64] = field(default_factory=lambda: NO_BITS, compare=False, repr=False)
     segment_gpt_bits: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     update_size: float | None = field(default=None, compare=False)
+
+
+OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the whole
+
+
+def ignore(done: Progress, n_bytes: int) -> None:
+    """The OnProgress of those who do not look."""
 
 
 class _Run:

@@ -4,7 +4,7 @@ The loop lets the GPT learn from a segment while the next one is read, so the la
 when it ends. `finish` makes up for that; a learner that was trained is one that is finished.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,21 +18,17 @@ from prequential.exact.bit_coder import FOLLOW, BitCoder
 from prequential.files import PathLike, checkpoint_path, forget, own_lock
 from prequential.model.learner import Learner
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved
-from prequential.online.coding import NO_BITS, NOTHING, Progress
+from prequential.online.coding import NO_BITS, NOTHING, OnProgress, Progress, ignore
 from prequential.online.loop import run
 from prequential.online.schedule import blocks
 
 DIRECTION = "train"  # of a checkpoint
 
 
-def _ignore(done: Progress, n_bytes: int) -> None:
-    pass
-
-
 def train(
     learner: Learner,
     symbols: NDArray[np.uint8],
-    on_progress: Callable[[Progress, int], object] = _ignore,
+    on_progress: OnProgress = ignore,
     insurance: tuple[Checkpoints, Header] | None = None,
 ) -> Progress:
     """Lets the learner read symbols (n,) behind whatever it has read before, and learn from all of them; what they cost.
