@@ -108,7 +108,7 @@ class DeviceGPT(GPT):
             self._captured = CapturedStep(self, shape)
         except RuntimeError as error:
             self.captures = False
-            text = str(error).splitlines()[0]
+            text = str(error).partition("\n")[0]
             logging.getLogger(__name__).warning("steps go kernel by kernel, as capturing one has failed: %s", text)
 
     def _opened(self, *, on_host: bool) -> Reader:
