@@ -93,7 +93,8 @@ def main() -> int:
         return 1
     trials = {t.name: t.ops_per_s if t.exact else t.reason for t in matmul.trials(args.device)}
     record = {"kind": "gpu", "device": _device(args.device), "products": trials, "runs": runs, "steps": steps}
-    append_record(args.record, record | {"environment": environment(Runtime(device=args.device), __version__)})
+    about = environment(Runtime(device=args.device), __version__, next(iter(configs.values())))
+    append_record(args.record, record | {"environment": about})
     print(_table(runs), _table(steps), sep="\n\n")
     different = [f"{r['corpus']} -{r['level']}" for r in runs if not r["identical"]]
     for name in different:

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         between = measure.network(learner, found.n_segments, n_blocks, args.workers)
         said = _Said(learner, found, rates, work, devices, between, suggested)
         if args.json:
-            record = estimate_record(header.corpus, said) | {"environment": environment(machine, __version__)}
+            record = estimate_record(header.corpus, said) | {"environment": environment(machine, __version__, learner)}
             print(json.dumps(record, allow_nan=False))
         else:
             print(f"{name}\n{format_estimate(said)}\n")

@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         figures = _figures(found, args.epsilon)
         if args.json:
             about = {"kind": "references", "corpus": corpus, "train": train, "config": learner.to_dict()}
-            print(json.dumps({**about, **figures, "environment": environment(machine, __version__)}))
+            print(json.dumps({**about, **figures, "environment": environment(machine, __version__, learner)}))
         else:
             print(f"{name}, {found.split.code_bits:,.0f} bits by the GPT as it learns\n\n{_report(figures)}\n")
         sys.stdout.flush()

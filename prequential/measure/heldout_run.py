@@ -66,7 +66,7 @@ class Measurement:
             "saved_bits": self.saved_bits,
             "baselines": [baselines_.to_record(result) for result in self.baselines],
             "overlap": self.overlap.to_dict() if self.overlap else None,
-            "environment": environment(runtime, program_version),
+            "environment": environment(runtime, program_version, self.config),
         }
 
 

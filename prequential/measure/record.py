@@ -88,9 +88,9 @@ def evaluation_record(
     }
 
 
-def environment(runtime: Runtime, program_version: str, config: Config | None = None) -> dict[str, Any]:
-    """Machine, versions, and how the run of this learner, or any, computes."""
-    accelerator = runtime.accelerator(config) if config else None
+def environment(runtime: Runtime, program_version: str, config: Config) -> dict[str, Any]:
+    """Machine, versions, and how a run of this learner computes. Raises InexactMachineError where it cannot."""
+    accelerator = runtime.accelerator(config)
     return {
         "machine": machine(),
         "threads": runtime.n_threads,

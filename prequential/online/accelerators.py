@@ -26,9 +26,7 @@ Tensor = torch.Tensor
 
 NONE = "no CUDA device: this torch sees none"
 DEVICES = ("cpu", "cuda", "auto")
-TEST_STEPS = (
-    4  # the first teaches the head, the second what writes to the residual stream, others everything; see below
-)
+TEST_STEPS = 4  # the first teaches the head, the second what writes to the residual stream, the others everything
 TEST_COLUMNS = DEVICE_COLUMNS + 7  # read together
 TEST_SINGLE = 8  # read one by one behind them, as a decoder does
 TEST_CONTEXT_BITS = 10

@@ -41,15 +41,15 @@ def train(
     """
     if not len(symbols):
         raise CorpusError("nothing to learn from: the corpus is empty")
-    checkpoints, header = insurance or (None, Header(n_bytes=0, blake2b=bytes(32)))
-    saved = checkpoints.load(DIRECTION, header, learner) if checkpoints else None
-    done = Progress(**saved.totals) if saved else Progress()
+    done = _went_on(learner, *insurance) if insurance else Progress()
     start, n_ahead = learner.history.n_symbols - done.n_bytes, done.n_bytes
     coder = BitCoder(FOLLOW)
     for block in blocks(len(symbols), learner.config.schedule):
+        if block.stop <= n_ahead:
+            continue
         first = max(block.start, n_ahead)
         part, n_done = np.array(symbols[first : block.stop]), 0
-        for n, bits in run(learner, coder, slice(start + first, start + block.stop), part) if len(part) else ():
+        for n, bits in run(learner, coder, slice(start + first, start + block.stop), part):
             done = Progress(
                 n_bytes=first + n,
                 code_bits=done.code_bits + float(bits.sum()),
@@ -60,12 +60,19 @@ def train(
             )
             n_done = n
             on_progress(done, len(symbols))
-            if checkpoints:
+            if insurance:
+                checkpoints, header = insurance
                 checkpoints.insure(DIRECTION, header, learner, partial(_saved, done))
     finish(learner)
     done = replace(done, segment=NOTHING, segment_bits=NO_BITS, segment_gpt_bits=None, update_size=learner.update_size)
     on_progress(done, len(symbols))
     return done
+
+
+def _went_on(learner: Learner, checkpoints: Checkpoints, header: Header) -> Progress:
+    """What an interrupted run had done, which is the learner's state then; nothing, where there was none."""
+    saved = checkpoints.load(DIRECTION, header, learner)
+    return Progress(**saved.totals) if saved else Progress()
 
 
 def _saved(done: Progress) -> Saved:

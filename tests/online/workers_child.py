@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretended import pretended
+from pretended import is_there, pretended
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import prequential
@@ -60,11 +60,18 @@ def by_workers(n: int, work: Callable[..., Any], *arguments: Any, entry: Callabl
 
 
 def with_a_device(work: Callable[..., Any], *arguments: Any) -> Any:
-    """As `worker`, with a pretended device: also how many operations it has done."""
+    """As `worker`, with a pretended device: also how many steps were shared on it."""
+    step, n_steps = workers.SharedDeviceGPT.step, [0]
+
+    def counted(self: Any, *rows: Any) -> None:
+        n_steps[0] += is_there(self._weights.embedding)
+        step(self, *rows)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accelerators, "TEST_COLUMNS", 40)
-        with pretended(patch) as mode:
-            return worker(work, *arguments, runtime=Runtime(threads=1, device="cuda")), mode.n_operations
+        patch.setattr(workers.SharedDeviceGPT, "step", counted)
+        with pretended(patch):
+            return worker(work, *arguments, runtime=Runtime(threads=1, device="cuda")), n_steps[0]
 
 
 def worker(work: Callable[..., Any], *arguments: Any, runtime: Runtime | None = None) -> Any:
