@@ -28,15 +28,15 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy, embedding, pad, relu, rms_norm, scaled_dot_product_attention
 
-from prequential.corpora import open_corpus
+from prequential.codecs.bit_coder import ENCODE, FOLLOW, BitCoder
+from prequential.corpora.sources import open_corpus
 from prequential.errors import PrequentialError
 from prequential.exact import matmul, plain
-from prequential.exact.bit_coder import ENCODE, FOLLOW, BitCoder
 from prequential.exact.optim import NEWTON_SCHULZ, NEWTON_SCHULZ_STEPS
 from prequential.exact.pool import Pool
 from prequential.measure.table import format_table
 from prequential.model.config import Config, GPTConfig
-from prequential.model.gpt import rotary_phases, score_scale
+from prequential.model.gpt.gpt import rotary_phases, score_scale
 from prequential.model.learner import Learner
 from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.online.loop import run
@@ -74,7 +74,7 @@ def orthogonalise(g: Tensor) -> Tensor:
 
 
 class Float32GPT:
-    """`prequential.model.gpt.GPT` in float32; letters as there. A step replaces the weights, and writes none in place."""
+    """`prequential.model.gpt.gpt.GPT` in float32; letters as there. A step replaces the weights, and writes none in place."""
 
     def __init__(self, config: GPTConfig, weights: dict[str, Tensor], pool: Pool) -> None:
         """weights: (C_in, C_out) each, by the names of `GPT.state`."""

@@ -25,18 +25,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from prequential import __version__
-from prequential.codecs import ArchiveReader, Header
-from prequential.corpora import open_corpus
+from prequential.codecs.archive import ArchiveReader
+from prequential.codecs.archive_header import Header
+from prequential.corpora.sources import open_corpus
 from prequential.errors import PrequentialError
 from prequential.exact import matmul, plain
 from prequential.exact.random import random_words
 from prequential.exact.tables import HOST
-from prequential.measure.evaluation import warm_up
+from prequential.measure.evaluation.evaluation import warm_up
 from prequential.measure.record import append_record, environment
 from prequential.measure.table import format_table
 from prequential.model.config import N_SYMBOLS, Config
-from prequential.model.device_gpt import Accelerator, DeviceGPT
-from prequential.model.gpt import COLUMNS_AT_ONCE, GPT, phases_of_rows
+from prequential.model.gpt.device import Accelerator, DeviceGPT
+from prequential.model.gpt.gpt import COLUMNS_AT_ONCE, GPT, phases_of_rows
 from prequential.model.presets import preset
 from prequential.online import coding
 from prequential.online.runtime import Runtime

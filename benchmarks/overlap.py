@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from prequential.corpora.corpus import Document
-from prequential.corpora.overlap import DIRTY_SHARE, Overlap, measure_overlap
+from prequential.corpora.overlap.overlap import DIRTY_SHARE, Overlap, measure_overlap
 from prequential.measure.machine import machine, versions
 
 DOCUMENT_BYTES = 4000

@@ -25,7 +25,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from prequential.corpora import Corpus, open_corpus
+from prequential.corpora.corpus import Corpus
+from prequential.corpora.sources import open_corpus
 from prequential.errors import PrequentialError
 
 ROWS = Path(__file__).parent / "peers.jsonl"

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prequential.measure.evaluation.summary import format_report, model_summary
 from prequential.measure.record import append_record
-from prequential.measure.report import format_report, model_summary
-from prequential.measure.sweep import pareto_front
+from prequential.measure.study.sweep import pareto_front
 from prequential.measure.table import format_markdown
 from prequential.model.presets import PRESETS, preset
 

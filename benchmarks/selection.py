@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.corpora.corpus import Document
-from prequential.measure.compare import Bootstrap
-from prequential.measure.selection import ORDERS, PROGRESS, choose, part_bits, rank, score_documents
+from prequential.measure.study.compare import Bootstrap
+from prequential.measure.study.selection import ORDERS, PROGRESS, choose, part_bits, rank, score_documents
 from prequential.measure.table import format_markdown
 from prequential.model.config import Config
 from prequential.model.presets import preset

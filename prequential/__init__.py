@@ -40,10 +40,10 @@ if TYPE_CHECKING:
         PrequentialError,
         UnsupportedVersionError,
     )
-    from prequential.measure.curves import Curve
-    from prequential.measure.health import Finding, Health
-    from prequential.measure.progress import progress
-    from prequential.measure.runs import Run, read_run, read_runs
+    from prequential.measure.evaluation.curves import Curve
+    from prequential.measure.evaluation.runs import Run, read_run, read_runs
+    from prequential.measure.watch.health import Finding, Health
+    from prequential.measure.watch.progress import progress
 
 __version__ = VERSION
 

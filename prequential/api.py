@@ -20,27 +20,30 @@ from typing import Any, BinaryIO, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.codecs import DEFAULT_BASELINES, ArchiveReader, Header
-from prequential.corpora import open_corpus, restore_tree
+from prequential.codecs.archive import ArchiveReader
+from prequential.codecs.archive_header import Header
+from prequential.codecs.baselines.registry import DEFAULT_BASELINES
 from prequential.corpora.chunks import reading
 from prequential.corpora.corpus import Document, beginning
+from prequential.corpora.sources import open_corpus
+from prequential.corpora.tree import restore_tree
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError, OutputError
 from prequential.files import Sink, check_output, checkpoint_path, output_file, partial_path, stream_output
-from prequential.measure.curves import Curve
-from prequential.measure.evaluation import Evaluation
-from prequential.measure.evaluation import evaluate as _evaluate
-from prequential.measure.flops import check_work
-from prequential.measure.ledger import Ledger
-from prequential.measure.runs import Run
-from prequential.measure.sweep import Outcome, Plan, Summary, summarise
-from prequential.measure.sweep import sweep as _sweep
+from prequential.measure.evaluation.curves import Curve
+from prequential.measure.evaluation.evaluation import Evaluation
+from prequential.measure.evaluation.evaluation import evaluate as _evaluate
+from prequential.measure.evaluation.ledger import Ledger
+from prequential.measure.evaluation.runs import Run
+from prequential.measure.study.sweep import Outcome, Plan, Summary, summarise
+from prequential.measure.study.sweep import sweep as _sweep
 from prequential.model import presets
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints
 from prequential.online.coding import OnProgress, Progress, ignore
-from prequential.online.memory import MAX_MEMORY_BYTES, check_memory, memory_bytes
+from prequential.online.flops import check_work
+from prequential.online.limits import MAX_MEMORY_BYTES, check_memory, memory_bytes
 from prequential.online.runtime import Runtime
 from prequential.version import VERSION
 
@@ -423,7 +426,7 @@ def sweep(
     baseline: Run | None = None,
     on_outcome: Callable[[Outcome], object] = lambda outcome: None,
 ) -> Summary:
-    """Evaluates every configuration of the plan (measure/sweep.py) that `folder` holds no run of yet; results over seeds.
+    """Evaluates every configuration of the plan (measure/study/sweep.py) that `folder` holds no run of yet; results over seeds.
 
     on_outcome: called with each run, or the error it failed with. baseline: what data multiples are against, else the cheapest
     setting. Raises CorpusError where no run came about at all.

@@ -63,7 +63,8 @@ def test_an_open_file_serves_as_archive_and_as_output() -> None:
 
 
 def test_an_original_whose_digest_differs_is_refused_though_every_block_is_whole() -> None:
-    from prequential.codecs import ArchiveReader, ArchiveWriter, Header
+    from prequential.codecs.archive import ArchiveReader, ArchiveWriter
+    from prequential.codecs.archive_header import Header
 
     reader = ArchiveReader(io.BytesIO(prequential.compress(b"text" * 100, config=SMALL, runtime=PLAIN)))
     forged = io.BytesIO()

@@ -120,7 +120,7 @@ def test_no_room_is_below_itself() -> None:
         ("corpora", "from ..online import loop"),
         ("corpora", "import datasets"),
         ("corpora", "class A:\n    import datasets.config"),
-        ("exact", "import prequential.model.gpt"),
+        ("exact", "import prequential.model.gpt.gpt"),
         ("model", "def f():\n    from prequential import measure"),
         ("measure", "from prequential.api import evaluate"),
         ("online", "import prequential"),

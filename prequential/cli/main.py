@@ -13,29 +13,12 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from prequential.cli import (
-    ablate,
-    audit,
-    compare,
-    compress,
-    decompress,
-    doctor,
-    estimate,
-    evaluate,
-    export,
-    forecast,
-    heldout,
-    ladder,
-    list,
-    references,
-    runs,
-    score,
-    select,
-    sweep,
-    test,
-    train,
-)
-from prequential.cli import report as report_command
+from prequential.cli.commands.archives import compress, decompress, list, test
+from prequential.cli.commands.machine import audit, doctor, estimate
+from prequential.cli.commands.measure import compare, evaluate, heldout, references, runs
+from prequential.cli.commands.measure import report as report_command
+from prequential.cli.commands.models import export, train
+from prequential.cli.commands.study import ablate, forecast, ladder, score, select, sweep
 from prequential.cli.failures import EXIT_FAILURE, report, with_notes
 from prequential.cli.options import Parser
 
@@ -114,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _workers() -> tuple[int, int]:
-    """How many processes torchrun started of this command (online/workers.py), and which of them this is."""
+    """How many processes torchrun started of this command (online/workers/shared.py), and which of them this is."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return 1, 0
     return int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])

@@ -139,7 +139,7 @@ def _usage_error(args: argparse.Namespace, error: ConfigError) -> NoReturn:
 def runtime(args: argparse.Namespace) -> Runtime:
     """The Runtime of the options of `add_runtime`; a value out of range ends the program as an error of usage."""
     from prequential.online.runtime import Runtime
-    from prequential.online.team import launched
+    from prequential.online.workers.team import launched
 
     try:
         if launched() and args.device == "auto":

@@ -16,7 +16,7 @@ from prequential.cli.options import Parser, add_model, add_runtime, add_verbosit
 from prequential.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from prequential.measure.sweep import Outcome, Plan
+    from prequential.measure.study.sweep import Outcome, Plan
     from prequential.online.runtime import Runtime
 
 
@@ -51,8 +51,8 @@ def run_plan(args: argparse.Namespace, plan: Plan, machine: Runtime) -> list[Out
     Of several processes that torchrun started, the first returns, and the others end the program when nothing is left to run.
     """
     from prequential import __version__, api
-    from prequential.measure.spread import Spread
-    from prequential.measure.sweep import sweep
+    from prequential.measure.study.plan_workers import Spread
+    from prequential.measure.study.sweep import sweep
 
     for config in plan.configs:
         machine.check(config)

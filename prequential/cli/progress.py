@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from prequential.measure.progress import Watch
+    from prequential.measure.watch.progress import Watch
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[Watch]:
 
 
 def _watch(title: str, *, quiet: bool) -> Watch:
-    from prequential.measure.progress import Bar, Lines, Watch
+    from prequential.measure.watch.progress import Bar, Lines, Watch
 
     if quiet or sys.stderr is None:
         return Watch(title)

@@ -20,7 +20,6 @@ from prequential.exact.fused_attention import (
     attention_output,
     attention_weights,
 )
-from prequential.exact.fused_column import Column
 from prequential.exact.fused_loops import (
     INVERSE_INT8_LIMIT,
     ONE,
@@ -49,6 +48,7 @@ from prequential.exact.plain import (
     sqrt,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
+from prequential.model.gpt.column import Column
 
 Tensor = torch.Tensor
 

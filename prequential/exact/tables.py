@@ -46,7 +46,7 @@ def attention_table(device: torch.device = HOST) -> torch.Tensor:
     return torch.tensor(table, dtype=torch.float32, device=device)
 
 
-# Log-odds <-> probabilities of a bit (exact/mixing.py): 1/256 nat, within +-LOG_ODDS_LIMIT.
+# Log-odds <-> probabilities of a bit (model/mixer/mixing.py): 1/256 nat, within +-LOG_ODDS_LIMIT.
 LOG_ODDS_STEPS_PER_NAT = 256
 LOG_ODDS_LIMIT = 3071
 

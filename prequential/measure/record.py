@@ -16,12 +16,12 @@ import torch
 
 from prequential.exact import matmul
 from prequential.files import writing
-from prequential.measure import baselines
-from prequential.measure.curves import crossing_byte
-from prequential.measure.detectors import Finding
-from prequential.measure.estimate import Estimate, against
-from prequential.measure.evaluation import Evaluation
+from prequential.measure.cost.estimate import Estimate, against
+from prequential.measure.evaluation import baselines
+from prequential.measure.evaluation.curves import crossing_byte
+from prequential.measure.evaluation.evaluation import Evaluation
 from prequential.measure.machine import git_commit, machine, versions
+from prequential.measure.watch.detectors import Finding
 from prequential.model.config import Config
 from prequential.online.runtime import KERNELS, Runtime
 

@@ -8,14 +8,14 @@ from prequential.errors import ConfigError
 
 N_SYMBOLS = 256  # of the alphabet: bytes
 
-# The contexts of the mixer, in the order of exact/mixing.py; model/mixer.py says what each is made of.
+# The contexts of the mixer, in the order of model/mixer/mixing.py; model/mixer/mixer.py says what each is made of.
 CONTEXTS = (
     "0", "1", "2", "3", "4", "5", "6", "8",
     "word", "word,1", "word2", "word,word3", "word3", "word,2",
     "skip2-3", "skip1,3", "skip3-4", "above", "line,above", "first,word", "classes", "match", "word,marks",
 )  # fmt: skip
 
-# The contexts whose embeddings may enter the GPT, in the order of exact/contexts.py; model/context_table.py says what they are.
+# The contexts whose embeddings may enter the GPT, in the order of model/gpt/context_kernels.py; model/gpt/context_table.py says what they are.
 GPT_CONTEXTS = ("2", "3", "4", "5", "6", "word", "word2")
 CONTEXT_REACH = 16  # symbols back that they look
 
@@ -95,7 +95,7 @@ class GPTConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MixerConfig:
-    """Context mixing: which contexts (model/mixer.py), room for 2**table_bits buckets of 64 bytes, 2**match_bits places."""
+    """Context mixing: which contexts (model/mixer/mixer.py), room for 2**table_bits buckets of 64 bytes, 2**match_bits places."""
 
     contexts: tuple[str, ...] = CONTEXTS
     table_bits: int = 23

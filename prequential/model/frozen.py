@@ -9,12 +9,12 @@ from copy import copy
 
 import numpy as np
 
+from prequential.codecs.bit_coder import BitCoder, ideal_bits
 from prequential.errors import ConfigError
-from prequential.exact.bit_coder import BitCoder, ideal_bits
-from prequential.exact.mixing import MAX_VERIFIED
-from prequential.model.gpt import Reader
+from prequential.model.gpt.gpt import Reader
 from prequential.model.history import History
 from prequential.model.learner import Learner, code_under, inputs_of_segment
+from prequential.model.mixer.mixing import MAX_VERIFIED
 
 NOTHING_BEFORE = History(0)  # of a window that is read afresh
 

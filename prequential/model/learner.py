@@ -15,19 +15,19 @@ import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
 
-from prequential.exact.bit_coder import BitCoder, expected_bits, ideal_bits
+from prequential.codecs.bit_coder import BitCoder, expected_bits, ideal_bits
 from prequential.exact.digest import digest
-from prequential.exact.fused_decoding import find_symbols
 from prequential.exact.matmul import Matmul
-from prequential.exact.mixing import code_plain
 from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
 from prequential.model.config import N_SYMBOLS, Config
-from prequential.model.device_gpt import Accelerator, DeviceGPT
-from prequential.model.gpt import GPT
+from prequential.model.decoding import find_symbols
+from prequential.model.gpt.device import Accelerator, DeviceGPT
+from prequential.model.gpt.gpt import GPT
+from prequential.model.gpt.replicas import Replicas
 from prequential.model.history import History
-from prequential.model.mixer import Mixer
-from prequential.model.replicas import Replicas
+from prequential.model.mixer.mixer import Mixer
+from prequential.model.mixer.mixing import code_plain
 
 Tensor = torch.Tensor
 

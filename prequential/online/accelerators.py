@@ -18,9 +18,9 @@ from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
-from prequential.model.device_gpt import Accelerator, DeviceGPT
-from prequential.model.gpt import DEVICE_COLUMNS, GPT
-from prequential.online.team import launched
+from prequential.model.gpt.device import Accelerator, DeviceGPT
+from prequential.model.gpt.gpt import DEVICE_COLUMNS, GPT
+from prequential.online.workers.team import launched
 
 Tensor = torch.Tensor
 

@@ -29,18 +29,18 @@ from types import ModuleType
 import numpy as np
 import torch
 
+from prequential.codecs.bit_coder import ENCODE, FOLLOW, MODE, BitCoder, ideal_bits
 from prequential.errors import FaultError
-from prequential.exact.bit_coder import ENCODE, FOLLOW, MODE, BitCoder, ideal_bits
 from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
 from prequential.model.config import N_SYMBOLS, Config
-from prequential.model.context_table import ContextGradient
-from prequential.model.gpt import GPT, NOT_LEARNED, Reader, Weights
+from prequential.model.gpt.context_table import ContextGradient
+from prequential.model.gpt.gpt import GPT, NOT_LEARNED, Reader, Weights
 from prequential.model.history import History
 from prequential.model.learner import Learner, code_under, inputs_of_segment, rows_of_step
-from prequential.model.mixer import Mixer
+from prequential.model.mixer.mixer import Mixer
 from prequential.online.recomputing import MEMORY, TRANSIENT, Way, cause
 
 Tensor = torch.Tensor

@@ -20,9 +20,9 @@ import safetensors
 import torch
 from safetensors.torch import save_file
 
-from prequential.codecs import Header
+from prequential.codecs.archive_header import Header
+from prequential.codecs.bit_coder import N_WORDS, STATE_SIZE, WORDS_PER_SYMBOL
 from prequential.errors import CheckpointError
-from prequential.exact.bit_coder import N_WORDS, STATE_SIZE, WORDS_PER_SYMBOL
 from prequential.exact.digest import digest
 from prequential.files import draft_folder, forget_draft, sync_file, sync_folder
 from prequential.model.learner import Learner

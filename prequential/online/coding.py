@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.codecs import (
-    ArchiveReader,
-    ArchiveWriter,
-    Block,
-    BlockKind,
-    Header,
-)
+from prequential.codecs.archive import ArchiveReader, ArchiveWriter
+from prequential.codecs.archive_block import Block, BlockKind
+from prequential.codecs.archive_header import Header
+from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitCoder
 from prequential.corpora.symbols import Symbols
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
-from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitCoder
 from prequential.files import Sink
 from prequential.model.config import Config
 from prequential.model.learner import Learner

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from prequential.exact.bit_coder import BitCoder
+from prequential.codecs.bit_coder import BitCoder
 from prequential.model.learner import Learner
 from prequential.online.schedule import segments
 

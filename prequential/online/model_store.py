@@ -25,7 +25,7 @@ from prequential.files import PathLike, new_folder, write_text
 from prequential.model.config import Config
 from prequential.model.learner import Learner
 from prequential.online.checkpoint import read_tensors, save_tensors
-from prequential.online.memory import MAX_MEMORY_BYTES, check_memory
+from prequential.online.limits import MAX_MEMORY_BYTES, check_memory
 from prequential.online.runtime import Runtime
 
 FORMAT, VERSION = "prequential model", 1

@@ -9,13 +9,13 @@ from prequential.exact import matmul, plain
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
-from prequential.model.device_gpt import Accelerator
+from prequential.model.gpt.device import Accelerator
 from prequential.model.learner import Learner
 from prequential.online import accelerators
 from prequential.online.accelerators import DEVICES
 from prequential.online.audit import AuditedLearner
-from prequential.online.team import Team
-from prequential.online.workers import SharedLearner
+from prequential.online.workers.shared import SharedLearner
+from prequential.online.workers.team import Team
 
 KERNELS = ("fused", "plain")
 
@@ -27,7 +27,7 @@ class Runtime:
     threads: pieces of work side by side (exact/pool.py). backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
     (compiled by numba) or "plain" (torch). device: where the GPT goes, "cpu", "cuda" or "auto" (online/accelerators.py); threads,
     backend and kernels are the processor's. audit_every: segments in a period of the audit (online/audit.py); 0: no audit.
-    team: the processes that share the GPT's steps (online/workers.py), of which each takes these threads; None: this one alone.
+    team: the processes that share the GPT's steps (online/workers/shared.py), of which each takes these threads; None: this one alone.
     """
 
     threads: int | None = None

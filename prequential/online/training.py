@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.codecs import Header
+from prequential.codecs.archive_header import Header
+from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CheckpointError, CorpusError, OutputError
-from prequential.exact.bit_coder import FOLLOW, BitCoder
 from prequential.files import PathLike, checkpoint_path, forget, own_lock
 from prequential.model.learner import Learner
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from prequential.corpora import sample_path
-from prequential.exact.bit_coder import FOLLOW, BitCoder
+from prequential.codecs.bit_coder import FOLLOW, BitCoder
+from prequential.corpora.bundled import sample_path
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import segments

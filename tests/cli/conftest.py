@@ -121,5 +121,5 @@ def archive(text: bytes) -> bytes:
 def no_warm_up() -> Iterator[None]:
     """Speeds are not measured: each run spares a second's self-test and compilation."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("prequential.measure.evaluation.warm_up", lambda *_: None)
+        patch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
         yield

@@ -11,7 +11,7 @@ import traceback
 
 from prequential import api  # noqa: F401 - for the children
 from prequential.cli.main import main
-from prequential.measure import html_report, record, report, runs, selftest  # noqa: F401 - for the children
+from prequential.measure.proof import selftest  # noqa: F401 - for the children
 
 
 def child(folder: str, args: list[str], stdout: str, stderr: str) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from prequential.cli import main
-from prequential.measure import law
+from prequential.measure.proof import law
 
 
 def audited(run, folder, config, *args):

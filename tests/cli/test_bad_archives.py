@@ -9,7 +9,9 @@ import os
 
 import pytest
 
-from prequential.codecs import ArchiveWriter, Header, survey
+from prequential.codecs.archive import ArchiveWriter
+from prequential.codecs.archive_header import Header
+from prequential.codecs.archive_summary import survey
 
 
 def headed(config: dict) -> bytes:

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prequential.exact.bit_coder import UNIT_BITS
-from prequential.measure.compare import Bootstrap, compare
-from prequential.measure.curves import Curve, write_curves
+from prequential.codecs.bit_coder import UNIT_BITS
+from prequential.measure.evaluation.curves import Curve, write_curves
+from prequential.measure.evaluation.runs import CURVE, RECORD
 from prequential.measure.record import SCHEMA, append_record
-from prequential.measure.runs import CURVE, RECORD
+from prequential.measure.study.compare import Bootstrap, compare
 
 N_SEGMENTS, SEGMENT = 40, 100
 

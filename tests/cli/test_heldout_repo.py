@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from prequential.cli.main import main
-from prequential.corpora.git_window import open_documents, read_tree, read_window
-from prequential.measure.heldout import dynamic_trace
-from prequential.measure.trace import MODEL
+from prequential.corpora.git.window import open_documents, read_tree, read_window
+from prequential.measure.evaluation.trace import MODEL
+from prequential.measure.heldout.heldout import dynamic_trace
 from prequential.model.config import Config
 from prequential.online.runtime import Runtime
 from prequential.online.training import train

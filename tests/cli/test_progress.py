@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prequential.measure import progress as display
-from prequential.measure.progress import Bar, Lines, Watch
+from prequential.measure.watch import progress as display
+from prequential.measure.watch.progress import Bar, Lines, Watch
 from prequential.online.coding import Progress
 
 NOISE = np.random.default_rng(0).bytes(70_000)
@@ -126,7 +126,7 @@ def test_a_closed_stderr_keeps_warnings_out_of_the_archive(run, folder: Path, te
 
 
 def test_the_report_has_the_findings() -> None:
-    from prequential.measure.report import format_report
+    from prequential.measure.evaluation.summary import format_report
 
     path = Path(__file__).parents[2] / "benchmarks" / "results.jsonl"
     record = json.loads(path.read_text().splitlines()[-1])

@@ -6,7 +6,7 @@ import pytest
 
 import prequential
 from prequential.cli.main import parser
-from prequential.corpora import open_corpus
+from prequential.corpora.sources import open_corpus
 
 PARTS = {f"{i}.txt": b"page %d: the quick brown fox jumps over the lazy dog\n" % i * (3 + i) for i in range(5)}
 PARTS |= {"copy.txt": PARTS["4.txt"], "empty.txt": b""}

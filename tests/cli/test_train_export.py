@@ -11,8 +11,8 @@ from interruption import InterruptionError, stopping_at
 
 import prequential
 from prequential.cli import main
-from prequential.codecs import Header
-from prequential.corpora import open_corpus
+from prequential.codecs.archive_header import Header
+from prequential.corpora.sources import open_corpus
 from prequential.online.model_store import load_model, save_model
 from prequential.online.training import insured, train
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prequential.codecs import adaptive
-from prequential.corpora import sample_path
+from prequential.codecs.baselines import adaptive
+from prequential.corpora.bundled import sample_path
 from prequential.errors import CorruptArchiveError
 
 

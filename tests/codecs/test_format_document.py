@@ -7,16 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from prequential.codecs import (
-    ArchiveReader,
-    ArchiveWriter,
-    Block,
-    BlockKind,
-    Header,
-    archive,
-)
-from prequential.codecs.archive_header import HEADER_DICTIONARY
-from prequential.exact.bit_coder import DECODE, ENCODE, LOW, N_WORDS, WIDTH, BitCoder, code_bit
+from prequential.codecs import archive
+from prequential.codecs.archive import ArchiveReader, ArchiveWriter
+from prequential.codecs.archive_block import Block, BlockKind
+from prequential.codecs.archive_header import HEADER_DICTIONARY, Header
+from prequential.codecs.bit_coder import DECODE, ENCODE, LOW, N_WORDS, WIDTH, BitCoder, code_bit
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "FORMAT.md").read_text(encoding="utf-8")
 DECISIONS = [(1, 1), (1, 1), (1, 16384), (0, 4096), (1, 2)]  # bit, frequency of a one

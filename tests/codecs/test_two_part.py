@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prequential.codecs import STATIC, two_part
-from prequential.codecs.static import TWO_PART_ORDERS
-from prequential.corpora import sample_path
+from prequential.codecs.baselines import two_part
+from prequential.codecs.baselines.static import STATIC, TWO_PART_ORDERS
+from prequential.corpora.bundled import sample_path
 from prequential.errors import CorruptArchiveError
 
 ORDERS = (1, 2, 3)

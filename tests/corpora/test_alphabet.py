@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prequential.corpora import ByteAlphabet
+from prequential.corpora.alphabet import ByteAlphabet
 from prequential.errors import ConfigError
 
 ALPHABET = ByteAlphabet()

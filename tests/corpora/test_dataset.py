@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from prequential.corpora import open_corpus
 from prequential.corpora.dataset import RowDocuments
 from prequential.corpora.dataset_spec import DatasetSpec
+from prequential.corpora.sources import open_corpus
 from prequential.errors import CorpusError, MissingDependencyError, OutputError
 
 pytest.importorskip("datasets")

@@ -75,7 +75,7 @@ def open_elsewhere(spec: str, home: Path, **environment: str) -> tuple[str, floa
 
 
 def test_a_tag_on_the_hub_is_opened_at_the_commit_it_stands_for(hub: str, tmp_path: Path) -> None:
-    program = "import prequential.corpora as c; print(c.open_corpus('hf:owner/texts@v1').describe()['commit'])"
+    program = "import prequential.corpora.sources as c; print(c.open_corpus('hf:owner/texts@v1').describe()['commit'])"
     env = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0"}
     said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True, timeout=60).stdout
     assert said.decode() == f"{COMMIT}\n"

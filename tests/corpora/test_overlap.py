@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prequential.corpora import overlap as overlap_module
 from prequential.corpora.corpus import Document
-from prequential.corpora.near_duplicates import (
+from prequential.corpora.overlap import overlap as overlap_module
+from prequential.corpora.overlap.near_duplicates import (
     CHUNK_BYTES,
     NEAR_JACCARD,
     SHINGLE_TOKENS,
@@ -20,7 +20,7 @@ from prequential.corpora.near_duplicates import (
     grams,
     token_chunks,
 )
-from prequential.corpora.overlap import Overlap, measure_overlap
+from prequential.corpora.overlap.overlap import Overlap, measure_overlap
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 
 # Few letters and a few long words: copies of 50 bytes and of 13 tokens come about by chance.

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from prequential.corpora import open_corpus, sample_path, samples
+from prequential.corpora.bundled import sample_path, samples
+from prequential.corpora.sources import open_corpus
 from prequential.errors import CorpusError
 
 

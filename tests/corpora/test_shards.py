@@ -15,9 +15,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prequential.corpora import Document, chunks, open_corpus
+from prequential.corpora import chunks
+from prequential.corpora.corpus import Document
 from prequential.corpora.row_documents import IN_MEMORY, RowDocuments
 from prequential.corpora.shards import Piece, ShardsSpec, shuffled
+from prequential.corpora.sources import open_corpus
 from prequential.corpora.symbols import FileSymbols, StreamSymbols
 from prequential.errors import CorpusError, OutputError
 

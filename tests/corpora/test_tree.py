@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from prequential.corpora import open_corpus, restore_tree
-from prequential.corpora.tree import MAGIC, MAX_DEPTH, TreeFile
+from prequential.corpora.sources import open_corpus
+from prequential.corpora.tree import MAGIC, MAX_DEPTH, TreeFile, restore_tree
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError, PrequentialError
 
 Tree = dict[bytes, tuple[bytes, bool]]  # path -> contents, executable

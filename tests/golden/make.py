@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import prequential
-from prequential.corpora import sample_path
+from prequential.corpora.bundled import sample_path
 
 FOLDER = Path(__file__).parent
 TEXT = sample_path("christmas_carol").read_bytes()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import prequential
-from prequential.codecs import ArchiveReader
-from prequential.corpora import sample_path
+from prequential.codecs.archive import ArchiveReader
+from prequential.corpora.bundled import sample_path
 from prequential.model.presets import PRESETS
 
 GOLDEN = sorted(Path(__file__).parent.glob("*.pq"))

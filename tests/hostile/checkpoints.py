@@ -60,7 +60,7 @@ def _all_floats(value: float) -> Change:
 
 
 def _coder(**values: int) -> Change:
-    """low, width, n_words, offset, mode, fault: as in exact/bit_coder.py."""
+    """low, width, n_words, offset, mode, fault: as in oder.py."""
 
     def change(tensors: Tensors, about: About) -> None:
         for name, value in values.items():

@@ -27,10 +27,13 @@ except ImportError:
     sys.exit("atheris is not installed here (it has wheels for Linux and some versions of Python): pip install atheris")
 
 with atheris.instrument_imports(include=["prequential.codecs", "prequential.corpora", "prequential.model.config"]):
-    from prequential.codecs import ArchiveReader, Header, summarise, survey
-    from prequential.codecs.archive_header import pack_header, read_header
+    from prequential.codecs.archive import ArchiveReader
+    from prequential.codecs.archive_header import Header, pack_header, read_header
+    from prequential.codecs.archive_summary import summarise, survey
     from prequential.codecs.byte_source import ByteSource
-    from prequential.corpora import ByteAlphabet, open_corpus, restore_tree
+    from prequential.corpora.alphabet import ByteAlphabet
+    from prequential.corpora.sources import open_corpus
+    from prequential.corpora.tree import restore_tree
     from prequential.model.config import Config
 
 from forge import Draft, repaired  # imports codecs, which must be instrumented by then

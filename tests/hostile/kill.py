@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import prequential
-from prequential.corpora import sample_path
+from prequential.corpora.bundled import sample_path
 from prequential.online import checkpoint
 
 RUNTIME = prequential.Runtime(threads=1)

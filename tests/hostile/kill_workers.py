@@ -27,7 +27,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import prequential
 from prequential.cli.main import main as program
-from prequential.corpora import sample_path
+from prequential.corpora.bundled import sample_path
 
 N_WORKERS = 2
 MAX_RESTARTS = 2

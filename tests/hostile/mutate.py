@@ -31,8 +31,9 @@ from seeds import MAX_MEMORY_BYTES, RUNTIME, seeds
 from watch import confined
 
 import prequential
-from prequential.codecs import ArchiveReader, summarise
-from prequential.corpora import open_corpus
+from prequential.codecs.archive import ArchiveReader
+from prequential.codecs.archive_summary import summarise
+from prequential.corpora.sources import open_corpus
 from prequential.errors import ConfigError, CorruptArchiveError, OutputError, UnsupportedVersionError
 
 # Names as often as they are drawn: GPTs take five times as long.

@@ -26,10 +26,10 @@ from seeds import MAX_MEMORY_BYTES, MIXER, PURE, RUNTIME, SCHEDULE, seeds
 from watch import ForbiddenError, confined
 
 import prequential
-from prequential.codecs import summarise
+from prequential.codecs.archive_summary import summarise
 from prequential.errors import ConfigError, OutputError, PrequentialError
 from prequential.exact import fused
-from prequential.online.memory import memory_bytes
+from prequential.online.limits import memory_bytes
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(prequential.__file__).parents[1]), "OMP_NUM_THREADS": "1"}

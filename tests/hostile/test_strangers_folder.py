@@ -16,7 +16,7 @@ from limits import bounded
 from seeds import RUNTIME, seeds
 
 import prequential
-from prequential.codecs import survey
+from prequential.codecs.archive_summary import survey
 from prequential.errors import PrequentialError
 
 HERE = Path(__file__).parent

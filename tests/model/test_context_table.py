@@ -7,7 +7,7 @@ import torch
 from prequential.errors import ConfigError
 from prequential.exact import fused, plain
 from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, GPTConfig
-from prequential.model.context_table import ContextGradient, ContextTable
+from prequential.model.gpt.context_table import ContextGradient, ContextTable
 
 CONFIG = GPTConfig(width=16, n_heads=1, contexts=("2", "word"), context_bits=6)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prequential.corpora import sample_path
-from prequential.exact import mixing
-from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.corpora.bundled import sample_path
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.frozen import Frozen
+from prequential.model.mixer import mixing
 from prequential.online.runtime import Runtime
 
 BOTH = Config(
@@ -139,9 +139,9 @@ def test_after_a_restart_nothing_of_what_was_read_before_is_known(config):
 
 CHILD = """
 import numpy as np
-from prequential.exact.bit_coder import FOLLOW, BitCoder
+from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.model.config import MixerConfig
-from prequential.model.mixer import Mixer
+from prequential.model.mixer.mixer import Mixer
 text = np.frombuffer(b"one two three, one two four. " * 4, np.uint8).astype(np.int64)
 ring = np.zeros(1 << 10, np.uint8)
 mixer = Mixer(MixerConfig(contexts=("1", "3", "word", "match"), table_bits=6, match_bits=6), ring)

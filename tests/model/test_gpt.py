@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prequential.exact import fused, plain
-from prequential.exact.contexts import SUM_LIMIT
 from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul, trials
 from prequential.exact.pool import Pool
-from prequential.model import gpt as module
 from prequential.model.config import GPTConfig
-from prequential.model.gpt import GPT
+from prequential.model.gpt import gpt as module
+from prequential.model.gpt.context_kernels import SUM_LIMIT
+from prequential.model.gpt.gpt import GPT
 
 CONFIG = GPTConfig(
     n_layers=2, width=32, n_heads=2, mlp_factor=2, n_embeddings=2, contexts=("2", "word"), context_bits=8, window=7,

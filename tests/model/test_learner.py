@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prequential.corpora import sample_path
-from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.corpora.bundled import sample_path
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.model.history import History
 from prequential.online.runtime import Runtime

@@ -9,8 +9,8 @@ from prequential.exact import plain
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig
-from prequential.model.gpt import GPT
-from prequential.model.replicas import Replicas
+from prequential.model.gpt.gpt import GPT
+from prequential.model.gpt.replicas import Replicas
 
 SHAPE = GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8, warmup_updates=1)
 ARGUMENTS = SHAPE, 256, 0, plain, Matmul("float64"), Pool(1)

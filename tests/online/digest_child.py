@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from prequential.codecs import ArchiveReader, Header
-from prequential.corpora import sample_path
+from prequential.codecs.archive import ArchiveReader
+from prequential.codecs.archive_header import Header
+from prequential.corpora.bundled import sample_path
 from prequential.errors import InexactMachineError
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online.coding import compress, decompress

@@ -247,8 +247,8 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Pretended]:
     _Pretended.n_operations = _Graph.n_replays = 0
     with monkeypatch.context() as patch, _Pretended() as mode:
         patch.setattr("prequential.model.learner.ThreadPoolExecutor", _Threads)
-        patch.setattr("prequential.online.workers.ThreadPoolExecutor", _Threads)
-        patch.setattr("prequential.online.team.WITH_DEVICES", "gloo")  # the tensors are on the host, after all
+        patch.setattr("prequential.online.workers.shared.ThreadPoolExecutor", _Threads)
+        patch.setattr("prequential.online.workers.team.WITH_DEVICES", "gloo")  # the tensors are on the host, after all
         patch.setattr(torch.cuda, "device_count", lambda: 2)
         patch.setattr(torch.cuda, "set_device", lambda device: None)
         patch.setattr(torch.cuda, "get_device_name", lambda: "pretended")

@@ -10,18 +10,19 @@ import pytest
 import torch
 from pretended import CUDA, MixedPlacesError, is_there, n_replays, pretended
 
-from prequential.codecs import ArchiveReader, Header
-from prequential.corpora import sample_path
+from prequential.codecs.archive import ArchiveReader
+from prequential.codecs.archive_header import Header
+from prequential.codecs.bit_coder import FOLLOW, BitCoder
+from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, InexactMachineError
 from prequential.exact import fused, matmul, plain, tables
-from prequential.exact.bit_coder import FOLLOW, BitCoder
 from prequential.exact.matmul import BACKEND_NAMES, SELF_TEST_SHAPES, Matmul
 from prequential.exact.pool import Pool
-from prequential.measure.selftest import FIXED_CONFIG, fixed_run
-from prequential.model import gpt as gpt_module
+from prequential.measure.proof.selftest import FIXED_CONFIG, fixed_run
 from prequential.model.config import N_SYMBOLS, Config, ReplicaConfig, ScheduleConfig
-from prequential.model.device_gpt import Accelerator, DeviceGPT
 from prequential.model.frozen import Frozen
+from prequential.model.gpt import gpt as gpt_module
+from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.learner import Learner
 from prequential.online import accelerators, coding
 from prequential.online.loop import run

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from prequential.codecs import ArchiveReader, Header
+from prequential.codecs.archive import ArchiveReader
+from prequential.codecs.archive_header import Header
+from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from prequential.errors import ConfigError, FaultError
 from prequential.exact import fused
-from prequential.exact.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from prequential.exact.matmul import Matmul
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
-from prequential.model.gpt import GPT, Reader
+from prequential.model.gpt.gpt import GPT, Reader
 from prequential.model.learner import Learner
 from prequential.online.audit import AuditedLearner
 from prequential.online.coding import compress, decompress

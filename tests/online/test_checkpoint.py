@@ -251,7 +251,7 @@ def test_checkpoints_take_no_more_than_their_share_of_the_time(monkeypatch, tmp_
     monkeypatch.setattr(checkpoint, "write", slow)
     checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False, clock=clock)
     learner = ONE.learner(CONFIG)
-    header = prequential.codecs.Header(n_bytes=1, blake2b=bytes(32), config={})
+    header = prequential.codecs.archive_header.Header(n_bytes=1, blake2b=bytes(32), config={})
     while clock.now < 20_000:
         checkpoints.offer("compress", header, learner, lambda: None)
         clock.now += 1.0
@@ -290,7 +290,7 @@ def test_after_a_checkpoint_that_could_not_be_written_the_next_is_not_due_at_onc
 
     monkeypatch.setattr(checkpoint, "write", full)
     checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False, clock=lambda: now[0])
-    header = prequential.codecs.Header(n_bytes=1, blake2b=bytes(32), config={})
+    header = prequential.codecs.archive_header.Header(n_bytes=1, blake2b=bytes(32), config={})
     learner = ONE.learner(CONFIG)
     for _ in range(200):
         now[0] += 1.0

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prequential.codecs import ArchiveReader, BlockKind, Header
+from prequential.codecs.archive import ArchiveReader
+from prequential.codecs.archive_block import BlockKind
+from prequential.codecs.archive_header import Header
+from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CorruptArchiveError
-from prequential.exact.bit_coder import FOLLOW, BitCoder
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online.coding import compress, decompress
 from prequential.online.loop import run

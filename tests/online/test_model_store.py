@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from prequential.codecs.bit_coder import ENCODE, BitCoder
 from prequential.errors import ConfigError, CorpusError, OutputError
-from prequential.exact.bit_coder import ENCODE, BitCoder
 from prequential.files import check_new_folder
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.learner import rows_of_step

@@ -8,7 +8,7 @@ import pytest
 from interruption import InterruptionError, stopping_at
 from test_model_store import CONFIG, DATA, EACH, ONE, TWO
 
-from prequential.codecs import Header
+from prequential.codecs.archive_header import Header
 from prequential.errors import CheckpointError, OutputError
 from prequential.model.config import Config
 from prequential.online.coding import Progress

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import prequential
 from prequential.cli.main import main
-from prequential.corpora import sample_path
+from prequential.corpora.bundled import sample_path
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
-from prequential.model.replicas import parts
-from prequential.online.workers import shared_out
+from prequential.model.gpt.replicas import parts
+from prequential.online.workers.shared import shared_out
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}

@@ -20,12 +20,13 @@ from pretended import is_there, pretended
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import prequential
-from prequential.corpora import sample_path
+from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, PrequentialError
 from prequential.exact import plain
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
-from prequential.online import accelerators, checkpoint, workers
+from prequential.online import accelerators, checkpoint
 from prequential.online.runtime import Runtime
+from prequential.online.workers import shared as workers
 
 MIXED = Config(
     gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, contexts=("2", "word"), context_bits=8, window=16),

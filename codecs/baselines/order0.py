@@ -1,0 +1,73 @@
+"""Order-0 two-part code: the byte frequencies are sent first, then the data under them. The parameters are real bytes.
+
+Stored form: length, 32-byte map of the byte values present, one byte of frequency for each, range coder's payload.
+"""
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.codecs.baselines.frequencies import TOTAL_BITS, frequencies_from
+from prequential.codecs.baselines.range_coder import RangeDecoder, RangeEncoder
+from prequential.codecs.byte_source import ByteSource, varint
+
+_BYTE_VALUES = 256
+_ROWS = 4096  # symbols coded in one call under the fixed frequencies: bounds memory to some 10 MB
+_MANTISSA_BITS = 3
+_MANTISSA_ONE = 1 << _MANTISSA_BITS  # the leading one that a minifloat does not store
+_MAX_EXPONENT = 31
+
+
+def compress(data: bytes) -> bytes:
+    """The stored form of `data`; about 1 microsecond a byte."""
+    symbols = np.frombuffer(data, dtype=np.uint8)
+    counts = np.bincount(symbols, minlength=_BYTE_VALUES)
+    present = counts > 0
+    parameters = bytes(_to_minifloat(int(count)) for count in counts[present])
+    head = varint(len(data)) + np.packbits(present).tobytes() + parameters
+    if len(parameters) < 2:  # nothing is left to say, and a coder needs two symbols
+        return head
+    ranks = (np.cumsum(present) - 1)[symbols]
+    row = _frequencies_of(parameters)
+    encoder = RangeEncoder()
+    for start in range(0, len(ranks), _ROWS):
+        piece = ranks[start : start + _ROWS]
+        encoder.encode(piece, np.broadcast_to(row, (len(piece), len(row))))
+    return head + encoder.finish()
+
+
+def decompress(compressed: bytes) -> bytes:
+    """The data that `compress` was given. Raises CorruptArchiveError where it can tell that these are no such bytes."""
+    source = ByteSource(io.BytesIO(compressed))
+    n_bytes = source.take_varint()
+    present = np.unpackbits(np.frombuffer(source.take(_BYTE_VALUES // 8), dtype=np.uint8))
+    values = np.nonzero(present)[0].astype(np.uint8)
+    parameters = source.take(len(values))
+    if len(values) < 2:
+        return values.tobytes() * n_bytes
+    row = _frequencies_of(parameters)
+    decoder = RangeDecoder(compressed[source.n_bytes_taken :])
+    pieces = []
+    for start in range(0, n_bytes, _ROWS):
+        piece_bytes = min(_ROWS, n_bytes - start)
+        pieces.append(values[decoder.decode(np.broadcast_to(row, (piece_bytes, len(row))))].tobytes())
+    decoder.finish()
+    return b"".join(pieces)
+
+
+def _to_minifloat(count: int) -> int:
+    """`count` >= 1 in a byte, rounded down: 5 bits of exponent, 3 of mantissa.
+
+    Relative errors spread over 0..1/8, so about 0.001 bits a symbol are lost by the mismatch.
+    """
+    exponent = min(count.bit_length() - 1, _MAX_EXPONENT)
+    significand = min(count * _MANTISSA_ONE >> exponent, 2 * _MANTISSA_ONE - 1)
+    return exponent << _MANTISSA_BITS | significand - _MANTISSA_ONE
+
+
+def _frequencies_of(parameters: bytes) -> NDArray[np.int64]:
+    """(V,) frequencies in proportion to V minifloats."""
+    codes = np.frombuffer(parameters, dtype=np.uint8).astype(np.int64)
+    weights = (_MANTISSA_ONE + codes % _MANTISSA_ONE) << (codes >> _MANTISSA_BITS)
+    return frequencies_from(weights[None, :] * (1 << TOTAL_BITS) // weights.sum())[0]

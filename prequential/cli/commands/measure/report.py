@@ -1,0 +1,67 @@
+"""prequential report: run folders as one HTML page, or as plots."""
+
+import argparse
+import sys
+
+from prequential.cli.options import add_verbosity
+
+DEFAULT_OUTPUT = "report.html"
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declares the subcommand."""
+    parser = commands.add_parser(
+        "report",
+        help="runs as an HTML page, or as plots",
+        description="Make one HTML page of run folders, whole in itself; or their plots as PNG and SVG files.",
+    )
+    parser.add_argument("names", nargs="+", metavar="RUN", help="run folder, as `evaluate` leaves it")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.html",
+        help=f"name of the page; - is standard output (default: {DEFAULT_OUTPUT}, or no page if there is --plots)",
+    )
+    where.add_argument("-c", "--stdout", action="store_true", help="write the page to standard output")
+    parser.add_argument("--plots", metavar="FOLDER", help="write the curves there, as PNG and SVG (needs matplotlib)")
+    parser.add_argument("-f", "--force", action="store_true", help="overwrite existing files; write to a terminal")
+    add_verbosity(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes what was asked for; all of it or a failure."""
+    from prequential.files import check_output
+    from prequential.measure.evaluation.runs import read_run
+    from prequential.report.plots import save_plots
+
+    output = "-" if args.stdout else args.output or (None if args.plots else DEFAULT_OUTPUT)
+    if output not in (None, "-"):
+        check_output(output, overwrite=args.force)
+    runs = [read_run(name) for name in args.names]
+    written = []
+    if args.plots:
+        written += [str(path) for path in save_plots(runs, args.plots, overwrite=args.force)]
+    if output is not None:
+        from prequential.report.page import html_report
+
+        _write(output, html_report(runs), overwrite=args.force)
+        written += [output] if output != "-" else []
+    if not args.quiet:
+        for path in written:
+            print(path, file=sys.stderr)
+    return 0
+
+
+def _write(output: str, page: str, *, overwrite: bool) -> None:
+    from prequential.files import output_file, stream_output
+
+    data = page.encode("utf-8", "replace")  # half a surrogate pair, from a stranger's JSON, is no character
+    if output != "-":
+        with output_file(output, overwrite=overwrite) as sink:
+            sink.write(data)
+        return
+    sink = stream_output(sys.stdout.buffer, overwrite=overwrite)
+    sink.write(data)
+    sink.flush()

@@ -1,0 +1,87 @@
+"""The tables of where the bits went, for a terminal: from a record, so that a recorded run prints like a fresh one."""
+
+from typing import Any
+
+from prequential.measure.evaluation import breakdown
+from prequential.measure.evaluation.breakdown import CLOSE, Row, Table
+from prequential.measure.table import format_table
+
+EXPLANATIONS = {
+    breakdown.POSITIONS: "By position: bytes from-to of the corpus, each stretch as long as all before it.",
+    breakdown.DOCUMENTS: "By document, the costliest first.",
+    breakdown.EXTENSIONS: "By the extension of the document's name, the costliest first.",
+    breakdown.CLASSES: "By the value of the byte.",
+    breakdown.OCCURRENCES: "By how often the byte had come after the two before it: the k-th occurrence of its trigram.",
+    breakdown.LEARNING: f"The same, of trigrams that come {breakdown.COHORT} times or more: the same ones in every row of k.",
+    breakdown.WORDS: "By how common the byte's word is in the corpus: tenths of all words, the most common first.",
+    breakdown.COPIES: "Copied: in a match of 32 bytes or more that began earlier in the corpus. Novel: all else.",
+}
+COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns that only some rows have
+FITS = {breakdown.WORDS: ("times", "rank"), **dict.fromkeys((breakdown.OCCURRENCES, breakdown.LEARNING), ("bits", "k"))}
+
+
+def format_tables(tables: dict[str, Table]) -> str:
+    """Each table under a line that explains it, with its fits and quantiles; no final newline.
+
+    Columns: bytes, their share, the share of the first part's bits, and bits/byte of each part.
+    """
+    return "\n\n".join(
+        "\n".join(
+            [text, _table(tables[name]), *_quantiles(tables[name]), *_fits(name, tables[name]), *_notes(tables[name])]
+        )
+        for name, text in EXPLANATIONS.items()
+        if tables.get(name, {}).get("rows")
+    )
+
+
+def _table(table: Table) -> str:
+    rows: list[Row] = table["rows"]
+    parts = list(rows[0]["bits"])
+    n_bytes, n_bits = sum(row["n_bytes"] for row in rows), sum(row["bits"][parts[0]] for row in rows)
+    counts = {key: title for key, title in COUNTS.items() if any(key in row for row in rows)}
+    lines = [
+        [
+            row["name"],
+            *(f"{row[key]:,}" if key in row else "" for key in counts),
+            f"{row['n_bytes']:,}",
+            f"{row['n_bytes'] / n_bytes:.1%}",
+            f"{row['bits'][parts[0]] / max(n_bits, 1e-9):.1%}",
+            *(f"{row['bits'][part] / row['n_bytes']:.4f}" for part in parts),
+        ]
+        for row in rows
+    ]
+    return format_table(["", *counts.values(), "bytes", "of bytes", "of bits", *parts], lines)
+
+
+def _quantiles(table: Table) -> list[str]:
+    """Lines that say how bits/byte spread over documents."""
+    if "quantiles" not in table:
+        return []
+    of = [f"{100 * q:g}%" for q in table["quantiles"]["of"]]
+    lines = [
+        [part, *(f"{v:.4f}" for v in values)] for part, values in table["quantiles"]["bits_per_byte"].items() if values
+    ]
+    return [format_table([f"bits/byte, of {table['n_documents']:,} documents", *of], lines)] if lines else []
+
+
+def _fits(name: str, table: Table) -> list[str]:
+    y, x = FITS.get(name, ("y", "x"))
+    return [_fit(part, y, x, fit) for part, fit in table.get("fits", {}).items() if fit is not None]
+
+
+def _fit(part: str, y: str, x: str, fit: dict[str, Any]) -> str:
+    """The law, and where it does not hold."""
+    r2 = "" if fit["r2"] is None else f", R^2 {fit['r2']:.3f}"
+    return (
+        f"{part}: {y} = {fit['factor']:.4g} {x}^{fit['exponent']:.3f}{r2}; {fit['close_share']:.1%} within a factor {CLOSE}, "
+        f"{fit['worst_ratio']:.2f} times the fit at {x} = {fit['worst_x']:,.0f}"
+    )
+
+
+def _notes(table: Table) -> list[str]:
+    """What a bound on memory left out."""
+    notes = {
+        "n_forgotten": "{:,} windows of 32 bytes had to be forgotten: some of what is called novel is copied",
+        "n_untracked": "{:,} words had no place in memory: they are taken to come once",
+    }
+    return [text.format(table[key]) for key, text in notes.items() if table.get(key)]

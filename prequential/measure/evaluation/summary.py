@@ -1,0 +1,101 @@
+"""An evaluation as a person reads it: from its record, so that a recorded run prints like a fresh one."""
+
+from typing import Any
+
+from prequential.measure.table import format_table, printable
+from prequential.measure.watch.detectors import Finding
+
+COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
+
+
+def format_report(record: dict[str, Any]) -> str:
+    """The figures of one evaluation record, and the table against the baselines."""
+    findings = [f"warning: {Finding(**finding)}" for finding in record.get("findings", ())]
+    lines = [
+        *_figures(record),
+        "",
+        *format_table(COLUMNS, comparison_rows(record)).split("\n"),
+        *record["notes"],
+        *findings,
+    ]
+    return "\n".join(map(printable, lines))
+
+
+def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
+    """One row under COLUMNS for each compressor, smallest first; the learner is called prequential."""
+    n_bytes = record["corpus"]["n_bytes"]
+    results = [
+        ("prequential", record["archive_bytes"], record["wall_s"]),
+        *((b["label"], b["compressed_bytes"], b["wall_s"]) for b in record["baselines"]),
+    ]
+    return [
+        [label, f"{size:,}", f"{8 * size / n_bytes:.4f}", f"{wall_s:.2f}", f"{n_bytes / max(wall_s, 1e-6) / 1e3:,.0f}"]
+        for label, size, wall_s in sorted(results, key=lambda result: result[1])
+    ]
+
+
+def model_summary(config: dict[str, Any]) -> str:
+    """A configuration in a few words."""
+    gpt, mixer = config["gpt"], config["mixer"]
+    parts = []
+    if gpt:
+        parts.append(f"GPT {gpt['n_layers']} x {gpt['width']}, window {gpt['window']}")
+    if replicas := config.get("replicas"):
+        parts[-1] = f"{replicas['n_replicas']} of {parts[-1]}, averaged every {replicas['sync_every']} steps"
+    if mixer:
+        parts.append(f"{len(mixer['contexts'])} mixed contexts in 2**{mixer['table_bits']} buckets")
+    return " + ".join(parts)
+
+
+def _figures(record: dict[str, Any]) -> list[str]:
+    corpus, environment = record["corpus"], record["environment"]
+    rows = [
+        ("corpus", f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
+        ("model", model_summary(record["config"])),
+        (
+            "machine",
+            f"{environment['machine']['cpu']}, {environment['threads']} threads, {environment['backend']} matmul, "
+            f"{environment['kernels']} kernels",
+        ),
+        ("description length", f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte"),
+        (
+            "archive",
+            f"{record['archive_bytes']:,} bytes = header {record['header_bytes']:,} + payload "
+            f"{record['payload_bytes']:,} + container {record['container_bytes']:,}",
+        ),
+        (
+            "ideal code length",
+            f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte, "
+            f"{record['code_nats_per_byte']:.4f} nats/byte",
+        ),
+        ("coder overhead", f"{record['coder_overhead_ppm']:.1f} ppm"),
+        *_beyond_the_archive(record),
+        ("speed", _speed(record["wall_s"], record["bytes_per_s"])),
+        ("verified", _verified(record)),
+        ("peak memory", f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB"),
+    ]
+    return [f"{name:<20}{text}" for name, text in rows]
+
+
+def _beyond_the_archive(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """The total cost, and the parts alone; records of older versions have neither."""
+    rows = []
+    if "total_bits" in record:
+        zipped = f"the decoder's source ({record['decoder_bytes']:,} bytes zipped)"
+        choice = f"the choice of 1 in {record['n_configs'] * record['n_seeds']}"
+        both = f"archive and decoder {record['benchmark_bytes']:,} bytes"
+        rows.append(("total cost", f"{record['total_bits']:,.0f} bits with {zipped} and {choice}; {both}"))
+    for part, bits in record.get("parts", {}).items():
+        if part != "model":
+            rows.append((f"{part} alone", f"{bits:,.0f} bits, {bits / record['corpus']['n_bytes']:.4f} bits/byte"))
+    return rows
+
+
+def _speed(wall_s: float, bytes_per_s: float) -> str:
+    return f"{wall_s:.2f} s, {bytes_per_s / 1e3:,.2f} kB/s"
+
+
+def _verified(record: dict[str, Any]) -> str:
+    if not record["verified"]:
+        return "no (--verify decodes the archive and compares every byte)"
+    return f"every byte decoded and compared: {_speed(record['verify_wall_s'], record['verify_bytes_per_s'])}"

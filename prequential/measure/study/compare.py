@@ -1,0 +1,491 @@
+"""Two or more runs over the same bytes: by how many bits they differ, how sure that is, and where the difference arose.
+
+Every difference is of ideal code lengths, B - A with A the reference: negative where B needs fewer bits. It is exact: for one
+corpus and one seed each it is one number, without an error. An interval is of a population, which it names: what the
+difference would be on other text like this, and under other seeds where a group of runs has several.
+
+Runs of one configuration that differ in the seed form a group, and its curve is their mean. All runs of a comparison are
+known at the same bytes, so that each difference is paired: both coded the same text.
+"""
+
+import math
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.errors import ConfigError, CorpusError
+from prequential.measure.evaluation.curves import Curve, crossing_byte
+from prequential.measure.evaluation.runs import PathLike, Run, read_run
+from prequential.measure.evaluation.trace import MODEL
+
+MIN_CELLS, MAX_CELLS = 16, 4096  # of the grid that is resampled; with fewer there is no interval
+CHUNK_RESAMPLES = 256  # at a time: 8 MiB of places for each
+MAX_LOG2_E = 332  # beyond 10**100 an e-value is only bounded
+DEFAULTS = {"alphabet": "bytes", "context": "carried memory"}  # of records that do not say
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bootstrap:
+    """How an interval is made. block_bytes: length of a resampled block; None: from the autocorrelation (`block_length`)."""
+
+    confidence: float = 0.95
+    n_resamples: int = 1999
+    seed: int = 0
+    block_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.confidence < 1:
+            raise ConfigError(f"confidence {self.confidence} lies outside (0, 1): 0.95 is usual")
+        if self.seed < 0:
+            raise ConfigError(f"seed {self.seed} is negative")
+        if self.block_bytes is not None and self.block_bytes < 1:
+            raise ConfigError(f"a block of {self.block_bytes} bytes is none")
+        if self.n_outside < 1:
+            enough = math.ceil(2 / (1 - self.confidence)) - 1
+            raise ConfigError(f"{self.n_resamples} resamples are too few for {self.confidence}: take {enough} or more")
+
+    @property
+    def n_outside(self) -> int:
+        """The rank, from either end, of the resample that bounds the interval."""
+        return math.floor(round((self.n_resamples + 1) * (1 - self.confidence) / 2, 6))
+
+    def widening(self, freedom: float) -> float:
+        """How much further Student's t reaches than the normal distribution, both being cut at this confidence.
+
+        freedom: degrees of it, > 0. The first terms of the expansion of Abramowitz and Stegun, 26.7.5.
+        """
+        z2 = NormalDist().inv_cdf((1 + self.confidence) / 2) ** 2
+        return 1 + (z2 + 1) / (4 * freedom) + (5 * z2 * z2 + 16 * z2 + 3) / (96 * freedom * freedom)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A two-sided interval of a difference, in bits, and what it was made from.
+
+    The grid has n_cells cells of cell_bytes; at n_interpolated of their ends some run is known only by interpolation.
+    automatic: block_bytes was chosen by `block_length`. population: what the interval is of.
+    """
+
+    low_bits: float
+    high_bits: float
+    population: str
+    bootstrap: Bootstrap
+    cell_bytes: int
+    n_cells: int
+    n_interpolated: int
+    block_bytes: int
+    automatic: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Runs of one kind, ascending by seed. bits: each one's ideal code length; archive_bits: each one's archive."""
+
+    label: str
+    runs: tuple[str, ...]
+    seeds: tuple[int, ...]
+    config: Mapping[str, Any]
+    bits: tuple[float, ...]
+    archive_bits: tuple[int, ...]
+    curves: tuple[Curve, ...] = field(repr=False, compare=False)
+
+    @property
+    def mean_bits(self) -> float:
+        """Ideal code length, mean over the runs."""
+        return math.fsum(self.bits) / len(self.bits)
+
+    @property
+    def mean_archive_bits(self) -> float:
+        """Length of the archive, mean over the runs."""
+        return sum(self.archive_bits) / len(self.archive_bits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A group against the reference.
+
+    bits: other - reference, of the whole corpus; exact where both are of one run. interval: None where the corpus is too short
+    (MIN_CELLS). log2_e: see `log2_e_value`. crossing_byte: from where on the other lies below the reference for good; 0:
+    everywhere, None: never. n_bytes (n,) int64 and running_bits (n,) float64, both from 0 on: the difference so far, at every
+    byte where some run ends a segment; known (n,) bool: all runs do, so that nothing is interpolated.
+    """
+
+    reference: Group
+    other: Group
+    bits: float
+    interval: Interval | None
+    log2_e: float
+    crossing_byte: int | None
+    n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
+    running_bits: NDArray[np.float64] = field(repr=False, compare=False)
+    known: NDArray[np.bool_] = field(repr=False, compare=False)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Difference per byte of the corpus."""
+        return self.bits / int(self.n_bytes[-1])
+
+    @property
+    def percent(self) -> float:
+        """Difference in percent of the reference's ideal code length."""
+        return 100 * self.bits / self.reference.mean_bits
+
+    @property
+    def archive_bits(self) -> float:
+        """Difference of the archives' lengths, headers and containers included."""
+        return self.other.mean_archive_bits - self.reference.mean_archive_bits
+
+    @property
+    def furthest_behind(self) -> tuple[int, float]:
+        """Byte where the other had spent the most more than the reference, and how many bits (>= 0)."""
+        return self._at(int(np.argmax(self.running_bits)))
+
+    @property
+    def furthest_ahead(self) -> tuple[int, float]:
+        """Byte where the other had spent the most less than the reference, and how many bits (<= 0)."""
+        return self._at(int(np.argmin(self.running_bits)))
+
+    def _at(self, i: int) -> tuple[int, float]:
+        return int(self.n_bytes[i]), float(self.running_bits[i])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the arrays, as JSON values."""
+        return {
+            "reference": self.reference.label,
+            "other": self.other.label,
+            "bits": self.bits,
+            "bits_per_byte": self.bits_per_byte,
+            "percent": self.percent,
+            "archive_bits": self.archive_bits,
+            "interval": None if self.interval is None else asdict(self.interval),
+            "e_value": {
+                "log2": self.log2_e,
+                "text": bounded_e_value(self.log2_e),
+                "against": f"the data follow {self.reference.label}",
+            },
+            "furthest_behind": dict(zip(("n_bytes", "bits"), self.furthest_behind, strict=True)),
+            "furthest_ahead": dict(zip(("n_bytes", "bits"), self.furthest_ahead, strict=True)),
+            "crossing_byte": self.crossing_byte,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Groups of runs over one corpus, the first of which is the reference of every difference."""
+
+    corpus: Mapping[str, Any]
+    groups: tuple[Group, ...]
+    differences: tuple[Difference, ...]
+
+    @property
+    def n_runs(self) -> int:
+        """How many runs there are to choose from."""
+        return sum(len(group.runs) for group in self.groups)
+
+    @property
+    def choice_bits(self) -> float:
+        """What the choice of the best of these runs costs: log2 of their number, to be added to its description length."""
+        return math.log2(self.n_runs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the arrays, as JSON values."""
+        return {
+            "kind": "comparison",
+            "corpus": dict(self.corpus),
+            "groups": [
+                {
+                    "label": group.label,
+                    "runs": list(group.runs),
+                    "seeds": list(group.seeds),
+                    "config": dict(group.config),
+                    "bits": list(group.bits),
+                    "archive_bits": list(group.archive_bits),
+                }
+                for group in self.groups
+            ],
+            "differences": [difference.to_dict() for difference in self.differences],
+            "n_runs": self.n_runs,
+            "choice_bits": self.choice_bits,
+        }
+
+
+def compare(
+    runs: Sequence[Run | PathLike], *, groups: Sequence[str] | None = None, bootstrap: Bootstrap | None = None
+) -> Comparison:
+    """Each group of `runs` against the first run's.
+
+    runs: two or more, or the folders they are in. groups: a label for each run, equal for those that belong together; else
+    runs of one configuration and different seeds do, and groups are called A, B, C ... in the order of their first run.
+    Equal arguments give equal results; B against A is A against B with the signs turned, to the last bit.
+
+    Raises CorpusError for runs that are not comparable (corpus, alphabet or context policy differ) or damaged, ConfigError
+    where the runs form one group only or a block is too long for the corpus.
+    """
+    opened = [run if isinstance(run, Run) else read_run(run) for run in runs]
+    for run in opened:
+        _check_comparable(opened[0], run)
+    labels = _automatic_groups(opened) if groups is None else list(groups)
+    if len(labels) != len(opened):
+        raise ConfigError(f"{len(labels)} group labels for {len(opened)} runs: give one for each")
+    names = list(dict.fromkeys(labels))
+    if len(names) < 2:
+        raise ConfigError(f"{len(opened)} runs in one group: nothing to compare it with; --group sets groups by hand")
+    made = tuple(
+        _group(name, [run for run, label in zip(opened, labels, strict=True) if label == name]) for name in names
+    )
+    how = bootstrap or Bootstrap()
+    differences = tuple(_difference(made[0], other, how) for other in made[1:])
+    return Comparison(corpus=opened[0].record["corpus"], groups=made, differences=differences)
+
+
+def _check_comparable(first: Run, run: Run) -> None:
+    """Raises CorpusError, which names what differs."""
+    for what, expected, found in zip(
+        ("corpus (bytes)", "corpus (BLAKE2b)", "alphabet", "context policy"), _basis(first), _basis(run), strict=True
+    ):
+        if expected != found:
+            raise CorpusError(
+                f"{str(first.path)!r} and {str(run.path)!r} are not comparable: {what} {expected!r} and {found!r}"
+            )
+
+
+def _basis(run: Run) -> tuple[Any, ...]:
+    """What runs must share: length and digest of the corpus, alphabet, context policy."""
+    corpus, config = run.record["corpus"], run.record["config"]
+    stated = [run.record.get(name) or config.get(name) or default for name, default in DEFAULTS.items()]
+    return corpus["n_bytes"], corpus["blake2b"], *stated
+
+
+def _automatic_groups(runs: Sequence[Run]) -> list[str]:
+    """A label for each run: that of the newest group of its configuration, unless its seed is there already."""
+    groups: list[tuple[dict[str, Any], set[int]]] = []
+    labels = []
+    for run in runs:
+        config = _without_seed(run)
+        same = [i for i, (other, _) in enumerate(groups) if other == config][-1:]
+        if not same or _seed(run) in groups[same[0]][1]:
+            same = [len(groups)]
+            groups.append((config, set()))
+        groups[same[0]][1].add(_seed(run))
+        labels.append(_letters(same[0]))
+    return labels
+
+
+def _letters(i: int) -> str:
+    """A ... Z, A2 ... Z2, A3 ..."""
+    repeat, letter = divmod(i, len(string.ascii_uppercase))
+    return string.ascii_uppercase[letter] + (str(repeat + 1) if repeat else "")
+
+
+def _seed(run: Run) -> int:
+    return int(run.record["config"].get("seed", 0))
+
+
+def _without_seed(run: Run) -> dict[str, Any]:
+    return {name: value for name, value in run.record["config"].items() if name != "seed"}
+
+
+def _group(label: str, runs: Sequence[Run]) -> Group:
+    ordered = sorted(runs, key=_seed)
+    curves = tuple(_curve(run) for run in ordered)
+    return Group(
+        label=label,
+        runs=tuple(run.name for run in ordered),
+        seeds=tuple(_seed(run) for run in ordered),
+        config=_without_seed(ordered[0]),
+        bits=tuple(float(curve.bits[-1]) for curve in curves),
+        archive_bits=tuple(run.record["archive_bits"] for run in ordered),
+        curves=curves,
+    )
+
+
+def _curve(run: Run) -> Curve:
+    """The learner's. Raises CorpusError where it does not end where the corpus does."""
+    curve, n_bytes = run.curves.get(MODEL), run.record["corpus"]["n_bytes"]
+    if curve is None or not len(curve.n_bytes) or curve.n_bytes[-1] != n_bytes:
+        raise CorpusError(f"{str(run.path)!r} has no curve of the model up to byte {n_bytes}: evaluate again")
+    return curve
+
+
+def _difference(reference: Group, other: Group, bootstrap: Bootstrap) -> Difference:
+    curves = [*reference.curves, *other.curves]
+    ends = np.unique(np.concatenate([curve.n_bytes for curve in curves]))
+    ours, theirs = _mean_curve(other.curves, ends), _mean_curve(reference.curves, ends)
+    return Difference(
+        reference=reference,
+        other=other,
+        bits=other.mean_bits - reference.mean_bits,
+        interval=_interval(reference, other, bootstrap),
+        log2_e=log2_e_value(reference.bits, other.bits),
+        crossing_byte=crossing_byte(ours, theirs),
+        n_bytes=np.concatenate(([0], ends)),
+        running_bits=np.concatenate(([0.0], ours.bits - theirs.bits)),
+        known=np.concatenate(([True], _known(curves, ends))),
+    )
+
+
+def _mean_curve(curves: Sequence[Curve], at: NDArray[np.int64]) -> Curve:
+    return Curve(n_bytes=at, bits=np.sum([curve.at(at) for curve in curves], 0) / len(curves))
+
+
+def _known(curves: Sequence[Curve], at: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether every curve has a point at each of these positions (n,), (n,) bool."""
+    return np.all([np.isin(at, curve.n_bytes) for curve in curves], 0)
+
+
+def log2_e_value(reference_bits: Sequence[float], other_bits: Sequence[float]) -> float:
+    """log2 of an e-value against "the data follow the reference": for one run each, L_reference - L_other.
+
+    Were the data drawn from the reference, its expectation would be at most 1, and it would ever reach 1/a, wherever one
+    stops, with probability at most a (Ville's inequality), if `other` was fixed before the data were seen. Of several seeds
+    the others are mixed in equal shares, and the reference's best one counts: valid against each of its seeds.
+    """
+    mixed_bits = math.log2(len(other_bits)) - float(np.logaddexp2.reduce(-np.array(other_bits)))
+    return min(reference_bits) - mixed_bits
+
+
+def bounded_e_value(log2_e: float) -> str:
+    """The e-value in three digits, or beyond which power of ten it lies."""
+    if abs(log2_e) > MAX_LOG2_E:
+        return "above 10^100" if log2_e > 0 else "below 10^-100"
+    return f"{2.0**log2_e:.3g}"
+
+
+def _interval(reference: Group, other: Group, bootstrap: Bootstrap) -> Interval | None:
+    """Of the difference over the whole corpus; None where there are fewer than MIN_CELLS cells."""
+    curves = [*reference.curves, *other.curves]
+    n_bytes = int(curves[0].n_bytes[-1])
+    cell_bytes = _cell_bytes(curves, n_bytes)
+    n_cells = n_bytes // cell_bytes
+    if n_cells < MIN_CELLS:
+        return None
+    grid = cell_bytes * np.arange(n_cells + 1)
+    ours, theirs = (np.diff([curve.at(grid) for curve in group.curves]) for group in (other, reference))  # (S, m)
+    if bootstrap.block_bytes is None:
+        block = block_length(ours.mean(0) - theirs.mean(0))
+    else:
+        block = max(1, round(bootstrap.block_bytes / cell_bytes))
+    if 2 * block > n_cells:
+        raise ConfigError(
+            f"a block of {bootstrap.block_bytes} bytes is more than half of the {n_bytes} bytes: choose a shorter one"
+        )
+    deviations = (
+        cell_deviations((theirs, reference.seeds), (ours, other.seeds), block, bootstrap) * n_bytes / cell_bytes
+    )
+    low, high = np.sort(deviations)[[bootstrap.n_outside - 1, -bootstrap.n_outside]]
+    bits = other.mean_bits - reference.mean_bits
+    return Interval(
+        low_bits=bits + float(low),
+        high_bits=bits + float(high),
+        population=_population(reference, other),
+        bootstrap=bootstrap,
+        cell_bytes=cell_bytes,
+        n_cells=n_cells,
+        n_interpolated=int(np.count_nonzero(~_known(curves, grid[1:]))),
+        block_bytes=block * cell_bytes,
+        automatic=bootstrap.block_bytes is None,
+    )
+
+
+def _cell_bytes(curves: Sequence[Curve], n_bytes: int) -> int:
+    """The widest step of any curve, so that interpolation reaches no further than a cell; or a multiple, for MAX_CELLS.
+
+    Of curves of equal steps every cell's end is known.
+    """
+    widest = max(int(np.diff(curve.n_bytes, prepend=0).max()) for curve in curves)
+    return widest * math.ceil(n_bytes / (widest * MAX_CELLS))
+
+
+def _population(reference: Group, other: Group) -> str:
+    varied = [group.label for group in (reference, other) if len(group.runs) > 1]
+    seeds = f"and of other seeds of {' and '.join(varied)}" if varied else "under these seeds"
+    return f"differences on other text of this length and kind, {seeds}"
+
+
+def block_length(series: NDArray[np.float64]) -> int:
+    """How many cells to resample together, 1 or more, for the mean of a dependent series (m,).
+
+    Twice the rule of Politis and White (2004), corrected by Patton, Politis and White (2009): (2 G^2 / D)^(1/3) m^(1/3), with
+    G and D from the autocovariances under a flat-top window, which ends at twice the lag after which none is significant. The
+    rule makes the variance's error least; twice its length halves the bias, which is what coverage suffers from. At most a
+    third of the series and 3 sqrt(m); 1 where nothing is significant.
+    """
+    m = len(series)
+    centred = series - series.mean()
+    n_quiet = max(5, math.ceil(math.sqrt(math.log10(m))))
+    n_lags = min(math.ceil(math.sqrt(m)) + n_quiet, m - 1)
+    covariances = np.array([centred[lag:] @ centred[: m - lag] for lag in range(n_lags + 1)]) / m
+    if covariances[0] <= 0:
+        return 1
+    quiet = np.abs(covariances[1:] / covariances[0]) < 2 * math.sqrt(math.log10(m) / m)
+    runs = np.convolve(quiet, np.ones(n_quiet), "valid") == n_quiet  # n_quiet insignificant lags in a row
+    n_significant = int(np.argmax(runs)) if runs.any() else n_lags
+    if not n_significant:
+        return 1
+    width = min(2 * n_significant, n_lags)
+    lags = np.arange(1, width + 1)
+    weighted = np.minimum(1, 2 * (1 - lags / width)) * covariances[1 : width + 1]
+    g, spectrum = 2 * lags @ weighted, covariances[0] + 2 * weighted.sum()
+    longest = max(1, math.floor(min(3 * math.sqrt(m), m / 3)))
+    if spectrum <= 0:
+        return longest
+    return min(longest, max(1, round(2 * (1.5 * (g / spectrum) ** 2 * m) ** (1 / 3))))
+
+
+Cells = tuple[NDArray[np.float64], Sequence[int]]  # bits of each cell, (S, m), and the S seeds
+
+
+def cell_deviations(reference: Cells, other: Cells, block: int, bootstrap: Bootstrap) -> NDArray[np.float64]:
+    """How far resampled mean differences per cell lie from the mean one: (n_resamples,), in bits.
+
+    Seeds outside, moving blocks of `block` cells inside. The blocks are the same for all runs, since all coded the same text.
+    Groups of equal seeds are resampled in pairs, others independently. With S seeds and m / b blocks their variances are
+    estimates: deviations are widened as from the normal distribution to Student's t.
+    """
+    n_cells = reference[0].shape[1]
+    widening = bootstrap.widening(n_cells / block - 1)
+    draws = np.random.default_rng([bootstrap.seed])
+    sides = [
+        (cells, _seed_weights(len(seeds), np.random.default_rng([bootstrap.seed, *seeds, len(seeds)]), bootstrap))
+        for cells, seeds in (reference, other)
+    ]
+    deviations = np.empty(bootstrap.n_resamples)
+    for start in range(0, bootstrap.n_resamples, CHUNK_RESAMPLES):
+        chunk = slice(start, min(start + CHUNK_RESAMPLES, bootstrap.n_resamples))
+        places = draws.integers(0, n_cells - block + 1, (chunk.stop - start, math.ceil(n_cells / block)))
+        theirs, ours = (_deviation(cells, weights[chunk], places, block, widening) for cells, weights in sides)
+        deviations[chunk] = ours - theirs
+    return deviations
+
+
+def _seed_weights(n_seeds: int, random: np.random.Generator, bootstrap: Bootstrap) -> NDArray[np.float64]:
+    """What each seed counts for in each resample, (n_resamples, S) of row sum 1, 1/S in the mean.
+
+    S draws with replacement have a variance of (S - 1) / S of the true one; weights are widened for it (Rao and Wu 1988).
+    """
+    if n_seeds == 1:
+        return np.ones((bootstrap.n_resamples, 1))
+    drawn = random.multinomial(n_seeds, [1 / n_seeds] * n_seeds, bootstrap.n_resamples) / n_seeds
+    wider = math.sqrt(n_seeds / (n_seeds - 1)) * bootstrap.widening(n_seeds - 1)
+    return 1 / n_seeds + (drawn - 1 / n_seeds) * wider
+
+
+def _deviation(
+    cells: NDArray[np.float64], weights: NDArray[np.float64], places: NDArray[np.int64], block: int, widening: float
+) -> NDArray[np.float64]:
+    """Resampled means per cell less the mean, (R,). cells: (S, m); weights: (R, S); places: (R, k), where blocks begin.
+
+    Like seeds, m / b blocks have too small a variance, by (m - b) / m; and k * b cells are drawn in place of m.
+    """
+    n_cells, n_drawn = cells.shape[1], places.shape[1] * block
+    sums = np.cumsum(np.pad(cells, ((0, 0), (1, 0))), 1)  # (S, m + 1)
+    means = (sums[:, block:] - sums[:, :-block]) / block  # (S, m - b + 1), of every block
+    levels = means.mean(1)  # (S,)
+    text = np.stack([mean[places].mean(1) for mean in means], 1) - levels  # (R, S)
+    text *= widening * math.sqrt(n_drawn / (n_cells - block))
+    return np.asarray((weights * (levels + text)).sum(1) - levels.mean(), np.float64)

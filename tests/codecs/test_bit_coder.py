@@ -1,0 +1,246 @@
+"""The coder of bits: the words of the reference coder with a total of 2**16, and every decision back."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prequential.codecs.baselines import reference_coder
+from prequential.codecs.bit_coder import DECODE, ENCODE, FAULT, FOLLOW, LOW, N_WORDS, TOTAL, WIDTH, BitCoder, code_bit
+from prequential.errors import CorruptArchiveError
+from prequential.exact.fused_loops import kernel
+
+EXTREMES = st.sampled_from([1, 2, 32767, 32768, 32769, 65534, 65535])
+FREQUENCIES = EXTREMES | st.integers(1, 65535)
+DECISIONS = st.lists(st.tuples(st.integers(0, 1), FREQUENCIES), max_size=400)
+
+
+@kernel
+def code_bits(bits, frequencies, state, words):
+    for i in range(bits.size):
+        bits[i] = code_bit(bits[i], frequencies[i], state, words)
+
+
+def run(coder, bits, frequencies):
+    """Codes the decisions; what the coder makes of them, (n,) int64."""
+    bits, frequencies = np.array(bits, np.int64), np.array(frequencies, np.int64)
+    coder.reserve(-(-len(bits) // 8))
+    code_bits(bits, frequencies, coder.state, coder.words)
+    return bits
+
+
+def encoded(bits, frequencies):
+    coder = BitCoder(ENCODE)
+    run(coder, bits, frequencies)
+    return coder.payload()
+
+
+def referenced(bits, frequencies):
+    """The words of codecs/baselines/reference_coder.py, were its total 2**16."""
+    rows = np.array([(int(TOTAL) - f, f) for f in frequencies], np.int64).reshape(-1, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reference_coder, "TOTAL_BITS", 16)
+        patch.setattr(reference_coder, "TOTAL", 1 << 16)
+        encoder = reference_coder.Encoder()
+        encoder.encode(np.array(bits, np.int64), rows)
+        return encoder.words()
+
+
+def ideal_bits(bits, frequencies):
+    bits, frequencies = np.array(bits), np.array(frequencies)
+    return float((16 - np.log2(np.where(bits == 1, frequencies, 65536 - frequencies))).sum())
+
+
+def assert_codes(bits, frequencies):
+    payload = encoded(bits, frequencies)
+    assert payload == referenced(bits, frequencies).astype("<u4").tobytes()
+    decoder = BitCoder(DECODE, payload)
+    assert run(decoder, np.zeros(len(bits)), frequencies).tolist() == list(bits)
+    decoder.check_end()
+    # less than 33 bits to flush, up to 31 to fill the last word, and 2**-15 for each decision: scale >= 2**16
+    assert 8 * len(payload) <= ideal_bits(bits, frequencies) + 64 + len(bits) * 2**-15
+    return payload
+
+
+@given(DECISIONS)
+def test_words_are_those_of_the_reference_coder_and_every_decision_comes_back(decisions):
+    assert_codes([bit for bit, _ in decisions], [f for _, f in decisions])
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["improbable", "probable", "even", "drawn"]))
+def test_long_messages_stay_within_64_bits_of_the_ideal_length(seed, kind):
+    random = np.random.default_rng(seed)
+    n = 5000
+    bits = random.integers(0, 2, n)
+    frequencies = {
+        "improbable": np.where(bits == 1, 1, 65535),
+        "probable": np.where(bits == 1, 65535, 1),
+        "even": np.full(n, 32768),
+        "drawn": random.integers(1, 65536, n),
+    }[kind]
+    assert_codes(bits.tolist(), frequencies.tolist())
+
+
+@pytest.mark.parametrize("n_ones", [1, 2, 3, 5, 50, 500])
+@pytest.mark.parametrize("frequency", [1, 3, 255, 65535])
+def test_messages_at_the_top_of_the_interval_come_back(frequency, n_ones):
+    for tail in ([], [0], [1], [1, 1, 1, 0], [0, 1] * 20):
+        assert_codes([1] * n_ones + tail, [frequency] * n_ones + [1] * len(tail))
+
+
+def undecided(n_words):
+    """Decisions whose words are 7fffffff and then n_words times ffffffff: until the last moment a carry may change them all.
+
+    Each leaves the end of the window within the interval: below it lies `low`, above it some of the width.
+    """
+    decisions = [(1, 32768), (0, 65535), (0, 65535)]
+    run(coder := BitCoder(ENCODE), *zip(*decisions, strict=True))
+    while int(coder.state[N_WORDS]) <= n_words:
+        room, scale = (1 << 64) - int(coder.state[LOW]), int(coder.state[WIDTH]) >> 16
+        below = (room - 1) // scale  # the largest share of a zero after which low is still within the window
+        for decision in [(1, 65536 - below)] * (below > 0) + [(0, 65536 - (below + 2))]:
+            if 1 <= decision[1] <= 65535:
+                break
+        run(coder, [decision[0]], [decision[1]])
+        decisions.append(decision)
+    return coder, decisions
+
+
+@pytest.mark.parametrize("n_words", [1, 2, 7, 100])
+def test_a_carry_runs_through_all_words_of_ones(n_words):
+    coder, decisions = undecided(n_words)
+    words = coder.words[: n_words + 1].tolist()
+    assert words == [0x7FFFFFFF] + [0xFFFFFFFF] * n_words
+    room, scale = (1 << 64) - int(coder.state[LOW]), int(coder.state[WIDTH]) >> 16
+    last = (1, 65536 - (room // scale + 1))
+    run(coder, *zip(last, strict=True))
+    assert coder.words[: n_words + 1].tolist() == [0x80000000] + [0] * n_words
+    for end in (last, (0, last[1])):
+        assert_codes(*zip(*decisions, end, strict=True))
+
+
+@given(DECISIONS, st.integers(0, 400))
+def test_decisions_coded_in_two_calls_are_coded_as_in_one(decisions, cut):
+    bits, frequencies = [bit for bit, _ in decisions], [f for _, f in decisions]
+    coder = BitCoder(ENCODE)
+    run(coder, bits[:cut], frequencies[:cut])
+    run(coder, bits[cut:], frequencies[cut:])
+    assert coder.payload() == encoded(bits, frequencies)
+
+
+def test_the_payload_can_be_asked_for_at_any_time_and_changes_nothing():
+    random = np.random.default_rng(1)
+    bits, frequencies = random.integers(0, 2, 300), random.integers(1, 65536, 300)
+    coder = BitCoder(ENCODE)
+    for i in range(300):
+        run(coder, bits[i : i + 1], frequencies[i : i + 1])
+        assert coder.payload() == encoded(bits[: i + 1], frequencies[: i + 1])
+
+
+def test_no_decisions_make_no_words():
+    assert encoded([], []) == b""
+    BitCoder(DECODE, b"").check_end()
+
+
+def test_reserve_makes_room_for_the_most_improbable_bytes():
+    coder = BitCoder(ENCODE)
+    for _ in range(3):
+        run(coder, [1] * 80_000, [1] * 80_000)  # 10,000 bytes of 128 bits
+    assert len(coder.payload()) >= 240_000 * 2
+
+
+def test_following_returns_the_bits_and_codes_nothing():
+    coder = BitCoder(FOLLOW)
+    assert run(coder, [1, 0, 1, 1], [1, 65535, 9, 40000]).tolist() == [1, 0, 1, 1]
+    assert int(coder.state[N_WORDS]) == 0 and not coder.words.any() and coder.payload() == b""
+    assert not coder.decodes
+    coder.check()
+
+
+# ---- damage
+
+
+def drawn_message(n=2000, seed=0):
+    random = np.random.default_rng(seed)
+    return random.integers(0, 2, n), random.integers(1, 65536, n)
+
+
+@pytest.mark.parametrize("n_more", [1, 2, 10])
+def test_a_payload_with_words_left_over_is_refused(n_more):
+    bits, frequencies = drawn_message()
+    decoder = BitCoder(DECODE, encoded(bits, frequencies) + b"\1\0\0\0" * (n_more + 1))
+    run(decoder, np.zeros(len(bits)), frequencies)
+    with pytest.raises(CorruptArchiveError, match="does not end"):
+        decoder.check_end()
+
+
+@given(st.integers(1, 300))
+def test_a_payload_of_which_most_is_not_read_is_refused(n_read):
+    bits, frequencies = drawn_message()
+    decoder = BitCoder(DECODE, encoded(bits, frequencies))
+    run(decoder, np.zeros(n_read), frequencies[:n_read])
+    with pytest.raises(CorruptArchiveError, match="does not end"):
+        decoder.check_end()
+
+
+def test_a_payload_of_nothing_for_some_decisions_and_of_something_for_none_are_refused():
+    nothing = BitCoder(DECODE, b"")
+    run(nothing, np.zeros(10), np.full(10, 5))
+    with pytest.raises(CorruptArchiveError):
+        nothing.check_end()
+    with pytest.raises(CorruptArchiveError):
+        BitCoder(DECODE, b"\0\0\0\0").check_end()
+
+
+def test_a_truncated_payload_gives_other_bits_or_is_refused():
+    """Zeros are read past the end, so that a cut message is another message: it ends elsewhere, or spells other bits."""
+    bits, frequencies = drawn_message()
+    payload = encoded(bits, frequencies)
+    for n_bytes in range(0, len(payload), 4):
+        decoder = BitCoder(DECODE, payload[:n_bytes])
+        found = run(decoder, np.zeros(len(bits)), frequencies)
+        assert len(found) == len(bits) and set(found.tolist()) <= {0, 1}
+        try:
+            decoder.check_end()
+        except CorruptArchiveError:
+            continue
+        assert found.tolist() != bits.tolist()
+
+
+@given(st.binary(max_size=64), st.lists(FREQUENCIES, max_size=300))
+def test_any_payload_decodes_to_something_or_is_refused(payload, frequencies):
+    if len(payload) % 4:
+        with pytest.raises(CorruptArchiveError, match="whole number"):
+            BitCoder(DECODE, payload)
+        return
+    decoder = BitCoder(DECODE, payload)
+    found = run(decoder, np.zeros(len(frequencies)), frequencies)
+    assert set(found.tolist()) <= {0, 1}
+    try:
+        decoder.check_end()
+    except CorruptArchiveError:
+        return
+    assert_codes(found.tolist(), frequencies)
+
+
+def test_a_point_in_the_rounding_gap_is_a_fault():
+    """width = 2**64 - 1 at the start: scale * 2**16 falls short of it by 2**16 - 1, and only there no decision lies."""
+    decoder = BitCoder(DECODE, b"\xff" * 8)
+    run(decoder, [0], [5])
+    assert decoder.state[FAULT]
+    with pytest.raises(CorruptArchiveError, match="outside"):
+        decoder.check()
+
+
+@given(st.integers(0, 200), st.integers(1, 8))
+def test_a_payload_cut_short_is_refused_or_gives_other_bits_unless_it_lost_a_word_of_zeros(seed, n_missing):
+    bits, frequencies = drawn_message(400, seed)
+    payload = encoded(bits, frequencies)
+    decoder = BitCoder(DECODE, payload[: -4 * n_missing])
+    found = run(decoder, np.zeros(len(bits)), frequencies)
+    if n_missing == 1 and payload[-4:] == bytes(4):
+        decoder.check_end()
+    elif found.tolist() == bits.tolist():
+        with pytest.raises(CorruptArchiveError):
+            decoder.check_end()

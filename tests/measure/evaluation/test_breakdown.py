@@ -1,0 +1,307 @@
+"""Where the bits went: rows add up to the last unit, and labels are those of a slow definition."""
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prequential.codecs.bit_coder import UNIT_BITS
+from prequential.corpora.bundled import sample_path
+from prequential.corpora.corpus import Document
+from prequential.measure.evaluation import breakdown as tables_of
+from prequential.measure.evaluation.breakdown import BYTE_CLASSES, breakdown, power_law
+from prequential.measure.evaluation.breakdown_text import EXPLANATIONS, format_tables
+from prequential.measure.evaluation.novelty import MATCH_BYTES, N_DECILES, Copies, Trigrams, Words
+from prequential.measure.evaluation.trace import Trace
+
+PARTS = ("model", "gpt", "mixer")
+CORPORA = Path(__file__).parents[4] / "shared" / "corpora"
+CAROL = np.fromfile(sample_path("christmas_carol"), np.uint8)
+NOISE = np.random.default_rng(5).integers(0, 256, 60, np.uint8).tobytes()
+pieces = st.sampled_from([b"a" * 40, NOISE, NOISE[:31], NOISE[9:41], b"ab" * 20, b"the word, The word; "])
+corpora = st.lists(pieces | st.binary(max_size=20), max_size=12).map(b"".join)
+
+
+def array(data: bytes):
+    return np.frombuffer(data, np.uint8)
+
+
+def traced(source, parts=PARTS, seed=3):
+    """A trace of drawn costs, 0 to 16 bits a byte, in whole units."""
+    trace, rng = Trace(parts, len(source)), np.random.default_rng(seed)
+    for part in parts:
+        trace.append(part, rng.integers(0, 16 << 22, len(source)) * UNIT_BITS)
+    return trace
+
+
+def in_stretches(next_labels, n_bytes, length):
+    """What `next_labels` gives for stretches of this length, put together."""
+    stretches = [next_labels(a, min(a + length, n_bytes)) for a in range(0, n_bytes, length)]
+    return np.concatenate([*stretches, np.zeros(0, np.uint8)]).astype(np.int64).tolist()
+
+
+def copied_slowly(data):
+    seen, copied = set(), [0] * len(data)
+    for i in range(len(data) - MATCH_BYTES + 1):
+        window = data[i : i + MATCH_BYTES]
+        if window in seen:
+            copied[i : i + MATCH_BYTES] = [1] * MATCH_BYTES
+        seen.add(window)
+    return copied
+
+
+def occurrences_slowly(data):
+    return [
+        1 if i < 2 else sum(data[j - 2 : j + 1] == data[i - 2 : i + 1] for j in range(2, i + 1))
+        for i in range(len(data))
+    ]
+
+
+def words_slowly(data):
+    """The word that each byte lies in, or None; and how often each word comes."""
+    of, count, i = [None] * len(data), Counter(), 0
+    is_letter = [byte >= 128 or chr(byte).isalpha() for byte in data]
+    while i < len(data):
+        j = i
+        while j < len(data) and is_letter[j]:
+            j += 1
+        of[i:j] = [data[i:j]] * (j - i)
+        count.update([data[i:j]] if j > i else [])
+        i = max(j, i + 1)
+    return of, count
+
+
+def deciles_slowly(data):
+    of, count = words_slowly(data)
+    descending = sorted(count.elements(), key=lambda word: -count[word])
+    middle = {}  # of each number of occurrences: between which two of all occurrences its middle lies, doubled
+    for times in set(count.values()):
+        places = [place for place, word in enumerate(descending) if count[word] == times]
+        middle[times] = places[0] + places[-1] + 1
+    return [N_DECILES if word is None else N_DECILES * middle[count[word]] // (2 * len(descending)) for word in of]
+
+
+@settings(deadline=None)
+@given(corpora, st.integers(1, 100))
+def test_copied_is_what_lies_in_a_window_of_32_bytes_that_began_before(data, length):
+    copies = Copies(array(data))
+    assert in_stretches(copies.next_labels, len(data), length) == copied_slowly(data)
+    assert copies.n_forgotten == 0
+
+
+@settings(deadline=None)
+@given(corpora, st.integers(1, 100))
+def test_with_too_little_memory_nothing_novel_is_called_copied(data, length):
+    copies = Copies(array(data), max_slots=16)
+    labels = in_stretches(copies.next_labels, len(data), length)
+    assert all(label <= right for label, right in zip(labels, copied_slowly(data), strict=True))
+    assert labels == copied_slowly(data) or copies.n_forgotten
+
+
+def test_a_copy_may_run_into_itself():
+    assert in_stretches(Copies(array(b"a" * 100)).next_labels, 100, 7) == [0] + [1] * 99
+    assert in_stretches(Copies(array(b"ab" * 17)).next_labels, 34, 34) == [0] * 2 + [1] * 32
+
+
+def test_31_bytes_again_are_no_copy_and_32_are():
+    for again, n_copied in ((31, 0), (32, 32)):
+        data = NOISE + b"?" + NOISE[5 : 5 + again] + b"!"
+        assert sum(in_stretches(Copies(array(data)).next_labels, len(data), 1000)) == n_copied
+
+
+@pytest.mark.parametrize(("dtype", "position_bits"), [(np.uint32, 32), (np.uint64, 40)], ids=["no tag", "64 bits"])
+def test_entries_without_a_tag_or_of_64_bits_find_the_same_copies(dtype, position_bits):
+    """As they are in corpora of gigabytes; without a tag only the bytes tell windows that share a slot apart."""
+    data = bytes(CAROL[:3000]) + bytes(CAROL[1000:1100])
+    copies = Copies(array(data))
+    copies._table, copies._position_bits = copies._table.astype(dtype), position_bits
+    assert in_stretches(copies.next_labels, len(data), 512) == copied_slowly(data)
+
+
+@settings(deadline=None)
+@given(corpora, st.integers(1, 100))
+def test_a_trigram_is_counted_each_time_it_comes(data, length):
+    trigrams = Trigrams(array(data))
+    counts = in_stretches(trigrams.next_counts, len(data), length)
+    assert counts == occurrences_slowly(data)
+    totals = in_stretches(trigrams.totals, len(data), length)
+    last = {data[i - 2 : i + 1]: counts[i] for i in range(2, len(data))}
+    assert totals == [1 if i < 2 else last[data[i - 2 : i + 1]] for i in range(len(data))]
+
+
+@settings(deadline=None)
+@given(corpora, st.integers(1, 100))
+def test_a_word_is_in_the_decile_of_its_middle_occurrence(data, length):
+    words = Words(array(data))
+    assert in_stretches(words.next_labels, len(data), length) == deciles_slowly(data)
+    times = Counter(words_slowly(data)[1].values())
+    assert dict(zip(words.times.tolist(), words.n_distinct.tolist(), strict=True)) == times
+
+
+def test_words_without_a_place_in_memory_are_counted_as_coming_once():
+    data = b" ".join(bytes([65 + i // 26, 65 + i % 26]) for i in range(100)) * 2
+    words = Words(array(data), max_slots=16)
+    assert words.n_untracked > 0
+    assert (words.times * words.n_distinct).sum() == 199  # two of the 200 have grown into one
+    assert set(in_stretches(words.next_labels, len(data), 50)) <= set(range(N_DECILES + 1))
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 2, 31, 1023, 1024, 1025, 2048, 5000, len(CAROL)])
+def test_the_rows_of_each_table_add_up_exactly(n_bytes, monkeypatch):
+    monkeypatch.setattr(tables_of, "CHUNK_BYTES", 1000)
+    source = CAROL[:n_bytes]
+    trace = traced(source)
+    cuts = sorted({0, *(n_bytes * i // 7 for i in range(8))})
+    documents = [Document(f"{a}.{a % 3}", a, (b - a) // 2) for a, b in pairwise(cuts)]
+    tables = breakdown(source, trace, documents)
+    assert set(tables) >= {"positions", "byte_classes", "trigram_occurrences", "words", "copies"}
+    for table in tables.values():
+        assert sum(row["n_bytes"] for row in table["rows"]) == n_bytes
+        for part in PARTS:
+            assert sum(row["bits"][part] for row in table["rows"]) == trace.total_bits(part)
+    json.dumps(tables, allow_nan=False)
+    assert format_tables(tables).count("\n\n") == max(sum(bool(t["rows"]) for t in tables.values()) - 1, 0)
+
+
+def test_the_tables_do_not_depend_on_the_chunks(monkeypatch):
+    trace = traced(CAROL)
+    whole = breakdown(CAROL, trace, ())
+    monkeypatch.setattr(tables_of, "CHUNK_BYTES", 777)
+    small = breakdown(CAROL, trace, ())
+    for name, table in whole.items():
+        assert [(r["name"], r["n_bytes"], r["bits"]) for r in table["rows"]] == [
+            (r["name"], r["n_bytes"], r["bits"]) for r in small[name]["rows"]
+        ]
+
+
+def test_a_mapped_file_gives_the_tables_of_its_bytes():
+    mapped = np.memmap(sample_path("christmas_carol"), np.uint8, mode="r")
+    assert breakdown(mapped, traced(CAROL), ()) == breakdown(CAROL, traced(CAROL), ())
+
+
+def test_every_byte_value_is_of_one_class():
+    assert sorted(value for members in BYTE_CLASSES.values() for value in members) == list(range(256))
+
+
+def test_bits_lie_where_their_bytes_are():
+    source = array(b"aB1 \n.\0\x01\xc3\x80\xff")
+    trace = Trace(("model",), len(source))
+    trace.append("model", 2.0 ** np.arange(-1, len(source) - 1))
+    rows = breakdown(source, trace, ())["byte_classes"]["rows"]
+    assert [row["name"] for row in rows] == list(BYTE_CLASSES)
+    assert {row["name"]: row["bits"]["model"] for row in rows} == {
+        "lower-case letters": 0.5,
+        "upper-case letters": 1.0,
+        "digits": 2.0,
+        "spaces, tabs": 4.0,
+        "ends of lines": 8.0,
+        "punctuation": 16.0,
+        "NUL": 32.0,
+        "other control": 64.0,
+        "UTF-8 lead": 128.0,
+        "UTF-8 continuation": 256.0,
+        "never in UTF-8": 512.0,
+    }
+
+
+def test_positions_double():
+    rows = breakdown(CAROL[:5000], traced(CAROL[:5000]), ())["positions"]["rows"]
+    assert [(row["from_byte"], row["to_byte"]) for row in rows] == [(0, 1024), (1024, 2048), (2048, 4096), (4096, 5000)]
+
+
+def test_documents_come_costliest_first_with_the_rest_in_one_row(monkeypatch):
+    monkeypatch.setattr(tables_of, "MAX_DOCUMENTS", 2)
+    source = array(b"x" * 18)
+    trace = Trace(("model",), 18)
+    trace.append("model", np.array([9.0] + [1.0] * 5 + [0.5] + [3.0] * 5 + [0.25] + [2.0] * 5))
+    documents = [Document("a.py", 1, 5), Document("b/c.PY", 7, 5), Document("README", 13, 5), Document("empty", 18, 0)]
+    tables = breakdown(source, trace, documents)
+    assert [(r["name"], r["n_documents"], r["n_bytes"], r["bits"]["model"]) for r in tables["documents"]["rows"]] == [
+        ("b/c.PY", 1, 5, 15.0),
+        ("README", 1, 5, 10.0),
+        ("all others", 2, 5, 5.0),
+        ("between documents", 0, 3, 9.75),
+    ]
+    assert [(r["name"], r["n_documents"], r["bits"]["model"]) for r in tables["extensions"]["rows"]] == [
+        (".py", 2, 20.0),
+        ("none", 2, 10.0),
+        ("between documents", 0, 9.75),
+    ]
+    quantiles = tables["documents"]["quantiles"]
+    assert dict(zip(quantiles["of"], quantiles["bits_per_byte"]["model"], strict=True))[0.5] == 2.0
+
+
+def test_one_document_needs_no_table_of_documents():
+    assert "documents" not in breakdown(CAROL, traced(CAROL), [Document("carol", 0, len(CAROL))])
+
+
+def test_a_name_that_is_no_text_can_be_recorded_and_printed():
+    documents = [Document("bad\udcff\n\x1b[31m", 0, 10), Document("b.c", 10, 10)]
+    tables = breakdown(CAROL[:20], traced(CAROL[:20]), documents)
+    json.dumps(tables, ensure_ascii=False).encode()
+    assert "\x1b" not in format_tables(tables)
+
+
+def test_a_learner_that_does_not_learn_is_flat_along_the_same_trigrams_only():
+    """Order-0 costs: in the table of all trigrams those of common ones come later, and look like learning."""
+    counts = np.bincount(CAROL, minlength=256)
+    costs = np.rint(-np.log2(np.maximum(counts, 1) / len(CAROL)) / UNIT_BITS) * UNIT_BITS
+    trace = Trace(("model",), len(CAROL))
+    trace.append("model", costs[CAROL])
+    tables = breakdown(CAROL, trace, ())
+    assert tables["trigram_occurrences"]["fits"]["model"]["exponent"] < -0.02
+    rows = [row for row in tables["trigram_learning"]["rows"] if "mean_k" in row]
+    assert len({row["bits"]["model"] / row["n_bytes"] for row in rows}) == 1
+    assert tables["trigram_learning"]["fits"]["model"]["exponent"] == pytest.approx(0, abs=1e-9)
+
+
+def test_each_trigram_of_the_cohort_is_once_in_each_k():
+    rows = breakdown(CAROL, traced(CAROL), ())["trigram_learning"]["rows"]
+    assert len(rows) == 10
+    assert {row["n_bytes"] / (row["to_k"] - row["from_k"] + 1) for row in rows[:-1]} == {rows[0]["n_bytes"]}
+
+
+def test_a_power_law_is_found_and_what_strays_from_it_is_told():
+    x = 2.0 ** np.arange(10)
+    exact = power_law(x, 5 * x**-0.5, np.ones(10))
+    assert (exact["exponent"], exact["factor"], exact["r2"]) == pytest.approx((-0.5, 5.0, 1.0))
+    assert exact["close_share"] == pytest.approx(1)
+    bent = power_law(x, 5 * x**-0.5 * np.where(x == 512, 4, 1), np.ones(10))
+    assert (bent["worst_x"], bent["r2"] < 0.9, bent["close_share"] < 1) == (512, True, True)
+    light = power_law(x, 5 * x**-0.5 * np.where(x == 512, 4, 1), np.where(x == 512, 1e-9, 1.0))
+    assert light["exponent"] == pytest.approx(-0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize("y", [[], [1, 2], [0, 1, 2]])
+def test_fewer_than_three_points_are_no_power_law(y):
+    values = np.array(y, np.float64)
+    assert power_law(np.arange(1.0, len(y) + 1), values, np.ones(len(y))) is None
+
+
+def test_a_text_shows_each_table_with_its_explanation_and_its_misfits():
+    half = len(CAROL) // 2
+    text = format_tables(breakdown(CAROL, traced(CAROL), [Document("a.x", 0, half), Document("b.y", half, half)]))
+    assert all(line in text for line in EXPLANATIONS.values())
+    assert "novel" in text and "times the fit at rank" in text and "bits/byte, of 2 documents" in text
+
+
+def test_a_text_says_what_memory_was_too_small_for(monkeypatch):
+    monkeypatch.setattr(tables_of, "Copies", lambda source: Copies(source, 64))
+    assert "had to be forgotten" in format_tables(breakdown(CAROL, traced(CAROL), ()))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CORPORA.exists(), reason="needs the shared corpora")
+@pytest.mark.parametrize("name", ["text/enwik6", "code/uv-new-2026-06.tar"])
+def test_the_rows_add_up_on_a_real_corpus(name):
+    source = np.memmap(CORPORA / name, np.uint8, mode="r")
+    trace = traced(source)
+    for table in breakdown(source, trace, ()).values():
+        assert [sum(row["bits"][part] for row in table["rows"]) for part in PARTS] == [
+            trace.total_bits(p) for p in PARTS
+        ]

@@ -1,0 +1,252 @@
+"""An evaluation that was interrupted goes on, and measures what one that was not interrupted measures."""
+
+import shutil
+
+import numpy as np
+import pytest
+from interruption import InterruptionError, stopping_at
+
+import prequential
+from prequential.errors import CheckpointError, CorpusError
+from prequential.measure.evaluation import evaluation, runs
+from prequential.measure.evaluation.runs import DRAFT, interrupted_run_folder, new_run_folder
+
+pytestmark = pytest.mark.usefixtures("always_due")
+
+PLAIN = prequential.Runtime(kernels="plain", threads=1)
+CONFIG = prequential.Config(
+    gpt=prequential.GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8),
+    mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),
+    schedule=prequential.ScheduleConfig(
+        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=400
+    ),
+)
+TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 10
+DATA = TEXT[:400] + np.random.default_rng(3).bytes(400) + TEXT[400:]  # a raw block among coded ones
+
+
+@pytest.fixture(autouse=True)
+def no_warm_up(monkeypatch):
+    """Speeds are not looked at."""
+    monkeypatch.setattr(evaluation, "warm_up", lambda *_: None)
+
+
+def measured(folder, resume=False, on_progress=lambda done, n_bytes: None, data=DATA):
+    return prequential.evaluate(
+        data, config=CONFIG, runtime=PLAIN, baselines=("gzip",), verify=True, folder=folder, keep=True, resume=resume,
+        on_progress=on_progress,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    n_reports = [0]
+
+    def count(done, n_bytes):
+        n_reports[0] += 1
+
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "warm_up", lambda *_: None)
+        return measured(folder, on_progress=count), (folder / "archive.pq").read_bytes(), n_reports[0]
+
+
+def same(found, whole):
+    assert found.ledger == whole.ledger
+    for name, curve in whole.curves.items():
+        assert np.array_equal(found.curves[name].n_bytes, curve.n_bytes), name
+        assert np.array_equal(found.curves[name].bits, curve.bits), name
+    for part in whole.trace.parts:
+        assert np.array_equal(found.trace.bits(part), whole.trace.bits(part)), part
+    assert found.tables == whole.tables
+    assert [r.compressed_bytes for r in found.baselines] == [r.compressed_bytes for r in whole.baselines]
+
+
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.4, 0.9])  # coding takes the first half of all reports
+def test_it_goes_on_from_wherever_it_was(whole, tmp_path, share):
+    result, archive, n_reports = whole
+    with pytest.raises(InterruptionError):
+        measured(tmp_path, on_progress=stopping_at(max(1, int(share * n_reports))))
+    found = measured(tmp_path, resume=True)
+    same(found, result)
+    assert (tmp_path / "archive.pq").read_bytes() == archive
+    assert found.wall_s > 0
+
+
+def test_it_goes_on_as_often_as_it_is_interrupted(whole, tmp_path):
+    result, archive, _ = whole
+
+    def stopping_while_it_codes():
+        stop = stopping_at(9)
+        return lambda done, n_bytes: stop(done, n_bytes) if done.archive_bytes else None
+
+    n_attempts, found = 0, None
+    while found is None:
+        try:
+            found = measured(tmp_path, n_attempts > 0, stopping_while_it_codes())
+        except InterruptionError:
+            n_attempts += 1
+    assert n_attempts >= 3
+    same(found, result)
+    assert (tmp_path / "archive.pq").read_bytes() == archive
+
+
+def test_what_was_finished_is_not_coded_again(whole, tmp_path, monkeypatch):
+    def fail(*_):
+        raise InterruptionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "measure_baselines", fail)
+        with pytest.raises(InterruptionError):
+            measured(tmp_path)
+    written = (tmp_path / "archive.pq").stat().st_mtime_ns
+    seen = []
+    found = measured(tmp_path, resume=True, on_progress=lambda done, n_bytes: seen.append(done.n_bytes))
+    same(found, whole[0])
+    assert (tmp_path / "archive.pq").stat().st_mtime_ns == written
+    assert seen.count(len(DATA)) <= 2  # of the verification alone
+    assert found.verify_wall_s
+
+
+def interrupted(folder, n_reports=20):
+    with pytest.raises(InterruptionError):
+        measured(folder, on_progress=stopping_at(n_reports))
+
+
+def test_another_corpus_is_refused_and_nothing_is_lost(whole, tmp_path):
+    interrupted(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(CheckpointError, match="another"):
+        measured(tmp_path, resume=True, data=DATA[:-1] + b"x")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    same(measured(tmp_path, resume=True), whole[0])
+
+
+@pytest.mark.parametrize("other", [DATA[:300], DATA + b"more"])
+def test_a_corpus_of_another_length_is_refused_and_nothing_is_lost(whole, tmp_path, other):
+    interrupted(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(CheckpointError, match="another run"):
+        measured(tmp_path, resume=True, data=other)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    same(measured(tmp_path, resume=True), whole[0])
+
+
+def test_a_finished_archive_of_another_corpus_is_refused(tmp_path):
+    measured(tmp_path)
+    with pytest.raises(CheckpointError, match="another run"):
+        measured(tmp_path, resume=True, data=DATA[:-1] + b"x")
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"ledger": {}, "wall_s": 1, "run": 2}'])
+def test_a_finished_archive_without_its_ledger_is_refused(tmp_path, damage):
+    measured(tmp_path)
+    (tmp_path / "encoded.json").write_bytes(damage)
+    with pytest.raises(CheckpointError, match="begin anew"):
+        measured(tmp_path, resume=True)
+
+
+def test_costs_that_were_lost_are_noticed(tmp_path):
+    interrupted(tmp_path)
+    costs = bytearray((tmp_path / "costs").read_bytes())
+    costs[8:16] = bytes(8)
+    (tmp_path / "costs").write_bytes(costs)
+    with pytest.raises(CheckpointError, match="costs"):
+        measured(tmp_path, resume=True)
+
+
+def test_lost_costs_of_a_finished_archive_are_noticed(tmp_path):
+    measured(tmp_path)
+    (tmp_path / "costs").unlink()
+    with pytest.raises(CheckpointError, match="costs"):
+        measured(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("step", ["_take_name", "write_text", "write_curves"])
+def test_a_run_whose_folder_was_being_finished_is_finished_again(whole, tmp_path, monkeypatch, step):
+    def finished(folder, resume):
+        result = measured(folder.draft, resume)
+        environment = {"machine": {}}
+        record = {
+            "kind": "evaluation",
+            "schema": runs.SCHEMA,
+            "environment": environment,
+            "time": "2026-01-01T00:00:00",
+        }
+        return folder.finish(tmp_path, record | {"corpus": {"name": "a", "blake2b": "0" * 64}}, result.curves)
+
+    done = getattr(runs, step)
+
+    def done_and_stopped(*arguments):
+        if step != "_take_name":
+            done(*arguments)
+        raise InterruptionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, step, done_and_stopped)
+        with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True) as folder:
+            finished(folder, resume=False)
+    (draft,) = tmp_path.iterdir()
+    assert runs.read_runs(tmp_path) == []
+    with interrupted_run_folder(draft) as folder:
+        path = finished(folder, resume=True)
+    (found,) = runs.read_runs(tmp_path)
+    assert found.path == path
+    assert np.array_equal(found.curves["model"].bits, whole[0].curve.bits)
+    assert sorted(file.name for file in path.iterdir()) == [
+        "archive.pq",
+        "curve.parquet",
+        "environment.json",
+        "record.jsonl",
+    ]
+
+
+def test_without_keep_no_checkpoint_is_left(tmp_path):
+    with pytest.raises(InterruptionError):
+        prequential.evaluate(
+            DATA, config=CONFIG, runtime=PLAIN, baselines=(), folder=tmp_path, on_progress=stopping_at(20)
+        )
+    assert not list(tmp_path.glob("*.checkpoint"))
+
+
+def test_a_draft_stays_where_its_run_can_go_on(tmp_path):
+    with pytest.raises(InterruptionError) as caught, new_run_folder(tmp_path, keep=True) as folder:
+        measured(folder.draft, on_progress=stopping_at(20))
+    (draft,) = tmp_path.iterdir()
+    assert draft.name.startswith(DRAFT)
+    assert caught.value.__notes__[-1] == f"evaluate --resume {draft} goes on"
+    with interrupted_run_folder(draft) as folder:
+        assert measured(folder.draft, resume=True).ledger.n_bytes == len(DATA)
+
+
+def test_a_draft_that_is_refused_stays_and_nobody_says_it_goes_on(tmp_path):
+    with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True) as folder:
+        measured(folder.draft, on_progress=stopping_at(20))
+    (draft,) = tmp_path.iterdir()
+    with pytest.raises(CheckpointError) as caught, interrupted_run_folder(draft) as folder:
+        measured(folder.draft, resume=True, data=DATA[:-1] + b"x")
+    assert not hasattr(caught.value, "__notes__")
+    assert list(tmp_path.iterdir()) == [draft]
+
+
+def test_a_draft_of_nothing_goes(tmp_path):
+    with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True):
+        raise InterruptionError
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["missing", ".run-empty", "other"])
+def test_what_no_evaluation_left_is_refused(tmp_path, name):
+    (tmp_path / ".run-empty").mkdir()
+    (tmp_path / "other").mkdir()
+    shutil.copy(__file__, tmp_path / "other" / "archive.pq")
+    no_folder = pytest.raises(CheckpointError, match="no folder that an interrupted evaluation left")
+    with no_folder, interrupted_run_folder(tmp_path / name):
+        pass
+    assert (tmp_path / "other" / "archive.pq").exists()
+
+
+def test_an_empty_corpus_leaves_nothing(tmp_path):
+    with pytest.raises(CorpusError), new_run_folder(tmp_path, keep=True) as folder:
+        measured(folder.draft, data=b"")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,86 @@
+"""Learners that were trained elsewhere: an interrupted run's checkpoint is taken for what it is, or refused in one line."""
+
+import json
+
+import numpy as np
+import pytest
+
+from prequential.codecs.archive_header import Header
+from prequential.codecs.bit_coder import ENCODE, BitCoder
+from prequential.corpora.bundled import sample_path
+from prequential.errors import CheckpointError, ConfigError
+from prequential.measure.heldout.trained import kind_of, load_trained
+from prequential.model.config import Config, MixerConfig, ScheduleConfig
+from prequential.online import checkpoint
+from prequential.online.runtime import Runtime
+from prequential.online.training import train
+
+CONFIG = Config(
+    gpt=None,
+    mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6),
+    schedule=ScheduleConfig(history_bits=14, block_symbols=1024),
+)
+RUNTIME = Runtime(threads=1, kernels="plain")
+TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 2000)
+TOTALS = dict.fromkeys(checkpoint.TOTALS, 0) | {"code_bits": 0.0}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A checkpoint of a run that has read 700 of 2000 bytes, and its learner."""
+    learner = RUNTIME.learner(CONFIG)
+    train(learner, TEXT[:700])
+    header = Header(n_bytes=2000, blake2b=bytes(32), config=CONFIG.to_dict(), corpus={"kind": "file", "name": "carol"})
+    path = tmp_path / "carol.pq.checkpoint"
+    coder, words = BitCoder(ENCODE).saved()
+    state = checkpoint.Saved(totals=TOTALS, n_open=700, coder=coder, words=words)
+    checkpoint.write(path, checkpoint.identity("compress", header), learner, state)
+    return path, learner
+
+
+def load(path, check=lambda config: None):
+    return load_trained(str(path), "checkpoint", RUNTIME, 1 << 30, check, lambda done, n_bytes: None)
+
+
+def test_a_checkpoint_is_the_learner_as_far_as_its_run_came(saved):
+    path, learner = saved
+    assert kind_of(str(path)) == "checkpoint"
+    loaded, trained_on = load(path)
+    assert loaded.digest() == learner.digest()
+    record = trained_on.to_record()
+    assert (record["source"], record["name"], record["n_bytes"], record["whole_bytes"]) == (
+        "checkpoint", "carol", 700, 2000,
+    )  # fmt: skip
+    json.dumps(record)
+    assert trained_on.symbols is None
+
+
+def test_a_learner_is_refused_before_it_is_built(saved):
+    def refuse(config):
+        assert config == CONFIG
+        raise ConfigError("too large")
+
+    with pytest.raises(ConfigError, match="too large"):
+        load(saved[0], refuse)
+
+
+def test_what_is_no_checkpoint_is_refused(saved, tmp_path):
+    data = saved[0].read_bytes()
+    for name, damaged in {
+        "cut": data[: len(data) // 2],
+        "flipped": data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
+        "nothing": b"",
+        "other": data.replace(b"table_bits", b"table_bitz"),
+        "number": data.replace(b'\\"n_bytes\\": 2000,', b'\\"n_bytes\\": "20",'),
+    }.items():
+        path = tmp_path / f"{name}.checkpoint"
+        path.write_bytes(damaged)
+        assert damaged != data
+        with pytest.raises(CheckpointError):
+            load(path)
+
+
+def test_what_is_neither_model_nor_run_nor_checkpoint_is_a_corpus(tmp_path):
+    (tmp_path / "model.json").touch()
+    for spec in (str(tmp_path), "-", "sample:christmas_carol", "hf:x", "missing.checkpoint"):
+        assert kind_of(spec) == "corpus"

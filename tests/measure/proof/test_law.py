@@ -1,0 +1,260 @@
+"""The prequential law: learners that keep it pass, and each way of breaking it fails the check that is meant for it."""
+
+import io
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from prequential.codecs.archive import ArchiveReader, ArchiveWriter
+from prequential.codecs.archive_header import Header
+from prequential.codecs.bit_coder import FOLLOW, BitCoder
+from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
+from prequential.exact import fused, matmul, plain
+from prequential.exact.pool import Pool
+from prequential.measure.proof import law
+from prequential.measure.proof.law import CODE, DISTRIBUTION, FUTURE, ONCE, ROUND_TRIP, STEP, STILL
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.learner import Learner
+from prequential.online import coding
+from prequential.online.limits import MAX_MEMORY_BYTES
+from prequential.online.runtime import Runtime
+
+BOTH = Config(
+    gpt=GPTConfig(
+        n_layers=1, width=32, n_heads=1, mlp_factor=2, contexts=("3",), context_bits=6, window=8, warmup_updates=1
+    ),
+    mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
+    schedule=ScheduleConfig(
+        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300
+    ),
+)
+PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
+CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
+TEXT = (
+    b"It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. "
+    * 6
+)
+SOURCE = np.frombuffer(TEXT, np.uint8)
+ALL = {DISTRIBUTION, CODE, FUTURE, STILL, STEP, ONCE, ROUND_TRIP}
+OF_GPT = {DISTRIBUTION, STILL, STEP}
+
+
+def ignore(done, n_bytes):
+    pass
+
+
+def audit(config=BOTH, runtime=None, source=SOURCE, samples=6):
+    return law.audit_corpus(source, config, runtime or Runtime(threads=1), samples, ignore)
+
+
+def archive_of(config=BOTH, source=SOURCE):
+    header = Header(n_bytes=len(source), blake2b=law._blake2b(source.tobytes()), config=config.to_dict())
+    archive = io.BytesIO()
+    for _ in coding.compress(source, header, archive, Runtime(threads=1)):
+        pass
+    archive.seek(0)
+    return archive
+
+
+def audit_archive(archive, limit_bytes=1 << 20, runtime=None):
+    return law.audit_archive(archive, runtime or Runtime(threads=1), 5, limit_bytes, MAX_MEMORY_BYTES, ignore)
+
+
+# ---- lawful learners
+
+
+@CONFIGS
+@pytest.mark.parametrize(
+    "runtime", [Runtime(threads=1), Runtime(threads=2), Runtime(threads=1, audit_every=2)], ids="12a"
+)
+def test_a_lawful_learner_passes_every_check(config, runtime):
+    found = {finding.check: finding for finding in audit(config, runtime)}
+    assert found.keys() == (ALL if config.gpt else ALL - OF_GPT)
+    assert not [finding for finding in found.values() if finding.failure]
+    assert found[CODE].times == found[FUTURE].times == 6
+    assert found[ONCE].times == found[ROUND_TRIP].times == len(TEXT)
+
+
+@CONFIGS
+def test_an_archive_passes_too(config):
+    found = audit_archive(archive_of(config))
+    assert {finding.check for finding in found} == (ALL if config.gpt else ALL - OF_GPT)
+    assert not [finding for finding in found if finding.failure]
+
+
+def test_plain_kernels_and_noise_pass(monkeypatch):
+    noise = np.random.default_rng(2).integers(0, 256, 330, dtype=np.uint8)  # raw blocks
+    assert not [finding for finding in audit(BOTH, Runtime(threads=1, kernels="plain"), noise) if finding.failure]
+    monkeypatch.delattr(law.os, "memfd_create")  # as on other systems
+    assert not [finding for finding in audit(MIXER, source=noise, samples=2) if finding.failure]
+
+
+def test_an_archive_is_audited_up_to_the_block_that_reaches_the_limit():
+    found = {finding.check: finding for finding in audit_archive(archive_of(), 301)}
+    assert found[ROUND_TRIP].times == found[ONCE].times == 600
+    assert not [finding for finding in found.values() if finding.failure]
+
+
+def test_nothing_damaged_empty_or_too_large_is_audited():
+    with pytest.raises(CorpusError, match="empty"):
+        audit(source=SOURCE[:0])
+    with pytest.raises(CorpusError, match="empty"):
+        audit_archive(archive_of(source=SOURCE[:0]))
+    with pytest.raises(CorruptArchiveError):
+        audit_archive(io.BytesIO(archive_of().getvalue()[:-300]))
+    with pytest.raises(ConfigError):
+        law.audit_archive(archive_of(), Runtime(threads=1), 5, 1 << 20, 1000, ignore)
+
+
+def test_an_archive_of_another_original_than_it_says_fails():
+    archive = archive_of()
+    reader = ArchiveReader(archive)
+    changed = io.BytesIO()
+    writer = ArchiveWriter(changed, replace(reader.header, blake2b=bytes(32)))
+    for block in reader.blocks():
+        writer.write_block(block)
+    writer.close()
+    changed.seek(0)
+    failures = [finding for finding in audit_archive(changed) if finding.failure]
+    assert [(f.check, f.failure) for f in failures] == [(ROUND_TRIP, "the original's digest differs")]
+
+
+# ---- learners that break it
+
+
+def favoured(rows, symbols):
+    """Frequencies by which these symbols are nearly certain."""
+    rows = np.ones_like(rows)
+    rows[np.arange(len(rows)), symbols[: len(rows)]] = (1 << 24) - 255
+    return rows
+
+
+class Peeks(Learner):
+    """Knows the symbol that it is to predict."""
+
+    ahead = 0
+    known = None
+
+    def code(self, symbols, coder):
+        self.known = np.roll(symbols, -self.ahead)
+        try:
+            return super().code(symbols, coder)
+        finally:
+            self.known = None
+
+    def expected(self, inputs, first):
+        rows = super().expected(inputs, first)
+        return rows if self.known is None else favoured(rows, self.known[first:])
+
+
+class PeeksAhead(Peeks):
+    """Knows the symbol after the one that it is to predict."""
+
+    ahead = 1
+
+
+class LearnsEarly(Learner):
+    """The mixer has learned the segment before it is coded."""
+
+    def code(self, symbols, coder):
+        self.mixer.code(symbols.copy(), self.expected(self.inputs(symbols), 0), BitCoder(FOLLOW))
+        return super().code(symbols, coder)
+
+
+class MovesWeights(Learner):
+    """The weights that predict a segment change within it."""
+
+    def code(self, symbols, coder):
+        bits = super().code(symbols, coder)
+        self.gpt.weights_read()["embedding"][0, 5] += 1
+        return bits
+
+
+class LearnsFromTheOpenSegment(Learner):
+    """A further step of the GPT, on the segment that was just coded, as if it belonged to the step beside it."""
+
+    def end(self, n_symbols):
+        super().end(n_symbols)
+        self.gpt.update(*self._rows())
+
+
+class CodesTwice(Learner):
+    def code(self, symbols, coder):
+        super().code(symbols.copy(), coder)
+        return super().code(symbols, coder)
+
+
+class Hides(Learner):
+    """Reports less than it codes."""
+
+    def code(self, symbols, coder):
+        return 0.5 * super().code(symbols, coder)
+
+
+class Overlarge(Learner):
+    def expected(self, inputs, first):
+        return super().expected(inputs, first) + 1
+
+
+class Leaks(Learner):
+    """What the mixer expects of a first bit depends on the last one."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        mix = self.mixer
+
+        class Mixer(type(mix)):
+            def code(self, symbols, frequencies, coder):
+                parts = [
+                    super(Mixer, self).code(
+                        symbols[i : i + 1], favoured(frequencies[i : i + 1], [255 * (symbols[i] & 1)]), coder
+                    )
+                    for i in range(len(symbols))
+                ]
+                return np.concatenate(parts) if parts else np.zeros((0, 8), np.uint16)
+
+        mix.__class__ = Mixer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breaking(Runtime):
+    threads: int | None = 1
+    kind: type = field(default=Learner)
+
+    def learner(self, config):
+        products = matmul.choose("cpu", "float32")
+        return self.kind(config, plain if self.kernels == "plain" else fused, products, Pool(1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "failing"),
+    [
+        (Peeks, {CODE, ROUND_TRIP}),
+        (PeeksAhead, {CODE, FUTURE, ROUND_TRIP}),
+        (LearnsEarly, {CODE, FUTURE, ONCE, ROUND_TRIP}),
+        (MovesWeights, {STILL}),
+        (LearnsFromTheOpenSegment, {STEP}),
+        (CodesTwice, {ONCE}),
+        (Hides, {CODE, ONCE}),
+        (Overlarge, {DISTRIBUTION}),
+        (Leaks, {CODE, ROUND_TRIP}),
+    ],
+)
+@pytest.mark.parametrize("kernels", ["fused", "plain"])
+def test_a_learner_that_breaks_the_law_fails(kind, failing, kernels):
+    found = audit(runtime=Breaking(kind=kind, kernels=kernels))
+    failures = {finding.check for finding in found if finding.failure}
+    assert failing <= failures
+    assert len({finding.failure for finding in found if finding.failure}) == len(failures)
+
+
+def test_drawn_places_are_different_segments_and_the_same_every_time():
+    runs = []
+    for _ in range(2):
+        findings = law.Findings()
+        learner = Runtime(threads=1).learner(MIXER)
+        runs.append(law.Witness(learner, learner, 2000, 8, findings))
+    assert len(runs[0]._codes) == len(runs[0]._futures) == 8
+    assert (runs[0]._codes, runs[0]._futures) == (runs[1]._codes, runs[1]._futures)
+    assert runs[0]._codes != runs[0]._futures

@@ -1,0 +1,24 @@
+"""doctor's fixed run: the digest that every machine, backend and kernel must give."""
+
+import pytest
+import torch
+
+from prequential.measure.proof.selftest import Check, checks, fixed_run
+from prequential.online.runtime import Runtime
+
+
+@pytest.mark.parametrize("backend", ["float32", "float64"])
+def test_the_fixed_run_gives_the_expected_digest(backend: str) -> None:
+    assert fixed_run(Runtime(kernels="plain", backend=backend)).passed is True
+
+
+def test_another_digest_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prequential.measure.proof.selftest.EXPECTED_DIGEST", "0" * 16)
+    assert fixed_run(Runtime(kernels="plain")).passed is False
+
+
+@pytest.mark.slow  # compiles every kernel
+def test_no_check_fails_on_this_machine_but_for_backends_that_are_not_exact() -> None:
+    failed: list[Check] = [check for check in checks() if check.passed is not True]
+    without = [] if torch.cuda.is_available() else ["fixed run on a GPU"]
+    assert [check.name for check in failed if not check.name.startswith("matmul ")] == without

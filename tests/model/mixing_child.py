@@ -1,0 +1,49 @@
+"""Run as a child process of test_mixing, interpreted; and loaded by it, compiled. Prints what the mixer makes of a text.
+
+Interpreted (NUMBA_DISABLE_JIT=1), every integer is numpy's, and an overflow is an error; but for the carry of the coder's window,
+which is meant to wrap.
+"""
+
+import numpy as np
+
+from prequential.codecs.bit_coder import ENCODE, BitCoder
+from prequential.corpora.bundled import sample_path
+from prequential.exact.digest import digest
+from prequential.model.config import CONTEXTS, MixerConfig
+from prequential.model.mixer import mixing
+from prequential.model.mixer.mixer import Mixer
+
+
+def drawn_frequencies(n: int, seed: int) -> np.ndarray:
+    """(n, 256) int32 rows of total 2**24: some even, some nearly certain."""
+    random = np.random.default_rng(seed)
+    weights = random.random((n, 256)) ** random.integers(0, 60, (n, 1))
+    rows = 1 + np.floor(weights / weights.sum(1, keepdims=True) * ((1 << 24) - 256)).astype(np.int64)
+    rows[np.arange(n), rows.argmax(1)] += (1 << 24) - rows.sum(1)
+    return rows.astype(np.int32)
+
+
+def fingerprint() -> str:
+    """Payload and mixer state after a text, noise, and some of the text again: all contexts and a GPT, and few without."""
+    text = np.fromfile(sample_path("christmas_carol"), np.uint8, 600)
+    noise = np.random.default_rng(1).integers(0, 256, 60, dtype=np.uint8)
+    found = []
+    for contexts, n, gpt in ((CONTEXTS, 240, True), (("2", "4", "above", "match"), 600, False)):
+        data = np.concatenate((text[:n], noise, text[: n // 3], np.zeros(40, np.uint8))).astype(np.int64)
+        config = MixerConfig(contexts=contexts, table_bits=7, match_bits=6)
+        mixer, coder = Mixer(config, np.zeros(1 << 9, np.uint8)), BitCoder(ENCODE)
+        coder.reserve(len(data))
+        mixer.code(data, drawn_frequencies(len(data), 2) if gpt else None, coder)
+        found += [digest(mixer.state()).hex(), coder.payload().hex()]
+    return " ".join(found)
+
+
+def _wrapping(*arguments: object) -> int:
+    with np.errstate(over="ignore"):
+        return _code_bit(*arguments)
+
+
+if __name__ == "__main__":
+    _code_bit, mixing.code_bit = mixing.code_bit, _wrapping
+    np.seterr(all="raise")
+    print(fingerprint())

@@ -1,0 +1,120 @@
+"""Operations per byte: the counts from shapes are those of the products that a real run asks for."""
+
+from collections import Counter
+from dataclasses import astuple, replace
+
+import numpy as np
+import pytest
+import torch
+
+from prequential import Config, CorpusError, GPTConfig, MixerConfig, Runtime, ScheduleConfig, compress, preset
+from prequential.exact.matmul import Matmul
+from prequential.model.mixer.mixer import Mixer
+from prequential.online.flops import Flops, flops_per_byte, mixer_inputs, mixer_operations, replay_factor, total_flops
+from prequential.online.schedule import segments
+
+SCHEDULE = ScheduleConfig(
+    first_segment_symbols=48, segment_symbols=160, row_symbols=32, n_rows=6, history_bits=14, block_symbols=700
+)
+SMALL = Config(gpt=GPTConfig(n_layers=2, width=16, n_heads=1, mlp_factor=2, window=24), mixer=None, schedule=SCHEDULE)
+PLAIN = Runtime(kernels="plain", threads=1)
+
+
+def products_of_a_run(config: Config, n_bytes: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Operations that `Matmul` was asked for while n_bytes were coded: with weights, and batched, of attention."""
+    compress(b"warm up", config=config, runtime=PLAIN)  # the self-test multiplies, too, but once a process
+    counted: Counter[str] = Counter()
+    single, batched = Matmul.__call__, Matmul.batched
+
+    def count_single(self: Matmul, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        counted["weights"] += 2 * a.shape[0] * a.shape[1] * b.shape[1]
+        return single(self, a, b)
+
+    def count_batched(self: Matmul, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        result = batched(self, a, b)
+        counted["attention"] += 2 * result.numel() * a.shape[-1]
+        return result
+
+    monkeypatch.setattr(Matmul, "__call__", count_single)
+    monkeypatch.setattr(Matmul, "batched", count_batched)
+    compress(np.arange(n_bytes, dtype=np.uint8), config=config, runtime=PLAIN)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("config", "n_bytes"),
+    [
+        pytest.param(SMALL, 1500, id="blocks and segments that end early"),
+        pytest.param(SMALL, 48, id="one segment, nothing to learn from"),
+        pytest.param(
+            replace(SMALL, schedule=replace(SCHEDULE, first_segment_symbols=1)), 60, id="rows shorter than usual"
+        ),
+        pytest.param(replace(SMALL, gpt=GPTConfig(n_layers=1, width=32, n_heads=2, window=2)), 400, id="another shape"),
+    ],
+)
+def test_counts_are_those_of_the_products_a_run_asks_for(
+    config: Config, n_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = products_of_a_run(config, n_bytes, monkeypatch)
+    flops = total_flops(config, n_bytes)
+    assert flops.reading + flops.learning + flops.optimiser == counted["weights"]
+    assert flops.attention == counted["attention"]
+    assert flops.mixer == 0
+
+
+def test_parts_add_up_to_the_total() -> None:
+    flops = total_flops(preset(5), 100_000)
+    assert sum(astuple(flops)) == flops.total
+    assert flops_per_byte(preset(5), 100_000) == flops / 100_000
+
+
+def test_a_full_segment_reads_each_symbol_once_and_learns_from_as_many_as_replay_says() -> None:
+    per_byte = flops_per_byte(SMALL)
+    d, v = 16, 256
+    hidden, head = 2 * (4 * d * d + 2 * d * 2 * d), d * v
+    assert replay_factor(SMALL) == 6 * 32 / 160
+    assert per_byte.reading == 2 * (hidden + head)
+    assert per_byte.learning == pytest.approx(2 * (3 * hidden + 4 * head) * replay_factor(SMALL), rel=1e-15)
+
+
+def test_learning_doubles_with_replay_and_reading_does_not_change() -> None:
+    once = flops_per_byte(preset(5, pure=True))
+    twice = flops_per_byte(replace(preset(5, pure=True), schedule=replace(preset(5, pure=True).schedule, n_rows=20)))
+    assert twice.learning == 2 * once.learning
+    assert (twice.reading, twice.optimiser) == (once.reading, once.optimiser)
+
+
+def test_short_early_segments_cost_more_steps_and_a_long_corpus_tends_to_the_full_segment() -> None:
+    config = preset(5)
+    assert flops_per_byte(config, 16_384).optimiser > 2 * flops_per_byte(config).optimiser
+    assert flops_per_byte(config, 1 << 23).total == pytest.approx(flops_per_byte(config).total, rel=0.03)
+
+
+def test_steps_are_one_for_each_segment_but_the_first() -> None:
+    n_segments = len(list(segments(slice(0, 600), SCHEDULE)))
+    one_step = flops_per_byte(SMALL).optimiser * SCHEDULE.segment_symbols
+    assert total_flops(SMALL, 600).optimiser == (n_segments - 1) * one_step
+
+
+def test_the_mixers_inputs_are_those_it_holds_weights_for() -> None:
+    for contexts in (("1",), ("1", "2", "4"), MixerConfig().contexts):
+        config = MixerConfig(contexts=contexts, table_bits=4, match_bits=4)
+        assert Mixer(config, np.zeros(16, np.uint8))._weights.shape[1] == mixer_inputs(config)
+
+
+def test_the_mixer_alone_costs_the_same_for_every_byte() -> None:
+    config = Config(gpt=None)
+    assert config.mixer
+    assert flops_per_byte(config) == Flops(mixer=mixer_operations(config.mixer, has_gpt=False))
+    assert flops_per_byte(config, 12345) == flops_per_byte(config)
+
+
+def test_more_contexts_and_a_gpt_cost_the_mixer_more() -> None:
+    few, all_of_them = MixerConfig(contexts=("1", "2", "4")), MixerConfig()
+    assert mixer_operations(few, has_gpt=False) < mixer_operations(all_of_them, has_gpt=False)
+    assert mixer_operations(few, has_gpt=True) == mixer_operations(few, has_gpt=False) + 256
+
+
+def test_no_bytes_have_no_operations_per_byte() -> None:
+    with pytest.raises(CorpusError, match="1 byte or more"):
+        total_flops(SMALL, 0)

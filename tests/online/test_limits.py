@@ -1,0 +1,47 @@
+"""The memory estimate covers what a learner really holds, and is known without building it."""
+
+import pytest
+
+from prequential.errors import ConfigError
+from prequential.model.config import Config, GPTConfig, MixerConfig
+from prequential.model.presets import PRESETS
+from prequential.online.limits import MAX_MEMORY_BYTES, check_memory, memory_bytes
+from prequential.online.runtime import Runtime
+
+SHAPES = [
+    Config(gpt=GPTConfig(n_layers=1, width=32, n_heads=2, window=16), mixer=None),
+    Config(gpt=GPTConfig(n_layers=3, width=128, n_heads=2), mixer=MixerConfig(table_bits=10)),
+    Config(gpt=None, mixer=MixerConfig(contexts=("1", "2"), table_bits=12)),
+]
+
+
+@pytest.mark.parametrize("config", SHAPES)
+def test_the_estimate_covers_the_learners_state(config: Config) -> None:
+    learner = Runtime(kernels="plain").learner(config)
+    learner.begin(config.schedule.segment_symbols)
+    learner.end(config.schedule.segment_symbols)
+    assert sum(tensor.nbytes for tensor in learner.state().values()) <= memory_bytes(config)
+
+
+@pytest.mark.parametrize("level", PRESETS)
+def test_every_preset_fits_the_default_limit(level: int) -> None:
+    check_memory(PRESETS[level], MAX_MEMORY_BYTES)
+
+
+def test_the_largest_model_in_range_is_refused() -> None:
+    largest = Config(gpt=GPTConfig(n_layers=64, width=4096, n_heads=64, mlp_factor=4), mixer=MixerConfig(table_bits=26))
+    with pytest.raises(ConfigError, match="memory"):
+        check_memory(largest, MAX_MEMORY_BYTES)
+
+
+def test_an_audited_run_is_counted_twice_and_every_thread_orthogonalises() -> None:
+    config = PRESETS[5]
+    n_bytes = memory_bytes(config, n_threads=2)
+    plain, audited = Runtime(threads=2), Runtime(threads=2, audit_every=8)
+    check_memory(config, n_bytes, plain)
+    with pytest.raises(ConfigError, match="memory"):
+        check_memory(config, n_bytes - 1, plain)
+    with pytest.raises(ConfigError, match="memory"):
+        check_memory(config, 2 * n_bytes - 1, audited)
+    check_memory(config, 2 * n_bytes, audited)
+    assert memory_bytes(config, n_threads=1) < n_bytes == memory_bytes(config, n_threads=2)
