@@ -1,11 +1,12 @@
-# From a fresh checkout: `make demo` shows the program at work, `make test` checks it. `make help` lists the rest.
-# Everything lives in .venv, with the versions of constraints.txt. .venv/.program and .venv/.installed are the stamps of a finished set-up, without and with the tools of development.
+# From a fresh checkout: `make demo` shows the program at work, `make test` checks it. `make help` lists all targets.
+# Everything is installed in .venv, with the versions of constraints.txt. .venv/.program and .venv/.installed mark a finished
+# set-up, without and with the development tools.
 
 PYTHON ?= python3
 BIN := .venv/bin
 CORPORA ?= ../shared/corpora
 
-# What `make bench` measures, and at which presets, N or N-pure.
+# The files that `make bench` measures, and the presets (N or N-pure).
 BENCH_FILES := $(addprefix text/,enwik6 book1 tinyshakespeare.txt enwik8-first-4154399) code/uv-new-2026-06.tar
 FILES ?= $(or $(wildcard $(addprefix $(CORPORA)/,$(BENCH_FILES))),sample:christmas_carol)
 LEVELS ?= 1 2 5 5-pure
@@ -15,7 +16,7 @@ LEVELS ?= 1 2 5 5-pure
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: .venv/.installed  ## set up .venv: the package (editable) and the tools of development
+install: .venv/.installed  ## set up .venv: the package (editable) and the development tools
 
 .venv/.program: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -36,18 +37,18 @@ lint: .venv/.installed  ## format and lint, as the commit hooks do
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: .venv/.installed  ## static types, in a copy: beside it, ./codecs would stand for the standard library's codecs
+types: .venv/.installed  ## static types, in a copy: in this folder ./codecs would hide the standard library's codecs
 	copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -RL prequential pyproject.toml "$$copy" && mypy=$$PWD/$(BIN)/mypy && \
 	cd "$$copy" && "$$mypy" prequential
 
 wheel-check: .venv/.installed  ## build the wheel, install it elsewhere, use it from another folder
 	PYTHON=$(BIN)/python bash .ci/wheel-check
 
-gpu-check: .venv/.installed  ## on a machine with a CUDA device: the digests there, archives both ways, a record in benchmarks/gpu.jsonl
+gpu-check: .venv/.installed  ## with a CUDA device: tests, archives both ways, a record in benchmarks/gpu.jsonl
 	$(BIN)/pytest -m gpu
 	$(BIN)/python benchmarks/gpu.py $(if $(filter sample:%,$(FILES)),,$(FILES))
 
-bench: .venv/.installed  ## renew docs/RESULTS.md, also against the programs on PATH: make bench FILES='a b' LEVELS='1 5-pure'
+bench: .venv/.installed  ## new runs for docs/RESULTS.md, also of programs on PATH: make bench FILES='a b' LEVELS='1 5-pure'
 	$(BIN)/python benchmarks/peers.py $(FILES)
 	$(BIN)/python benchmarks/results.py $(FILES) --levels $(LEVELS)
 

@@ -1,18 +1,18 @@
-"""What exact arithmetic costs: the exact GPT beside the same GPT in ordinary float32 torch, on the same bytes.
+"""The cost of exact arithmetic: compares the exact GPT with the same GPT in ordinary float32 torch, on the same bytes.
 
     python benchmarks/float32.py FILE [--limit N] [--level 5] [--threads 2] [--repeat R] [--openmp]
 
-Both are learners of the project's loop at a preset without mixer, and share what is not arithmetic: initial weights, segments,
-the rows of every step, rotary angles, step sizes, and how work is spread over threads. The exact one encodes, with integers
-(docs/EXACT.md). The float32 one is what a torch user would write: autograd, scaled_dot_product_attention, matrix products of
-floats. Nothing is rounded to levels, nothing is coded; its bits are -log2 of the softmax.
+Both are learners of the project's loop, at a preset without mixer. They share everything except the arithmetic: initial weights,
+segments, the rows of every step, rotary angles, step sizes, and the division of work among threads. The exact learner encodes,
+with integers (docs/EXACT.md). The float32 learner is what a torch user would write: autograd, scaled_dot_product_attention,
+matrix products of floats. It rounds nothing to levels and encodes nothing; its bits are -log2 of the softmax.
 
-As in the exact learner, a step runs beside the reading of a segment, halves of its rows side by side on pool threads. With
---openmp the float32 learner reads and steps in turn instead, each with torch's own threads; where anything else runs on the
-machine, their barriers make that several times slower. CPU s is the fairer of the two times there.
+As in the exact learner, a step runs in parallel with the reading of a segment, and halves of its rows run in parallel on pool
+threads. With --openmp the float32 learner reads and steps in turn, each with torch's own threads. If any other program runs on
+the machine, the barriers of these threads make that several times slower. CPU s is then the fairer of the two times.
 
-The learners take turns in this process, each after a warm-up; of R runs of each the fastest counts. Timing leaves out the
-building of the learner and the compilation of its kernels.
+The learners take turns in this process, each after a warm-up. The fastest of R runs of each counts. Times exclude building the
+learner and compiling its kernels.
 """
 
 import argparse
@@ -32,31 +32,35 @@ from prequential.codecs.bit_coder import ENCODE, FOLLOW, BitCoder
 from prequential.corpora.sources import open_corpus
 from prequential.errors import PrequentialError
 from prequential.exact import matmul, plain
+from prequential.exact.backend import Backend
 from prequential.exact.optim import NEWTON_SCHULZ, NEWTON_SCHULZ_STEPS
 from prequential.exact.pool import Pool
 from prequential.measure.table import format_table
 from prequential.model.config import Config, GPTConfig
-from prequential.model.gpt.gpt import rotary_phases, score_scale
-from prequential.model.learner import Learner
+from prequential.model.gpt.gpt import GPT
+from prequential.model.gpt.weights import SCORE_SCALE, rotary_phases
+from prequential.model.learner import OnlineLearner
 from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks
 
 Tensor = torch.Tensor
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer; queries, keys, values (R, H, T, K) to (R, H, T, K)
+Attend = Callable[
+    [int, Tensor, Tensor, Tensor], Tensor
+]  # (layer, queries, keys, values): all (R, H, T, K), as is the result
 
 COLUMNS = ("learner", "bits/byte", "of exact", "seconds", "CPU s", "kB/s", "time of exact")
 WARM_UP_BYTES = 3000
 
 
 def norm(x: Tensor) -> Tensor:
-    """x over the root mean square of its last axis."""
+    """x divided by the root mean square of its last axis."""
     return rms_norm(x, x.shape[-1:], eps=1e-12)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Pairs (i, i + K/2) of the last axis turned by the angles of cos and sin, (T, K/2)."""
+    """x with the pairs (i, i + K/2) of its last axis rotated by angles of the given cos and sin, (T, K/2)."""
     first, second = x.chunk(2, -1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
@@ -74,20 +78,21 @@ def orthogonalise(g: Tensor) -> Tensor:
 
 
 class Float32GPT:
-    """`prequential.model.gpt.gpt.GPT` in float32; letters as there. A step replaces the weights, and writes none in place."""
+    """The GPT in float32. A step replaces the weights and writes none in place. Letters as in model/gpt/weights.py."""
 
     def __init__(self, config: GPTConfig, weights: dict[str, Tensor], pool: Pool) -> None:
         """weights: (C_in, C_out) each, by the names of `GPT.state`."""
         self.config, self._weights, self._pool = config, weights, pool
+        self._score_scale = SCORE_SCALE * 64.0 * config.n_heads / config.width  # as `Weights.score_scale`
         self._hidden = [name for name in weights if name not in ("embedding", "head")]
         self._momentum = {name: torch.zeros_like(weights[name]) for name in self._hidden}
         self._adam = {name: (torch.zeros_like(weights[name]),) * 2 for name in ("embedding", "head")}
         self._n_updates = self._start = self._n_time = 0
-        memory = torch.zeros(config.n_heads, config.window - 1, config.width // config.n_heads)
-        self._memory = [(memory, memory)] * config.n_layers  # keys and values of the last W - 1 columns
+        no_keys = torch.zeros(config.n_heads, config.window - 1, config.width // config.n_heads)
+        self._carried = [(no_keys, no_keys)] * config.n_layers  # keys and values of the last W - 1 columns
 
     def _logits(self, weights: dict[str, Tensor], recent: Tensor, first: int, attend: Attend) -> Tensor:
-        """Logits (R, T, V) of what follows columns first .. first + T - 1, whose last symbols are `recent` (R, T, E)."""
+        """Logits (R, T, V) of the symbols after columns first .. first + T - 1, whose last symbols are `recent` (R, T, E)."""
         cos, sin = rotary_phases(self.config, first, recent.shape[1])
         h = sum(map(embedding, recent.unbind(-1), weights["embedding"]))
         for i in range(self.config.n_layers):
@@ -100,36 +105,36 @@ class Float32GPT:
     # ---- reading
 
     def begin(self, n_columns: int) -> None:
-        """Opens a segment, to be read with the weights as they stand."""
+        """Opens a segment, which will be read with the present weights."""
         self._start, self._n_time = self._start + self._n_time, n_columns
         self._snapshot = dict(self._weights)
 
     def end(self) -> None:
-        """Closes the segment: nothing waits to be written."""
+        """Closes the segment. There is nothing to commit."""
 
     def read(self, recent: Tensor) -> Tensor:
-        """Logits (T, V) of what follows the segment's columns, of which `recent` (T, E) are the last symbols."""
+        """Logits (T, V) of the symbols after the segment's columns, whose last symbols are `recent` (T, E)."""
         return self._logits(self._snapshot, recent[None], self._start, self._attend_stream)[0]
 
     def _attend_stream(self, i: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Blocks of W queries, each with the 2W - 1 keys that any of them may see; carried keys stand before the first."""
+        """Attention in blocks of W queries, each with the 2W - 1 keys that its queries may see. The first are carried keys."""
         w, n = self.config.window, self._n_time
         n_blocks = -(-n // w)
         spare = n_blocks * w - n
-        k, v = (torch.cat(pair, 1) for pair in zip(self._memory[i], (k[0], v[0]), strict=True))  # (H, W - 1 + T, K)
-        self._memory[i] = (k[:, n:], v[:, n:])
+        k, v = (torch.cat(pair, 1) for pair in zip(self._carried[i], (k[0], v[0]), strict=True))  # (H, W - 1 + T, K)
+        self._carried[i] = (k[:, n:], v[:, n:])
         k, v = (pad(x, (0, 0, 0, spare)).unfold(1, 2 * w - 1, w).permute(1, 0, 3, 2) for x in (k, v))
         q = pad(q[0], (0, 0, 0, spare)).unflatten(1, (n_blocks, w)).transpose(0, 1)
         query, key = torch.arange(w)[:, None], torch.arange(2 * w - 1)
         column = self._start + torch.arange(0, n_blocks * w, w)[:, None, None, None] + key - (w - 1)
         seen = (key >= query) & (key < query + w) & (column >= 0)
-        y = scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=score_scale(self.config))
+        y = scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=self._score_scale)
         return y.transpose(0, 1).flatten(1, 2)[None, :, :n]
 
     # ---- learning
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
-        """One step on rows (R, T, E) that know nothing of each other, and on what followed their columns, (R, T)."""
+        """One step on independent rows (R, T, E), and on the symbols after their columns, (R, T)."""
         self._n_updates += 1
         c = self.config
         factor = min(1.0, self._n_updates / c.warmup_updates) / math.sqrt(1.0 + self._n_updates / c.decay_updates)
@@ -143,46 +148,46 @@ class Float32GPT:
 
         self._pool.map(work, self._pool.pieces(len(inputs)))
         for name in leaves:
-            self._pool.start(partial(self._learn, name, [g[name] for g in gradients], factor))
+            self._pool.start(partial(self._update_parameter, name, [g[name] for g in gradients], factor))
         self._pool.finish()
 
     def _attend_rows(self, i: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        n, scale = q.shape[2], score_scale(self.config)
+        n, scale = q.shape[2], self._score_scale
         if n <= self.config.window:
             return scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
         seen = torch.ones(n, n, dtype=torch.bool).tril().triu(1 - self.config.window)
         return scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=scale)
 
-    def _learn(self, name: str, parts: list[Tensor], factor: float) -> None:
-        """One step of the named parameter, whose gradient is the sum of the parts."""
+    def _update_parameter(self, name: str, parts: list[Tensor], factor: float) -> None:
+        """One step of the named parameter. Its gradient is the sum of the parts."""
         c, g = self.config, sum(parts[1:], parts[0])
         if name in self._hidden:
             self._momentum[name] = self._momentum[name].lerp(g, 1.0 - c.momentum)
-            direction = g.lerp(self._momentum[name], c.momentum)  # Nesterov's
+            direction = g.lerp(self._momentum[name], c.momentum)  # Nesterov momentum
             matrices = direction.chunk(3, 1) if name.endswith("qkv") else [direction]
             step_size = c.matrix_step * factor * math.sqrt(max(1.0, matrices[0].shape[1] / matrices[0].shape[0]))
             step = torch.cat([orthogonalise(m) for m in matrices], 1)
             self._weights[name] = self._weights[name].sub(step, alpha=step_size)
-        else:  # Adam without bias correction, which torch.optim.Adam cannot leave out
+        else:  # Adam without bias correction; torch.optim.Adam always has it
             mean, square = self._adam[name]
             self._adam[name] = mean, square = mean.lerp(g, 1.0 - c.beta1), square.lerp(g.square(), 1.0 - c.beta2)
             self._weights[name] = self._weights[name].addcdiv(mean, square.sqrt() + 1e-8, value=-c.vector_step * factor)
 
 
-class Float32Learner(Learner):
-    """The project's learner, its history, rows and threads, with a float32 GPT in the place of the exact one."""
+class Float32Learner(OnlineLearner):
+    """The project's learner, with its history, rows and threads. A float32 GPT replaces the exact one."""
 
     def __init__(self, config: Config, n_threads: int, *, openmp: bool = False) -> None:
         pool = Pool(1 if openmp else n_threads)
-        super().__init__(config, plain, matmul.choose("cpu", None), pool)
-        state = self.gpt.state()
+        state = GPT(config.gpt, config.seed, Backend(plain, matmul.choose("cpu", None), pool)).state()
         hidden = [f"{i}.{name}" for i in range(config.gpt.n_layers) for name in ("qkv", "out", "up", "down")]
-        self.gpt = Float32GPT(config.gpt, {name: state[name] for name in ("embedding", *hidden, "head")}, pool)
+        gpt = Float32GPT(config.gpt, {name: state[name] for name in ("embedding", *hidden, "head")}, pool)
+        super().__init__(config, gpt, step_thread=pool.n_threads > 1)
         if openmp:
             torch.set_num_threads(n_threads)
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
-        """The ideal code lengths of the segment's symbols (n,) in bits, (n,); nothing is coded."""
+        """The ideal code lengths of the segment's symbols (n,) in bits, (n,). Encodes nothing."""
         logits = self.gpt.read(torch.from_numpy(self.inputs(symbols)))
         nats = cross_entropy(logits, torch.from_numpy(symbols), reduction="none")
         self.history.append(symbols)
@@ -190,15 +195,15 @@ class Float32Learner(Learner):
 
 
 class Cost(NamedTuple):
-    """Of one run: seconds on the clock and of all processors, ideal bits."""
+    """The cost of one run: wall time and processor time in seconds, and ideal bits."""
 
     wall_s: float
     cpu_s: float
     code_bits: float
 
 
-def measure(learner: Learner, data: np.ndarray) -> Cost:
-    """The learner reads data (n,) uint8 from its first byte to its last; the exact one encodes it."""
+def measure(learner: OnlineLearner, data: np.ndarray) -> Cost:
+    """The cost of reading data (n,) uint8. The exact learner also encodes it."""
     wall_s, cpu_s, code_bits = time.perf_counter(), time.process_time(), 0.0
     for block in blocks(len(data), learner.config.schedule):
         coder = BitCoder(FOLLOW if isinstance(learner, Float32Learner) else ENCODE)
@@ -219,12 +224,14 @@ def main() -> int:
     args = parser.parse_args()
     try:
         config = preset(args.level, pure=True)
-        config = replace(config, gpt=replace(config.gpt, contexts=()))  # their table is no matter of precision
+        config = replace(
+            config, gpt=replace(config.gpt, contexts=())
+        )  # the table of contexts does not depend on precision
         with open_corpus(args.file) as corpus:
             data = np.array(corpus.bytes()[: args.limit])
     except PrequentialError as error:
         parser.error(str(error))
-    learners: dict[str, Callable[[], Learner]] = {
+    learners: dict[str, Callable[[], OnlineLearner]] = {
         "exact": lambda: Runtime(threads=args.threads).learner(config),
         "float32": lambda: Float32Learner(config, args.threads, openmp=args.openmp),
     }

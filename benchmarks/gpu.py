@@ -1,11 +1,11 @@
-"""A GPU beside the processor: the same archives, either way round, and how long each takes. What `make gpu-check` runs.
+"""Compares a GPU with the processor: equal archives in both directions, and the time of each. `make gpu-check` runs this.
 
     python benchmarks/gpu.py [FILE...] [--levels 5 9 5-pure] [--limit N] [--device cuda|cpu]
 
-Each corpus is compressed at each preset with the GPT on the processor and on the device, and each archive decoded on the other.
-Apart from that, single steps are timed, and what a device launches for them is counted: operations that are no views, with the
-products' path for CUDA, and the bytes that they read and write. Counts are the same on every machine. One record is appended to
-benchmarks/gpu.jsonl. Fails where two archives differ. --device cpu tries the script itself.
+Each corpus is compressed at each preset with the GPT on the processor and on the device. Each archive is decoded on the other
+one. Single steps are timed, too. For these the script counts the operations that a device launches, except views, with the CUDA
+path of matrix products, and the bytes that they read and write. The counts are the same on every machine. The script appends one
+record to benchmarks/gpu.jsonl, and fails if two archives differ. --device cpu tests the script itself.
 """
 
 import argparse
@@ -24,42 +24,45 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from prequential import __version__
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
 from prequential.corpora.sources import open_corpus
 from prequential.errors import PrequentialError
 from prequential.exact import matmul, plain
+from prequential.exact.backend import Backend
+from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
 from prequential.exact.tables import HOST
 from prequential.measure.evaluation.evaluation import warm_up
 from prequential.measure.record import append_record, environment
 from prequential.measure.table import format_table
-from prequential.model.config import N_SYMBOLS, Config
+from prequential.model.config import Config
 from prequential.model.gpt.device import Accelerator, DeviceGPT
-from prequential.model.gpt.gpt import COLUMNS_AT_ONCE, GPT, phases_of_rows
+from prequential.model.gpt.gpt import GPT
+from prequential.model.gpt.reader import COLUMNS_AT_ONCE
+from prequential.model.gpt.weights import phases_of_rows
 from prequential.model.presets import preset
 from prequential.online import coding
 from prequential.online.runtime import Runtime
 
 RECORDS = Path(__file__).parent / "gpu.jsonl"
-STEPS = 5  # timed, behind as many that are not
+STEPS = 5  # timed, after as many that are not
 KB = 1e3
 
 
 class OnTensorCores(matmul.Matmul):
-    """Products as a CUDA device asks for them, wherever they are computed."""
+    """Matrix products by the method of a CUDA device, on any device."""
 
     def __call__(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return matmul.on_tensor_cores(a, b) if a.dim() == 2 else super().__call__(a, b)
+        return matmul.tensor_core_product(a, b) if a.dim() == 2 else super().__call__(a, b)
 
 
 class Operations(TorchDispatchMode):
-    """Counts the operations that are no views of their operands."""
+    """Counts the operations whose results are not views of their operands."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.n = self.n_bytes = 0  # operations; what they read and write
+        self.n = self.n_bytes = 0  # operations; bytes that they read and write
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -71,14 +74,8 @@ class Operations(TorchDispatchMode):
 
 
 def main() -> int:
-    """Runs what the command line asks for; fails if any two archives differ."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("files", nargs="*", default=["sample:christmas_carol"], metavar="FILE")
-    parser.add_argument("--levels", nargs="+", default=["5", "9", "5-pure"], metavar="N", help="presets, N or N-pure")
-    parser.add_argument("--limit", type=int, default=100_000, metavar="N", help="bytes of each (default: %(default)s)")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--record", type=Path, default=RECORDS, metavar="FILE", help="where the record goes")
-    args = parser.parse_args()
+    """Measures as the command line says. Fails if any two archives differ."""
+    args = _arguments()
     if args.device == "cuda" and not torch.cuda.is_available():
         print("gpu: torch sees no CUDA device", file=sys.stderr)
         return 1
@@ -94,13 +91,23 @@ def main() -> int:
         return 1
     trials = {t.name: t.ops_per_s if t.exact else t.reason for t in matmul.trials(args.device)}
     record = {"kind": "gpu", "device": _device(args.device), "products": trials, "runs": runs, "steps": steps}
-    about = environment(Runtime(device=args.device), __version__, next(iter(configs.values())))
+    about = environment(Runtime(device=args.device), next(iter(configs.values())))
     append_record(args.record, record | {"environment": about})
     print(_table(runs), _table(steps), sep="\n\n")
     different = [f"{r['corpus']} -{r['level']}" for r in runs if not r["identical"]]
     for name in different:
         print(f"gpu: {name}: the archives differ", file=sys.stderr)
     return 1 if different else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("files", nargs="*", default=["sample:christmas_carol"], metavar="FILE")
+    parser.add_argument("--levels", nargs="+", default=["5", "9", "5-pure"], metavar="N", help="presets, N or N-pure")
+    parser.add_argument("--limit", type=int, default=100_000, metavar="N", help="bytes of each (default: %(default)s)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--record", type=Path, default=RECORDS, metavar="FILE", help="file to append the record to")
+    return parser.parse_args()
 
 
 def _config(level: str) -> Config:
@@ -114,7 +121,7 @@ def _read(name: str, limit: int) -> np.ndarray:
 
 
 def run(name: str, level: str, data: np.ndarray, config: Config, device: str) -> dict[str, Any]:
-    """Archives made on either device, decoded on the other: whether they are the same, and kB/s of all four."""
+    """Archives made on each device and decoded on the other: whether all bytes are equal, and kB/s of the four runs."""
     header = Header(n_bytes=len(data), blake2b=hashlib.blake2b(data, digest_size=32).digest(), config=config.to_dict())
     row: dict[str, Any] = {"corpus": name, "n_bytes": len(data), "level": level}
     archives = {}
@@ -122,29 +129,28 @@ def run(name: str, level: str, data: np.ndarray, config: Config, device: str) ->
         runtime, sink = Runtime(device=place), io.BytesIO()
         warm_up(runtime, config)
         with _timed(row, f"compress_{where}_kb_per_s", len(data)):
-            for _ in coding.compress(data, header, sink, runtime):
+            for _ in coding.compress(data, header, sink, runtime.learner(config)):
                 pass
         archives[where] = sink.getvalue()
     row |= {"archive_bytes": len(archives["cpu"]), "identical": archives["cpu"] == archives["gpu"]}
     for where, place, made in (("cpu", "cpu", "gpu"), ("gpu", device, "cpu")):
         out = io.BytesIO()
         with _timed(row, f"decompress_{where}_kb_per_s", len(data)):
-            for _ in coding.decompress(ArchiveReader(io.BytesIO(archives[made])), out, Runtime(device=place)):
+            learner = Runtime(device=place).learner(config)
+            for _ in coding.decompress(ArchiveReader(io.BytesIO(archives[made])), out, learner):
                 pass
         row["identical"] &= out.getvalue() == data.tobytes()
     return row
 
 
 def step(level: str, config: Config, device: str) -> dict[str, Any]:
-    """Steps of full size: seconds of each on the processor and there, also captured, its operations, memory of the device."""
-    assert config.gpt
-    ops, host, pool = Runtime().parts(config)
-    assert host
-    arguments = config.gpt, N_SYMBOLS, 0, ops, host
+    """A step of full size: its seconds on the processor and on the device, also captured, its counts, memory of the device."""
+    host = Runtime().exact_backend(config)
+    assert config.gpt and host
     found = Accelerator(torch.device(device), matmul.choose(device))
-    gpts = {"cpu": GPT(*arguments, pool), "gpu": DeviceGPT(found, *arguments)}
+    gpts = {"cpu": GPT(config.gpt, 0, host), "gpu": DeviceGPT(found, config.gpt, 0, host)}
     if device == "cuda" and not config.gpt.contexts:
-        gpts["gpu_captured"] = DeviceGPT(dataclasses.replace(found, captures=True), *arguments)
+        gpts["gpu_captured"] = DeviceGPT(dataclasses.replace(found, captures=True), config.gpt, 0, host)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     shape = config.schedule.n_rows, config.schedule.row_symbols, config.gpt.n_inputs + 1
@@ -158,8 +164,10 @@ def step(level: str, config: Config, device: str) -> dict[str, Any]:
 
 
 def counts(config: Config) -> dict[str, int | float]:
-    """Operations and bytes of a step, operations of a run of columns that is read; what a layer adds to a step, of operations,
-    and of bytes for each position and unit of width, Muon's aside."""
+    """Operations and bytes of a step, and operations of reading a run of columns.
+
+    Also the operations that a layer adds to a step, and the bytes that it adds for each position and unit of width, without Muon.
+    """
     n = config.schedule.n_rows
     step, deeper = _counted(config, n), _counted(config, n, more_layers=1)
     per_row = [_counted(config, 2 * n, more_layers=k).n_bytes - c.n_bytes for k, c in enumerate((step, deeper))]
@@ -173,12 +181,12 @@ def counts(config: Config) -> dict[str, int | float]:
 
 
 def _counted(config: Config, n_rows: int, more_layers: int = 0) -> Operations:
-    """A step on so many rows, or with none a run of columns."""
+    """The operations of a step on n_rows rows; with n_rows = 0, those of reading a run of columns."""
     gpt = dataclasses.replace(config.gpt, n_layers=config.gpt.n_layers + more_layers)
     found = Accelerator(HOST, OnTensorCores("int8"))
-    learner = DeviceGPT(found, gpt, N_SYMBOLS, 0, plain, matmul.Matmul("int8"))
+    learner = DeviceGPT(found, gpt, 0, Backend(plain, matmul.Matmul("int8"), Pool(1)))
     inputs = torch.zeros(n_rows, config.schedule.row_symbols, gpt.n_inputs, dtype=torch.int64)
-    phases_of_rows(gpt, config.schedule.row_symbols, HOST)  # made once
+    phases_of_rows(gpt, config.schedule.row_symbols, HOST)  # cached, so that the step does not compute them
     learner.begin(COLUMNS_AT_ONCE)
     with Operations() as counted:
         if n_rows:
@@ -189,6 +197,8 @@ def _counted(config: Config, n_rows: int, more_layers: int = 0) -> Operations:
 
 
 def _step_s(gpt: GPT, rows: tuple[torch.Tensor, torch.Tensor], device: str) -> float:
+    """Seconds of one step, a mean over STEPS."""
+
     def steps() -> None:
         for _ in range(STEPS):
             gpt.update(*rows)

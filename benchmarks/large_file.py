@@ -1,15 +1,16 @@
-"""Peak memory on a large file beside that on a small one: `compress`, `decompress` or `evaluate`, each in a fresh process.
+"""Compares the peak memory for a large file with that for a small one: `compress`, `decompress` or `evaluate`.
 
     python benchmarks/large_file.py TEXT [--command compress] [--preset 1] [--large 1000000000] [--small 10000000]
                                          [--limit 60000000] [--seconds 720] [--seed 0]
 
-makes both files from TEXT, a real text, by repeating and perturbing it (see `make`; the same bytes from the same seed anywhere),
-compresses the small one to its end, begins with the large one and ends at --limit bytes or --seconds, whichever comes first.
-Prints a JSON line for each and the quotient of their memory. Two figures of each process:
+The script makes both files from TEXT, a real text, by repeating and perturbing it (see `make`). Equal seeds give equal bytes on
+every machine. Each file is processed in a fresh process: the small one completely, the large one up to --limit bytes or
+--seconds, whichever comes first. The script prints a JSON line for each and the ratio of their memory. Each process has two
+figures:
 
-    peak_resident_bytes    the most it had resident (ru_maxrss). Pages of a mapped file count, which the system can take back
-    peak_private_bytes     the most it had for itself: `Anonymous` of /proc/self/smaps_rollup (Linux), looked at 4 times a MB
-Decompression needs whole archives: give it a --large that can be compressed. Evaluation is without baselines.
+    peak_resident_bytes    the largest resident set (ru_maxrss). It includes pages of mapped files, which the system can reclaim
+    peak_private_bytes     the largest private memory: `Anonymous` of /proc/self/smaps_rollup (Linux), read 4 times a MB
+Decompression needs complete archives: give a --large that can be compressed in time. Evaluation runs without baselines.
 """
 
 import argparse
@@ -25,19 +26,20 @@ from typing import Any
 import numpy as np
 
 BLOCK_BYTES = 1 << 16
-CHANGED = 1 / 50  # of the bytes
-LOOK_BYTES = 1 << 18
+CHANGED = 1 / 50  # share of the bytes
+SAMPLE_EVERY_BYTES = 1 << 18  # between two readings of the memory
 
 
-class Enough(Exception):  # noqa: N818  # no error: the limit is reached
+class LimitReached(Exception):  # noqa: N818  # not an error
     """The prefix is coded."""
 
 
 def make(path: Path, text: bytes, n_bytes: int, seed: int) -> None:
-    """Writes n_bytes to `path`: blocks of 64 KiB of `text`, each from a place drawn anew, two in a hundred bytes of it replaced.
+    """Writes n_bytes to `path`: blocks of 64 KiB of `text`, each from a random position, with two in a hundred bytes replaced.
 
-    Block number b has its own generator, numpy's Philox with key (seed, b): it draws the place, which bytes (0 to 2^64 - 1 each
-    below 2^64 / 50), and for each a place in `text` of the byte to put there: all raw words modulo what there is.
+    Block number b has its own generator, numpy's Philox with key (seed, b). Its raw words give the position in `text` (modulo the
+    number of positions), then a word for each byte (the byte is replaced if the word is below 2^64 / 50), then for each byte the
+    position in `text` of its replacement (modulo the length).
     """
     source = np.frombuffer(text, np.uint8)
     if len(source) < BLOCK_BYTES:
@@ -53,7 +55,7 @@ def make(path: Path, text: bytes, n_bytes: int, seed: int) -> None:
 
 
 def anonymous_bytes() -> int | None:
-    """What the process has for itself now; None where the system does not tell."""
+    """Private memory of this process in bytes; None if the system does not report it."""
     try:
         lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -62,29 +64,30 @@ def anonymous_bytes() -> int | None:
 
 
 def measure(path: str, command: str, preset: int, limit_bytes: int, seconds: float) -> dict[str, Any]:
-    """Runs the command on the file (decompress: on an archive) in this process, up to the limit; what it took."""
+    """The cost of the command on the file (for decompress: on an archive), in this process and up to the limit."""
     import prequential
     from prequential.measure.machine import peak_memory_bytes
 
-    start_s, next_look, peak_private, coded_bytes = time.monotonic(), 0, 0, 0
+    start_s, next_sample, peak_private, coded_bytes = time.monotonic(), 0, 0, 0
+    config = prequential.preset(preset)
 
-    def look(done: prequential.Progress, n_bytes: int) -> None:
-        nonlocal next_look, peak_private, coded_bytes
+    def sample(done: prequential.Progress, n_bytes: int) -> None:
+        nonlocal next_sample, peak_private, coded_bytes
         coded_bytes = done.n_bytes
-        if done.n_bytes >= min(next_look, n_bytes):
-            next_look = done.n_bytes + LOOK_BYTES
+        if done.n_bytes >= min(next_sample, n_bytes):
+            next_sample = done.n_bytes + SAMPLE_EVERY_BYTES
             peak_private = max(peak_private, anonymous_bytes() or 0)
             if done.n_bytes >= limit_bytes < n_bytes or time.monotonic() - start_s > seconds:
-                raise Enough
+                raise LimitReached
 
-    with tempfile.TemporaryDirectory(prefix="large-file-") as folder, suppress(Enough):
+    with tempfile.TemporaryDirectory(prefix="large-file-") as folder, suppress(LimitReached):
         output = Path(folder) / "output"
         if command == "compress":
-            prequential.compress(path, output, preset=preset, on_progress=look)
+            prequential.compress(path, output, config=config, on_progress=sample)
         elif command == "decompress":
-            prequential.decompress(path, output, on_progress=look)
+            prequential.decompress(path, output, on_progress=sample)
         else:
-            prequential.evaluate(path, preset=preset, limit_bytes=limit_bytes, baselines=(), on_progress=look)
+            prequential.evaluate(path, config=config, limit_bytes=limit_bytes, baselines=(), on_progress=sample)
             peak_private = max(peak_private, anonymous_bytes() or 0)
     return {
         "file_bytes": Path(path).stat().st_size,
@@ -98,21 +101,21 @@ def measure(path: str, command: str, preset: int, limit_bytes: int, seconds: flo
 
 
 def in_fresh_process(*child: str | int | float) -> dict[str, Any]:
-    """What `measure` gives in a process of its own."""
+    """The result of `measure` in a fresh process."""
     command = [sys.executable, __file__, "--child", *map(str, child)]
     result: dict[str, Any] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     return result
 
 
 def archive_of(path: Path, preset: int) -> Path:
-    """The file's archive, beside it."""
+    """Compresses the file to an archive next to it. Returns the archive's path."""
     archive = path.with_name(path.name + ".pq")
     subprocess.run([sys.executable, "-m", "prequential", "compress", f"-{preset}", str(path)], check=True)
     return archive
 
 
 def main() -> int:
-    """Makes the files, measures, prints."""
+    """Makes both files, measures the command on each and prints the results."""
     if sys.argv[1:2] == ["--child"]:
         path, command, preset, limit_bytes, seconds = sys.argv[2:]
         print(json.dumps(measure(path, command, int(preset), int(limit_bytes), float(seconds))))
@@ -133,7 +136,7 @@ def main() -> int:
             path = Path(folder) / str(n_bytes)
             make(path, text, n_bytes, args.seed)
             source = archive_of(path, args.preset) if args.command == "decompress" else path
-            if not found:  # kernels that must be compiled first would count in the first process only
+            if not found:  # otherwise the compilation of kernels would count in the first process only
                 in_fresh_process(source, args.command, args.preset, 1, args.seconds)
             found.append(in_fresh_process(source, args.command, args.preset, args.limit, args.seconds))
             print(json.dumps(found[-1]), flush=True)

@@ -1,12 +1,12 @@
-"""How fast overlap is measured, and how many planted duplicates it finds, on real text: one JSON line.
+"""The speed of measuring overlap, and the share of planted duplicates that it finds, on real text. Prints one JSON line.
 
     python benchmarks/overlap.py TEXT [TEXT ...] [--train-bytes 2000000] [--test-bytes 8000000]
 
-The texts, one after another, are cut at line ends into documents of about 4 kB. The first train-bytes are the training set and
-the next test-bytes the test set. Then copies of training documents are planted beside as many documents that are new: exact,
-with 5 % of their words replaced, and wrapped anew at 60 columns. Found is what Overlap.dirty marks. New documents that are
-dirty are `repeated` where a fifth of their bytes was compared byte by byte with the training set (licences, a book that is there
-twice), and false alarms where it was not.
+The concatenated texts are cut at line ends into documents of about 4 kB. The first train-bytes are the training set and the next
+test-bytes the test set. Then copies of training documents are mixed with as many new documents. There are three kinds of copies:
+exact, with 5 % of their words replaced, and rewrapped at 60 columns. A copy is found if Overlap.dirty marks it. A new document
+that is marked counts as `repeated` if at least a fifth of its bytes occurs in the training set, compared byte by byte (licences,
+a book that occurs twice). Otherwise it is a false alarm.
 """
 
 import argparse
@@ -28,7 +28,7 @@ N_PLANTED = 400
 
 
 def cut(text: bytes) -> list[bytes]:
-    """Documents of about DOCUMENT_BYTES, each ending with a line."""
+    """Documents of about DOCUMENT_BYTES, cut at line ends."""
     documents, start = [], 0
     while start < len(text):
         end = text.find(b"\n", min(start + DOCUMENT_BYTES, len(text) - 1)) + 1 or len(text)
@@ -49,7 +49,7 @@ def overlap_of(train: Sequence[bytes], test: Sequence[bytes]) -> Overlap:
 
 
 def edited(text: bytes, rng: np.random.Generator) -> bytes:
-    """EDITED_SHARE of the words replaced by others of the text; white space stays."""
+    """The text with EDITED_SHARE of its words replaced by other words of it. White space is unchanged."""
     words = text.split(b" ")
     for i in np.flatnonzero(rng.random(len(words)) < EDITED_SHARE):
         words[i] = words[rng.integers(len(words))] + b"x"
@@ -57,7 +57,7 @@ def edited(text: bytes, rng: np.random.Generator) -> bytes:
 
 
 def wrapped(text: bytes) -> bytes:
-    """The same words in lines of at most COLUMNS, if they are that short."""
+    """The same words in lines of at most COLUMNS bytes; a longer word has its own line."""
     lines, line = [], b""
     for word in text.split():
         if line and len(line) + 1 + len(word) > COLUMNS:
@@ -69,7 +69,7 @@ def wrapped(text: bytes) -> bytes:
 
 
 def planted(train: Sequence[bytes], new: Sequence[bytes]) -> dict[str, float]:
-    """Shares of planted documents found, by how they were changed, and of false alarms among new ones."""
+    """The shares of planted documents that are found, by kind, and the shares of new documents that are marked."""
     rng = np.random.default_rng(0)
     originals = [train[i] for i in rng.permutation(len(train))[:N_PLANTED]]
     kinds: dict[str, Callable[[bytes], bytes]] = {
@@ -96,7 +96,7 @@ def main() -> None:
     args = parser.parse_args()
     text = b"".join(path.read_bytes() for path in args.texts)[: args.train_bytes + args.test_bytes]
     train, test = cut(text[: args.train_bytes]), cut(text[args.train_bytes :])
-    overlap_of(train[:1], test[:1])  # compiles
+    overlap_of(train[:1], test[:1])  # compiles the kernels
     times = []
     for _ in range(3):
         wall_s, cpu_s = time.perf_counter(), time.process_time()

@@ -1,10 +1,10 @@
-"""Measures other compressors as their users run them: programs found on PATH, each at its strongest usual setting.
+"""Measures other compressors as their users run them: programs on PATH, each at its strongest usual setting.
 
-    python benchmarks/peers.py [--again] CORPUS...      file, folder or sample:NAME, as `prequential evaluate` names it
+    python benchmarks/peers.py [--again] CORPUS...      file, folder or sample:NAME, as for `prequential evaluate`
 
-Each program runs alone, in a temporary folder: compression, decompression, and every byte compared. One line a program
-and corpus is appended to benchmarks/peers.jsonl; what stands there restored, by name and BLAKE2b of the corpus as in
-the records of `evaluate`, is not run again without --again. A program that is not installed is named and skipped.
+Each program runs alone in a temporary folder. It compresses and decompresses the corpus, and every byte is compared. The script
+appends one row for each program and corpus to benchmarks/peers.jsonl. A program that has a row with a restored corpus of the same
+BLAKE2b is not run again without --again. A program that is not installed is named and skipped.
 """
 
 import argparse
@@ -39,10 +39,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """A program and how to run it, by commands of the shell in a folder that holds the file `original`.
+    """A program and its shell commands, which run in a folder with the file `original`.
 
-    label: name and settings. compress leaves one file `archive*`, decompress makes `copy` of it; {block_mib} in either
-    is the length of the original in MiB. version prints a version. package: of Debian.
+    label: name and settings. compress: writes one file `archive*`. decompress: restores `copy` from it. In both, {block_mib} is
+    the length of the original in MiB. version: prints a version. package: the Debian package.
     """
 
     label: str
@@ -53,12 +53,12 @@ class Peer:
 
     @property
     def program(self) -> str:
-        """What has to be on PATH."""
+        """The program that must be on PATH."""
         return self.compress.partition(" ")[0]
 
 
-# 7z: order 16 makes smaller archives than the order 32 of -mx=9 on every text and source tree tried.
-# bzip3: a block as long as the corpus, 16 MiB at least, its default; it takes 6 times as much memory.
+# 7z: order 16 gave smaller archives than the order 32 of -mx=9 on every tested text and source tree.
+# bzip3: a block as long as the corpus, and at least its default of 16 MiB. It needs 6 times as much memory.
 PEERS = {
     "gzip": Peer(
         label="gzip -9",
@@ -120,10 +120,10 @@ PEERS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures what is installed and not yet measured; fails if a corpus cannot be read."""
+    """Measures the installed programs that have no row yet. Fails if a corpus cannot be read."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help="as `prequential evaluate` names it")
-    parser.add_argument("--again", action="store_true", help="run also what is measured already")
+    parser.add_argument("names", nargs="+", metavar="CORPUS", help="file, folder or sample:NAME")
+    parser.add_argument("--again", action="store_true", help="also run programs that are already measured")
     args = parser.parse_args(argv)
     installed = {name: peer for name, peer in PEERS.items() if shutil.which(peer.program)}
     missing = [peer for name, peer in PEERS.items() if name not in installed]
@@ -160,7 +160,7 @@ def measured(path: Path) -> set[tuple[str, str]]:
 
 
 def measure(name: str, peer: Peer, corpus: Corpus) -> Row:
-    """One row, JSON values: bytes, seconds and peak memory of both ways, and whether every byte came back."""
+    """One row of JSON values: bytes, seconds and peak memory in both directions, and whether every byte was restored."""
     block_mib = min(max(16, -(-corpus.n_bytes >> 20)), MAX_BZIP3_BLOCK_MIB)
     with tempfile.TemporaryDirectory(prefix="peers-") as work:
         folder = Path(work)
@@ -192,10 +192,10 @@ def measure(name: str, peer: Peer, corpus: Corpus) -> Row:
 
 
 def run(command: str, folder: Path) -> tuple[bool, float, int | None]:
-    """Whether `command` succeeded in `folder`, its wall time in seconds, its peak resident memory in bytes.
+    """Runs the command in `folder`. Returns whether it succeeded, its wall time in seconds, its peak resident memory in bytes.
 
-    The memory is None where it is no more than this process has: the kernel counts the moment before exec, when both
-    share it. So no more than the corpora and the standard library should be loaded here.
+    The memory is None if it is not larger than that of this process: before exec, the child shares this process's memory, and the
+    kernel counts that. So this script loads only the corpora and the standard library.
     """
     own_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT_BYTES
     with tempfile.TemporaryFile("w+", errors="replace") as messages:
@@ -205,7 +205,7 @@ def run(command: str, folder: Path) -> tuple[bool, float, int | None]:
         )
         _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - start_s
-        process.returncode = os.waitstatus_to_exitcode(status)  # or its destructor would wait for it
+        process.returncode = os.waitstatus_to_exitcode(status)  # otherwise its destructor would wait for it
         if process.returncode:
             messages.seek(0)
             print(f"{command}: exit code {process.returncode}\n{messages.read()[-1000:]}", file=sys.stderr)
@@ -215,7 +215,7 @@ def run(command: str, folder: Path) -> tuple[bool, float, int | None]:
 
 @functools.cache
 def version(peer: Peer) -> str | None:
-    """The first number with a point that the program prints about itself."""
+    """The first dotted number in the output of the program's version command."""
     done = subprocess.run(
         peer.version.split(), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
     )
@@ -225,14 +225,14 @@ def version(peer: Peer) -> str | None:
 
 @functools.cache
 def machine() -> dict[str, str | int]:
-    """As in the records of `evaluate`; by a process of its own, because it loads torch (see `run`)."""
+    """The machine as in the records of `evaluate`. A child process describes it, because that loads torch (see `run`)."""
     code = "import json; from prequential.measure.machine import machine; print(json.dumps(machine()))"
     found: dict[str, str | int] = json.loads(subprocess.check_output([sys.executable, "-c", code]))
     return found
 
 
 def summary(row: Row) -> str:
-    """One line for a person."""
+    """The row as one line of text."""
     name = f"{row['corpus']['name']}  {row['label']} ({row['version']}): "
     if not row["restored"]:
         return name + "NOT RESTORED"

@@ -1,12 +1,13 @@
-"""Makes the tables of docs/RESULTS.md: runs `prequential evaluate` and writes what the records say, nothing by hand.
+"""Writes the tables of docs/RESULTS.md from records of `prequential evaluate`. No figure in them is entered by hand.
 
-    python benchmarks/results.py FILE... [--levels 1 5 5-pure] [--unverified] [--baselines NAMES]   evaluate each at each level
-    python benchmarks/results.py                                    the tables again from the records there are
+    python benchmarks/results.py FILE... [--levels 1 5 5-pure] [--unverified] [--baselines NAMES]   evaluates each at each level
+    python benchmarks/results.py                                    writes the tables from the existing records
 
-Each run is a process of its own, one after another, so that speed and peak memory are its own. Records are appended to
-benchmarks/results.jsonl, with the options of the run. A table shows, for one file, by the digest of its bytes: the
-newest record of each preset (a record without options is of the preset that has its configuration today, or goes by
-the shape of its model) and of each baseline, and from benchmarks/peers.jsonl the programs that those lack.
+Runs follow each other, each in its own process, so that speed and peak memory are those of one run. The script appends their
+records, with the options of the run, to benchmarks/results.jsonl. Files are identified by the digest of their bytes. The table of
+a file shows the newest record of each preset and of each baseline, and from benchmarks/peers.jsonl the programs that are not
+among the baselines. A record without options belongs to the preset that now has its configuration; otherwise it is named by the
+shape of its model.
 """
 
 import argparse
@@ -19,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from markdown_table import format_markdown
+
 from prequential.measure.evaluation.summary import format_report, model_summary
 from prequential.measure.record import append_record
 from prequential.measure.study.sweep import pareto_front
-from prequential.measure.table import format_markdown
 from prequential.model.presets import PRESETS, preset
 
 PROJECT = Path(__file__).parents[1]
@@ -31,8 +33,8 @@ PEERS = PROJECT / "benchmarks" / "peers.jsonl"
 RESULTS = PROJECT / "docs" / "RESULTS.md"
 BEGIN, END = "<!-- begin: benchmarks/results.py -->", "<!-- end: benchmarks/results.py -->"
 COLUMNS = ("compressor", "version", "bytes", "bits/byte", "compress s", "decompress s", "kB/s", "peak MiB")
-MARKS = ("gzip", "xz", "ppmd", "bzip3", "zpaq")  # beside the presets in the table of all files
-FRONT_PRESETS = 4  # a file that fewer were measured on shows no front
+REFERENCES = ("gzip", "xz", "ppmd", "bzip3", "zpaq")  # columns next to the presets in the table of all files
+MIN_FRONT_PRESETS = 4  # a file with fewer measured presets has no column in the table of Pareto fronts
 LIBRARIES = {
     "zstd": "zstandard",
     "brotli": "brotli",
@@ -46,7 +48,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One compressor on one file; None is not measured. name: of a baseline or peer, or the label of a preset."""
+    """One compressor on one file. None: not measured. name: of a baseline or peer, or the label of a preset."""
 
     name: str
     label: str
@@ -58,12 +60,12 @@ class Row:
 
 
 def main() -> int:
-    """Runs what the command line asks for and renews the tables; fails if any run did."""
+    """Runs the evaluations of the command line and writes the tables. Fails if any run fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("files", nargs="*", metavar="FILE", help="as `prequential evaluate` names it")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="a corpus, as for `prequential evaluate`")
     parser.add_argument("--levels", nargs="+", default=["5"], metavar="N", help="presets, N or N-pure (default: 5)")
-    parser.add_argument("--unverified", action="store_true", help="do not decode the archives: half the time")
-    parser.add_argument("--baselines", metavar="NAMES", help="as `prequential evaluate` takes them")
+    parser.add_argument("--unverified", action="store_true", help="do not decode the archives; takes half the time")
+    parser.add_argument("--baselines", metavar="NAMES", help="baselines, as for `prequential evaluate`")
     args = parser.parse_args()
     more = [*([] if args.unverified else ["--verify"]), *(["--baselines", args.baselines] if args.baselines else [])]
     failed = [f"{name} -{level}" for name in args.files for level in args.levels if not evaluate(name, level, more)]
@@ -74,7 +76,7 @@ def main() -> int:
 
 
 def evaluate(name: str, level: str, more: list[str]) -> bool:
-    """Appends the record of one evaluation with more options; whether it succeeded."""
+    """Appends the record of one evaluation, with more options. Returns whether it succeeded."""
     number, _, pure = level.partition("-")
     options = [f"-{number}", *([f"--{pure}"] if pure else [])]
     command = ["prequential", "evaluate", *options, "--estimate", *more]
@@ -90,12 +92,12 @@ def evaluate(name: str, level: str, more: list[str]) -> bool:
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a file of lines; none if there is no file."""
+    """The records of a file of JSON lines; none if there is no file."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def write_tables(path: Path, records: list[Record], peers: list[Record]) -> None:
-    """Replaces what stands between the markers of the file at `path`, or appends a section if there are none."""
+    """Replaces the text between the markers of the file at `path`, or appends a section if there are none."""
     text = path.read_text(encoding="utf-8") if path.exists() else "# Results\n"
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -104,7 +106,7 @@ def write_tables(path: Path, records: list[Record], peers: list[Record]) -> None
 
 
 def sections(records: list[Record], peers: list[Record]) -> Iterator[str]:
-    """Markdown: where the figures come from, one table of all files if there are several, one section for each file."""
+    """Markdown: the origin of the figures, one table of all files if there are several, and a section for each file."""
     files: dict[str, list[Record]] = {}
     for record in records:
         if record["kind"] == "evaluation":
@@ -119,7 +121,9 @@ def sections(records: list[Record], peers: list[Record]) -> Iterator[str]:
     if len(files) > 1:
         yield f"### All files, bits/byte\n\n{overview([(files[d][-1]['corpus'], rows[d]) for d in files])}"
     several = [
-        (of_file[-1]["corpus"], front) for of_file in files.values() if len(front := mixed(of_file)) >= FRONT_PRESETS
+        (of_file[-1]["corpus"], front)
+        for of_file in files.values()
+        if len(front := mixed(of_file)) >= MIN_FRONT_PRESETS
     ]
     if several:
         yield f"### Presets: bits against time\n\n{fronts(several)}"
@@ -128,10 +132,10 @@ def sections(records: list[Record], peers: list[Record]) -> Iterator[str]:
 
 
 def overview(files: Iterable[tuple[dict[str, Any], list[Row]]]) -> str:
-    """Markdown table of bits/byte: one row for each file, the marks and the presets as columns."""
+    """Markdown table of bits/byte: a row for each file, and columns for the references and the presets."""
     by_name = [(corpus, {row.name: row for row in rows}) for corpus, rows in files]
     known = {name: row.label for _, rows in by_name for name, row in rows.items()}
-    names = [name for name in (*MARKS, *presets()) if name in known]
+    names = [name for name in (*REFERENCES, *presets()) if name in known]
     lines = [
         [corpus["name"], f"{corpus['n_bytes']:,}"]
         + [bits_per_byte(rows[name].compressed_bytes, corpus["n_bytes"]) if name in rows else "-" for name in names]
@@ -141,12 +145,12 @@ def overview(files: Iterable[tuple[dict[str, Any], list[Row]]]) -> str:
 
 
 def mixed(records: Iterable[Record]) -> dict[str, Record]:
-    """The newest record of each preset that is not --pure, by its name."""
+    """The newest record of each preset without --pure, by its name."""
     return {name: record for record in newest(records) if (name := learner(record)) in presets() and "pure" not in name}
 
 
 def fronts(files: Iterable[tuple[dict[str, Any], dict[str, Record]]]) -> str:
-    """Markdown table: a row for each preset, bits/byte and kB/s of each file as columns; `*` is on that file's Pareto front."""
+    """Markdown table: a row for each preset, bits/byte and kB/s of each file as columns; `*` marks the file's Pareto front."""
     titles, columns = ["preset"], []
     for corpus, by_name in sorted(files, key=lambda file: file[0]["n_bytes"]):
         titles += [f"{corpus['name']}, {corpus['n_bytes']:,} bytes", "kB/s"]
@@ -166,7 +170,7 @@ def fronts(files: Iterable[tuple[dict[str, Any], dict[str, Record]]]) -> str:
 
 
 def file_section(records: list[Record], rows: list[Row], peers: list[Record]) -> str:
-    """One file: every compressor, smallest first, and how the learner's figures were made."""
+    """The section of one file: all compressors, smallest first, and the facts of each evaluation."""
     corpus = records[-1]["corpus"]
     parts = [
         f"### {corpus['name']}, {corpus['n_bytes']:,} bytes",
@@ -180,24 +184,24 @@ def file_section(records: list[Record], rows: list[Row], peers: list[Record]) ->
 
 
 def file_rows(records: list[Record], peers: list[Record]) -> list[Row]:
-    """Rows of one file from all its records, and from those of `peers` that measured it; smallest first."""
+    """The rows of one file, smallest first, from all its records and from the peers that measured it."""
     last = records[-1]
-    here = [peer for peer in peers if peer["corpus"]["blake2b"] == last["corpus"]["blake2b"]]
+    peers_of_file = [peer for peer in peers if peer["corpus"]["blake2b"] == last["corpus"]["blake2b"]]
     rows = [learner_row(record) for record in newest(records)]
     baselines = {b["name"]: (b, record["environment"]["versions"]) for record in records for b in record["baselines"]}
     rows += [baseline_row(baseline, versions) for baseline, versions in baselines.values()]
     measured = {row.name for row in rows}
-    rows += [peer_row(peer) for peer in newest(here) if peer["restored"] and peer["name"] not in measured]
+    rows += [peer_row(peer) for peer in newest(peers_of_file) if peer["restored"] and peer["name"] not in measured]
     return sorted(rows, key=lambda row: row.compressed_bytes)
 
 
 def newest(records: Iterable[Record]) -> list[Record]:
-    """The last record of each name, of those of one file."""
+    """The last record of each name. records: of one file."""
     return list({record.get("name") or learner(record): record for record in records}.values())
 
 
 def learner(record: Record) -> str:
-    """What a table calls the learner of an evaluation: by its options, or else by its configuration."""
+    """The learner's name in tables: from the options of the evaluation, otherwise from its configuration."""
     if "options" in record:
         return "prequential " + " ".join(record["options"])
     named = [name for name, config in presets().items() if config == record["config"]]
@@ -206,14 +210,14 @@ def learner(record: Record) -> str:
 
 @functools.cache
 def presets() -> dict[str, Any]:
-    """Every preset as `learner` calls it, with its configuration as a record has it."""
+    """The configuration of every preset, as in a record, by the name that `learner` gives it."""
     configs = {f"prequential -{level}": config for level, config in PRESETS.items()}
     configs |= {f"prequential -{n} --pure": preset(n, pure=True) for n, config in PRESETS.items() if config.gpt}
     return {name: json.loads(json.dumps(config.to_dict())) for name, config in configs.items()}
 
 
 def learner_row(record: Record) -> Row:
-    """The learner's own row of an evaluation."""
+    """The row of the learner of an evaluation."""
     return Row(
         name=learner(record),
         label=f"**{learner(record)}**",
@@ -226,7 +230,7 @@ def learner_row(record: Record) -> Row:
 
 
 def baseline_row(baseline: Record, versions: dict[str, str]) -> Row:
-    """A baseline that ran in the process of an evaluation, which compares what it decodes but does not time that."""
+    """The row of a baseline of an evaluation. The evaluation compares its decoded bytes, but does not time decoding."""
     library = LIBRARIES.get(baseline["name"], "python")
     return Row(
         name=baseline["name"],
@@ -238,7 +242,7 @@ def baseline_row(baseline: Record, versions: dict[str, str]) -> Row:
 
 
 def peer_row(peer: Record) -> Row:
-    """A row of peers.py."""
+    """The row of a program that peers.py measured."""
     return Row(
         name=peer["name"],
         label=peer["label"],
@@ -251,7 +255,7 @@ def peer_row(peer: Record) -> Row:
 
 
 def cells(row: Row, n_bytes: int) -> list[str]:
-    """`row` under COLUMNS."""
+    """The cells of a row, in the order of COLUMNS."""
     return [
         row.label,
         row.version,
@@ -265,18 +269,18 @@ def cells(row: Row, n_bytes: int) -> list[str]:
 
 
 def speed(n_bytes: int, wall_s: float) -> str:
-    """In kB/s."""
+    """The speed in kB/s, as text."""
     kb_per_s = n_bytes / max(wall_s, 1e-6) / 1e3
     return f"{kb_per_s:.2f}" if kb_per_s < 100 else f"{kb_per_s:,.0f}"
 
 
 def bits_per_byte(compressed_bytes: int, n_bytes: int) -> str:
-    """As every table here prints it."""
+    """Bits per byte as text, with four decimals."""
     return f"{8 * compressed_bytes / n_bytes:.4f}"
 
 
 def facts(record: Record) -> str:
-    """How one evaluation was made, in a line."""
+    """Model, sizes, machine, commit and date of one evaluation, in a line."""
     environment = record["environment"]
     return (
         f"{model_summary(record['config'])}; {record['archive_bits']:,} bits, ideal code length "
@@ -288,7 +292,7 @@ def facts(record: Record) -> str:
 
 
 def commit(record: Record) -> str:
-    """Of the checkout that made the record, shortened, and whether its files differed from the commit."""
+    """The shortened commit of the record's checkout, with "-dirty" if its files differed from the commit."""
     full = record["environment"]["git_commit"] or "unknown"
     return full[:7] + ("-dirty" if full.endswith("-dirty") else "")
 

@@ -1,17 +1,17 @@
-"""What choosing data by code length buys on held-out text, against random choice at equal bytes.
+"""The gain on held-out text of choosing data by code length, compared with a random choice of equal size.
 
     python benchmarks/selection.py ENWIK CODE BINARY FOREIGN [--level 1] [--config FILE] [--shards 128] [--draws 8] [--threads N]
 
-The pool is shards of 4 KiB: half of them text of ENWIK, a sixteenth of it exact copies of other text shards, a sixteenth random
-bytes, the rest the beginnings of CODE, BINARY and FOREIGN in equal parts; in an order drawn by a fixed seed. The target, some
-text of the wanted kind, and the held-out text are two later stretches of ENWIK, disjoint from the pool and each other.
+The pool consists of shards of 4 KiB: one half text of ENWIK, one sixteenth exact copies of some of these, one sixteenth random
+bytes, and the rest the beginnings of CODE, BINARY and FOREIGN in equal parts. A fixed seed orders them. The target is text of the
+wanted kind. Target and held-out text are two later stretches of ENWIK, disjoint from the pool and from each other.
 
-Each rule chooses an eighth of the pool. A fresh learner reads that choice, in the pool's order, and then the held-out text; what
-counts is what the latter costs it, learning going on: L(choice, held-out) - L(choice). Random choices of the same size are the
-population of the interval: Student's t over the draws, for the mean of such choices; text and learner are fixed.
-Three more rows say what to expect: text shards alone, no choice at all, and the target read instead of a choice.
+Each rule chooses an eighth of the pool. A fresh learner reads the chosen shards in the pool's order, and then the held-out text.
+The result is the cost of the held-out text, with learning: L(choice, held-out) - L(choice). The interval is that of the mean of
+random choices of the same size: Student's t over the draws, with text and learner fixed. Three more rows are references: text
+shards only, no choice at all, and the target instead of a choice.
 
-Prints a Markdown table; with --json, one line of JSON. Deterministic.
+Prints a Markdown table, or one line of JSON with --json. The result is deterministic.
 """
 
 import argparse
@@ -23,18 +23,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from markdown_table import format_markdown
 from numpy.typing import NDArray
 
 from prequential.corpora.corpus import Document
 from prequential.measure.study.compare import Bootstrap
 from prequential.measure.study.selection import ORDERS, PROGRESS, choose, part_bits, rank, score_documents
-from prequential.measure.table import format_markdown
 from prequential.model.config import Config
 from prequential.model.presets import preset
 from prequential.online.runtime import Runtime
 
 SHARD_BYTES, SEED, CONFIDENCE = 4096, 0, 0.9
-N_SHARDS = 128  # of the pool
+N_SHARDS = 128  # in the pool
 TITLES = ("choice", "held-out bits/byte", "against random", "90 % interval", "text", "copies", "noise", "other")
 RULES = (("surprise", False), ("novel", False), ("progress", False), ("surprise", True), ("progress", True))
 
@@ -43,7 +43,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """source (n,) uint8: shards one after another; kinds: of each shard; target, held_out: other text."""
+    """source: (n,) uint8, the concatenated shards. kinds: the kind of each shard. target, held_out: other text."""
 
     source: Bytes
     documents: tuple[Document, ...]
@@ -54,7 +54,10 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A choice and what the held-out text cost after it. less_bits_per_byte: than after random choices, with its interval."""
+    """A choice and the cost of the held-out text after it.
+
+    less_bits_per_byte: the reduction of that cost compared with random choices; low, high: its interval.
+    """
 
     choice: str
     bits_per_byte: float
@@ -65,7 +68,7 @@ class Row:
 
 
 def build_pool(enwik: Bytes, others: Sequence[Bytes], n_shards: int = N_SHARDS) -> Pool:
-    """See the module's text. Raises ValueError where a file is too short."""
+    """The pool that the module's text describes. Raises ValueError if a file is too short."""
     random = np.random.default_rng(SEED)
     n_text, n_copies, n_noise = n_shards // 2, n_shards // 16, n_shards // 16
     text = _shards(enwik, n_text)
@@ -76,27 +79,27 @@ def build_pool(enwik: Bytes, others: Sequence[Bytes], n_shards: int = N_SHARDS) 
     listed = [("text", s) for s in text] + [("copy", s) for s in copies] + [("noise", s) for s in noise]
     listed += [("other", s) for s in rest]
     order = random.permutation(len(listed))
-    beyond = enwik[n_text * SHARD_BYTES :]
+    later_text = enwik[n_text * SHARD_BYTES :]
     size = n_shards // 8 * SHARD_BYTES
-    if len(beyond) < 2 * size:
+    if len(later_text) < 2 * size:
         raise ValueError(f"a text of {len(enwik)} bytes is too short for a pool, a target and a held-out text")
     return Pool(
         source=np.concatenate([listed[i][1] for i in order]),
         documents=tuple(Document(f"shard {n}", n * SHARD_BYTES, SHARD_BYTES) for n in range(len(order))),
         kinds=tuple(listed[i][0] for i in order),
-        target=beyond[:size],
-        held_out=beyond[-size:],
+        target=later_text[:size],
+        held_out=later_text[-size:],
     )
 
 
 def _shards(data: Bytes, n: int) -> list[Bytes]:
     if len(data) < n * SHARD_BYTES:
-        raise ValueError(f"a file of {len(data)} bytes has no {n} shards of {SHARD_BYTES}")
+        raise ValueError(f"a file of {len(data)} bytes is too short for {n} shards of {SHARD_BYTES}")
     return [data[i * SHARD_BYTES : (i + 1) * SHARD_BYTES] for i in range(n)]
 
 
 def choices(pool: Pool, config: Config, runtime: Runtime, n_draws: int) -> Iterator[tuple[str, list[int]]]:
-    """Each choice's name and its shards, ascending; the random ones first."""
+    """The name of each choice and its shards in ascending order; random choices come first. Shard -1 is the target."""
     n = len(pool.documents) // 8
     random = np.random.default_rng(SEED + 1)
     for draw in range(n_draws):
@@ -117,18 +120,18 @@ def choices(pool: Pool, config: Config, runtime: Runtime, n_draws: int) -> Itera
 
 
 def held_out_bits(pool: Pool, chosen: Sequence[int], config: Config, runtime: Runtime) -> float:
-    """What the held-out text costs after the chosen shards; -1 stands for the target."""
+    """The cost of the held-out text after the chosen shards, in bits. Shard -1 is the target."""
     parts = [pool.target if i < 0 else pool.source[i * SHARD_BYTES : (i + 1) * SHARD_BYTES] for i in chosen]
     return float(part_bits([*parts, pool.held_out], config, runtime)[-1])
 
 
 def measure(pool: Pool, config: Config, runtime: Runtime, n_draws: int) -> list[Row]:
-    """A row for each choice but the random ones, which are the first: their mean, and its interval against itself."""
+    """A row for the mean of the random choices, then a row for each other choice."""
     costs, kinds = {}, {}
     for name, chosen in choices(pool, config, runtime, n_draws):
         costs[name] = held_out_bits(pool, chosen, config, runtime) / len(pool.held_out)
-        of_these = [pool.kinds[i] for i in chosen if i >= 0]
-        kinds[name] = {kind: of_these.count(kind) for kind in ("text", "copy", "noise", "other")}
+        chosen_kinds = [pool.kinds[i] for i in chosen if i >= 0]
+        kinds[name] = {kind: chosen_kinds.count(kind) for kind in ("text", "copy", "noise", "other")}
         print(f"{name}: {costs[name]:.4f} {kinds[name]}", file=sys.stderr, flush=True)
     drawn = [costs[f"random {draw}"] for draw in range(n_draws)]
     mean, half = statistics.fmean(drawn), half_width(drawn)
@@ -138,7 +141,7 @@ def measure(pool: Pool, config: Config, runtime: Runtime, n_draws: int) -> list[
 
 
 def half_width(drawn: Sequence[float]) -> float:
-    """Of a 90 % interval of the mean of random choices: Student's t."""
+    """Half the width of the 90 % interval of the mean of random choices, by Student's t."""
     z = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     t = z * Bootstrap(confidence=CONFIDENCE).widening(len(drawn) - 1)
     return t * statistics.stdev(drawn) / len(drawn) ** 0.5
@@ -150,7 +153,7 @@ def _row(name: str, cost: float, mean: float, half: float, kinds: dict[str, int]
 
 
 def format_rows(rows: Sequence[Row]) -> str:
-    """As Markdown."""
+    """The rows as a Markdown table."""
     cells = [
         [
             r.choice, f"{r.bits_per_byte:.4f}", f"{-r.less_bits_per_byte:+.4f}", f"[{-r.high:+.4f}, {-r.low:+.4f}]",
@@ -172,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     if args.draws < 3:
-        parser.error("--draws: an interval needs 3 or more")
+        parser.error("--draws: an interval needs at least 3 draws")
     enwik, *others = (np.fromfile(path, np.uint8) for path in args.files)
     config = Config.from_dict(json.loads(args.config.read_text())) if args.config else preset(args.level)
     pool = build_pool(enwik, others, args.shards)

@@ -1,1 +1,1 @@
-"""Symbols and probabilities to bits and back: the archive, the coder that writes it, and the baselines beside it."""
+"""From symbols and probabilities to bits and back: the archive, the coder that writes it, and the baseline compressors."""

@@ -1,7 +1,7 @@
-"""The .pq archive, version 1: a container that knows nothing of models. docs/FORMAT.md specifies its bytes.
+"""The .pq archive, version 1: a container that knows nothing about models. docs/FORMAT.md specifies its bytes.
 
-Written and read from front to back, through pipes too. Checksums are chained (each continues from the one before), so
-blocks cannot be swapped, repeated or moved between archives. There is no pickle: a stranger's archive runs no code.
+It is written and read from front to back, also through pipes. Checksums are chained: each continues from the previous one. So
+blocks cannot be swapped, repeated or moved between archives. The format contains no pickle, so reading an archive runs no code.
 """
 
 import zlib
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class ArchiveWriter:
-    """Writes the header at once, then blocks as they come; `close` makes the archive whole.
+    """Writes the header at once, then each block when it is complete. `close` completes the archive.
 
-    sink: buffered binary file, left open. Up to `close`, what has been written is a prefix that `ArchiveReader` reads
-    block by block before it refuses the missing end.
-    Counters, in bytes: `header_bytes`; `payload_bytes`, of all blocks; `n_bytes_written`, the whole archive so far;
-    `n_bytes_covered`, of the original.
+    sink: buffered binary file, left open. Before `close`, `ArchiveReader` reads all blocks written so far and then refuses the
+    missing end.
+    Counters, in bytes: `header_bytes`; `payload_bytes` of all blocks; `n_bytes_written`, the archive so far;
+    `n_bytes_covered`, the original so far.
     """
 
     def __init__(self, sink: "SupportsWrite[bytes]", header: Header, *, after: "ArchiveReader | None" = None) -> None:
-        """after: a reader of what `sink` holds already, stopped after some block, behind which the writer goes on."""
+        """after: a reader of the existing contents of `sink`, stopped after a block. The writer continues after that block."""
         self._sink = sink
         self._header = header
         self.n_bytes_written = 0
@@ -43,7 +43,7 @@ class ArchiveWriter:
         self._write(packed)
 
     def write_block(self, block: Block) -> None:
-        """Append the next piece of the original. Raises CorruptArchiveError for a block that no reader would accept."""
+        """Appends the next piece of the original. Raises CorruptArchiveError for a block that no reader would accept."""
         head = block.head
         if self.n_bytes_covered + head.n_bytes > self._header.n_bytes:
             raise CorruptArchiveError(f"blocks cover more than the {self._header.n_bytes} bytes of the original")
@@ -55,7 +55,7 @@ class ArchiveWriter:
         self.n_bytes_covered += head.n_bytes
 
     def close(self) -> None:
-        """Write index and end. Raises CorruptArchiveError while the blocks do not cover the whole original."""
+        """Writes index and end. Raises CorruptArchiveError if the blocks do not cover the complete original."""
         if self.n_bytes_covered != self._header.n_bytes:
             raise CorruptArchiveError(f"blocks cover {self.n_bytes_covered} of {self._header.n_bytes} original bytes")
         self._write(self._index.pack_end(self._checksum))
@@ -66,11 +66,12 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """Reads the header at once; `blocks` gives the rest. source: binary stream, need not seek.
+    """Reads the header at once; `blocks` reads the rest. source: binary stream, not necessarily seekable.
 
-    Memory: one block, six bytes for every block before it, and never more than 1 MiB beyond what the stream delivers.
-    Counters, of what was read so far: `n_bytes_covered`, of the original; `payload_bytes`; `n_bytes_read`, of the archive.
-    Raises UnsupportedVersionError or CorruptArchiveError.
+    Memory: one block, about six bytes for every earlier block, and at most 1 MiB more than the stream has delivered.
+    Counters of the blocks read so far, in bytes: `n_bytes_covered` of the original; `payload_bytes`; `n_bytes_read` of the
+    archive.
+    Raises UnsupportedVersionError, CorruptArchiveError.
     """
 
     def __init__(self, source: BinaryIO) -> None:
@@ -86,18 +87,18 @@ class ArchiveReader:
 
     @property
     def n_bytes_read(self) -> int:
-        """Bytes of the archive up to the end of the last block."""
+        """Bytes of the archive up to the end of the last block that was read."""
         return self._source.n_bytes_taken
 
     @property
     def checksum(self) -> int:
-        """The chained checksum up to there."""
+        """The chained checksum up to the end of the last block that was read."""
         return self._source.checksum
 
     def blocks(self) -> Iterator[Block]:
-        """Every block in order, each verified before it is given; ends only at a whole archive's end. Single pass.
+        """Every block in order, each verified first. Ends only after a complete archive. Can be iterated once.
 
-        Raises CorruptArchiveError, naming the block and its range of the original, after all whole blocks before it.
+        Raises CorruptArchiveError after the intact blocks. Its message names the damaged block and its range of the original.
         """
         while block := self._next_block():
             yield block
@@ -128,10 +129,10 @@ class ArchiveReader:
         )
 
     def _check_end(self, checksum: int) -> None:
-        """Compare what follows the end mark, to the last byte, with what the blocks and their `checksum` imply."""
+        """Compares the bytes after the end mark with those that follow from the blocks and their `checksum`."""
         if self.n_bytes_covered != self.header.n_bytes:
             raise CorruptArchiveError(f"blocks cover {self.n_bytes_covered} of {self.header.n_bytes} original bytes")
         expected = self.index.pack_end(checksum)
         if self._source.take(len(expected) - 1) != expected[1:]:
-            raise CorruptArchiveError("index or checksum disagrees with the blocks")
+            raise CorruptArchiveError("the index or its checksum does not match the blocks")
         self._source.check_end()

@@ -1,4 +1,4 @@
-"""Blocks of an archive: consecutive pieces of the original, each coded or stored raw, and what a head may declare."""
+"""Blocks of an archive: consecutive pieces of the original, each coded or stored raw, and the sizes that a head may declare."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -9,8 +9,8 @@ from prequential.errors import CorruptArchiveError
 STATE_DIGEST_BYTES = 8
 MAX_BLOCK_BYTES = 1 << 26  # of the original, and so of the payload
 MAX_BLOCK_SYMBOLS = 1 << 26
-MAX_CODED_EXCESS_BYTES = 16  # a coded payload larger than its block would have been stored raw, but for the flush
-END_MARK = 0  # stands where a further block would have its kind
+MAX_CODED_EXCESS_BYTES = 16  # a larger block is stored raw; the coder's flush needs some room
+END_MARK = 0  # in place of the kind of a next block
 
 
 class BlockKind(IntEnum):
@@ -26,7 +26,7 @@ class BlockHead:
 
     n_bytes: length of the piece of the original, >= 1. n_symbols: symbols it was split into.
     payload_bytes: length of the payload.
-    state_digest: 8 bytes that name the learner's state after the block; the container does not interpret them.
+    state_digest: 8 bytes that identify the learner's state after the block; the container does not interpret them.
     """
 
     kind: BlockKind
@@ -36,7 +36,7 @@ class BlockHead:
     state_digest: bytes
 
     def __post_init__(self) -> None:
-        """Refuse sizes that no writer declares, before anything of that size is read."""
+        """Refuses sizes that no writer declares, before anything of that size is read."""
         if not 1 <= self.n_bytes <= MAX_BLOCK_BYTES:
             raise CorruptArchiveError(f"{self.n_bytes} original bytes are outside 1..{MAX_BLOCK_BYTES}")
         if not 0 <= self.n_symbols <= MAX_BLOCK_SYMBOLS:
@@ -80,18 +80,18 @@ def pack_head(head: BlockHead) -> bytes:
 
 
 def read_kind(source: ByteSource) -> BlockKind | None:
-    """The kind of the block that begins here, or None for the end mark. Raises CorruptArchiveError."""
+    """The kind of the next block, or None at the end mark. Raises CorruptArchiveError."""
     kind = source.take(1)[0]
     if kind == END_MARK:
         return None
     try:
         return BlockKind(kind)
     except ValueError:
-        raise CorruptArchiveError(f"kind {kind} is unknown") from None
+        raise CorruptArchiveError(f"block kind {kind} is unknown") from None
 
 
 def read_head(source: ByteSource, kind: BlockKind) -> BlockHead:
-    """The head of which `read_kind` gave the kind. Raises CorruptArchiveError."""
+    """The head of a block, after `read_kind` has read its kind. Raises CorruptArchiveError."""
     n_bytes, n_symbols, payload_bytes = source.take_varint(), source.take_varint(), source.take_varint()
     return BlockHead(
         kind=kind,

@@ -1,8 +1,8 @@
 """Header of an archive: what was compressed and how, before the first block.
 
-The original's length and digest are binary, since they do not shrink; configuration and corpus description are
-canonical JSON, deflated against a fixed dictionary. Canonical means that the reader writes again what it parsed and
-compares: that refuses duplicate keys, NaN, infinities and lone surrogates at once.
+The original's length and digest are binary, because they cannot be compressed. Configuration and corpus description are
+canonical JSON, compressed by deflate with a preset dictionary. The reader serialises the parsed JSON again and compares the
+bytes. This refuses duplicate keys, NaN, infinities and lone surrogates.
 """
 
 import json
@@ -13,12 +13,12 @@ from typing import Any
 from prequential.codecs.byte_source import ByteSource, varint
 from prequential.errors import ConfigError, CorruptArchiveError, UnsupportedVersionError
 
-# As in PNG: a byte above 127, a name, and the line ends that text-mode transfers damage.
+# As in PNG: a byte above 127, a name, and line ends that a transfer in text mode would damage.
 MAGIC = b"\x8fPRQ\r\n\x1a\n"
 FORMAT_VERSION = 1
 DIGEST_BYTES = 32
 MAX_HEADER_BYTES = 1 << 16  # JSON, before and after deflation
-# Preset dictionary of the deflated JSON. Part of the format: another dictionary is another FORMAT_VERSION.
+# Preset dictionary of deflate. It is part of the format: a different dictionary needs a different FORMAT_VERSION.
 HEADER_DICTIONARY = (
     b'"commit":"revision":"n_rows":"n_files":1,"n_skipped":0,"column":"text","separator":"split":"train","'
     b'kind":"stdin","sample","dataset","tree","gpt":null,"mixer":null,true,false,"contexts":["1","2","3","'
@@ -35,10 +35,10 @@ HEADER_DICTIONARY = (
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What an archive says before its first block.
+    """Everything that an archive states before its first block.
 
     n_bytes: length of the original, 0..2**63-1. blake2b: BLAKE2b digest of the original, 32 bytes.
-    config, corpus: JSON objects that the container does not interpret; integers within 64 signed bits, floats finite.
+    config, corpus: JSON objects that the container does not interpret. Integers fit signed 64 bits and floats are finite.
     """
 
     n_bytes: int
@@ -54,9 +54,9 @@ class Header:
 
 
 def pack_header(header: Header) -> bytes:
-    """The first bytes of an archive, up to and with the checksum.
+    """The first bytes of an archive, up to and including the checksum.
 
-    Raises ConfigError if config or corpus is not JSON that `read_header` would take back.
+    Raises ConfigError if `read_header` would not accept config or corpus.
     """
     try:
         text = _canonical_json({"config": header.config, "corpus": header.corpus})
@@ -72,10 +72,10 @@ def pack_header(header: Header) -> bytes:
 def read_header(source: ByteSource) -> Header:
     """The header at the start of `source`.
 
-    Raises UnsupportedVersionError for another version, CorruptArchiveError for what `pack_header` would never write.
+    Raises UnsupportedVersionError for another version, CorruptArchiveError for bytes that `pack_header` never writes.
     """
     if source.take(len(MAGIC)) != MAGIC:
-        raise CorruptArchiveError("not a .pq archive")
+        raise CorruptArchiveError("not a .pq archive: it starts with other bytes")
     version = int.from_bytes(source.take(2), "little")
     if version != FORMAT_VERSION:
         raise UnsupportedVersionError(f"archive format version {version}; this program reads version {FORMAT_VERSION}")
@@ -100,7 +100,7 @@ def _inflate(deflated: bytes) -> bytes:
     try:
         text = inflater.decompress(deflated, MAX_HEADER_BYTES + 1)
     except zlib.error as error:
-        raise CorruptArchiveError("the description does not inflate") from error
+        raise CorruptArchiveError("the description cannot be decompressed") from error
     if len(text) > MAX_HEADER_BYTES or not inflater.eof or inflater.unused_data:
         raise CorruptArchiveError(f"the description does not end, or exceeds {MAX_HEADER_BYTES} bytes")
     return text
@@ -124,7 +124,7 @@ def _parse_json(text: bytes) -> dict[str, dict[str, Any]]:
     if canonical != text:
         raise CorruptArchiveError("the description is not canonical JSON")
     if not isinstance(value, dict) or value.keys() != {"config", "corpus"}:
-        raise CorruptArchiveError("the description is not made of config and corpus")
+        raise CorruptArchiveError("the description does not consist of config and corpus")
     if not all(isinstance(part, dict) for part in value.values()):
         raise CorruptArchiveError("config and corpus are not both objects")
     return value

@@ -1,4 +1,4 @@
-"""What an archive holds: of a whole one found from its end without reading a payload, of any other block by block."""
+"""The contents of an archive: from the index at its end without reading a payload, or block by block if it is damaged."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ MIN_RECORD_BYTES = 16  # kind, three lengths, digest, checksum
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSummary:
-    """Header, block heads and sizes of an archive; its payloads have not been verified."""
+    """Header, block heads and sizes of an archive. The payloads are not verified."""
 
     header: Header
     blocks: tuple[BlockHead, ...]
@@ -39,7 +39,7 @@ class ArchiveSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class SurveyedBlock:
-    """A piece of the original, bytes start to stop, and whether its record is intact. head: None if it is not."""
+    """Bytes start to stop of the original, and the head of their block. head: None if the block is damaged."""
 
     number: int
     start: int
@@ -50,10 +50,11 @@ class SurveyedBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """Of an archive that may be incomplete or damaged: the blocks that can be told apart, in order.
+    """The blocks that can be found, in order, in an archive that may be incomplete or damaged.
 
-    fault: what a reader from front to back stops at; None for a whole archive. ends_early: it is that the archive is cut off.
-    n_bytes_held: of the original, in the intact blocks before the fault.
+    fault: the error at which a reader from front to back stops; None for a complete archive.
+    ends_early: whether the fault is that the archive is cut off.
+    n_bytes_held: length of the original in the intact blocks before the fault, in bytes.
     """
 
     header: Header
@@ -66,7 +67,7 @@ class Survey:
 
     @property
     def summary(self) -> ArchiveSummary:
-        """Of the intact blocks before the fault."""
+        """The summary of the intact blocks before the fault."""
         heads = tuple(block.head for block in self.blocks if block.head and block.stop <= self.n_bytes_held)
         return ArchiveSummary(
             header=self.header, blocks=heads, header_bytes=self.header_bytes, archive_bytes=self.archive_bytes
@@ -74,26 +75,18 @@ class Survey:
 
 
 def survey(path: str | os.PathLike[str]) -> Survey:
-    """Every block of the archive at `path` that its checksum vouches for, also behind damage if the index at the end is intact.
+    """Every block of the archive at `path`, verified by its checksum. After damage too, if the index at the end is intact.
 
     Raises UnsupportedVersionError or CorruptArchiveError for a damaged header, OSError.
     """
     with Path(path).open("rb") as file:
-        reader, blocks, fault = ArchiveReader(file), list[SurveyedBlock](), None
-        offset = reader.header_bytes
-        try:
-            for number, block in enumerate(reader.blocks()):
-                stop = reader.n_bytes_covered
-                where = {"number": number, "start": stop - block.n_bytes, "stop": stop, "offset": offset}
-                blocks.append(SurveyedBlock(**where, head=block.head))
-                offset = reader.n_bytes_read
-        except CorruptArchiveError as error:
-            fault = str(error)
+        reader = ArchiveReader(file)
+        blocks, offset, fault = _blocks_before_fault(reader)
         archive_bytes, n_bytes_held = file.seek(0, os.SEEK_END), reader.n_bytes_covered
         if fault:
             with suppress(CorruptArchiveError):
                 records = _read_index(file, reader.header_bytes, archive_bytes)
-                blocks += _blocks_behind(file, records, len(blocks), offset, n_bytes_held)
+                blocks += _blocks_after_fault(file, records, len(blocks), offset, n_bytes_held)
     return Survey(
         header=reader.header,
         blocks=tuple(blocks),
@@ -105,10 +98,24 @@ def survey(path: str | os.PathLike[str]) -> Survey:
     )
 
 
-def _blocks_behind(
+def _blocks_before_fault(reader: ArchiveReader) -> tuple[list[SurveyedBlock], int, str | None]:
+    """The intact blocks, where the last of them ends in the archive, and the error after them; None at the archive's end."""
+    blocks, offset = list[SurveyedBlock](), reader.header_bytes
+    try:
+        for number, block in enumerate(reader.blocks()):
+            stop = reader.n_bytes_covered
+            where = {"number": number, "start": stop - block.n_bytes, "stop": stop, "offset": offset}
+            blocks.append(SurveyedBlock(**where, head=block.head))
+            offset = reader.n_bytes_read
+    except CorruptArchiveError as error:
+        return blocks, offset, str(error)
+    return blocks, offset, None
+
+
+def _blocks_after_fault(
     file: BinaryIO, records: list[tuple[int, int]], first: int, offset: int, start: int
 ) -> Iterator[SurveyedBlock]:
-    """The blocks from number `first` on, each checked by itself: its checksum goes on from the one stored before it."""
+    """The blocks from number `first` on, each verified alone: its checksum continues from the one stored before it."""
     for number in range(first, len(records)):
         record_bytes, n_bytes = records[number]
         head = None
@@ -138,9 +145,9 @@ def read_payload(path: str | os.PathLike[str], block: SurveyedBlock) -> bytes:
 
 
 def summarise(path: str | os.PathLike[str]) -> ArchiveSummary:
-    """Header, totals and per-block table of the archive at `path`: two reads, and one for each block.
+    """Header and block heads of the archive at `path`. Reads the header, the index and each block's head, but no payload.
 
-    Header and index are verified by their checksums, block heads against the index and the file's length.
+    Header and index are verified by their checksums, block heads by the index and the file's length.
     Raises UnsupportedVersionError, CorruptArchiveError, OSError.
     """
     with Path(path).open("rb") as file:
@@ -161,22 +168,15 @@ def summarise(path: str | os.PathLike[str]) -> ArchiveSummary:
 
 
 def _read_index(file: BinaryIO, header_bytes: int, archive_bytes: int) -> list[tuple[int, int]]:
-    """(length in the archive, length in the original) of every block, in bytes; together they fill the file."""
-    file.seek(max(archive_bytes - TRAILER_BYTES, header_bytes))
-    trailer = file.read(TRAILER_BYTES)
-    if len(trailer) < TRAILER_BYTES or not trailer.endswith(END_MAGIC):
-        raise CorruptArchiveError("end of the archive: missing, or followed by other bytes")
-    index_bytes = int.from_bytes(trailer[:LENGTH_BYTES], "little")
-    index_start = archive_bytes - TRAILER_BYTES - index_bytes
-    if index_start < header_bytes:
-        raise CorruptArchiveError(f"index: {index_bytes} bytes do not fit into the archive")
+    """(length in the archive, length in the original) of every block, in bytes. Their sum is checked against the file."""
+    index_start, index_bytes = _find_index(file, header_bytes, archive_bytes)
     file.seek(index_start - CHECKSUM_BYTES)
-    # The chain goes on from the checksum of the last block, or of the header: either stands right before the end mark.
+    # The chain continues from the checksum of the last block, or of the header. Either is directly before the end mark.
     source = ByteSource(file, checksum=int.from_bytes(file.read(CHECKSUM_BYTES), "little"))
     if source.take(1)[0] != END_MARK:
         raise CorruptArchiveError("index: does not begin with the end mark")
     n_blocks = source.take_varint()
-    if 2 * n_blocks > index_bytes:  # a block has at least two bytes here: bounds the list before it is made
+    if 2 * n_blocks > index_bytes:  # a block takes at least two bytes of the index: bounds the list before it is made
         raise CorruptArchiveError(f"index: {index_bytes} bytes cannot hold {n_blocks} blocks")
     if n_blocks * MIN_RECORD_BYTES > index_start - header_bytes:
         raise CorruptArchiveError(f"index: {n_blocks} blocks do not fit into the archive")
@@ -190,16 +190,29 @@ def _read_index(file: BinaryIO, header_bytes: int, archive_bytes: int) -> list[t
     return records
 
 
+def _find_index(file: BinaryIO, header_bytes: int, archive_bytes: int) -> tuple[int, int]:
+    """Where the index starts in the archive, and its length in bytes, from the last twelve bytes."""
+    file.seek(max(archive_bytes - TRAILER_BYTES, header_bytes))
+    trailer = file.read(TRAILER_BYTES)
+    if len(trailer) < TRAILER_BYTES or not trailer.endswith(END_MAGIC):
+        raise CorruptArchiveError("end of the archive: missing, or followed by other bytes")
+    index_bytes = int.from_bytes(trailer[:LENGTH_BYTES], "little")
+    index_start = archive_bytes - TRAILER_BYTES - index_bytes
+    if index_start < header_bytes:
+        raise CorruptArchiveError(f"index: {index_bytes} bytes do not fit into the archive")
+    return index_start, index_bytes
+
+
 def _read_head_at(file: BinaryIO, offset: int, number: int, record_bytes: int, n_bytes: int) -> BlockHead:
     file.seek(offset)
     source = ByteSource(file)
     try:
         kind = read_kind(source)
         if kind is None:
-            raise CorruptArchiveError("the end mark stands in its place")
+            raise CorruptArchiveError("the end mark is in its place")
         head = read_head(source, kind)
         if (source.n_bytes_taken + head.payload_bytes + CHECKSUM_BYTES, head.n_bytes) != (record_bytes, n_bytes):
-            raise CorruptArchiveError("its sizes disagree with the index")
+            raise CorruptArchiveError("its sizes do not match the index")
     except CorruptArchiveError as error:
         raise CorruptArchiveError(f"block {number}: {error}") from error
     return head

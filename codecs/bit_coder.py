@@ -1,16 +1,17 @@
-"""Range coding of single bits inside compiled loops: the arithmetic of codecs/baselines/reference_coder.py, step by step.
+"""The coder that writes archives: range coding of single bits inside compiled loops. docs/FORMAT.md specifies its steps.
 
-A decision with frequency f of a one, 1 <= f < 2**16, is coded as the row of frequencies (2**16 - f, f). The total is 2**16, not
-that coder's 2**24: rounding a width down to a multiple of the total costs 1.3e-4 bits a decision there, and a byte has eight. The
-coder runs within the loop that predicts, because what a bit is decides what comes next.
+The arithmetic is that of codecs/baselines/reference_coder.py, step by step. A bit that is one with frequency f, 1 <= f < 2**16,
+is coded under the row of frequencies (2**16 - f, f). The total is 2**16, there 2**24: the coder rounds a width down to a multiple
+of the total, and with 2**24 this costs 1.3e-4 bits per decision, eight times for a byte. The coder runs inside the loop that
+predicts, because the next prediction depends on the bit.
 
-state (6,) uint64: low, width, words written or read, offset, mode, fault. words (n,) uint32.
+state (6,) uint64: low, width, number of words written or read, offset, mode, fault. words (n,) uint32.
 """
 
 import numpy as np
 
+from prequential.compiled import Array, inlined
 from prequential.errors import CorruptArchiveError
-from prequential.exact.fused_loops import Array, inlined
 
 LOW, WIDTH, N_WORDS, OFFSET, MODE, FAULT = range(6)
 ENCODE, DECODE, FOLLOW = range(3)  # FOLLOW: the symbols are known and nothing is coded
@@ -22,12 +23,12 @@ TOTAL = np.uint64(1 << 16)
 WORD_BITS = np.uint64(32)
 WORD_MAX = np.uint64((1 << 32) - 1)
 WINDOW_MAX = np.uint64((1 << 64) - 1)
-UNIT_BITS = 2.0**-22  # what code lengths are reported in
+UNIT_BITS = 2.0**-22  # code lengths are reported in multiples of it
 
 
 @inlined
 def code_bit(bit: int, frequency: int, state: Array, words: Array) -> int:
-    """Codes a decision and returns it: encodes `bit`, or decodes it, or follows it. frequency: of a one, of 2**16."""
+    """Encodes `bit`, decodes a bit, or follows `bit` without coding, and returns it. frequency: of a one, in units of 2**-16."""
     mode = state[MODE]
     if mode == np.uint64(FOLLOW):
         return bit
@@ -37,7 +38,7 @@ def code_bit(bit: int, frequency: int, state: Array, words: Array) -> int:
     boundary = scale * zero
     if mode == np.uint64(DECODE):
         offset = state[OFFSET]
-        if offset >= scale << TOTAL_BITS:  # the rounding gap at the top of the interval, where no encoder goes
+        if offset >= scale << TOTAL_BITS:  # the rounding gap at the top of the interval, which no encoder uses
             state[FAULT] = np.uint64(1)
         bit = 1 if offset >= boundary else 0
         if bit == 1:
@@ -56,7 +57,7 @@ def code_bit(bit: int, frequency: int, state: Array, words: Array) -> int:
         before = low
         low = low + boundary
         width = scale * np.uint64(frequency)
-        if low < before:  # past the window: a carry
+        if low < before:  # overflow of the window: a carry
             carry(state[N_WORDS], words)
     else:
         width = boundary
@@ -73,7 +74,7 @@ def code_bit(bit: int, frequency: int, state: Array, words: Array) -> int:
 
 @inlined
 def next_word(state: Array, words: Array) -> np.uint64:
-    """The next word of the payload, zeros after its end."""
+    """The next word of the payload; zero after its end."""
     n = np.int64(state[N_WORDS])
     state[N_WORDS] = np.uint64(n + 1)
     return np.uint64(words[n]) if n < words.size else np.uint64(0)
@@ -81,32 +82,38 @@ def next_word(state: Array, words: Array) -> np.uint64:
 
 @inlined
 def carry(n_words: np.uint64, words: Array) -> None:
-    """Adds one to the number that the words so far spell."""
+    """Adds one to the number that the words so far represent."""
     position = np.int64(n_words) - 1
     while position >= 0 and words[position] == np.uint32(0xFFFFFFFF):
         words[position] = np.uint32(0)
         position -= 1
-    if position >= 0:  # always so, unless a crafted checkpoint says otherwise
+    if position >= 0:  # always true, except after a crafted checkpoint
         words[position] = np.uint32(words[position] + np.uint32(1))
 
 
 def ideal_bits(coded: Array) -> Array:
-    """(n,) float64: the ideal code length of each of n symbols, in bits, from the frequencies (n, 8) under which their bits were
-    coded, of a total of 2**16. A report: nothing that is coded depends on it.
+    """The ideal code length of each of n symbols, (n,) float64, in bits. For reports only: the archive does not depend on it.
 
-    Each is a whole number of UNIT_BITS, so that sums of them are exact below 2**31 bits, in whatever order or grouping.
+    coded: (n, 8), the frequencies of the coded bits, in units of 2**-16. Each result is an integer multiple of UNIT_BITS, so sums
+    below 2**31 bits are exact in any order and grouping.
     """
     return np.rint((16.0 - np.log2(coded, dtype=np.float64)) / UNIT_BITS).sum(1) * UNIT_BITS
 
 
-def expected_bits(frequencies: Array, symbols: Array) -> Array:
-    """The same (n,) of symbols (n,) coded whole, under frequencies (n, V) of a total of 2**24."""
+def symbol_bits(frequencies: Array, symbols: Array) -> Array:
+    """The ideal code length of symbols (n,) that are coded in one step, (n,) float64, in bits.
+
+    frequencies: (n, V), each row of sum 2**24. Each result is an integer multiple of UNIT_BITS.
+    """
     chosen = frequencies[np.arange(len(symbols)), symbols]
     return np.rint((24.0 - np.log2(chosen, dtype=np.float64)) / UNIT_BITS) * UNIT_BITS
 
 
 class BitCoder:
-    """The coder at one end of the loop. `state` and `words` go to the compiled loops."""
+    """The state of the coder. The compiled loops read and write its arrays `state` and `words`.
+
+    mode: ENCODE, DECODE or FOLLOW. payload: the bytes to decode. Raises CorruptArchiveError if these are not complete words.
+    """
 
     def __init__(self, mode: int, payload: bytes = b"") -> None:
         self.state = np.zeros(STATE_SIZE, np.uint64)
@@ -123,16 +130,16 @@ class BitCoder:
 
     @property
     def decodes(self) -> bool:
-        """Whether symbols are to be found out; else they are known."""
+        """Whether the coder decodes; in the other modes the symbols are known."""
         return bool(self.state[MODE] == DECODE)
 
     def saved(self) -> tuple[Array, Array]:
-        """Copies of `state`, and of the words that were encoded so far: what `restore` goes on from."""
+        """Copies of `state` and of the words encoded so far, for `restore`."""
         n_words = int(self.state[N_WORDS]) if self.state[MODE] == ENCODE else 0
         return self.state.copy(), self.words[:n_words].copy()
 
     def restore(self, state: Array, words: Array) -> bool:
-        """Goes on as the coder, of the same mode and payload, of which these were saved; False if none can have been."""
+        """Restores what `saved` returned, for a coder of the same mode and payload. False if no such coder can have saved it."""
         n_words = int(state[N_WORDS])
         if state[MODE] != self.state[MODE] or state[WIDTH] <= WORD_MAX or state[FAULT] != 0 or (
             n_words != len(words) if self.state[MODE] == ENCODE else n_words > len(self.words) + 2
@@ -144,13 +151,13 @@ class BitCoder:
         return True
 
     def reserve(self, n_symbols: int) -> None:
-        """Room for what n_symbols further bytes may take, however improbable they are."""
+        """Makes room in `words` for n_symbols more bytes, even improbable ones."""
         needed = int(self.state[N_WORDS]) + n_symbols * WORDS_PER_SYMBOL
         if self.state[MODE] == ENCODE and needed > len(self.words):
             self.words = np.concatenate((self.words, np.zeros(needed + len(self.words), np.uint32)))
 
     def payload(self) -> bytes:
-        """What was encoded, flushed as docs/FORMAT.md has it: little-endian 32-bit words."""
+        """The encoded bytes, flushed as docs/FORMAT.md specifies: little-endian 32-bit words."""
         low, width, n = (int(self.state[i]) for i in (LOW, WIDTH, N_WORDS))
         words = self.words[:n].copy()
         if width == int(WINDOW_MAX):
@@ -165,21 +172,19 @@ class BitCoder:
         return words.astype("<u4").tobytes() + np.array(flush, "<u4").tobytes()
 
     def check(self) -> None:
-        """Raises CorruptArchiveError if what was decoded so far cannot have been encoded."""
+        """Raises CorruptArchiveError if no encoder can have written what was decoded so far."""
         if self.state[FAULT]:
-            raise CorruptArchiveError("coded payload points outside the distribution it was coded under")
+            raise CorruptArchiveError("coded payload is damaged: it points outside the range of both bits")
         if self.decodes and int(self.state[N_WORDS]) > max(2, len(self.words) + 1):
-            raise CorruptArchiveError("coded payload ends before what was coded in it")
+            raise CorruptArchiveError("coded payload ends before its last symbol")
 
     def check_end(self) -> None:
-        """Raises CorruptArchiveError if the payload certainly holds more, or certainly held less, than was decoded."""
+        """Raises CorruptArchiveError if the payload is certainly longer or shorter than that of the decoded symbols."""
         self.check()
         width, offset = int(self.state[WIDTH]), int(self.state[OFFSET])
         untouched = width == int(WINDOW_MAX)
-        missing = int(self.state[N_WORDS]) - len(self.words)  # the encoder's flush wrote one word or two
+        missing = int(self.state[N_WORDS]) - len(self.words)  # the flush of the encoder writes one or two words
         if untouched != (len(self.words) == 0) or (
             not untouched and (missing not in (0, 1) or offset >= (1 << 33) - 1)
         ):
-            raise CorruptArchiveError(
-                f"coded payload of {len(self.words)} words does not end with what was coded in it"
-            )
+            raise CorruptArchiveError(f"coded payload of {len(self.words)} words does not end with its last symbol")

@@ -1,6 +1,6 @@
-"""Careful reading of a binary stream: exact sizes, variable-length integers, chained checksums.
+"""Safe reading of a binary stream: exact sizes, variable-length integers, chained checksums.
 
-Never seeks, so pipes work, and never holds more than CHUNK_BYTES beyond what the stream has really delivered, whatever
+It never seeks, so pipes work. It never allocates more than CHUNK_BYTES beyond the bytes that the stream has delivered, whatever
 size a hostile archive declares.
 """
 
@@ -15,11 +15,11 @@ _MAX_VARINT_BYTES = 9  # 63 bits: every value fits a signed 64-bit integer
 
 
 class ByteSource:
-    """Reads from `source` onwards; `checksum` is the CRC-32 of all bytes taken, except stored checksums.
+    """Reads from `source`. `checksum` is the CRC-32 of all bytes taken so far, except stored checksums.
 
-    Stored checksums are left out of the chain because a CRC-32 run over data and its own CRC-32 always ends in the same
-    value, which would cut the chain after every record.
-    Every method that takes raises CorruptArchiveError if the stream ends early.
+    Stored checksums are not part of the chain. The CRC-32 of data followed by their own CRC-32 is always the same value, so it
+    would break the chain after every record.
+    Every method that reads raises CorruptArchiveError if the stream ends early.
     """
 
     def __init__(self, source: BinaryIO, checksum: int = 0) -> None:
@@ -40,7 +40,7 @@ class ByteSource:
         return bytes(data)
 
     def take_varint(self) -> int:
-        """The next variable-length integer, 0..2**63-1, which must be in its shortest form (`varint`)."""
+        """The next variable-length integer, 0..2**63-1. It must be in its shortest form, as `varint` writes it."""
         value = 0
         for position in range(_MAX_VARINT_BYTES):
             byte = self.take(1)[0]
@@ -52,7 +52,7 @@ class ByteSource:
         raise CorruptArchiveError("an integer exceeds 63 bits")
 
     def check_checksum(self) -> None:
-        """Compare the stored CRC-32 that comes next with the bytes taken so far."""
+        """Reads the stored CRC-32 and compares it with that of the bytes taken so far."""
         expected = self.checksum
         stored = int.from_bytes(self.take(CHECKSUM_BYTES), "little")
         self.checksum = expected
@@ -60,13 +60,13 @@ class ByteSource:
             raise CorruptArchiveError("checksum mismatch")
 
     def check_end(self) -> None:
-        """Raise CorruptArchiveError if the stream goes on."""
+        """Raises CorruptArchiveError if the stream contains more bytes."""
         if self._source.read(1):
             raise CorruptArchiveError("bytes follow the end of the archive")
 
 
 def varint(value: int) -> bytes:
-    """LEB128 form of 0 <= value < 2**63: 7 bits a byte, lowest first, the top bit set on all but the last byte."""
+    """LEB128 form of 0 <= value < 2**63: 7 bits per byte, lowest first, the top bit set in all bytes except the last."""
     if not 0 <= value < 1 << 63:
         raise ValueError(f"{value} does not fit a 63-bit variable-length integer")
     encoded = bytearray()

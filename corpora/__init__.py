@@ -1,1 +1,1 @@
-"""Where symbols come from: files, standard input, folders, data sets, shards, git histories and bundled samples."""
+"""Sources of bytes: files, standard input, folders, data sets, shards, git histories and bundled samples."""

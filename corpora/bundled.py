@@ -1,6 +1,6 @@
-"""The samples that come with the package: real texts for demonstrations and tests that need no network.
+"""The samples of the package: real texts for demonstrations and tests without a network.
 
-They are files, not resources inside an archive: a corpus is memory-mapped, so the package is installed unzipped.
+A corpus is memory-mapped, so the samples are files on the disk and the package must be installed unzipped.
 """
 
 from importlib.resources import as_file, files
@@ -10,14 +10,14 @@ from prequential.errors import CorpusError
 
 
 def samples() -> dict[str, Path]:
-    """Every bundled sample, name -> file, sorted by name. Origins and licences: samples/README.md."""
+    """All samples, from name to file, sorted by name. samples/README.md states their origins and licences."""
     with as_file(files("prequential.corpora") / "samples") as folder:
         return {path.stem: path for path in sorted(folder.glob("*.txt"))}
 
 
 def sample_path(name: str) -> Path:
-    """The file of one bundled sample. Raises CorpusError that lists the names there are."""
+    """The file of one sample. Raises CorpusError for an unknown name; the message lists all names."""
     paths = samples()
     if name not in paths:
-        raise CorpusError(f"no sample {name!r}; there are: {', '.join(paths)}")
+        raise CorpusError(f"there is no sample {name!r}; choose from {', '.join(paths)}")
     return paths[name]

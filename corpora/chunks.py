@@ -1,8 +1,7 @@
-"""Bytes in bounded chunks: reading them from a stream, and spooling them to a temporary file that can be mapped.
+"""Bytes in chunks of limited size: reading them from a stream, and writing them to a temporary file that can be mapped (spool).
 
-Every source that is not already one file (standard input, a folder, a data set) is an iterator of byte chunks, and
-`spool` is the one place that writes them. Errors of reading and of writing are told apart: the first are about the
-corpus, the second about the disk that holds the spool.
+Every source that is not one file (standard input, a folder, a data set) is an iterator of byte chunks, and `spool` writes them.
+Errors of reading and of writing have different types: CorpusError is about the corpus, OutputError about the disk of the spool.
 """
 
 import logging
@@ -16,12 +15,15 @@ from typing import IO
 from prequential.errors import CorpusError, OutputError
 
 CHUNK_N_BYTES = 1 << 20
+# Follows each document if a stream contains several. It is one byte, so that a byte-level learner codes one symbol, and NUL,
+# because text does not contain it. The lengths define where a document ends, so binary documents are safe.
+DOCUMENT_END = b"\0"
 ANNOUNCED_N_BYTES = 1 << 30
 
 
 @contextmanager
 def reading(what: str | PathLike[str]) -> Iterator[None]:
-    """Turns an OSError of the body into CorpusError: `cannot read 'WHAT': REASON`, one line for any file name."""
+    """Turns an OSError of the body into CorpusError: `cannot read 'WHAT': REASON`, in one line for every file name."""
     try:
         yield
     except OSError as error:
@@ -29,7 +31,7 @@ def reading(what: str | PathLike[str]) -> Iterator[None]:
 
 
 def read_chunks(stream: IO[bytes], what: str | PathLike[str]) -> Iterator[bytes]:
-    """The rest of `stream` in chunks of at most 1 MiB, none empty. Raises CorpusError that names `what`."""
+    """The rest of `stream` in chunks of at most 1 MiB, none of them empty. Raises CorpusError; its message names `what`."""
     while True:
         with reading(what):
             chunk = stream.read(CHUNK_N_BYTES)
@@ -39,11 +41,11 @@ def read_chunks(stream: IO[bytes], what: str | PathLike[str]) -> Iterator[bytes]
 
 
 def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None, n_bytes: int | None = None) -> IO[bytes]:
-    """A temporary file in `spool_dir` (the system's folder where None) that holds `chunks` and goes when closed.
+    """A temporary file in `spool_dir` with the bytes of `chunks`. It is deleted when it is closed.
 
-    n_bytes: of all chunks, where that is known; then a disk with less room is refused before it begins, and much is announced.
-    Memory: one chunk. The file is complete and flushed on return, and removed if `chunks` raises. Raises OutputError
-    where it cannot be written; a full disk is the usual cause.
+    spool_dir: None is the system's temporary folder. n_bytes: the sum of all chunks if it is known. Then a disk with less free
+    space is refused before the first write, and a large file is announced in the log. Memory: one chunk. The file is complete
+    and flushed on return, and deleted if `chunks` raises. Raises OutputError if it cannot be written, usually for a full disk.
     """
     try:
         if n_bytes is not None:
@@ -68,20 +70,24 @@ def _check_room(n_bytes: int, folder: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < n_bytes:
         raise OutputError(
-            f"cannot spool to {folder!r}: it takes {n_bytes:,} bytes of disk, of which {free:,} are free; "
-            "choose another folder for the spool (TMPDIR)"
+            f"cannot spool to {folder!r}: this needs {n_bytes:,} bytes of disk, and {free:,} are free; "
+            "choose another folder for temporary files (TMPDIR)"
         )
     if n_bytes >= ANNOUNCED_N_BYTES:
-        logging.getLogger(__name__).warning("the corpus is spooled: %s bytes of disk in %s", f"{n_bytes:,}", folder)
+        logging.getLogger(__name__).warning(
+            "the corpus is written to a temporary file: %s bytes of disk in %s", f"{n_bytes:,}", folder
+        )
 
 
 def _discard(file: IO[bytes]) -> None:
-    """Closes and removes `file`; what could not be flushed, as on a full disk, is of no interest any more."""
+    """Closes and deletes `file`. Ignores errors of the close: on a full disk the rest cannot be flushed."""
     with suppress(OSError):
         file.close()
 
 
 def unwritable(spool_dir: str | PathLike[str] | None, error: OSError) -> OutputError:
-    """The error to raise where temporary files cannot be made in `spool_dir`, with the system's reason."""
+    """The error for a `spool_dir` in which no temporary file can be made, with the system's reason."""
     folder = str(spool_dir or tempfile.gettempdir())
-    return OutputError(f"cannot spool to {folder!r}: {error.strerror or error}; choose another folder for the spool")
+    return OutputError(
+        f"cannot spool to {folder!r}: {error.strerror or error}; choose another folder for temporary files (TMPDIR)"
+    )

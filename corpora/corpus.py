@@ -1,8 +1,8 @@
-"""What a corpus is: a sequence of bytes in one file (or streamed: streamed.py), and where those bytes came from.
+"""A corpus: a sequence of bytes in one file or in a stream (streamed.py), and the origin of these bytes.
 
-Nothing here reads a corpus into memory: `symbols()` reads what it is asked for, `bytes()` maps the file, and the digest goes
-over it in chunks, so the cost in memory does not depend on the file. The file must not change while the corpus is open; a
-length that no longer fits is refused.
+No function here reads a corpus into memory. `symbols()` reads the parts that are requested, `bytes()` maps the file, and the
+digest reads it in chunks. So the memory does not depend on the file's length. The file must not change while the corpus is open;
+a changed length is refused.
 """
 
 import hashlib
@@ -21,15 +21,11 @@ from prequential.corpora.chunks import read_chunks, reading
 from prequential.corpora.symbols import FileSymbols, Symbols
 from prequential.errors import CorpusError
 
-# Ends each document where several share one stream. One byte, so that a byte-level learner pays for one symbol; NUL,
-# because text does not contain it. Lengths, not separators, say where a document ends, so binary documents are safe.
-DOCUMENT_END = b"\0"
-
 Kind = Literal["file", "stdin", "tree", "dataset", "shards", "sample", "git"]
 
 
 class Document(NamedTuple):
-    """One document inside a corpus: bytes `offset` to `offset + n_bytes` of the stream."""
+    """One document of a corpus: bytes `offset` to `offset + n_bytes` of the stream."""
 
     name: str
     offset: int
@@ -37,20 +33,20 @@ class Document(NamedTuple):
 
 
 def beginning(documents: Sequence[Document], n_bytes: int) -> list[Document]:
-    """The documents within the first n_bytes of the stream; of the last one its beginning."""
+    """The documents within the first n_bytes of the stream. The last one may be cut."""
     return [d._replace(n_bytes=min(d.n_bytes, n_bytes - d.offset)) for d in documents if d.offset < n_bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus(AbstractContextManager["Corpus"]):
-    """Bytes in one file and their origin; a context manager that removes the temporary file, if there is one.
+    """Bytes in one file and their origin. As a context manager it deletes its temporary file, if it has one.
 
-    kind: what the bytes were before they became one file.
-    name: what to call the corpus; printable ASCII-safe text, no surrogates.
-    path: the file that holds the bytes.
+    kind: the source of the bytes.
+    name: the name of the corpus for users; valid Unicode without surrogates.
+    path: the file with the bytes.
     n_bytes: length of that file when the corpus was opened.
-    documents: in stream order, not overlapping; a plain file is one document.
-    origin: JSON values that only this kind has (modification time, revision, ...).
+    documents: in stream order, not overlapping. A plain file is one document.
+    origin: JSON values that only this kind has (revision, number of files and others).
     """
 
     kind: Kind
@@ -62,14 +58,14 @@ class Corpus(AbstractContextManager["Corpus"]):
     spool: IO[bytes] | None = field(default=None, repr=False)
 
     def describe(self) -> dict[str, str | int | None]:
-        """Where the bytes came from, as JSON values for records and archive headers; the bytes are not read."""
+        """The origin of the bytes as JSON values, for records and archive headers. Does not read the bytes."""
         return {"kind": self.kind, "name": self.name, **self.origin}
 
     @cached_property
     def blake2b(self) -> str:
-        """BLAKE2b digest of the bytes, 32 bytes in hexadecimal. Reads the file once, in chunks; then cached.
+        """BLAKE2b digest of the bytes, 32 bytes in hexadecimal. The first call reads the file in chunks.
 
-        Raises CorpusError where the file cannot be read or is no longer `n_bytes` long.
+        Raises CorpusError if the file cannot be read or if its length has changed.
         """
         digest, n_bytes = hashlib.blake2b(digest_size=32), 0
         with reading(self.path), self.path.open("rb") as stream:
@@ -81,18 +77,18 @@ class Corpus(AbstractContextManager["Corpus"]):
         return digest.hexdigest()
 
     def bytes(self) -> NDArray[np.uint8]:
-        """(n_bytes,) uint8, read-only, mapped from the file. Raises CorpusError where the file has changed its length.
+        """(n_bytes,) uint8, read-only, mapped from the file. Raises CorpusError if the file's length has changed.
 
-        The array may outlive the corpus: on POSIX systems a mapping survives the removal of its file.
+        The array may outlive the corpus: on POSIX systems a mapping survives the deletion of its file.
         """
         return mapped(self.path, self.n_bytes)
 
     def symbols(self) -> Symbols:
-        """The bytes for reading from front to back, as `compress` does: nothing of them stays in memory."""
+        """The bytes for reading from front to back, as `compress` does. They do not stay in memory."""
         return FileSymbols(self.path, self.n_bytes)
 
     def close(self) -> None:
-        """Removes the temporary file of a spooled corpus; nothing to do for a file of the user's. May be repeated."""
+        """Deletes the temporary file, if the corpus has one. May be called again."""
         if self.spool is not None:
             self.spool.close()
 
@@ -104,7 +100,7 @@ class Corpus(AbstractContextManager["Corpus"]):
 
 
 def mapped(path: Path, n_bytes: int) -> NDArray[np.uint8]:
-    """(n_bytes,) uint8, read-only, mapped from the file. Raises CorpusError where that is not its length."""
+    """(n_bytes,) uint8, read-only, mapped from the file. Raises CorpusError if the file has another length."""
     with reading(path):
         found = path.stat().st_size
     if found != n_bytes:
@@ -116,4 +112,4 @@ def mapped(path: Path, n_bytes: int) -> NDArray[np.uint8]:
 
 
 def _changed(path: Path, before: int, now: int) -> CorpusError:
-    return CorpusError(f"{str(path)!r} changed while it was open: {before} bytes before, {now} now")
+    return CorpusError(f"{str(path)!r} changed while it was open: it had {before} bytes and now has {now}")

@@ -1,11 +1,11 @@
 """A data set as a corpus: the text column of its rows, each followed by a separator, through the `datasets` package.
 
-The package is optional and slow to import, so it is imported when a data set is opened. It runs no code of a data set
-(since version 4 it cannot). Rows are read in small batches from its on-disk tables: memory is one batch of rows.
+The package is optional and slow to import, so it is imported when a data set is opened. It does not run code of a data set
+(since version 4 it cannot). Rows are read in small batches from its tables on the disk, so memory is one batch of rows.
 
-Two habits of the package are not ours. Where the hub does not answer, it retries for long; the hub is asked once,
-with a time limit, before. And where loading a revision fails, it falls back to *any* revision in its cache; the commit
-of what was loaded is compared with the one asked for.
+Two properties of the package are avoided. If the hub does not answer, the package retries for a long time. So this module first
+asks the hub once, with a time limit. If loading a revision fails, the package uses *any* revision in its cache. So this module
+compares the commit that was loaded with the requested one.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ from prequential.corpora.streamed import Survey
 from prequential.errors import CorpusError, MissingDependencyError
 
 BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".txt": "text", ".parquet": "parquet"}
-BATCH_N_ROWS = 64  # rows can be whole books
+BATCH_N_ROWS = 64  # a row can be a complete book
 HUB_TIMEOUT_S = 5.0
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class TextRows:
-    """The text column of a loaded data set. A row without a text counts as empty."""
+    """The text column of a loaded data set. A null is an empty text."""
 
     def __init__(self, spec: DatasetSpec, table: Any, commit: str | None) -> None:
         self._spec, self._table, self._commit = spec, table, commit
@@ -38,12 +38,12 @@ class TextRows:
         self._column = _text_column(spec, table)
 
     def chunks(self) -> Iterator[bytes]:
-        """The corpus, one row and its separator at a time; new with each call."""
+        """The corpus, one row and its separator at a time. Each call starts at the first row."""
         for text in self._texts():
             yield (text or "").encode() + self._separator
 
     def survey(self, spool_dir: str | PathLike[str] | None) -> Survey:
-        """Reads all rows once. spool_dir: for the places of many documents."""
+        """Reads all rows once. spool_dir: the folder for the offsets of many documents."""
         documents, digest = RowDocuments(len(self._separator), spool_dir), hashlib.blake2b(digest_size=32)
         n_null_rows = 0
         for text in self._texts():
@@ -59,7 +59,7 @@ class TextRows:
                 yield from batch[self._column]
 
     def _origin(self, n_rows: int, n_null_rows: int) -> dict[str, str | int | None]:
-        """What pins the corpus down, as JSON values. `commit` is what the revision, which may be a tag, stands for."""
+        """The JSON values that identify the corpus. `commit` is the commit of the revision, which may be a tag."""
         return {
             "revision": self._spec.revision,
             "commit": self._commit,
@@ -75,11 +75,11 @@ class TextRows:
 
 @contextmanager
 def load_rows(spec: DatasetSpec, scratch_dir: str | PathLike[str] | None) -> Iterator[TextRows]:
-    """The rows that `spec` names, to be read inside the `with` block.
+    """The rows that `spec` names, for reading inside the `with` block.
 
-    Tables of local files are built in `scratch_dir` and removed; data sets of the hub stay in the package's cache.
-    Raises CorpusError where the data set is missing, malformed or out of reach, OutputError where `scratch_dir` cannot
-    be written, MissingDependencyError without the package.
+    Tables of local files are built in `scratch_dir` and deleted. Data sets of the hub stay in the package's cache.
+    Raises CorpusError if the data set is missing, malformed or not reachable, OutputError if `scratch_dir` cannot be written,
+    MissingDependencyError without the package.
     """
     datasets = _import_datasets()
     try:
@@ -107,11 +107,11 @@ def _import_datasets() -> Any:
 
 
 def _local_builder(datasets: Any, spec: DatasetSpec, cache_dir: str) -> Any:
-    path = Path(spec.source).absolute()  # a relative name could be that of a builder
+    path = Path(spec.source).absolute()  # a relative name could also name a builder
     if path.is_dir():
         return datasets.load_dataset_builder(str(path), spec.config, cache_dir=cache_dir)
     if path.suffix not in BUILDERS:
-        raise CorpusError(f"{spec.source!r} is no data set file; known are {', '.join(BUILDERS)}")
+        raise CorpusError(f"{spec.source!r} is not a data set file; known are {', '.join(BUILDERS)}")
     return datasets.load_dataset_builder(
         BUILDERS[path.suffix], spec.config, data_files=[str(path)], cache_dir=cache_dir
     )
@@ -120,22 +120,26 @@ def _local_builder(datasets: Any, spec: DatasetSpec, cache_dir: str) -> Any:
 def _hub_builder(datasets: Any, spec: DatasetSpec, commit: str) -> Any:
     builder = datasets.load_dataset_builder(spec.source, spec.config, revision=commit)
     if builder.hash != commit:
-        raise CorpusError(f"the cache offers another revision of {spec.source!r} than {commit}; load it once online")
+        raise CorpusError(
+            f"the cache has another revision of {spec.source!r} than {commit}; load that one once with a network"
+        )
     return builder
 
 
 def _commit(datasets: Any, name: str, revision: str) -> str:
-    """The full hash that `revision` stands for. Asks the hub once; with HF_HUB_OFFLINE=1, trusts a full hash."""
+    """The full hash of the commit that `revision` names. Asks the hub once; with HF_HUB_OFFLINE=1 it accepts a full hash."""
     if datasets.config.HF_HUB_OFFLINE:
         if COMMIT.fullmatch(revision):
             return revision
-        raise CorpusError(f"offline, {name}@{revision} cannot be looked up; give the commit's full 40-digit hash")
+        raise CorpusError(f"{name}@{revision} cannot be looked up offline; give the commit's full 40-digit hash")
     import huggingface_hub
 
     try:
         return str(huggingface_hub.HfApi().dataset_info(name, revision=revision, timeout=HUB_TIMEOUT_S).sha)
     except huggingface_hub.errors.HfHubHTTPError as error:
-        raise CorpusError(f"the hub has no {name}@{revision} for you: {_one_line(error)}") from error
+        raise CorpusError(
+            f"the hub does not give {name}@{revision} to you: {_one_line(error)}; check name, revision and login"
+        ) from error
     except Exception as error:
         raise CorpusError(
             f"cannot reach the hub for {name}@{revision}: {_one_line(error)}; "
@@ -155,7 +159,7 @@ def _text_column(spec: DatasetSpec, table: Any) -> str:
 
 @contextmanager
 def _foreign_errors(spec: DatasetSpec) -> Iterator[None]:
-    """Turns whatever the package raises into CorpusError. It chains several errors; the first says what happened."""
+    """Turns every exception of the package into CorpusError. The package chains exceptions; the first one has the reason."""
     try:
         yield
     except (CorpusError, MissingDependencyError):
@@ -173,7 +177,7 @@ def _one_line(error: BaseException) -> str:
 
 @contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
-    """No progress bars and no log lines of the package inside the block; the caller's settings return after it."""
+    """Disables the package's progress bars and log lines inside the block, and restores the caller's settings after it."""
     had_bars, verbosity = not datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()

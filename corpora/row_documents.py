@@ -1,4 +1,4 @@
-"""Where each of many documents lies: the rows of a data set or of shards, of which there may be hundreds of millions."""
+"""The offsets of many documents: the rows of a data set or of shards, possibly hundreds of millions."""
 
 import os
 import tempfile
@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 from prequential.corpora.chunks import unwritable
 from prequential.corpora.corpus import Document
 
-IN_MEMORY = 1 << 16  # places held in memory; more of them lie in a file without a name, which is mapped
+IN_MEMORY = 1 << 16  # offsets kept in memory; more are in a mapped temporary file without a name
 
 
 class RowDocuments(Sequence[Document]):
-    """Documents named by their number from 0, each followed by a separator; 8 bytes each, of disk where they are many."""
+    """Documents named by their number from 0, each followed by a separator. 8 bytes each, on disk if there are many."""
 
     def __init__(self, separator_n_bytes: int, spool_dir: str | os.PathLike[str] | None = None) -> None:
-        """spool_dir: where that file is made; the system's temporary folder where None."""
+        """spool_dir: the folder of the temporary file. None: the system's temporary folder."""
         self._separator_n_bytes, self._spool_dir = separator_n_bytes, spool_dir
-        self._starts: NDArray[np.int64] = np.zeros(IN_MEMORY, np.int64)  # of each document, then of the one to come
+        self._starts: NDArray[np.int64] = np.zeros(IN_MEMORY, np.int64)  # of each document, then of the next one
         self._n = 0
-        self.n_bytes = 0  # of all so far, separators included
+        self.n_bytes = 0  # of all documents so far, including separators
 
     def append(self, n_bytes: int) -> None:
-        """Adds a document of `n_bytes` bytes. Raises OutputError where the file cannot be made."""
+        """Adds a document of `n_bytes` bytes. Raises OutputError if the temporary file cannot be made."""
         self._n += 1
         self.n_bytes += n_bytes + self._separator_n_bytes
         if self._n == len(self._starts):
@@ -50,7 +50,7 @@ class RowDocuments(Sequence[Document]):
 
 
 def _on_disk(n: int, folder: str | os.PathLike[str] | None) -> NDArray[np.int64]:
-    """(n,) int64, zeros, in a file that goes with the array. The disk is taken at once: a full one could not be told later."""
+    """(n,) int64 zeros, in a file that is deleted with the array. Allocates the disk at once; a full disk would crash later."""
     try:
         with tempfile.TemporaryFile(dir=folder, prefix="prequential-") as file:
             file.truncate(8 * n)

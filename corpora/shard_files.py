@@ -1,11 +1,11 @@
-"""One shard: a file of many documents, read one after another in bounded memory.
+"""One shard: a file of many documents, read one after another in limited memory.
 
     table   .parquet                                      rows; the text is a column of strings
-    lines   .jsonl .ndjson .json, also + .gz or .zst      rows, a JSON object each; the text is a member
-    text    .txt, also + .gz or .zst; any other .gz .zst  the shard is one document, its bytes as they are
+    lines   .jsonl .ndjson .json, also + .gz or .zst      rows, one JSON object per line; the text is a member
+    text    .txt, also + .gz or .zst; any other .gz .zst  the shard is one document; its bytes are not changed
 
-Memory: 64 rows of a table and a page of its column, one line, or 1 MiB. A shard that is damaged, or ends early, or has a row
-without a text in UTF-8, is refused with its name and the row, counted from 0: nothing is left out silently.
+Memory: 64 rows of a table and a page of its column, one line, or 1 MiB. A shard that is damaged, ends early, or has a row without
+a text in UTF-8 is refused. The message names the shard and the row, counted from 0. Nothing is skipped silently.
 """
 
 import io
@@ -26,23 +26,22 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 KINDS: dict[str, ShardKind] = {
     ".parquet": "table", ".jsonl": "lines", ".ndjson": "lines", ".json": "lines", ".txt": "text",
 }  # fmt: skip
-BATCH_N_ROWS = 64  # rows can be whole books
+BATCH_N_ROWS = 64  # a row can be a complete book
 MAX_LINE_BYTES = 1 << 28
-
 
 FOREIGN_ERRORS = (OSError, ValueError, pa.ArrowException)  # Arrow raises all three
 
 
 class _BadShardError(Exception):
-    """What is wrong with the whole of a shard."""
+    """A fault of a complete shard."""
 
 
 class _BadRowError(Exception):
-    """What is wrong with the row that comes next."""
+    """A fault of the next row."""
 
 
 def shard_kind(name: str) -> ShardKind | None:
-    """What a file of this name holds; None if it is no shard."""
+    """The kind of a file with this name; None if it is not a shard."""
     path = Path(name.lower())
     if path.suffix not in COMPRESSIONS:
         return KINDS.get(path.suffix)
@@ -51,7 +50,7 @@ def shard_kind(name: str) -> ShardKind | None:
 
 
 def read_rows(path: Path, name: str, kind: ShardKind, column: str) -> Iterator[bytes]:
-    """The UTF-8 of each row's text, of a table or of lines. Raises CorpusError that names the shard and the row."""
+    """Each row's text as UTF-8, from a table or from lines. Raises CorpusError; its message names the shard and the row."""
     row = 0
     try:
         for text in _table_rows(path, column) if kind == "table" else _line_rows(path, column):
@@ -62,11 +61,11 @@ def read_rows(path: Path, name: str, kind: ShardKind, column: str) -> Iterator[b
     except _BadRowError as error:
         raise CorpusError(f"shard {name!r}, row {row}: {error}") from error
     except FOREIGN_ERRORS as error:
-        raise _unreadable(f"{name!r}, at row {row} or after it", error) from error
+        raise _unreadable(f"{name!r}, at row {row} or later", error) from error
 
 
 def read_text(path: Path, name: str) -> Iterator[bytes]:
-    """The bytes of a text shard, decompressed, 1 MiB at a time. Raises CorpusError that names the shard."""
+    """The bytes of a text shard, decompressed, 1 MiB at a time. Raises CorpusError; its message names the shard."""
     try:
         with _opened(path) as stream:
             while chunk := stream.read(CHUNK_N_BYTES):
@@ -106,7 +105,7 @@ def _texts(column: Any) -> Iterator[bytes]:
     try:
         strings.validate(full=True)
         is_valid = True
-    except pa.ArrowInvalid:  # some row's: which one, the loop finds out
+    except pa.ArrowInvalid:  # the loop finds the row
         is_valid = False
     for text in strings.cast(pa.large_binary()).to_pylist():
         if text is None:
@@ -127,7 +126,7 @@ def _line_rows(path: Path, column: str) -> Iterator[bytes]:
     with _opened(path) as stream:
         while line := stream.readline(MAX_LINE_BYTES + 1):
             if len(line) > MAX_LINE_BYTES:
-                raise _BadRowError(f"a line of more than {MAX_LINE_BYTES} bytes")
+                raise _BadRowError(f"the line is longer than {MAX_LINE_BYTES} bytes")
             yield _member(line, column)
 
 
@@ -136,27 +135,27 @@ def _member(line: bytes, name: str) -> bytes:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise _BadRowError(f"not JSON: {error}") from error
+        raise _BadRowError(f"the line is not JSON: {error}") from error
     if not isinstance(row, dict):
-        raise _BadRowError(f"not a JSON object but {type(row).__name__}")
+        raise _BadRowError(f"the line is not a JSON object but {type(row).__name__}")
     if name not in row:
         raise _BadRowError(_missing(name, list(row)))
     text = row[name]
     if not isinstance(text, str):
-        found = "is null" if text is None else f"is no string but {type(text).__name__}"
+        found = "is null" if text is None else f"is not a string but {type(text).__name__}"
         raise _BadRowError(f"the text {found}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:  # "\ud800" in JSON
-        raise _BadRowError("the text holds half of a surrogate pair, which has no UTF-8") from error
+        raise _BadRowError("the text contains half of a surrogate pair, which UTF-8 cannot encode") from error
 
 
-def _missing(column: str, there_are: list[str]) -> str:
-    return f"no column {column!r}; choose with ?column= from {there_are}"
+def _missing(column: str, columns: list[str]) -> str:
+    return f"there is no column {column!r}; choose with ?column= from {columns}"
 
 
 def _opened(path: Path) -> BinaryIO:
-    """The file's contents, decompressed. Several frames or members may follow each other; all must be whole."""
+    """The file's contents, decompressed. Several frames or members may follow each other; all must be complete."""
     file = path.open("rb")
     compression = COMPRESSIONS.get(path.suffix.lower())
     if compression is None:

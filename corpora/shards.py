@@ -1,20 +1,22 @@
 """A folder of shards as one corpus, `shards:FOLDER[?OPTIONS]`: its documents in a fixed order, read as a stream.
 
-    shards:web                                  each file of the folder and its subfolders that is a shard (shard_files.py)
-    shards:web?column=body&separator=%0A        the text of each row is in `body`; a line feed follows it, not NUL
-    shards:web?seed=7                           shuffled, as below; else shards come by the bytes of their names, rows in order
-    shards:web?seed=7&buffer=10000&rows=500000  through a buffer of 10,000 documents; the first 500,000 documents of that order
+    shards:web                                  all shards of the folder and its subfolders (shard_files.py lists the kinds)
+    shards:web?column=body&separator=%0A        the text of each row is in `body`; a line feed follows it and not NUL
+    shards:web?seed=7                           shuffled, see below; without a seed, shards in the order of their names (bytes)
+    shards:web?seed=7&buffer=10000&rows=500000  with a buffer of 10,000 documents; only the first 500,000 documents of that order
 
-All shards are of one kind; other files and symbolic links are left out and counted. A single shard may be named, too.
+All shards are of one kind. Other files and symbolic links are skipped and counted. A single shard may be named, too.
 
-**Shuffling.** key = the seed, 8 bytes, little-endian. Shards come by ascending BLAKE2b(name, key, 16 bytes). Rows of tables and
-lines then go through a buffer of B documents: the first B fill it; with each later one, number i = 0, 1, ... of these, the
-document at place w_i mod B leaves, and the new one takes its place; in the end, while n are left, the one at w_i mod n leaves,
-and the last takes its place, i counting on. w_i = BLAKE2b(i as 8 bytes, key, 8 bytes), all little-endian. So a document comes at
-most B - 1 places earlier than in its shard, and perhaps much later. Text shards are whole documents: only they are shuffled.
+**Shuffling.** key is the seed as 8 bytes, little-endian. Shards are sorted by BLAKE2b(name, key, 16 bytes), ascending. Then the
+rows of tables and lines pass through a buffer of B documents. The first B documents fill it. For each later document, numbered
+i = 0, 1, 2 and so on, the document at place w_i mod B leaves and the new one takes its place. At the end of the rows, while n
+documents are left, the document at place w_i mod n leaves and the last one takes its place; i continues to count.
+w_i = BLAKE2b(i as 8 bytes, key, 8 bytes), all little-endian. So a document comes at most B - 1 places earlier than without
+shuffling, and possibly much later. A text shard is one document, so only the order of shards is shuffled.
 
-Two passes: the first one finds length and digest, which an archive begins with, and refuses what is wrong with any shard; the
-second is what is coded. What changes in between is noticed at the end. No disk is taken but 8 bytes for each document.
+The corpus is read in two passes. The first one finds the length and the digest for the archive's header, and refuses damaged
+shards. The second one is coded. A change between the two is detected at the end of the second pass. The only disk space used is
+8 bytes for each document.
 """
 
 import hashlib
@@ -26,13 +28,14 @@ from os import PathLike, fsencode
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from prequential.corpora.chunks import read_chunks, reading
-from prequential.corpora.corpus import DOCUMENT_END, Document
+from prequential.corpora.chunks import DOCUMENT_END, read_chunks, reading
+from prequential.corpora.corpus import Document
 from prequential.corpora.dataset_spec import parse_options
 from prequential.corpora.row_documents import RowDocuments
 from prequential.corpora.shard_files import ShardKind, read_rows, read_text, shard_kind
 from prequential.corpora.streamed import Survey
-from prequential.corpora.tree import TreeFile, host_path, scan_tree
+from prequential.corpora.tree import Tree, scan_tree
+from prequential.corpora.tree_restore import TreeFile, host_path
 from prequential.errors import CorpusError
 
 DEFAULT_COLUMN, DEFAULT_BUFFER = "text", 1024
@@ -41,9 +44,10 @@ MAX_SEED, MAX_BUFFER, MAX_ROWS = (1 << 63) - 1, 1 << 24, (1 << 63) - 1
 
 @dataclass(frozen=True, kw_only=True)
 class ShardsSpec:
-    """Which documents, in which order. folder: or a single shard. column, separator: as of DatasetSpec, `text` where None.
+    """The documents of a corpus of shards, and their order.
 
-    seed: of the order; None keeps it. buffer: documents, read only with a seed. rows: how many documents; all where None.
+    folder: a folder of shards, or a single shard. column, separator: as in DatasetSpec; a column of None is `text`.
+    seed: of the shuffling; None keeps the order. buffer: in documents, only with a seed. rows: number of documents; None is all.
     """
 
     folder: str
@@ -55,11 +59,11 @@ class ShardsSpec:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What `text`, the part after `shards:`, names. Raises CorpusError."""
+        """The shards that `text` names, the part after `shards:`. Raises CorpusError."""
         folder, _, query = text.partition("?")
         options = parse_options(query, {"column", "separator", "seed", "buffer", "rows"})
         if "buffer" in options and "seed" not in options:
-            raise CorpusError("a shuffle buffer without a seed: shards are shuffled only by a stated one, ?seed=N")
+            raise CorpusError("a shuffle buffer needs a seed: add seed=N to the options")
         limits = {"seed": (0, MAX_SEED), "buffer": (1, MAX_BUFFER), "rows": (1, MAX_ROWS)}
         numbers = {name: _number(name, options.pop(name), *limits[name]) for name in limits if name in options}
         return cls(folder=folder, **options, **numbers)  # type: ignore[arg-type]
@@ -67,12 +71,13 @@ class ShardsSpec:
 
 def _number(name: str, text: str, least: int, most: int) -> int:
     if not re.fullmatch("[0-9]{1,20}", text) or not least <= int(text) <= most:
-        raise CorpusError(f"{name}={text[:50]} is no number from {least} to {most}")
+        raise CorpusError(f"{name}={text[:50]} is not a number from {least} to {most}")
     return int(text)
 
 
 class Piece(NamedTuple):
-    """A document or part of one; `ends` with its last part, which may be empty. shard: which one it comes from, in order."""
+    """A document or a part of one. shard: the number of its shard in reading order. ends: whether it is the document's last part,
+    which may be empty."""
 
     shard: int
     data: bytes
@@ -81,7 +86,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Shards:
-    """The shards of a folder in their order. files: paths relative to root, lengths as they lie there, compressed or not."""
+    """The shards of a folder in reading order. files: paths relative to `root`, and the lengths of the (compressed) files."""
 
     spec: ShardsSpec
     root: Path
@@ -90,13 +95,13 @@ class Shards:
     n_skipped: int
 
     def chunks(self) -> Iterator[bytes]:
-        """The corpus: each document and its separator; new with each call. Raises CorpusError."""
+        """The corpus: each document and its separator. Each call starts at the first document. Raises CorpusError."""
         separator = self.spec.separator.encode()
         for piece in self._pieces():
             yield piece.data + separator if piece.ends else piece.data
 
     def survey(self, spool_dir: str | PathLike[str] | None = None) -> Survey:
-        """Reads everything once. Raises CorpusError for what is wrong with any of it. spool_dir: for places of documents."""
+        """Reads everything once. spool_dir: the folder for the offsets of many documents. Raises CorpusError for bad shards."""
         separator, digest = self.spec.separator.encode(), hashlib.blake2b(digest_size=32)
         documents, n_open, n_opened = RowDocuments(len(separator), spool_dir), 0, 0
         for piece in self._pieces():
@@ -113,7 +118,7 @@ class Shards:
         return Survey(documents.n_bytes, digest.hexdigest(), named, self._origin(opened, len(documents)))
 
     def _origin(self, opened: Sequence[TreeFile], n_rows: int) -> dict[str, str | int | None]:
-        """What pins the corpus down: the shards that were read, in reading order, and how documents follow from them."""
+        """The JSON values that identify the corpus: the shards that were read, in reading order, and the options."""
         is_text, seed = self.kind == "text", self.spec.seed
         return {
             "n_shards": len(opened),
@@ -127,7 +132,7 @@ class Shards:
         }
 
     def _list_digest(self, files: Sequence[TreeFile]) -> str:
-        """BLAKE2b, 32 bytes, of a line for each shard in reading order: name NUL length NUL BLAKE2b of its bytes in hex LF."""
+        """BLAKE2b, 32 bytes, of one line for each shard in reading order: name NUL length NUL BLAKE2b of its bytes in hex LF."""
         digest = hashlib.blake2b(digest_size=32)
         for file in files:
             contents, path = hashlib.blake2b(digest_size=32), self._path(file)
@@ -160,38 +165,52 @@ class Shards:
 
 
 def find_shards(spec: ShardsSpec) -> Shards:
-    """The shards that `spec` names, in their order; none is opened. Raises CorpusError where there are none, or several kinds."""
-    path = Path(spec.folder)
+    """The shards that `spec` names, in reading order. Opens none of them.
+
+    Raises CorpusError if there are none or several kinds.
+    """
+    tree = _scan(Path(spec.folder))
+    files = [file for file in tree.files if shard_kind(file.name)]
+    if not files:
+        raise CorpusError(
+            f"{spec.folder!r} contains no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links are skipped)"
+        )
+    kind = _common_kind(files, spec.folder)
+    if kind == "text" and spec.column is not None:
+        raise CorpusError(
+            f"the shards of {spec.folder!r} are text: they have no column {spec.column!r}; leave out ?column="
+        )
+    if spec.seed is not None:
+        key = _key(spec.seed)
+        files.sort(key=lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path))
+    n_skipped = tree.n_skipped + len(tree.files) - len(files)
+    return Shards(spec=spec, root=tree.root, files=files, kind=kind, n_skipped=n_skipped)
+
+
+def _scan(path: Path) -> Tree:
+    """All files below a folder, or a single file as a tree of one."""
     with reading(path):
         status = path.stat()
     if path.is_dir():
-        tree = scan_tree(path)
-        root, entries, n_skipped = path, tree.files, tree.n_skipped
-    else:
-        root, entries, n_skipped = path.parent, [TreeFile(fsencode(path.name), status.st_size, False)], 0
-    files = [file for file in entries if shard_kind(file.name)]
-    if not files:
-        raise CorpusError(
-            f"{spec.folder!r} holds no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links are left out)"
-        )
+        return scan_tree(path)
+    return Tree(path.parent, [TreeFile(fsencode(path.name), status.st_size, False)], 0)
+
+
+def _common_kind(files: Sequence[TreeFile], folder: str) -> ShardKind:
+    """The kind of all shards. Raises CorpusError if there are several kinds."""
     first, kind = files[0], shard_kind(files[0].name)
     assert kind
     for file in files:
         if shard_kind(file.name) != kind:
             raise CorpusError(
-                f"{spec.folder!r} holds shards of several kinds: {printable(first)!r} ({kind}) and "
+                f"{folder!r} contains shards of several kinds: {printable(first)!r} ({kind}) and "
                 f"{printable(file)!r} ({shard_kind(file.name)}); name a folder of one kind"
             )
-    if kind == "text" and spec.column is not None:
-        raise CorpusError(f"the shards of {spec.folder!r} are text: they have no column {spec.column!r}")
-    if spec.seed is not None:
-        key = _key(spec.seed)
-        files.sort(key=lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path))
-    return Shards(spec=spec, root=root, files=files, kind=kind, n_skipped=n_skipped + len(entries) - len(files))
+    return kind
 
 
 def shuffled(documents: Iterator[Piece], seed: int, n_places: int) -> Iterator[Piece]:
-    """The documents in the order that the seed gives (see above); n_places of them are held at a time."""
+    """The documents in the order that the seed defines (see the module's docstring), with n_places of them in memory."""
     key, drawn, held = _key(seed), 0, list(islice(documents, n_places))
 
     def draw(n: int) -> int:
@@ -216,5 +235,5 @@ def _key(seed: int) -> bytes:
 
 
 def printable(file: TreeFile) -> str:
-    r"""The shard's name as valid Unicode: bytes that are not UTF-8 become \xNN."""
+    r"""The shard's name as valid Unicode. Bytes that are not UTF-8 become \xNN."""
     return file.path.decode("utf-8", "backslashreplace")

@@ -1,7 +1,7 @@
-"""From a corpus's name on the command line to an open corpus: `open_corpus`, the one way in.
+"""From the name of a corpus on the command line to an open corpus: `open_corpus`.
 
-A file is used where it lies. Data sets and shards are read from front to back, as often as they are asked for, and become a
-temporary file only where random access is; standard input and folders always do.
+A file is used in its place. Data sets and shards are read from front to back, again for each pass; they become a temporary file
+only for random access. Standard input and folders always become a temporary file.
 """
 
 import os
@@ -21,21 +21,23 @@ from prequential.corpora.streamed import ReadChunks, StreamedCorpus, Survey
 from prequential.corpora.tree import scan_tree
 from prequential.errors import CorpusError
 
+PREFIXES = ("sample:", "hf:", "shards:")  # of names that are not paths
+
 
 def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[str] | None = None) -> Corpus:
-    """The corpus that `spec` names; use it in a `with` statement, which removes its temporary file if it has one.
+    """The corpus that `spec` names. Use it in a `with` statement, which deletes its temporary file if it has one.
 
     spec:
-        PATH            a file, mapped where it is; or a folder, as the stream of `tree.py`
+        PATH            a file, mapped in its place; or a folder, as the stream of `tree.py`
         -               standard input
-        sample:NAME     a text that comes with the package
+        sample:NAME     a text of the package
         hf:...          a data set in local files or on the Hugging Face hub: `dataset_spec.py`
         shards:...      a folder of Parquet files, JSON lines or compressed text, as a stream: `shards.py`
-    A path object is always a path; a path in a string that looks like another form is written ./-, ./hf:x.
-    spool_dir: where temporary files go, at most as large as the corpus; the system's temporary folder where None.
+    A path object is always a path. Write a path that looks like another form as ./- or ./hf:x.
+    spool_dir: the folder for temporary files, at most as large as the corpus. None: the system's temporary folder.
 
-    Raises CorpusError where the corpus is missing, unreadable or not of these kinds, OutputError where it cannot be
-    spooled, MissingDependencyError for a data set without the `datasets` package.
+    Raises CorpusError if the corpus is missing, unreadable or not of these kinds, OutputError if a temporary file cannot be
+    written, MissingDependencyError for a data set without the `datasets` package.
     """
     if isinstance(spec, str):
         if spec == "-":
@@ -55,11 +57,11 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
 def _open_file(path: Path, kind: Kind) -> Corpus:
     with reading(path):
         status = path.stat()
-        if not path.is_file():  # opening a pipe would block, and a device may never end
+        if not path.is_file():  # opening a pipe would block, and a device may be endless
             raise CorpusError(
                 f"{str(path)!r} is neither a file nor a folder; to read from a pipe, pass - as the corpus"
             )
-        path.open("rb").close()  # refuse an unreadable file now rather than in the middle of a run
+        path.open("rb").close()  # refuses an unreadable file now and not in the middle of a run
     name = path.stem if kind == "sample" else _printable(path.name)
     documents = [Document(name, 0, status.st_size)]
     return Corpus(kind=kind, name=name, path=path, n_bytes=status.st_size, documents=documents, origin={})
@@ -71,7 +73,7 @@ def _open_stdin(spool_dir: str | os.PathLike[str] | None) -> Corpus:
 
 
 def _open_tree(folder: Path, spool_dir: str | os.PathLike[str] | None) -> Corpus:
-    tree = scan_tree(folder)  # before the spool exists, which may lie inside the folder
+    tree = scan_tree(folder)  # before the temporary file exists, which may be inside the folder
     file = spool(tree.stream(), spool_dir, tree.n_bytes)
     name = _printable(folder.absolute().name)
     return _spooled(file, "tree", name, tree.documents(), {"n_files": len(tree.files), "n_skipped": tree.n_skipped})
@@ -129,5 +131,5 @@ def _spooled(
 
 
 def _printable(name: str) -> str:
-    r"""A file name as valid Unicode: bytes that are not UTF-8 become \xNN."""
+    r"""A file name as valid Unicode. Bytes that are not UTF-8 become \xNN."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""A corpus that is read anew whenever its bytes are wanted, and takes disk only where they are wanted out of order."""
+"""A corpus that is read again from its source for each pass. It needs a temporary file only for random access."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -15,11 +15,11 @@ from prequential.corpora.chunks import spool
 from prequential.corpora.corpus import Corpus, Document, mapped
 from prequential.corpora.symbols import StreamSymbols
 
-ReadChunks = Callable[[], Iterator[bytes]]  # the corpus from its first byte, new with each call
+ReadChunks = Callable[[], Iterator[bytes]]  # each call reads the corpus from its first byte
 
 
 class Survey(NamedTuple):
-    """What a first pass finds: length and BLAKE2b digest of the corpus, its documents, and its description."""
+    """The result of a first pass: length and BLAKE2b digest of the corpus, its documents, and its description."""
 
     n_bytes: int
     blake2b: str
@@ -29,10 +29,10 @@ class Survey(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedCorpus(Corpus):
-    """See the module's text; `path` is what is read, and no file of the bytes.
+    """A corpus without a file of its bytes; `path` is the source.
 
-    read: the corpus from its first byte, in chunks, new with each call. digest: BLAKE2b of all of it, in hexadecimal.
-    spool_dir: as of `open_corpus`. resources: what is needed until it is closed, and closed with it.
+    read: reads the corpus in chunks; each call starts at the first byte. digest: BLAKE2b of all bytes, in hexadecimal.
+    spool_dir: as in `open_corpus`. resources: closed when the corpus is closed.
     """
 
     read: ReadChunks = field(repr=False)
@@ -42,19 +42,19 @@ class StreamedCorpus(Corpus):
 
     @property
     def blake2b(self) -> str:
-        """As of Corpus, known from the first pass."""
+        """As in Corpus, from the first pass."""
         return self.digest
 
     def symbols(self) -> StreamSymbols:
-        """As of Corpus; nothing is written to a disk."""
+        """As in Corpus. Writes nothing to a disk."""
         return StreamSymbols(self.read, self.n_bytes, self.digest)
 
     def bytes(self) -> NDArray[np.uint8]:
-        """As of Corpus: from a temporary file of n_bytes, made at the first call. Raises OutputError where there is no room."""
+        """As in Corpus. The first call writes a temporary file of n_bytes. Raises OutputError if the disk is full."""
         return mapped(Path(self._spooled.name), self.n_bytes)
 
     def close(self) -> None:
-        """As of Corpus."""
+        """As in Corpus."""
         self.resources.close()
 
     @cached_property

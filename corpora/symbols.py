@@ -1,7 +1,7 @@
-"""A corpus from front to back: stretches of its bytes as they are asked for, in memory that does not depend on its length.
+"""Reading a corpus from front to back: slices of its bytes, in memory that does not depend on its length.
 
-An encoder needs nothing else: the length, which the archive's header states, and then block after block, each once. A mapped
-file would do, too, but the pages of it that were read count as the process's own memory until the system takes them back.
+An encoder needs only the length, for the archive's header, and then each block once. A mapped file would also work, but its pages
+count as memory of the process after they were read, until the system frees them.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from prequential.errors import CorpusError
 
 
 class Symbols(Protocol):
-    """n bytes, of which slices without a step can be had; an (n,) uint8 array is one."""
+    """A sequence of bytes that supports slices without a step, such as an (n,) uint8 array."""
 
     def __len__(self) -> int: ...
 
@@ -25,7 +25,7 @@ class Symbols(Protocol):
 
 
 class FileSymbols:
-    """The first n_bytes of a file, read where they are asked for. Raises CorpusError where it cannot be read or is shorter."""
+    """The first n_bytes of a file. Each slice reads its bytes. Raises CorpusError if the file cannot be read or is shorter."""
 
     def __init__(self, path: Path, n_bytes: int) -> None:
         self._path, self._n_bytes = path, n_bytes
@@ -39,15 +39,15 @@ class FileSymbols:
         with reading(self._path):
             found = np.fromfile(self._path, np.uint8, n, offset=start)
         if len(found) != n:
-            raise CorpusError(f"{str(self._path)!r} changed while it was open: it ends before byte {stop}")
+            raise CorpusError(f"{str(self._path)!r} changed while it was open: it now ends before byte {stop}")
         return found
 
 
 class StreamSymbols:
-    """n_bytes of what `read` gives, which is called again whenever bytes before the last ones are asked for.
+    """The n_bytes of a stream. `read` starts the stream; it is called again if a slice begins before the end of the last one.
 
-    Whoever has asked for the last byte has had the bytes of digest blake2b (32 bytes in hexadecimal), from the first on, or
-    CorpusError is raised. Memory: what is asked for, and one chunk of `read`.
+    The slice with the last byte raises CorpusError if the digest of all bytes is not `blake2b`, 32 bytes in hexadecimal.
+    Memory: the slice, and one chunk of `read`.
     """
 
     def __init__(self, read: Callable[[], Iterator[bytes]], n_bytes: int, blake2b: str) -> None:
@@ -61,7 +61,7 @@ class StreamSymbols:
         start, stop, _ = where.indices(self._n_bytes)
         if start < self._position:
             self._begin()
-        while self._position < start:  # as a run does that goes on after an interruption
+        while self._position < start:  # a resumed run skips bytes
             self._take(min(CHUNK_N_BYTES, start - self._position))
         return np.frombuffer(self._take(max(0, stop - start)), np.uint8)
 
@@ -86,4 +86,6 @@ class StreamSymbols:
         return bytes(taken)
 
     def _changed(self) -> CorpusError:
-        return CorpusError("the corpus changed while it was read: its bytes are no longer those that were there first")
+        return CorpusError(
+            "the corpus changed while it was read: its bytes differ from those of the first pass; start again"
+        )

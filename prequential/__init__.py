@@ -1,6 +1,6 @@
 """prequential: a GPT and a context mixer learn a corpus online; the resulting archive proves how many bits the data cost it.
 
-The public names are below. They are imported when first used: `import prequential` alone loads no torch.
+The public names are below. Each is imported when it is first used: `import prequential` alone loads no torch.
 """
 
 import importlib
@@ -9,23 +9,8 @@ from typing import TYPE_CHECKING, Any
 from prequential.version import VERSION
 
 if TYPE_CHECKING:
-    from prequential.api import (
-        CompressionResult,
-        Config,
-        DecompressionResult,
-        Evaluation,
-        GPTConfig,
-        MixerConfig,
-        Progress,
-        ReplicaConfig,
-        Runtime,
-        ScheduleConfig,
-        compress,
-        decompress,
-        evaluate,
-        preset,
-        sweep,
-    )
+    from prequential.compression import CompressionResult, compress
+    from prequential.decompression import DecompressionResult, decompress
     from prequential.errors import (
         CheckpointError,
         ConfigError,
@@ -41,9 +26,18 @@ if TYPE_CHECKING:
         UnsupportedVersionError,
     )
     from prequential.measure.evaluation.curves import Curve
+    from prequential.measure.evaluation.evaluation import DraftFolder, Evaluation, evaluate
+    from prequential.measure.evaluation.ledger import Ledger
     from prequential.measure.evaluation.runs import Run, read_run, read_runs
+    from prequential.measure.study.sweep import sweep
     from prequential.measure.watch.health import Finding, Health
     from prequential.measure.watch.progress import progress
+    from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
+    from prequential.model.presets import preset
+    from prequential.online.coding import Progress
+    from prequential.online.limits import memory_bytes
+    from prequential.online.loop import Learner
+    from prequential.online.runtime import Runtime
 
 __version__ = VERSION
 
@@ -56,6 +50,7 @@ __all__ = [
     "CorruptArchiveError",
     "Curve",
     "DecompressionResult",
+    "DraftFolder",
     "Evaluation",
     "FaultError",
     "Finding",
@@ -64,6 +59,8 @@ __all__ = [
     "InexactMachineError",
     "InvalidDistributionError",
     "LawError",
+    "Learner",
+    "Ledger",
     "MissingDependencyError",
     "MixerConfig",
     "OutputError",
@@ -77,24 +74,77 @@ __all__ = [
     "compress",
     "decompress",
     "evaluate",
+    "memory_bytes",
     "preset",
     "progress",
     "read_run",
     "read_runs",
     "sweep",
 ]
-_ROOMS = {
-    **dict.fromkeys(("Finding", "Health"), "measure.health"),
-    **dict.fromkeys(("Run", "read_run", "read_runs"), "measure.runs"),
-    "progress": "measure.progress",
+_MODULES = {
+    **dict.fromkeys(
+        (
+            "CompressionResult",
+            "compress",
+        ),
+        "prequential.compression",
+    ),
+    **dict.fromkeys(
+        (
+            "DecompressionResult",
+            "decompress",
+        ),
+        "prequential.decompression",
+    ),
+    **dict.fromkeys(("Curve",), "prequential.measure.evaluation.curves"),
+    **dict.fromkeys(
+        (
+            "DraftFolder",
+            "Evaluation",
+            "evaluate",
+        ),
+        "prequential.measure.evaluation.evaluation",
+    ),
+    **dict.fromkeys(("Ledger",), "prequential.measure.evaluation.ledger"),
+    **dict.fromkeys(
+        (
+            "Run",
+            "read_run",
+            "read_runs",
+        ),
+        "prequential.measure.evaluation.runs",
+    ),
+    **dict.fromkeys(("sweep",), "prequential.measure.study.sweep"),
+    **dict.fromkeys(
+        (
+            "Finding",
+            "Health",
+        ),
+        "prequential.measure.watch.health",
+    ),
+    **dict.fromkeys(("progress",), "prequential.measure.watch.progress"),
+    **dict.fromkeys(
+        (
+            "Config",
+            "GPTConfig",
+            "MixerConfig",
+            "ReplicaConfig",
+            "ScheduleConfig",
+        ),
+        "prequential.model.config",
+    ),
+    **dict.fromkeys(("preset",), "prequential.model.presets"),
+    **dict.fromkeys(("Progress",), "prequential.online.coding"),
+    **dict.fromkeys(("memory_bytes",), "prequential.online.limits"),
+    **dict.fromkeys(("Learner",), "prequential.online.loop"),
+    **dict.fromkeys(("Runtime",), "prequential.online.runtime"),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = "errors" if name.endswith("Error") else _ROOMS.get(name, "api")
-    return getattr(importlib.import_module(f"prequential.{room}"), name)
+    return getattr(importlib.import_module(_MODULES.get(name, "prequential.errors")), name)
 
 
 def __dir__() -> list[str]:

@@ -1,10 +1,10 @@
-"""One error family. Each message says what is wrong, where, and what to do; the command line prints it as one line."""
+"""The errors of this package. Each message says what is wrong, where, and what to do. The command line prints it as one line."""
 
 MAX_MESSAGE = 900
 
 
 class PrequentialError(Exception):
-    """Anything this package refuses to do; the message is a single line fit for a user, also where it quotes a stranger."""
+    """The base class. Its message is one line for a user. A long one is shortened, because it may quote a hostile file."""
 
     def __init__(self, message: object = "") -> None:
         text = str(message)
@@ -12,7 +12,7 @@ class PrequentialError(Exception):
 
 
 class ConfigError(PrequentialError):
-    """A configuration value is out of its range or contradicts another."""
+    """A configuration value is out of its range or contradicts another one."""
 
 
 class CorpusError(PrequentialError):
@@ -24,11 +24,11 @@ class InvalidDistributionError(PrequentialError):
 
 
 class CorruptArchiveError(PrequentialError):
-    """Bytes that claim to be an archive are not: damaged, truncated, trailing, or with an absurd declaration."""
+    """The bytes are not a valid archive: damaged, cut off, followed by other bytes, or with sizes that no writer declares."""
 
 
 class UnsupportedVersionError(PrequentialError):
-    """A well-formed archive of a format version that this program does not read."""
+    """The archive is of a format version that this program does not read."""
 
 
 class InexactMachineError(PrequentialError):
@@ -40,20 +40,20 @@ class OutputError(PrequentialError):
 
 
 class CheckpointError(PrequentialError):
-    """A checkpoint or a stored model is damaged, or does not belong to the run that was to go on from it."""
+    """A checkpoint or a stored model is damaged, or does not belong to the run that should continue from it."""
 
 
 class FaultError(PrequentialError):
-    """An audit found that memory, processor, a library or this program changed or miscomputed something during a run."""
+    """An audit found a fault of the memory, the processor, a library or this program: data changed or were miscomputed."""
 
 
 class LawError(PrequentialError):
-    """A learner breaks the prequential law: what it coded is no description length."""
+    """A learner breaks the prequential law, so its code length is not a description length."""
 
 
 class MissingDependencyError(PrequentialError):
-    """An optional package is needed for this request and is not installed."""
+    """A package or program that this request needs is not installed."""
 
 
 class WorkerLostError(PrequentialError):
-    """Another worker of a run has ended or does not answer."""
+    """Another worker of the run has ended or does not answer."""

@@ -1,4 +1,4 @@
-"""Tests may import what lies here: interruption. And fixtures that several folders use."""
+"""Fixtures of several folders. Tests may import the modules of this folder (interruption)."""
 
 import sys
 from pathlib import Path

@@ -1,11 +1,11 @@
-"""What stops a run in the middle, for tests of how it goes on."""
+"""Interrupts a run in the middle, for tests of how it resumes."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 class InterruptionError(Exception):
-    """In place of Ctrl-C."""
+    """Raised instead of Ctrl-C."""
 
 
 def stopping_at(n_reports: int) -> Callable[[Any, int], None]:

@@ -1,145 +1,96 @@
-"""Imports run one way: a walk over every import statement in the source, also those inside functions.
-
-    cli -> api -> measure -> online -> model -> exact; codecs and corpora stand beside, and know none of these.
-
-`ALLOWED` is the layout: for each room, the rooms it may import. errors and files are open to all.
-"""
+"""The layout of the source: benchmarks/layout.py finds no violation, and would find one."""
 
 import ast
-from collections.abc import Iterator
+import importlib.util
+import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 PROJECT = Path(__file__).parents[1]
-PACKAGE = PROJECT / "prequential"
-FOLDERS = {
-    **{room: PACKAGE / room for room in ("exact", "model", "online", "measure", "cli")},
-    **{room: PROJECT / room for room in ("codecs", "corpora")},
-}
-ALLOWED = {
-    "errors": set(),
-    "version": set(),
-    "files": {"errors"},
-    "codecs": {"errors", "files"},
-    "corpora": {"errors", "files"},
-    "exact": {"errors", "files"},
-    "model": {"exact", "errors", "files"},
-    "online": {"model", "exact", "codecs", "corpora", "errors", "files"},
-    "measure": {"online", "model", "exact", "codecs", "corpora", "errors", "files"},
-    "api": {"measure", "online", "model", "exact", "codecs", "corpora", "errors", "files", "version"},
-    "__init__": {"api", "measure", "errors", "files", "version"},
-    "cli": {"__init__", "api", "measure", "online", "model", "exact", "codecs", "corpora", "errors", "files"},
-    "__main__": {"cli"},
-}
-WITHOUT_TORCH = {"errors", "files", "codecs", "corpora"}
-LAZY = {"corpora": {"datasets", "huggingface_hub"}}  # optional packages: only inside functions
+OPTIONAL = {"datasets", "huggingface_hub", "matplotlib", "pandas"}  # imported inside functions only
 
 
-def source_files(room: str) -> list[Path]:
-    if room in FOLDERS:
-        return sorted(FOLDERS[room].rglob("*.py"))
-    return [path for path in [PACKAGE / f"{room}.py"] if path.exists()]
+def load_layout() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("benchmarks_layout", PROJECT / "benchmarks" / "layout.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
 
 
-def module_name(path: Path) -> str:
-    """The dotted name of the package that holds `path`, against which its relative imports resolve."""
-    folder = path.parent
-    inside = folder.relative_to(PACKAGE) if folder.is_relative_to(PACKAGE) else folder.relative_to(PROJECT)
-    return ".".join(["prequential", *inside.parts])
+layout = load_layout()
 
 
-def imported(nodes: Iterator[ast.AST], package: str) -> Iterator[str]:
-    """Absolute dotted names that the import statements among `nodes` mention; `from a import b` gives a.b."""
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+def test_the_layout_has_no_violation() -> None:
+    assert layout.violations() == []
 
 
-def at_import_time(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that run when the module is imported: all but the bodies of functions."""
-    for node in ast.iter_child_nodes(tree):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield node
-            yield from at_import_time(node)
-
-
-def room_of(name: str) -> str:
-    """Which room a name under `prequential` belongs to; what is no room is an attribute of the package itself."""
-    part = name.split(".")[1] if "." in name else "__init__"
-    return part if part in ALLOWED else "__init__"
-
-
-def violations(room: str, source: str, package: str) -> list[str]:
-    tree = ast.parse(source)
-    names = set(imported(ast.walk(tree), package))
-    ours = {name for name in names if name.split(".")[0] == "prequential"}
-    bad = {name for name in ours if room_of(name) not in {room, *ALLOWED[room]}}
-    if room in WITHOUT_TORCH:
-        bad |= {name for name in names if name.split(".")[0] == "torch"}
-    early = set(imported(at_import_time(tree), package))
-    bad |= {name for name in early if name.split(".")[0] in LAZY.get(room, set())}
-    return sorted(bad)
-
-
-@pytest.mark.parametrize("room", ALLOWED)
-def test_every_import_follows_the_layout(room: str) -> None:
-    found = {
-        str(path.relative_to(PROJECT)): bad
-        for path in source_files(room)
-        if (bad := violations(room, path.read_text(encoding="utf-8"), module_name(path)))
+def test_every_source_file_is_a_module_of_the_layout() -> None:
+    files = {
+        path.resolve() for folder in ("prequential", "codecs", "corpora") for path in (PROJECT / folder).rglob("*.py")
     }
-    assert found == {}
+    assert files == {path.resolve() for path in layout.modules().values()}
+    assert len(files) > 150
 
 
-def test_every_source_file_belongs_to_a_room() -> None:
-    walked = {path.resolve() for room in ALLOWED for path in source_files(room)}
-    assert {path.resolve() for path in PACKAGE.rglob("*.py")} - walked == set()
-    assert (PROJECT / "corpora" / "sources.py").resolve() in walked
-    assert (PACKAGE / "errors.py").resolve() in walked
-
-
-def test_no_room_is_below_itself() -> None:
-    def below(room: str) -> set[str]:
-        return ALLOWED[room].union(*(below(lower) for lower in ALLOWED[room]))
-
-    assert [room for room in ALLOWED if room in below(room)] == []
+def test_optional_packages_are_imported_inside_functions_only() -> None:
+    early = {}
+    for name in layout.modules():
+        top = [node for node in layout.tree(name).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        if found := {n.partition(".")[0] for n in layout.imported_names(iter(top))} & OPTIONAL:
+            early[name] = found
+    assert early == {}
 
 
 @pytest.mark.parametrize(
-    ("room", "source"),
+    ("name", "source"),
     [
-        ("corpora", "import torch"),
-        ("codecs", "def f():\n    from torch.nn import Linear"),
-        ("codecs", "from prequential.corpora import open_corpus"),
-        ("corpora", "from prequential import codecs"),
-        ("corpora", "from ..online import loop"),
-        ("corpora", "import datasets"),
-        ("corpora", "class A:\n    import datasets.config"),
-        ("exact", "import prequential.model.gpt.gpt"),
-        ("model", "def f():\n    from prequential import measure"),
-        ("measure", "from prequential.api import evaluate"),
-        ("online", "import prequential"),
+        ("corpora.tree", "import torch"),
+        ("codecs.archive", "def f():\n    from torch.nn import Linear"),
+        ("codecs.archive", "from prequential.corpora.sources import open_corpus"),
+        ("corpora.tree", "from prequential.codecs import archive"),
+        ("exact.plain", "import prequential.model.gpt.gpt"),
+        ("model.learner", "def f():\n    from prequential.measure import record"),
+        ("measure.evaluation.ledger", "from prequential.compression import compress"),
+        ("measure.watch.health", "from prequential.measure.evaluation.ledger import Ledger"),
+        ("measure.cost.estimate", "from prequential.report import page"),
+        ("online.loop", "from prequential.measure.table import format_table"),
         ("errors", "from prequential.exact import tables"),
     ],
 )
-def test_an_import_against_the_layout_is_noticed(room: str, source: str) -> None:
-    assert violations(room, source, f"prequential.{room}") != []
+def test_an_import_against_the_layout_is_found(name: str, source: str) -> None:
+    assert layout.import_violations(name, ast.parse(source)) != []
 
 
 @pytest.mark.parametrize(
-    ("room", "source"),
+    ("name", "source"),
     [
-        ("corpora", "def f():\n    import datasets"),
-        ("corpora", "from .chunks import spool"),
-        ("codecs", "from ..errors import CorruptArchiveError"),
-        ("cli", "import torch\nfrom prequential import measure"),
-        ("model", "import torch\nfrom prequential.exact import matmul"),
+        ("corpora.dataset", "def f():\n    import datasets"),
+        ("codecs.archive", "from prequential.errors import CorruptArchiveError"),
+        ("cli.main", "from prequential.measure.table import format_table"),
+        ("model.learner", "import torch\nfrom prequential.exact import matmul"),
+        ("model.learner", "if TYPE_CHECKING:\n    from prequential.online.loop import Learner"),
     ],
 )
-def test_an_import_along_the_layout_passes(room: str, source: str) -> None:
-    assert violations(room, source, f"prequential.{room}") == []
+def test_an_import_along_the_layout_passes(name: str, source: str) -> None:
+    assert layout.import_violations(name, ast.parse(source)) == []
+
+
+def test_circles_are_found() -> None:
+    assert layout.circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert layout.circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a -> b -> c -> a"]
+
+
+def test_the_picture_of_the_architecture_has_the_order_of_the_layout() -> None:
+    text = (PROJECT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    names = re.findall(r"^    ([\w/.]+?)/?(?:\.py)?  ", text, flags=re.MULTILINE)
+    pictured = [name.replace("/", ".") for name in names if name.split("/")[0] in {"measure", *layout.folder_edges()}]
+    pictured += [name for name in names if name in ("compression", "decompression")]
+    assert len(pictured) > 8
+    in_order = sorted(pictured, key=lambda name: -layout.rank(name))
+    assert [name.replace("/", ".") for name in names if name.replace("/", ".") in pictured] == in_order

@@ -1,10 +1,10 @@
 """Adaptive order-0 code: the estimator of Krichevsky and Trofimov (1981), p(s) = (count(s) + 1/2) / (n + 128) after n bytes.
 
-What remains of learning when there is no context: its cost over the best fixed frequencies is at most some 127.5 * log2(n)
-bits. Counts join after batches of at most 1/64 of what was coded before, as the learner's own segments grow: one row of
-frequencies serves a batch, and the late counts cost some bits in all. All arithmetic is on integers.
+It shows the cost of learning without any context: at most about 127.5 * log2(n) bits more than the best fixed frequencies.
+Counts are updated after batches of at most 1/64 of the bytes coded before, as the learner's segments grow. One row of
+frequencies serves a batch. The delayed counts cost a few bits in total. All arithmetic is on integers.
 
-Contexts of up to two bytes: order2.py. Longer ones are not counted here: PPMd among the classical compressors is that code.
+order2.py has contexts of up to two bytes. For longer contexts, PPMd among the classical compressors is the corresponding code.
 
 Stored form: length, range coder's payload.
 """
@@ -21,11 +21,11 @@ from prequential.codecs.byte_source import ByteSource, varint
 
 _BYTE_VALUES = 256
 _GROWTH = 64
-_MAX_BATCH = 4096  # bytes coded in one call: bounds memory to some 10 MB
+_MAX_BATCH = 4096  # bytes coded in one call: limits memory to about 10 MB
 
 
 def compress(data: bytes) -> bytes:
-    """The stored form of `data`; about 2 microseconds a byte."""
+    """The stored form of `data`. About 2 microseconds per byte."""
     symbols = np.frombuffer(data, np.uint8).astype(np.int64)
     counts, encoder = np.zeros(_BYTE_VALUES, np.int64), RangeEncoder()
     for batch in _batches(len(symbols)):
@@ -35,7 +35,7 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(compressed: bytes) -> bytes:
-    """The data that `compress` was given. Raises CorruptArchiveError where it can tell that these are no such bytes."""
+    """The inverse of `compress`. Raises CorruptArchiveError for damaged bytes, if the damage can be detected."""
     source = ByteSource(io.BytesIO(compressed))
     symbols = np.zeros(source.take_varint(), np.uint8)
     counts, decoder = np.zeros(_BYTE_VALUES, np.int64), RangeDecoder(compressed[source.n_bytes_taken :])
@@ -55,7 +55,7 @@ def _batches(n_bytes: int) -> Iterator[slice]:
 
 
 def _rows(counts: NDArray[np.int64], batch: slice) -> NDArray[np.int64]:
-    """(n, 256) frequencies of every byte of a batch, before which counts (256,) were seen."""
+    """(n, 256) frequencies for each byte of a batch, from the counts (256,) of the bytes before it."""
     weights = 2 * counts + 1
     row = frequencies_from((weights * TOTAL // weights.sum())[None, :])
     return np.broadcast_to(row, (batch.stop - batch.start, _BYTE_VALUES))

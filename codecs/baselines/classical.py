@@ -1,7 +1,7 @@
-"""Classical compressors at their strongest ordinary settings, in this process.
+"""Classical compressors at their strongest usual settings, in this process.
 
-Windows and dictionaries reach over the whole corpus as far as each format allows, so that no baseline is held back.
-Optional libraries are imported on use.
+Windows and dictionaries cover the complete corpus as far as each format allows, so that no baseline has a disadvantage.
+Optional libraries are imported when they are used.
 """
 
 import bz2
@@ -13,11 +13,11 @@ from prequential.codecs.baselines.compressor import Compressor
 from prequential.codecs.byte_source import ByteSource, varint
 
 _XZ_PRESET = 9 | lzma.PRESET_EXTREME
-_XZ_MIN_DICTIONARY_BYTES = 1 << 26  # that of preset 9
-_XZ_MAX_DICTIONARY_BYTES = 3 << 29  # 1.5 GiB, the most that liblzma encodes with
-_ZSTD_WINDOW_LOG = 27  # 128 MiB: what `zstd --long` decoders accept unasked
+_XZ_MIN_DICTIONARY_BYTES = 1 << 26  # as in preset 9
+_XZ_MAX_DICTIONARY_BYTES = 3 << 29  # 1.5 GiB, the maximum of liblzma's encoder
+_ZSTD_WINDOW_LOG = 27  # 128 MiB: decoders accept it without the option --long
 _PPMD_ORDER = 16
-_PPMD_MEMORY_BYTES = 256 << 20  # model memory, of compressor and decompressor alike
+_PPMD_MEMORY_BYTES = 256 << 20  # model memory, in the compressor and in the decompressor
 
 
 def _compress_xz(data: bytes) -> bytes:
@@ -57,7 +57,7 @@ def _decompress_brotli(data: bytes) -> bytes:
 def _compress_ppmd(data: bytes) -> bytes:
     import pyppmd
 
-    # The stream has no end mark and the decoder drops a final NUL unless told the length, so the length is stored.
+    # The stream has no end mark, and the decoder drops a final NUL if it does not know the length. So the length is stored.
     coder = pyppmd.Ppmd8Encoder(_PPMD_ORDER, _PPMD_MEMORY_BYTES)
     return varint(len(data)) + coder.encode(data) + coder.flush()
 

@@ -1,4 +1,4 @@
-"""What every baseline compressor is: two functions and a name to print."""
+"""A baseline compressor: two functions and a label."""
 
 import importlib.util
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Compressor:
-    """A whole-file compressor with its settings.
+    """A compressor of complete files, with fixed settings.
 
-    label: settings included, as a table prints it.
-    compress: original to stored bytes, which hold all that the decoder needs.
-    decompress: inverse of compress, for its output only; foreign bytes may raise anything.
-    requires: module that must be installed, or None.
+    label: its name and settings for tables.
+    compress: from the original to the stored bytes, which contain everything that the decoder needs.
+    decompress: the inverse of `compress`, for its output only. Other bytes may raise any exception.
+    requires: the module that must be installed, or None.
     """
 
     label: str
@@ -22,5 +22,5 @@ class Compressor:
 
     @property
     def installed(self) -> bool:
-        """Whether `requires` can be found; imports nothing."""
+        """Whether `requires` is installed. Imports nothing."""
         return self.requires is None or importlib.util.find_spec(self.requires) is not None

@@ -1,12 +1,12 @@
-"""Range coder of the constriction library: the fast implementation, and the one border to it.
+"""Range coder of the constriction library: the fast implementation for the static baselines, and the only use of that library.
 
-Facts about constriction 0.5.0 that this file closes off, each held by a test:
-- `Categorical` without `perfect=False` prints a warning to standard output;
-- it maps floats to integer frequencies by adding 1 to each and scaling the rest to the total, so integer frequencies
-  arrive exactly when they are passed as float64 `frequency - 1`: the scale is then (2**24 - V) / (2**24 - V) = 1, and
-  all partial sums are integers below 2**53;
-- it takes symbols as int32 and rows as C-contiguous float64, and nothing else;
-- Rust panics arrive as a BaseException that `except Exception` lets through.
+This file handles four properties of constriction 0.5.0. A test checks each of them:
+- `Categorical` without `perfect=False` prints a warning to standard output.
+- It turns floats into integer frequencies: it adds 1 to each and scales the rest to the total. So integer frequencies arrive
+  exactly if they are passed as float64 `frequency - 1`: the scale is then (2**24 - V) / (2**24 - V) = 1, and all partial sums
+  are integers below 2**53.
+- It accepts symbols only as int32 and rows only as C-contiguous float64.
+- A Rust panic is raised as a BaseException, which `except Exception` does not catch.
 """
 
 from collections.abc import Iterator
@@ -21,40 +21,40 @@ from prequential.errors import CorruptArchiveError, PrequentialError
 
 
 class Encoder:
-    """Words for symbols; trusts its arguments (`RangeEncoder` checks them)."""
+    """From symbols to words. Does not check its arguments; `RangeEncoder` does."""
 
     def __init__(self) -> None:
         self._coder = constriction.stream.queue.RangeEncoder()
         self._family = constriction.stream.model.Categorical(perfect=False)
 
     def encode(self, symbols: IntArray, frequencies: IntArray) -> None:
-        """Code symbols (n,) in order under the rows of frequencies (n, V); under 2 microseconds a symbol at V = 256."""
-        with _border(PrequentialError, "range encoder"):
+        """Codes symbols (n,) in order under the rows of frequencies (n, V). Under 2 microseconds per symbol at V = 256."""
+        with _library_errors(PrequentialError, "range encoder"):
             self._coder.encode(symbols.astype(np.int32, order="C"), self._family, _float_rows(frequencies))
 
     def words(self) -> NDArray[np.uint32]:
-        """The message so far, flushed; the encoder itself is left as it was."""
-        with _border(PrequentialError, "range encoder"):
+        """The words of the message so far, including a flush. The encoder's state does not change."""
+        with _library_errors(PrequentialError, "range encoder"):
             words: NDArray[np.uint32] = self._coder.get_compressed()
             return words
 
 
 class Decoder:
-    """Symbols from words; trusts its frequencies (`RangeDecoder` checks them)."""
+    """From words to symbols. Does not check its frequencies; `RangeDecoder` does."""
 
     def __init__(self, words: NDArray[np.uint32]) -> None:
         self._family = constriction.stream.model.Categorical(perfect=False)
-        with _border(CorruptArchiveError, "range decoder"):
+        with _library_errors(CorruptArchiveError, "range decoder"):
             self._coder = constriction.stream.queue.RangeDecoder(words)
 
     def decode(self, frequencies: IntArray) -> NDArray[np.int64]:
-        """Symbols (n,) int64 under the rows of frequencies (n, V). Raises CorruptArchiveError if words name none."""
-        with _border(CorruptArchiveError, "range decoder"):
+        """Symbols (n,) int64 under the rows of frequencies (n, V). Raises CorruptArchiveError if the words code no symbol."""
+        with _library_errors(CorruptArchiveError, "range decoder"):
             symbols: NDArray[np.int32] = self._coder.decode(self._family, _float_rows(frequencies))
             return symbols.astype(np.int64)
 
     def maybe_exhausted(self) -> bool:
-        """False when words are certainly left over: unread, or read and too large to be a flush."""
+        """False if words certainly remain: unread ones, or a last word that is too large for a flush."""
         return bool(self._coder.maybe_exhausted())
 
 
@@ -63,12 +63,12 @@ def _float_rows(frequencies: IntArray) -> NDArray[np.float64]:
 
 
 @contextmanager
-def _border(error_class: type[PrequentialError], what: str) -> Iterator[None]:
-    """Turn the library's exceptions and panics into `error_class`; interrupts pass."""
+def _library_errors(error_class: type[PrequentialError], what: str) -> Iterator[None]:
+    """Turns the library's exceptions and panics into `error_class`. Interrupts pass through."""
     try:
         yield
     except BaseException as error:
-        # pyo3 does not export the class of a panic, and derives it from BaseException.
+        # pyo3 does not export the class of a panic, which derives from BaseException.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise error_class(f"{what}: {error}") from error
         raise

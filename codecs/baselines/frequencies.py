@@ -1,8 +1,8 @@
-"""Integer frequencies: what the range coder is given, and the one place where they become bits.
+"""Integer frequencies: the input of the range coder of the static baselines, and their code length in bits.
 
-A row of frequencies stands for a probability distribution over the V symbols 0..V-1: V integers, each at least 1, that
-sum to exactly TOTAL = 2**24; symbol s has probability row[s] / TOTAL. Integers, because a decoder on another machine
-must see the same distribution to the last bit; at least 1, so that every symbol can be coded.
+A row of frequencies is a probability distribution over the V symbols 0..V-1. It consists of V integers, each at least 1, that
+sum to exactly TOTAL = 2**24; symbol s has probability row[s] / TOTAL. Frequencies are integers because a decoder on another
+machine must see the same distribution to the last bit. They are at least 1 so that every symbol can be coded.
 """
 
 import numpy as np
@@ -18,10 +18,10 @@ IntArray = NDArray[np.int32] | NDArray[np.int64]
 
 
 def check_frequencies(frequencies: IntArray) -> None:
-    """Refuse anything but rows that a coder can represent exactly.
+    """Refuses rows that a coder cannot represent exactly.
 
     frequencies: (n, V) int32 or int64, 2 <= V <= MAX_ALPHABET, each >= 1, each row sums to exactly TOTAL.
-    Costs three passes over the array. Raises InvalidDistributionError, naming the first offending row.
+    Makes three passes over the array. Raises InvalidDistributionError; the message names the first wrong row.
     """
     if not isinstance(frequencies, np.ndarray) or frequencies.dtype not in (np.int32, np.int64):
         raise InvalidDistributionError(f"frequencies are {_kind(frequencies)}; give a numpy array of int32 or int64")
@@ -31,7 +31,7 @@ def check_frequencies(frequencies: IntArray) -> None:
         )
     if frequencies.size == 0:
         return
-    # The upper bound comes before the sum: without it an int64 row could wrap around to TOTAL.
+    # The upper bound is checked before the sum: without it the sum of an int64 row could wrap around to TOTAL.
     if frequencies.min() < 1 or frequencies.max() > TOTAL:
         row = int(np.nonzero(((frequencies < 1) | (frequencies > TOTAL)).any(axis=1))[0][0])
         raise InvalidDistributionError(f"row {row} holds a frequency outside 1..{TOTAL}")
@@ -42,9 +42,9 @@ def check_frequencies(frequencies: IntArray) -> None:
 
 
 def check_symbols(symbols: IntArray, frequencies: IntArray) -> None:
-    """Refuse symbols that `frequencies`, (n, V), cannot code: not (n,) integers, or outside 0..V-1.
+    """Refuses symbols that `frequencies`, (n, V), cannot code: not (n,) integers, or outside 0..V-1.
 
-    Raises InvalidDistributionError, naming the first offending symbol.
+    Raises InvalidDistributionError; the message names the first wrong symbol.
     """
     if not isinstance(symbols, np.ndarray) or symbols.dtype.kind not in "iu":
         raise InvalidDistributionError(f"symbols are {_kind(symbols)}; give a numpy array of integers")
@@ -59,8 +59,8 @@ def check_symbols(symbols: IntArray, frequencies: IntArray) -> None:
 def ideal_code_bits(symbols: IntArray, frequencies: IntArray) -> float:
     """Code length of `symbols` under `frequencies`, in bits: the sum of -log2(frequency / TOTAL).
 
-    symbols: (n,) integers in 0..V-1. frequencies: (n, V) as `check_frequencies` demands. Summed in float64 on the host.
-    A range coder's payload is this plus less than 33 bits for its flush and less than 2**-7 bits a symbol for rounding.
+    symbols: (n,) integers in 0..V-1. frequencies: (n, V), as `check_frequencies` requires. Summed in float64.
+    A range coder's payload is longer by less than 33 bits for its flush and less than 2**-7 bits per symbol for rounding.
     Raises InvalidDistributionError.
     """
     check_frequencies(frequencies)
@@ -70,10 +70,10 @@ def ideal_code_bits(symbols: IntArray, frequencies: IntArray) -> float:
 
 
 def frequencies_from(probabilities: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Frequencies that a coder accepts, near given integer probabilities: (n, V) int64 from (n, V) int64.
+    """Frequencies that a coder accepts, near the given integer probabilities: (n, V) int64 from (n, V) int64.
 
-    probabilities: in units of 1 / TOTAL, each >= 0, each row sums to at most TOTAL. What a row lacks goes to its
-    likeliest symbol, where it matters least.
+    probabilities: in units of 1 / TOTAL, each >= 0, each row sums to at most TOTAL. The difference to TOTAL is added to the most
+    probable symbol of a row, where it changes the code length least.
     """
     n, V = probabilities.shape
     frequencies = (probabilities * (TOTAL - V) >> TOTAL_BITS) + 1

@@ -1,6 +1,6 @@
-"""Order-0 two-part code: the byte frequencies are sent first, then the data under them. The parameters are real bytes.
+"""Order-0 two-part code: first the byte frequencies, then the data under them. The size includes both.
 
-Stored form: length, 32-byte map of the byte values present, one byte of frequency for each, range coder's payload.
+Stored form: length, 32-byte map of the byte values that occur, one byte of frequency for each, range coder's payload.
 """
 
 import io
@@ -13,20 +13,20 @@ from prequential.codecs.baselines.range_coder import RangeDecoder, RangeEncoder
 from prequential.codecs.byte_source import ByteSource, varint
 
 _BYTE_VALUES = 256
-_ROWS = 4096  # symbols coded in one call under the fixed frequencies: bounds memory to some 10 MB
+_ROWS = 4096  # symbols coded in one call: limits memory to about 10 MB
 _MANTISSA_BITS = 3
 _MANTISSA_ONE = 1 << _MANTISSA_BITS  # the leading one that a minifloat does not store
 _MAX_EXPONENT = 31
 
 
 def compress(data: bytes) -> bytes:
-    """The stored form of `data`; about 1 microsecond a byte."""
+    """The stored form of `data`. About 1 microsecond per byte."""
     symbols = np.frombuffer(data, dtype=np.uint8)
     counts = np.bincount(symbols, minlength=_BYTE_VALUES)
     present = counts > 0
     parameters = bytes(_to_minifloat(int(count)) for count in counts[present])
     head = varint(len(data)) + np.packbits(present).tobytes() + parameters
-    if len(parameters) < 2:  # nothing is left to say, and a coder needs two symbols
+    if len(parameters) < 2:  # the data follow from the length; a coder needs two symbols
         return head
     ranks = (np.cumsum(present) - 1)[symbols]
     row = _frequencies_of(parameters)
@@ -38,7 +38,7 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(compressed: bytes) -> bytes:
-    """The data that `compress` was given. Raises CorruptArchiveError where it can tell that these are no such bytes."""
+    """The inverse of `compress`. Raises CorruptArchiveError for damaged bytes, if the damage can be detected."""
     source = ByteSource(io.BytesIO(compressed))
     n_bytes = source.take_varint()
     present = np.unpackbits(np.frombuffer(source.take(_BYTE_VALUES // 8), dtype=np.uint8))
@@ -57,9 +57,9 @@ def decompress(compressed: bytes) -> bytes:
 
 
 def _to_minifloat(count: int) -> int:
-    """`count` >= 1 in a byte, rounded down: 5 bits of exponent, 3 of mantissa.
+    """`count` >= 1 as one byte, rounded down: 5 bits of exponent, 3 bits of mantissa.
 
-    Relative errors spread over 0..1/8, so about 0.001 bits a symbol are lost by the mismatch.
+    The relative errors lie in 0..1/8. They cost about 0.001 bits per symbol.
     """
     exponent = min(count.bit_length() - 1, _MAX_EXPONENT)
     significand = min(count * _MANTISSA_ONE >> exponent, 2 * _MANTISSA_ONE - 1)

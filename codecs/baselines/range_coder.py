@@ -1,9 +1,12 @@
-"""Range coder: symbols and their frequencies to bytes, and back.
+"""Range coder of the static baselines: from symbols and their frequencies to bytes, and back.
 
-The baselines are coded with it; archives are coded bit by bit with the same steps (oder.py, docs/FORMAT.md).
-Two implementations produce the same words: constriction, and plain Python where that is not installed.
-What is common to both is here, once: the checks that neither makes, and the byte order. The coder cannot tell damaged
-data from data, and decodes it to other symbols; the archive's checksums stand before it.
+It does not write archives: codecs/bit_coder.py does. The two differ because their users differ. A static baseline knows a full
+row of frequencies for each symbol. The constriction library codes whole symbols under such rows, fast and well tested. The
+learner decides bit by bit inside a compiled loop, and a call into another library for each bit is not possible there. So
+bit_coder.py takes the same steps in a compiled function.
+
+Two implementations produce the same words: constriction, and plain Python if constriction is not installed. This module adds
+the checks and the byte order that both need. The coder does not detect damaged payloads: it decodes them to other symbols.
 """
 
 from types import ModuleType
@@ -30,20 +33,20 @@ class _DecoderBackend(Protocol):
 
 
 class RangeEncoder:
-    """Codes symbols in the order given; `finish` returns the payload.
+    """Codes symbols in the given order; `finish` returns the payload.
 
-    backend: one of BACKENDS, or None for the fastest one installed; the payload does not depend on it.
-    Raises ConfigError for another name, MissingDependencyError for one that is not installed.
+    backend: one of BACKENDS, or None for the fastest installed one. The payload does not depend on it.
+    Raises ConfigError for another name, MissingDependencyError for a backend that is not installed.
     """
 
     def __init__(self, backend: str | None = None) -> None:
         self._backend: _EncoderBackend = _implementation(backend).Encoder()
 
     def encode(self, symbols: IntArray, frequencies: IntArray) -> None:
-        """Append symbols: (n,) integers in 0..V-1, coded under the rows of frequencies: (n, V) int32 or int64.
+        """Appends symbols: (n,) integers in 0..V-1, coded under the rows of frequencies: (n, V) int32 or int64.
 
         Each frequency is >= 1 and each row sums to exactly 2**24. n may be 0; V may change between calls.
-        Raises InvalidDistributionError, and then nothing of this call has been coded.
+        Raises InvalidDistributionError; then no symbol of this call is coded.
         """
         check_frequencies(frequencies)
         check_symbols(symbols, frequencies)
@@ -51,15 +54,15 @@ class RangeEncoder:
             self._backend.encode(symbols, frequencies)
 
     def finish(self) -> bytes:
-        """The payload: little-endian 32-bit words, about 16 bits over `ideal_code_bits`; empty for no symbols."""
+        """The payload: little-endian 32-bit words, about 16 bits more than `ideal_code_bits`. Empty if there are no symbols."""
         return self._backend.words().astype("<u4").tobytes()
 
 
 class RangeDecoder:
-    """Gives back the symbols of a payload, given the same frequencies in the same order.
+    """Decodes the symbols of a payload, given the same frequencies in the same order.
 
-    payload: what `RangeEncoder.finish` returned. backend: as for `RangeEncoder`, and independent of it.
-    Raises CorruptArchiveError if the payload is not whole words.
+    payload: from `RangeEncoder.finish`. backend: as for `RangeEncoder`; the encoder may have used the other one.
+    Raises CorruptArchiveError if the payload is not a whole number of words.
     """
 
     def __init__(self, payload: bytes, backend: str | None = None) -> None:
@@ -73,8 +76,8 @@ class RangeDecoder:
     def decode(self, frequencies: IntArray) -> NDArray[np.int64]:
         """The next n symbols, (n,) int64, under the rows of frequencies: (n, V), as in `RangeEncoder.encode`.
 
-        Returns symbols of some kind even for damaged payloads, each in 0..V-1. Raises InvalidDistributionError, and
-        CorruptArchiveError where the payload names no symbol at all.
+        A damaged payload may decode to wrong symbols in 0..V-1. Raises InvalidDistributionError, and CorruptArchiveError if the
+        payload points outside the range of all symbols.
         """
         check_frequencies(frequencies)
         if len(frequencies) == 0:
@@ -83,10 +86,10 @@ class RangeDecoder:
         return self._backend.decode(frequencies)
 
     def finish(self) -> None:
-        """Raise CorruptArchiveError if the payload certainly holds more, or certainly held less, than was decoded.
+        """Raises CorruptArchiveError if the payload is certainly longer or shorter than that of the decoded symbols.
 
-        Sound, not complete: it never refuses what an encoder wrote, but a payload cut short looks like one that ends in
-        zeros, and passes unless nothing is left of it.
+        It never refuses a payload that an encoder wrote. But a truncated payload looks like one that ends in zeros, so it passes
+        unless it is empty.
         """
         if (self._n_symbols == 0) != (self._n_words == 0) or not self._backend.maybe_exhausted():
             raise CorruptArchiveError(
@@ -95,7 +98,7 @@ class RangeDecoder:
 
 
 def _implementation(backend: str | None) -> ModuleType:
-    """The module that implements `backend`, with classes Encoder and Decoder; None asks for the fastest installed."""
+    """The module that implements `backend`, with classes Encoder and Decoder. None: the fastest installed one."""
     if backend not in (None, *BACKENDS):
         raise ConfigError(f"range coder backend {backend!r} is unknown; choose from {', '.join(BACKENDS)}")
     if backend != "reference":
@@ -105,7 +108,9 @@ def _implementation(backend: str | None) -> ModuleType:
             return constriction_coder
         except ImportError as error:
             if backend is not None:
-                raise MissingDependencyError(f"range coder backend {backend!r} is not installed") from error
+                raise MissingDependencyError(
+                    f"range coder backend {backend!r} is not installed: pip install {backend}"
+                ) from error
     from prequential.codecs.baselines import reference_coder
 
     return reference_coder

@@ -1,32 +1,32 @@
 """Range coder in plain Python: defines the words that every other implementation must produce.
 
-It is the fallback where constriction has no wheel, and the oracle that constriction is tested against.
+It is the fallback where constriction has no wheel, and constriction is tested against it.
 
-The message is one number. Read the words written so far, and all those still to come, as the digits (base 2**32) of a
-fraction x in [0, 1). Coding a symbol narrows the interval in which x may lie; any x inside the last interval names the
-whole message. Only the 64 bits of the interval that can still change are kept:
+The message is one number. All its words, in order, are the digits (base 2**32) of a fraction x in [0, 1). Each coded symbol
+narrows the interval in which x may lie. Any x in the final interval identifies the complete message. The coder keeps only the 64
+bits of the interval that can still change:
 
     low     its lower end, below the words already written, in units of the current 64-bit window
     width   its length in the same units; 2**32 <= width < 2**64 before every symbol
 
-Start: low = 0, width = 2**64 - 1. A symbol with frequency f, preceded in its row by frequencies that sum to c, does
+Start: low = 0, width = 2**64 - 1. For a symbol with frequency f, preceded in its row by frequencies of sum c:
 
     scale = width >> 24;   low += scale * c;   width = scale * f
 
-and width stays at 2**8 or more, because scale does and f >= 1. Two things then restore the invariants:
+The width stays at 2**8 or more, because scale >= 2**8 and f >= 1. Two steps then restore the invariants:
 
-    carry   if low >= 2**64, x has outgrown the window: subtract 2**64 and add one to the last word written, which turns
-            trailing words 0xFFFFFFFF into 0. The first word never overflows, for x < 1. (Streaming coders hold back
-            the words that a carry may still change, with the same result.)
-    shift   if width < 2**32, only a carry can still change the window's upper word: write it, and shift low and width
-            left by 32 bits. Once is enough.
+    carry   If low >= 2**64, low has left the window: subtract 2**64 and add one to the last word written. This turns trailing
+            words 0xFFFFFFFF into 0. The first word never overflows, because x < 1. (Streaming coders delay the words that a
+            carry may still change. Their result is the same.)
+    shift   If width < 2**32, only a carry can still change the window's upper word: write it, and shift low and width left by
+            32 bits. One shift is enough.
 
-Flush: the reader pads the words with zeros, so point = low + 2**32 - 1 (carry included), cut to its upper word, lies in
-the interval: that word is written. If the interval's end has the same upper word, digits that followed it could leave
-the interval, so a zero word is written after it. A message of no symbols has no words.
+Flush: the reader pads the words with zeros. So point = low + 2**32 - 1 (with its carry), cut to its upper word, lies in the
+interval, and this word is written. If the interval's end has the same upper word, more digits after it could leave the
+interval, so a zero word is written after it. A message without symbols has no words.
 
-The decoder keeps offset = x - low instead of low, so it never sees a carry: the coded symbol is the one whose share of
-the row holds offset // scale, and it then takes the same steps.
+The decoder keeps offset = x - low instead of low, so it needs no carry. The coded symbol is the one whose part of the row
+contains offset // scale. The decoder then takes the same steps.
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ _WINDOW_MAX = (1 << 64) - 1
 
 
 class Encoder:
-    """Words for symbols; trusts its arguments (`RangeEncoder` checks them)."""
+    """From symbols to words. Does not check its arguments; `RangeEncoder` does."""
 
     def __init__(self) -> None:
         self._words: list[int] = []
@@ -49,7 +49,7 @@ class Encoder:
         self._width = _WINDOW_MAX
 
     def encode(self, symbols: IntArray, frequencies: IntArray) -> None:
-        """Code symbols (n,) in order under the rows of frequencies (n, V); under 2 microseconds a symbol."""
+        """Codes symbols (n,) in order under the rows of frequencies (n, V). Under 2 microseconds per symbol."""
         index = symbols.astype(np.int64)[:, None]
         ends = np.take_along_axis(np.cumsum(frequencies, axis=1, dtype=np.int64), index, axis=1)[:, 0]
         coded = np.take_along_axis(frequencies, index, axis=1)[:, 0].astype(np.int64)
@@ -68,7 +68,7 @@ class Encoder:
         self._low, self._width = low, width
 
     def words(self) -> NDArray[np.uint32]:
-        """The message so far, flushed; the encoder itself is left as it was."""
+        """The words of the message so far, including a flush. The encoder's state does not change."""
         words = list(self._words)
         if self._width == _WINDOW_MAX:  # only before the first symbol: later widths are multiples of a scale
             return np.array(words, dtype=np.uint32)
@@ -84,7 +84,7 @@ class Encoder:
 
 
 class Decoder:
-    """Symbols from words; trusts its frequencies (`RangeDecoder` checks them)."""
+    """From words to symbols. Does not check its frequencies; `RangeDecoder` does."""
 
     def __init__(self, words: NDArray[np.uint32]) -> None:
         self._words: list[int] = words.tolist()
@@ -93,14 +93,14 @@ class Decoder:
         self._offset = self._word(0) << _WORD_BITS | self._word(1)
 
     def decode(self, frequencies: IntArray) -> NDArray[np.int64]:
-        """Symbols (n,) int64 under the rows of frequencies (n, V). Raises CorruptArchiveError if words name none."""
+        """Symbols (n,) int64 under the rows of frequencies (n, V). Raises CorruptArchiveError if the words code no symbol."""
         symbols = np.empty(len(frequencies), dtype=np.int64)
         ends = np.cumsum(frequencies, axis=1, dtype=np.int64)
         for row, row_ends in enumerate(ends):
             scale = self._width >> TOTAL_BITS
             quantile = self._offset // scale
-            if quantile >= TOTAL:  # the rounding gap at the top of the interval, where no encoder goes
-                raise CorruptArchiveError("coded payload points outside the distribution it was coded under")
+            if quantile >= TOTAL:  # the rounding gap at the top of the interval, which no encoder uses
+                raise CorruptArchiveError("coded payload is damaged: it points outside the range of all symbols")
             symbol = int(np.searchsorted(row_ends, quantile, side="right"))
             start = int(row_ends[symbol - 1]) if symbol else 0
             self._advance(scale * start, scale * (int(row_ends[symbol]) - start))
@@ -108,7 +108,7 @@ class Decoder:
         return symbols
 
     def _advance(self, start: int, width: int) -> None:
-        """Narrow the interval to `width` from `start` on, and read a word wherever the encoder wrote one."""
+        """Narrows the interval to `width` from `start` on, and reads a word if the encoder wrote one here."""
         self._offset -= start
         self._width = width
         if width <= _WORD_MAX:
@@ -120,15 +120,15 @@ class Decoder:
         return self._words[position] if position < len(self._words) else 0
 
     def maybe_exhausted(self) -> bool:
-        """False when words are certainly left over: unread, or read and too large to be a flush."""
-        # The flush writes a point less than 2**32 above low, and data after it could add less than 2**32 more.
+        """False if words certainly remain: unread ones, or a last word that is too large for a flush."""
+        # The flush writes a point less than 2**32 above low. Data after it could add less than 2**32 more.
         return self._n_words_read >= len(self._words) and (
             self._width == _WINDOW_MAX or self._offset < (1 << _WORD_BITS + 1) - 1
         )
 
 
 def _carry(words: list[int]) -> None:
-    """Add one to the number that `words` spell, in place."""
+    """Adds one to the number that `words` represent, in place."""
     position = len(words) - 1
     while words[position] == _WORD_MAX:
         words[position] = 0

@@ -1,4 +1,4 @@
-"""Static models by name, beside the classical compressors: what counting reaches with the learner's own range coder."""
+"""Baselines that only count bytes, by name: with fixed counts (two-part) or with growing counts (adaptive), and a range coder."""
 
 from functools import partial
 

@@ -1,10 +1,10 @@
-"""Which files of a repository count as written by people: rules by name, by content and by .gitattributes.
+"""Rules that select the files of a repository that people wrote: by name, by content and by .gitattributes.
 
-The question is what a model should be measured on: not copies of other people's code, not what a program wrote, not
-lists of versions. Each refusal has a reason (`REASONS`), so that a reader can see what was left out and how much.
+A model should be measured on these files, and not on copies of other people's code, generated files or lists of versions. Each
+skipped file has a reason (`REASONS`), so that a reader can see what was skipped and how much.
 
-A decision uses the path, the bytes and the two attributes, nothing else: no clock, no machine, no file system. Paths
-are bytes as git stores them. An attribute that says *false* overrides the rule by name or content, as on GitHub.
+A decision depends only on the path, the bytes and the two attributes. It does not depend on the time, the machine or the file
+system. Paths are bytes as git stores them. An attribute that is *false* overrides the rule by name or content, as on GitHub.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ REASONS = {
     "symlink": "a symbolic link",
     "name": "a path that leaves the folder or names git's own files",
     "lock": "a list of pinned versions",
-    "vendored": "somebody else's code, by folder or linguist-vendored",
+    "vendored": "other people's code, by folder or linguist-vendored",
     "generated": "written by a program, by name, by its first lines or linguist-generated",
-    "language": "a language that is unknown, or not among those asked for",
+    "language": "a language that is unknown or not selected",
     "size": "longer than max_file_bytes",
-    "binary": "a NUL among the first 8000 bytes, as git decides it",
+    "binary": "a NUL in the first 8000 bytes, the rule of git",
     "empty": "no bytes",
-    "duplicate": "exactly these bytes were there before",
-    "unchanged": "renamed, or another mode; the bytes are the same",
+    "duplicate": "exactly these bytes occurred before",
+    "unchanged": "renamed, or with another mode; the bytes are the same",
     "nothing added": "an edit that only removed lines",
 }
 
@@ -73,9 +73,9 @@ GENERATED_NAMES = (
 # fmt: on
 GENERATED_FOLDERS = ("__generated__", "__snapshots__", "dist")
 
-BINARY_HEAD_N_BYTES = 8000  # what git looks at: buffer_is_binary in xdiff-interface.c
+BINARY_HEAD_N_BYTES = 8000  # as in git: buffer_is_binary in xdiff-interface.c
 GENERATED_HEAD_N_BYTES = 1024
-# In a line of comment near the top: the sign of Facebook's tools, or the sentence that Go and many others write.
+# In a comment line near the top: the tag of Facebook's tools, or the sentence of Go and many other tools.
 GENERATED_LINE = re.compile(
     rb"^[ \t]*(?://|#|/?\*|--|;|%|<!--)[^\n]*(?:@" + rb"generated\b|generated[^\n]*do not (?:edit|modify))",
     re.IGNORECASE | re.MULTILINE,
@@ -84,10 +84,10 @@ GENERATED_LINE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What is left out. The tables of this file are part of the rules, and of `digest`.
+    """The rules. The tables of this file are part of them and of `digest`.
 
-    languages: names as in `EXTENSIONS`; None: all of them. A file of no known language is always left out.
-    max_file_bytes: a longer version of a file is left out, not cut.
+    languages: names as in `EXTENSIONS`; None selects all. A file without a known language is always skipped.
+    max_file_bytes: a longer version of a file is skipped, not cut.
     Raises ConfigError for an unknown language or a limit below 1.
     """
 
@@ -99,10 +99,10 @@ class Rules:
             raise ConfigError(f"max_file_bytes must be at least 1, not {self.max_file_bytes}")
         known = {*EXTENSIONS.values(), *FILE_NAMES.values()}
         if unknown := set(self.languages or ()) - known:
-            raise ConfigError(f"unknown languages {sorted(unknown)}; known are {', '.join(sorted(known))}")
+            raise ConfigError(f"unknown languages {sorted(unknown)}; choose from {', '.join(sorted(known))}")
 
     def digest(self) -> str:
-        """BLAKE2b of these rules and of every table they use, 16 bytes in hexadecimal: equal digests, equal choices."""
+        """BLAKE2b of these rules and their tables, 16 bytes in hexadecimal. Equal digests mean equal selections."""
         chosen = asdict(self) | {"languages": self.languages and sorted(set(self.languages))}
         patterns = [BINARY_HEAD_N_BYTES, GENERATED_HEAD_N_BYTES, GENERATED_LINE.pattern.decode()]
         tables = [EXTENSIONS, FILE_NAMES, LOCK_NAMES, VENDORED_FOLDERS, GENERATED_NAMES, GENERATED_FOLDERS, patterns]
@@ -110,9 +110,9 @@ class Rules:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def refuse_path(self, path: bytes, *, generated: bool | None = None, vendored: bool | None = None) -> str | None:
-        """Why a file of this path is left out whatever it holds, a key of `REASONS`; None: it is not.
+        """The reason to skip a file because of its path, a key of `REASONS`; None if there is none.
 
-        generated, vendored: the attributes; None where .gitattributes says nothing, and then the names decide.
+        generated, vendored: the attributes; None if .gitattributes does not set them. Then the names decide.
         """
         *folders, name = path.lower().decode("utf-8", "surrogateescape").split("/")
         language = language_of(path)
@@ -128,7 +128,7 @@ class Rules:
         return None
 
     def refuse_bytes(self, data: bytes, *, generated: bool | None = None) -> str | None:
-        """Why a file with these bytes is left out, a key of `REASONS`; None: it is not. `generated`: the attribute."""
+        """The reason to skip a file because of its bytes, a key of `REASONS`; None if there is none. generated: the attribute."""
         if not data:
             return "empty"
         if b"\0" in data[:BINARY_HEAD_N_BYTES]:
@@ -139,14 +139,14 @@ class Rules:
 
 
 def language_of(path: bytes) -> str | None:
-    """The language that a file's name stands for, by extension without regard to case; None where it is not known."""
+    """The language of a file by its name or extension, in any case; None if it is not known."""
     name = path.rsplit(b"/", 1)[-1].lower().decode("utf-8", "surrogateescape")
     stem, dot, extension = name.rpartition(".")
     return FILE_NAMES.get(name) or (EXTENSIONS.get(extension) if dot and stem else None)
 
 
 def is_safe(path: bytes) -> bool:
-    """Whether a path of a tree stays inside the folder and names none of git's files; git itself refuses the others."""
+    """Whether a path of a tree stays inside the folder and does not name git's own files. Git refuses other paths too."""
     return not any(part.lower() in (b"", b".", b"..", b".git") for part in path.split(b"/"))
 
 

@@ -1,25 +1,25 @@
-r"""A git repository as a corpus: what was there at a commit, and what came after it, read through git itself.
+r"""A git repository as a corpus: the files at a commit, and the changes after it, read through git.
 
     read_tree(repo, commit)            every tracked file that the rules keep, ascending by the bytes of its path
-    read_window(repo, since, until)    what the window (since, until] brought, in the order of the commits
+    read_window(repo, since, until)    the changes of the window (since, until], in the order of the commits
     open_documents(documents)          either of them as one file, a `Corpus`
 
-The window follows *first parents* only: the states that the main line really went through. One step is one commit of
-that line, compared with its first parent; a merge is one step, and brings in what the merged branch changed. So each
-change counts once, at the time it reached the main line. A date T stands for the newest commit of that line whose
-committer date is not after T, looked for from the tip backwards; clocks that disagree cannot tear the window apart.
+The window follows *first parents* only, the states of the main line. One step is one commit of that line, compared with its first
+parent. A merge is one step with all changes of the merged branch. So each change counts once, when it reaches the main line. A
+date T means the newest commit of that line whose committer date is not after T, searched from the tip backwards. So the window
+is always a contiguous part of the line, even if clocks disagree.
 
-    new      a path that its parent does not have and that is no rename: the whole file
-    added    the lines that git's diff (Myers, no context) adds to a file, also to a renamed one: these lines alone
+    new      a path that its parent does not have and that is not a rename: the complete file
+    added    the lines that git's diff (Myers, no context) adds to a file or a renamed file: only these lines
 
-Renames are git's: half of the content alike, at most 1000 candidates a commit beyond those that are exactly alike.
-A version is a duplicate, and left out, where the same bytes lay in the tree at `since` or came earlier in the window;
-in a tree, the first path in order has them. What is left out, and why, is counted: `file_rules.REASONS`.
+Renames are those that git detects: half of the content is the same, with at most 1000 candidates per commit in addition to exact
+renames. A version is a duplicate, and is skipped, if the same bytes were in the tree at `since` or earlier in the window. In a
+tree, the first path in order keeps them. Skipped files are counted by reason: `file_rules.REASONS`.
 
-Nothing of the repository is obeyed. Only its revisions are looked up where it lies (`rev-parse`, which runs nothing).
-Everything else happens in an empty repository of our own that borrows its objects, so its configuration, hooks,
-filters, external diffs, replaced objects and info/attributes, which would also differ from clone to clone, are never
-seen. .gitattributes are those of the commit read, at the window's end for the whole window. No checkout, no network.
+The repository cannot run or configure anything. Only revisions are looked up in it (`rev-parse`, which runs no program). All
+other reading happens in an empty repository that borrows its objects. So configuration, hooks, filters, external diffs, replaced
+objects and info/attributes of the repository, which also differ between clones, have no effect. The .gitattributes files are
+those of the commit; for a window, those at its end. No checkout, no network.
 
 Memory: ids of the files of one tree, the commits of the window, the changes of one commit, one file.
 """
@@ -31,26 +31,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from prequential.corpora.chunks import spool
-from prequential.corpora.corpus import DOCUMENT_END, Corpus, Document
+from prequential.corpora.chunks import DOCUMENT_END, spool
+from prequential.corpora.corpus import Corpus, Document
 from prequential.corpora.git.file_rules import Rules, is_safe, language_of
-from prequential.corpora.git.session import (
-    Change,
-    Commit,
-    Objects,
-    Session,
-    find_objects,
-    parse_date,
-    session_in,
-    state_at,
-)
+from prequential.corpora.git.patch import NO_PAIR, Pair
+from prequential.corpora.git.repository import Repository, find_repository
+from prequential.corpora.git.session import Change, Commit, Session, parse_date, session_in
 from prequential.errors import CorpusError
 
 DocumentKind = Literal["tree", "new", "added"]
 
 
 class GitDocument(NamedTuple):
-    """One document: `data` are its bytes; commit and date (committer's, UTC, ISO 8601) are those that brought it."""
+    """One document with its bytes, and the commit that brought it with its committer date (UTC, ISO 8601)."""
 
     name: str  # the path; bytes that are not UTF-8 become surrogates, as in os.fsdecode
     language: str
@@ -61,7 +54,7 @@ class GitDocument(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What is known of a document of a `GitCorpus` beyond its name and place."""
+    """Properties of a document of a `GitCorpus` in addition to its name and position."""
 
     language: str
     kind: DocumentKind
@@ -70,40 +63,40 @@ class Label(NamedTuple):
 
 
 class GitDocuments:
-    """Documents of a repository; each iteration reads them anew and gives the same.
+    """Documents of a repository. Each iteration reads them again and gives the same documents.
 
-    repository: the folder's name. since: the commit before the window; None for a tree, and where the window begins
-    with the history. until: the commit that was read, or the window's last. n_commits: steps in the window.
-    excluded: files left out, by reason (`file_rules.REASONS`); complete when an iteration has ended.
-    Iterating raises CorpusError where an object is missing (a shallow or partial clone) or git fails.
+    repository: the folder's name. since: the commit before the window; None for a tree, and if the window starts with the
+    history. until: the commit of a tree, or the last one of the window. n_commits: number of steps in the window.
+    excluded: skipped files by reason (`file_rules.REASONS`); complete after an iteration.
+    Iterating raises CorpusError if an object is missing (a shallow or partial clone) or if git fails.
     """
 
     def __init__(
-        self, objects: "Objects", base: Commit | None, steps: Sequence[Commit], rules: Rules, *, whole: bool
+        self, repository: Repository, base: Commit | None, steps: Sequence[Commit], rules: Rules, *, is_tree: bool
     ) -> None:
-        self._objects, self._base, self._steps, self._end = objects, base, steps, steps[-1] if steps else base
-        self._whole = whole
+        self._repository, self._base, self._steps, self._end = repository, base, steps, steps[-1] if steps else base
+        self._is_tree = is_tree
         self.rules = rules
-        self.repository = objects.name
-        self.since = base.id if base and not whole else None
+        self.repository = repository.name
+        self.since = base.id if base and not is_tree else None
         self.until = self._end.id if self._end else None
         self.until_date = self._end.date if self._end else None
-        self.n_commits = 0 if whole else len(steps)
+        self.n_commits = 0 if is_tree else len(steps)
         self.excluded: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[GitDocument]:
         self.excluded = Counter()
-        if self._end is None or not (self._whole or self._steps):
+        if self._end is None or not (self._is_tree or self._steps):
             return
-        with session_in(self._objects) as session:
-            sieve = _Sieve(session, self._end, self.rules, self.excluded)
-            yield from sieve.tree(self._end) if self._whole else sieve.window(self._base, self._steps)
+        with session_in(self._repository) as session:
+            reader = _Reader(session, self._end, self.rules, self.excluded)
+            yield from reader.tree(self._end) if self._is_tree else reader.window(self._base, self._steps)
 
     def origin(self) -> dict[str, str | int | None]:
-        """What pins these documents down, as JSON values. `n_excluded` is that of the last iteration."""
+        """The JSON values that identify these documents. `n_excluded` is that of the last iteration."""
         return {
             "repository": self.repository,
-            "read": "tree" if self._whole else "window",
+            "read": "tree" if self._is_tree else "window",
             "since": self.since,
             "until": self.until,
             "until_date": self.until_date,
@@ -115,7 +108,7 @@ class GitDocuments:
 
 @dataclass(frozen=True, kw_only=True)
 class GitCorpus(Corpus):
-    """A corpus of git documents: labels[i] belongs to documents[i]; `excluded` counts files left out, by reason."""
+    """A corpus of git documents. labels[i] belongs to documents[i]. excluded: number of skipped files by reason."""
 
     labels: Sequence[Label]
     excluded: Mapping[str, int]
@@ -125,64 +118,55 @@ def read_tree(repo: str | os.PathLike[str], commit: str = "HEAD", rules: Rules |
     """The files of `commit` that the rules keep, ascending by path; kind `tree`.
 
     repo: the repository's root, or a bare repository. commit: a revision, or a date on HEAD's first-parent line.
-    Raises CorpusError for no repository, no such commit or no commit that old; MissingDependencyError without git.
+    Raises CorpusError if there is no repository, no such commit or no commit that old; MissingDependencyError without git.
     """
-    objects = find_objects(repo)
-    with session_in(objects) as session:
-        end = state_at(session, objects, commit)
+    repository = find_repository(repo)
+    with session_in(repository) as session:
+        end = session.state_at(commit)
     if end is None:
-        raise CorpusError(f"{objects.name!r} has no commit as old as {commit}; its history begins later")
-    return GitDocuments(objects, end, (), rules or Rules(), whole=True)
+        raise CorpusError(f"{repository.name!r} has no commit as old as {commit}; its history begins later")
+    return GitDocuments(repository, end, (), rules or Rules(), is_tree=True)
 
 
 def read_window(
     repo: str | os.PathLike[str], since: str, until: str = "HEAD", rules: Rules | None = None
 ) -> GitDocuments:
-    """What came after `since`, up to and including `until`; kinds `new` and `added`.
+    """The changes after `since`, up to and including `until`; kinds `new` and `added`.
 
-    since, until: a revision, or an ISO 8601 date (UTC where it names no zone; a day means its first moment). As `until`,
-    a date is looked up on HEAD's first-parent line; `since` must lie on that of `until`. A date before the first commit
-    takes the history from its start. The window may be empty: then there are no documents.
-    Raises CorpusError for no repository, an unknown commit, `since` after `until`, or a history that is not all there
+    since, until: a revision, or an ISO 8601 date (UTC if it has no zone; a day means its first moment). A date as `until` is
+    looked up on HEAD's first-parent line. `since` must be on the first-parent line of `until`; a date before the first commit
+    takes the complete history. An empty window has no documents.
+    Raises CorpusError if there is no repository, for an unknown commit, for `since` after `until`, and for an incomplete history
     (a shallow clone); MissingDependencyError without git.
     """
-    objects = find_objects(repo)
+    repository = find_repository(repo)
     since_s, until_s = parse_date(since), parse_date(until)
     if since_s is not None and until_s is not None and since_s > until_s:
-        raise CorpusError(f"the window begins after its end: {since} is later than {until}")
-    with session_in(objects) as session:
-        end = state_at(session, objects, until)
-        base_id = None if since_s is not None else objects.resolve(since)
+        raise CorpusError(f"the window begins after its end: {since} is later than {until}; swap them")
+    with session_in(repository) as session:
+        end = session.state_at(until)
+        base_id = None if since_s is not None else repository.resolve(since)
         steps: list[Commit] = []
         for commit in session.first_parents(end.id) if end else ():
             if commit.id == base_id or (since_s is not None and commit.date_s <= since_s):
-                return GitDocuments(objects, commit, steps[::-1], rules or Rules(), whole=False)
+                return GitDocuments(repository, commit, steps[::-1], rules or Rules(), is_tree=False)
             steps.append(commit)
     if base_id is not None:
         raise CorpusError(
             f"{since!r} is not on the first-parent history of {until!r}; give the merge that brought it, or a date"
         )
-    return GitDocuments(objects, None, steps[::-1], rules or Rules(), whole=False)
+    return GitDocuments(repository, None, steps[::-1], rules or Rules(), is_tree=False)
 
 
 def open_documents(documents: GitDocuments, *, spool_dir: str | os.PathLike[str] | None = None) -> GitCorpus:
-    """The documents in one temporary file, each followed by DOCUMENT_END, in their order; use it in a `with` statement.
+    """The documents in one temporary file, each followed by DOCUMENT_END, in their order. Use it in a `with` statement.
 
-    Memory: one document, and name and labels of each. Raises CorpusError as iterating does, OutputError where
-    `spool_dir` cannot be written.
+    Memory: one document, and name and label of each. Raises CorpusError as iterating does, OutputError if `spool_dir` cannot be
+    written.
     """
     places: list[Document] = []
     labels: list[Label] = []
-
-    def chunks() -> Iterator[bytes]:
-        offset = 0
-        for d in documents:
-            places.append(Document(d.name, offset, len(d.data)))
-            labels.append(Label(d.language, d.kind, d.commit, d.date))
-            yield d.data + DOCUMENT_END
-            offset += len(d.data) + len(DOCUMENT_END)
-
-    file = spool(chunks(), spool_dir)
+    file = spool(_chunks(documents, places, labels), spool_dir)
     return GitCorpus(
         kind="git",
         name=documents.repository,
@@ -196,12 +180,22 @@ def open_documents(documents: GitDocuments, *, spool_dir: str | os.PathLike[str]
     )
 
 
-class _Sieve:
-    """Rules, attributes and duplicates, applied to the files of trees and of changes."""
+def _chunks(documents: GitDocuments, places: list[Document], labels: list[Label]) -> Iterator[bytes]:
+    """Each document and its separator. Appends its position and its label to the lists."""
+    offset = 0
+    for d in documents:
+        places.append(Document(d.name, offset, len(d.data)))
+        labels.append(Label(d.language, d.kind, d.commit, d.date))
+        yield d.data + DOCUMENT_END
+        offset += len(d.data) + len(DOCUMENT_END)
+
+
+class _Reader:
+    """Reads the files of trees and changes, and applies rules, attributes and the search for duplicates."""
 
     def __init__(self, session: Session, end: Commit, rules: Rules, excluded: Counter[str]) -> None:
         self._session, self._rules, self._excluded = session, rules, excluded
-        self._seen: set[bytes] = set()  # object ids: equal ids are equal bytes
+        self._seen: set[bytes] = set()  # object ids; equal ids mean equal bytes
         session.load_attributes(end.tree)
 
     def tree(self, end: Commit) -> Iterator[GitDocument]:
@@ -216,7 +210,7 @@ class _Sieve:
         for commit in steps:
             changes = self._session.changes(before, commit.tree)
             pairs = {(c.before, c.after) for c in changes if c.status in b"MR" and c.before != c.after}
-            # One run of the diff for the commit, in the order of `changes`; read as far as each edit needs it.
+            # One diff for the commit, in the order of `changes`, read as far as each edit needs it.
             patches = self._session.added_lines(before, commit.tree, pairs, self._rules.max_file_bytes)
             for change in changes:
                 if change.status in b"AT":
@@ -229,23 +223,23 @@ class _Sieve:
     def _documents(
         self, change: Change, commit: Commit, kind: DocumentKind, added: bytes | None = None
     ) -> Iterator[GitDocument]:
-        """The document of a change, or none and a reason counted. added: the lines of an edit."""
+        """The document of a change; none if a rule skips it, which is counted. added: the lines of an edit."""
         data = self._decide(change, added)
         if isinstance(data, str):
             self._excluded[data] += 1
             return
         name, language = change.path.decode("utf-8", "surrogateescape"), language_of(change.path)
-        assert language is not None  # the rules refuse it
+        assert language is not None  # the rules refuse unknown languages
         yield GitDocument(name, language, kind, commit.id, commit.date, data)
 
     def _decide(self, change: Change, added: bytes | None) -> bytes | str:
-        """The bytes to keep, or the reason why there are none."""
+        """The document's bytes, or the reason why it is skipped."""
         if change.mode in (b"160000", b"120000"):
             return "submodule" if change.mode == b"160000" else "symlink"
         if change.before == change.after:
             return "unchanged"
         is_duplicate = (blob := bytes.fromhex(change.after.decode())) in self._seen
-        self._seen.add(blob)  # also of files that are left out: their bytes are in the repository
+        self._seen.add(blob)  # also of skipped files: their bytes are in the repository
         if not is_safe(change.path):
             return "name"
         generated, vendored = self._session.attributes(change.path)
@@ -263,11 +257,13 @@ class _Sieve:
         return added or "nothing added"
 
 
-def _lines_of(change: Change, patches: Iterator[tuple[tuple[bytes, bytes], bytes]]) -> bytes:
-    """The added lines of an edit: of the next patch, which must be the edit's own."""
+def _lines_of(change: Change, patches: Iterator[tuple[Pair, bytes]]) -> bytes:
+    """The added lines of an edit, from the next patch. The patch must belong to this edit."""
     if change.before == change.after:
         return b""
-    pair, lines = next(patches, ((b"", b""), b""))
+    pair, lines = next(patches, (NO_PAIR, b""))
     if pair != (change.before, change.after):
-        raise CorpusError(f"git lists a change of {change.path!r} for which it shows no lines; report its version")
+        raise CorpusError(
+            f"git lists a change of {change.path!r} but shows no lines of it; report this with the output of git --version"
+        )
     return lines

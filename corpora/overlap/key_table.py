@@ -1,4 +1,4 @@
-"""A hash table of 64-bit keys in bounded memory: the first position of each key, and a flag. Compiled: a cache miss a key."""
+"""A compiled hash table of 64-bit keys in limited memory: the first position of each key, and a flag."""
 
 import numba
 import numpy as np
@@ -16,10 +16,11 @@ _EMPTY = np.uint64(0)
 
 
 class KeyTable:
-    """Different keys other than 0, with the first position of each and a flag: open addressing with linear probing.
+    """Distinct keys other than 0, each with its first position and a flag. Open addressing with linear probing.
 
-    n_keys: at most as many will come. Where they would fill more than half of n_slots, only keys whose low half lies below a
-    limit are taken, so that about half is filled; beyond 3/4 none are. What is taken depends on the keys and their order alone.
+    n_keys: the maximum number of keys. If these would fill more than half of n_slots, the table takes only keys whose low half is
+    below a limit, so that about half of it is filled. When 3/4 are filled, it takes no more keys. The selection depends only on
+    the keys and their order.
     """
 
     def __init__(self, n_keys: int, n_slots: int) -> None:
@@ -32,29 +33,29 @@ class KeyTable:
         self.seen = np.zeros(n_slots, np.bool_)
 
     def find(self, keys: Keys) -> Indices:
-        """The slots (m,) of keys (m,), none of them 0; -1 where a key is not in the table."""
+        """The slots (m,) of keys (m,), none of them 0; -1 for a key that is not in the table."""
         found = np.empty(len(keys), np.int64)
         _find(self._slots, self._shift, keys, found)
         return found
 
     def add(self, keys: Keys, positions: Indices) -> Indices:
-        """Adds the keys that are new, as far as there is room, and returns the slots (m,) of all; -1 for what is forgotten.
+        """Adds the new keys, if there is room, and returns the slots (m,) of all keys; -1 for a key that the table did not take.
 
-        positions: (m,), ascending, and greater than those of calls before.
+        positions: (m,), ascending, and greater than those of earlier calls.
         """
         found = np.empty(len(keys), np.int64)
         self._room = _add(self._slots, self._shift, self._limit, self._room, keys, positions, found)
         return found
 
     def marks(self) -> NDArray[np.bool_]:
-        """(2**MARK_BITS,): has a seen key these highest bits? A small table, which rules most keys out at once: `marked`."""
+        """(2**MARK_BITS,) bool: whether a key with the flag has these highest bits. A small table that excludes most keys."""
         marks = np.zeros(1 << MARK_BITS, np.bool_)
         marks[self._slots[self.seen, 0] >> _MARK_SHIFT] = True
         return marks
 
 
 def marked(marks: NDArray[np.bool_], keys: Keys) -> Indices:
-    """Which of keys (m,) may be seen ones, ascending."""
+    """The indices of the keys (m,) that may have the flag, ascending. marks: from `KeyTable.marks`."""
     return np.flatnonzero(marks[keys >> _MARK_SHIFT])
 
 

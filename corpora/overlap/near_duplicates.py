@@ -1,14 +1,14 @@
 """Tokens, their n-grams, and documents that are nearly the same (MinHash, Broder 1997, over 5-grams, in bands).
 
     token     a maximal run of word bytes (A-Z, a-z, 0-9, and bytes from 128 on), or one other byte that is not white space (9-13
-              and 32). A-Z count as a-z. A run of more than 2**18 bytes is cut every 2**18. Lines may be wrapped anew: same tokens
-    n-gram    n tokens of one document, one after another, as a 64-bit hash. Hashes are not verified: among a million n-grams and
-              another million a false match has a chance of 1 in 10**7, unless someone looks for one, for nothing here is secret
-    document  the shingles of a document are its different 5-grams. Two documents are near duplicates if |A & B| >= 0.75 |A | B|
+              and 32). A-Z count as a-z. A run of more than 2**18 bytes is cut every 2**18 bytes. Line wrapping has no influence
+    n-gram    n consecutive tokens of one document, as a 64-bit hash. Hashes are not verified. Between one million n-grams and
+              another million, the probability of a false match is 1 in 10**7, unless somebody constructs one: no key is secret
+    document  the shingles of a document are its distinct 5-grams. Two documents are near duplicates if |A & B| >= 0.75 |A | B|
 
-A signature is 64 minima; documents that agree in all 4 of one of 16 bands are candidates: at 0.75, 99.8 % of pairs. A candidate
-counts once the shingles themselves have been compared, so LSH can miss a pair and never invent one. Constants come from
-splitmix64 with fixed seeds: all is integer arithmetic, and the same on every machine.
+A signature is 64 minima in 16 bands of 4. Documents that agree in all 4 minima of a band are candidates. At a similarity of 0.75,
+99.8 % of pairs are candidates. The shingles of each candidate pair are compared, so LSH can miss a pair but cannot report a wrong
+one. The constants come from splitmix64 with fixed seeds. All arithmetic is on integers and the same on every machine.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,10 +26,10 @@ SHINGLE_TOKENS = 5
 NEAR_JACCARD = 0.75
 N_BANDS, BAND_ROWS = 16, 4
 CHUNK_BYTES = 1 << 18
-MIN_AGREEMENT = 0.5  # of the 64 minima: 4.6 standard deviations below 0.75; below it no pair is compared
-MAX_BUCKET = 8  # documents of a bucket that are candidates: a thousand equal ones are not a million pairs
-MAX_COMPARED = 8  # candidates of one document that are compared, most promising first
-MAX_SHINGLED_BYTES = 1 << 22  # of longer documents a sample of the shingles is compared, of about 2**20
+MIN_AGREEMENT = 0.5  # of the 64 minima: 4.6 standard deviations below 0.75; pairs below it are not compared
+MAX_BUCKET = 8  # candidates in a bucket, so that a thousand equal documents do not make a million pairs
+MAX_COMPARED = 8  # candidates of one document that are compared, in descending order of agreement
+MAX_SHINGLED_BYTES = 1 << 22  # for longer documents, a sample of about 2**20 shingles is compared
 
 Keys = NDArray[np.uint64]
 Indices = NDArray[np.int64]
@@ -68,55 +68,55 @@ _VALUES[0x41:0x5B] = _VALUES[0x61:0x7B]
 
 
 def mixed(keys: Keys) -> Keys:
-    """The same keys, one to one, with every bit dependent on all others, so that any bits of them can stand for the whole."""
+    """A one-to-one mapping of keys that mixes all bits, so that any part of the bits can represent a key."""
     keys = (keys ^ keys >> np.uint64(32)) * _MIX
     keys ^= keys >> np.uint64(29)
     return keys
 
 
-def different(keys: Keys) -> Keys:
-    """The different ones among keys (m,), ascending. Several times as fast as np.unique, which hashes 64-bit integers."""
+def distinct(keys: Keys) -> Keys:
+    """The distinct keys of (m,), ascending. Several times as fast as np.unique, which hashes 64-bit integers."""
     keys = np.sort(keys)
     return keys[np.diff(keys, prepend=~keys[:1]) != 0]
 
 
 class Layout(NamedTuple):
-    """Where documents begin and end in a stream; both (D,) int64, ascending."""
+    """The start and the end of each document in a stream; both (D,) int64, ascending."""
 
     offsets: Indices
     ends: Indices
 
     @classmethod
     def of(cls, documents: Sequence[Document], n_bytes: int) -> Self:
-        """The layout of `documents` in a stream of n_bytes. Raises CorpusError where they overlap or lie outside of it."""
+        """The layout of `documents` in a stream of n_bytes. Raises CorpusError if they overlap or are outside the stream."""
         offsets = np.array([d.offset for d in documents], np.int64)
         ends = offsets + np.array([d.n_bytes for d in documents], np.int64)
         wrong = (offsets < np.concatenate([[0], ends[:-1]])) | (ends < offsets) | (ends > n_bytes)
         if len(documents) and wrong.any():
             at = int(wrong.argmax())
             raise CorpusError(
-                f"document {documents[at].name!r} ({offsets[at]} to {ends[at]}) overlaps another or lies outside the corpus "
+                f"document {documents[at].name!r} ({offsets[at]} to {ends[at]}) overlaps another or is outside the corpus "
                 f"of {n_bytes} bytes; list documents in the order of the stream"
             )
         return cls(offsets, ends)
 
     def inside(self, start: int, end: int, margin: int = 0) -> NDArray[np.bool_]:
-        """(end - start,): does a document hold each byte and the `margin` bytes after it?"""
+        """(end - start,) bool: whether one document contains the byte and the `margin` bytes after it."""
         first, last = np.searchsorted(self.ends, start, "right"), np.searchsorted(self.offsets, end, "left")
         begin = self.offsets[first:last].clip(start) - start
         stop = (self.ends[first:last] - margin).clip(start, end) - start
         steps = np.zeros(end - start + 1, np.int8)
         some = begin < stop
         steps[begin[some]] = 1
-        steps[stop[some]] -= 1  # where one document ends and the next begins nothing changes
+        steps[stop[some]] -= 1  # if the next document starts here, the two steps cancel
         return steps[:-1].cumsum(dtype=np.int8).view(np.bool_)
 
 
 def token_chunks(stream: NDArray[np.uint8], layout: Layout) -> Iterator[tuple[Keys, Indices]]:
-    """The tokens of a stream, chunk after chunk: hashes (12 + m,) and the document (12 + m,) that each lies in.
+    """The tokens of a stream in chunks: hashes (12 + m,), and the number of each token's document (12 + m,).
 
-    The first 12 are the last 12 of the chunk before, so that each n-gram up to 13 ends in one chunk; before the first chunk there
-    are 12 of document -1. The memory does not depend on the stream.
+    The first 12 tokens repeat the last 12 of the previous chunk, so that every n-gram of up to 13 tokens ends in one chunk. In
+    the first chunk, they belong to document -1. The memory does not depend on the length of the stream.
     """
     keys, owners = np.zeros(GRAM_TOKENS - 1, np.uint64), np.full(GRAM_TOKENS - 1, -1, np.int64)
     start = 0
@@ -130,9 +130,9 @@ def token_chunks(stream: NDArray[np.uint8], layout: Layout) -> Iterator[tuple[Ke
 
 
 def _tokens(stream: NDArray[np.uint8], layout: Layout, start: int) -> tuple[Keys, Indices, int]:
-    """Hashes and offsets of the tokens in a chunk that begins at `start`, and where the next chunk begins.
+    """Hashes and offsets of the tokens in a chunk that starts at `start`, and the start of the next chunk.
 
-    That is where the last token begins, if it touches the chunk's end and may go on, unless it fills the whole chunk.
+    If the last token reaches the chunk's end, it may continue. Then the next chunk starts with it, unless it fills this chunk.
     """
     data = stream[start : start + CHUNK_BYTES]
     inside = layout.inside(start, start + len(data))
@@ -154,7 +154,7 @@ def _tokens(stream: NDArray[np.uint8], layout: Layout, start: int) -> tuple[Keys
 
 
 def grams(keys: Keys, owners: Indices, n_tokens: int) -> tuple[Keys, Indices]:
-    """Hashes of the n-grams that end in a chunk of `token_chunks`, n_tokens <= 13, and their documents, ascending."""
+    """Hashes of the n-grams that end in a chunk of `token_chunks`, and their documents, ascending. n_tokens: at most 13."""
     keys, owners = keys[GRAM_TOKENS - n_tokens :], owners[GRAM_TOKENS - n_tokens :]
     last = n_tokens - 1
     whole = (owners[: len(owners) - last] == owners[last:]) & (owners[last:] >= 0)
@@ -169,7 +169,7 @@ def grams(keys: Keys, owners: Indices, n_tokens: int) -> tuple[Keys, Indices]:
 
 
 class Signatures:
-    """The 64 minima of each of n documents' shingles, (n, 64) uint32: 256 bytes a document. `empty` (n,): without shingles."""
+    """The 64 minima of the shingles of each of n documents, (n, 64) uint32. empty: (n,), the documents without shingles."""
 
     def __init__(self, n_documents: int) -> None:
         self.minima = np.full((n_documents, N_BANDS * BAND_ROWS), 2**32 - 1, np.uint32)
@@ -191,7 +191,7 @@ class Signatures:
         self.empty[documents] = False
 
     def bands(self) -> Keys:
-        """(n, 16): a hash of each band."""
+        """(n, 16) uint64: a hash of each band."""
         bands = np.zeros((len(self.minima), N_BANDS), np.uint64)
         for row, factor in enumerate(_BAND):
             bands += self.minima[:, row::BAND_ROWS].astype(np.uint64) * factor
@@ -200,7 +200,7 @@ class Signatures:
 
 
 class Side(NamedTuple):
-    """A corpus as `nearest` needs it."""
+    """A corpus for `nearest`: its bytes, its documents and their signatures."""
 
     stream: NDArray[np.uint8]
     layout: Layout
@@ -208,10 +208,11 @@ class Side(NamedTuple):
 
 
 def nearest(query: Side, index: Side, *, earlier: bool = False) -> tuple[Indices, NDArray[np.float64]]:
-    """For each document of `query` a near duplicate in `index` and the Jaccard similarity of the two; -1 and 0 without one.
+    """For each document of `query`, a near duplicate in `index` and their Jaccard similarity; -1 and 0 if there is none.
 
-    earlier: both are the same corpus, and only documents before a document count. The best of up to MAX_COMPARED candidates is
-    taken. Both documents up to MAX_SHINGLED_BYTES: the similarity is exact; beyond, its standard error is below 0.001 in prose.
+    earlier: both are the same corpus, and only earlier documents count. The best of up to MAX_COMPARED candidates is taken. The
+    similarity is exact if both documents have at most MAX_SHINGLED_BYTES. For longer ones its standard error is below 0.001 in
+    prose.
     """
     found, jaccard = np.full(len(query.signatures.empty), -1, np.int64), np.zeros(len(query.signatures.empty))
     queries, indices = _candidates(query.signatures, index.signatures, earlier)
@@ -228,7 +229,7 @@ def nearest(query: Side, index: Side, *, earlier: bool = False) -> tuple[Indices
 
 
 def _candidates(query: Signatures, index: Signatures, earlier: bool) -> tuple[Indices, Indices]:
-    """Pairs (document of query, of index) that share a band and half of the minima; by query, most alike first."""
+    """Pairs (document of query, of index) that share a band and half of the minima, sorted by query and descending agreement."""
     queries, indices = np.flatnonzero(~query.empty), np.flatnonzero(~index.empty)
     n_index = max(len(index.empty), 1)
     pairs = [np.empty(0, np.int64)]
@@ -251,7 +252,7 @@ def _candidates(query: Signatures, index: Signatures, earlier: bool) -> tuple[In
 
 
 def _agreeing(a: NDArray[np.uint32], rows_a: Indices, b: NDArray[np.uint32], rows_b: Indices) -> Indices:
-    """How many minima agree of each pair of rows; in parts, so that a million pairs need no 512 MB."""
+    """The number of equal minima for each pair of rows. Computed in parts: a million pairs at once would need 512 MB."""
     agreeing = np.empty(len(rows_a), np.int64)
     for start in range(0, len(rows_a), 1 << 16):
         part = slice(start, start + (1 << 16))
@@ -260,7 +261,7 @@ def _agreeing(a: NDArray[np.uint32], rows_a: Indices, b: NDArray[np.uint32], row
 
 
 def _jaccard(a: Side, at_a: int, b: Side, at_b: int) -> float:
-    """Of the shingles of two documents, those in both over those in either."""
+    """The shingles in both of two documents, divided by the shingles in either of them."""
     longest = max(int(side.layout.ends[at] - side.layout.offsets[at]) for side, at in ((a, at_a), (b, at_b)))
     limit = np.uint64(min(2**32 * MAX_SHINGLED_BYTES // longest, 2**32))
     ours, theirs = _shingles(a, at_a, limit), _shingles(b, at_b, limit)
@@ -269,11 +270,11 @@ def _jaccard(a: Side, at_a: int, b: Side, at_b: int) -> float:
 
 
 def _shingles(side: Side, at: int, limit: np.uint64) -> Keys:
-    """The different shingles of document `at`, ascending: those with low halves below `limit`."""
+    """The distinct shingles of document `at` whose low half is below `limit`, ascending."""
     start, end = int(side.layout.offsets[at]), int(side.layout.ends[at])
     layout = Layout(np.zeros(1, np.int64), np.array([end - start]))
     parts = [np.empty(0, np.uint64)]
     for keys, owners in token_chunks(side.stream[start:end], layout):
         shingles, _ = grams(keys, owners, SHINGLE_TOKENS)
-        parts.append(different(shingles[(shingles & np.uint64(2**32 - 1)) < limit]))
-    return different(np.concatenate(parts))
+        parts.append(distinct(shingles[(shingles & np.uint64(2**32 - 1)) < limit]))
+    return distinct(np.concatenate(parts))

@@ -1,16 +1,17 @@
-"""What of a test corpus was seen before: in the training corpus, and earlier in the test corpus itself. Without torch.
+"""The part of a test corpus that was seen before: in the training corpus, and earlier in the test corpus itself. Without torch.
 
-    n-grams         13 tokens (near_duplicates.py says what a token is) of one document that occur in one document elsewhere
-    substrings      byte i is covered if it lies in some 50 bytes of one document that occur in one document elsewhere, so in an
+    n-grams         13 tokens (near_duplicates.py defines a token) of one document that also occur in one document elsewhere
+    substrings      a byte is covered if it is in 50 bytes of one document that also occur in one document elsewhere, so in an
                     exact match of 50 bytes or more. Every match is verified byte by byte
-    near duplicate  a document whose 5-grams have a Jaccard similarity of 0.75 or more to another document's
+    near duplicate  a document whose 5-grams have a Jaccard similarity of 0.75 or more to those of another document
 
-"Earlier in test" may overlap what it repeats, as in LZ77. Documents end windows and n-grams; bytes outside documents never count.
+An earlier match in the test corpus may overlap its repetition, as in LZ77. Windows and n-grams do not cross ends of documents.
+Bytes outside documents never count.
 
-The test corpus is put into a table of bounded size, then the training corpus is read once: time is linear in both, and memory
-does not grow with the training corpus but for 400 bytes a document. A table too small for the test corpus remembers the windows
-whose hash lies below a limit, an even sample; the rest are forgotten (n_forgotten_*): what only they could show to be seen is
-called new. Nothing new is ever called seen. Long matches lose at most their edges and the gaps wider than 50 bytes.
+The test corpus is stored in a table of limited size. Then the training corpus is read once. So the time is linear in both, and
+the training corpus needs only 400 bytes of memory per document. If the table is too small for the test corpus, it keeps only
+windows whose hash is below a limit, which is an even sample. The others are forgotten (n_forgotten_*). So a seen part can be
+reported as new, but a new part is never reported as seen. Long matches lose at most their edges and gaps wider than 50 bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,22 +41,26 @@ from prequential.corpora.overlap.near_duplicates import (
 from prequential.errors import ConfigError, CorpusError
 
 WINDOW_BYTES = 50
-DIRTY_SHARE = 0.2  # a document is dirty from this share of its 13-grams or of its bytes on
-MOSTLY_SEEN_SHARE = 0.5  # of the test corpus's bytes, from which on there is a warning
+DIRTY_SHARE = 0.2  # a document is dirty if at least this share of its 13-grams or of its bytes was seen
+MOSTLY_SEEN_SHARE = 0.5  # if at least this share of the test corpus's bytes was seen, there is a warning
 MAX_MEMORY_BYTES = 1 << 30
 _JOIN = constants(3, seed=10)
-_OFFSETS = (0, 8, 16, 24, 32, 40, WINDOW_BYTES - 8)  # words that together are a window
+_OFFSETS = (0, 8, 16, 24, 32, 40, WINDOW_BYTES - 8)  # of the words that cover a window
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Overlap:
-    """Overlap of a test corpus of n bytes in D documents; arrays per document are (D,), in stream order.
+    """The overlap of a test corpus of n bytes in D documents. Arrays per document are (D,), in stream order.
 
-    in_train, in_test: (n,) bool, bytes covered by matches of 50 bytes or more to train, or to earlier in test.
-    n_bytes: int64, lengths of documents. seen_bytes, repeated_bytes: how many of them in_train and in_test cover.
-    n_grams, seen_grams, repeated_grams: int64, 13-grams by position; those that occur in train; those that occur earlier in test.
-    near_train, near_test: int64, a near duplicate in train, an earlier one in test; -1 for none. *_jaccard: float64, 0 for none.
-    n_forgotten_windows, n_forgotten_grams: positions of test that the table had no room for; with 0 the measurement is exact.
+    in_train, in_test: (n,) bool, bytes in matches of 50 bytes or more to the training corpus, or to earlier bytes of the test
+    corpus.
+    n_bytes: int64, lengths of documents. seen_bytes, repeated_bytes: int64, how many of these bytes in_train and in_test cover.
+    n_grams, seen_grams, repeated_grams: int64, the 13-grams at all positions; those that occur in the training corpus; those that
+    occur earlier in the test corpus.
+    near_train, near_test: int64, a near duplicate in the training corpus, an earlier one in the test corpus; -1 for none.
+    *_jaccard: float64, their similarity, 0 for none.
+    n_forgotten_windows, n_forgotten_grams: positions of the test corpus that did not fit into the table. At 0, the measurement is
+    exact.
     """
 
     in_train: NDArray[np.bool_]
@@ -75,33 +80,33 @@ class Overlap:
 
     @property
     def seen_gram_share(self) -> NDArray[np.float64]:
-        """(D,): of each document's 13-grams, those in train; 0 where it has fewer than 13 tokens."""
+        """(D,): the share of each document's 13-grams that occur in the training corpus; 0 if it has fewer than 13 tokens."""
         return _shares(self.seen_grams, self.n_grams)
 
     @property
     def seen_byte_share(self) -> NDArray[np.float64]:
-        """(D,): of each document's bytes, those in matches of 50 bytes or more to train; 0 where it is empty."""
+        """(D,): the share of each document's bytes in matches of 50 bytes or more to the training corpus; 0 if it is empty."""
         return _shares(self.seen_bytes, self.n_bytes)
 
     @property
     def dirty(self) -> NDArray[np.bool_]:
-        """(D,): >= 20 % of its 13-grams or of its bytes are in train, or it has a near duplicate there. The others are clean."""
+        """(D,) bool: the training corpus has 20 % or more of its 13-grams or bytes, or a near duplicate. Others are clean."""
         return _either(self.seen_gram_share, self.seen_byte_share, self.near_train)
 
     @property
     def repeated(self) -> NDArray[np.bool_]:
-        """(D,): the same rule, for what comes earlier in the test corpus (in the same document, too, but for duplicates)."""
+        """(D,) bool: the same rule for earlier parts of the test corpus, including (except for duplicates) the same document."""
         gram_share = _shares(self.repeated_grams, self.n_grams)
         return _either(gram_share, _shares(self.repeated_bytes, self.n_bytes), self.near_test)
 
     @property
     def novel(self) -> NDArray[np.bool_]:
-        """(n,): bytes that neither train nor the test corpus before them covers; novel-only bits are those of these bytes."""
+        """(n,) bool: bytes that neither the training corpus nor earlier bytes of the test corpus cover."""
         return ~(self.in_train | self.in_test)
 
     @property
     def warning(self) -> str | None:
-        """One line where most of the test corpus was seen in train, else None."""
+        """One line if most of the test corpus was seen in the training corpus, else None."""
         n_bytes = int(self.n_bytes.sum())
         covered, dirty = int(self.seen_bytes.sum()), int(self.n_bytes[self.dirty].sum())
         if n_bytes == 0 or max(covered, dirty) < MOSTLY_SEEN_SHARE * n_bytes:
@@ -109,11 +114,11 @@ class Overlap:
         return (
             f"the test set is mostly seen: {100 * covered / n_bytes:.1f} % of its bytes lie in copies of {WINDOW_BYTES} bytes or "
             f"more from the training set, and {100 * dirty / n_bytes:.1f} % in documents that are largely in it; its loss "
-            "measures memory, not prediction: read the loss of clean documents"
+            "measures memory, not prediction: use the loss of clean documents"
         )
 
     def to_dict(self) -> dict[str, object]:
-        """Definitions, totals and thresholds as JSON values; documents one by one are in the arrays only."""
+        """Definitions, thresholds and totals as JSON values. Only the arrays have the values of single documents."""
         n_bytes, n_grams = int(self.n_bytes.sum()), int(self.n_grams.sum())
         return {
             "window_bytes": WINDOW_BYTES,
@@ -142,14 +147,15 @@ def measure_overlap(
     *,
     max_memory_bytes: int = MAX_MEMORY_BYTES,
 ) -> Overlap:
-    """The overlap of `test` (n,) with `train` (m,) and with itself, both uint8 and possibly memory-mapped; either may be empty.
+    """The overlap of `test` (n,) with `train` (m,) and with itself. Both are uint8, may be memory-mapped, and may be empty.
 
-    max_memory_bytes bounds the table: 34 to 68 bytes for each byte of test are exact. Beside it: 3 bytes for each byte of test,
-    400 bytes for each document, and 50 MB. The result depends on the arguments only, not on the machine. Raises ConfigError for
-    less than 1 KiB, CorpusError for arrays that are not bytes and for documents out of order or outside the stream.
+    max_memory_bytes: the limit of the table. With 34 to 68 bytes for each byte of `test` the result is exact. In addition, the
+    measurement needs 3 bytes for each byte of `test`, 400 bytes for each document, and 50 MB. The result does not depend on the
+    machine. Raises ConfigError for less than 1 KiB, CorpusError for arrays that are not bytes and for documents out of order or
+    outside the stream.
     """
     if max_memory_bytes < 1024:
-        raise ConfigError(f"overlap needs at least 1024 bytes of memory for its table, not {max_memory_bytes}")
+        raise ConfigError(f"the overlap table needs at least 1024 bytes of memory, not {max_memory_bytes}")
     train_layout, test_layout = Layout.of(train_documents, len(train)), Layout.of(test_documents, len(test))
     train_side = Side(_flat(train), train_layout, Signatures(len(train_documents)))
     test_side = Side(_flat(test), test_layout, Signatures(len(test_documents)))
@@ -179,7 +185,7 @@ def measure_overlap(
 
 
 def _match_windows(train: Side, test: Side, table: KeyTable) -> tuple[NDArray[np.bool_], NDArray[np.bool_], int]:
-    """(n,) bytes of test covered by train, (n,) by earlier in test, and how many windows of test were forgotten."""
+    """(n,) bytes of test that train covers, (n,) bytes that earlier bytes of test cover, and the number of forgotten windows."""
     in_train, in_test = np.zeros(len(test.stream), np.bool_), np.zeros(len(test.stream), np.bool_)
     n_forgotten = 0
     for keys, starts in _window_chunks(test):
@@ -205,7 +211,7 @@ def _match_windows(train: Side, test: Side, table: KeyTable) -> tuple[NDArray[np
 
 
 def _window_chunks(side: Side) -> Iterator[tuple[Keys, Indices]]:
-    """Hashes (m,) and offsets (m,) of the windows of 50 bytes that lie in one document, chunk after chunk."""
+    """Hashes (m,) and offsets (m,) of the windows of 50 bytes that are inside one document, in chunks."""
     margin = WINDOW_BYTES - 1
     for start in range(0, len(side.stream) - margin, CHUNK_BYTES):
         data = side.stream[start : start + CHUNK_BYTES + margin]
@@ -214,7 +220,7 @@ def _window_chunks(side: Side) -> Iterator[tuple[Keys, Indices]]:
 
 
 def _window_keys(data: NDArray[np.uint8]) -> Keys:
-    """(m - 49,): a hash, not 0, of the 50 bytes from each byte on; four doublings from 8 bytes on, the last one overlapping."""
+    """(m - 49,): a hash, not 0, of the 50 bytes from each byte on. Joins hashes of 8, 16 and 32 bytes; the last two overlap."""
     keys = mixed(_words(data).astype(np.uint64))
     for step, factor in zip((8, 16, WINDOW_BYTES - 32), _JOIN, strict=True):
         keys = keys[:-step] * factor + keys[step:]
@@ -222,12 +228,12 @@ def _window_keys(data: NDArray[np.uint8]) -> Keys:
 
 
 def _words(stream: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """(m - 7,): the little-endian number in the 8 bytes from each byte on; a view."""
+    """(m - 7,): the little-endian number of the 8 bytes that start at each byte; a view."""
     return np.ndarray((max(len(stream) - 7, 0),), "<u8", stream, strides=(1,))
 
 
 def _same(a: NDArray[np.uint8], at_a: Indices, b: NDArray[np.uint8], at_b: Indices) -> NDArray[np.bool_]:
-    """(m,): do the windows of a and b at these offsets hold the same bytes?"""
+    """(m,) bool: whether the windows of a and b at these offsets contain the same bytes."""
     words_a, words_b = _words(a), _words(b)
     same = np.ones(len(at_a), np.bool_)
     for offset in _OFFSETS:
@@ -236,7 +242,7 @@ def _same(a: NDArray[np.uint8], at_a: Indices, b: NDArray[np.uint8], at_b: Indic
 
 
 def _cover(covered: NDArray[np.bool_], starts: Indices) -> None:
-    """Marks the windows that begin at `starts`, ascending and within one chunk."""
+    """Marks the windows that start at `starts`, which are ascending and in one chunk."""
     if not len(starts):
         return
     first, end = int(starts[0]), int(starts[-1]) + WINDOW_BYTES
@@ -247,7 +253,10 @@ def _cover(covered: NDArray[np.bool_], starts: Indices) -> None:
 
 
 def _match_grams(train: Side, test: Side, table: KeyTable) -> tuple[Indices, Indices, Indices, int]:
-    """13-grams of each document of test, those in train, those earlier in test, and how many were forgotten; fills signatures."""
+    """For each document of test: its 13-grams, those in train, those earlier in test; and the number of forgotten ones.
+
+    Also fills the signatures of both sides.
+    """
     n_documents = len(test.signatures.empty)
     counts = np.zeros((3, n_documents), np.int64)
     n_before = n_forgotten = 0
@@ -270,7 +279,7 @@ def _match_grams(train: Side, test: Side, table: KeyTable) -> tuple[Indices, Ind
 
 
 def _gram_chunks(side: Side, *, sign: bool = True) -> Iterator[tuple[Keys, Indices]]:
-    """Hashes and documents of the 13-grams, chunk after chunk; the 5-grams go into the signatures, if it is the first time."""
+    """Hashes and documents of the 13-grams, in chunks. sign: also adds the 5-grams to the signatures, in the first pass."""
     for keys, owners in token_chunks(side.stream, side.layout):
         if sign:
             side.signatures.add(*grams(keys, owners, SHINGLE_TOKENS))
@@ -278,32 +287,32 @@ def _gram_chunks(side: Side, *, sign: bool = True) -> Iterator[tuple[Keys, Indic
 
 
 def _flat(stream: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The same bytes, as one plain stretch of memory or of a file."""
+    """The same bytes as one contiguous array."""
     if stream.dtype != np.uint8 or stream.ndim != 1:
-        raise CorpusError(f"overlap is measured of bytes: (n,) uint8, not {stream.shape} {stream.dtype}")
+        raise CorpusError(f"overlap needs bytes, (n,) uint8, not {stream.shape} {stream.dtype}")
     return np.ascontiguousarray(stream).view(np.ndarray)
 
 
 def _by_document(covered: NDArray[np.bool_], layout: Layout) -> Indices:
-    """(D,): how many bytes of each document are covered."""
+    """(D,): the number of covered bytes of each document."""
     counts = [np.count_nonzero(covered[start:end]) for start, end in zip(*layout, strict=True)]
     return np.array(counts, np.int64)
 
 
 def _shares(part: Indices, whole: Indices) -> NDArray[np.float64]:
-    """part / whole, 0 where whole is 0."""
+    """part / whole; 0 if whole is 0."""
     return part / np.maximum(whole, 1)
 
 
 def _either(gram_share: NDArray[np.float64], byte_share: NDArray[np.float64], near: Indices) -> NDArray[np.bool_]:
-    """The rule of Overlap.dirty."""
+    """The rule of `Overlap.dirty`."""
     return (gram_share >= DIRTY_SHARE) | (byte_share >= DIRTY_SHARE) | (near >= 0)
 
 
 def _totals(
     n_bytes: Indices, n_grams: int, covered: Indices, found: Indices, near: Indices, dirty: NDArray[np.bool_]
 ) -> dict[str, object]:
-    """Sums over the documents of test; shares of all bytes and n-grams, 0 where there are none."""
+    """Sums over the documents of test, and their shares of all bytes and n-grams; 0 if there are none."""
     total = max(int(n_bytes.sum()), 1)
     return {
         "bytes": int(covered.sum()),

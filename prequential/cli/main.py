@@ -1,7 +1,7 @@
-"""The command line: which subcommands there are, and the one border where exceptions become lines and exit codes.
+"""The command line: its commands, and the one place where exceptions become lines on stderr and exit codes.
 
-Exit codes: 0 done, 1 failure, 2 usage, 130 Ctrl-C, 143 SIGTERM. Only payload and results go to stdout. Subcommands
-import what they need when they run, so that --help and `list` start at once.
+Exit codes: 0 success, 1 failure, 2 usage error, 130 Ctrl-C, 143 SIGTERM. Only data and results go to stdout. Commands import
+what they need when they run, so that `--help` and `list` start at once.
 """
 
 import argparse
@@ -10,75 +10,79 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from prequential.cli.commands.archives import compress, decompress, list, test
 from prequential.cli.commands.machine import audit, doctor, estimate
-from prequential.cli.commands.measure import compare, evaluate, heldout, references, runs
-from prequential.cli.commands.measure import report as report_command
+from prequential.cli.commands.measure import compare, evaluate, heldout, monorepo, references, report, runs
 from prequential.cli.commands.models import export, train
 from prequential.cli.commands.study import ablate, forecast, ladder, score, select, sweep
-from prequential.cli.failures import EXIT_FAILURE, report, with_notes
+from prequential.cli.failures import EXIT_FAILURE, report_failure, with_notes
 from prequential.cli.options import Parser
 
-SUBCOMMANDS = (
-    compress,
-    decompress,
-    test,
-    list,
-    estimate,
-    evaluate,
-    compare,
-    sweep,
-    ladder,
-    forecast,
-    score,
-    ablate,
-    select,
-    runs,
-    report_command,
-    references,
-    train,
-    heldout,
-    export,
-    audit,
-    doctor,
-)
-DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive decodes bit-exactly on
-any machine, so its length is the number of bits that the data cost that learner."""
+COMMANDS: dict[str, tuple[ModuleType, ...]] = {
+    "archives": (compress, decompress, test, list),
+    "measure": (evaluate, references, heldout, monorepo, compare, runs, report),
+    "study": (sweep, ladder, forecast, score, ablate, select),
+    "models": (train, export),
+    "machine": (doctor, estimate, audit),
+}
+DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive
+decodes bit-exactly on any machine, so its length is the number of bits that the
+data cost that learner."""
 
 
-def parser() -> Parser:
-    """The whole command line."""
-    top = Parser(prog="prequential", description=DESCRIPTION, epilog="prequential COMMAND --help explains a command.")
+def build_parser() -> Parser:
+    """The parser of the complete command line."""
+    top = Parser(
+        prog="prequential",
+        description=f"{DESCRIPTION}\n\n{_command_list()}",
+        epilog="`prequential COMMAND --help` explains a command.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     top.add_argument("--version", action=_Version)
-    commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for subcommand in SUBCOMMANDS:
-        subcommand.add_parser(commands)
+    commands = top.add_subparsers(
+        metavar="COMMAND", required=True, parser_class=Parser, help="one of the commands above"
+    )
+    for group in COMMANDS.values():
+        for command in group:
+            command.add_parser(commands)
     return top
+
+
+def _command_list() -> str:
+    def line(command: ModuleType) -> str:
+        return f"  {command.__name__.rpartition('.')[2]:<12}{command.SUMMARY}"
+
+    return "\n\n".join("\n".join([f"{title}:", *map(line, group)]) for title, group in COMMANDS.items())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
-    n_workers, number = _workers()
-    if number:
-        _be_silent()
-    args = parser().parse_args(argv)
-    shared = getattr(args, "shared", None)  # among workers: the steps of one run, or the runs of a plan
+    n_workers, rank = _workers()
+    if rank:
+        _silence_output()
+    args = build_parser().parse_args(argv)
+    shared = getattr(args, "shared", None)  # what workers share: the steps of one run, or the runs of a plan
     if n_workers > 1 and not shared:
         args.parser.error(
-            "several workers share a compression, a decompression, a sweep, a ladder or an ablation; leave torchrun out"
+            "several workers can share a compression, a decompression, a sweep, a ladder or an ablation: start this command "
+            "without torchrun"
         )
-    if number == 0 or shared == "runs":  # of a step, the others have nothing to leave in order
+    if rank == 0 or shared == "runs":  # a worker that shares steps has nothing to clean up
         _unwind_on_signals()
+    return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Runs the command; every exception becomes one line and an exit code."""
     try:
         code: int = args.run(args)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader has gone. What is still buffered must not fail again when the interpreter closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()
         return EXIT_FAILURE
     except KeyboardInterrupt as interruption:
         print(with_notes("prequential: interrupted", interruption), file=sys.stderr)
@@ -87,34 +91,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(end, "__notes__", None):
             print(with_notes("prequential: ended", end), file=sys.stderr)
         raise
-    except OSError as error:  # of the flush above: stdout is a full disk
-        report("standard output", error, verbose=args.verbose)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # from the flush above: stdout is a full disk
+        report_failure("standard output", error, verbose=getattr(args, "verbose", False))
+        _discard_stdout()
         return EXIT_FAILURE
     except Exception as error:
-        report(None, error, verbose=args.verbose)
+        report_failure(None, error, verbose=getattr(args, "verbose", False))
         return EXIT_FAILURE
 
 
 def _workers() -> tuple[int, int]:
-    """How many processes torchrun started of this command (online/workers/shared.py), and which of them this is."""
+    """How many processes torchrun started of this command (online/workers/), and the rank of this one."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return 1, 0
     return int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
 
 
-def _be_silent() -> None:
-    """Nothing that this process or its libraries say is seen: the first worker speaks for all."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+def _silence_output() -> None:
+    """Discards what this process and its libraries print: only the first worker prints."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
-        os.dup2(nowhere, stream.fileno())
+        os.dup2(devnull, stream.fileno())
+
+
+def _discard_stdout() -> None:
+    """Discards what is still buffered, so that the interpreter does not fail when it closes stdout."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Version(argparse.Action):
-    """--version, which looks the number up only when asked."""
+    """--version, which imports the version only when it is asked for."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="show the program's version and exit")
+        super().__init__(option_strings, dest, nargs=0, help="print the version and exit")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from prequential import __version__
@@ -124,10 +133,10 @@ class _Version(argparse.Action):
 
 
 def _unwind_on_signals() -> None:
-    """SIGTERM and SIGHUP end the program as an exception does, so that temporary files go; and no signal is lost.
+    """SIGTERM and SIGHUP end the program like an exception, so that temporary files are deleted; no signal is lost.
 
-    Python drops an exception that is raised within a callback from C, such as those by which compiled kernels are loaded. If
-    that was a signal's, the signal is sent again a moment later.
+    Python drops an exception that is raised in a callback from C, such as the callbacks that load compiled kernels. If that
+    exception came from a signal, the signal is sent again a moment later.
     """
 
     def unwind(number: int, frame: FrameType | None) -> None:
@@ -150,5 +159,7 @@ def _unwind_on_signals() -> None:
 
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP: so do we
+        if (
+            number is not None and signal.getsignal(number) == signal.SIG_DFL
+        ):  # nohup ignores SIGHUP: do not change that
             signal.signal(number, unwind)

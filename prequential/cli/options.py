@@ -1,16 +1,19 @@
-"""Options that several subcommands share, and what they stand for: a Config, a Runtime, a number of bytes.
+"""Options that several commands share, and what they mean: a Config, a Runtime, a number of bytes.
 
-Which presets exist is known to the learner's package, slow to import: a level is checked when the command runs.
+The presets are known to the package of the learner, which is slow to import. A level is therefore checked when the command runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from prequential.errors import ConfigError
 
@@ -18,12 +21,15 @@ if TYPE_CHECKING:
     from prequential.model.config import Config, ReplicaConfig
     from prequential.online.runtime import Runtime
 
+Number = TypeVar("Number", int, float)
+
 EXIT_USAGE = 2
+CORPUS = "file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors of usage are one line, like all others."""
+    """Reports a usage error in one line, like every other error."""
 
     def __init__(self, **kwargs: object) -> None:
         super().__init__(allow_abbrev=False, **kwargs)  # type: ignore[arg-type]
@@ -32,46 +38,93 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"prequential: {message}; see {self.prog} --help\n")
 
 
-def n_bytes(text: str) -> int:
-    """A count of bytes, such as 65536, 64K, 10M or 4G; units are powers of 1024."""
+# ---- types of arguments
+
+
+def byte_count(text: str) -> int:
+    """A number of bytes, such as 65536, 64K, 10M or 4G; units are powers of 1024."""
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
     if not (number.isascii() and number.isdigit()) or unit not in _UNITS:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes such as 65536, 64K, 10M or 4G")
     return int(number) * _UNITS[unit]
 
 
-def count(text: str) -> int:
-    """A number, 1 or more."""
+def positive_integer(text: str) -> int:
+    """An integer of 1 or more."""
     if not (text.isascii() and text.isdigit() and int(text) >= 1):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
     return int(text)
 
 
+def _numbers(text: str, number: Callable[[str], Number], lowest: Number, kind: str) -> list[Number]:
+    try:
+        values = [number(part) for part in text.split(",")]
+        if not all(lowest <= value < math.inf for value in values):
+            raise ValueError
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of {kind}, such as 1,2,4") from None
+    return values
+
+
+positive_numbers = partial(_numbers, number=float, lowest=1e-6, kind="numbers above 0")
+positive_integers = partial(_numbers, number=int, lowest=1, kind="integers of 1 or more")
+non_negative_integers = partial(_numbers, number=int, lowest=0, kind="integers of 0 or more")
+
+
+def gpt_sizes(text: str) -> list[tuple[int, int]]:
+    """A list of (width, layers), such as 64x1,128x2."""
+    sizes = []
+    for part in text.split(","):
+        width, _, layers = part.partition("x")
+        if not all(number.isascii() and number.isdigit() and int(number) for number in (width, layers)):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a list of sizes WIDTHxLAYERS, such as 64x1,128x2")
+        sizes.append((int(width), int(layers)))
+    return sizes
+
+
+# ---- groups of options
+
+
 def add_verbosity(parser: argparse.ArgumentParser) -> None:
-    """-q and -v."""
+    """Adds -q and -v."""
     parser.set_defaults(parser=parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")
-    parser.add_argument("-v", "--verbose", action="store_true", help="a summary of each file; tracebacks of failures")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress and no summary")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print a summary of each file, and tracebacks")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Where a result goes."""
+    """Adds the options of the output file."""
     group = parser.add_argument_group("output")
-    where = group.add_mutually_exclusive_group()
-    where.add_argument("-o", "--output", metavar="PATH", help="name of the output; - is standard output")
-    where.add_argument("-c", "--stdout", action="store_true", help="write to standard output")
+    target = group.add_mutually_exclusive_group()
+    target.add_argument("-o", "--output", metavar="PATH", help="name of the output; - is standard output")
+    target.add_argument("-c", "--stdout", action="store_true", help="write to standard output")
     group.add_argument("-f", "--force", action="store_true", help="overwrite an existing output; write to a terminal")
     group.add_argument(
         "--resume",
         action="store_true",
-        help="go on from PATH.partial and PATH.checkpoint, which an interrupted run left",
+        help="resume an interrupted run from the PATH.partial and PATH.checkpoint that it left (docs/RELIABILITY.md)",
     )
-    group.add_argument("-k", "--keep", action="store_true", help="keep the source: always so, accepted out of habit")
+    group.add_argument(
+        "-k", "--keep", action="store_true", help="no effect: the source is always kept (accepted as gzip accepts it)"
+    )
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Which learner."""
-    group = parser.add_argument_group("learner (the archive stores all of it)")
+def add_context(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, default: str | None) -> None:
+    """Adds the options that choose the context of a frozen symbol."""
+    parser.add_argument(
+        "--context",
+        choices=("carried", "isolated", "strided"),
+        default=default,
+        help="context of a frozen symbol: the stream before it (carried, default), its document, or a strided window",
+    )
+    parser.add_argument(
+        "--stride", type=int, metavar="N", help="for --context strided (default: half the window of the GPT)"
+    )
+
+
+def add_learner(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that choose the learner."""
+    group = parser.add_argument_group("learner (the archive stores all of these)")
     level = group.add_mutually_exclusive_group()
     for number in range(1, 10):
         level.add_argument(
@@ -79,84 +132,90 @@ def add_model(parser: argparse.ArgumentParser) -> None:
             dest="preset",
             action="store_const",
             const=number,
-            help="preset: from the fastest to the smallest archive" if number == 1 else argparse.SUPPRESS,
+            help="preset, from the fastest (-1) to the smallest archive (-9)" if number == 1 else argparse.SUPPRESS,
         )
-    level.add_argument("--fast", dest="preset", action="store_const", const="fast", help="the lowest preset there is")
-    level.add_argument("--best", dest="preset", action="store_const", const="best", help="the highest preset there is")
+    level.add_argument("--fast", dest="preset", action="store_const", const="fast", help="the lowest preset")
+    level.add_argument("--best", dest="preset", action="store_const", const="best", help="the highest preset")
     level.add_argument(
-        "--config", metavar="FILE", help="a Config as JSON, as `list --json` shows it, instead of a preset"
+        "--config",
+        metavar="FILE",
+        help="a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
     )
-    group.add_argument("--pure", action="store_true", help="the GPT alone, without the context mixer")
+    group.add_argument("--pure", action="store_true", help="use the GPT alone, without the context mixer")
     group.add_argument(
         "--seed",
         type=int,
         metavar="N",
         help="seed of the initial weights and of the rows drawn for replay (default: 0)",
     )
-
     group.add_argument(
         "--sync-every",
-        type=count,
+        type=positive_integer,
         metavar="K",
-        help="for workers behind slow links: GPTs that learn apart and become their mean every K steps (docs/WORKERS.md)",
+        help="for workers with slow links: train separate GPTs and average them every K steps (docs/MACHINES.md)",
     )
     group.add_argument(
-        "--replicas", type=count, metavar="N", help="how many GPTs (default: as many as torchrun started workers)"
+        "--replicas",
+        type=positive_integer,
+        metavar="N",
+        help="with --sync-every: number of GPTs (default: the number of workers that torchrun started)",
     )
 
 
 def add_runtime(parser: argparse.ArgumentParser) -> None:
-    """How to compute."""
+    """Adds the options that choose how to compute."""
     group = parser.add_argument_group("computation (changes the speed, never a byte of the result)")
-    group.add_argument("--threads", type=int, metavar="N", help="threads (default: as many as there are cores)")
     group.add_argument(
-        "--backend", choices=("int8", "float32", "float64"), help="matmul (default: the fastest exact one)"
+        "--threads", type=int, metavar="N", help="number of threads (default: the number of cores, at most 8)"
+    )
+    group.add_argument(
+        "--backend", choices=("int8", "float32", "float64"), help="matrix products (default: the fastest exact backend)"
     )
     group.add_argument("--kernels", choices=("fused", "plain"), help="kernels (default: fused)")
     group.add_argument(
         "--device",
         choices=("cpu", "cuda", "auto"),
         default="cpu",
-        help="where the GPT learns; auto: on a GPU that passes its tests, if there is one (default: %(default)s)",
+        help="where the GPT learns; auto: on a GPU if there is one that passes its tests (default: %(default)s)",
     )
     group.add_argument(
         "--audit-every",
         type=int,
         default=0,
         metavar="N",
-        help="compare what is computed and held with a second computation; recompute one of N segments in another way",
+        help="check computation and memory during the run: recompute one of N segments in another way "
+        "(default: 0, no audit; docs/RELIABILITY.md)",
     )
     group.add_argument(
-        "--max-memory", type=n_bytes, default=4 << 30, metavar="BYTES", help="refuse larger models (default: 4G)"
+        "--max-memory", type=byte_count, default=4 << 30, metavar="BYTES", help="refuse larger models (default: 4G)"
     )
 
 
-def _usage_error(args: argparse.Namespace, error: ConfigError) -> NoReturn:
-    parser: Parser = args.parser
-    parser.error(str(error))
+# ---- what the options mean
 
 
 def runtime(args: argparse.Namespace) -> Runtime:
-    """The Runtime of the options of `add_runtime`; a value out of range ends the program as an error of usage."""
+    """The Runtime of the options of `add_runtime`; a value out of range ends the program with a usage error."""
     from prequential.online.runtime import Runtime
     from prequential.online.workers.team import launched
 
     try:
         if launched() and args.device == "auto":
-            raise ConfigError("all processes that torchrun starts compute alike: say --device cuda, or leave it out")
+            raise ConfigError("with torchrun all processes use the same device: give --device cuda or --device cpu")
         return Runtime(
             threads=args.threads,
             backend=args.backend,
             kernels=args.kernels,
             device=args.device,
             audit_every=args.audit_every,
+            max_memory_bytes=args.max_memory,
         )
     except ConfigError as error:
-        _usage_error(args, error)
+        usage_error(args, error)
 
 
-def config(args: argparse.Namespace) -> Config:
-    """The Config of the options of `add_model`; anything wrong with it ends the program as an error of usage."""
+def learner_config(args: argparse.Namespace) -> Config:
+    """The Config of the options of `add_learner`; a wrong or contradictory value ends the program with a usage error."""
     from prequential.model.presets import DEFAULT_PRESET, PRESETS, preset
 
     levels = {None: DEFAULT_PRESET, "fast": min(PRESETS), "best": max(PRESETS)}
@@ -164,28 +223,46 @@ def config(args: argparse.Namespace) -> Config:
         if args.config is not None:
             if args.pure or args.seed is not None or args.sync_every or args.replicas:
                 raise ConfigError(
-                    "--config says all about the learner: leave out --pure, --seed, --sync-every and --replicas"
+                    "--config gives the complete learner: leave out --pure, --seed, --sync-every and --replicas"
                 )
             return _read_config(args.config)
-        chosen = preset(levels.get(args.preset, args.preset), pure=args.pure, seed=args.seed or 0)
+        config = preset(levels.get(args.preset, args.preset), pure=args.pure, seed=args.seed or 0)
         if args.pure and (args.sync_every or args.replicas):
             raise ConfigError(
-                "--pure reads contexts by a table that replicas cannot share: leave out --sync-every, or --pure"
+                "--pure reads contexts from a table, which replicas cannot share: leave out --sync-every or --pure"
             )
-        return replace(chosen, replicas=_replicas(args)) if args.sync_every or args.replicas else chosen
+        return replace(config, replicas=_replicas(args)) if args.sync_every or args.replicas else config
     except ConfigError as error:
-        _usage_error(args, error)
+        usage_error(args, error)
+
+
+def given_learner_options(args: argparse.Namespace) -> list[str]:
+    """Names of the options of `add_learner` that the command line contains."""
+    values = {
+        "-1..-9 or --config": args.preset or args.config,
+        "--pure": args.pure,
+        "--seed": args.seed is not None,
+        "--sync-every": args.sync_every,
+        "--replicas": args.replicas,
+    }
+    return [name for name, value in values.items() if value]
+
+
+def usage_error(args: argparse.Namespace, reason: ConfigError | str) -> NoReturn:
+    """Ends the program with a usage error."""
+    parser: Parser = args.parser
+    parser.error(str(reason))
 
 
 def _replicas(args: argparse.Namespace) -> ReplicaConfig:
     from prequential.model.config import ReplicaConfig
 
     if not args.sync_every:
-        raise ConfigError("--replicas needs --sync-every: how many steps they learn apart")
-    shared = getattr(args, "shared", None) == "steps" and "TORCHELASTIC_RUN_ID" in os.environ
-    n_workers = int(os.environ["WORLD_SIZE"]) if shared else 1
+        raise ConfigError("--replicas needs --sync-every K, the number of steps between two averages")
+    is_shared = getattr(args, "shared", None) == "steps" and "TORCHELASTIC_RUN_ID" in os.environ
+    n_workers = int(os.environ["WORLD_SIZE"]) if is_shared else 1
     if not args.replicas and n_workers == 1:
-        raise ConfigError("--sync-every needs --replicas, where torchrun did not start several workers of one run")
+        raise ConfigError("--sync-every needs --replicas N, unless torchrun started several workers of one run")
     return ReplicaConfig(n_replicas=args.replicas or n_workers, sync_every=args.sync_every)
 
 

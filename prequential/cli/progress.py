@@ -1,6 +1,6 @@
-"""What stderr shows of a run: on a terminal a bar, elsewhere a line a minute; what its health finds are lines in both.
+"""Progress of a run on stderr: a bar on a terminal, a line a minute elsewhere; warnings are lines in both.
 
-The first line comes after a minute: to a pipe, a short run without findings says nothing. --quiet says nothing at all.
+The first line comes after a minute: a short run without findings prints nothing to a pipe. With --quiet nothing is printed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from prequential.measure.watch.progress import Watch
+    from prequential.measure.watch.progress import SilentProgress
 
 
 @contextmanager
-def progress_bar(title: str, *, quiet: bool) -> Iterator[Watch]:
-    """An `on_progress` that shows the run and keeps its findings. What the program logs meanwhile is shown as they are."""
+def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
+    """An `on_progress` that shows a run and collects its findings. Warnings that the program logs are shown in the same way."""
     watch = _watch(title, quiet=quiet)
-    logger, handler = logging.getLogger("prequential"), _Handler(watch)
+    logger, handler = logging.getLogger("prequential"), _WarningHandler(watch)
     logger.addHandler(handler)
     try:
         yield watch
@@ -29,22 +29,22 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[Watch]:
             watch.close()
 
 
-def _watch(title: str, *, quiet: bool) -> Watch:
-    from prequential.measure.watch.progress import Bar, Lines, Watch
+def _watch(title: str, *, quiet: bool) -> SilentProgress:
+    from prequential.measure.watch.progress import ProgressBar, ProgressLines, SilentProgress
 
     if quiet or sys.stderr is None:
-        return Watch(title)
+        return SilentProgress(title)
     if not sys.stderr.isatty():
-        return Lines(title)
+        return ProgressLines(title)
     from tqdm import tqdm
 
-    return Bar(title, tqdm, stays=False)
+    return ProgressBar(title, tqdm, stays=False)
 
 
-class _Handler(logging.Handler):
-    """Shows what is logged as a warning among the others."""
+class _WarningHandler(logging.Handler):
+    """Shows each logged warning as a warning of the run."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: SilentProgress) -> None:
         super().__init__(logging.WARNING)
         self._watch = watch
 

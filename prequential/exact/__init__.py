@@ -1,1 +1,1 @@
-"""Integer-exact tensor arithmetic: the same bits on any CPU, thread count, library and device. See docs/EXACT.md."""
+"""Integer-exact tensor arithmetic: the same bits on every processor, device, library and thread count (docs/EXACT.md)."""

@@ -1,7 +1,8 @@
-"""Digest of a set of tensors: one number that two machines compare instead of gigabytes.
+"""Digest of a set of tensors: a few bytes that two machines compare instead of gigabytes.
 
-Each tensor's bytes go through XXH3-128 (some 10 GB/s, so a digest per block costs little); names, dtypes, shapes and those
-hashes go through BLAKE2b. It detects faults, it does not resist an adversary: archives carry a strong hash of the original.
+XXH3-128 hashes the bytes of each tensor, at about 10 GB/s, so a digest per block costs little. BLAKE2b hashes names, dtypes,
+shapes and those hashes. The digest detects faults, but it does not resist an adversary. Archives have a strong hash of the
+original for that.
 """
 
 import hashlib
@@ -12,9 +13,10 @@ import xxhash
 
 
 def digest(tensors: Mapping[str, torch.Tensor], n_bytes: int = 8) -> bytes:
-    """`n_bytes` of BLAKE2b over the tensors in name order; a function of names, dtypes, shapes and values only.
+    """A digest of `n_bytes` bytes. It depends only on the names, dtypes, shapes and values of the tensors.
 
-    Values are hashed as little-endian bytes in row-major order. Integers and floats are equal only if their bits are.
+    Tensors are hashed in the order of their names, values as little-endian bytes in row-major order. Two values are equal only
+    if their bits are equal: 0.0 and -0.0 differ.
     """
     outer = hashlib.blake2b(digest_size=n_bytes)
     for name in sorted(tensors):

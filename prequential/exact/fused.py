@@ -1,9 +1,10 @@
-"""The exact primitives as compiled loops: the same bits as `plain`, several times faster on a CPU.
+"""The exact primitives as compiled loops: the same bits as `plain`, several times faster on a processor.
 
-Each function has the name, signature and contract of its definition in `plain`, and is tested against it bit for bit;
-what is not worth fusing is `plain`'s own. Where `plain` passes over memory once per operation, a kernel passes once or
-twice in all. Each call is one thread's and holds no lock, so a Pool runs several side by side. Tensors live on the CPU and
-strided ones are copied first. Kernels are compiled at first use, about a second each, and cached beside this file.
+Each function has the name, the signature and the contract of its definition in `plain`, and tests compare the two bit for bit.
+Functions that would not become faster are imported from `plain`. `plain` passes over memory once per operation; a kernel passes
+once or twice in total. Each call runs in one thread without the interpreter lock, so a Pool runs several calls in parallel.
+Tensors are on the host, and strided tensors are copied first. numba compiles a kernel at its first use, in about a second, and
+caches it (compiled.py). Letters as in plain.py.
 """
 
 import math
@@ -12,6 +13,7 @@ from functools import cache
 import numpy as np
 import torch
 
+from prequential.compiled import Array, kernel
 from prequential.exact.fused_attention import (
     attention_backward_scores,
     attention_backward_values,
@@ -24,13 +26,11 @@ from prequential.exact.fused_loops import (
     INVERSE_INT8_LIMIT,
     ONE,
     SMALLEST_SCALE,
-    Array,
     array,
     inverse_rms,
-    kernel,
     largest,
     largest_magnitude,
-    limit_over,
+    levels_per_unit,
     magnitude_bits,
     ones,
     round_row_to_int8,
@@ -48,12 +48,11 @@ from prequential.exact.plain import (
     sqrt,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
-from prequential.model.gpt.column import Column
 
 Tensor = torch.Tensor
 
 __all__ = [
-    "Column",
+    "COMPILED",
     "adam_",
     "attention_backward_scores",
     "attention_backward_values",
@@ -82,8 +81,9 @@ __all__ = [
     "squared_relu_backward",
 ]
 
+COMPILED = True
 INVERSE_GRADIENT_LIMIT = np.float32(1.0 / GRADIENT_LIMIT)
-COLUMNS_PER_TASK = 64  # of a matrix walked by columns: 256 bytes of each row
+COLUMNS_PER_TASK = 64  # of a matrix that is processed in groups of columns: 256 bytes of each row
 
 
 # ---- rounding to int8
@@ -104,7 +104,7 @@ def _quantise_rows(x: Array, column_factor: Array, q: Array, scale: Array) -> No
         for j in range(x.shape[1]):
             top = max(top, magnitude_bits(x[i, j] * column_factor[j]))
         magnitude = scale_of(top)
-        factor = limit_over(magnitude, INT8_LIMIT)
+        factor = levels_per_unit(magnitude, INT8_LIMIT)
         for j in range(x.shape[1]):
             q[i, j] = np.int8(np.rint((x[i, j] * column_factor[j]) * factor))
         scale[i] = magnitude * INVERSE_INT8_LIMIT
@@ -124,7 +124,7 @@ def _quantise_rows_finely(x: Array, column_factor: Array, high: Array, low: Arra
         for j in range(row.size):
             row[j] = x[i, j] * column_factor[j]
         magnitude = largest_magnitude(row)
-        factor = limit_over(magnitude, INT8_LIMIT)
+        factor = levels_per_unit(magnitude, INT8_LIMIT)
         for j in range(row.size):
             level = row[j] * factor
             nearest = np.float32(np.rint(level))
@@ -165,7 +165,7 @@ def round_columns(x: Tensor, peaks: Tensor, row_factor: Tensor | None = None) ->
 def _round_columns(x: Array, row_factor: Array, peaks: Array, q: Array) -> None:
     factor = np.empty(peaks.size, dtype=np.float32)
     for j in range(peaks.size):
-        factor[j] = limit_over(peaks[j], INT8_LIMIT)
+        factor[j] = levels_per_unit(peaks[j], INT8_LIMIT)
     for i in range(x.shape[0]):
         for j in range(peaks.size):
             q[i, j] = np.int8(np.rint((x[i, j] * row_factor[i]) * factor[j]))
@@ -201,7 +201,7 @@ def _normalise_rows_backward(g: Array, q: Array, r: Array, s: Array, base: Array
     n_columns = g.shape[1]
     for i in range(g.shape[0]):
         magnitude = largest_magnitude(g[i])
-        factor = limit_over(magnitude, GRADIENT_LIMIT)
+        factor = levels_per_unit(magnitude, GRADIENT_LIMIT)
         total = np.int32(0)  # 1023 * 127 * C < 2**31
         for j in range(n_columns):
             total = np.int32(total + np.int32(np.rint(g[i, j] * factor)) * np.int32(q[i, j]))
@@ -266,7 +266,7 @@ def _squared_relu(acc: Array, row: Array, column: Array, q: Array, scale: Array,
             a[i, j] = value
             top = max(top, magnitude_bits(value * value))
         magnitude = scale_of(top)
-        factor = limit_over(magnitude, INT8_LIMIT)
+        factor = levels_per_unit(magnitude, INT8_LIMIT)
         for j in range(acc.shape[1]):
             q[i, j] = np.int8(np.rint((a[i, j] * a[i, j]) * factor))
         scale[i] = magnitude * INVERSE_INT8_LIMIT
@@ -310,14 +310,12 @@ def fill_frequencies(logits: Array, table: Array, f: Array) -> None:
         total = np.int64(0)
         for v in range(n_symbols):
             step = np.rint((peak - row[v]) * np.float32(LOGIT_STEPS_PER_NAT))
-            e[v] = table[np.int32(step if step < last_step else last_step)]  # last_step also for what is no number
+            e[v] = table[np.int32(step if step < last_step else last_step)]  # last_step also for NaN
             total += e[v]
         divisor = np.float64(total)
         rest = np.int64(TOTAL)
         for v in range(n_symbols):
-            e[v] = (
-                np.int32((np.float64(e[v]) * to_share) / divisor) + 1
-            )  # a conversion of a positive number is its floor
+            e[v] = np.int32((np.float64(e[v]) * to_share) / divisor) + 1  # converting a positive number is its floor
             rest -= e[v]
         best = 0
         while best < n_symbols - 1 and row[best] != peak:
@@ -325,7 +323,7 @@ def fill_frequencies(logits: Array, table: Array, f: Array) -> None:
         e[best] += rest
 
 
-# ---- gradients at the two ends, optimiser
+# ---- gradients at the logits and at the embedding, optimiser
 
 
 def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
@@ -355,7 +353,7 @@ def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> 
 
 @kernel
 def _embedding_sums(g: Array, symbols: Array, peak: Array, total: Array) -> None:
-    factor = limit_over(peak[0], EMBEDDING_LIMIT)
+    factor = levels_per_unit(peak[0], EMBEDDING_LIMIT)
     n_columns = g.shape[1]
     for task in range((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
         columns = slice(task * COLUMNS_PER_TASK, min((task + 1) * COLUMNS_PER_TASK, n_columns))
@@ -374,11 +372,17 @@ def _embedding_sums(g: Array, symbols: Array, peak: Array, total: Array) -> None
 
 
 def adam_(
-    parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step_size: float, beta1: float, beta2: float
+    parameter: Tensor,
+    gradient: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    step_size: float | Tensor,
+    beta1: float,
+    beta2: float,
 ) -> None:
     n = parameter.numel()
     p, g, m, v = (x.view(n).numpy() for x in (parameter, gradient.contiguous(), mean, square))
-    _adam(p, g, m, v, step_size, beta1, 1.0 - beta1, beta2, 1.0 - beta2)
+    _adam(p, g, m, v, float(step_size), beta1, 1.0 - beta1, beta2, 1.0 - beta2)
 
 
 @kernel
@@ -400,7 +404,7 @@ def _adam(
         g = gradient[i]
         m = mean[i] * keep1 + g * new1
         v = square[i] * keep2 + (g * g) * new2
-        # tiny state is rounded to zero: denormals are flushed on some machines
+        # Tiny state becomes zero, because some machines flush denormals.
         mean[i] = np.float32(0.0) if abs(m) < tiny else m
         square[i] = np.float32(0.0) if v < tiny else v
         root = np.float32(math.sqrt(np.float64(square[i])))

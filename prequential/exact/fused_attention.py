@@ -1,7 +1,8 @@
-"""Attention of the exact GPT as compiled loops, with the bits of `plain`, where each function is described.
+"""Attention as compiled loops, with the bits of `plain`, which describes each function.
 
-An outer loop is over positions (row, time) where rows are rearranged, else over rows and heads, whose blocks (T, K)
-and (T, J) stay in the cache between the passes that need them.
+The outer loop of a kernel that rearranges rows is over positions (row, time). The outer loop of the other kernels is over rows
+and heads. The blocks (T, K) and (T, J) of one head stay in the processor's cache between the passes that need them. Letters as
+in plain.py.
 """
 
 from functools import cache
@@ -9,17 +10,15 @@ from functools import cache
 import numpy as np
 import torch
 
+from prequential.compiled import Array, inlined, kernel
 from prequential.exact.fused_loops import (
     INVERSE_INT8_LIMIT,
     ONE,
-    Array,
     array,
-    inlined,
     inverse_rms,
-    kernel,
     largest,
     largest_magnitude,
-    limit_over,
+    levels_per_unit,
     magnitude_bits,
     round_row,
     scale_of,
@@ -30,8 +29,8 @@ from prequential.exact.tables import ATTENTION_TABLE_SIZE, SCORE_STEPS_PER_NAT, 
 Tensor = torch.Tensor
 
 INVERSE_GRADIENT_LIMIT = np.float32(1.0 / GRADIENT_LIMIT)
-WEIGHT_LIMIT = 255  # attention weights times value scales, and gradients at the scores by rows
-SOFTMAX_LIMIT = 2047  # gradients at the weights, for the sum in the softmax's gradient
+WEIGHT_LIMIT = 255  # levels of attention weights times value scales, and of gradients at the scores by rows
+SOFTMAX_LIMIT = 2047  # levels of gradients at the attention weights, in the sum of the softmax gradient
 
 
 # ---- queries, keys, values
@@ -59,16 +58,16 @@ def _attention_inputs(
         row = qkv[position]
         for h in range(n_heads):
             start = h * width
-            q_r[b, h, t], q_s[b, h, t] = unit_levels(row[start : start + width], cos[t], sin[t], q[b, h, t])
+            q_r[b, h, t], q_s[b, h, t] = normalised_levels(row[start : start + width], cos[t], sin[t], q[b, h, t])
             start += depth
-            k_r[b, h, t], k_s[b, h, t] = unit_levels(row[start : start + width], cos[t], sin[t], k[b, h, t])
+            k_r[b, h, t], k_s[b, h, t] = normalised_levels(row[start : start + width], cos[t], sin[t], k[b, h, t])
             start += depth
             v_scale[b, h, t] = round_row(row[start : start + width], INT8_LIMIT, v[b, h, t]) * INVERSE_INT8_LIMIT
 
 
 @inlined
-def unit_levels(x: Array, cos: Array, sin: Array, levels: Array) -> tuple[np.float32, np.float32]:
-    """levels = x rotated and rounded; returns r and s, the two factors of the RMS norm."""
+def normalised_levels(x: Array, cos: Array, sin: Array, levels: Array) -> tuple[np.float32, np.float32]:
+    """levels = x, rotated and rounded; returns r and s, the two factors of the RMS norm."""
     half = cos.size
     first, second = x[:half], x[half:]
     for i in range(half):
@@ -91,12 +90,12 @@ def softmax_table() -> Array:
 
 
 def attention_weights(
-    scores: Tensor, q_r: Tensor, k_r: Tensor, v_scale: Tensor, first_query: int, first_valid: int, window: int
+    scores: Tensor, q_r: Tensor, k_r: Tensor, v_scale: Tensor, mask: tuple[int, int, int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     e, levels = torch.empty(scores.shape), torch.empty(scores.shape)
     inverse_sum, scale = torch.empty(q_r.shape), torch.empty(q_r.shape)
     _attention_weights(
-        array(scores), array(q_r), array(k_r), array(v_scale), first_query, first_valid, window, softmax_table(),
+        array(scores), array(q_r), array(k_r), array(v_scale), *mask, softmax_table(),
         e.numpy(), inverse_sum.numpy(), levels.numpy(), scale.numpy(),
     )  # fmt: skip
     return e, inverse_sum, levels, scale
@@ -116,7 +115,7 @@ def _attention_weights(
         weights[:] = np.float32(0.0)
         weighted[:] = np.float32(0.0)
         seen, seen_weighted = weights[visible], weighted[visible]
-        total = numerators(scores[b, h, t, visible], q_r[b, h, t], k_r[b, h, visible], table, seen)
+        total = softmax_numerators(scores[b, h, t, visible], q_r[b, h, t], k_r[b, h, visible], table, seen)
         inverse_sum[b, h, t] = ONE / np.float32(total)
         values = v_scale[b, h, visible]
         for j in range(seen.size):
@@ -126,8 +125,8 @@ def _attention_weights(
 
 
 @inlined
-def numerators(scores: Array, q_r: np.float32, k_r: Array, table: Array, e: Array) -> np.int32:
-    """e = table[round(steps below the largest logit)]; returns the sum of e, which is at most 255 * J < 2**24."""
+def softmax_numerators(scores: Array, q_r: np.float32, k_r: Array, table: Array, e: Array) -> np.int32:
+    """e = table[rounded steps below the largest score]; returns the sum of e, which is at most 255 * J < 2**24."""
     for j in range(e.size):
         e[j] = (scores[j] * q_r) * k_r[j]
     peak = largest(e)
@@ -180,11 +179,8 @@ def _attention_backward_values(
         b, h = task // n_heads, task % n_heads
         top = np.zeros(width, dtype=np.int32)
         for t in range(n_time):
-            g, columns, inverse = (
-                grad[b * n_time + t, h * width : (h + 1) * width],
-                by_column[b, h, t],
-                inverse_sum[b, h, t],
-            )
+            g = grad[b * n_time + t, h * width : (h + 1) * width]
+            columns, inverse = by_column[b, h, t], inverse_sum[b, h, t]
             query_scale[b, h, t] = round_row(g, GRADIENT_LIMIT, by_query[b, h, t]) * INVERSE_GRADIENT_LIMIT
             for i in range(width):
                 columns[i] = g[i] * inverse
@@ -194,11 +190,11 @@ def _attention_backward_values(
 
 @inlined
 def _round_columns(x: Array, top: Array, scale: Array) -> None:
-    """Rounds (T, C) in place to 127 levels of each column's largest magnitude, given by its bits; stores the scales."""
+    """Rounds x (T, C) in place to 127 levels per column and stores the scales. top: the bits of the largest magnitudes, (C,)."""
     factor = np.empty(scale.size, dtype=np.float32)
     for j in range(scale.size):
         magnitude = scale_of(top[j])
-        factor[j] = limit_over(magnitude, INT8_LIMIT)
+        factor[j] = levels_per_unit(magnitude, INT8_LIMIT)
         scale[j] = magnitude * INVERSE_INT8_LIMIT
     for t in range(x.shape[0]):
         row = x[t]
@@ -250,12 +246,12 @@ def _attention_backward_scores(
 def _softmax_gradient(
     products: Array, g_scale: np.float32, v_scale: Array, e: Array, inverse: np.float32, ds: Array
 ) -> None:
-    """ds = P * (dP - sum(P dP)) of one query: P = e * inverse, dP = products * g_scale * v_scale where e > 0."""
+    """ds = P * (dP - sum(P * dP)) of one query. P = e * inverse; dP = products * g_scale * v_scale if e > 0, otherwise 0."""
     for j in range(ds.size):
         dp = (products[j] * g_scale) * v_scale[j]
         ds[j] = dp if e[j] > np.float32(0.0) else np.float32(0.0)
     magnitude = largest_magnitude(ds)
-    factor = limit_over(magnitude, SOFTMAX_LIMIT)
+    factor = levels_per_unit(magnitude, SOFTMAX_LIMIT)
     total = np.int64(0)
     for j in range(ds.size):
         total += np.int32(np.rint(ds[j] * factor) * e[j])  # 2047 * 255 < 2**24
@@ -265,13 +261,15 @@ def _softmax_gradient(
 
 
 def attention_inputs_backward(
-    dq: Tensor, dk: Tensor, dv: Tensor, dq_scale: Tensor, dk_scale: Tensor, dv_scale: Tensor,
-    saved: tuple[Tensor, ...], cos: Tensor, sin: Tensor,
-) -> Tensor:  # fmt: skip
-    n_rows, n_heads, n_time, width = dq.shape
+    sums: tuple[Tensor, Tensor, Tensor],
+    scales: tuple[Tensor, Tensor, Tensor],
+    saved: tuple[Tensor, ...],
+    cos: Tensor,
+    sin: Tensor,
+) -> Tensor:
+    n_rows, n_heads, n_time, width = sums[0].shape
     y = torch.empty(n_rows * n_time, 3 * n_heads * width)
-    inputs = (dq, dk, dv, dq_scale, dk_scale, dv_scale, *saved, cos, sin)
-    _attention_inputs_backward(*[array(x) for x in (*inputs, y)])
+    _attention_inputs_backward(*[array(x) for x in (*sums, *scales, *saved, cos, sin, y)])
     return y
 
 
@@ -288,12 +286,12 @@ def _attention_inputs_backward(
         for h in range(n_heads):
             start = h * width
             out = y[position, start : start + width]
-            _unit_gradient(
+            _normalised_gradient(
                 dq[b, h, t], dq_scale[b, h, t], q[b, h, t], q_r[b, h, t], q_s[b, h, t], cos[t], sin[t], g, out
             )
             start += depth
             out = y[position, start : start + width]
-            _unit_gradient(
+            _normalised_gradient(
                 dk[b, h, t], dk_scale[b, h, t], k[b, h, t], k_r[b, h, t], k_s[b, h, t], cos[t], sin[t], g, out
             )
             start += depth
@@ -304,7 +302,7 @@ def _attention_inputs_backward(
 
 
 @inlined
-def _unit_gradient(
+def _normalised_gradient(
     acc: Array,
     scale: np.float32,
     levels: Array,
@@ -315,12 +313,12 @@ def _unit_gradient(
     g: Array,
     out: Array,
 ) -> None:
-    """The gradient acc * scale through the RMS norm and back through the rotation, into out; g is room for one row."""
+    """out = the gradient acc * scale, taken backward through the RMS norm and the rotation. g: scratch memory for one row."""
     width, half = g.size, cos.size
     for i in range(width):
         g[i] = acc[i] * scale
     magnitude = largest_magnitude(g)
-    factor = limit_over(magnitude, GRADIENT_LIMIT)
+    factor = levels_per_unit(magnitude, GRADIENT_LIMIT)
     total = np.int32(0)  # 1023 * 127 * K < 2**31
     for i in range(width):
         total = np.int32(total + np.int32(np.rint(g[i] * factor) * levels[i]))  # 1023 * 127 < 2**24

@@ -1,9 +1,13 @@
-"""Integer matmul backends, and the self-test that decides which of them this machine may use.
+"""Products of integer matrices, and the self-test that decides which implementation this machine may use.
 
-A sum of integers that fits its accumulator is exact, so three kernels give the same bits: int8 (`torch._int_mm`, int32 sums),
-float32-carried (exact below 2**24) and float64-carried (exact below 2**53). None is trusted by name: `torch._int_mm`
-saturates silently where the library runs without VNNI (pytorch/pytorch#136746), and a lowered float32 matmul precision
-rounds operands to 8 bits. Each candidate must reproduce a plain int64 product on operands that provoke both.
+A sum of integers that fits its accumulator is exact. So three implementations give the same bits: int8 (`torch._int_mm` with
+int32 sums), integers carried in float32 (exact below 2**24) and integers carried in float64 (exact below 2**53).
+
+None is trusted by its name. `torch._int_mm` saturates silently if the library runs without VNNI (pytorch/pytorch#136746). A
+lowered float32 matmul precision rounds operands to 8 bits. Each implementation must reproduce int64 products of operands that
+provoke both faults.
+
+Letters: (M, K) @ (K, N) -> (M, N); "..." a stack of matrices.
 """
 
 import time
@@ -18,7 +22,7 @@ from prequential.errors import InexactMachineError
 
 Tensor = torch.Tensor
 
-# 127*127*K < 2**24 needs K <= 1040: longer sums are split and added as int32.
+# 127 * 127 * K < 2**24 needs K <= 1040. Longer sums are cut into parts, which are added as int32.
 FLOAT32_MAX_SUM = 1040
 BACKEND_NAMES = ("int8", "float32", "float64")
 SELF_TEST_SHAPES = (
@@ -34,18 +38,18 @@ SELF_TEST_SHAPES = (
 
 @dataclass(frozen=True)
 class Matmul:
-    """Exact integer products. `name` is one of BACKEND_NAMES."""
+    """Exact products of integer matrices by the implementation `name`, one of BACKEND_NAMES."""
 
     name: str
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        """(..., M, K) int8 @ (..., K, N) int8 -> (..., M, N) int32; entries in [-127, 127], K < 2**17 so that 127*127*K < 2**31.
+        """(..., M, K) int8 @ (..., K, N) int8 -> (..., M, N) int32. Entries lie in [-127, 127]; 127 * 127 * K < 2**31: K < 2**17.
 
-        torch 2.13's `_int_mm` returns unwritten memory for some layouts with M = 1 or K = 1, so those go the float32 way; it has
-        none for stacks, so these do, too.
+        With int8, float32 computes two cases: stacks, which `torch._int_mm` does not have, and M = 1 or K = 1, for which torch
+        2.13's `_int_mm` returns unwritten memory in some layouts.
         """
         if self.name == "int8" and a.dim() == 2 and a.device.type == "cuda":
-            return on_tensor_cores(a, b)
+            return tensor_core_product(a, b)
         if self.name == "int8" and a.dim() == 2 and 1 not in a.shape:
             return torch._int_mm(a, b)
         if self.name == "float64":
@@ -57,16 +61,17 @@ class Matmul:
         return total
 
     def batched(self, a: Tensor, b: Tensor) -> Tensor:
-        """(..., M, K) @ (..., K, N) of carried integers (float32), each true sum below 2**24 in magnitude: float32, exact."""
+        """(..., M, K) @ (..., K, N) of carried integers in float32: float32, exact if each sum is below 2**24 in magnitude."""
         if self.name == "float64":
             return (a.double() @ b.double()).float()
         return a @ b
 
 
-def on_tensor_cores(a: Tensor, b: Tensor) -> Tensor:
-    """`torch._int_mm` on CUDA wants more than 16 rows, columns in multiples of 8, and operands by rows and by columns.
+def tensor_core_product(a: Tensor, b: Tensor) -> Tensor:
+    """(M, K) int8 @ (K, N) int8 -> (M, N) int32 by `torch._int_mm` on CUDA.
 
-    Zeros fill up what is missing. Where both operands lie by rows, not every device has a kernel (pytorch/pytorch#169956).
+    It needs more than 16 rows, and K and N in multiples of 8: zeros fill the operands up. The first operand is laid out by rows
+    and the second by columns, because not every device has a kernel for two operands by rows (pytorch/pytorch#169956).
     """
     (m, k), n = a.shape, b.shape[1]
     if m <= 16 or k % 8:
@@ -78,7 +83,7 @@ def on_tensor_cores(a: Tensor, b: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Trial:
-    """Outcome of one candidate's self-test: whether it is exact, the first reason if not, and its rate."""
+    """Result of the self-test of one implementation: whether it is exact, the first fault if not, and operations per second."""
 
     name: str
     exact: bool
@@ -87,7 +92,7 @@ class Trial:
 
 
 def _operands(shape: tuple[int, int, int]) -> Iterable[tuple[Tensor, Tensor]]:
-    """Operand pairs that provoke saturation (all +-127, alternating) and drawn ones (a fixed generator)."""
+    """Pairs of operands (M, K) and (K, N) int8: extreme ones that provoke saturation, and random ones of a fixed generator."""
     m, k, n = shape
     for a_value, b_value in ((127, 127), (-127, 127), (127, -127), (-127, -127)):
         yield torch.full((m, k), a_value, dtype=torch.int8), torch.full((k, n), b_value, dtype=torch.int8)
@@ -97,16 +102,16 @@ def _operands(shape: tuple[int, int, int]) -> Iterable[tuple[Tensor, Tensor]]:
     for _ in range(2):
         a = torch.randint(-127, 128, (m, k), dtype=torch.int8, generator=generator)
         b = torch.randint(-127, 128, (n, k), dtype=torch.int8, generator=generator)
-        yield a, b.t()  # a transposed second operand, as in the backward pass
+        yield a, b.t()  # the second operand transposed, as in the backward pass
         yield a, b.t().contiguous()
-        yield a.t().contiguous().t(), b.t().contiguous()  # a transposed first one, as in weight gradients
+        yield a.t().contiguous().t(), b.t().contiguous()  # the first operand transposed, as in weight gradients
 
 
 def _first_fault(matmul: Matmul, device: torch.device) -> str:
-    """Empty if `matmul` equals the int64 product on all operands, else what went wrong."""
+    """The first fault that the self-test finds, as a text; "" if `matmul` equals the int64 product for all operands."""
     for shape in SELF_TEST_SHAPES:
         operands = list(_operands(shape))
-        if device.type == "cuda":  # stacks of matrices are multiplied nowhere else
+        if device.type == "cuda":  # only devices multiply stacks of matrices
             operands.append((torch.stack([a for a, _ in operands]), torch.stack([b for _, b in operands])))
         for a, b in operands:
             expected = (a.long() @ b.long()).to(torch.int32)
@@ -122,7 +127,7 @@ def _first_fault(matmul: Matmul, device: torch.device) -> str:
         a = torch.randint(0, 256, (7, 5, 512), generator=generator)
         b = torch.randint(-127, 128, (7, 512, 64), generator=generator)
         a[0], b[0] = 255, 127
-        a[1, :, 128:] = 0  # gradients have 1023 levels, which 8-bit mantissas would round
+        a[1, :, 128:] = 0  # gradients have 1023 levels, which a mantissa of 8 bits would round
         a[1, :, :128] = torch.randint(-1023, 1024, (5, 128), generator=generator)
         got = matmul.batched(a.float().to(device), b.float().to(device)).cpu()
         wrong = int((got != (a @ b).float()).sum())
@@ -132,7 +137,9 @@ def _first_fault(matmul: Matmul, device: torch.device) -> str:
 
 
 def _rate(matmul: Matmul, device: torch.device) -> float:
-    m, k, n = (4096, 1024, 4096) if device.type == "cuda" else (1024, 256, 1024)  # more than a launch takes
+    """Operations per second, the best of four products; a multiplication and an addition are two operations."""
+    # The product must be so large that its launch does not dominate.
+    m, k, n = (4096, 1024, 4096) if device.type == "cuda" else (1024, 256, 1024)
     a = torch.full((m, k), 127, dtype=torch.int8, device=device)
     b = torch.full((k, n), 127, dtype=torch.int8, device=device)
     best = float("inf")
@@ -146,14 +153,14 @@ def _rate(matmul: Matmul, device: torch.device) -> float:
 
 
 def pin_precision() -> None:
-    """Keeps float32 matmuls in float32: lower settings silently round the operands."""
+    """Sets the precision of float32 products to float32. Lower settings silently round the operands."""
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
 
 
 def trials(device: torch.device | str = "cpu") -> list[Trial]:
-    """Self-test and rate of every backend on `device`, in the order of BACKEND_NAMES."""
+    """Tests every implementation on `device` and measures its rate, in the order of BACKEND_NAMES."""
     device = torch.device(device)
     pin_precision()
     results = []
@@ -164,20 +171,20 @@ def trials(device: torch.device | str = "cpu") -> list[Trial]:
 
 
 def choose(device: torch.device | str = "cpu", name: str | None = None) -> Matmul:
-    """The fastest backend that passes its self-test, or the named one if it passes; tested once a process.
+    """The fastest implementation that passes its self-test, or the named one. The tests run once per process.
 
-    int8 products keep float32-carried batches (attention), so choosing int8 requires float32 to pass as well.
-    Raises InexactMachineError when nothing passes or the named one does not.
+    int8 leaves the batched products of attention to float32, so int8 needs float32 to pass as well. Raises InexactMachineError
+    if none passes, or if the named one is unknown or does not pass.
     """
     pin_precision()
     results = {trial.name: trial for trial in _trials_once(device)}
     passed = [t for t in results.values() if t.exact and (t.name != "int8" or results["float32"].exact)]
     if name is not None:
         if name not in results:
-            raise InexactMachineError(f"no matmul backend {name!r}; there are {', '.join(BACKEND_NAMES)}")
+            raise InexactMachineError(f"no matmul backend {name!r}; choose one of {', '.join(BACKEND_NAMES)}")
         if results[name] not in passed:
             raise InexactMachineError(
-                f"matmul backend {name} is not exact here: {results[name].reason or 'float32 fails'}"
+                f"matmul backend {name} is not exact here: {results[name].reason or 'float32, which it needs, fails'}"
             )
         return Matmul(name)
     if not passed:

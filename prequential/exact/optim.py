@@ -1,14 +1,15 @@
 """Optimiser steps in exact arithmetic: Adam, and Muon's orthogonalised momentum.
 
-Adam (Kingma & Ba 2015) is elementwise, so it only needs single-rounding operations in a fixed order. Muon (Jordan et al. 2024)
-replaces a matrix gradient by its nearest orthogonal matrix, by five Newton-Schulz steps; their products run on int8.
-"""
+Adam (Kingma & Ba 2015) and the momentum are elementwise. They need only operations that round once, in a fixed order
+(`adam_` and `nesterov_` in plain.py). Muon (Jordan et al. 2024) replaces the gradient of a matrix by an approximation of the
+nearest orthogonal matrix. Five Newton-Schulz steps compute it, with products of int8 matrices.
 
-from types import ModuleType
+Letters: R rows, C columns, "..." a stack of matrices of one shape, or nothing.
+"""
 
 import torch
 
-from prequential.exact.matmul import Matmul
+from prequential.exact.backend import Backend
 
 Tensor = torch.Tensor
 
@@ -17,21 +18,23 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 NEWTON_SCHULZ_STEPS = 5
 
 
-def orthogonalise(g: Tensor, ops: ModuleType, matmul: Matmul) -> Tensor:
-    """An approximately orthogonal matrix with the row and column spaces of g: (R, C) float32 -> (R, C) float32.
+def orthogonalise(g: Tensor, backend: Backend) -> Tensor:
+    """An approximately orthogonal matrix with the row and column spaces of g, for each matrix of the stack.
 
-    Or of each matrix of a stack (..., R, C), with the plain kernels: the same bits.
+    g: (..., R, C) float32; a stack needs the plain primitives. Returns (..., R, C) float32. A matrix gives the same bits alone
+    and in a stack.
     """
     if g.shape[-2] > g.shape[-1]:
-        return orthogonalise(g.mT.contiguous(), ops, matmul).mT.contiguous()
+        return orthogonalise(g.mT.contiguous(), backend).mT.contiguous()
+    ops, matmul = backend.primitives, backend.matmul
     a, b, c = NEWTON_SCHULZ
     q, s = ops.quantise_rows(g)
-    # Frobenius norm from row sums of squares: integers per row, then integers again over rows rounded to one scale.
+    # The Frobenius norm comes from two integer sums: of the squares of each row, and of the rows, rounded to one scale.
     x = ops.dequantise(q, s * _inverse_norm(ops.row_squares(q), s), None)
     for _ in range(NEWTON_SCHULZ_STEPS):
         q, s = ops.quantise_rows(x)
         gram = ops.dequantise(matmul(q, q.mT), s, s)  # X X^T, (R, R)
-        p, t = ops.quantise_rows(gram)  # symmetric: rows are columns
+        p, t = ops.quantise_rows(gram)  # symmetric, so the scales of the rows are also those of the columns
         polynomial = ops.dequantise(matmul(p, p.mT), t, t, base=gram, alpha=b, beta=c)
         w, u = ops.quantise_rows(polynomial, column_factor=s)
         x = ops.dequantise(matmul(w, q), u, None, base=x, alpha=a)
@@ -39,10 +42,10 @@ def orthogonalise(g: Tensor, ops: ModuleType, matmul: Matmul) -> Tensor:
 
 
 def _inverse_norm(squares: Tensor, s: Tensor) -> Tensor:
-    """1 / Frobenius norm of a matrix of rows q * s, from their squares sum(q*q), (..., R) -> (..., 1) float32; integer sums only.
+    """1 / Frobenius norm of matrices with rows q * s: (..., 1) float32. squares: sum(q * q) of each row; s: its scale, (..., R).
 
-    Row energies s*s * squares are rounded to 2**24 levels of the largest and summed in int64; the relative error is below
-    R * 2**-25.
+    All sums are of integers. The energies s * s * squares of the rows are rounded to 2**24 levels of the largest one and summed
+    in int64. The relative error is below R * 2**-25.
     """
     largest_scale = s.amax(-1, keepdim=True).clamp_min(1e-18)  # its square must stay far above denormals
     ratio = s / largest_scale

@@ -1,12 +1,15 @@
 """The exact primitives in plain torch: the definition of the arithmetic, on any device.
 
-Every function is a fixed sequence of single-rounding IEEE float32 operations and of integer sums whose bound is stated, so
-its result does not depend on thread count, vector width, memory layout or device (docs/EXACT.md). `fused` computes the
-same bits in compiled loops. Integer matrices come in two forms: int8 tensors for matmuls of weights, and "carried" integers
-in float32, exact below 2**24, for the batched matmuls of attention.
+Every function is a fixed sequence of two kinds of operation: IEEE float32 operations that round once, and sums of integers with
+a stated bound. So the result does not depend on the thread count, the vector width, the memory layout or the device
+(docs/EXACT.md). `fused` computes the same bits in compiled loops.
 
-Shapes: R rows, C columns, "..." a stack of such matrices or nothing; B rows of symbols, H heads, T queries, J keys, K width of a
-head; N = B*T, D = H*K.
+Integers have two forms: int8 tensors for products with weights, and "carried" integers, which are whole numbers in float32,
+exact below 2**24, for the batched products of attention. A row is rounded to L levels as q = round(x * (L / m)), where m is its
+largest magnitude. Its scale is m / L, and x ~ q * scale.
+
+Letters: R rows, C columns, "..." a stack of such matrices or nothing; B rows of symbols, H heads, T queries, J keys, K width of
+a head, N = B*T, D = H*K, V symbols of the alphabet, E embedding tables.
 """
 
 import torch
@@ -22,69 +25,75 @@ from prequential.exact.tables import (
 
 Tensor = torch.Tensor
 
-TINY = 1e-30  # scales are clamped here, far above denormals
-FINE = 254  # low levels in a high one
+COMPILED = False
+TINY = 1e-30  # the smallest scale, far above denormals
+FINE = 254  # fine levels in one coarse level
 INT8_LIMIT = 127
 GRADIENT_LIMIT = 1023  # operands of integer dot products: 1023 * 127 * K < 2**31 for K <= 16529
 EMBEDDING_LIMIT = 262143  # 18 bits: sums of 8192 rows fit int32
-TOTAL = 1 << 24  # sum of the frequencies of a distribution
+TOTAL = 1 << 24  # the sum of the frequencies of a distribution
 
 
 def sqrt(x: Tensor) -> Tensor:
-    """Correctly rounded float32 square root. torch.sqrt of float32 is not; the float64 route is (never near a midpoint)."""
+    """The correctly rounded float32 square root. torch.sqrt of float32 is not correctly rounded; this way through float64 is."""
     return x.double().sqrt().float()
 
 
-def _limit_over(scale: Tensor, limit: int) -> Tensor:
+def _levels_per_unit(scale: Tensor, limit: int) -> Tensor:
+    """limit / scale, as the reciprocal times the limit: what x is multiplied by before it is rounded."""
     return scale.reciprocal() * float(limit)
 
 
-def _absmax(x: Tensor, dim: int) -> Tensor:
+def _largest_magnitude(x: Tensor, dim: int) -> Tensor:
+    """The largest |x| along `dim`, at least TINY."""
     return x.abs().amax(dim).clamp_min(TINY)
 
 
 def quantise_rows(x: Tensor, column_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(..., R, C) float32 -> int8 integers in [-127, 127] and a float32 scale per row, x * column_factor ~ q * scale[:, None]."""
+    """y = x * column_factor in 127 levels per row: int8 q (..., R, C) and float32 scale (..., R), y ~ q * scale[..., None]."""
     if column_factor is not None:
         x = x * column_factor[..., None, :]
-    scale = _absmax(x, -1)
-    q = (x * _limit_over(scale, INT8_LIMIT)[..., None]).round_().to(torch.int8)
+    scale = _largest_magnitude(x, -1)
+    q = (x * _levels_per_unit(scale, INT8_LIMIT)[..., None]).round_().to(torch.int8)
     return q, scale * (1.0 / INT8_LIMIT)
 
 
 def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(R, C) float32 -> two int8 integers in [-127, 127] and a scale per row, x * column_factor ~ (FINE * high + low) * scale."""
+    """y = x * column_factor in 127 * FINE levels per row: int8 high and low (R, C) and float32 scale (R,).
+
+    y ~ (FINE * high + low) * scale[:, None]; high and low lie in [-127, 127].
+    """
     x = x * column_factor
-    scale = _absmax(x, 1)
-    levels = x * _limit_over(scale, INT8_LIMIT)[:, None]
+    scale = _largest_magnitude(x, 1)
+    levels = x * _levels_per_unit(scale, INT8_LIMIT)[:, None]
     high = levels.round()
     low = ((levels - high) * float(FINE)).round_()  # the difference is exact, and at most 1/2
     return high.to(torch.int8), low.to(torch.int8), scale * (1.0 / (INT8_LIMIT * FINE))
 
 
 def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(R, C) float32 -> int8 integers and a float32 scale per column, x * row_factor[:, None] ~ q * scale."""
+    """y = x * row_factor[:, None] in 127 levels per column: int8 q (R, C) and float32 scale (C,), y ~ q * scale."""
     peaks = column_peaks(x, row_factor)
     return round_columns(x, peaks, row_factor), peaks * (1.0 / INT8_LIMIT)
 
 
 def column_peaks(x: Tensor, row_factor: Tensor | None = None) -> Tensor:
     """The largest magnitude in each column of x * row_factor[:, None], at least TINY: (C,) float32."""
-    return _absmax(x if row_factor is None else x * row_factor[:, None], 0)
+    return _largest_magnitude(x if row_factor is None else x * row_factor[:, None], 0)
 
 
 def round_columns(x: Tensor, peaks: Tensor, row_factor: Tensor | None = None) -> Tensor:
-    """The int8 integers of `quantise_columns` for columns of these peaks, which may be those of more rows than these."""
+    """The int8 integers of `quantise_columns` for given `column_peaks`, which may be those of a matrix with further rows."""
     if row_factor is not None:
         x = x * row_factor[:, None]
-    return (x * _limit_over(peaks, INT8_LIMIT)).round_().to(torch.int8)
+    return (x * _levels_per_unit(peaks, INT8_LIMIT)).round_().to(torch.int8)
 
 
 def normalise_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """RMS norm and quantisation at once: int8 q and two float32 factors per row.
+    """RMS norm and quantisation in one: q (R, C) int8, r (R,) and s (R,) float32.
 
-    Returns q, r, s with x / rms(x) ~ q * r[:, None] and 1 / rms(x) ~ s. The sum of squares is an integer: 127**2 * C < 2**24
-    for C <= 1040, and it is taken in int32.
+    x / rms(x) ~ q * r[:, None] and 1 / rms(x) ~ s. The sum of squares is an integer, at most 127**2 * C, taken in int64 and then
+    rounded to float32; it is exact there for C <= 1040.
     """
     q, scale = quantise_rows(x)
     r = _inverse_rms(q)
@@ -92,14 +101,16 @@ def normalise_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _inverse_rms(q: Tensor) -> Tensor:
+    """1 / rms of the integers along the last axis: float32."""
     squares = q.to(torch.int32).square().sum(-1, dtype=torch.int64).clamp_min(1)
     return 1.0 / sqrt(squares.float() * (1.0 / q.shape[-1]))
 
 
 def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, base: Tensor) -> Tensor:
-    """`base` plus the gradient with respect to x of a loss whose gradient at x / rms(x) is g, all (R, C).
+    """`base` plus the gradient at x of a loss whose gradient at x / rms(x) is g; all are (R, C).
 
-    (g - y * mean(g * y)) * s with y = q * r; the mean's sum is an integer product of q with g rounded to 1023 levels a row.
+    The gradient is (g - y * mean(g * y)) * s with y = q * r. The sum in the mean is a sum of integers: of q times g, where g is
+    rounded to 1023 levels per row.
     """
     y = q.float() * r[:, None]
     mean = _row_dot(g, q) * (r * (1.0 / q.shape[-1]))
@@ -107,9 +118,9 @@ def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, base: Te
 
 
 def _row_dot(g: Tensor, q: Tensor) -> Tensor:
-    """Sum over the last axis of g * q, g rounded to 1023 levels of its row's largest magnitude: float32."""
-    scale = _absmax(g, -1)
-    levels = (g * _limit_over(scale, GRADIENT_LIMIT)[..., None]).round_().to(torch.int32)
+    """The sum of g * q along the last axis, where g is rounded to 1023 levels per row: float32."""
+    scale = _largest_magnitude(g, -1)
+    levels = (g * _levels_per_unit(scale, GRADIENT_LIMIT)[..., None]).round_().to(torch.int32)
     total = (levels * q.to(torch.int32)).sum(-1, dtype=torch.int64)
     return total.float() * (scale * (1.0 / GRADIENT_LIMIT))
 
@@ -122,9 +133,9 @@ def dequantise(
     alpha: float = 1.0,
     beta: float = 1.0,
 ) -> Tensor:
-    """base * alpha + acc * row[:, None] * column * beta, each product and the sum rounded once, left to right.
+    """base * alpha + acc * row[:, None] * column * beta: (..., R, C) float32, computed from left to right.
 
-    (..., R, C) float32.
+    Each product and the sum are rounded once. acc: integers (..., R, C); row (..., R), column (..., C).
     """
     y = acc.float()
     if row is not None:
@@ -139,58 +150,64 @@ def dequantise(
 
 
 def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """a = max(0, acc * row * column) as (R, C) float32, and a*a quantised by rows: (int8, scale, a)."""
+    """The squared ReLU of acc * row[:, None] * column, rounded to 127 levels per row.
+
+    Returns the int8 levels of a * a, their scales (R,) and a = max(0, acc * row * column), (R, C) float32.
+    """
     a = dequantise(acc, row, column).clamp_min_(0.0)
     return *quantise_rows(a * a), a
 
 
 def squared_relu_backward(acc: Tensor, row: Tensor, a: Tensor) -> Tensor:
-    """Gradient before the squared ReLU, given the dequantised gradient after it: (acc * row) * (2 a)."""
+    """The gradient before the squared ReLU, (acc * row) * (2 a). acc, row: sums and scales of the gradient after it."""
     return dequantise(acc, row, None) * (a + a)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates pairs (i, i + K/2) of the last axis by the angles of cos, sin (broadcast over (..., K/2))."""
+    """Rotates the pairs (i, i + K/2) of the last axis by the angles of cos and sin, which broadcast over (..., K/2)."""
     first, second = x.chunk(2, -1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
 
-def _unit_levels(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Like normalise_rows over the last axis of any shape, with carried integers: (levels float32, r, s)."""
-    scale = _absmax(x, -1)
-    levels = (x * _limit_over(scale, INT8_LIMIT)[..., None]).round_()
+def _normalised_levels(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`normalise_rows` along the last axis of any shape, with carried integers: levels float32, r, s."""
+    scale = _largest_magnitude(x, -1)
+    levels = (x * _levels_per_unit(scale, INT8_LIMIT)[..., None]).round_()
     r = _inverse_rms(levels)
     return levels, r, r / (scale * (1.0 / INT8_LIMIT))
 
 
 def attention_inputs(qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, int, int]) -> tuple[Tensor, ...]:
-    """Rotated, RMS-normalised queries and keys and quantised values of (N, 3D) float32, as carried integers.
+    """Queries and keys, rotated, RMS-normalised and rounded, and rounded values, from the rows (N, 3D) float32.
 
-    shape = (B, T, H); cos and sin are (T, K/2). Returns q, q_r, q_s, k, k_r, k_s, v, v_scale: integers (B, H, T, K) with
-    normalised vector ~ integers * r and 1/rms ~ s, each factor (B, H, T). Rotation keeps the norm, so one rounding does both.
+    shape = (B, T, H); cos and sin are (T, K/2). Returns q, q_r, q_s, k, k_r, k_s, v, v_scale: carried integers (B, H, T, K) and
+    factors (B, H, T). A normalised vector ~ integers * r, 1 / rms ~ s, and a value ~ integers * v_scale. Rotation keeps the norm,
+    so one rounding is enough for rotation and norm.
     """
     n_rows, n_time, n_heads = shape
     q, k, v = qkv.view(n_rows, n_time, 3, n_heads, -1).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
-    v_scale = _absmax(v, -1)
-    v_levels = (v * _limit_over(v_scale, INT8_LIMIT)[..., None]).round_()
+    v_scale = _largest_magnitude(v, -1)
+    v_levels = (v * _levels_per_unit(v_scale, INT8_LIMIT)[..., None]).round_()
     return (
-        *_unit_levels(rotate(q, cos, sin)),
-        *_unit_levels(rotate(k, cos, sin)),
+        *_normalised_levels(rotate(q, cos, sin)),
+        *_normalised_levels(rotate(k, cos, sin)),
         v_levels,
         v_scale * (1.0 / INT8_LIMIT),
     )
 
 
 def attention_weights(
-    scores: Tensor, q_r: Tensor, k_r: Tensor, v_scale: Tensor, first_query: int, first_valid: int, window: int
+    scores: Tensor, q_r: Tensor, k_r: Tensor, v_scale: Tensor, mask: tuple[int, int, int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Integer softmax numerators of integer scores (B, H, T, J), and the same times v_scale, requantised.
+    """Softmax of integer scores (B, H, T, J) as integers, and the same times v_scale, rounded to 255 levels per query.
 
-    Query t may see keys j with max(first_valid, first_query + t - window) < j + 1 <= first_query + t + 1, that is, the
-    `window` keys up to its own index first_query + t. q_r (B, H, T) holds the score scale already; k_r, v_scale (B, H, J).
-    Returns e (integers 0..255), 1 / sum(e), levels (integers 0..255) and their scale per query: e * v_scale ~ levels * scale.
-    Bound: the sum of e is at most 255 * J < 2**24.
+    mask = (first_query, first_valid, window): query t has the index i = first_query + t among the keys. It sees the `window` keys
+    i - window + 1 .. i, except keys before first_valid. q_r (B, H, T) includes the score scale; k_r and v_scale are (B, H, J).
+
+    Returns e (B, H, T, J), integers 0..255 in proportion to the softmax; 1 / sum(e), (B, H, T); levels (B, H, T, J), integers
+    0..255; and their scale (B, H, T): e * v_scale ~ levels * scale. The sum of e is at most 255 * J < 2**24.
     """
+    first_query, first_valid, window = mask
     n_queries, n_keys = scores.shape[-2:]
     query = torch.arange(n_queries, device=scores.device)[:, None] + first_query
     key = torch.arange(n_keys, device=scores.device)
@@ -203,32 +220,30 @@ def attention_weights(
     inverse_sum = 1.0 / e.sum(-1, dtype=torch.float64).float()
     weighted = e * v_scale[:, :, None, :]
     scale = weighted.amax(-1).clamp_min(TINY)
-    levels = (weighted * _limit_over(scale, 255)[..., None]).round_()
+    levels = (weighted * _levels_per_unit(scale, 255)[..., None]).round_()
     return e, inverse_sum, levels, scale * (1.0 / 255)
 
 
 def attention_output(acc: Tensor, factor: Tensor) -> Tensor:
-    """(B, H, T, K) integer sums times factor (B, H, T), as (B*T, H*K) float32 rows."""
+    """Integer sums (B, H, T, K) times factor (B, H, T), as rows (N, D) float32."""
     n_rows, n_heads, n_time, width = acc.shape
     return (acc * factor[..., None]).transpose(1, 2).reshape(n_rows * n_time, n_heads * width)
 
 
-Column = None  # plain torch composes a decoder's column from the functions here
-
-
 def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -> tuple[Tensor, ...]:
-    """The gradient rows (N, D) at attention's output, rounded twice for the two matmuls that need it.
+    """The gradient (N, D) at attention's output, rounded in two ways for the two products that need it.
 
-    Returns by_query (B, H, T, K) with its scale (B, H, T): 1023 levels a query; by_column with its scale (B, H, 1, K): 127 levels
-    of grad / sum(e), constant along the queries that are summed.
+    Returns by_query (B, H, T, K), 1023 levels per query, and its scale (B, H, T); by_column (B, H, T, K), grad / sum(e) in 127
+    levels per column, and its scale (B, H, 1, K). The product that takes by_column sums over queries, so its scale must not
+    depend on the query.
     """
     n_rows, _, n_time = inverse_sum.shape
     g = grad.view(n_rows, n_time, n_heads, -1).transpose(1, 2)  # (B, H, T, K)
-    scale = _absmax(g, -1)
-    by_query = (g * _limit_over(scale, GRADIENT_LIMIT)[..., None]).round_()
+    scale = _largest_magnitude(g, -1)
+    by_query = (g * _levels_per_unit(scale, GRADIENT_LIMIT)[..., None]).round_()
     g = g * inverse_sum[..., None]
     column = g.abs().amax(-2, keepdim=True).clamp_min(TINY)
-    by_column = (g * _limit_over(column, INT8_LIMIT)).round_()
+    by_column = (g * _levels_per_unit(column, INT8_LIMIT)).round_()
     return by_query, scale * (1.0 / GRADIENT_LIMIT), by_column, column * (1.0 / INT8_LIMIT)
 
 
@@ -241,43 +256,43 @@ def attention_backward_scores(
     q_r: Tensor,
     k_r: Tensor,
 ) -> tuple[Tensor, ...]:
-    """Gradient at the scores, rounded by rows for the queries and by columns for the keys.
+    """The gradient at the scores, rounded by rows for the queries and by columns for the keys.
 
-    products (B, H, T, J) = integer gradient . value dot products. dP = products * g_scale * v_scale; the softmax gradient
-    P * (dP - sum(P dP)) has its sum taken in integers: dP rounded to 2047 levels a row, times e; 2047*255*J < 2**53.
-    Returns by_query (255 levels, k_r folded in), its scale (B, H, T), by_key (127 levels, q_r folded in), its scale
-    (B, H, J).
+    products (B, H, T, J): integer dot products of gradients and values. dP = products * g_scale * v_scale is the gradient at the
+    attention weights P. The softmax gradient is P * (dP - sum(P * dP)). Its sum is a sum of integers: e times dP rounded to 2047
+    levels per row, 2047 * 255 * J < 2**53.
+
+    Returns by_query (B, H, T, J), 255 levels per row of the gradient times k_r, and its scale (B, H, T); by_key (B, H, T, J), 127
+    levels per column of the gradient times q_r, and its scale (B, H, J).
     """
     dp = products * g_scale[..., None] * v_scale[:, :, None, :]
     dp = dp.masked_fill(e == 0.0, 0.0)
-    scale = _absmax(dp, -1)
-    levels = (dp * _limit_over(scale, 2047)[..., None]).round_()
+    scale = _largest_magnitude(dp, -1)
+    levels = (dp * _levels_per_unit(scale, 2047)[..., None]).round_()
     mean = (levels.double() * e).sum(-1).float() * (scale * (1.0 / 2047)) * inverse_sum
     ds = (e * inverse_sum[..., None]) * (dp - mean[..., None])
     rows = ds * k_r[:, :, None, :]
-    row_scale = _absmax(rows, -1)
-    by_query = (rows * _limit_over(row_scale, 255)[..., None]).round_()
+    row_scale = _largest_magnitude(rows, -1)
+    by_query = (rows * _levels_per_unit(row_scale, 255)[..., None]).round_()
     columns = ds * q_r[..., None]
-    column_scale = _absmax(columns, -2)
-    by_key = (columns * _limit_over(column_scale, INT8_LIMIT)[..., None, :]).round_()
+    column_scale = _largest_magnitude(columns, -2)
+    by_key = (columns * _levels_per_unit(column_scale, INT8_LIMIT)[..., None, :]).round_()
     return by_query, row_scale * (1.0 / 255), by_key, column_scale * (1.0 / INT8_LIMIT)
 
 
 def attention_inputs_backward(
-    dq: Tensor,
-    dk: Tensor,
-    dv: Tensor,
-    dq_scale: Tensor,
-    dk_scale: Tensor,
-    dv_scale: Tensor,
+    sums: tuple[Tensor, Tensor, Tensor],
+    scales: tuple[Tensor, Tensor, Tensor],
     saved: tuple[Tensor, ...],
     cos: Tensor,
     sin: Tensor,
 ) -> Tensor:
-    """Gradient at (N, 3D) qkv. dq, dk, dv: integer sums (B, H, T, K), with scales (B, H, T), (B, H, T) and (B, H, 1, K).
+    """The gradient at the input of `attention_inputs`: (N, 3D) float32.
 
-    saved: the first six results of attention_inputs. dq_scale and dk_scale carry the score scale and the other side's factors.
+    sums: dq, dk and dv, integer sums (B, H, T, K). scales: their scales (B, H, T), (B, H, T) and (B, H, 1, K); those of dq and dk
+    include the score scale. saved: the first six results of `attention_inputs`.
     """
+    (dq, dk, dv), (dq_scale, dk_scale, dv_scale) = sums, scales
     q, q_r, q_s, k, k_r, k_s = saved
     gradients = []
     for levels, acc, scale, r, s in ((q, dq, dq_scale, q_r, q_s), (k, dk, dk_scale, k_r, k_s)):
@@ -291,10 +306,10 @@ def attention_inputs_backward(
 
 
 def frequencies(logits: Tensor) -> Tensor:
-    """(R, V) float32 logits (nats) -> (R, V) int32 frequencies, each >= 1, each row's sum exactly 2**24.
+    """Logits (R, V) float32, in nats -> frequencies (R, V) int32, each at least 1, with a sum of exactly 2**24 per row.
 
-    e = table[round(64 * (max - z))]; f = 1 + floor(e * (2**24 - V) / sum(e)) in float64 (the product is exact: 48 bits, the
-    division rounds once); what is left over goes to the first largest logit (argmax).
+    e = table[round(64 * (max - z))]; f = 1 + floor(e * (2**24 - V) / sum(e)) in float64: the product is exact in 48 bits, and the
+    quotient rounds once. The first largest logit (argmax) gets the rest of 2**24.
     """
     n_symbols = logits.shape[1]
     largest = logits.amax(1)
@@ -309,7 +324,7 @@ def frequencies(logits: Tensor) -> Tensor:
 
 
 def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
-    """Gradient of the code length in nats at the logits: frequency * 2**-24 - onehot, (R, V) float32; symbols (R,) int64."""
+    """The gradient (R, V) float32 at the logits of the code length in nats: frequency * 2**-24 - onehot. symbols: (R,) int64."""
     g = frequency.float() * 2.0**-24
     rows = torch.arange(len(symbols), device=g.device)
     g[rows, symbols] -= 1.0
@@ -317,19 +332,22 @@ def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
 
 
 def embedding_gradient(g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor:
-    """(N, D) float32 gradient rows summed by their symbols (N, E) into (E, V, D): 18 bits in int32, exact for N <= 8192."""
+    """Gradient rows (N, D) float32 summed by their symbols (N, E) into (E, V, D) float32.
+
+    The rows are rounded to 18 bits and summed in int32, which is exact for N <= 8192.
+    """
     peak = peak_of(g)
     return embedding_sums(g, symbols, n_symbols, peak).float() * (peak * (1.0 / EMBEDDING_LIMIT))
 
 
 def peak_of(x: Tensor) -> Tensor:
-    """The largest magnitude of all, at least TINY: (1,) float32."""
+    """The largest magnitude of all entries, at least TINY: (1,) float32."""
     return x.abs().amax().clamp_min(TINY)[None]
 
 
 def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> Tensor:
-    """The sums (E, V, D) int32 of `embedding_gradient` for this peak (1,), which may be that of more rows than these."""
-    levels = (g * _limit_over(peak, EMBEDDING_LIMIT)).round_().to(torch.int32)
+    """The sums (E, V, D) int32 of `embedding_gradient` for a given peak (1,), which may be that of a matrix with further rows."""
+    levels = (g * _levels_per_unit(peak, EMBEDDING_LIMIT)).round_().to(torch.int32)
     total = torch.zeros(symbols.shape[1], n_symbols, g.shape[1], dtype=torch.int32, device=g.device)
     for table, column in zip(total, symbols.t(), strict=True):
         table.index_add_(0, column, levels)
@@ -348,7 +366,7 @@ def adam_(
     """One Adam step in place, without bias correction: p -= step_size * m / (sqrt(v) + 1e-8)."""
     mean.mul_(beta1).add_(gradient * (1.0 - beta1))
     square.mul_(beta2).add_(gradient * gradient * (1.0 - beta2))
-    # tiny state is rounded to zero: denormals are flushed on some machines
+    # Tiny state becomes zero, because some machines flush denormals.
     mean.masked_fill_(mean.abs() < TINY, 0.0)
     square.masked_fill_(square < TINY, 0.0)
     parameter.sub_(mean / (sqrt(square) + 1e-8) * step_size)
@@ -358,10 +376,10 @@ def nesterov_(momentum: Tensor, gradient: Tensor, mu: float) -> Tensor:
     """Advances the momentum in place, m = mu * m + (1 - mu) * g, and returns the direction (1 - mu) * g + mu * m."""
     scaled = gradient * (1.0 - mu)
     momentum.mul_(mu).add_(scaled)
-    momentum.masked_fill_(momentum.abs() < TINY, 0.0)  # before it decays into denormals, which some processes flush
+    momentum.masked_fill_(momentum.abs() < TINY, 0.0)  # before it decays into denormals, which some machines flush
     return scaled + momentum * mu
 
 
 def row_squares(q: Tensor) -> Tensor:
-    """Sums of squares of int8 rows, (..., R, C) -> (..., R) float32; exact below 2**24, else rounded once."""
+    """The sums of squares of int8 rows: (..., R, C) -> (..., R) float32, summed in int64 and rounded once."""
     return q.to(torch.int32).square().sum(-1, dtype=torch.int64).float()

@@ -1,7 +1,7 @@
-"""Tables of exponentials and of rotary phases, built with integers and `decimal`, never with a maths library.
+"""Tables of exponentials, log-odds and rotary phases, made of integers and of `decimal`, without a maths library.
 
-A libm or vector-maths `exp` differs between machines in its last bit; a table of integers cannot. `decimal`'s exp is
-correctly rounded by its specification, so each table below is the same list of integers everywhere.
+The last bit of `exp` in a maths library differs between machines. A table of integers does not. The `exp` of `decimal` is
+correctly rounded by its specification, so each table is the same list of integers everywhere.
 """
 
 from decimal import Decimal, getcontext, localcontext
@@ -11,18 +11,19 @@ import numpy as np
 import torch
 
 HOST = torch.device("cpu")
-# Logits -> frequencies: steps of 1/64 nat down to e^-20, below which the floor of 1 in 2**24 takes over.
+# Logits -> frequencies: steps of 1/64 nat down to e^-20. Below that, a frequency is its minimum, 1 of 2**24.
 LOGIT_STEPS_PER_NAT = 64
 FREQUENCY_TABLE_SIZE = 64 * 20
-# Attention scores -> weights: steps of 1/32 nat; 255*e^-6.3 rounds to 0, so 256 entries hold every non-zero one.
+# Attention scores -> weights: steps of 1/32 nat. 255 * e^-6.3 rounds to 0, so 256 entries include every entry above 0.
 SCORE_STEPS_PER_NAT = 32
 ATTENTION_TABLE_SIZE = 256
 ATTENTION_PEAK = 255
-# Rotary phases are integer multiples of one turn / ROTARY_PERIOD, so positions may grow without bound (modulo the period).
+# Rotary phases are integer multiples of one turn / ROTARY_PERIOD. Positions count modulo the period, so they need no bound.
 ROTARY_PERIOD = 4096
 
 
 def _exp_table(peak: int, steps_per_nat: int, size: int, floor: int) -> list[int]:
+    """round(peak * exp(-i / steps_per_nat)) for i < size, each at least `floor`."""
     with localcontext() as context:
         context.prec = 40
         return [
@@ -46,27 +47,30 @@ def attention_table(device: torch.device = HOST) -> torch.Tensor:
     return torch.tensor(table, dtype=torch.float32, device=device)
 
 
-# Log-odds <-> probabilities of a bit (model/mixer/mixing.py): 1/256 nat, within +-LOG_ODDS_LIMIT.
+# Log-odds <-> probabilities of a bit (model/mixer/mixing.py): steps of 1/256 nat, within +-LOG_ODDS_LIMIT steps.
 LOG_ODDS_STEPS_PER_NAT = 256
 LOG_ODDS_LIMIT = 3071
 
 
 @cache
 def log_odds_tables() -> tuple[np.ndarray, np.ndarray]:
-    """(4096,) int32: log-odds of (i + 1/2) / 4096. (6143,) int32: probability in 2**-16, 1..65535, of log-odds -3071..3071."""
+    """stretch, (4096,) int32: log-odds of the probability (i + 1/2) / 4096. squash, (6143,) int32: its inverse.
+
+    squash[i] is the probability, 1..65535 in units of 2**-16, of the log-odds i - LOG_ODDS_LIMIT.
+    """
     with localcontext() as context:
         context.prec = 40
         odds = [(Decimal(i) / LOG_ODDS_STEPS_PER_NAT).exp() for i in range(-LOG_ODDS_LIMIT, LOG_ODDS_LIMIT + 1)]
         exact = [int((odd / (1 + odd) * (1 << 48)).to_integral_value()) for odd in odds]
     squash = np.array([min(65535, max(1, (p + (1 << 31)) >> 32)) for p in exact], np.int32)
     centres = (2 * np.arange(4096, dtype=np.int64) + 1) << 35
-    upper = np.searchsorted(np.array(exact, np.int64), centres)  # every centre lies strictly inside the table
+    upper = np.searchsorted(np.array(exact, np.int64), centres)  # every centre is strictly inside the table
     nearer = np.where(centres - np.array(exact)[upper - 1] < np.array(exact)[upper] - centres, upper - 1, upper)
     return (nearer - LOG_ODDS_LIMIT).astype(np.int32), squash
 
 
 def _quarter_sine() -> list[int]:
-    """round(2**20 * sin(2*pi*j/ROTARY_PERIOD)) for j = 0 .. a quarter period, by Taylor series in 40 digits."""
+    """round(2**20 * sin(2*pi*j / ROTARY_PERIOD)) for j = 0 .. ROTARY_PERIOD / 4, by Taylor series in 40 digits."""
     with localcontext() as context:
         context.prec = 40
         step = 2 * _pi() / ROTARY_PERIOD
@@ -99,7 +103,7 @@ def _pi() -> Decimal:
 
 @cache
 def rotary_table() -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin of 2*pi*j/4096 for j = 0..4095: two (4096,) float32 tensors of multiples of 2**-20 (so exact)."""
+    """cos and sin of 2*pi*j / 4096 for j = 0..4095: two (4096,) float32 tensors of multiples of 2**-20, so exact."""
     quarter = _quarter_sine()
     n = ROTARY_PERIOD // 4
     sine = quarter[:n] + quarter[n:0:-1] + [-s for s in quarter[:n]] + [-s for s in quarter[n:0:-1]]
@@ -109,9 +113,9 @@ def rotary_table() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def rotary_wave_numbers(n: int) -> torch.Tensor:
-    """(n,) int64: turns per ROTARY_PERIOD positions, geometric from 652 (about 1 radian a position) down to 1.
+    """(n,) int64: turns per ROTARY_PERIOD positions, a geometric sequence from 652 (about 1 radian per position) down to 1.
 
-    Integer square roots only: wave[i] = isqrt(652**(2(n-1-i)/(n-1))) is evaluated as an exact integer root.
+    wave[i] = floor(652**((n-1-i) / (n-1))) is an integer root, computed with integers only.
     """
     top = 652  # ROTARY_PERIOD / (2 pi)
     if n == 1:
@@ -120,7 +124,7 @@ def rotary_wave_numbers(n: int) -> torch.Tensor:
 
 
 def _integer_root(value: int, degree: int) -> int:
-    """Largest integer r with r**degree <= value."""
+    """The largest integer r with r**degree <= value."""
     low, high = 1, 1 << (value.bit_length() // degree + 1)
     while low < high:
         middle = (low + high + 1) // 2

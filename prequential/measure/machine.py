@@ -1,4 +1,4 @@
-"""The machine and the program that made a measurement: what a reader needs to judge a speed, or to repeat a run."""
+"""The machine and the program of a measurement. A reader needs both to judge a speed and to repeat a run."""
 
 import importlib.metadata
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 CHECKOUT = Path(__file__).parents[2]
-SOURCES = ("prequential", "codecs", "corpora")  # the package's folders there, two of them behind links
+SOURCE_FOLDERS = ("prequential", "codecs", "corpora")  # of the package; the last two are linked into the first
 PACKAGES = ("torch", "numpy", "numba", "constriction", "zstandard", "brotli", "pyppmd")
 
 
@@ -27,7 +27,7 @@ def machine() -> dict[str, str | int]:
 
 
 def cpu_model() -> str:
-    """The processor's name as the system gives it."""
+    """The name of the processor, as the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -37,18 +37,18 @@ def cpu_model() -> str:
 
 
 def usable_cores() -> int:
-    """Cores this process may run on."""
+    """The number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def peak_memory_bytes() -> int:
-    """The most resident memory this process has had so far, libraries included."""
+    """The peak resident memory of this process so far, libraries included."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, others kibibytes
 
 
 def private_memory_bytes() -> int:
-    """Memory this process has taken for itself, touched or not; where the system does not tell, the most it has had resident."""
+    """The private memory that this process has allocated, used or not; `peak_memory_bytes` if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_bytes().split()[5])
     except (OSError, IndexError, ValueError):
@@ -57,7 +57,7 @@ def private_memory_bytes() -> int:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that a speed may depend on, as far as they are installed."""
+    """Versions of Python and of the installed packages that may influence speed."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -68,14 +68,14 @@ def versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """Commit of the checkout this code runs from, with -dirty where the package's files differ; None if it is no checkout."""
-    if not (CHECKOUT / ".git").exists():  # an installed wheel may lie inside somebody else's repository
+    """The commit of the checkout that this code runs from, with -dirty if files of the package differ, or None."""
+    if not (CHECKOUT / ".git").exists():  # an installed wheel may be inside another repository
         return None
-    command = ["git", "-C", str(CHECKOUT), "status", "--porcelain=v2", "--branch", "--", *SOURCES]
+    command = ["git", "-C", str(CHECKOUT), "status", "--porcelain=v2", "--branch", "--", *SOURCE_FOLDERS]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
+        lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
         return None
-    commit = next((line.split()[-1] for line in told if line.startswith("# branch.oid")), None)
-    differs = any(not line.startswith("#") for line in told)
+    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid")), None)
+    differs = any(not line.startswith("#") for line in lines)
     return f"{commit}-dirty" if commit and differs else commit

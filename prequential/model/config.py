@@ -1,4 +1,8 @@
-"""Configurations: small frozen dataclasses, checked when built, stored whole in every archive."""
+"""Configurations: frozen dataclasses that are checked when they are built.
+
+Every archive stores the complete configuration, because it decides the coded bits. So names of fields and contexts are part of
+the archive format (docs/FORMAT.md).
+"""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -6,18 +10,20 @@ from typing import Any
 
 from prequential.errors import ConfigError
 
-N_SYMBOLS = 256  # of the alphabet: bytes
+N_SYMBOLS = 256  # size of the alphabet: symbols are bytes
 
-# The contexts of the mixer, in the order of model/mixer/mixing.py; model/mixer/mixer.py says what each is made of.
+# The contexts of the mixer, in the order of `context_hashes` in model/mixer/contexts.py, which explains how to add one.
+# model/mixer/mixer.py describes each of them.
 CONTEXTS = (
     "0", "1", "2", "3", "4", "5", "6", "8",
     "word", "word,1", "word2", "word,word3", "word3", "word,2",
     "skip2-3", "skip1,3", "skip3-4", "above", "line,above", "first,word", "classes", "match", "word,marks",
 )  # fmt: skip
 
-# The contexts whose embeddings may enter the GPT, in the order of model/gpt/context_kernels.py; model/gpt/context_table.py says what they are.
+# The contexts whose embeddings can be inputs of the GPT, in the order of model/gpt/context_kernels.py.
+# model/gpt/context_table.py describes them.
 GPT_CONTEXTS = ("2", "3", "4", "5", "6", "word", "word2")
-CONTEXT_REACH = 16  # symbols back that they look
+CONTEXT_REACH = 16  # the last symbols that they depend on, at most
 
 
 def _check(condition: bool, message: str) -> None:
@@ -26,7 +32,7 @@ def _check(condition: bool, message: str) -> None:
 
 
 def _check_range(config: object, **ranges: tuple[float, float]) -> None:
-    """Every named field lies in its closed range and has the type of its default; bool is no int."""
+    """Checks that each named field lies in its closed range and has the type of the bounds. bool does not count as int."""
     for name, (low, high) in ranges.items():
         value, kind = getattr(config, name), type(low)
         _check(
@@ -37,13 +43,13 @@ def _check_range(config: object, **ranges: tuple[float, float]) -> None:
 
 
 def _distinct_names(names: Any, known: tuple[str, ...]) -> tuple[str, ...]:
-    """A list of names, each known and named once, as a tuple."""
+    """The names as a tuple. Raises ConfigError unless it is a list of distinct known names."""
     _check(
         isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names), "contexts must be a list of names"
     )
-    _check(len(set(names)) == len(names), "contexts: distinct names")
+    _check(len(set(names)) == len(names), "contexts must not name one context twice")
     for name in names:
-        _check(name in known, f"unknown context {name!r}; there are {', '.join(known)}")
+        _check(name in known, f"unknown context {name!r}; choose from {', '.join(known)}")
     return tuple(names)
 
 
@@ -51,9 +57,10 @@ def _distinct_names(names: Any, known: tuple[str, ...]) -> tuple[str, ...]:
 class GPTConfig:
     """Shape and step sizes of the GPT.
 
-    `n_embeddings`: how many of the last symbols enter, each by its own table. `contexts`: which of GPT_CONTEXTS enter besides, by
-    rows of a table of 2**context_bits. `window`: keys each symbol attends to, its own among them. Step sizes are per update,
-    before warm-up.
+    n_embeddings: how many of the last symbols are inputs, each with an embedding table of its own. contexts: which of
+    GPT_CONTEXTS are inputs as well, as rows of one hashed table of 2**context_bits rows. window: the number of keys that a
+    symbol attends to, including its own. matrix_step: Muon's step size for the hidden matrices; vector_step: Adam's for the
+    embedding and the head; context_step: Adagrad's for the context table. Warm-up and decay apply to the first two.
     """
 
     n_layers: int = 2
@@ -82,20 +89,28 @@ class GPTConfig:
         )  # fmt: skip
         object.__setattr__(self, "contexts", _distinct_names(self.contexts, GPT_CONTEXTS))
         _check(
-            self.width % (2 * self.n_heads) == 0, f"width {self.width} must be a multiple of 2 * n_heads {self.n_heads}"
+            self.width % (2 * self.n_heads) == 0,
+            f"width = {self.width} must be a multiple of 2 * n_heads = {2 * self.n_heads}",
         )
-        _check(self.width // self.n_heads <= 128, "heads are at most 128 wide: 1023 * 127 * 128 < 2**24")
-        _check(self.width * self.mlp_factor <= 16384, "width * mlp_factor is at most 16384")
+        _check(
+            self.width // self.n_heads <= 128,
+            "width / n_heads must be at most 128, so that sums stay exact: 1023 * 127 * 128 < 2**24",
+        )
+        _check(self.width * self.mlp_factor <= 16384, "width * mlp_factor must be at most 16384")
 
     @property
     def n_inputs(self) -> int:
-        """How many of the last symbols the GPT looks at, at each place."""
+        """How many of the last symbols each prediction of the GPT takes as input."""
         return max(self.n_embeddings, CONTEXT_REACH if self.contexts else 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixerConfig:
-    """Context mixing: which contexts (model/mixer/mixer.py), room for 2**table_bits buckets of 64 bytes, 2**match_bits places."""
+    """Shape of the context mixer.
+
+    contexts: which of CONTEXTS. table_bits: the table has 2**table_bits buckets of 64 bytes. match_bits: the index of matches has
+    2**match_bits positions.
+    """
 
     contexts: tuple[str, ...] = CONTEXTS
     table_bits: int = 23
@@ -103,17 +118,17 @@ class MixerConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "contexts", _distinct_names(self.contexts, CONTEXTS))
-        _check(len(self.contexts) >= 1, "contexts: the mixer needs one")
+        _check(len(self.contexts) >= 1, "contexts: the mixer needs at least one")
         _check_range(self, table_bits=(4, 26), match_bits=(4, 26))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    """What is coded between two steps of the GPT, and what each step learns from.
+    """How many symbols are coded between two steps of the GPT, and what each step learns from.
 
-    A segment has segment_symbols symbols; early ones have first_segment_symbols, and grow with what is known. A step learns from
-    up to `n_rows` rows of `row_symbols` symbols: the newest segment first, then others drawn from the last 2**history_bits.
-    A block is the unit of the archive.
+    A segment has segment_symbols symbols; the first segments have first_segment_symbols, and the size grows with the stream. A
+    step learns from up to n_rows rows of row_symbols symbols: the newest segment, and rows drawn at random from the last
+    2**history_bits symbols. A block is the unit of the archive: block_symbols symbols.
     """
 
     first_segment_symbols: int = 256
@@ -128,16 +143,16 @@ class ScheduleConfig:
             self, first_segment_symbols=(1, 1 << 13), segment_symbols=(1, 1 << 13), row_symbols=(1, 512), n_rows=(1, 1024),
             history_bits=(14, 30), block_symbols=(1, 1 << 25),
         )  # fmt: skip
-        _check(self.n_rows * self.row_symbols <= 8192, "n_rows * row_symbols is at most 8192")
+        _check(self.n_rows * self.row_symbols <= 8192, "n_rows * row_symbols must be at most 8192")
         _check(
             max(self.first_segment_symbols, self.segment_symbols) <= self.n_rows * self.row_symbols,
-            "a segment has at most n_rows * row_symbols symbols",
+            "first_segment_symbols and segment_symbols must be at most n_rows * row_symbols",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaConfig:
-    """Several GPTs learn apart, each from its share of every step's rows, and become their mean every `sync_every` steps."""
+    """n_replicas GPTs learn separately, each from its share of a step's rows, and become their mean every sync_every steps."""
 
     n_replicas: int = 2
     sync_every: int = 16
@@ -148,7 +163,7 @@ class ReplicaConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Everything that decides the coded bits: two runs with equal configs over equal bytes give equal archives."""
+    """Everything that decides the coded bits: equal configurations and equal bytes give equal archives."""
 
     seed: int = 0
     gpt: GPTConfig | None = field(default_factory=GPTConfig)
@@ -158,20 +173,28 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_range(self, seed=(0, 2**63 - 1))
-        _check(self.gpt is not None or self.mixer is not None, "a learner needs the GPT, the context mixer or both")
+        _check(
+            self.gpt is not None or self.mixer is not None, "gpt and mixer are both None: a learner needs at least one"
+        )
         if self.replicas:
-            _check(self.gpt is not None, "replicas are of the GPT, and this configuration has none")
-            _check(self.replicas.n_replicas <= self.schedule.n_rows, "n_replicas is at most n_rows: each needs a row")
-            _check(not (self.gpt and self.gpt.contexts), "replicas have no table of contexts: leave contexts empty")
+            _check(self.gpt is not None, "replicas are copies of the GPT, but gpt is None")
+            _check(
+                self.replicas.n_replicas <= self.schedule.n_rows,
+                "n_replicas must be at most n_rows: each replica needs a row",
+            )
+            _check(
+                not (self.gpt and self.gpt.contexts),
+                "replicas do not support contexts of the GPT: leave gpt.contexts empty",
+            )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON-able values, the inverse of `from_dict`; `replicas` only where there are some."""
+        """Values for JSON, the inverse of `from_dict`. The name `replicas` is absent if there are none."""
         values = dataclasses.asdict(self)
         return values if self.replicas else {name: value for name, value in values.items() if name != "replicas"}
 
     @classmethod
     def from_dict(cls, values: Any) -> "Config":
-        """Raises ConfigError on unknown or missing names, wrong types and values out of range."""
+        """The inverse of `to_dict`. Raises ConfigError for unknown or missing names, wrong types and values out of range."""
         parts = {"gpt": GPTConfig, "mixer": MixerConfig, "schedule": ScheduleConfig, "replicas": ReplicaConfig}
         without = isinstance(values, dict) and "replicas" not in values
         fields = _fields(cls, {**values, "replicas": None} if without else values, "config")
@@ -182,7 +205,7 @@ class Config:
 
     @classmethod
     def from_record(cls, values: Any) -> "Config":
-        """As `from_dict`, of a record that an earlier version may have made: what it does not name did not exist then."""
+        """`from_dict` for a record that may come from an earlier version: names that it lacks get the value of that version."""
         gpt = values.get("gpt") if isinstance(values, dict) else None
         if isinstance(gpt, dict):
             without = {name: getattr(GPTConfig, name) for name in ("contexts", "context_bits", "context_step")}
@@ -191,6 +214,7 @@ class Config:
 
 
 def _fields(cls: type, values: Any, where: str) -> dict[str, Any]:
+    """A copy of the dictionary `values`. Raises ConfigError unless its names are the fields of the dataclass."""
     _check(isinstance(values, dict), f"{where} must be an object, not {type(values).__name__}")
     names = {f.name for f in dataclasses.fields(cls)}
     _check(values.keys() == names, f"{where}: unknown or missing names {sorted(values.keys() ^ names)}")

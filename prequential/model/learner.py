@@ -1,30 +1,28 @@
 """The learner: GPT and context mixer as one predictor of the next byte.
 
-    begin(n) ; code(symbols) ; end()        for each segment of n symbols
+For each segment of n symbols, the caller calls `begin(n)`, `code(symbols, coder)` and `end(n)`. During a segment the GPT predicts
+with constant weights. At the same time, optionally in a separate thread, it takes one optimiser step on symbols that were coded
+before the segment, and `end` waits for that step. The mixer learns from each bit as soon as the bit is coded.
 
-Within a segment the GPT predicts with weights that stand still, while beside it, in a thread of its own, they take one step on
-what was coded before the segment. `end` waits for that step. The mixer learns from every bit as soon as it is coded.
+With and without the thread the bits are the same: a segment never uses the result of the step that runs during it.
+
+Letters: n symbols, t of them at a time, R rows, T columns, C last symbols that a prediction of the GPT depends on, V = 256.
 """
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from types import ModuleType
 
 import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
 
-from prequential.codecs.bit_coder import BitCoder, expected_bits, ideal_bits
+from prequential.codecs.bit_coder import BitCoder, ideal_bits, symbol_bits
 from prequential.exact.digest import digest
-from prequential.exact.matmul import Matmul
-from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
-from prequential.model.config import N_SYMBOLS, Config
-from prequential.model.decoding import find_symbols
-from prequential.model.gpt.device import Accelerator, DeviceGPT
+from prequential.model.config import Config, ScheduleConfig
+from prequential.model.decoding import decode_segment
 from prequential.model.gpt.gpt import GPT
-from prequential.model.gpt.replicas import Replicas
 from prequential.model.history import History
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.mixing import code_plain
@@ -32,109 +30,100 @@ from prequential.model.mixer.mixing import code_plain
 Tensor = torch.Tensor
 
 
-class Learner:
-    """See the module's text. Symbols are bytes; V = 256."""
+class OnlineLearner:
+    """GPT and mixer, or one of them. It learns from every symbol that it codes. Symbols are bytes."""
 
-    def __init__(
-        self,
-        config: Config,
-        ops: ModuleType,
-        matmul: Matmul | None,
-        pool: Pool,
-        accelerator: Accelerator | None = None,
-    ) -> None:
-        """matmul: None where there is no GPT, which alone needs it. accelerator: where that is; None, and for replicas: here."""
-        self.config, self._ops = config, ops
+    def __init__(self, config: Config, gpt: GPT | None = None, *, step_thread: bool = False) -> None:
+        """gpt: the GPT of `config`, on any device; None if config.gpt is None. step_thread: take the GPT's steps in a thread."""
+        self.config, self.gpt = config, gpt
         self.history = History(config.schedule.history_bits)
-        self.gpt: GPT | None = None
-        if config.gpt:
-            assert matmul is not None
-            arguments = config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool
-            if config.replicas:
-                self.gpt = Replicas(config.replicas, *arguments)
-            else:
-                self.gpt = DeviceGPT(accelerator, *arguments[:-1]) if accelerator else GPT(*arguments)
         self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
-        self._n_new = 0  # symbols of the last segment
-        self.gpt_bits: np.ndarray | None = (
-            None  # a report: what the last segment's symbols cost the GPT alone, where known
-        )
-        self._aside = (
-            ThreadPoolExecutor(1, "prequential-learner", initializer=torch.set_num_threads, initargs=(1,))
-            if self.gpt and (pool.n_threads > 1 or accelerator)  # who waits for a device, codes meanwhile
-            else None
+        self._last_segment_size = 0  # symbols of the last segment
+        self.gpt_bits: np.ndarray | None = None
+        self._step_thread = (
+            ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,)) if gpt and step_thread else None
         )
         self._step: Future[None] | None = None
 
+    @property
+    def schedule(self) -> ScheduleConfig:
+        """How the stream is divided into blocks and segments."""
+        return self.config.schedule
+
+    @property
+    def n_symbols(self) -> int:
+        """The number of symbols coded so far."""
+        return self.history.n_symbols
+
     def begin(self, n_symbols: int) -> None:
-        """Opens a segment: the GPT's weights for it are fixed, and a step on what came before it begins."""
+        """Opens a segment of n_symbols symbols: fixes the weights for it and starts the step on the symbols before it."""
         if self.gpt:
             self.gpt.begin(n_symbols)
-            if self._n_new:
-                update = partial(self.gpt.update, *self._rows())
-                if self._aside:
-                    self._step = self._aside.submit(update)
+            if self._last_segment_size:
+                update = partial(self.gpt.update, *self._training_rows())
+                if self._step_thread:
+                    self._step = self._step_thread.submit(update)
                 else:
                     update()
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
-        """Codes the segment's symbols (n,) int64, or finds them out, in place; returns their ideal code lengths in bits, (n,).
+        """Codes the symbols (n,) int64 of the segment. A decoder fills them in. Returns their ideal code lengths in bits, (n,).
 
-        Where they are known, the GPT reads them at once; else symbol by symbol. The bits are the same.
+        The GPT reads known symbols all at once, and symbols to decode one by one. The bits are the same.
         """
         coder.reserve(len(symbols))
         if self.gpt is None:
-            coded = code_under(None, self.mixer, symbols, coder)
+            coded = code_symbols(None, self.mixer, symbols, coder)
         elif not coder.decodes:
-            expected = self.expected(self.inputs(symbols), 0)
-            self.gpt_bits = expected_bits(expected, symbols)
-            coded = code_under(expected, self.mixer, symbols, coder)
-        elif self._ops.Column:
-            mixer = self.mixer.arguments if self.mixer else None
-            coded = find_symbols(self.inputs(symbols[:1])[0], symbols, self.gpt.column(), mixer, coder)
+            frequencies = self.gpt_frequencies(self.inputs(symbols), 0)
+            self.gpt_bits = symbol_bits(frequencies, symbols)
+            coded = code_symbols(frequencies, self.mixer, symbols, coder)
+        elif column := self.gpt.column_decoder():
+            mixer = self.mixer.arrays if self.mixer else None
+            coded = decode_segment(self.inputs(symbols[:1])[0], symbols, column, mixer, coder)
         else:
             coded = np.empty((len(symbols), 8), np.uint16)
             for t in range(len(symbols)):
-                row = self.expected(self.inputs(symbols[: t + 1])[t:], t)
-                coded[t] = code_under(row, self.mixer, symbols[t : t + 1], coder)
+                row = self.gpt_frequencies(self.inputs(symbols[: t + 1])[t:], t)
+                coded[t] = code_symbols(row, self.mixer, symbols[t : t + 1], coder)
         self.history.append(symbols)
         return ideal_bits(coded)
 
     def inputs(self, symbols: np.ndarray) -> np.ndarray:
-        """What the GPT reads to predict the open segment's first symbols (t,), of which the last may be unknown: (t, E) int64."""
-        return inputs_of_segment(self.config, self.history, symbols)
+        """The GPT's inputs (t, C) int64 that predict the first symbols (t,) of the open segment. The last may be unknown."""
+        return segment_inputs(self.config, self.history, symbols)
 
-    def expected(self, inputs: np.ndarray, first: int) -> np.ndarray:
-        """The GPT's frequencies (t, V) int32 of what follows inputs (t, E) int64, at columns first .. first + t - 1."""
+    def gpt_frequencies(self, inputs: np.ndarray, first: int) -> np.ndarray:
+        """The frequencies (t, V) int32 of the GPT for inputs (t, C) int64 at the columns first .. first + t - 1."""
         assert self.gpt
-        return self._ops.frequencies(self.gpt.forward(torch.from_numpy(inputs), first)).numpy()
+        return self.gpt.frequencies(torch.from_numpy(inputs), first).numpy()
 
     def end(self, n_symbols: int) -> None:
-        """Closes the segment: the step on what came before it is done."""
+        """Closes the segment and waits for the step. Raises the step's error, if there was one."""
         if self._step:
             self._step.result()
             self._step = None
         if self.gpt:
             self.gpt.end()
-        self._n_new = n_symbols
+        self._last_segment_size = n_symbols
 
-    def _rows(self) -> tuple[Tensor, Tensor]:
-        return rows_of_step(self.config, self.history, self._n_new)
+    def _training_rows(self) -> tuple[Tensor, Tensor]:
+        return training_rows(self.config, self.history, self._last_segment_size)
 
     @property
     def update_size(self) -> float | None:
-        """The norm of the last change of the GPT's head over that of the head; None without a GPT or before a step. A report."""
+        """Norm of the last change of the GPT's head / norm of the head; None without a GPT or before a step. For reports."""
         return self.gpt.update_size if self.gpt else None
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Takes over what `state` of another learner of this configuration gave, between segments: both go on alike.
+        """Copies the `state` of another learner of this configuration. Then both continue identically. Call it between segments.
 
-        Raises ValueError for values that no learner has.
+        Raises ValueError for values that no learner can have.
         """
         n_symbols, n_new = tensors["counters"].tolist()
         if not (0 <= n_symbols < 1 << 48 and 0 <= n_new <= min(n_symbols, self.config.schedule.segment_symbols)):
             raise ValueError("counters are out of range")
-        self.history.n_symbols, self._n_new = tensors["counters"].tolist()
+        self.history.n_symbols, self._last_segment_size = tensors["counters"].tolist()
         torch.from_numpy(self.history.ring).copy_(tensors["history"])
         for prefix, part in (("gpt.", self.gpt), ("mixer.", self.mixer)):
             if part:
@@ -143,22 +132,24 @@ class Learner:
                 )
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor that later predictions depend on, by name; between segments."""
+        """Every tensor that later predictions depend on, by name. Call it between segments."""
         parts = {"gpt": self.gpt, "mixer": self.mixer}
         tensors = {f"{name}.{key}": t for name, part in parts.items() if part for key, t in part.state().items()}
         tensors["history"] = torch.from_numpy(self.history.ring)
-        tensors["counters"] = torch.tensor([self.history.n_symbols, self._n_new])
+        tensors["counters"] = torch.tensor([self.history.n_symbols, self._last_segment_size])
         return tensors
 
     def digest(self) -> bytes:
-        """8 bytes that two learners share if and (but for chance) only if they will predict alike."""
+        """8 bytes that are equal for learners with equal state and, except by chance, different for all others."""
         return digest(self.state())
 
 
-def code_under(frequencies: np.ndarray | None, mixer: Mixer | None, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
-    """Codes symbols (n,) int64 in place, under the GPT's frequencies (n, V) int32, by the mixer, or both; the mixer learns them.
+def code_symbols(
+    frequencies: np.ndarray | None, mixer: Mixer | None, symbols: np.ndarray, coder: BitCoder
+) -> np.ndarray:
+    """Codes symbols (n,) int64 with the GPT's frequencies (n, V) int32, the mixer, or both. A decoder fills the symbols in.
 
-    Returns the frequencies under which their bits were coded, (n, 8) uint16 of a total of 2**16.
+    The mixer learns from the symbols. Returns the frequency of each coded bit, (n, 8) uint16 of a total of 2**16.
     """
     if mixer:
         return mixer.code(symbols, frequencies, coder)
@@ -167,17 +158,19 @@ def code_under(frequencies: np.ndarray | None, mixer: Mixer | None, symbols: np.
     return coded
 
 
-def inputs_of_segment(config: Config, history: History, symbols: np.ndarray) -> np.ndarray:
-    """The GPT's inputs (t, E) int64, newest first: what goes before each of the first symbols (t,) after the history."""
+def segment_inputs(config: Config, history: History, symbols: np.ndarray) -> np.ndarray:
+    """The GPT's inputs (t, C) int64, newest first: the symbols before each of the first symbols (t,) after the history."""
     assert config.gpt
     n = config.gpt.n_inputs
     known = np.concatenate((history.at(history.n_symbols - np.arange(n, 0, -1)), symbols[:-1]))
     return sliding_window_view(known, n)[:, ::-1].copy()
 
 
-def rows_of_step(config: Config, history: History, n_new_symbols: int) -> tuple[Tensor, Tensor]:
-    """Inputs (R, T, E) and targets (R, T) int64 of a step: the newest segment, of n_new_symbols, in rows, and rows drawn
-    from the whole history."""
+def training_rows(config: Config, history: History, n_new_symbols: int) -> tuple[Tensor, Tensor]:
+    """The rows of a step: inputs (R, T, C) and targets (R, T) int64.
+
+    The first rows contain the newest segment, of n_new_symbols symbols. The others are drawn at random from the history.
+    """
     assert config.gpt
     schedule, end = config.schedule, history.n_symbols
     length = min(schedule.row_symbols, end - history.oldest)

@@ -1,4 +1,4 @@
-"""Presets: named points on the front of bits against time. Each is a full Config, which the archive stores."""
+"""Presets: configurations by level, from fast to small archives. The archive stores the complete Config, not the level."""
 
 import dataclasses
 
@@ -28,14 +28,14 @@ PRESETS: dict[int, Config] = {
     8: _with_gpt(3, 256, 512, 16, table_bits=24),
     9: _with_gpt(4, 384, 512, 16, table_bits=24),
 }
-PURE_CONTEXT_BITS = 20  # 4 million bytes of text have some 2 million contexts
-PURE_SEGMENT_SYMBOLS, PURE_ROWS = 640, 10  # alone, the GPT gains more by frequent steps than it does beside the mixer
+PURE_CONTEXT_BITS = 20  # 4 million bytes of text have about 2 million different contexts
+PURE_SEGMENT_SYMBOLS, PURE_ROWS = 640, 10  # without the mixer, the GPT gains more from frequent steps
 
 
 def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
-    """The Config of a level. pure: the GPT alone, without context mixing. Raises ConfigError for an unknown level."""
+    """The Config of a level. pure: without the context mixer. Raises ConfigError for an unknown level, or pure without a GPT."""
     if level not in PRESETS:
-        raise ConfigError(f"no preset {level}; there are {min(PRESETS)} to {max(PRESETS)}")
+        raise ConfigError(f"no preset {level}; choose {min(PRESETS)} to {max(PRESETS)}")
     config = dataclasses.replace(PRESETS[level], seed=seed)
     if not pure:
         return config

@@ -1,4 +1,4 @@
-"""Which device a run's GPT goes to. None is trusted by its name: it must first give the bits that this processor gives."""
+"""Which device runs the GPT. A device is used only after a test: its bits must equal those of this processor."""
 
 import logging
 import os
@@ -7,40 +7,42 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
-from types import ModuleType
 
 import torch
 
 from prequential.errors import ConfigError, InexactMachineError
 from prequential.exact import matmul
+from prequential.exact.backend import Backend, Primitives
 from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
-from prequential.model.config import N_SYMBOLS, Config, GPTConfig
+from prequential.model.config import Config, GPTConfig
 from prequential.model.gpt.device import Accelerator, DeviceGPT
-from prequential.model.gpt.gpt import DEVICE_COLUMNS, GPT
+from prequential.model.gpt.gpt import GPT
+from prequential.model.gpt.reader import DEVICE_COLUMNS
 from prequential.online.workers.team import launched
 
 Tensor = torch.Tensor
 
-NONE = "no CUDA device: this torch sees none"
-DEVICES = ("cpu", "cuda", "auto")
-TEST_STEPS = 4  # the first teaches the head, the second what writes to the residual stream, the others everything
+NO_DEVICE = "no CUDA device: this torch sees none"
+TEST_STEPS = (
+    4  # the first changes the head; the second also the matrices that write to the residual stream; later ones all
+)
 TEST_COLUMNS = DEVICE_COLUMNS + 7  # read together
-TEST_SINGLE = 8  # read one by one behind them, as a decoder does
+TEST_SINGLE_COLUMNS = 8  # then read one by one, as a decoder does
 TEST_CONTEXT_BITS = 10
 
 
-def available() -> bool:
-    """Whether torch sees a CUDA device; it says nothing where it sees one that it cannot use."""
+def cuda_available() -> bool:
+    """Whether torch sees a CUDA device. Suppresses torch's warning about a device that it cannot use."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.cuda.is_available()
 
 
-def own_device() -> torch.device:
-    """This process's CUDA device, from now on the current one; of those that torchrun started on a machine each has the next.
+def claim_device() -> torch.device:
+    """Makes a CUDA device the current one of this process and returns it; each process that torchrun started takes the next.
 
     Raises RuntimeError where torch cannot use it.
     """
@@ -49,31 +51,30 @@ def own_device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def check_own_devices() -> None:
-    """Raises InexactMachineError or ConfigError unless each process that torchrun started here can have a device of its own."""
-    if not available():
-        raise InexactMachineError(NONE)
+def check_device_count() -> None:
+    """Raises InexactMachineError or ConfigError unless each process that torchrun started here can have its own device."""
+    if not cuda_available():
+        raise InexactMachineError(NO_DEVICE)
     n_workers, n_devices = int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
     if n_workers > n_devices:
         raise ConfigError(
-            f"{n_workers} workers share steps, but this machine's CUDA devices are {n_devices}: start no more"
+            f"{n_workers} workers need a CUDA device each, but this machine has {n_devices}: start fewer workers"
         )
 
 
-def chosen(name: str, config: Config, ops: ModuleType, host: Matmul | None) -> Accelerator | None:
-    """Where the GPT of a run goes, for a name of DEVICES; None: it stays on the processor, as do replicas.
+def select_device(name: str, config: Config, host: Backend) -> Accelerator | None:
+    """The device for a run's GPT, for "cuda" or "auto"; None: the GPT runs on the processor.
 
-    "auto": a device that fails its tests is warned of, and left alone. Raises InexactMachineError for "cuda" instead.
+    A device that fails the test: "auto" gives a warning and does not use it, "cuda" raises InexactMachineError.
     """
-    if name == "cpu" or config.gpt is None or config.replicas:
-        return None
-    assert host is not None
-    found = tested(config.gpt, (config.schedule.n_rows, config.schedule.row_symbols), ops, host)
+    assert config.gpt is not None
+    rows = config.schedule.n_rows, config.schedule.row_symbols
+    found = verify_device(config.gpt, rows, host.primitives, host.matmul)
     if isinstance(found, Accelerator):
         return found
     if name == "cuda":
         raise InexactMachineError(found)
-    _warn(f"{found}; going on without it")
+    _warn(f"{found}; continuing without it")
     return None
 
 
@@ -83,56 +84,67 @@ def _warn(text: str) -> None:
 
 
 @cache
-def tested(config: GPTConfig, rows: tuple[int, int], ops: ModuleType, host: Matmul) -> Accelerator | str:
-    """The device for a GPT that learns from rows (R, T) at a time, once it has passed its tests, or why there is none.
+def verify_device(
+    config: GPTConfig, rows: tuple[int, int], primitives: Primitives, matmul_of_host: Matmul
+) -> Accelerator | str:
+    """The tested device for a GPT that learns from rows (R, T) at a time, or the reason why there is none.
 
-    Found out once a process: whether there is a device, which matmul is exact on it, and whether the GPT's bits are those of the
-    processor.
+    The test: whether there is a device, which matmul is exact on it, and whether its GPT gives the bits of the processor's GPT.
+    The result is cached for the process.
     """
-    if not available():
-        return NONE
+    if not cuda_available():
+        return NO_DEVICE
+    host = Backend(primitives, matmul_of_host, Pool(1))
     try:
-        device = own_device()
-        found = Accelerator(device, matmul.choose(device), captures=not config.contexts)  # their table is on the host
+        device = claim_device()
+        found = Accelerator(
+            device, matmul.choose(device), captures=not config.contexts
+        )  # the table of contexts is on the host
         try:
-            return test(found, config, rows, ops, host)
+            return compare_with_host(found, config, rows, host)
         except InexactMachineError as error:
             if not found.captures:
                 raise
             wrong = str(error)
-        found = test(replace(found, captures=False), config, rows, ops, host)
-        _warn(f"steps go kernel by kernel, as captured ones fail: {wrong}")
+        found = compare_with_host(replace(found, captures=False), config, rows, host)
+        _warn(f"optimiser steps run kernel by kernel, because captured steps fail: {wrong}")
     except InexactMachineError as error:
         return str(error)
-    except Exception as error:  # torch's, of many types: no memory, a driver of another version, a missing operation
+    except (
+        Exception
+    ) as error:  # torch raises many types: out of memory, a driver of another version, a missing operation
         return f"the CUDA device cannot be used: {type(error).__name__}: {error}".splitlines()[0]
     return found
 
 
-def test(found: Accelerator, config: GPTConfig, rows: tuple[int, int], ops: ModuleType, host: Matmul) -> Accelerator:
-    """Lets a GPT of this shape take steps and read, there and on the processor; what is found, as it can be used.
+def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, int], host: Backend) -> Accelerator:
+    """Lets a GPT of this shape learn and read on the device and on the processor. Returns the device as it can be used.
 
     Raises InexactMachineError unless all bits agree.
     """
     config = replace(config, context_bits=min(config.context_bits, TEST_CONTEXT_BITS))
-    arguments = config, N_SYMBOLS, 0, ops, host
-    here, there = GPT(*arguments, Pool(1)), DeviceGPT(found, *arguments)
+    here, there = GPT(config, 0, host), DeviceGPT(found, config, 0, host)
     for step in range(TEST_STEPS):
-        inputs, targets = _drawn(f"inputs/{step}", *rows, config.n_inputs), _drawn(f"targets/{step}", *rows)
+        inputs, targets = (
+            _test_symbols(f"inputs/{step}", *rows, config.n_inputs),
+            _test_symbols(f"targets/{step}", *rows),
+        )
         here.update(inputs, targets)
         there.update(inputs, targets)
         _compare(found, f"step {step + 1}", here.state(), there.state())
-        for gpt in (here, there):  # what a step has left to be written, is written when a segment ends; behind two
-            gpt.begin(0)  # steps, one is captured
+        for gpt in (here, there):  # the end of a segment commits the step; after two steps, one is captured
+            gpt.begin(0)
             gpt.end()
-    together, singly = _drawn("stream", TEST_COLUMNS + TEST_SINGLE, config.n_inputs).split((TEST_COLUMNS, TEST_SINGLE))
+    together, singly = _test_symbols("stream", TEST_COLUMNS + TEST_SINGLE_COLUMNS, config.n_inputs).split(
+        (TEST_COLUMNS, TEST_SINGLE_COLUMNS)
+    )
     _compare(found, "reading", *(_read(gpt, [together]) for gpt in (here, there)))
-    _compare(found, "reading behind it", *(_read(gpt, singly.split(1)) for gpt in (here, there)))
+    _compare(found, "reading symbol by symbol", *(_read(gpt, singly.split(1)) for gpt in (here, there)))
     return replace(found, captures=there.captures)
 
 
 def _read(gpt: GPT, parts: Sequence[Tensor]) -> dict[str, Tensor]:
-    """The logits of a segment that is read in these parts, and the GPT's state behind it."""
+    """The logits of a segment that is read in these parts, and the GPT's state after it."""
     gpt.begin(sum(len(part) for part in parts))
     firsts = accumulate((len(part) for part in parts), initial=0)
     logits = [gpt.forward(part, first) for part, first in zip(parts, firsts, strict=False)]
@@ -140,8 +152,8 @@ def _read(gpt: GPT, parts: Sequence[Tensor]) -> dict[str, Tensor]:
     return {"logits": torch.cat(logits)} | gpt.state()
 
 
-def _drawn(name: str, *shape: int) -> Tensor:
-    """Symbols of this shape, int64, skewed as those of a text are: the larger, the rarer."""
+def _test_symbols(name: str, *shape: int) -> Tensor:
+    """Pseudorandom symbols of this shape, int64, skewed like those of a text: larger symbols are rarer."""
     n = torch.Size(shape).numel()
     words = random_words(0, f"accelerator/{name}", 2 * n) >> 56
     symbols = torch.from_numpy(words.astype("int64"))
@@ -149,6 +161,7 @@ def _drawn(name: str, *shape: int) -> Tensor:
 
 
 def _compare(found: Accelerator, what: str, here: dict[str, Tensor], there: dict[str, Tensor]) -> None:
+    """Raises InexactMachineError unless all tensors agree; what: the computation, for the message."""
     names = [name for name, tensor in here.items() if digest({name: tensor}) != digest({name: there[name]})]
     if names:
         raise InexactMachineError(

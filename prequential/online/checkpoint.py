@@ -1,8 +1,8 @@
-"""Where a run stands between two segments, kept in one file so that it can go on after any interruption.
+"""The state of a run between two segments in one file, so that the run can resume after any interruption.
 
-A checkpoint is a safetensors file: the learner's tensors and the coder's, and in its metadata JSON that says which run it belongs
-to. It appears whole or not at all, and is compared with a digest of all it holds before anything is made of it. There is no
-pickle; a stranger's checkpoint runs no code and fills only tensors that the run's own configuration has made.
+A checkpoint is a safetensors file: the tensors of learner and coder, and JSON metadata that identifies the run. It appears
+complete or not at all, and a digest of its contents is checked before they are used. There is no pickle: a stranger's checkpoint
+runs no code, and fills only tensors that the run's own configuration has made.
 """
 
 import errno
@@ -24,15 +24,15 @@ from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import N_WORDS, STATE_SIZE, WORDS_PER_SYMBOL
 from prequential.errors import CheckpointError
 from prequential.exact.digest import digest
-from prequential.files import draft_folder, forget_draft, sync_file, sync_folder
-from prequential.model.learner import Learner
+from prequential.files import checkpoint_draft, delete_checkpoint_draft, sync_file, sync_folder
+from prequential.online.loop import Learner
 
 Tensor = torch.Tensor
 
 VERSION = 1
 COST = 1 / 40  # of the run's time that may go into checkpoints
 FIRST_AFTER_S = 60.0
-BYTES_PER_S = 200e6  # what a disk is taken to write, until a checkpoint has been timed
+BYTES_PER_S = 200e6  # assumed speed of the disk, until a checkpoint has been timed
 LEARNER = "learner."
 METADATA = "prequential"
 CODER_TENSORS = {"coder": torch.int64, "words": torch.int32, "symbols": torch.uint8}
@@ -44,11 +44,11 @@ TOTALS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """What a run needs besides the learner to go on between two segments.
+    """What a run needs, in addition to the learner, to resume between two segments.
 
-    totals: of the blocks that are done, as a Progress has them. n_open: symbols of the open block that are coded, of ideal
-    code length open_bits. coder (6,) uint64, words (n,) uint32: the BitCoder's. symbols (n_open,) uint8: a decoder's.
-    written: BLAKE2b of what the output holds of the blocks that are done.
+    totals: of the completed blocks, as in Progress. n_open: coded symbols of the open block, of ideal code length open_bits.
+    coder (6,) uint64, words (n,) uint32: the arrays of the BitCoder. symbols (n_open,) uint8: those of a decoder.
+    written: BLAKE2b of the output of the completed blocks.
     """
 
     totals: dict[str, Any]
@@ -61,10 +61,10 @@ class Saved:
 
 
 class Checkpoints:
-    """When and where a run is saved, and what it goes on from.
+    """When and where a run is saved, and from what it resumes.
 
-    Saving takes at most COST of the time: the next checkpoint is due when the last one's duration is that share of the time
-    since. clock: seconds.
+    Saving takes at most the share COST of the time: the next checkpoint is due when the duration of the last one is that share of
+    the time since. clock: in seconds.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Checkpoints:
         sync: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """path: of the checkpoint. partial: what the run has written, if it writes. resume: whether to go on from both.
+        """path: of the checkpoint. partial: the output of the run so far, if it has one. resume: whether to continue from both.
 
-        sync: puts on the disk what the run has besides, and goes on with; called before each checkpoint.
+        sync: writes other files of the run to the disk; called before each checkpoint.
         """
         self.path, self.partial, self.resume, self._sync, self._clock = path, partial, resume, sync, clock
         self._due = clock() + FIRST_AFTER_S
@@ -87,11 +87,11 @@ class Checkpoints:
 
     @property
     def exists(self) -> bool:
-        """Whether there is something to go on from."""
+        """Whether there is a checkpoint."""
         return self.path.exists()
 
     def load(self, direction: str, header: Header, learner: Learner) -> Saved | None:
-        """The state of the interrupted run, the learner's put into `learner`; None to begin at the beginning.
+        """The state of the interrupted run, with the learner's part loaded into `learner`; None to start from the beginning.
 
         direction: "compress", "decompress" or "train". Raises CheckpointError for a file that is damaged or of another run.
         """
@@ -99,15 +99,17 @@ class Checkpoints:
             return None
         return read(self.path, identity(direction, header), learner)
 
-    def insure(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
-        """As `offer`; a failure is warned of. The run is worth more than its insurance."""
+    def try_save(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
+        """Like `save_if_due`, but a failure only gives a warning, and the run continues."""
         try:
-            self.offer(direction, header, learner, saved)
+            self.save_if_due(direction, header, learner, saved)
         except OSError as error:
-            logging.getLogger(__name__).warning("cannot save the run: %s; going on without", error.strerror)
+            logging.getLogger(__name__).warning(
+                "cannot save a checkpoint: %s; the run continues without it", error.strerror
+            )
 
-    def offer(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
-        """Between two segments: saves the run if that is due. Raises OSError, after which the last checkpoint still stands."""
+    def save_if_due(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
+        """Saves the run if that is due; between two segments only. Raises OSError; the last checkpoint then still exists."""
         now = self._clock()
         if self._is_first:
             self._is_first = False
@@ -117,14 +119,14 @@ class Checkpoints:
             try:
                 self._sync()
                 write(self.path, identity(direction, header), learner, saved())
-            finally:  # a full disk is no reason to try again at once
+            finally:  # after a full disk too: do not try again at once
                 done = self._clock()
                 self.spent_s += done - now
                 self._due = done + max(FIRST_AFTER_S, (done - now) / COST)
 
 
 def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Saved) -> None:
-    """Replaces the checkpoint at `path`, durably: at no time is there less than a whole one. Raises OSError."""
+    """Replaces the checkpoint at `path` durably: there is a complete one at any time. Raises OSError."""
     tensors = {LEARNER + name: tensor for name, tensor in learner.state().items()}
     tensors |= {
         "coder": torch.from_numpy(saved.coder.view(np.int64)),
@@ -136,20 +138,20 @@ def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Save
         "written": saved.written,
     }  # fmt: skip
     text = json.dumps({**about, "digest": _digest(tensors, about)}, sort_keys=True)
-    folder = draft_folder(path)
-    forget_draft(path)
+    folder = checkpoint_draft(path)
+    delete_checkpoint_draft(path)
     folder.mkdir()
     try:
         draft = folder / path.name
         save_tensors(draft, tensors, {METADATA: text})
         draft.replace(path)
     finally:
-        forget_draft(path)
+        delete_checkpoint_draft(path)
     sync_folder(path.parent)
 
 
 def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
-    """What `write` saved. Raises CheckpointError for a file that is damaged or of another run; the learner is then useless."""
+    """Reads what `write` saved. Raises CheckpointError for a damaged file or one of another run; discard the learner then."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             about = _described(path, file.metadata(), expected)
@@ -161,7 +163,7 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     except (OSError, safetensors.SafetensorError) as error:
         raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
     if about.pop("digest", None) != _digest(tensors, about):
-        raise CheckpointError(f"{str(path)!r} is damaged: its digest is not that of what it holds")
+        raise CheckpointError(f"{str(path)!r} is damaged: its digest does not match its contents")
     dtypes = {name: tensor.dtype for name, tensor in own.items()} | CODER_TENSORS
     if any(tensors[name].dtype != dtype for name, dtype in dtypes.items()):
         raise CheckpointError(f"{str(path)!r} does not fit the run: it holds other types")
@@ -169,14 +171,14 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
         saved = _saved(about, tensors, expected["n_bytes"])
         learner.load_state({name: tensors[LEARNER + name] for name in learner.state()})
     except ValueError as error:
-        raise CheckpointError(f"{str(path)!r} holds what no run saves: {error}") from error
-    if learner.history.n_symbols != saved.totals["n_bytes"] + saved.n_open:
-        raise CheckpointError(f"{str(path)!r} holds what no run saves: its counts disagree")
+        raise CheckpointError(f"{str(path)!r} is not from a run of this program: {error}") from error
+    if learner.n_symbols != saved.totals["n_bytes"] + saved.n_open:
+        raise CheckpointError(f"{str(path)!r} is not from a run of this program: its counts disagree")
     return saved
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Writes a safetensors file, durably. Raises OSError, also where the library has an error of its own: of a full disk."""
+    """Writes a safetensors file durably. Raises OSError, also for the library's own error type, which it uses for a full disk."""
     try:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
     except safetensors.SafetensorError as error:
@@ -185,9 +187,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
 
 
 def read_tensors(file: Any, own: Mapping[str, Tensor], others: Collection[str] = ()) -> dict[str, Tensor]:
-    """All tensors of an open safetensors file: those named as in `own`, of the same shapes, and `others`.
+    """All tensors of an open safetensors file: those of `own`, with the same names and shapes, and `others`.
 
-    Raises ValueError, before any is read, for a file that does not hold just these. What is in them is the caller's to check.
+    Raises ValueError, before any is read, for a file with other names or shapes. The caller checks the values.
     """
     if set(file.keys()) != own.keys() | set(others):
         raise ValueError("it holds other tensors")
@@ -198,7 +200,7 @@ def read_tensors(file: Any, own: Mapping[str, Tensor], others: Collection[str] =
 
 
 def _saved(about: Mapping[str, Any], tensors: Mapping[str, Tensor], n_bytes: int) -> Saved:
-    """What the file says beside the learner, an original of n_bytes. Raises ValueError unless a run may have saved it."""
+    """The part of the file that is not the learner's, for an original of n_bytes. Raises ValueError if no run can save it."""
     totals, n_open, written = about.get("totals"), about.get("n_open"), about.get("written")
     if not isinstance(totals, dict) or totals.keys() != TOTALS.keys():
         raise ValueError("totals of other names")
@@ -217,7 +219,7 @@ def _saved(about: Mapping[str, Any], tensors: Mapping[str, Tensor], n_bytes: int
     if coder.shape != (STATE_SIZE,) or words.ndim != 1 or symbols.ndim != 1 or len(symbols) not in (0, n_open):
         raise ValueError("a coder of another shape")
     if len(words) > WORDS_PER_SYMBOL * n_open or not 0 <= coder[N_WORDS] <= WORDS_PER_SYMBOL * n_open + 2:
-        raise ValueError("a coder that is too far on")
+        raise ValueError("a coder with too many words")
     return Saved(
         totals=totals,
         n_open=n_open,
@@ -230,31 +232,31 @@ def _saved(about: Mapping[str, Any], tensors: Mapping[str, Tensor], n_bytes: int
 
 
 def _described(path: Path, metadata: Mapping[str, str] | None, expected: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON of the file's metadata, once it names the run at hand."""
+    """The JSON of the file's metadata. Raises CheckpointError if it does not belong to the expected run."""
     try:
         about = json.loads((metadata or {})[METADATA])
         version = about["version"]
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{str(path)!r} is no checkpoint of this program") from error
+        raise CheckpointError(f"{str(path)!r} is not a checkpoint of this program") from error
     if version != VERSION:
         raise CheckpointError(f"{str(path)!r} is a checkpoint of version {version!r}; this program reads {VERSION}")
     for name, value in expected.items():
         if about.get(name) != value:
-            raise CheckpointError(f"{str(path)!r} belongs to another run: {OTHER[name]}")
+            raise CheckpointError(f"{str(path)!r} belongs to another run: {MISMATCHES[name]}")
     return dict(about)
 
 
-OTHER = {
+MISMATCHES = {
     "direction": "it was saved by another command",
-    "blake2b": "the original is another one",
-    "n_bytes": "the original is another one",
-    "corpus": "the original has another name",
+    "blake2b": "it is of another original",
+    "n_bytes": "it is of another original",
+    "corpus": "the corpus has another name",
     "config": "the learner has another configuration",
 }
 
 
 def identity(direction: str, header: Header) -> dict[str, Any]:
-    """What must agree for one run to go on from another's checkpoint."""
+    """The values that must agree for a run to resume from a checkpoint."""
     return {
         "direction": direction,
         "n_bytes": header.n_bytes,

@@ -1,7 +1,7 @@
-"""The ends of the loop: compress writes an archive, decompress reads one; both yield their progress and leave I/O policy out.
+"""The two directions of the loop: `compress` writes an archive, `decompress` reads one. Both yield their progress.
 
-After each block of the archive both sides note a digest of the learner's state, so a
-decoder that has gone astray stops at the first block, and says so, instead of writing noise.
+Each block of the archive holds a digest of the learner's state after it. A decoder whose state differs stops at the first such
+block with an error instead of writing noise.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,33 +16,33 @@ from prequential.codecs.archive import ArchiveReader, ArchiveWriter
 from prequential.codecs.archive_block import Block, BlockKind
 from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitCoder
-from prequential.corpora.symbols import Symbols
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.files import Sink
 from prequential.model.config import Config
-from prequential.model.learner import Learner
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved, identity
-from prequential.online.loop import run
-from prequential.online.runtime import Runtime
+from prequential.online.loop import Learner, run
 from prequential.online.schedule import blocks
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
+    from prequential.corpora.symbols import Symbols
+
     Writable = SupportsWrite[bytes]
 
-ASTRAY = "damage that checksums missed, or one machine's arithmetic is not exact: run `prequential doctor` on both"
-NOTHING, NO_BITS = np.zeros(0, np.uint8), np.zeros(0)
+WRONG_STATE = (
+    "damage that checksums missed, or the arithmetic of one machine is not exact: run `prequential doctor` on both"
+)
+NO_SYMBOLS, NO_BITS = np.zeros(0, np.uint8), np.zeros(0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Totals up to a segment's end: bytes of the original, ideal code length, and what the archive holds so far.
+    """Totals at the end of a segment: bytes of the original, ideal code length, and the size of the archive so far.
 
     code_bits is exact below 2**31: a sum of whole units of 2**-22 bits. segment: the bytes of the segment just coded, (n,) uint8;
-    none in the last report. segment_bits: the ideal code length of each, (n,) float64; segment_gpt_bits: under the GPT alone,
-    where there is one and it reads ahead, as it does unless it decodes. update_size: the GPT's last step against its weights
-    (`Learner.update_size`); None without one.
+    empty in the last report. segment_bits: the ideal code length of each byte, (n,) float64. segment_gpt_bits: the same under the
+    GPT alone; None without a GPT, and while decoding. update_size: `Learner.update_size`.
     """
 
     n_bytes: int = 0
@@ -52,21 +52,21 @@ class Progress:
     payload_bytes: int = 0
     n_blocks: int = 0
     n_raw_blocks: int = 0
-    segment: NDArray[np.uint8] = field(default_factory=lambda: NOTHING, compare=False, repr=False)
+    segment: NDArray[np.uint8] = field(default_factory=lambda: NO_SYMBOLS, compare=False, repr=False)
     segment_bits: NDArray[np.float64] = field(default_factory=lambda: NO_BITS, compare=False, repr=False)
     segment_gpt_bits: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     update_size: float | None = field(default=None, compare=False)
 
 
-OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the whole
+OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the complete original
 
 
 def ignore(done: Progress, n_bytes: int) -> None:
-    """The OnProgress of those who do not look."""
+    """An OnProgress that does nothing."""
 
 
 class _Run:
-    """What both directions share: a learner, its totals, and the open block, from the beginning or from a checkpoint."""
+    """The part that both directions share: a learner, its totals and the open block, from the start or from a checkpoint."""
 
     def __init__(
         self, direction: str, header: Header, learner: Learner, sink: "Writable", checkpoints: Checkpoints | None
@@ -76,15 +76,17 @@ class _Run:
         self.sink, self.checkpoints = sink, checkpoints
         self.saved = checkpoints.load(direction, header, learner) if checkpoints else None
         self.done = Progress(**self.saved.totals) if self.saved else Progress()
-        self.n_ahead = self.done.n_blocks  # blocks that are done already
+        self.n_done_before = self.done.n_blocks  # blocks that an interrupted run completed
 
     def block(self, coder: BitCoder, block: slice, symbols: np.ndarray) -> Iterator[Progress]:
-        """Codes a block, or what a checkpoint has left of it; yields after each segment. `self.open` is then its ideal bits."""
+        """Codes a block, or its rest after a checkpoint; yields after each segment. Leaves its ideal bits in `self.open`."""
         n_done, self.open = 0, 0.0
         if self.saved and self.saved.n_open:
             n_done, self.open = self.saved.n_open, self.saved.open_bits
             if n_done > len(symbols) or not coder.restore(self.saved.coder, self.saved.words):
-                raise CheckpointError("the checkpoint holds what no run saves: its coder does not fit the block")
+                raise CheckpointError(
+                    "the checkpoint is not from a run of this program: its coder does not fit the block"
+                )
             symbols[: len(self.saved.symbols)] = self.saved.symbols
         self.saved = None
         first = n_done
@@ -100,44 +102,44 @@ class _Run:
                 update_size=self.learner.update_size,
             )
             if self.checkpoints and n_done < len(symbols):
-                self._offer(coder, symbols[:n_done])
+                self._save_if_due(coder, symbols[:n_done])
 
-    def finished(self) -> None:
-        """A block is done and in `self.done`."""
+    def block_done(self) -> None:
+        """Saves the run if a checkpoint is due; a block is complete and counted in `self.done`."""
         if self.checkpoints:
             self._file.sync()
-            self._offer(None, NOTHING)
+            self._save_if_due(None, NO_SYMBOLS)
 
     @property
     def _file(self) -> Sink:
         assert isinstance(self.sink, Sink)
         return self.sink
 
-    def go_on_behind(self, n_bytes: int) -> None:
-        """The sink holds n_bytes of the blocks that are done: what follows them goes. Raises CheckpointError if it does not."""
+    def resume_sink(self, n_bytes: int) -> None:
+        """Continues the sink after the n_bytes of the completed blocks. Raises CheckpointError for other contents."""
         assert self.saved
         self._file.resume(n_bytes)
         if self._file.blake2b.hex() != self.saved.written:
-            raise CheckpointError("what was written before is not what the checkpoint goes on from")
+            raise CheckpointError("the partial output and the checkpoint are not from the same run")
 
     def archive_so_far(self) -> ArchiveReader:
-        """A reader that stands behind the blocks which an interrupted run wrote, and the sink with it."""
+        """A reader positioned after the blocks that an interrupted run wrote; the sink continues there."""
         assert self.checkpoints and self.checkpoints.partial
         with self.checkpoints.partial.open("rb") as file:
             try:
                 reader = ArchiveReader(file)
-                n_read = sum(1 for _ in islice(reader.blocks(), self.n_ahead))
+                n_read = sum(1 for _ in islice(reader.blocks(), self.n_done_before))
             except CorruptArchiveError as error:
-                raise CheckpointError(f"what was written before is damaged: {error}") from error
+                raise CheckpointError(f"the partial output is damaged: {error}") from error
         other = identity(self.direction, reader.header) != identity(self.direction, self.header)
-        if other or n_read < self.n_ahead:
-            raise CheckpointError("what was written before is of another run")
-        self.go_on_behind(reader.n_bytes_read)
+        if other or n_read < self.n_done_before:
+            raise CheckpointError("the partial output is from another run")
+        self.resume_sink(reader.n_bytes_read)
         return reader
 
-    def _offer(self, coder: BitCoder | None, symbols: np.ndarray) -> None:
+    def _save_if_due(self, coder: BitCoder | None, symbols: np.ndarray) -> None:
         def saved() -> Saved:
-            self._file.sync()  # what the checkpoint goes on from
+            self._file.sync()  # the checkpoint continues from this output
             totals = {name: getattr(self.done, name) for name in TOTALS}
             state, words = coder.saved() if coder else (np.zeros(STATE_SIZE, np.uint64), np.zeros(0, np.uint32))
             return Saved(
@@ -147,33 +149,40 @@ class _Run:
                 written=self._file.blake2b.hex(),
                 coder=state,
                 words=words,
-                symbols=symbols if self.direction == "decompress" else NOTHING,
+                symbols=symbols if self.direction == "decompress" else NO_SYMBOLS,
             )
 
         assert self.checkpoints
-        self.checkpoints.insure(self.direction, self.header, self.learner, saved)
+        self.checkpoints.try_save(self.direction, self.header, self.learner, saved)
+
+
+def config_of(header: Header) -> Config:
+    """The configuration that an archive declares. Raises CorruptArchiveError if there is no such learner."""
+    try:
+        return Config.from_dict(header.config)
+    except ConfigError as error:
+        raise CorruptArchiveError(f"header: {error}") from error
 
 
 def compress(
-    source: Symbols, header: Header, sink: "Writable", runtime: Runtime, checkpoints: Checkpoints | None = None
+    source: "Symbols", header: Header, sink: "Writable", learner: Learner, checkpoints: Checkpoints | None = None
 ) -> Iterator[Progress]:
     """Writes the archive of `source` (n,) uint8 to `sink`, yielding Progress after every segment and once at the end.
 
-    `header.config` must be a Config's dict and header.n_bytes equal n. Memory does not depend on n (source may be mapped).
-    With checkpoints, for which the sink must be a files.Sink, the run goes on from what an interrupted one saved and wrote.
-    Raises CheckpointError if that cannot be.
+    learner: a fresh one of header.config. header.n_bytes must equal n. Memory does not depend on n (source may be mapped).
+    With checkpoints, for which the sink must be a files.Sink, the run continues from the state and output of an interrupted run.
+    Raises CheckpointError if that is not possible.
     """
-    config = Config.from_dict(header.config)
-    this = _Run("compress", header, runtime.learner(config), sink, checkpoints)
+    this = _Run("compress", header, learner, sink, checkpoints)
     writer = ArchiveWriter(sink, header, after=this.archive_so_far() if this.saved else None)
     this.done = replace(this.done, header_bytes=writer.header_bytes, archive_bytes=writer.n_bytes_written)
-    for block in islice(blocks(len(source), config.schedule), this.n_ahead, None):
+    for block in islice(blocks(len(source), learner.schedule), this.n_done_before, None):
         coder, symbols = BitCoder(ENCODE), np.array(source[block])
         yield from this.block(coder, block, symbols)
         payload, kind = coder.payload(), BlockKind.CODED
         if len(payload) >= len(symbols):
             payload, kind = symbols.tobytes(), BlockKind.RAW
-        digest = this.learner.digest()
+        digest = learner.digest()
         writer.write_block(
             Block(kind=kind, n_bytes=len(symbols), n_symbols=len(symbols), state_digest=digest, payload=payload)
         )
@@ -186,36 +195,34 @@ def compress(
             n_blocks=this.done.n_blocks + 1,
             n_raw_blocks=this.done.n_raw_blocks + (kind is BlockKind.RAW),
         )
-        this.finished()
+        this.block_done()
     writer.close()
     yield replace(this.done, archive_bytes=writer.n_bytes_written)
 
 
 def decompress(
-    reader: ArchiveReader, sink: "Writable", runtime: Runtime, checkpoints: Checkpoints | None = None
+    reader: ArchiveReader, sink: "Writable", learner: Learner, checkpoints: Checkpoints | None = None
 ) -> Iterator[Progress]:
     """Writes the original to `sink` block by block, each once it is verified; yields as `compress` does.
 
-    Raises CorruptArchiveError naming the block that fails; what `sink` holds by then is a true prefix of the original. The
-    caller compares the whole with header.blake2b.
+    learner: a fresh one of the header's configuration (`config_of`).
+
+    Raises CorruptArchiveError with the number of the block that fails; `sink` then holds a correct prefix of the original. The
+    caller compares the complete output with header.blake2b.
     """
     header = reader.header
-    try:
-        config = Config.from_dict(header.config)
-    except ConfigError as error:
-        raise CorruptArchiveError(f"header: {error}") from error
-    this = _Run("decompress", header, runtime.learner(config), sink, checkpoints)
+    this = _Run("decompress", header, learner, sink, checkpoints)
     if this.saved:
-        this.go_on_behind(this.done.n_bytes)
+        this.resume_sink(this.done.n_bytes)
     this.done = replace(this.done, header_bytes=reader.header_bytes)
-    ranges, start = blocks(header.n_bytes, config.schedule), 0
+    ranges, start = blocks(header.n_bytes, learner.schedule), 0
     for number, block in enumerate(reader.blocks()):
         where = f"block {number} (original bytes {start}-{start + block.n_bytes})"
         start += block.n_bytes
         span = next(ranges, slice(0, 0))
         if block.n_bytes != block.n_symbols or block.n_bytes != span.stop - span.start:
             raise CorruptArchiveError(f"{where}: its size does not follow from the header")
-        if number < this.n_ahead:
+        if number < this.n_done_before:
             continue
         raw = block.kind is BlockKind.RAW
         symbols = np.frombuffer(block.payload, np.uint8).copy() if raw else np.zeros(block.n_bytes, np.uint8)
@@ -225,9 +232,9 @@ def decompress(
             if not raw:
                 coder.check_end()
         except CorruptArchiveError as error:  # its checksum was right
-            raise CorruptArchiveError(f"{where}: {error}; {ASTRAY}") from error
-        if this.learner.digest() != block.state_digest:
-            raise CorruptArchiveError(f"{where}: the learner's state differs from the encoder's; {ASTRAY}")
+            raise CorruptArchiveError(f"{where}: {error}; {WRONG_STATE}") from error
+        if learner.digest() != block.state_digest:
+            raise CorruptArchiveError(f"{where}: the learner's state differs from the encoder's; {WRONG_STATE}")
         sink.write(symbols.tobytes())
         this.done = Progress(
             n_bytes=this.done.n_bytes + block.n_bytes,
@@ -237,5 +244,5 @@ def decompress(
             n_blocks=number + 1,
             n_raw_blocks=this.done.n_raw_blocks + raw,
         )
-        this.finished()
+        this.block_done()
     yield this.done

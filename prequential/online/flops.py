@@ -1,35 +1,36 @@
-"""How much a learner computes for each byte, counted from shapes: the x axis of bits against compute.
+"""The operations of a learner for each byte, counted from shapes: the x axis of bits against compute.
 
-A multiply-add counts as two operations. Counted are the GPT's products as a coder that knows the symbols computes them (compress,
-evaluate), exactly those that `Matmul` is asked for: masked places of attention are among them, elementwise work (normalisation,
-rounding, softmax, Adam) is not. Products of integers and of floats count alike. What the mixer does is an estimate.
+A multiply-add counts as two operations. The count covers the GPT's matrix products for a coder that knows the symbols (compress,
+evaluate). It equals the products that `Matmul` computes: they include the masked entries of attention, and exclude elementwise
+work (normalisation, rounding, softmax, Adam). Products of integers and of floats count alike. The mixer's operations are an
+estimate.
 
-Letters as in model/gpt/gpt.py: D width, M = mlp_factor * D, L layers, V symbols, W window; N positions of a step, in rows of T.
+Letters as in model/gpt/weights.py: D width, L layers, V symbols, W window. M = mlp_factor * D; N positions of a step, in rows
+of T.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from prequential.errors import ConfigError, CorpusError
+from prequential.errors import CorpusError
 from prequential.exact.optim import NEWTON_SCHULZ_STEPS
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig, MixerConfig, ScheduleConfig
-from prequential.model.gpt.gpt import COLUMNS_AT_ONCE
+from prequential.model.gpt.reader import COLUMNS_AT_ONCE
 from prequential.model.mixer.mixer import LANES
 from prequential.model.mixer.mixing import EXTRA_INPUTS, INPUTS_PER_CONTEXT, N_SETS
 from prequential.online.schedule import blocks, segments
 
-MAX_FLOPS_PER_BYTE = 1e11  # 300 times what the largest preset takes
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flops:
-    """Operations, a multiply-add being two; each part beside the others, none within another.
+    """Operations by part; a multiply-add counts as two. The parts do not overlap.
 
-    reading: products with weights, once for each symbol. learning: the same on a step's rows, forward and backward. attention:
-    queries with keys and weights with values, of both. optimiser: Muon's orthogonalisation. mixer: integer operations, estimated.
+    reading: products with weights, once for each symbol. learning: the same on the rows of steps, forward and backward.
+    attention: products of queries with keys and of attention weights with values, in reading and learning. optimiser: Muon's
+    orthogonalisation. mixer: integer operations, an estimate.
     """
 
     reading: float = 0
@@ -53,25 +54,13 @@ class Flops:
 
     @classmethod
     def of(cls, parts: Iterator[float]) -> "Flops":
-        """From the parts in order."""
+        """The parts in the order of the fields."""
         reading, learning, attention, optimiser, mixer = parts
         return cls(reading=reading, learning=learning, attention=attention, optimiser=optimiser, mixer=mixer)
 
 
-def check_work(config: Config) -> None:
-    """Raises ConfigError for a learner that takes more than MAX_FLOPS_PER_BYTE: any archive may ask for one."""
-    schedule = config.schedule
-    for n_symbols in {schedule.first_segment_symbols, schedule.segment_symbols}:
-        flops = flops_per_byte(replace(config, schedule=replace(schedule, segment_symbols=n_symbols))).total
-        if flops > MAX_FLOPS_PER_BYTE:
-            raise ConfigError(
-                f"this model takes {flops:.2g} operations a byte, more than the {MAX_FLOPS_PER_BYTE:.0e} that are accepted: "
-                "smaller matrices, fewer rows or longer segments"
-            )
-
-
 class _Segment(NamedTuple):
-    """n_symbols are read; meanwhile a step learns from n_rows rows of row_symbols, or from none at the very beginning."""
+    """n_symbols are read while a step learns from n_rows rows of row_symbols; from none in the first segment of a corpus."""
 
     n_symbols: int
     n_rows: int
@@ -79,15 +68,15 @@ class _Segment(NamedTuple):
 
 
 def replay_factor(config: Config) -> float:
-    """How many positions a step learns from for each symbol that is read, where segments have grown to their full size."""
+    """Positions that a step learns from for each symbol that is read, once segments have their full size."""
     schedule = config.schedule
     return schedule.n_rows * schedule.row_symbols / schedule.segment_symbols
 
 
 def flops_per_byte(config: Config, n_bytes: int | None = None) -> Flops:
-    """Operations for each byte: averaged over a corpus of n_bytes, or, without, of a segment that has grown to its full size.
+    """Operations for each byte: the mean over a corpus of n_bytes, or, without n_bytes, those of a segment of full size.
 
-    A corpus begins with short segments, and so more steps, from fewer and shorter rows. Raises CorpusError for no bytes.
+    A corpus begins with short segments: it has more steps, on fewer and shorter rows. Raises CorpusError for n_bytes < 1.
     """
     if n_bytes is not None:
         return total_flops(config, n_bytes) / n_bytes
@@ -97,9 +86,9 @@ def flops_per_byte(config: Config, n_bytes: int | None = None) -> Flops:
 
 
 def total_flops(config: Config, n_bytes: int) -> Flops:
-    """Operations of coding n_bytes, whole numbers, with every segment as long as the schedule makes it.
+    """Operations of coding n_bytes, as integers, with the segments of the schedule.
 
-    Costs a microsecond or so for each segment. Raises CorpusError for no bytes.
+    Takes about a microsecond for each segment. Raises CorpusError for n_bytes < 1.
     """
     if n_bytes < 1:
         raise CorpusError(f"operations per byte are counted over 1 byte or more, not {n_bytes}")
@@ -110,7 +99,7 @@ def total_flops(config: Config, n_bytes: int) -> Flops:
 
 
 def _segments(n_bytes: int, config: ScheduleConfig) -> Iterator[_Segment]:
-    """The segments of a corpus. A step runs while its segment is read, and learns from what came before (`rows_of_step`)."""
+    """The segments of a corpus. A segment's step runs while it is read, and learns from earlier symbols (`training_rows`)."""
     ranges = (segment for block in blocks(n_bytes, config) for segment in segments(block, config))
     for last, segment in pairwise(chain([slice(0, 0)], ranges)):
         n_known = last.stop
@@ -127,13 +116,16 @@ def _segment_flops(config: Config, segment: _Segment) -> Flops:
 
 
 def _gpt_flops(gpt: GPTConfig, segment: _Segment, n_gpts: int) -> Flops:
-    """Backward, each matrix has two products of the size of its forward one, for its input and for itself; the head's input
-    gradient is of two halves of each entry and counts twice."""
+    """The operations of one GPT, or of all replicas, in a segment.
+
+    In the backward pass each matrix takes two products of the size of its forward product: the gradient of its input and its own.
+    The gradient of the head's input has entries in two halves, so its product counts twice.
+    """
     n, rows, length = segment
     hidden = gpt.n_layers * sum(c_in * c_out * n_parts for c_in, c_out, n_parts in hidden_matrices(gpt))
     head = gpt.width * N_SYMBOLS
     positions = rows * length
-    # six products: scores and output forward; values, weights, queries and keys backward; each 2 * T * D a position
+    # six products of 2 * T * D for each position: scores and output forward; values, weights, queries and keys backward
     learning_attention = gpt.n_layers * 12 * positions * length * gpt.width
     steps = min(rows, n_gpts)
     return Flops(
@@ -145,40 +137,40 @@ def _gpt_flops(gpt: GPTConfig, segment: _Segment, n_gpts: int) -> Flops:
 
 
 def hidden_matrices(gpt: GPTConfig) -> list[tuple[int, int, int]]:
-    """The matrices of one layer as Muon takes them: (C_in, C_out, how many of this shape side by side)."""
+    """The matrices of one layer as Muon takes them: (C_in, C_out, number of matrices of this shape side by side)."""
     d, m = gpt.width, gpt.width * gpt.mlp_factor
     return [(d, d, 3), (d, d, 1), (d, m, 1), (m, d, 1)]
 
 
 def _reading_attention(gpt: GPTConfig, n_columns: int) -> int:
-    """Of one layer, over a segment: runs of t <= COLUMNS_AT_ONCE columns meet W - 1 + t slots, in two products."""
-    whole, rest = divmod(n_columns, COLUMNS_AT_ONCE)
-    runs = [COLUMNS_AT_ONCE] * whole + [rest]
+    """Attention of one layer over a segment: each run of t <= COLUMNS_AT_ONCE columns sees W - 1 + t keys, in two products."""
+    n_full, rest = divmod(n_columns, COLUMNS_AT_ONCE)
+    runs = [COLUMNS_AT_ONCE] * n_full + [rest]
     return sum(4 * t * (gpt.window - 1 + t) * gpt.width for t in runs)
 
 
 def _orthogonalisation(n_in: int, n_out: int) -> int:
-    """Newton-Schulz on (R, C), R <= C: each step has X X^T, its square, and that with X: 2 R R C + 2 R R R + 2 R R C."""
+    """Newton-Schulz on X (R, C), R <= C. A step computes G = X X^T, G G and its product with X: 2 R R C + 2 R R R + 2 R R C."""
     r, c = sorted((n_in, n_out))
     return NEWTON_SCHULZ_STEPS * (4 * r * r * c + 2 * r * r * r)
 
 
-# The mixer's operations beside its products, read off model/mixer/mixing.py; hashes and table look-ups are the smaller part.
-_PER_CONTEXT_AND_BIT = 6  # three adaptive probabilities (history, node, run) move by a multiply-add each
-_CURVES_PER_BIT = 8  # two curves are read between two points: two multiply-adds each
-_PER_CONTEXT_AND_BYTE = 22  # three hashes of six operations, two buckets found by a multiply and an add
+# The mixer's operations apart from its products, counted in model/mixer/mixing.py. Hashes and look-ups are the smaller part.
+_PER_CONTEXT_AND_BIT = 6  # three adaptive probabilities (history, node, run): a multiply-add each
+_CURVES_PER_BIT = 8  # two curves, interpolated between two points: two multiply-adds each
+_PER_CONTEXT_AND_BYTE = 22  # three hashes of six operations, and two bucket addresses of a multiply and an add
 
 
 def mixer_inputs(mixer: MixerConfig) -> int:
-    """I: the inputs of a decision, filled up to whole lanes."""
+    """I: the inputs of a decision, padded to a multiple of LANES."""
     return -(-(len(mixer.contexts) * INPUTS_PER_CONTEXT + EXTRA_INPUTS) // LANES) * LANES
 
 
 def mixer_operations(mixer: MixerConfig, *, has_gpt: bool) -> int:
     """Integer operations for each byte, an estimate: 8 * (4 S (I + 1) + 6 C + 8) + 22 C, and 256 to sum the GPT's frequencies.
 
-    C contexts, S weight sets, I inputs. A bit is predicted by S sums of I products and one of S, and every one of those weights
-    learns by a multiply-add: 2 * 2 * (S I + S).
+    C contexts, S weight sets, I inputs. A bit is predicted by S sums of I products and one sum of S products. Each of these
+    weights then learns by a multiply-add: 2 * 2 * (S I + S).
     """
     n_contexts = len(mixer.contexts)
     per_bit = 4 * N_SETS * (mixer_inputs(mixer) + 1) + _PER_CONTEXT_AND_BIT * n_contexts + _CURVES_PER_BIT

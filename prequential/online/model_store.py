@@ -1,11 +1,11 @@
-"""A learner in a folder: trained once, loaded by any later command, which goes on as if it had never stopped.
+"""A learner stored in a folder. Any later command can load it and continue as if the learner had never stopped.
 
     MODEL/model.json         format, configuration, what it was trained on, digests
     MODEL/model.safetensors  every tensor that later predictions depend on (Learner.state)
 
-The folder appears whole or not at all. Nothing in it is run: both files are compared with their digests, the configuration with
-the memory that there may be, and names, shapes and types of the tensors with those of a learner of that configuration, before
-they are taken over. docs/MODELS.md has the names in model.json.
+The folder appears complete or not at all. No code in it is run. Before anything is used, both files are compared with their
+digests, the configuration with the memory limit, and names, shapes and types of the tensors with those of a learner of that
+configuration. docs/DATA.md describes model.json.
 """
 
 import hashlib
@@ -23,9 +23,8 @@ from prequential.errors import CheckpointError, ConfigError, UnsupportedVersionE
 from prequential.exact.digest import digest
 from prequential.files import PathLike, new_folder, write_text
 from prequential.model.config import Config
-from prequential.model.learner import Learner
+from prequential.model.learner import OnlineLearner
 from prequential.online.checkpoint import read_tensors, save_tensors
-from prequential.online.limits import MAX_MEMORY_BYTES, check_memory
 from prequential.online.runtime import Runtime
 
 FORMAT, VERSION = "prequential model", 1
@@ -44,12 +43,12 @@ DTYPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class StoredModel:
-    """A learner as it was saved. trained_on: JSON values, as given to `save_model`; a stranger's may be anything.
+    """A learner as it was saved. trained_on: the JSON values that `save_model` got; those of a stranger may be anything.
 
-    digest: of the learner's state, 16 bytes in hexadecimal; two models share it if and only if they predict alike.
+    digest: of the learner's state, 16 bytes in hexadecimal. Two models have the same digest if and only if they predict alike.
     """
 
-    learner: Learner = field(repr=False)
+    learner: OnlineLearner = field(repr=False)
     trained_on: dict[str, Any]
     digest: str
 
@@ -59,11 +58,11 @@ class StoredModel:
         return self.learner.config
 
 
-def save_model(folder: PathLike, learner: Learner, trained_on: Mapping[str, Any]) -> str:
-    """Writes the learner, between two segments, to a new folder; returns its digest (StoredModel.digest).
+def save_model(folder: PathLike, learner: OnlineLearner, trained_on: Mapping[str, Any]) -> str:
+    """Writes the learner to a new folder and returns its digest (StoredModel.digest). Call it between two segments.
 
-    trained_on: JSON values that say what it has read: the corpus's description, n_bytes, blake2b, the program's version.
-    Raises OutputError, also where `folder` exists and is not empty.
+    trained_on: JSON values that describe what it has read: the corpus, n_bytes, blake2b, the program's version. Raises
+    OutputError, also if `folder` exists and is not empty.
     """
     with new_folder(folder) as draft:
         tensors = learner.state()
@@ -80,36 +79,36 @@ def save_model(folder: PathLike, learner: Learner, trained_on: Mapping[str, Any]
     return state_digest
 
 
-def load_model(folder: PathLike, runtime: Runtime, max_memory_bytes: int = MAX_MEMORY_BYTES) -> StoredModel:
-    """The model in `folder`. What it does next equals what the saved one would have done, in every bit.
+def load_model(folder: PathLike, runtime: Runtime) -> StoredModel:
+    """The model in `folder`. It continues like the learner that was saved, bit for bit.
 
-    Raises CheckpointError for what is no model or is damaged, UnsupportedVersionError, and ConfigError for a learner that takes
-    more than max_memory_bytes. How long the learner computes is not checked here: measure/flops.check_work.
+    Raises CheckpointError for a folder that is damaged or not a model, UnsupportedVersionError, and ConfigError for a learner
+    that exceeds the limits of the runtime.
     """
     about = _described(Path(folder) / DESCRIPTION)
     path = Path(folder) / TENSORS
     try:
         config = Config.from_dict(about["config"])
     except ConfigError as error:
-        raise CheckpointError(f"{str(Path(folder) / DESCRIPTION)!r} holds what no learner is: {error}") from error
-    check_memory(config, max_memory_bytes, runtime)
+        raise CheckpointError(f"{str(Path(folder) / DESCRIPTION)!r} holds an invalid configuration: {error}") from error
+    runtime.check(config)
     if _blake2b(path) != about["tensors_blake2b"]:
-        raise CheckpointError(f"{str(path)!r} is damaged: its digest is not the one in {DESCRIPTION}")
+        raise CheckpointError(f"{str(path)!r} is damaged: its digest differs from the one in {DESCRIPTION}")
     learner = runtime.learner(config)
     try:
         learner.load_state(_tensors(path, learner))
     except ValueError as error:
-        raise CheckpointError(f"{str(path)!r} holds what no learner is: {error}") from error
+        raise CheckpointError(f"{str(path)!r} is not the state of a learner: {error}") from error
     if (found := _digest_of(learner.state())) != about["state_digest"]:
-        raise CheckpointError(f"{str(path)!r} is damaged: the learner's digest is not the one in {DESCRIPTION}")
+        raise CheckpointError(f"{str(path)!r} is damaged: the learner's digest differs from the one in {DESCRIPTION}")
     return StoredModel(learner=learner, trained_on=about["trained_on"], digest=found)
 
 
-# ---- reading what may be a stranger's
+# ---- reading files that may come from a stranger
 
 
 def _described(path: Path) -> dict[str, Any]:
-    """model.json, once it is one, whole, of this version and of the fields it must have."""
+    """The object in model.json. Raises CheckpointError if it is damaged or has other fields, and UnsupportedVersionError."""
     _check_file(path)
     try:
         with path.open("rb") as file:
@@ -120,26 +119,26 @@ def _described(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{str(path)!r} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{str(path)!r} describes no model: {error}") from error
+        raise CheckpointError(f"{str(path)!r} does not describe a model: {error}") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise CheckpointError(f"{str(path)!r} describes no model of this program")
+        raise CheckpointError(f"{str(path)!r} does not describe a model of this program")
     if about.get("version") != VERSION:
         raise UnsupportedVersionError(
             f"{str(path)!r} has version {about.get('version')!r}; this program reads {VERSION}"
         )
     if about.keys() != FIELDS or about.pop("digest") != _digest_of_text(about):
-        raise CheckpointError(f"{str(path)!r} is damaged: its digest is not that of what it holds")
+        raise CheckpointError(f"{str(path)!r} is damaged: its digest does not match its contents")
     if not isinstance(about["trained_on"], dict):
-        raise CheckpointError(f"{str(path)!r} describes no model: trained_on is no object")
+        raise CheckpointError(f"{str(path)!r} does not describe a model: trained_on is not an object")
     return about
 
 
-def _tensors(path: Path, learner: Learner) -> dict[str, torch.Tensor]:
-    """The file's tensors, of the names, shapes and types of the learner's. Raises ValueError, CheckpointError."""
+def _tensors(path: Path, learner: OnlineLearner) -> dict[str, torch.Tensor]:
+    """The file's tensors. Raises ValueError unless names, shapes and types are those of the learner's, and CheckpointError."""
     own = learner.state()
     try:
         with safetensors.safe_open(path, framework="pt") as file:
-            if set(file.keys()) == own.keys():  # else read_tensors says so
+            if set(file.keys()) == own.keys():  # otherwise read_tensors raises ValueError
                 for name, tensor in own.items():
                     if DTYPES.get(file.get_slice(name).get_dtype()) != tensor.dtype:
                         raise ValueError(f"{name} has another type")
@@ -148,23 +147,23 @@ def _tensors(path: Path, learner: Learner) -> dict[str, torch.Tensor]:
         raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
     if (
         tensors["counters"][1] > learner.config.schedule.segment_symbols
-    ):  # rows to learn from are made of so many symbols
+    ):  # the next step makes rows of this many symbols
         raise ValueError("counters are out of range")
     return tensors
 
 
 def _check_file(path: Path) -> None:
-    """Raises CheckpointError for links, pipes and devices, which a model of ours does not have, and where there is nothing."""
+    """Raises CheckpointError for links, pipes and devices, which no stored model contains, and for a missing file."""
     try:
         mode = path.lstat().st_mode
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise CheckpointError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', error)}") from error
     if not stat.S_ISREG(mode):
-        raise CheckpointError(f"{str(path)!r} is a link or no file")
+        raise CheckpointError(f"{str(path)!r} is a link or not a regular file")
 
 
 def _blake2b(path: Path) -> str:
-    """Digest of a file, 32 bytes in hexadecimal. Raises CheckpointError."""
+    """BLAKE2b digest of a file, 32 bytes in hexadecimal. Raises CheckpointError."""
     _check_file(path)
     try:
         with path.open("rb") as file:

@@ -1,33 +1,40 @@
-"""How a run computes: device, threads, kernels. None of it changes a single bit of the result; all of it changes the speed."""
+"""How a run computes: device, threads, kernels, memory limit. None of this changes a bit of the result; it changes the speed.
 
-import importlib
+`Runtime.learner` is the one place where learners are made. It refuses a configuration that exceeds the limits.
+"""
+
+from __future__ import annotations
+
 from dataclasses import dataclass
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 from prequential.errors import ConfigError
-from prequential.exact import matmul, plain
-from prequential.exact.matmul import Matmul
+from prequential.exact import matmul
+from prequential.exact.backend import Backend, Primitives
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
-from prequential.model.gpt.device import Accelerator
-from prequential.model.learner import Learner
-from prequential.online import accelerators
-from prequential.online.accelerators import DEVICES
-from prequential.online.audit import AuditedLearner
-from prequential.online.workers.shared import SharedLearner
-from prequential.online.workers.team import Team
+from prequential.model.gpt.gpt import GPT
+from prequential.model.learner import OnlineLearner
+from prequential.online.limits import MAX_MEMORY_BYTES, check_limits
+
+# Imported where they are used: a decoder of plain archives does not need them.
+if TYPE_CHECKING:
+    from prequential.model.gpt.device import Accelerator
+    from prequential.online.workers.team import Team
 
 KERNELS = ("fused", "plain")
+DEVICES = ("cpu", "cuda", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """`None` means: all processors (at most 8), the fastest backend that passes its self-test, compiled kernels.
+    """Where and how learners compute. `None` means: all processors (at most 8), the fastest exact backend, compiled kernels.
 
-    threads: pieces of work side by side (exact/pool.py). backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
-    (compiled by numba) or "plain" (torch). device: where the GPT goes, "cpu", "cuda" or "auto" (online/accelerators.py); threads,
-    backend and kernels are the processor's. audit_every: segments in a period of the audit (online/audit.py); 0: no audit.
-    team: the processes that share the GPT's steps (online/workers/shared.py), of which each takes these threads; None: this one alone.
+    threads: pieces of work in parallel (exact/pool.py). backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
+    (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu", "cuda" or "auto" (online/accelerators.py); threads,
+    backend and kernels are those of the processor. audit_every: segments in a period of the audit (online/audit.py); 0: no audit.
+    team: the processes that share the GPT's steps (online/workers/), each with this many threads; None: this process alone.
+    max_memory_bytes: a learner that takes more is refused.
     """
 
     threads: int | None = None
@@ -36,52 +43,101 @@ class Runtime:
     device: str = "cpu"
     audit_every: int = 0
     team: Team | None = None
+    max_memory_bytes: int = MAX_MEMORY_BYTES
 
     def __post_init__(self) -> None:
         if self.threads is not None and not 1 <= self.threads <= 1024:
             raise ConfigError(f"threads = {self.threads} lies outside [1, 1024]")
         if self.kernels not in (None, *KERNELS):
-            raise ConfigError(f"no kernels {self.kernels!r}; there are {', '.join(KERNELS)}")
+            raise ConfigError(f"unknown kernels {self.kernels!r}; choose one of {', '.join(KERNELS)}")
         if self.device not in DEVICES:
-            raise ConfigError(f"no device {self.device!r}; there are {', '.join(DEVICES)}")
+            raise ConfigError(f"unknown device {self.device!r}; choose one of {', '.join(DEVICES)}")
         if self.audit_every < 0:
             raise ConfigError(f"audit_every = {self.audit_every} is negative")
-        if self.device == "auto" and not accelerators.available():
+        if self.device == "auto" and not _cuda_available():
             object.__setattr__(self, "device", "cpu")
         if self.device == "cuda" and self.audit_every:
             raise ConfigError("audits compute on processors: leave out --device cuda")
 
     @property
     def n_threads(self) -> int:
-        """Threads that a run takes, or each worker of it."""
-        return self.threads or available_threads(self.team.n_beside if self.team else 1)
+        """Threads of the run, or of each of its workers."""
+        return self.threads or available_threads(self.team.n_local if self.team else 1)
 
-    def parts(self, config: Config) -> tuple[ModuleType, Matmul | None, Pool]:
-        """Kernels, products (None where the learner needs none) and threads. Raises InexactMachineError."""
-        ops = plain if self.kernels == "plain" else importlib.import_module("prequential.exact.fused")
-        pool = Pool(self.n_threads)  # first: backends are rated as they will be used
-        return ops, matmul.choose("cpu", self.backend) if config.gpt or self.backend else None, pool
+    def check(self, config: Config, *, n_learners: int = 1, extra_bytes: int = 0) -> None:
+        """Raises ConfigError for learners that exceed the limits or that cannot be computed in this way on any machine.
 
-    def check(self, config: Config) -> None:
-        """Raises ConfigError for a learner that cannot be computed so, on any machine."""
+        n_learners: how many are held at a time, not counting the second one of an audit. extra_bytes: of other memory.
+        """
+        n_learners += self.audit_every > 0
+        room = self.max_memory_bytes - extra_bytes
+        check_limits(config, room, n_threads=self.n_threads, n_learners=n_learners)
         if self.audit_every and config.replicas:
             raise ConfigError("an audit is of one GPT, and this learner has several replicas: leave out --audit-every")
         if self.device == "cuda" and config.replicas:
             raise ConfigError("replicas are computed on processors: leave out --device cuda")
 
-    def learner(self, config: Config) -> Learner:
-        """A fresh learner on this machine. Raises InexactMachineError when no backend is exact here."""
+    def learner(self, config: Config) -> OnlineLearner:
+        """A fresh learner on this machine. Raises ConfigError like `check`, InexactMachineError if no backend is exact here."""
         self.check(config)
+        backend = self.exact_backend(config)
         if self.audit_every:
-            return AuditedLearner(config, *self.parts(config), self.audit_every)
+            from prequential.online.audit import AuditedLearner
+
+            return AuditedLearner(config, backend, self.audit_every)
+        if backend is None or config.gpt is None:
+            return OnlineLearner(config)
+        accelerator = self._accelerator(config, backend)
         if self.team:
-            return SharedLearner(self.team, config, *self.parts(config), self.accelerator(config))
-        return Learner(config, *self.parts(config), self.accelerator(config))
+            from prequential.online.workers.shared import SharedLearner
+
+            return SharedLearner(self.team, config, backend, accelerator)
+        step_thread = backend.pool.n_threads > 1 or accelerator is not None  # coding continues while a device computes
+        return OnlineLearner(config, make_gpt(config, backend, accelerator), step_thread=step_thread)
+
+    def exact_backend(self, config: Config) -> Backend | None:
+        """Primitives, products and threads; None for a learner that needs none. Raises InexactMachineError."""
+        if config.gpt is None and self.backend is None:
+            return None
+        pool = Pool(self.n_threads)  # first: backends are rated as they will be used
+        return Backend(self._primitives(), matmul.choose("cpu", self.backend), pool)
 
     def accelerator(self, config: Config) -> Accelerator | None:
-        """Where the GPT of a learner goes; tested at the first call. Raises InexactMachineError, ConfigError."""
-        if self.device == "cpu":
+        """Where the GPT of a learner runs, verified at the first call; None: on the processor. Raises InexactMachineError."""
+        return self._accelerator(config, self.exact_backend(config)) if self.device != "cpu" else None
+
+    def _accelerator(self, config: Config, backend: Backend | None) -> Accelerator | None:
+        if self.device == "cpu" or backend is None or config.gpt is None or config.replicas:
             return None
-        self.check(config)
-        ops, host, _ = self.parts(config)
-        return accelerators.chosen(self.device, config, ops, host)
+        from prequential.online.accelerators import select_device
+
+        return select_device(self.device, config, backend)
+
+    def _primitives(self) -> Primitives:
+        if self.kernels == "plain":
+            from prequential.exact import plain
+
+            return plain
+        from prequential.exact import fused
+
+        return fused
+
+
+def make_gpt(config: Config, backend: Backend, accelerator: Accelerator | None = None) -> GPT:
+    """The configuration's GPT: on the accelerator if there is one, as replicas if the configuration has them."""
+    assert config.gpt is not None
+    if config.replicas:
+        from prequential.model.gpt.replicas import Replicas
+
+        return Replicas(config.replicas, config.gpt, config.seed, backend)
+    if accelerator:
+        from prequential.model.gpt.device import DeviceGPT
+
+        return DeviceGPT(accelerator, config.gpt, config.seed, backend)
+    return GPT(config.gpt, config.seed, backend)
+
+
+def _cuda_available() -> bool:
+    from prequential.online.accelerators import cuda_available
+
+    return cuda_available()

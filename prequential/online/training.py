@@ -1,7 +1,7 @@
-"""A learner reads a corpus and learns from all of it: what `compress` does, with nothing written.
+"""Training: a learner reads a corpus and learns from all of it, as in `compress`, but nothing is written.
 
-The loop lets the GPT learn from a segment while the next one is read, so the last segment of a corpus has not been learned from
-when it ends. `finish` makes up for that; a learner that was trained is one that is finished.
+In the loop the GPT learns from a segment while the next one is read. So it has not yet learned from the last segment when the
+corpus ends. `finish` takes that last step; a trained learner is a finished one.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CheckpointError, CorpusError, OutputError
-from prequential.files import PathLike, checkpoint_path, forget, own_lock
-from prequential.model.learner import Learner
+from prequential.files import PathLike, checkpoint_path, delete_checkpoint, hold_lock
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved
-from prequential.online.coding import NO_BITS, NOTHING, OnProgress, Progress, ignore
-from prequential.online.loop import run
+from prequential.online.coding import NO_BITS, NO_SYMBOLS, OnProgress, Progress, ignore
+from prequential.online.loop import Learner, run
 from prequential.online.schedule import blocks
 
 DIRECTION = "train"  # of a checkpoint
@@ -29,22 +28,22 @@ def train(
     learner: Learner,
     symbols: NDArray[np.uint8],
     on_progress: OnProgress = ignore,
-    insurance: tuple[Checkpoints, Header] | None = None,
+    saving: tuple[Checkpoints, Header] | None = None,
 ) -> Progress:
-    """Lets the learner read symbols (n,) behind whatever it has read before, and learn from all of them; what they cost.
+    """Lets the learner read symbols (n,) after everything it has read before, and learn from all of them. Returns their cost.
 
-    on_progress: called after each segment with (totals so far, n), and once in the end; the cost of each byte is in segment_bits,
-    and only there: memory does not depend on n, symbols may be mapped. The totals are of `symbols`, and of no archive:
-    code_bits is the prequential code length. insurance, of a fresh learner: where the run is saved, and may go on from, and
-    the header that an archive of `symbols` would have. Raises CorpusError for an empty corpus, CheckpointError where a run
-    cannot be gone on with.
+    on_progress: called after each segment with (totals so far, n), and once at the end. The cost of each byte is only in
+    segment_bits: memory does not depend on n, and symbols may be memory-mapped. The totals are of `symbols`; there is no archive:
+    code_bits is the prequential code length. saving, for a fresh learner: the checkpoints of the run, from which it may resume,
+    and the header that an archive of `symbols` would have. Raises CorpusError for an empty corpus, CheckpointError if the
+    interrupted run cannot be resumed.
     """
     if not len(symbols):
         raise CorpusError("nothing to learn from: the corpus is empty")
-    done = _went_on(learner, *insurance) if insurance else Progress()
-    start, n_ahead = learner.history.n_symbols - done.n_bytes, done.n_bytes
+    done = _resumed(learner, *saving) if saving else Progress()
+    start, n_ahead = learner.n_symbols - done.n_bytes, done.n_bytes
     coder = BitCoder(FOLLOW)
-    for block in blocks(len(symbols), learner.config.schedule):
+    for block in blocks(len(symbols), learner.schedule):
         if block.stop <= n_ahead:
             continue
         first = max(block.start, n_ahead)
@@ -60,17 +59,19 @@ def train(
             )
             n_done = n
             on_progress(done, len(symbols))
-            if insurance:
-                checkpoints, header = insurance
-                checkpoints.insure(DIRECTION, header, learner, partial(_saved, done))
+            if saving:
+                checkpoints, header = saving
+                checkpoints.try_save(DIRECTION, header, learner, partial(_saved, done))
     finish(learner)
-    done = replace(done, segment=NOTHING, segment_bits=NO_BITS, segment_gpt_bits=None, update_size=learner.update_size)
+    done = replace(
+        done, segment=NO_SYMBOLS, segment_bits=NO_BITS, segment_gpt_bits=None, update_size=learner.update_size
+    )
     on_progress(done, len(symbols))
     return done
 
 
-def _went_on(learner: Learner, checkpoints: Checkpoints, header: Header) -> Progress:
-    """What an interrupted run had done, which is the learner's state then; nothing, where there was none."""
+def _resumed(learner: Learner, checkpoints: Checkpoints, header: Header) -> Progress:
+    """The totals of an interrupted run, whose state the learner then has; zero if there is none."""
     saved = checkpoints.load(DIRECTION, header, learner)
     return Progress(**saved.totals) if saved else Progress()
 
@@ -80,26 +81,25 @@ def _saved(done: Progress) -> Saved:
 
 
 @contextmanager
-def insured(model: PathLike, *, resume: bool) -> Iterator[Checkpoints]:
-    """Where the training of what becomes `model` is saved: MODEL.checkpoint, which goes when the body is done.
+def training_checkpoints(model: PathLike, *, resume: bool) -> Iterator[Checkpoints]:
+    """The checkpoints of a training that makes `model`, in MODEL.checkpoint, which is deleted when the body succeeds.
 
-    resume: whether to go on from there. Raises OutputError for a checkpoint that is not to be gone on from, and where
-    another training has the same model.
+    resume: continue from that file. Raises OutputError if it exists without resume, or if another training writes this model.
     """
     path = checkpoint_path(model)
-    with own_lock(path.with_name(path.name + ".lock"), model):
+    with hold_lock(path.with_name(path.name + ".lock"), model):
         if path.exists() and not resume:
-            raise OutputError(f"an interrupted run left {str(path)!r}: go on with --resume, or delete it")
+            raise OutputError(f"an interrupted run left {str(path)!r}: continue it with --resume, or delete it")
         try:
             yield Checkpoints(path, resume=resume)
         except BaseException as error:
             if path.exists() and not isinstance(error, CheckpointError):
-                error.add_note("--resume goes on from where it was last saved")
+                error.add_note("--resume continues from the last checkpoint")
             raise
-        forget(path)
+        delete_checkpoint(path)
 
 
 def finish(learner: Learner) -> None:
-    """Lets the GPT learn from the last segment, too: an empty one is begun and ended behind it. Once for each corpus."""
+    """Lets the GPT learn from the last segment too, by beginning and ending an empty one. Call it once for each corpus."""
     learner.begin(0)
     learner.end(0)

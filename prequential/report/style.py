@@ -1,17 +1,39 @@
-"""How the page of report/page.py looks: light and dark, from 400 px on, and on paper."""
+"""Styles of the HTML page and of SVG files: light and dark, from 400 px of width upwards, and in print."""
 
-STYLE = """
-:root { color-scheme: light dark;
-  --ink: #1a1a1a; --soft: #5c5c5c; --rule: #d9d9d9; --paper: #fff; --tint: #f4f5f7; --link: #0b57a4;
-  --s0: #000; --s1: #0072b2; --s2: #c44e00; --s3: #007f5c; --s4: #b4558c; --s5: #8f6b00; --s6: #2f8ec4; --s7: #7050a8;
-  --s8: #6b6b6b;
-}
-@media screen and (prefers-color-scheme: dark) {
-  :root { --ink: #e8e8e8; --soft: #a8a8a8; --rule: #3d4045; --paper: #15171a; --tint: #1f2226; --link: #7db8f0;
-    --s0: #fff; --s1: #5aaeea; --s2: #ff9457; --s3: #3fc79a; --s4: #ea93c4; --s5: #e3bd4f; --s6: #9ad4f7; --s7: #b79ae8;
-    --s8: #a6a6a6;
-  }
-}
+import re
+
+LIGHT = {
+    "ink": "#1a1a1a", "soft": "#5c5c5c", "rule": "#d9d9d9", "paper": "#fff", "tint": "#f4f5f7", "link": "#0b57a4",
+    "s0": "#000", "s1": "#0072b2", "s2": "#c44e00", "s3": "#007f5c", "s4": "#b4558c", "s5": "#8f6b00", "s6": "#2f8ec4",
+    "s7": "#7050a8", "s8": "#6b6b6b",
+}  # fmt: skip
+DARK = {
+    "ink": "#e8e8e8", "soft": "#a8a8a8", "rule": "#3d4045", "paper": "#15171a", "tint": "#1f2226", "link": "#7db8f0",
+    "s0": "#fff", "s1": "#5aaeea", "s2": "#ff9457", "s3": "#3fc79a", "s4": "#ea93c4", "s5": "#e3bd4f", "s6": "#9ad4f7",
+    "s7": "#b79ae8", "s8": "#a6a6a6",
+}  # fmt: skip
+LINE_COLOURS = tuple(colour for name, colour in LIGHT.items() if re.fullmatch("s[0-9]", name))
+
+
+def _variables(colours: dict[str, str]) -> str:
+    return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+
+
+COLOURS = f"""
+:root {{ color-scheme: light dark; {_variables(LIGHT)} }}
+@media screen and (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}
+"""
+
+PLOT_RULES = """
+svg text { font-size: 13px; fill: var(--soft); }
+svg path { fill: none; }
+.grid { stroke: var(--rule); stroke-width: 1; }
+.zero { stroke: var(--soft); stroke-width: 1.5; }
+.line { stroke-width: 1.8; stroke-linejoin: round; stroke-linecap: round; }
+.own { stroke-width: 2.6; }
+""" + "\n".join(f".s{i} {{ stroke: var(--s{i}); }}" for i in range(len(LINE_COLOURS)))
+
+PAGE_RULES = """
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 68rem; padding: 1rem; color: var(--ink); background: var(--paper);
   font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
@@ -34,14 +56,6 @@ summary { cursor: pointer; }
 figure { margin: 0; min-width: 0; }
 figcaption { font-weight: 600; }
 figure > svg { display: block; width: 100%; height: auto; }
-svg text { font-size: 13px; fill: var(--soft); }
-svg path { fill: none; }
-.grid { stroke: var(--rule); stroke-width: 1; }
-.zero { stroke: var(--soft); stroke-width: 1.5; }
-.line { stroke-width: 1.8; stroke-linejoin: round; stroke-linecap: round; }
-.own { stroke-width: 2.6; } .s0 { stroke: var(--s0); } .s1 { stroke: var(--s1); } .s2 { stroke: var(--s2); }
-.s3 { stroke: var(--s3); } .s4 { stroke: var(--s4); } .s5 { stroke: var(--s5); }
-.s6 { stroke: var(--s6); } .s7 { stroke: var(--s7); } .s8 { stroke: var(--s8); }
 .legend { display: flex; flex-wrap: wrap; gap: .1rem 1rem; margin: .3rem 0 0; padding: 0; list-style: none; font-size: .875rem; }
 .key { width: 28px; height: 10px; margin-right: .35rem; }
 .scroll { overflow-x: auto; }
@@ -65,3 +79,19 @@ tr.own > * { font-weight: 700; }
   .line, .figures li, pre { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 }
 """
+
+FILE_RULES = """
+svg { font-family: system-ui, sans-serif; }
+.paper { fill: var(--paper); }
+svg .title { fill: var(--ink); font-weight: 600; }
+svg .key { font-size: 11px; }
+"""
+
+
+def _with_light_values(rules: str) -> str:
+    """The rules with each colour also as a plain light value, for SVG programs that do not know CSS variables."""
+    return re.sub(r"([\w-]+): var\(--(\w+)\);", lambda match: f"{match[1]}: {LIGHT[match[2]]}; {match[0]}", rules)
+
+
+PAGE_STYLE = COLOURS + PAGE_RULES + PLOT_RULES
+SVG_FILE_STYLE = COLOURS + _with_light_values(PLOT_RULES + FILE_RULES)

@@ -1,4 +1,4 @@
-"""The scripts of benchmarks/ as modules: they belong to no package."""
+"""Loads the scripts of benchmarks/ as modules: they belong to no package."""
 
 import importlib.util
 import sys
@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.append(str(BENCHMARKS))  # some scripts import others
 
 
 def load(name: str) -> ModuleType:

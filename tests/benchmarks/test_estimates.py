@@ -1,4 +1,4 @@
-"""estimates.py: the newest run of each file and preset, and medians of what is known."""
+"""estimates.py: its table has the newest run of each file and preset, and medians of the known errors."""
 
 import json
 
@@ -24,7 +24,7 @@ def record(name, compress_error, decompress_error, size=100):
     }
 
 
-def test_the_table_has_the_newest_runs_and_medians_of_sizes_of_errors(estimates, tmp_path):
+def test_the_table_has_the_newest_runs_and_medians_of_absolute_errors(estimates, tmp_path):
     records, page = tmp_path / "records", tmp_path / "page"
     lines = [
         record("a", 9.0, 9.0),

@@ -1,4 +1,4 @@
-"""float32.py: its GPT is the exact one but for rounding, so what its table compares is the arithmetic alone."""
+"""float32.py: its GPT differs from the exact one only by rounding, so its table compares only the arithmetic."""
 
 import importlib.util
 import sys
@@ -15,7 +15,7 @@ from prequential.online.runtime import Runtime
 from prequential.online.schedule import segments
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "float32.py"
-CONFIG = Config(  # a window shorter than a row, and no divisor of a segment
+CONFIG = Config(  # the window is shorter than a row and does not divide a segment
     gpt=GPTConfig(n_layers=2, width=64, n_heads=2, mlp_factor=2, window=10),
     mixer=None,
     schedule=ScheduleConfig(first_segment_symbols=64, segment_symbols=96, row_symbols=32, n_rows=8, history_bits=14),
@@ -39,7 +39,7 @@ def learners(script):
 
 
 def learn(learner, n):
-    """Reads the first n symbols and takes the steps."""
+    """The learner reads the first n symbols and learns from them."""
     for segment in segments(slice(0, n), CONFIG.schedule):
         read(learner, segment)
 
@@ -52,27 +52,27 @@ def read(learner, segment):
 
 
 def take_over(float32, exact):
-    """Weights, optimiser state, carried keys and values of the exact learner, between two segments."""
+    """Copies weights, optimiser state, carried keys and values of the exact learner, between two segments."""
     state = {name: tensor.clone() for name, tensor in exact.gpt.state().items()}
-    gpt, memory = float32.gpt, exact.gpt._reader.memory()
+    gpt, carried = float32.gpt, exact.gpt._reader.carried_cache()
     gpt._weights = {name: state[name] for name in gpt._weights}
     gpt._momentum = {name: state[f"momentum.{name}"] for name in gpt._momentum}
     gpt._adam = {name: (state[f"adam.mean.{name}"], state[f"adam.square.{name}"]) for name in gpt._adam}
     gpt._n_updates, gpt._start, gpt._n_time = exact.gpt._n_updates, exact.gpt._reader.n_columns, 0
-    keys, values = memory["k"] * memory["k_r"][..., None], memory["v"] * memory["v_scale"][..., None]
-    gpt._memory = list(zip(keys, values, strict=True))
+    keys, values = carried["k"] * carried["k_r"][..., None], carried["v"] * carried["v_scale"][..., None]
+    gpt._carried = list(zip(keys, values, strict=True))
 
 
 def relative(a, b):
     return float((a - b).norm() / b.norm())
 
 
-@pytest.mark.parametrize("n", [1, 320, 2944])  # 1: fewer columns than the window has
-def test_logits_under_the_same_weights_and_memory_differ_by_rounding_alone(learners, n):
+@pytest.mark.parametrize("n", [1, 320, 2944])  # 1: fewer columns than the window
+def test_logits_from_the_same_weights_keys_and_values_differ_by_rounding_only(learners, n):
     exact, float32 = learners
     learn(exact, n)
     for _ in range(20):
-        exact.gpt.update(*exact._rows())
+        exact.gpt.update(*exact._training_rows())
     take_over(float32, exact)
     for start, stop in ((n, n + 33), (n + 33, n + 96)):
         recent = torch.from_numpy(TEXT[np.arange(start, stop)[:, None] - np.arange(1, 4)].astype(np.int64))
@@ -81,18 +81,20 @@ def test_logits_under_the_same_weights_and_memory_differ_by_rounding_alone(learn
         assert relative(float32.gpt.read(recent), exact.gpt.forward(recent, 0)) < 0.02
 
 
-def test_gradients_differ_by_rounding_alone(learners, monkeypatch):
-    """The exact ones by a tenth: a row of 256 at the logits has 127 levels, and what is below 1/254 of its largest is lost."""
+def test_gradients_differ_by_rounding_only(learners, monkeypatch):
+    """They differ by a tenth: a row of 256 logits has 127 levels, and entries below 1/254 of its largest entry are lost."""
     exact, float32 = learners
     learn(exact, 2944)
     take_over(float32, exact)
     expected, found = {}, {}
     monkeypatch.setattr(
-        exact.gpt, "_learn", lambda name, gradient, factor: expected.update({name: (gradient(), factor)})
+        exact.gpt, "_update_parameter", lambda name, gradient, factor: expected.update({name: (gradient(), factor)})
     )
-    monkeypatch.setattr(float32.gpt, "_learn", lambda name, parts, factor: found.update({name: (parts[0], factor)}))
+    monkeypatch.setattr(
+        float32.gpt, "_update_parameter", lambda name, parts, factor: found.update({name: (parts[0], factor)})
+    )
     for learner in learners:
-        learner.gpt.update(*exact._rows())
+        learner.gpt.update(*exact._training_rows())
     assert found.keys() == expected.keys() == float32.gpt._weights.keys()
     assert {factor for _, factor in found.values()} == {factor for _, factor in expected.values()}
     difference = {name: relative(found[name][0], expected[name][0]) for name in found}
@@ -100,7 +102,7 @@ def test_gradients_differ_by_rounding_alone(learners, monkeypatch):
     assert max(difference.values()) < 0.3
 
 
-def test_steps_on_the_same_gradients_differ_by_rounding_alone(learners):
+def test_steps_from_the_same_gradients_differ_by_rounding_only(learners):
     exact, float32 = learners
     take_over(float32, exact)
     before = dict(float32.gpt._weights)
@@ -108,12 +110,12 @@ def test_steps_on_the_same_gradients_differ_by_rounding_alone(learners):
     for factor in (0.5, 1.0, 1.0):
         for name, weight in before.items():
             gradient = torch.randn(weight.shape, generator=generator)
-            exact.gpt._learn(name, lambda gradient=gradient: gradient, factor)
-            float32.gpt._learn(name, [gradient], factor)
+            exact.gpt._update_parameter(name, lambda gradient=gradient: gradient, factor)
+            float32.gpt._update_parameter(name, [gradient], factor)
     after = exact.gpt.state()
     change = {name: relative(w - before[name], after[name] - before[name]) for name, w in float32.gpt._weights.items()}
     assert max(change.pop("embedding"), change.pop("head")) < 1e-5
-    assert max(change.values()) < 0.2  # five Newton-Schulz steps enlarge what int8 products lose
+    assert max(change.values()) < 0.2  # five Newton-Schulz steps enlarge the errors of int8 products
 
 
 def test_both_learners_need_about_the_same_bits(script, learners):
@@ -121,7 +123,7 @@ def test_both_learners_need_about_the_same_bits(script, learners):
     assert float32 == pytest.approx(exact, rel=0.03)
 
 
-def test_threads_change_the_float32_learner_by_rounding_alone(script):
+def test_threads_change_the_float32_learner_by_rounding_only(script):
     one, two, openmp = (
         script.measure(learner, TEXT[:1500]).code_bits
         for learner in (

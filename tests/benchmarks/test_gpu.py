@@ -1,4 +1,4 @@
-"""gpu.py: tried on the processor, which it takes as the device there."""
+"""gpu.py, with the processor as the device."""
 
 import json
 import sys
@@ -19,15 +19,15 @@ def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path
 
 
 def test_archives_that_differ_are_a_failure(gpu_script, monkeypatch, capsys, tmp_path):
-    plainly = gpu_script.run
-    monkeypatch.setattr(gpu_script, "run", lambda *arguments: plainly(*arguments) | {"identical": False})
+    real_run = gpu_script.run
+    monkeypatch.setattr(gpu_script, "run", lambda *arguments: real_run(*arguments) | {"identical": False})
     options = ["--device", "cpu", "--limit", "500", "--levels", "1", "--record", str(tmp_path / "gpu.jsonl")]
     monkeypatch.setattr(sys, "argv", ["gpu.py", "sample:christmas_carol", *options])
     assert gpu_script.main() == 1
     assert capsys.readouterr().err == "gpu: sample:christmas_carol -1: the archives differ\n"
 
 
-def test_without_a_device_it_says_so(gpu_script, monkeypatch, capsys, tmp_path):
+def test_without_a_device_it_fails_with_one_line(gpu_script, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--record", str(tmp_path / "gpu.jsonl")])
     monkeypatch.setattr(gpu_script.torch.cuda, "is_available", lambda: False)
     assert gpu_script.main() == 1

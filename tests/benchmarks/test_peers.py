@@ -1,4 +1,4 @@
-"""peers.py: programs that keep, lose and refuse bytes, run as real processes."""
+"""peers.py with small real programs: one restores all bytes, one loses some, one fails."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def peers(peers_script, tmp_path, monkeypatch):
-    """The script with programs of its own, and its rows in a temporary folder."""
+    """The script with test programs, and its rows in a temporary folder."""
 
     def peer(compress, decompress="cp archive copy"):
         return peers_script.Peer(
@@ -32,7 +32,7 @@ def rows(peers):
     return {row["name"]: row for row in map(json.loads, peers.ROWS.read_text().splitlines())}
 
 
-def test_only_a_program_that_gives_every_byte_back_counts_as_restored(peers, tmp_path):
+def test_restored_means_that_every_byte_is_equal(peers, tmp_path):
     assert peers.main([str(tmp_path / "corpus")]) == 0
     found = rows(peers)
     assert {name: row["restored"] for name, row in found.items()} == {"keeps": True, "loses": False, "refuses": False}
@@ -51,16 +51,16 @@ def test_a_program_that_is_not_installed_is_named_and_skipped(peers, tmp_path, c
     assert "not on PATH: no-such-program" in capsys.readouterr().err
 
 
-def test_what_was_restored_is_run_again_only_when_asked_for(peers, tmp_path):
+def test_a_program_that_restored_the_corpus_runs_again_only_with_the_option(peers, tmp_path):
     runs = [["corpus"], ["corpus"], ["--again", "corpus"]]
     n_rows = []
     for run in runs:
         peers.main([str(tmp_path / arg) if arg == "corpus" else arg for arg in run])
         n_rows.append(len(peers.ROWS.read_text().splitlines()))
-    assert n_rows == [3, 5, 8]  # the second run tries again what failed
+    assert n_rows == [3, 5, 8]  # the second run repeats the programs that failed
 
 
-def test_a_missing_corpus_fails_but_does_not_keep_the_next_from_its_rows(peers, tmp_path, capsys):
+def test_a_missing_corpus_fails_and_the_next_corpus_still_gets_its_rows(peers, tmp_path, capsys):
     assert peers.main([str(tmp_path / "missing"), str(tmp_path / "corpus")]) == 1
     assert len(rows(peers)) == 3
     assert "missing" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""results.py: which records its tables show, and that the text around them stays."""
+"""results.py: which records its tables show, and that the text around them is unchanged."""
 
 import json
 
@@ -51,7 +51,7 @@ def peer(name, compressed_bytes, *, digest="aa", restored=True):
 
 @pytest.fixture
 def tables(results, tmp_path):
-    """The text that the script makes of records, and of what stood in its file before."""
+    """The text that the script writes, from records and from the earlier text of the file."""
 
     def tables(records, peers=(), text="# Results\n"):
         path = tmp_path / "RESULTS.md"
@@ -66,7 +66,7 @@ def lines_of(text, start):
     return [line for line in text.splitlines() if line.startswith(start)]
 
 
-def test_presets_and_peers_stand_in_one_table_smallest_first(tables):
+def test_one_table_holds_presets_and_peers_smallest_first(tables):
     text = tables([evaluation(archive_bytes=300), evaluation(archive_bytes=400, level=1)], [peer("zpaq", 350)])
     assert [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")] == [
         "compressor", "---", "**prequential -5**", "zpaq program", "**prequential -1**", "gzip -9",
@@ -77,7 +77,7 @@ def test_presets_and_peers_stand_in_one_table_smallest_first(tables):
     assert lines_of(text, "| zpaq") == ["| zpaq program | 9.9 | 350 | 2.8000 | 0.50 | 0.25 | 2.00 | - |"]
 
 
-def test_the_newest_record_of_a_preset_counts_also_when_the_preset_has_changed(tables):
+def test_the_newest_record_of_a_preset_counts_even_if_the_preset_has_changed(tables):
     changed = evaluation(archive_bytes=200, level=1, options=["-5"])
     text = tables([evaluation(archive_bytes=300), changed])
     assert [line.split("|")[3].strip() for line in lines_of(text, "| **")] == ["200"]
@@ -89,7 +89,7 @@ def test_a_configuration_that_is_no_preset_is_named_by_its_model(tables):
     assert "| **prequential, GPT 7 x " in tables([other])
 
 
-def test_a_peer_is_shown_only_for_the_same_bytes_and_where_the_record_lacks_it(tables):
+def test_a_peer_is_shown_only_for_the_same_bytes_and_if_it_is_not_a_baseline(tables):
     text = tables([evaluation(archive_bytes=300)], [peer("gzip", 501), peer("zpaq", 350, digest="bb")])
     assert "gzip program" not in text
     assert "zpaq program" not in text
@@ -101,14 +101,14 @@ def test_a_peer_that_lost_bytes_has_no_size_and_is_named(tables):
     assert lines_of(text, "Did not restore") == ["Did not restore the file: zpaq program (9.9)."]
 
 
-def test_several_files_have_a_table_of_all(tables):
+def test_several_files_have_a_common_table(tables):
     text = tables([evaluation(archive_bytes=300), evaluation(archive_bytes=100, name="b", digest="bb")])
     assert lines_of(text, "| file")[0] == "| file | bytes | gzip -9 | **prequential -5** |"
     assert lines_of(text, "| a ") == ["| a | 1,000 | 4.0000 | 2.4000 |"]
     assert lines_of(text, "| b ") == ["| b | 1,000 | 4.0000 | 0.8000 |"]
 
 
-def test_text_around_the_markers_stays_and_a_second_run_changes_nothing(tables, results):
+def test_text_around_the_markers_is_kept_and_a_second_run_changes_nothing(tables, results):
     records = [evaluation(archive_bytes=300)]
     once = tables(records, text=f"# Before\n\n{results.BEGIN}\nold\n{results.END}\n\nAfter.\n")
     assert once.startswith("# Before\n")
@@ -117,7 +117,7 @@ def test_text_around_the_markers_stays_and_a_second_run_changes_nothing(tables, 
     assert tables(records, text=once) == once
 
 
-def test_the_front_of_presets_is_marked(tables):
+def test_the_pareto_front_of_presets_is_marked(tables):
     seconds_and_bytes = {1: (1.0, 400), 2: (2.0, 350), 3: (3.0, 360), 5: (9.0, 300)}
     records = [evaluation(archive_bytes=n, level=level, wall_s=s) for level, (s, n) in seconds_and_bytes.items()]
     text = tables(records)

@@ -1,4 +1,4 @@
-"""The program as its user meets it: a process with a folder, an exit code and two streams; and a small learner."""
+"""The program as users run it: a process in a folder, with an exit code and two streams; and a small learner."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def small_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Nursery:
-    """Runs `prequential ARGS`, each in a process of its own that does not have to import the program (nursery.py)."""
+    """Runs `prequential ARGS`, each in its own process, which does not need to import the program (nursery.py)."""
 
     def __init__(self) -> None:
         command = [sys.executable, str(Path(__file__).with_name("nursery.py"))]
@@ -75,7 +75,7 @@ def nursery() -> Iterator[Nursery]:
 def run(small_config: Path, nursery: Nursery) -> Run:
     """Runs `prequential ARGS` in a folder; compress and evaluate get the small learner.
 
-    fresh, or with streams of its own: in a new interpreter, as users start it.
+    With `fresh`, or with its own streams, the program runs in a new interpreter.
     """
 
     def run(
@@ -106,7 +106,7 @@ def start(small_config: Path) -> Start:
 
 @pytest.fixture(scope="session")
 def text() -> bytes:
-    """A text that compresses, of 4 blocks."""
+    """A compressible text of 4 blocks."""
     return b"".join(b"line %d: the quick brown fox jumps over the lazy dog\n" % i for i in range(70))[:4000]
 
 
@@ -119,7 +119,7 @@ def archive(text: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def no_warm_up() -> Iterator[None]:
-    """Speeds are not measured: each run spares a second's self-test and compilation."""
+    """Each run skips the warm-up, which takes a second: these tests measure no speed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
         yield

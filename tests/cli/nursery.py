@@ -1,7 +1,7 @@
-"""Runs commands of the program, each in a process of its own, forked from this one, which has imported the program once.
+"""Runs commands of the program, each in a new process forked from this one, which has imported the program once.
 
-A line of JSON on stdin says folder, arguments, and files for the streams; a line on stdout gives the exit code. Starting
-Python and importing torch takes some two seconds, a fork some milliseconds. Nothing of the program has run here before.
+A line of JSON on stdin gives the folder, the arguments, and files for the streams; a line on stdout gives the exit code. Starting
+Python and importing torch takes some two seconds, a fork some milliseconds. The program has not run in this process.
 """
 
 import json
@@ -9,7 +9,9 @@ import os
 import sys
 import traceback
 
-from prequential import api  # noqa: F401 - for the children
+import prequential.compression
+import prequential.decompression
+import prequential.measure.evaluation.evaluation  # noqa: F401 - for the children
 from prequential.cli.main import main
 from prequential.measure.proof import selftest  # noqa: F401 - for the children
 

@@ -1,4 +1,4 @@
-"""ablate: a plan, runs that are kept, tables and verdicts; and what cannot be ablated."""
+"""ablate: the plan, runs that are kept, tables and verdicts, and usage errors."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 
 import prequential
 from prequential import Config, GPTConfig, ScheduleConfig
-from prequential.cli.main import parser
+from prequential.cli.main import build_parser
 
 TINY = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
@@ -43,11 +43,11 @@ def folder(text, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ablated(folder):
-    """The ablation; and again, from both sides, as JSON: exit code and what is printed, of each."""
+    """(exit code, stdout) of an ablation, and of a second one from both sides as JSON."""
 
     def printed(*args):
         with redirect_stdout(StringIO()) as shown, chdir(folder):
-            given = parser().parse_args(["ablate", "a", *OPTIONS, *SIZES, *args])
+            given = build_parser().parse_args(["ablate", "a", *OPTIONS, *SIZES, *args])
             return given.run(given), shown.getvalue()
 
     return printed(), printed("--from", "both", "--json")
@@ -55,11 +55,11 @@ def ablated(folder):
 
 def test_a_dry_run_shows_the_plan_and_runs_nothing(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    args = parser().parse_args(["ablate", "a", *OPTIONS, *SIZES, "--dry-run", "--runs", "none"])
+    args = build_parser().parse_args(["ablate", "a", *OPTIONS, *SIZES, "--dry-run", "--runs", "none"])
     assert args.run(args) == 0
     shown = capsys.readouterr().out
-    assert "8 runs of 1,100 bytes: 8 configurations, sizes 16x1, 32x1, seeds of each: 1; 0 there already" in shown
-    assert "refused: 33x1: width 33 must be a multiple" in shown
+    assert "8 runs of 1,100 bytes: 8 configurations, sizes 16x1, 32x1, seeds of each: 1; 0 finished already" in shown
+    assert "refused: 33x1: width = 33 must be a multiple" in shown
     assert re.search(r"^replay +a step learns from more rows", shown, re.MULTILINE)
     assert not (folder / "none").exists()
 
@@ -76,7 +76,7 @@ def test_the_table_has_every_feature_at_every_size_with_an_interval_and_a_verdic
     assert "other text of this length and kind, under this seed" in shown
 
 
-def test_the_json_object_agrees_with_the_run_folders_and_only_what_is_new_was_run(ablated, folder):
+def test_the_json_object_agrees_with_the_run_folders_and_only_new_runs_were_made(ablated, folder):
     code, record = ablated[1][0], json.loads(ablated[1][1])
     assert (code, record["kind"], record["sizes"]) == (0, "ablation", ["16x1", "32x1"])
     assert sum(run["is_new"] for run in record["runs"]) == 0  # of two features, from full is from base
@@ -97,13 +97,13 @@ def test_the_json_object_agrees_with_the_run_folders_and_only_what_is_new_was_ru
     assert record["choice_bits"] == 3.0
 
 
-def test_a_run_that_fails_is_one_line_and_what_needs_it_is_left_out(folder, tmp_path, monkeypatch, capsys):
+def test_a_run_that_fails_is_one_line_and_results_that_need_it_are_left_out(folder, tmp_path, monkeypatch, capsys):
     def failing(source, **options):
         raise prequential.ConfigError("the GPT has diverged")
 
-    monkeypatch.setattr("prequential.api.evaluate", failing)
+    monkeypatch.setattr("prequential.measure.study.plans.evaluate", failing)
     monkeypatch.chdir(folder)
-    args = parser().parse_args(["ablate", "a", *OPTIONS, "--sizes", "16x1", "--runs", str(tmp_path)])
+    args = build_parser().parse_args(["ablate", "a", *OPTIONS, "--sizes", "16x1", "--runs", str(tmp_path)])
     assert args.run(args) == 1
     shown = capsys.readouterr()
     assert shown.err.splitlines()[0] == "prequential: 16x1, base, seed 0: the GPT has diverged"
@@ -114,21 +114,21 @@ def test_a_run_that_fails_is_one_line_and_what_needs_it_is_left_out(folder, tmp_
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--sizes", "64"), "'64' is no list of sizes WIDTHxLAYERS"),
-        (("--sizes", "0x1"), "'0x1' is no list of sizes"),
-        (("--sizes", "64x1,"), "'64x1,' is no list of sizes"),
+        (("--sizes", "64"), "'64' is not a list of sizes WIDTHxLAYERS"),
+        (("--sizes", "0x1"), "'0x1' is not a list of sizes"),
+        (("--sizes", "64x1,"), "'64x1,' is not a list of sizes"),
         (("--sizes", "33x1"), "no size is left"),
-        (("--features", "reply"), "no feature 'reply'; there are embeddings, contexts, window"),
+        (("--features", "reply"), "no feature 'reply'; the features are embeddings, contexts, window"),
         (("--features", "words", "--pure"), "has no 'words'"),
-        (("--features", "words,mixer"), "'words' makes no difference where mixer"),
-        (("--confidence", "1"), "confidence 1.0 lies outside (0, 1)"),
+        (("--features", "words,mixer"), "'words' makes no difference without mixer"),
+        (("--confidence", "1"), "confidence 1.0 is outside (0, 1)"),
         (("--seeds", "0", "--seed", "1"), "leave out --seed"),
         (("-1",), "varies the size of the GPT, and this configuration has none"),
     ],
 )
-def test_what_is_no_ablation_is_an_error_of_usage(args, message, capsys):
+def test_an_impossible_ablation_is_a_usage_error(args, message, capsys):
     with pytest.raises(SystemExit) as end:
-        parsed = parser().parse_args(["ablate", "missing", *args])
+        parsed = build_parser().parse_args(["ablate", "missing", *args])
         parsed.run(parsed)
     shown = capsys.readouterr().err
     assert end.value.code == 2

@@ -1,4 +1,4 @@
-"""audit: a table or JSON on stdout, an archive told from a corpus by its first bytes, and one line for a law that is broken."""
+"""audit: a table or JSON on stdout, archives recognised by their first bytes, and one line for a broken law."""
 
 import json
 
@@ -6,6 +6,7 @@ import pytest
 
 from prequential.cli import main
 from prequential.measure.proof import law
+from prequential.measure.proof.findings import CODE, FUTURE, ROUND_TRIP, Finding
 
 
 def audited(run, folder, config, *args):
@@ -25,7 +26,7 @@ def test_a_corpus_is_encoded_and_an_archive_decoded(run, folder, small_config):
     lines = done.stdout.decode().splitlines()
     assert [line for line in lines if len(line.split()) == 1] == ["a", "named-otherwise"]
     assert sum(line.endswith("ok") for line in lines) == 8
-    trips = [line.split()[-2:] for line in lines if line.startswith(law.ROUND_TRIP)]
+    trips = [line.split()[-2:] for line in lines if line.startswith(ROUND_TRIP)]
     assert trips == [["3000", "ok"], ["3072", "ok"]]  # the archive up to the end of a block
 
 
@@ -33,21 +34,24 @@ def test_json_has_every_check(run, folder, small_config):
     done = audited(run, folder, small_config, "--config", str(small_config), "--json", "--limit", "1K", "a")
     record = json.loads(done.stdout)
     assert record["name"] == "a"
-    assert {"check": law.ROUND_TRIP, "times": 1024, "failure": ""} in record["checks"]
+    assert {"check": ROUND_TRIP, "times": 1024, "failure": ""} in record["checks"]
 
 
 def test_a_broken_law_is_one_line_and_exit_code_1(folder, small_config, monkeypatch, capsys):
-    finding = law.Finding(check=law.FUTURE, times=3, failure="before byte 7 costs change")
-    monkeypatch.setattr(law, "audit_corpus", lambda *_: [law.Finding(check=law.CODE, times=2), finding])
+    finding = Finding(check=FUTURE, times=3, failure="before byte 7 costs change")
+    monkeypatch.setattr(law, "audit_corpus", lambda *_: [Finding(check=CODE, times=2), finding])
     monkeypatch.chdir(folder)
     assert main.main(["audit", "--config", str(small_config), "a"]) == 1
     out, err = capsys.readouterr()
     assert [line.split()[-1] for line in out.splitlines()] == ["a", "result", "ok", "FAILED"]
-    assert err == "prequential: a: not so: later symbols change nothing before them: before byte 7 costs change\n"
+    assert (
+        err
+        == "prequential: a: this check failed: later symbols change nothing before them: before byte 7 costs change\n"
+    )
 
 
 @pytest.mark.parametrize("arguments", [("--samples", "-1"), ("--limit", "0"), ("--limit", "x")])
-def test_numbers_out_of_range_are_errors_of_usage(run, folder, arguments):
+def test_numbers_out_of_range_are_usage_errors(run, folder, arguments):
     done = run(folder, "audit", *arguments, "a")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
 

@@ -1,6 +1,6 @@
-"""Archives that are not what they claim: one line each, exit code 1, and nothing that looks whole.
+"""Bad archives: one line each, exit code 1, and no output that looks complete.
 
-All are tested by one command, which must go on past each failure; a good archive stands at the end.
+One command tests all of them and must continue after each failure. A good archive is the last one.
 """
 
 import io
@@ -100,7 +100,7 @@ def test_an_archive_damaged_in_its_first_block_leaves_nothing(run, archive, tmp_
     assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (1, ["a.pq"])
 
 
-def test_an_incomplete_archive_is_listed_with_what_it_holds(run, archive, text, tmp_path):
+def test_an_incomplete_archive_is_listed_with_its_blocks(run, archive, text, tmp_path):
     (tmp_path / "a.pq.partial").write_bytes(archive[: len(archive) * 2 // 3])
     done = run(tmp_path, "list", "a.pq.partial")
     assert done.returncode == 0
@@ -109,7 +109,7 @@ def test_an_incomplete_archive_is_listed_with_what_it_holds(run, archive, text, 
     assert (entry["n_bytes"], entry["n_bytes_held"], len(entry["blocks"])) == (len(text), 1024, 1)
 
 
-def test_keep_going_says_what_is_intact_behind_the_damage_and_saves_what_is_stored_raw(run, tmp_path):
+def test_keep_going_lists_intact_blocks_after_the_damage_and_saves_raw_ones(run, tmp_path):
     text, noise = b"how doth the little crocodile " * 70, os.urandom(2048)
     (tmp_path / "a").write_bytes(text[:2048] + noise + text[:2048])
     assert run(tmp_path, "compress", "a").returncode == 0

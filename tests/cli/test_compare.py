@@ -8,15 +8,16 @@ import pytest
 
 from prequential.codecs.bit_coder import UNIT_BITS
 from prequential.measure.evaluation.curves import Curve, write_curves
+from prequential.measure.evaluation.record import SCHEMA
 from prequential.measure.evaluation.runs import CURVE, RECORD
-from prequential.measure.record import SCHEMA, append_record
+from prequential.measure.record import append_record
 from prequential.measure.study.compare import Bootstrap, compare
 
 N_SEGMENTS, SEGMENT = 40, 100
 
 
 def write_run(folder: Path, drawn: int, *, seed: int, model: str, blake2b: str = "ab" * 32) -> None:
-    """A run of N_SEGMENTS segments with drawn costs, `model` b a little dearer."""
+    """A run of N_SEGMENTS segments with random costs; `model` b costs a little more."""
     folder.mkdir()
     units = np.random.default_rng(drawn).integers(200 << 22, 300 << 22, N_SEGMENTS) + (
         (20 << 22) if model == "b" else 0
@@ -74,12 +75,12 @@ def test_labels_name_the_groups(run, folder):
     ("args", "part"),
     [
         (["a0", "other"], "not comparable: corpus (BLAKE2b)"),
-        (["b0", "b1"], "2 runs in one group"),
+        (["b0", "b1"], "the 2 runs form one group"),
         (["a0", "missing"], "missing"),
-        (["--block", "1M", "a0", "b0"], "more than half"),
+        (["--block", "1M", "a0", "b0"], "longer than half"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line_and_exit_code_1(run, folder, args, part):
+def test_an_impossible_comparison_is_one_line_and_exit_code_1(run, folder, args, part):
     done = run(folder, "compare", *args)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, b"", 1)
     assert part in done.stderr.decode()

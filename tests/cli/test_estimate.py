@@ -1,4 +1,4 @@
-"""estimate: figures before a run, and beside them what the run then took; wrong options."""
+"""estimate: figures before a run, compared with the run; and usage errors."""
 
 import json
 
@@ -30,7 +30,7 @@ def folder(text, tmp_path_factory):
     return folder
 
 
-def test_the_json_object_has_time_memory_size_operations_and_the_machines_asked_for(run, folder, text):
+def test_the_json_object_has_time_memory_size_operations_and_the_selected_machines(run, folder, text):
     done = run(
         folder,
         "estimate",
@@ -57,27 +57,27 @@ def test_the_json_object_has_time_memory_size_operations_and_the_machines_asked_
     assert record["network"]["n_workers"] == 4
 
 
-def test_an_evaluation_records_its_estimate_beside_what_it_took(run, folder):
+def test_an_evaluation_records_its_estimate_and_the_actual_cost(run, folder):
     done = run(folder, "evaluate", "--estimate", "--verify", "--no-run", "--json", "--baselines", "none",
                *OPTIONS[:4], "--limit", "300", "a")  # fmt: skip
     assert done.returncode == 0
     assert done.stderr.decode().startswith("a: estimate: compress ")
     record = json.loads(done.stdout)
-    beside = record["estimate"]
-    assert beside["compress_s"]["actual"] == record["wall_s"]
-    assert beside["decompress_s"]["actual"] == record["verify_wall_s"]
-    assert beside["archive_bytes"]["actual"] == record["archive_bytes"]
-    assert beside["archive_low"] <= record["archive_bytes"] + 16
+    accuracy = record["estimate"]
+    assert accuracy["compress_s"]["actual"] == record["wall_s"]
+    assert accuracy["decompress_s"]["actual"] == record["verify_wall_s"]
+    assert accuracy["archive_bytes"]["actual"] == record["archive_bytes"]
+    assert accuracy["archive_low"] <= record["archive_bytes"] + 16
     for name in ("compress_s", "peak_memory_bytes", "archive_bytes"):
-        both = beside[name]
-        assert both["relative_error"] == (both["estimated"] - both["actual"]) / both["actual"]
-    assert abs(beside["archive_bytes"]["relative_error"]) < 0.05  # the probe was of the whole
+        figure = accuracy[name]
+        assert figure["relative_error"] == (figure["estimated"] - figure["actual"]) / figure["actual"]
+    assert abs(accuracy["archive_bytes"]["relative_error"]) < 0.05  # the probe coded the complete corpus
 
 
 @pytest.mark.parametrize(
     ("args", "part"),
     [
-        (["--machine", "Z80"], "no device 'Z80'"),
+        (["--machine", "Z80"], "unknown device 'Z80'"),
         (["--machines", "nowhere.json"], "cannot read 'nowhere.json'"),
         (["--workers", "0"], "'0'"),
         (["--probe", "0"], "at least 1"),

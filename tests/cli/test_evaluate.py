@@ -1,4 +1,4 @@
-"""evaluate: records that are appended, and a report with everything side by side."""
+"""evaluate: records that are appended, and a report with all figures in one table."""
 
 import json
 
@@ -16,13 +16,13 @@ def evaluated(run, text, tmp_path_factory):
     return folder, done, [json.loads(line) for line in (folder / "runs.jsonl").read_bytes().splitlines()]
 
 
-def test_records_are_appended_to_those_there_were(evaluated):
+def test_records_are_appended_to_existing_ones(evaluated):
     _, _, records = evaluated
     assert records[0] == {"earlier": 1}
     assert len(records) == 3
 
 
-def test_a_record_says_what_was_measured_where_and_with_what(evaluated):
+def test_a_record_has_the_measurement_the_machine_and_the_versions(evaluated):
     _, _, records = evaluated
     record = records[1]
     assert record["corpus"]["n_bytes"] == 3072
@@ -45,11 +45,11 @@ def test_the_report_has_every_baseline_in_one_table(evaluated):
         assert f"\n{label}" in report
 
 
-def test_a_missing_corpus_does_not_keep_the_next_from_its_record(evaluated):
+def test_after_a_missing_corpus_the_next_one_is_recorded(evaluated):
     assert (evaluated[1].returncode, len(evaluated[1].stderr.splitlines())) == (1, 1)
 
 
-def test_each_evaluation_leaves_a_run_folder_whose_record_is_the_one_appended(evaluated):
+def test_each_evaluation_leaves_a_run_folder_with_the_appended_record(evaluated):
     folder, done, records = evaluated
     found = [read_run(path) for path in (folder / "runs").iterdir()]
     assert sorted(run.record["time"] for run in found) == sorted(r["time"] for r in records[1:])
@@ -59,16 +59,16 @@ def test_each_evaluation_leaves_a_run_folder_whose_record_is_the_one_appended(ev
         assert f"run: {run.path.relative_to(folder)}" in done.stdout.decode()
 
 
-def test_baselines_are_those_that_are_named(run, text, tmp_path):
+def test_the_named_baselines_are_measured(run, text, tmp_path):
     (tmp_path / "a").write_bytes(text[:1000])
     for names, expected in (("gzip,kt0", ["gzip", "kt0"]), ("none", [])):
         done = run(tmp_path, "evaluate", "--no-run", "--json", "--baselines", names, "a")
         assert [b["name"] for b in json.loads(done.stdout)["baselines"]] == expected
     done = run(tmp_path, "evaluate", "--baselines", "gzip,arj", "a")
-    assert done.returncode == 2 and b"no baseline 'arj'; there are gzip" in done.stderr
+    assert done.returncode == 2 and b"no baseline 'arj'; the baselines are gzip" in done.stderr
 
 
-def test_tables_are_printed_where_they_are_asked_for(run, text, tmp_path):
+def test_tables_are_printed_on_request(run, text, tmp_path):
     (tmp_path / "a").write_bytes(text[:2000])
     tables = [run(tmp_path, "evaluate", "--no-run", *more, "a").stdout.decode() for more in ((), ("--tables",))]
     assert ["By the value of the byte." in output for output in tables] == [False, True]
@@ -85,4 +85,4 @@ def test_without_a_run_folder_nothing_is_left(run, text, tmp_path):
 @pytest.mark.parametrize("number", ["0", "-1", "two"])
 def test_a_number_of_tries_below_one_is_a_usage_error(run, tmp_path, number):
     done = run(tmp_path, "evaluate", f"--configs-tried={number}", "a")
-    assert done.returncode == 2 and b"is not a number of 1 or more" in done.stderr
+    assert done.returncode == 2 and b"is not an integer of 1 or more" in done.stderr

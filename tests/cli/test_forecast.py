@@ -1,4 +1,4 @@
-"""forecast: a ladder of real runs is fitted, the forecast frozen before the target is run, and scored by it."""
+"""forecast: a ladder of real runs is fitted; the forecast is frozen before the target is run, and then scored."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 import prequential
 from prequential import Config, ConfigError, CorpusError, GPTConfig, ScheduleConfig
-from prequential.cli.main import parser
+from prequential.cli.main import build_parser
 from prequential.measure.study.forecast import read_forecast
 
 GPT = Config(
@@ -20,7 +20,7 @@ TARGET = ("--target-width", "48", "--target-layers", "1", "--target-bytes", "600
 
 
 def ran(*args):
-    parsed = parser().parse_args([str(arg) for arg in args])
+    parsed = build_parser().parse_args([str(arg) for arg in args])
     return parsed.run(parsed)
 
 
@@ -64,7 +64,7 @@ def test_a_frozen_forecast_is_never_overwritten(frozen, folder):
     assert frozen.read_bytes() == before
 
 
-def test_the_target_is_run_and_scored_once_more_each_time(frozen, folder, capsys):
+def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
     score = ("score", frozen, folder / "book.txt", "--kernels", "plain", "--runs", folder / "runs", "--json")
     assert ran(*score) == 0
     line = json.loads(capsys.readouterr().out)
@@ -76,8 +76,8 @@ def test_the_target_is_run_and_scored_once_more_each_time(frozen, folder, capsys
     assert "forecast" in capsys.readouterr().out
     assert len((folder / "scores.jsonl").read_text().splitlines()) == 2
     assert len(prequential.read_runs(folder / "runs")) == n_runs
-    # now that it has been run, it cannot be forecast any more, or only openly so
-    with pytest.raises(ConfigError, match="the target has been run"):
+    # after the run, the target can be forecast only with --after-the-fact
+    with pytest.raises(ConfigError, match="the target has been run already"):
         ran("forecast", folder / "runs", *TARGET, "-o", folder / "late.json")
     assert ran("forecast", folder / "runs", *TARGET, "-o", folder / "late.json", "--after-the-fact", "-q") == 0
     assert read_forecast(folder / "late.json")["after_the_fact"]
@@ -93,7 +93,7 @@ def test_a_tampered_forecast_is_not_scored(frozen, folder, tmp_path):
 
 def test_another_corpus_is_refused_before_the_run(frozen, tmp_path):
     (tmp_path / "other.txt").write_bytes(b"something else " * 500)
-    with pytest.raises(CorpusError, match="begins otherwise"):
+    with pytest.raises(CorpusError, match="does not begin with the bytes that the ladder read"):
         ran("score", frozen, tmp_path / "other.txt", "--runs", tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
@@ -108,7 +108,7 @@ def test_a_backtest_has_a_row_for_each_hidden_run_and_its_coverage(folder, capsy
     assert ran("forecast", folder / "runs", "--backtest") == 0
     shown = capsys.readouterr().out
     assert "total_bits: fitted up to" in shown
-    assert "90 % intervals, each with the other origins' factor, hit" in shown
+    assert "90 % intervals, each with the factor of the other origins, hit" in shown
     assert ran("forecast", folder / "runs", "--backtest", "--json", "--form", "additive") == 0
     record = json.loads(capsys.readouterr().out)["backtest"]["total_bits"]
     assert record["n_cells"] == len(record["cells"]) > 8
@@ -118,13 +118,13 @@ def test_a_backtest_has_a_row_for_each_hidden_run_and_its_coverage(folder, capsy
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((), "say what to forecast"),
+        ((), "for a forecast, or --backtest"),
         (("--target-width", "48"), "needs --target-width, --target-bytes and -o"),
         ((*TARGET, "-o", "f.json", "--proxy", "run"), "--proxy needs --corpus"),
-        (("--backtest", "--form", "cubic"), "no form 'cubic'; there are additive"),
+        (("--backtest", "--form", "cubic"), "no form 'cubic'; the forms are additive"),
     ],
 )
-def test_what_is_no_forecast_is_an_error_of_usage(folder, args, message, capsys):
+def test_an_impossible_forecast_is_a_usage_error(folder, args, message, capsys):
     with pytest.raises(SystemExit) as end:
         ran("forecast", folder / "runs", *args)
     shown = capsys.readouterr().err

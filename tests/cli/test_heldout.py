@@ -1,4 +1,4 @@
-"""heldout: tables for people, a record for machines, and one line for what cannot be measured."""
+"""heldout: tables, a record, and one line for each refusal."""
 
 import json
 
@@ -29,7 +29,7 @@ def heldout(run, folder, *args, config=("--config", "config.json")):
     return run(folder, "heldout", *config, "--kernels", "plain", *args)
 
 
-def test_the_tables_say_the_policy_first_and_the_record_is_appended(run, folder):
+def test_the_tables_begin_with_the_policy_and_the_record_is_appended(run, folder):
     for _ in range(2):
         done = heldout(run, folder, "--train", "train", "--test", "tests", "--context", "strided", "--stride", "4")
     lines = done.stdout.decode().splitlines()
@@ -52,7 +52,7 @@ def test_the_tables_say_the_policy_first_and_the_record_is_appended(run, folder)
     assert first["config"] == json.loads(json.dumps(GPT.to_dict()))
 
 
-def test_a_test_set_that_was_seen_is_warned_of_loudly(run, folder, text):
+def test_a_test_set_that_was_seen_in_training_gives_a_warning(run, folder, text):
     (folder / "seen").write_bytes(text[500:1500])
     done = heldout(run, folder, "--train", "train", "--test", "seen", "--frozen-only", "--quiet", "--no-run", "--json")
     (line,) = done.stderr.decode().splitlines()
@@ -64,7 +64,7 @@ def test_a_test_set_that_was_seen_is_warned_of_loudly(run, folder, text):
 
 
 def test_a_corpus_a_stored_model_and_a_run_make_the_same_learner(run, folder):
-    """One trains, one was stored, one decodes its archive: one digest, one loss."""
+    """Training, a stored model and a decoded archive give the same digest and the same loss."""
     config = str(folder / "config.json")
     prepared = run(folder, "evaluate", "--config", config, "--runs", "made", "--baselines", "none", "train")
     assert prepared.returncode == 0
@@ -83,7 +83,7 @@ def test_a_corpus_a_stored_model_and_a_run_make_the_same_learner(run, folder):
 
 
 @pytest.mark.parametrize(
-    ("args", "says", "code"),
+    ("args", "part", "code"),
     [
         (("--train", "train", "--test", "tests", "--stride", "4"), b"--stride belongs to", 2),
         (("--train", "train", "--test", "tests", "--limit", "0"), b"at least 1", 2),
@@ -93,11 +93,13 @@ def test_a_corpus_a_stored_model_and_a_run_make_the_same_learner(run, folder):
         (("--train", "train", "--test", "empty"), b"is empty", 1),
         (("--train", "empty", "--test", "train"), b"nothing to learn from", 1),
         (("--train", "bad.checkpoint", "--test", "train"), b"leave out -1..-9 or --config", 2),
+        (("--train", "train"), b"required: --test", 2),
+        (("--repo", ".", "--since", "2026-06-01"), b"heldout --repo is now the command monorepo", 2),
     ],
 )
-def test_what_cannot_be_measured_is_said_in_one_line(run, folder, args, says, code):
+def test_an_impossible_measurement_is_one_line(run, folder, args, part, code):
     (folder / "empty").touch()
     (folder / "bad.checkpoint").write_bytes(b"no checkpoint")
     done = heldout(run, folder, *args)
     assert (done.returncode, done.stdout) == (code, b"")
-    assert len(done.stderr.splitlines()) == 1 and says in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and part in done.stderr

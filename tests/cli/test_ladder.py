@@ -1,4 +1,4 @@
-"""ladder: a plan with its cost, runs that are kept, and the rule of steps; and what is no ladder."""
+"""ladder: the plan with its cost, runs that are kept, the rule of step sizes, and usage errors."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import pytest
 
 import prequential
 from prequential import Config, GPTConfig, ScheduleConfig
-from prequential.cli.main import parser
+from prequential.cli.main import build_parser
 
 GPT = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
@@ -33,15 +33,15 @@ def folder(text, tmp_path_factory):
 def ran(folder, monkeypatch, capsys, *args):
     """The exit code and what was printed."""
     monkeypatch.chdir(folder)
-    parsed = parser().parse_args(list(args))
+    parsed = build_parser().parse_args(list(args))
     return parsed.run(parsed), capsys.readouterr()
 
 
 def test_a_plan_shows_runs_weights_and_predicted_time_and_runs_nothing(folder, monkeypatch, capsys):
     code, shown = ran(folder, monkeypatch, capsys, *LADDER, "--dry-run", "--runs", "none")
     assert (code, shown.err, (folder / "none").exists()) == (0, "", False)
-    assert "5 runs of 1,500 bytes, which contain those over every prefix; 0 there already" in shown.out
-    assert re.search(r"some [\d,]+ s by a short probe", shown.out)
+    assert "5 runs of 1,500 bytes, which contain the runs over every prefix; 0 finished already" in shown.out
+    assert re.search(r"about [\d,]+ s by a short probe", shown.out)
     assert re.search(r"^24x1 +13,056 +0, 1, 2 ", shown.out, re.MULTILINE)  # 24 * 24 * 12 + 24 * 256
 
 
@@ -60,7 +60,7 @@ def test_a_ladder_is_run_once_and_shown_at_every_prefix(folder, monkeypatch, cap
     assert [Config.from_dict(one["config"]).gpt.width for one in record["plan"]] == [16, 24, 32]
 
 
-def test_the_rule_of_steps_is_measured_in_a_folder_of_its_own(folder, monkeypatch, capsys):
+def test_the_rule_of_steps_is_measured_in_a_separate_folder(folder, monkeypatch, capsys):
     code, shown = ran(folder, monkeypatch, capsys, *LADDER, "--runs", "checked", "--check-steps", "--json")
     record = json.loads(shown.out)
     assert code == 0
@@ -76,16 +76,16 @@ def test_the_rule_of_steps_is_measured_in_a_folder_of_its_own(folder, monkeypatc
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--sizes", "16"), "'16' is no list of sizes"),
+        (("--sizes", "16"), "'16' is not a list of sizes"),
         (("--sizes", "33x1"), "multiple of 2"),
         (("--seeded", "64x1"), "names sizes that --sizes does not"),
         (("--seed", "1"), "leave out --seed"),
     ],
 )
-def test_what_is_no_ladder_is_an_error_of_usage(folder, monkeypatch, capsys, args, message):
+def test_an_impossible_ladder_is_a_usage_error(folder, monkeypatch, capsys, args, message):
     monkeypatch.chdir(folder)
-    parsed = parser().parse_args([*LADDER, *args])
     with pytest.raises(SystemExit) as end:
+        parsed = build_parser().parse_args([*LADDER, *args])
         parsed.run(parsed)
     shown = capsys.readouterr().err
     assert end.value.code == 2

@@ -33,7 +33,7 @@ def test_force_overwrites_an_existing_output(run, two_files):
     assert (two_files / "a.pq").read_bytes() != b"precious"
 
 
-def test_a_missing_input_does_not_keep_the_next_from_its_archive(run, text, tmp_path):
+def test_after_a_missing_input_the_next_one_is_compressed(run, text, tmp_path):
     (tmp_path / "a").write_bytes(text)
     done = run(tmp_path, "compress", "missing", "a")
     assert done.returncode == 1
@@ -59,7 +59,7 @@ def test_a_listing_that_cannot_be_written_is_a_failure(run, archive, tmp_path):
     assert (done.returncode, done.stderr) == (1, b"prequential: standard output: No space left on device\n")
 
 
-def test_a_terminal_is_no_output_for_an_archive(run, tmp_path):
+def test_an_archive_is_not_written_to_a_terminal(run, tmp_path):
     controller, terminal = os.openpty()
     done = run(tmp_path, "compress", "-", stdin=b"text", stdout=terminal)
     os.close(controller)
@@ -69,7 +69,7 @@ def test_a_terminal_is_no_output_for_an_archive(run, tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_reader_that_went_away_is_no_news(run, archive, tmp_path):
+def test_a_closed_pipe_is_not_reported(run, archive, tmp_path):
     (tmp_path / "a.pq").write_bytes(archive)
     reading, writing = os.pipe()
     os.close(reading)
@@ -93,11 +93,12 @@ def test_an_interrupted_run_leaves_nothing(start, tmp_path, number, code):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_within_a_callback_from_c_ends_the_run_all_the_same(number, code):
-    """Python drops what is raised there; compiled kernels are loaded with such callbacks."""
+def test_a_signal_within_a_callback_from_c_ends_the_run(number, code):
+    """Python drops exceptions raised there; compiled kernels are loaded with such callbacks."""
     program = f"""
 import ctypes, signal, sys, time
-from prequential.cli import main, test
+from prequential.cli import main
+from prequential.cli.commands.archives import test
 def interrupted(args):
     ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal({int(number)}))()
     time.sleep(60)
@@ -122,7 +123,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_an_interrupted_run_goes_on_from_its_checkpoint_and_ends_in_the_same_archive(number, run, start, tmp_path):
+def test_an_interrupted_run_resumes_from_its_checkpoint_and_makes_the_same_archive(number, run, start, tmp_path):
     (tmp_path / "a").write_bytes(os.urandom(20_000) + b"It was the best of times, it was the worst of times. " * 300)
     assert run(tmp_path, "compress", "a", "-o", "whole.pq").returncode == 0
     checkpoint, n_stops = tmp_path / "a.pq.checkpoint", 0
@@ -138,7 +139,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_and_ends_in_the_same_arc
         _, errors = process.communicate(timeout=60)
         if process.returncode == 0:
             break
-        assert number == signal.SIGKILL or b"--resume goes on" in errors
+        assert number == signal.SIGKILL or b"--resume continues" in errors
         n_stops += 1
     assert n_stops > 0
     if process.returncode:
@@ -148,7 +149,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_and_ends_in_the_same_arc
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "whole.pq"]
 
 
-def test_an_interrupted_evaluation_goes_on_and_measures_the_same(run, start, tmp_path):
+def test_an_interrupted_evaluation_resumes_and_measures_the_same(run, start, tmp_path):
     (tmp_path / "a").write_bytes(os.urandom(20_000) + b"It was the best of times, it was the worst of times. " * 300)
     whole = json.loads(run(tmp_path, "evaluate", "--json", "--baselines", "gzip", "--runs", "whole", "a").stdout)
     process = start(tmp_path, "evaluate", "--baselines", "gzip", "a", python=("-c", HURRIED))
@@ -158,7 +159,9 @@ def test_an_interrupted_evaluation_goes_on_and_measures_the_same(run, start, tmp
     _, errors = process.communicate(timeout=60)
     (draft,) = (tmp_path / "runs").iterdir()
     assert process.returncode == 143
-    assert errors.decode().splitlines()[-1].endswith(f"evaluate --resume {draft.relative_to(tmp_path)} goes on")
+    assert (
+        errors.decode().splitlines()[-1].endswith(f"evaluate --resume {draft.relative_to(tmp_path)} continues this run")
+    )
     done = run(tmp_path, "evaluate", "--json", "--baselines", "gzip", "--resume", f"runs/{draft.name}", "a")
     (folder,) = (tmp_path / "runs").iterdir()
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -172,12 +175,12 @@ def test_an_interrupted_evaluation_goes_on_and_measures_the_same(run, start, tmp
 @pytest.mark.parametrize(
     ("args", "code", "part"),
     [
-        (["--resume", "runs/.run-none", "a"], 1, "no folder that an interrupted evaluation left"),
-        (["--resume", "x", "a", "b"], 2, "one corpus"),
+        (["--resume", "runs/.run-none", "a"], 1, "is not a folder that an interrupted evaluation left"),
+        (["--resume", "x", "a", "b"], 2, "exactly one corpus"),
         (["--resume", "x", "--no-run", "a"], 2, "--no-run"),
     ],
 )
-def test_an_evaluation_that_cannot_go_on_is_one_line(run, tmp_path, args, code, part):
+def test_an_evaluation_that_cannot_resume_is_one_line(run, tmp_path, args, code, part):
     (tmp_path / "a").write_bytes(b"text")
     done = run(tmp_path, "evaluate", *args)
     assert (done.returncode, len(done.stderr.splitlines())) == (code, 1)

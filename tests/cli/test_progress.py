@@ -1,4 +1,4 @@
-"""What stderr shows of a run: a bar and warnings on a terminal, warnings and a line a minute elsewhere, nothing when quiet."""
+"""Progress on stderr: a bar and warnings on a terminal, warnings and a line a minute elsewhere, nothing when quiet."""
 
 import fcntl
 import io
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from prequential.measure.watch import progress as display
-from prequential.measure.watch.progress import Bar, Lines, Watch
+from prequential.measure.watch.progress import ProgressBar, ProgressLines, SilentProgress
 from prequential.online.coding import Progress
 
 NOISE = np.random.default_rng(0).bytes(70_000)
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
 
 @pytest.fixture(scope="module")
 def on_terminal(folder: Path, start) -> Terminal:
-    """Runs `prequential ARGS` with stderr on a terminal of so many columns; exit code, stdout, and what the terminal got."""
+    """Runs `prequential ARGS` with stderr on a terminal; returns exit code, stdout and what the terminal received."""
 
     def run(*args: str, columns: int = 100) -> tuple[int, bytes, str]:
         controller, terminal = os.openpty()
@@ -58,7 +58,7 @@ def _read(controller: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def shown(on_terminal: Terminal) -> str:
-    """What a terminal of 100 columns gets of the compression of noise."""
+    """The output on a terminal of 100 columns while noise is compressed."""
     code, output, shown = on_terminal("compress", "noise")
     assert (code, output) == (0, b"")
     return shown
@@ -73,20 +73,20 @@ def test_a_terminal_shows_bits_gzip_speed_and_time_left_in_one_line(shown: str) 
     assert max(len(view) for view in views if view.startswith("noise ")) <= 100
 
 
-def test_the_bar_is_gone_in_the_end_and_the_warning_stays(shown: str) -> None:
+def test_at_the_end_the_bar_is_gone_and_the_warning_stays(shown: str) -> None:
     lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in shown.split("\n")]
     (warning,) = [line for line in lines if line.strip()]
     assert warning.startswith("prequential: noise: warning: byte 0, block 0: incompressible")
 
 
-def test_a_narrow_terminal_gets_one_line_all_the_same(on_terminal: Terminal) -> None:
+def test_a_narrow_terminal_also_gets_one_line(on_terminal: Terminal) -> None:
     code, _, shown = on_terminal("compress", "text", columns=30)
     assert code == 0
     assert "bits/byte" in shown
     assert "\n" not in shown
 
 
-def test_quiet_shows_a_terminal_nothing_and_records_what_was_found(on_terminal: Terminal, folder: Path) -> None:
+def test_with_quiet_a_terminal_shows_nothing_and_findings_are_recorded(on_terminal: Terminal, folder: Path) -> None:
     code, output, shown = on_terminal("evaluate", "--quiet", "--json", "--output", "runs.jsonl", "noise")
     assert (code, shown) == (0, "")
     (finding,) = json.loads(output)["findings"]
@@ -106,12 +106,12 @@ def test_a_pipe_gets_warnings_and_no_bar(run, folder: Path) -> None:
     assert "\r" not in line
 
 
-def test_a_text_without_findings_says_nothing_to_a_pipe(run, folder: Path) -> None:
+def test_a_text_without_findings_prints_nothing_to_a_pipe(run, folder: Path) -> None:
     assert run(folder, "compress", "-c", "text").stderr == b""
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_stderr_that_takes_nothing_stops_no_run(run, folder: Path) -> None:
+def test_a_run_continues_if_stderr_cannot_be_written(run, folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         done = run(folder, "compress", "-c", "noise", stderr=full)
     assert (done.returncode, done.stdout[-4:]) == (0, b"\x1aPQ\n")
@@ -152,8 +152,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     yield clock
 
 
-def code(watch: Watch, clock: Clock, minutes: float, n_bytes: int = 1 << 20) -> None:
-    """Ten segments a minute, 1 KiB each, of a file that is longer."""
+def code(watch: SilentProgress, clock: Clock, minutes: float, n_bytes: int = 1 << 20) -> None:
+    """Ten segments of 1 KiB a minute, of a longer file."""
     for number in range(int(10 * minutes)):
         clock.time_s += MINUTE_S / 10
         segment = np.zeros(1024, np.uint8)
@@ -162,24 +162,24 @@ def code(watch: Watch, clock: Clock, minutes: float, n_bytes: int = 1 << 20) -> 
 
 
 def test_a_pipe_gets_a_line_a_minute(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    code(Lines("a"), clock, 0.9)
+    code(ProgressLines("a"), clock, 0.9)
     assert capsys.readouterr().err == ""
-    code(Lines("a"), clock, 5)
+    code(ProgressLines("a"), clock, 5)
     lines = capsys.readouterr().err.splitlines()
     assert 4 <= len(lines) <= 5
     assert lines[0].startswith("prequential: a: 1%, 2.000 bits/byte")
 
 
 def test_a_name_with_control_characters_is_shown_as_ascii(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    Lines("a\x1b[2J\nb").warn(["look"])
+    ProgressLines("a\x1b[2J\nb").warn(["look"])
     assert capsys.readouterr().err == "prequential: 'a\\x1b[2J\\nb': warning: look\n"
 
 
-def test_a_notebooks_bar_stays_with_the_last_figures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bar_of_a_notebook_stays_with_the_last_figures(capsys: pytest.CaptureFixture[str]) -> None:
     import prequential
 
     show = prequential.progress("book")
-    assert isinstance(show, Bar)
+    assert isinstance(show, ProgressBar)
     prequential.compress(
         b"text " * 1000,
         config=prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8)),
@@ -192,17 +192,17 @@ def test_a_notebooks_bar_stays_with_the_last_figures(capsys: pytest.CaptureFixtu
     assert "bits/byte" in last
 
 
-def test_what_cannot_be_drawn_stops_no_run() -> None:
+def test_a_run_continues_if_its_bar_cannot_be_drawn() -> None:
     class Broken:
         def __init__(self, **options: object) -> None:
             raise io.UnsupportedOperation("no terminal")
 
-    show = Bar("a", Broken, stays=True)
+    show = ProgressBar("a", Broken, stays=True)
     show(Progress(n_bytes=1, code_bits=1.0, segment=np.zeros(1, np.uint8)), 1)
     show.close()
 
 
-def test_what_the_program_logs_is_a_warning_among_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_logged_warning_is_shown_like_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     import logging
 
     from prequential.cli.progress import progress_bar

@@ -1,4 +1,4 @@
-"""references: tables for people, JSON for machines, and one line for what cannot be referred to."""
+"""references: tables, JSON, and one line for each refusal."""
 
 import json
 
@@ -44,7 +44,7 @@ def test_the_table_has_every_code_and_the_split_adds_up(run, folder):
     assert abs(whole - data - learning) <= 1  # each is rounded
 
 
-def test_json_says_what_was_measured_with_what(run, folder):
+def test_json_has_the_corpora_the_configuration_and_the_versions(run, folder):
     done = referred(run, folder, "--limit", "600", "--epsilon", "8", "--epsilon", "0.5", "--json", "a", "missing")
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     record = json.loads(done.stdout)
@@ -74,13 +74,13 @@ def test_a_window_longer_than_the_corpus_is_one_line(run, folder):
         (("--limit", "x", "a"), "'x'"),
     ],
 )
-def test_what_cannot_be_referred_to_is_an_error_of_usage(run, folder, arguments, part):
+def test_wrong_options_are_usage_errors(run, folder, arguments, part):
     done = run(folder, "references", *arguments)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert part in done.stderr.decode()
 
 
-def test_a_configuration_with_a_mixer_is_an_error_of_usage(run, folder, small_config):
+def test_a_configuration_with_a_mixer_is_a_usage_error(run, folder, small_config):
     done = run(folder, "references", "--config", str(small_config), "a")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert b"GPT alone" in done.stderr

@@ -1,4 +1,4 @@
-"""report: a page or plots of run folders, written whole, and never over what is there."""
+"""report: a page or plots of run folders, complete or absent; existing files are not overwritten."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ def run_names(folder: Path) -> list[str]:
     return [f"runs/{path.name}" for path in sorted((folder / "runs").iterdir())]
 
 
-def test_a_page_of_every_run_is_written_where_o_says(run, folder):
+def test_the_page_of_every_run_is_written_to_the_name_after_o(run, folder):
     names = run_names(folder)
     assert len(names) == 2
     done = run(folder, "report", *names, "-o", "two.html")
@@ -64,12 +64,12 @@ def test_plots_are_png_and_svg_files_and_no_page(run, folder, tmp_path):
     assert run(folder, "report", run_names(folder)[0], "--plots", str(tmp_path / "plots")).returncode == 1
 
 
-def test_a_folder_that_is_no_run_is_named_in_one_line(run, folder):
+def test_a_folder_that_is_not_a_run_is_named_in_one_line(run, folder):
     done = run(folder, "report", ".", "-o", "none.html")
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
     assert b"cannot read '.'" in done.stderr
     assert not (folder / "none.html").exists()
 
 
-def test_o_and_c_together_are_an_error_of_usage(run, folder):
+def test_o_and_c_together_are_a_usage_error(run, folder):
     assert run(folder, "report", run_names(folder)[0], "-c", "-o", "x.html").returncode == 2

@@ -1,4 +1,4 @@
-"""compress and decompress when all is well: what they leave behind, and what they say."""
+"""compress and decompress without errors: their files and their output."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def done(run, text, tmp_path_factory):
-    """A folder after `compress a` and `decompress -o b a.pq`, and how the two ended."""
+    """A folder after `compress a` and `decompress -o b a.pq`, and the two results."""
     folder = tmp_path_factory.mktemp("named")
     source = folder / "a"
     source.write_bytes(text)
@@ -38,7 +38,7 @@ def test_outputs_have_the_mode_and_time_of_their_source(done, name):
     assert (status.st_mode & 0o777, status.st_mtime_ns) == (0o640, 10**18)
 
 
-def test_success_is_silent_where_no_terminal_listens(done):
+def test_without_a_terminal_success_prints_nothing(done):
     assert [(p.returncode, p.stdout, p.stderr) for p in done[1:]] == [(0, b"", b"")] * 2
 
 

@@ -1,4 +1,4 @@
-"""runs: a row for each run there is, and one run as it was printed when it was made."""
+"""runs: a row for each run, and one run as `evaluate` printed it."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def test_the_list_has_a_row_for_each_run_oldest_first(run, made):
     assert lines[2].startswith(Path(last_run(printed)).name)
 
 
-def test_the_list_for_machines_has_the_figures_of_the_records(run, made):
+def test_the_json_list_has_the_figures_of_the_records(run, made):
     folder, printed = made
     entries = [json.loads(line) for line in run(folder, "runs", "list", "--json", "runs").stdout.splitlines()]
     record = json.loads((folder / last_run(printed) / "record.jsonl").read_text())
@@ -58,7 +58,7 @@ def test_a_run_is_shown_as_it_was_printed_and_with_its_crossings(run, made):
         assert found[1] == ("never" if byte is None else f"{byte:,}")
 
 
-def test_a_run_is_shown_to_machines_as_its_record(run, made):
+def test_with_json_a_run_is_shown_as_its_record(run, made):
     folder, printed = made
     shown = json.loads(run(folder, "runs", "show", "--json", last_run(printed)).stdout)
     assert shown == json.loads((folder / last_run(printed) / "record.jsonl").read_text())
@@ -70,7 +70,7 @@ def test_without_a_folder_of_runs_the_list_is_empty_but_a_named_one_must_exist(r
     assert (missing.returncode, missing.stderr.count(b"\n")) == (1, 1)
 
 
-def test_a_strangers_name_cannot_command_the_terminal(run, made, tmp_path):
+def test_control_characters_in_a_name_do_not_reach_the_terminal(run, made, tmp_path):
     folder, printed = made
     record = json.loads((folder / last_run(printed) / "record.jsonl").read_text())
     record["corpus"]["name"] = "\x1b[2J\x1b]0;title\x07"
@@ -84,7 +84,7 @@ def test_a_strangers_name_cannot_command_the_terminal(run, made, tmp_path):
 
 
 @pytest.mark.parametrize("record", ['{"kind": "evaluation", "schema": 1, "time": "x"}', "[]", "no JSON"])
-def test_a_record_that_is_not_whole_is_one_line_that_names_it(run, tmp_path, record):
+def test_an_incomplete_record_is_one_line_that_names_it(run, tmp_path, record):
     (tmp_path / "runs" / "x").mkdir(parents=True)
     (tmp_path / "runs" / "x" / "record.jsonl").write_text(record)
     for args in (("list",), ("show", "runs/x")):
@@ -93,7 +93,7 @@ def test_a_record_that_is_not_whole_is_one_line_that_names_it(run, tmp_path, rec
         assert b"runs/x" in done.stderr
 
 
-def test_runs_without_an_action_is_an_error_of_usage(run, tmp_path):
+def test_runs_without_an_action_is_a_usage_error(run, tmp_path):
     assert run(tmp_path, "runs").returncode == 2
 
 
@@ -108,7 +108,20 @@ def test_interrupted_evaluations_are_named_below_the_list(run, tmp_path):
             (tmp_path / "runs" / name / file).touch()
     done = run(tmp_path, "runs", "list")
     assert (done.returncode, done.stdout.count(b"\n")) == (0, 1)
-    said = done.stderr.decode().splitlines()
-    assert [line.split(" --resume ")[1].split()[0] for line in said] == ["runs/.run-coded", "runs/.run-saved"]
+    lines = done.stderr.decode().splitlines()
+    assert [line.split(" --resume ")[1].split()[0] for line in lines] == ["runs/.run-coded", "runs/.run-saved"]
     for option in ("-q", "--json"):
         assert run(tmp_path, "runs", "list", option).stderr == (b"" if option == "-q" else done.stderr)
+
+
+def test_packed_runs_are_listed_and_shown_like_those_of_a_folder(run, made, tmp_path):
+    folder, _ = made
+    packed = str(tmp_path / "packed.jsonl")
+    done = run(folder, "runs", "pack", "runs", "-o", packed)
+    assert (done.returncode, done.stdout.decode()) == (0, f"2 runs packed into {packed}\n")
+    assert run(folder, "runs", "list", packed).stdout == run(folder, "runs", "list", "runs").stdout
+    name = json.loads(run(folder, "runs", "list", "--json", packed).stdout.splitlines()[0])["run"]
+    shown = json.loads(run(folder, "runs", "show", "--json", name).stdout)
+    assert shown["corpus"]["n_bytes"] == 2048
+    assert run(folder, "runs", "pack", "runs", "-o", packed).returncode == 1
+    assert run(folder, "runs", "pack", "-f", "runs", "-o", packed).returncode == 0

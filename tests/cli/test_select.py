@@ -1,11 +1,11 @@
-"""select: an order as lines of JSON, a subset as one file, both whole or absent; and what cannot be ranked."""
+"""select: the order as JSON lines, the subset as one file, both complete or absent; and usage errors."""
 
 import json
 
 import pytest
 
 import prequential
-from prequential.cli.main import parser
+from prequential.cli.main import build_parser
 from prequential.corpora.sources import open_corpus
 
 PARTS = {f"{i}.txt": b"page %d: the quick brown fox jumps over the lazy dog\n" % i * (3 + i) for i in range(5)}
@@ -27,11 +27,11 @@ OPTIONS = ("--kernels", "plain", "--config", "small.json", "--budget", "600")
 
 @pytest.fixture
 def select(folder, monkeypatch, capsys):
-    """Runs `prequential select` in the folder within this process; what it prints."""
+    """Runs `prequential select` in the folder in this process; returns stdout."""
 
     def select(*args):
         monkeypatch.chdir(folder)
-        given = parser().parse_args(["select", *args])
+        given = build_parser().parse_args(["select", *args])
         assert given.run(given) == 0
         return capsys.readouterr().out
 
@@ -44,7 +44,7 @@ def lines(text):
     return head, documents
 
 
-def test_the_order_and_the_subset_are_what_the_corpus_holds(run, folder):
+def test_the_order_and_the_subset_agree_with_the_corpus(run, folder):
     done = run(folder, "select", "pages", *OPTIONS, "--by", "surprise", "-o", "order.jsonl", "--write", "chosen")
     assert (done.returncode, done.stderr) == (0, b"")
     head, documents = lines((folder / "order.jsonl").read_text())
@@ -71,9 +71,9 @@ def test_without_an_output_the_order_goes_to_standard_output_and_is_the_same_eve
     assert (head["by"], head["target"]["name"], len(documents)) == ("progress", "0.txt", 6)
 
 
-def test_a_copy_is_last_where_novel_bytes_count(select):
+def test_by_novel_bytes_a_copy_is_last(select):
     documents = lines(select("pages", *OPTIONS, "--by", "novel"))[1]
-    assert (documents[-1]["name"], documents[-1]["bits"]) == ("copy.txt", 0.0)  # behind 4.txt in the stream
+    assert (documents[-1]["name"], documents[-1]["bits"]) == ("copy.txt", 0.0)  # after 4.txt in the stream
 
 
 def test_a_file_is_ranked_by_shards_and_written_by_rank(select, folder):
@@ -89,7 +89,7 @@ def test_an_existing_output_is_refused_before_the_work(folder, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "there").write_bytes(b"mine")
     for option in ("-o", "--write"):
-        args = parser().parse_args(["select", "missing", *OPTIONS, "--by", "novel", option, "there"])
+        args = build_parser().parse_args(["select", "missing", *OPTIONS, "--by", "novel", option, "there"])
         with pytest.raises(prequential.PrequentialError, match="'there' exists"):
             args.run(args)
     assert (folder / "there").read_bytes() == b"mine"
@@ -100,15 +100,15 @@ def test_an_existing_output_is_refused_before_the_work(folder, monkeypatch):
     [
         (("--by", "loss"), "invalid choice: 'loss'"),
         ((), "the following arguments are required: --by"),
-        (("--by", "novel", "--shard", "0"), "are at least 1"),
+        (("--by", "novel", "--shard", "0"), "must be at least 1"),
         (("--by", "novel", "-o", "x", "--write", "./x"), "name the same file"),
         (("--by", "novel", "-c"), "unrecognized arguments: -c"),
     ],
 )
-def test_what_is_no_selection_is_an_error_of_usage(args, message, folder, monkeypatch, capsys):
+def test_wrong_options_are_usage_errors(args, message, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     with pytest.raises(SystemExit) as end:
-        parsed = parser().parse_args(["select", "pages/1.txt", *OPTIONS, *args])
+        parsed = build_parser().parse_args(["select", "pages/1.txt", *OPTIONS, *args])
         parsed.run(parsed)
     shown = capsys.readouterr().err
     assert end.value.code == 2
@@ -116,9 +116,9 @@ def test_what_is_no_selection_is_an_error_of_usage(args, message, folder, monkey
     assert len(shown.splitlines()) == 1
 
 
-def test_one_document_alone_is_an_error_of_usage_that_says_what_to_do(folder, monkeypatch, capsys):
+def test_a_single_document_is_a_usage_error_with_a_remedy(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    parsed = parser().parse_args(["select", "pages/1.txt", *OPTIONS, "--by", "surprise"])
+    parsed = build_parser().parse_args(["select", "pages/1.txt", *OPTIONS, "--by", "surprise"])
     with pytest.raises(SystemExit) as end:
         parsed.run(parsed)
     assert end.value.code == 2
@@ -127,6 +127,6 @@ def test_one_document_alone_is_an_error_of_usage_that_says_what_to_do(folder, mo
 
 def test_a_budget_below_every_document_is_refused_before_the_work(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    args = parser().parse_args(["select", "pages", *OPTIONS, "--by", "surprise", "--budget", "10"])
+    args = build_parser().parse_args(["select", "pages", *OPTIONS, "--by", "surprise", "--budget", "10"])
     with pytest.raises(prequential.ConfigError, match="no document fits into 10 bytes: the shortest has"):
         args.run(args)

@@ -1,4 +1,4 @@
-"""sweep: a plan, runs that are kept, a table, a choice that is paid for; and what is no sweep."""
+"""sweep: the plan, runs that are kept, the table, the cost of the choice, and usage errors."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import pytest
 
 import prequential
 from prequential import Config, GPTConfig, ScheduleConfig
-from prequential.cli.main import parser
+from prequential.cli.main import build_parser
 
 GPT = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
@@ -34,7 +34,7 @@ def planned(run, folder):
 
 @pytest.fixture(scope="module")
 def swept(run, folder, planned):
-    """The sweep; and again, as JSON, against one of its own runs."""
+    """The sweep; and a second one as JSON, with one of its own runs as the baseline."""
     first = run(folder, "sweep", "a", *GRID)
     newest = prequential.read_runs(folder / "runs")[-1]
     again = run(folder, "sweep", "a", *GRID, "--json", "--baseline", str(newest.path))
@@ -45,11 +45,11 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(planned):
     done, has_runs = planned
     shown = done.stdout.decode()
     assert (done.returncode, done.stderr, has_runs) == (0, b"", False)
-    assert "4 runs of 2,048 bytes: 2 configurations, seeds of each: 2; 0 there already" in shown
-    assert "refused: replay 1.1, width 16, layers 1, update 128: replay 1.1 of 128 symbols makes no whole" in shown
+    assert "4 runs of 2,048 bytes: 2 configurations, seeds of each: 2; 0 finished already" in shown
+    assert "refused: replay 1.1, width 16, layers 1, update 128: replay 1.1 of 128 symbols does not fill" in shown
 
 
-def test_every_run_leaves_a_whole_run_folder(swept, folder):
+def test_every_run_leaves_a_complete_run_folder(swept, folder):
     runs = prequential.read_runs(folder / "runs")
     assert len(runs) == 4
     assert len({json.dumps(run.record["config"]) for run in runs}) == 4
@@ -58,12 +58,12 @@ def test_every_run_leaves_a_whole_run_folder(swept, folder):
         assert run.curves["model"].n_bytes[-1] == 2048
 
 
-def test_the_table_has_a_row_for_each_configuration_and_the_price_of_the_choice(swept):
+def test_the_table_has_a_row_for_each_configuration_and_the_cost_of_the_choice(swept):
     shown = swept[0].stdout.decode()
     assert (swept[0].returncode, swept[0].stderr) == (0, b"")
     rows = re.findall(r"^(replay \d), width 16, layers 1, update 128 +2 +(\S+) +(\S+) +(\S+) ", shown, re.MULTILINE)
     assert [row[0] for row in rows] == ["replay 1", "replay 2"]
-    assert "among 2 configurations costs 1.00 bits, a single run among 4 2.00 bits" in shown
+    assert "among 2 configurations costs 1.00 bits, of a single run among 4 2.00 bits" in shown
 
 
 def test_a_second_sweep_finds_its_runs_and_makes_none(swept, folder):
@@ -85,17 +85,17 @@ def test_the_json_object_has_plan_runs_and_results(swept):
     assert record["results"][0]["on_front"]
 
 
-def test_a_run_that_fails_is_one_line_and_the_others_go_on(folder, tmp_path, monkeypatch, capsys):
-    evaluate = prequential.api.evaluate
+def test_a_run_that_fails_is_one_line_and_the_others_continue(folder, tmp_path, monkeypatch, capsys):
+    evaluate = prequential.evaluate
 
     def failing(source, **options):
         if options["config"].seed == 0:
             raise prequential.ConfigError("the GPT has diverged")
         return evaluate(source, **options)
 
-    monkeypatch.setattr("prequential.api.evaluate", failing)
+    monkeypatch.setattr("prequential.measure.study.plans.evaluate", failing)
     monkeypatch.chdir(folder)
-    args = parser().parse_args(["sweep", "a", *GRID, "--replay", "1", "--limit", "300", "--runs", str(tmp_path)])
+    args = build_parser().parse_args(["sweep", "a", *GRID, "--replay", "1", "--limit", "300", "--runs", str(tmp_path)])
     assert args.run(args) == 1
     shown = capsys.readouterr()
     name = "replay 1, width 16, layers 1, update 128"
@@ -106,8 +106,8 @@ def test_a_run_that_fails_is_one_line_and_the_others_go_on(folder, tmp_path, mon
 def test_a_baseline_of_other_bytes_is_refused_before_the_work(swept, folder, monkeypatch):
     monkeypatch.chdir(folder)
     other = ("--limit", "1K", "--runs", "none", "--baseline", str(swept[2].path))
-    args = parser().parse_args(["sweep", "a", *GRID, *other])
-    with pytest.raises(prequential.CorpusError, match="is of other bytes"):
+    args = build_parser().parse_args(["sweep", "a", *GRID, *other])
+    with pytest.raises(prequential.CorpusError, match="read other bytes"):
         args.run(args)
     assert not (folder / "none").exists()
 
@@ -115,16 +115,16 @@ def test_a_baseline_of_other_bytes_is_refused_before_the_work(swept, folder, mon
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--replay", "0"), "'0' is no list of numbers above 0"),
-        (("--replay", "nan"), "'nan' is no list"),
-        (("--width", "64,"), "'64,' is no list of numbers of 1 or more"),
+        (("--replay", "0"), "'0' is not a list of numbers above 0"),
+        (("--replay", "nan"), "'nan' is not a list"),
+        (("--width", "64,"), "'64,' is not a list of integers of 1 or more"),
         (("--seeds", "0", "--seed", "1"), "leave out --seed"),
         (("-1",), "varies the GPT, and this configuration has none"),
         (("--width", "33"), "no combination is left"),
     ],
 )
-def test_what_is_no_sweep_is_an_error_of_usage(args, message, capsys):
-    given = parser().parse_args
+def test_an_impossible_sweep_is_a_usage_error(args, message, capsys):
+    given = build_parser().parse_args
     with pytest.raises(SystemExit) as end:
         parsed = given(["sweep", "missing", *args])
         parsed.run(parsed)
@@ -134,9 +134,9 @@ def test_what_is_no_sweep_is_an_error_of_usage(args, message, capsys):
     assert len(shown.splitlines()) == 1
 
 
-def test_standard_input_is_refused_with_what_to_do(folder, monkeypatch):
+def test_standard_input_is_refused_with_a_remedy(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    args = parser().parse_args(["sweep", "-", *GRID])
+    args = build_parser().parse_args(["sweep", "-", *GRID])
     with pytest.raises(prequential.CorpusError, match="save standard input to a file first"):
         args.run(args)
 
@@ -147,6 +147,6 @@ def test_a_plan_that_cannot_be_audited_is_refused_before_its_first_run(run, text
     (tmp_path / "gpt.json").write_text(json.dumps(GPT.to_dict() | replicas))
     grid = ("--kernels", "plain", "--config", "gpt.json", "--limit", "2K", "--seeds", "0,1")
     done = run(tmp_path, "sweep", "a", *grid, "--audit-every", "4")
-    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert b"leave out --audit-every" in done.stderr
     assert not (tmp_path / "runs").exists()

@@ -1,4 +1,4 @@
-"""train and export: a line for people, an object for machines, and one line for what is refused."""
+"""train and export: a line of text, a JSON object, and one line for each refusal."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from prequential.cli import main
 from prequential.codecs.archive_header import Header
 from prequential.corpora.sources import open_corpus
 from prequential.online.model_store import load_model, save_model
-from prequential.online.training import insured, train
+from prequential.online.training import train, training_checkpoints
 
 BOTH = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
@@ -33,7 +33,7 @@ PLAIN = ("--kernels", "plain", "--threads", "1")
 
 @pytest.fixture(scope="module")
 def folder(run, text, small_config, tmp_path_factory):
-    """A corpus, configurations, and the models that two of them become."""
+    """A corpus, two configurations, and a model of each."""
     folder = tmp_path_factory.mktemp("train")
     (folder / "a").write_bytes(text)
     (folder / "both.json").write_text(json.dumps(BOTH.to_dict()))
@@ -62,7 +62,7 @@ def here(monkeypatch, capsys):
     return here
 
 
-def test_the_record_is_what_the_model_says_of_itself(folder, text):
+def test_the_record_agrees_with_the_stored_model(folder, text):
     record = json.loads((folder / "both.record").read_text())
     model = load_model(folder / "both", prequential.Runtime(kernels="plain"))
     assert record["digest"] == model.digest
@@ -74,7 +74,7 @@ def test_the_record_is_what_the_model_says_of_itself(folder, text):
     assert 0 < 8 * len(archive) - model.trained_on["code_bits"] < 8 * 500  # header and container
 
 
-def test_a_line_says_what_the_corpus_cost(here, folder, tmp_path, text):
+def test_the_line_has_the_cost_of_the_corpus(here, folder, tmp_path, text):
     code, out, err = here(
         tmp_path, "train", str(folder / "a"), "-o", "m", "--config", str(folder / "mixer.json"), *PLAIN
     )
@@ -83,13 +83,13 @@ def test_a_line_says_what_the_corpus_cost(here, folder, tmp_path, text):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
 
 
-def test_an_interrupted_training_goes_on_to_the_same_model(run, folder, tmp_path, always_due):
+def test_an_interrupted_training_resumes_to_the_same_model(run, folder, tmp_path, always_due):
     (tmp_path / "a").write_bytes((folder / "a").read_bytes())
     with open_corpus(tmp_path / "a") as corpus:
         symbols = corpus.bytes()[:2000]
         blake2b = hashlib.blake2b(symbols, digest_size=32).digest()
         header = Header(n_bytes=2000, blake2b=blake2b, config=BOTH.to_dict(), corpus=corpus.describe())
-        with pytest.raises(InterruptionError), insured(tmp_path / "m", resume=False) as checkpoints:
+        with pytest.raises(InterruptionError), training_checkpoints(tmp_path / "m", resume=False) as checkpoints:
             learner = prequential.Runtime(kernels="plain", threads=1).learner(BOTH)
             train(learner, symbols, stopping_at(4), (checkpoints, header))
     options = ("-o", "m", "--limit", "2000", "--config", str(folder / "both.json"), "--json", *PLAIN)
@@ -104,7 +104,7 @@ def test_an_interrupted_training_goes_on_to_the_same_model(run, folder, tmp_path
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_an_interrupted_training_leaves_nothing(start, tmp_path, number, code):
-    """Interrupted once the corpus is read, which is a pipe: its last bytes are gone from it then."""
+    """The interruption comes after the corpus was read from a pipe."""
     process = start(tmp_path, "train", "-", "-o", "m", *PLAIN, stdin=subprocess.PIPE)
     process.stdin.write(os.urandom(1 << 20))
     process.stdin.close()
@@ -116,18 +116,21 @@ def test_an_interrupted_training_leaves_nothing(start, tmp_path, number, code):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_module_is_written_checked_and_said_to_lack_the_mixer(here, folder, tmp_path):
+def test_the_module_is_written_and_checked_and_the_missing_mixer_is_reported(here, folder, tmp_path):
     arguments = ("-o", "x", "--check", str(folder / "a"), "--limit", "900", *PLAIN)
     code, out, err = here(tmp_path, "export", str(folder / "both"), *arguments)
     assert (code, err) == (0, "")
     first, second, third = out.splitlines()
-    assert "parameters" in first and "mixer is left out" in second
-    exact, plain = (float(third.split(" bits/byte")[0].split()[-1]), float(third.split(" by the")[0].split()[-1]))
+    assert "parameters" in first and "mixer of the model is left out" in second
+    exact, plain = (
+        float(third.split(" bits/byte")[0].split()[-1]),
+        float(third.split(" under the module")[0].split()[-1]),
+    )
     assert abs(exact - plain) < 0.01 * exact
     assert {path.name for path in (tmp_path / "x").iterdir()} == {"config.json", "gpt.py", "model.safetensors"}
 
 
-def test_json_has_both_losses_and_where_the_weights_come_from(here, folder, tmp_path):
+def test_json_has_both_losses_and_the_source_of_the_weights(here, folder, tmp_path):
     arguments = ("-o", "x", "--json", "--check", str(folder / "a"), "--limit", "900", *PLAIN)
     code, out, _ = here(tmp_path, "export", str(folder / "both"), *arguments)
     record = json.loads(out)
@@ -143,7 +146,7 @@ def test_json_has_both_losses_and_where_the_weights_come_from(here, folder, tmp_
     [
         (("train", "missing", "-o", "m"), "missing"),
         (("train", "a", "-o", "both"), "exists"),
-        (("train", "a", "-o", "no/m"), "no folder"),
+        (("train", "a", "-o", "no/m"), "does not exist or is not writable"),
         (("train", "a", "-o", "m", "--limit", "0"), "empty"),
         (("train", "a", "-o", "m", "--max-memory", "1M"), "more than the limit"),
         (("export", "mixer", "-o", "x"), "no GPT"),
@@ -153,7 +156,7 @@ def test_json_has_both_losses_and_where_the_weights_come_from(here, folder, tmp_
         (("export", "both", "-o", "x", "--max-memory", "1M"), "more than the limit"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(arguments, part, here, folder):
+def test_a_failure_is_one_line(arguments, part, here, folder):
     before = sorted(folder.iterdir())
     options = ("--config", "both.json") if arguments[0] == "train" else ()
     code, out, err = here(folder, *arguments, *options, *PLAIN)
@@ -172,7 +175,7 @@ def test_what_cannot_be_done_is_one_line(arguments, part, here, folder):
         (("export", "both", "-o", "x", "--limit", "9"), "--check"),
     ],
 )
-def test_errors_of_usage_are_one_line(arguments, part, here, folder):
+def test_a_usage_error_is_one_line(arguments, part, here, folder):
     code, out, err = here(folder, *arguments)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert part in err

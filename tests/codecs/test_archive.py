@@ -1,4 +1,4 @@
-"""Archive: round trips, overhead, and the refusal of everything that is not exactly what a writer wrote."""
+"""Archive: round trips, overhead, and the refusal of all bytes that no writer writes."""
 
 import io
 import json
@@ -47,7 +47,7 @@ SMALL = archive_of(BLOCKS, config={"seed": 1}, corpus={"name": "x"})
 
 
 class Pipe(io.RawIOBase):
-    """A stream that cannot seek, delivers a few bytes at a time, and records the largest read asked for."""
+    """A stream that cannot seek, delivers a few bytes at a time, and records the size of the largest request."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -63,12 +63,12 @@ def read_all(archive: bytes) -> list[Block]:
     return list(ArchiveReader(io.BytesIO(archive)).blocks())
 
 
-def whole_blocks_before_refusal(archive: bytes) -> tuple[int, str]:
-    n_whole = 0
+def intact_blocks_before_refusal(archive: bytes) -> tuple[int, str]:
+    n_intact = 0
     with pytest.raises(CorruptArchiveError) as refusal:
         for _ in ArchiveReader(io.BytesIO(archive)).blocks():
-            n_whole += 1
-    return n_whole, str(refusal.value)
+            n_intact += 1
+    return n_intact, str(refusal.value)
 
 
 def summary_of(archive: bytes, folder: Path) -> object:
@@ -96,13 +96,13 @@ json_values = st.recursive(
 
 @given(block_lists)
 @settings(max_examples=60, deadline=None)
-def test_reading_gives_back_every_block(blocks: list[Block]) -> None:
+def test_blocks_round_trip(blocks: list[Block]) -> None:
     assert read_all(archive_of(blocks)) == blocks
 
 
 @given(st.dictionaries(st.text("xyz", max_size=4), json_values, max_size=4), st.integers(0, 2**63 - 1))
 @settings(max_examples=60, deadline=None)
-def test_reading_gives_back_the_header(config: dict[str, object], n_bytes: int) -> None:
+def test_headers_round_trip(config: dict[str, object], n_bytes: int) -> None:
     header = Header(n_bytes=n_bytes, blake2b=DIGEST, config=config, corpus={"name": "größe"})
     assert ArchiveReader(io.BytesIO(pack_header(header))).header == header
 
@@ -124,7 +124,7 @@ def test_summary_of_an_empty_original_has_no_blocks(tmp_path: Path) -> None:
     assert summary_of(archive_of([]), tmp_path).blocks == ()  # type: ignore[attr-defined]
 
 
-def test_a_block_costs_less_than_30_bytes_and_the_end_less_than_20() -> None:
+def test_the_overhead_of_a_block_is_below_30_bytes_and_of_the_end_below_20() -> None:
     sizes = [len(archive_of([raw_block(bytes(100_000))] * n)) for n in (1, 2, 3)]
     assert all(after - before < 100_000 + 30 for before, after in pairwise(sizes))
     assert len(archive_of([])) - len(pack_header(Header(n_bytes=0, blake2b=DIGEST))) < 20
@@ -159,7 +159,7 @@ def test_damage_to_sizes_or_index_is_refused_by_the_summary(tmp_path: Path) -> N
             summary = summary_of(bytes(damaged), tmp_path)
         except (CorruptArchiveError, UnsupportedVersionError):
             continue
-        # It reads no payloads, so it may miss damage to them; sizes are never wrong.
+        # It reads no payloads, so it may miss damage to them. Sizes are always right.
         sizes = [(block.n_bytes, block.payload_bytes) for block in summary.blocks]  # type: ignore[attr-defined]
         assert sizes == [(block.n_bytes, block.payload_bytes) for block in reference.blocks]  # type: ignore[attr-defined]
 
@@ -172,41 +172,41 @@ def test_trailing_bytes_are_refused(tail: bytes, tmp_path: Path) -> None:
         summary_of(SMALL + tail, tmp_path)
 
 
-def test_an_archive_cut_between_blocks_gives_its_whole_blocks_and_is_refused() -> None:
+def test_an_archive_cut_off_between_blocks_gives_its_intact_blocks_and_is_refused() -> None:
     end_bytes = len(archive_of([])) - len(pack_header(Header(n_bytes=0, blake2b=DIGEST))) + 2 * 3
-    n_whole, message = whole_blocks_before_refusal(SMALL[:-end_bytes])
-    assert n_whole == 3
+    n_intact, message = intact_blocks_before_refusal(SMALL[:-end_bytes])
+    assert n_intact == 3
     assert "block 3 (original bytes from 21): the archive ends early" in message
 
 
-def test_damage_names_the_block_and_its_range_of_the_original() -> None:
+def test_the_error_names_the_damaged_block_and_its_range_of_the_original() -> None:
     position = SMALL.index(b"raw")
-    n_whole, message = whole_blocks_before_refusal(SMALL[:position] + b"R" + SMALL[position + 1 :])
-    assert (n_whole, message) == (1, "block 1 (original bytes 9-12): checksum mismatch")
+    n_intact, message = intact_blocks_before_refusal(SMALL[:position] + b"R" + SMALL[position + 1 :])
+    assert (n_intact, message) == (1, "block 1 (original bytes 9-12): checksum mismatch")
 
 
 def test_swapped_blocks_are_refused() -> None:
-    record = len(archive_of(BLOCKS[:1] * 2)) - len(archive_of(BLOCKS[:1])) - 2  # less its two bytes of index
+    record = len(archive_of(BLOCKS[:1] * 2)) - len(archive_of(BLOCKS[:1])) - 2  # minus its two bytes of the index
     header_bytes = ArchiveReader(io.BytesIO(SMALL)).header_bytes
     same_size = archive_of([BLOCKS[0], BLOCKS[2]], config={"seed": 1}, corpus={"name": "x"})
     first, second = (same_size[header_bytes + i * record : header_bytes + (i + 1) * record] for i in range(2))
     swapped = same_size[:header_bytes] + second + first + same_size[header_bytes + 2 * record :]
     assert sorted(swapped) == sorted(same_size)
-    assert whole_blocks_before_refusal(swapped) == (0, "block 0 (original bytes 0-9): checksum mismatch")
+    assert intact_blocks_before_refusal(swapped) == (0, "block 0 (original bytes 0-9): checksum mismatch")
 
 
 def test_blocks_of_another_archive_are_refused() -> None:
     header_bytes = ArchiveReader(io.BytesIO(SMALL)).header_bytes
     other = pack_header(Header(n_bytes=21, blake2b=DIGEST[::-1], config={"seed": 1}, corpus={"name": "x"}))
-    assert whole_blocks_before_refusal(other + SMALL[header_bytes:])[0] == 0
+    assert intact_blocks_before_refusal(other + SMALL[header_bytes:])[0] == 0
 
 
-def test_other_versions_are_refused_as_such() -> None:
+def test_another_format_version_has_its_own_error() -> None:
     with pytest.raises(UnsupportedVersionError, match="version 2"):
         ArchiveReader(io.BytesIO(SMALL[:8] + b"\2\0" + SMALL[10:]))
 
 
-def test_a_foreign_file_is_refused_as_such() -> None:
+def test_a_file_of_another_format_is_refused_as_such() -> None:
     with pytest.raises(CorruptArchiveError, match=r"not a \.pq archive"):
         ArchiveReader(io.BytesIO(b"\x1f\x8b" + bytes(100)))
 
@@ -229,19 +229,23 @@ def test_a_declared_size_is_not_allocated_before_its_bytes_arrive() -> None:
         ((1001, 1, 1), "exceeds the 1000 bytes"),
     ],
 )
-def test_absurd_sizes_are_refused_before_the_payload_is_read(sizes: tuple[int, int, int], reason: str) -> None:
+def test_sizes_outside_the_limits_are_refused_before_the_payload_is_read(
+    sizes: tuple[int, int, int], reason: str
+) -> None:
     head = b"\2" + b"".join(map(varint, sizes)) + bytes(8)
-    message = whole_blocks_before_refusal(pack_header(Header(n_bytes=1000, blake2b=DIGEST)) + head)[1]
+    message = intact_blocks_before_refusal(pack_header(Header(n_bytes=1000, blake2b=DIGEST)) + head)[1]
     assert reason in message
 
 
 @pytest.mark.parametrize("integer", [b"\x80\x00", b"\xff" * 9 + b"\x01"])
-def test_integers_in_another_form_are_refused(integer: bytes) -> None:
-    assert "integer" in whole_blocks_before_refusal(pack_header(Header(n_bytes=9, blake2b=DIGEST)) + b"\2" + integer)[1]
+def test_integers_that_are_not_in_their_shortest_form_are_refused(integer: bytes) -> None:
+    assert (
+        "integer" in intact_blocks_before_refusal(pack_header(Header(n_bytes=9, blake2b=DIGEST)) + b"\2" + integer)[1]
+    )
 
 
 def header_with(text: bytes, deflate: Callable[[bytes], bytes] | None = None) -> bytes:
-    """A header with a right checksum around any description."""
+    """A header with a correct checksum around any description."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, HEADER_DICTIONARY)
     deflated = deflate(text) if deflate else packer.compress(text) + packer.flush()
     body = SMALL[:10] + varint(0) + DIGEST + varint(len(deflated)) + deflated
@@ -274,7 +278,7 @@ def test_descriptions_that_are_not_canonical_json_objects_are_refused(config: st
 
 
 @pytest.mark.parametrize("text", [b'{"config":{}}', b'{"config":{},"corpus":{},"x":{}}', b"7", b"\xff"])
-def test_descriptions_with_other_parts_are_refused(text: bytes) -> None:
+def test_descriptions_with_other_members_are_refused(text: bytes) -> None:
     with pytest.raises(CorruptArchiveError, match="header: "):
         ArchiveReader(io.BytesIO(header_with(text)))
 
@@ -297,7 +301,7 @@ def test_a_description_with_bytes_after_its_end_is_refused() -> None:
 @pytest.mark.parametrize(
     "config", [{"a": float("nan")}, {"a": 2**63}, {"a": {1, 2}}, {"a": "x" * 70_000}, {"a": "\ud800"}]
 )
-def test_a_config_that_no_reader_would_take_is_not_written(config: dict[str, object]) -> None:
+def test_a_config_that_no_reader_accepts_is_not_written(config: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         ArchiveWriter(io.BytesIO(), Header(n_bytes=0, blake2b=DIGEST, config=config))
 
@@ -312,7 +316,7 @@ def test_headers_out_of_range_are_refused(fields: dict[str, object]) -> None:
     "block",
     [raw_block(b""), raw_block(b"12345"), coded_block(4, bytes(21)), Block(**(vars(BLOCKS[1]) | {"n_bytes": 2}))],
 )
-def test_a_block_that_no_reader_would_take_is_not_written(block: Block) -> None:
+def test_a_block_that_no_reader_accepts_is_not_written(block: Block) -> None:
     sink = io.BytesIO()
     writer = ArchiveWriter(sink, Header(n_bytes=4, blake2b=DIGEST))
     with pytest.raises(CorruptArchiveError):
@@ -320,7 +324,7 @@ def test_a_block_that_no_reader_would_take_is_not_written(block: Block) -> None:
     assert len(sink.getvalue()) == writer.header_bytes
 
 
-def test_an_archive_that_does_not_cover_its_original_is_not_closed() -> None:
+def test_an_archive_that_does_not_cover_its_original_cannot_be_closed() -> None:
     writer = ArchiveWriter(io.BytesIO(), Header(n_bytes=4, blake2b=DIGEST))
     with pytest.raises(PrequentialError, match="0 of 4"):
         writer.close()
@@ -335,13 +339,13 @@ def test_an_end_before_the_original_is_covered_is_refused() -> None:
     writer._header = Header(n_bytes=21, blake2b=DIGEST)
     writer.close()
     assert blocks.getvalue().startswith(short)
-    assert whole_blocks_before_refusal(blocks.getvalue()) == (
+    assert intact_blocks_before_refusal(blocks.getvalue()) == (
         3,
         "end of the archive: blocks cover 21 of 22 original bytes",
     )
 
 
-def test_a_typical_description_shrinks_to_a_quarter() -> None:
+def test_a_typical_description_is_compressed_to_less_than_half() -> None:
     config = {
         "alphabet": {"kind": "bytes", "size": 256},
         "model": {"depth": 4, "heads": 4, "memory": 64, "orders": 6, "width": 256, "hash_bits": 18},

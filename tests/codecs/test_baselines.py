@@ -1,4 +1,4 @@
-"""Baselines: round trips of every compressor, honest figures, and a clean skip of what is not installed."""
+"""Baselines: round trips of every compressor, measured sizes, and a note for each one that is not installed."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ BITS_PER_BYTE = {"gzip": 2.846, "bzip2": 2.251, "xz": 2.326, "zstd": 2.401, "bro
 
 @pytest.mark.parametrize("name", INSTALLED)
 @pytest.mark.parametrize("data", [b"", b"a", b"\0", b"a" * 5000, b"text\0", b"text\0\0\0", bytes(range(256)) * 9])
-def test_edge_cases_come_back(name: str, data: bytes) -> None:
+def test_edge_cases_round_trip(name: str, data: bytes) -> None:
     compressor = BASELINES[name]
     assert compressor.decompress(compressor.compress(data)) == data
 
@@ -28,20 +28,20 @@ def test_edge_cases_come_back(name: str, data: bytes) -> None:
 @pytest.mark.parametrize("name", sorted(set(INSTALLED) & CLASSICAL.keys()))
 @given(st.binary(max_size=2000))
 @settings(max_examples=8, deadline=None)
-def test_classical_compressors_give_back_their_input(name: str, data: bytes) -> None:
+def test_classical_compressors_round_trip(name: str, data: bytes) -> None:
     assert CLASSICAL[name].decompress(CLASSICAL[name].compress(data)) == data
 
 
 @pytest.mark.parametrize("name", sorted(STATIC))
 @given(st.lists(st.sampled_from([b"a", b"ab", b"\0", b"\xff", b"the ", bytes(range(256))]), max_size=40))
 @settings(max_examples=15, deadline=None)
-def test_static_models_give_back_their_input(name: str, words: list[bytes]) -> None:
+def test_static_models_round_trip(name: str, words: list[bytes]) -> None:
     data = b"".join(words)
     assert STATIC[name].decompress(STATIC[name].compress(data)) == data
 
 
 @pytest.mark.parametrize("n_bytes", [2047, 2048, 2049, 4097, 64 * 2048 + 1])
-def test_order2_comes_back_however_its_streams_are_cut(n_bytes: int) -> None:
+def test_order2_round_trips_at_the_ends_of_its_streams(n_bytes: int) -> None:
     data = (b"the quick brown fox " * (n_bytes // 20 + 1))[:n_bytes]
     assert STATIC["order2"].decompress(STATIC["order2"].compress(data)) == data
 
@@ -66,19 +66,22 @@ def test_a_measurement_reports_the_size_of_the_real_output() -> None:
     assert result.wall_s > 0
 
 
-def test_a_size_that_no_decoder_honours_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_size_without_a_correct_decoding_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     liar = Compressor(label="liar", compress=lambda data: b"", decompress=lambda data: b"")
     monkeypatch.setitem(baselines.BASELINES, "liar", liar)
-    with pytest.raises(PrequentialError, match="liar does not give back its 3 bytes"):
+    with pytest.raises(PrequentialError, match="liar decompresses its 3 bytes of input to other bytes"):
         measure("liar", b"abc")
 
 
 def test_a_missing_library_is_skipped_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = Compressor(label="x", compress=bytes, decompress=bytes, requires="no_such_package_anywhere")
+    package = "no_such_package_anywhere"
+    absent = Compressor(label="x", compress=bytes, decompress=bytes, requires=package)
     monkeypatch.setitem(baselines.BASELINES, "absent", absent)
     results, notes = measure_installed(b"abc", ["absent", "gzip"])
     assert [result.name for result in results] == ["gzip"]
-    assert notes == ["skipped: baseline absent needs the package no_such_package_anywhere, which is not installed"]
+    assert notes == [
+        f"skipped: baseline absent needs the package {package}, which is not installed: pip install {package}"
+    ]
     with pytest.raises(MissingDependencyError):
         measure("absent", b"abc")
 
@@ -99,8 +102,8 @@ def test_an_unknown_baseline_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not ENWIK6.exists(), reason="enwik6 is not beside the project")
+@pytest.mark.skipif(not ENWIK6.exists(), reason="enwik6 is not next to the project")
 @pytest.mark.parametrize("name", sorted(BITS_PER_BYTE))
-def test_figures_on_enwik6_are_those_of_the_programs(name: str) -> None:
+def test_sizes_on_enwik6_are_those_of_the_programs(name: str) -> None:
     result = measure(name, ENWIK6.read_bytes())
     assert 8 * result.compressed_bytes / result.n_bytes == pytest.approx(BITS_PER_BYTE[name], abs=0.005)

@@ -1,4 +1,4 @@
-"""The coder of bits: the words of the reference coder with a total of 2**16, and every decision back."""
+"""The bit coder: the words of the reference coder with a total of 2**16, and exact decoding."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from prequential.codecs.baselines import reference_coder
 from prequential.codecs.bit_coder import DECODE, ENCODE, FAULT, FOLLOW, LOW, N_WORDS, TOTAL, WIDTH, BitCoder, code_bit
+from prequential.compiled import kernel
 from prequential.errors import CorruptArchiveError
-from prequential.exact.fused_loops import kernel
 
 EXTREMES = st.sampled_from([1, 2, 32767, 32768, 32769, 65534, 65535])
 FREQUENCIES = EXTREMES | st.integers(1, 65535)
@@ -22,7 +22,7 @@ def code_bits(bits, frequencies, state, words):
 
 
 def run(coder, bits, frequencies):
-    """Codes the decisions; what the coder makes of them, (n,) int64."""
+    """Codes the decisions and returns them, decoded if the coder decodes, (n,) int64."""
     bits, frequencies = np.array(bits, np.int64), np.array(frequencies, np.int64)
     coder.reserve(-(-len(bits) // 8))
     code_bits(bits, frequencies, coder.state, coder.words)
@@ -36,7 +36,7 @@ def encoded(bits, frequencies):
 
 
 def referenced(bits, frequencies):
-    """The words of codecs/baselines/reference_coder.py, were its total 2**16."""
+    """The words of codecs/baselines/reference_coder.py with a total of 2**16."""
     rows = np.array([(int(TOTAL) - f, f) for f in frequencies], np.int64).reshape(-1, 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reference_coder, "TOTAL_BITS", 16)
@@ -57,13 +57,14 @@ def assert_codes(bits, frequencies):
     decoder = BitCoder(DECODE, payload)
     assert run(decoder, np.zeros(len(bits)), frequencies).tolist() == list(bits)
     decoder.check_end()
-    # less than 33 bits to flush, up to 31 to fill the last word, and 2**-15 for each decision: scale >= 2**16
+    # less than 33 bits for the flush, up to 31 to fill the last word, and 2**-15 for each decision, because scale >= 2**16
     assert 8 * len(payload) <= ideal_bits(bits, frequencies) + 64 + len(bits) * 2**-15
     return payload
 
 
+@settings(deadline=None)  # the first example may compile
 @given(DECISIONS)
-def test_words_are_those_of_the_reference_coder_and_every_decision_comes_back(decisions):
+def test_words_are_those_of_the_reference_coder_and_decode_to_the_decisions(decisions):
     assert_codes([bit for bit, _ in decisions], [f for _, f in decisions])
 
 
@@ -84,21 +85,21 @@ def test_long_messages_stay_within_64_bits_of_the_ideal_length(seed, kind):
 
 @pytest.mark.parametrize("n_ones", [1, 2, 3, 5, 50, 500])
 @pytest.mark.parametrize("frequency", [1, 3, 255, 65535])
-def test_messages_at_the_top_of_the_interval_come_back(frequency, n_ones):
+def test_messages_at_the_top_of_the_interval_round_trip(frequency, n_ones):
     for tail in ([], [0], [1], [1, 1, 1, 0], [0, 1] * 20):
         assert_codes([1] * n_ones + tail, [frequency] * n_ones + [1] * len(tail))
 
 
 def undecided(n_words):
-    """Decisions whose words are 7fffffff and then n_words times ffffffff: until the last moment a carry may change them all.
+    """Decisions whose words are 7fffffff and then n_words times ffffffff: a carry can still change all of them.
 
-    Each leaves the end of the window within the interval: below it lies `low`, above it some of the width.
+    After each decision, the end of the window is inside the interval: `low` is below it, and the interval's end is above it.
     """
     decisions = [(1, 32768), (0, 65535), (0, 65535)]
     run(coder := BitCoder(ENCODE), *zip(*decisions, strict=True))
     while int(coder.state[N_WORDS]) <= n_words:
         room, scale = (1 << 64) - int(coder.state[LOW]), int(coder.state[WIDTH]) >> 16
-        below = (room - 1) // scale  # the largest share of a zero after which low is still within the window
+        below = (room - 1) // scale  # the largest frequency of a zero after which low is still in the window
         for decision in [(1, 65536 - below)] * (below > 0) + [(0, 65536 - (below + 2))]:
             if 1 <= decision[1] <= 65535:
                 break
@@ -108,7 +109,7 @@ def undecided(n_words):
 
 
 @pytest.mark.parametrize("n_words", [1, 2, 7, 100])
-def test_a_carry_runs_through_all_words_of_ones(n_words):
+def test_a_carry_changes_all_trailing_words_of_ones(n_words):
     coder, decisions = undecided(n_words)
     words = coder.words[: n_words + 1].tolist()
     assert words == [0x7FFFFFFF] + [0xFFFFFFFF] * n_words
@@ -121,7 +122,7 @@ def test_a_carry_runs_through_all_words_of_ones(n_words):
 
 
 @given(DECISIONS, st.integers(0, 400))
-def test_decisions_coded_in_two_calls_are_coded_as_in_one(decisions, cut):
+def test_two_calls_code_the_same_words_as_one_call(decisions, cut):
     bits, frequencies = [bit for bit, _ in decisions], [f for _, f in decisions]
     coder = BitCoder(ENCODE)
     run(coder, bits[:cut], frequencies[:cut])
@@ -129,7 +130,7 @@ def test_decisions_coded_in_two_calls_are_coded_as_in_one(decisions, cut):
     assert coder.payload() == encoded(bits, frequencies)
 
 
-def test_the_payload_can_be_asked_for_at_any_time_and_changes_nothing():
+def test_payload_can_be_called_at_any_time_and_changes_nothing():
     random = np.random.default_rng(1)
     bits, frequencies = random.integers(0, 2, 300), random.integers(1, 65536, 300)
     coder = BitCoder(ENCODE)
@@ -150,7 +151,7 @@ def test_reserve_makes_room_for_the_most_improbable_bytes():
     assert len(coder.payload()) >= 240_000 * 2
 
 
-def test_following_returns_the_bits_and_codes_nothing():
+def test_follow_mode_returns_the_bits_and_codes_nothing():
     coder = BitCoder(FOLLOW)
     assert run(coder, [1, 0, 1, 1], [1, 65535, 9, 40000]).tolist() == [1, 0, 1, 1]
     assert int(coder.state[N_WORDS]) == 0 and not coder.words.any() and coder.payload() == b""
@@ -176,7 +177,7 @@ def test_a_payload_with_words_left_over_is_refused(n_more):
 
 
 @given(st.integers(1, 300))
-def test_a_payload_of_which_most_is_not_read_is_refused(n_read):
+def test_a_payload_that_is_read_only_in_part_is_refused(n_read):
     bits, frequencies = drawn_message()
     decoder = BitCoder(DECODE, encoded(bits, frequencies))
     run(decoder, np.zeros(n_read), frequencies[:n_read])
@@ -184,7 +185,7 @@ def test_a_payload_of_which_most_is_not_read_is_refused(n_read):
         decoder.check_end()
 
 
-def test_a_payload_of_nothing_for_some_decisions_and_of_something_for_none_are_refused():
+def test_an_empty_payload_for_some_decisions_and_a_payload_for_none_are_refused():
     nothing = BitCoder(DECODE, b"")
     run(nothing, np.zeros(10), np.full(10, 5))
     with pytest.raises(CorruptArchiveError):
@@ -194,7 +195,7 @@ def test_a_payload_of_nothing_for_some_decisions_and_of_something_for_none_are_r
 
 
 def test_a_truncated_payload_gives_other_bits_or_is_refused():
-    """Zeros are read past the end, so that a cut message is another message: it ends elsewhere, or spells other bits."""
+    """After the end, the decoder reads zeros. So a truncated message is another message with another end or other bits."""
     bits, frequencies = drawn_message()
     payload = encoded(bits, frequencies)
     for n_bytes in range(0, len(payload), 4):
@@ -209,7 +210,7 @@ def test_a_truncated_payload_gives_other_bits_or_is_refused():
 
 
 @given(st.binary(max_size=64), st.lists(FREQUENCIES, max_size=300))
-def test_any_payload_decodes_to_something_or_is_refused(payload, frequencies):
+def test_any_payload_decodes_to_some_bits_or_is_refused(payload, frequencies):
     if len(payload) % 4:
         with pytest.raises(CorruptArchiveError, match="whole number"):
             BitCoder(DECODE, payload)
@@ -225,7 +226,7 @@ def test_any_payload_decodes_to_something_or_is_refused(payload, frequencies):
 
 
 def test_a_point_in_the_rounding_gap_is_a_fault():
-    """width = 2**64 - 1 at the start: scale * 2**16 falls short of it by 2**16 - 1, and only there no decision lies."""
+    """At the start, width = 2**64 - 1 and scale * 2**16 is less by 2**16 - 1. No decision uses this gap."""
     decoder = BitCoder(DECODE, b"\xff" * 8)
     run(decoder, [0], [5])
     assert decoder.state[FAULT]
@@ -234,7 +235,7 @@ def test_a_point_in_the_rounding_gap_is_a_fault():
 
 
 @given(st.integers(0, 200), st.integers(1, 8))
-def test_a_payload_cut_short_is_refused_or_gives_other_bits_unless_it_lost_a_word_of_zeros(seed, n_missing):
+def test_a_truncated_payload_with_the_right_bits_is_refused_unless_only_a_zero_word_is_missing(seed, n_missing):
     bits, frequencies = drawn_message(400, seed)
     payload = encoded(bits, frequencies)
     decoder = BitCoder(DECODE, payload[: -4 * n_missing])

@@ -1,4 +1,4 @@
-"""docs/FORMAT.md says what the program does: its examples, tables and dictionary are the program's own."""
+"""docs/FORMAT.md agrees with the program: its examples, tables and dictionary are compared with those of the program."""
 
 import hashlib
 import io
@@ -35,7 +35,7 @@ def fenced(name: str) -> str:
     return found[1]
 
 
-def test_the_coder_passes_through_the_states_of_the_example_and_writes_its_words() -> None:
+def test_the_coder_has_the_states_of_the_example_and_writes_its_words() -> None:
     coder = BitCoder(ENCODE)
     for bit, frequency in DECISIONS:
         assert code_bit(bit, frequency, coder.state, coder.words) == bit
@@ -52,11 +52,11 @@ def test_the_words_of_the_example_decode_to_its_bits() -> None:
     coder.check_end()
 
 
-def test_the_dictionary_is_the_one_of_the_document() -> None:
+def test_the_dictionary_is_that_of_the_document() -> None:
     assert fenced("dictionary").replace("\n", "").encode() == HEADER_DICTIONARY
 
 
-def test_the_archive_of_the_document_reads_as_described() -> None:
+def test_the_archive_of_the_document_is_read_as_described() -> None:
     reader = ArchiveReader(io.BytesIO(bytes.fromhex(fenced("archive"))))
     assert reader.header == HEADER
     assert list(reader.blocks()) == BLOCKS
@@ -64,7 +64,7 @@ def test_the_archive_of_the_document_reads_as_described() -> None:
 
 def test_a_writer_writes_the_bytes_of_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
     documented = bytes.fromhex(fenced("archive"))
-    # Other builds of zlib may deflate the description differently, which the format allows; so the header is given.
+    # Other builds of zlib may deflate the description differently, which the format allows. So the header is given.
     header_bytes = ArchiveReader(io.BytesIO(documented)).header_bytes
     monkeypatch.setattr(archive, "pack_header", lambda header: documented[:header_bytes])
     sink = io.BytesIO()

@@ -32,7 +32,7 @@ def drawn_rows(rng: np.random.Generator, n: int, V: int) -> np.ndarray:
 
 
 def extreme_rows(V: int) -> np.ndarray:
-    """(V, V) int64: row i gives symbol i all that the others, with 1 each, leave."""
+    """(V, V) int64: in row i, every symbol has 1 except symbol i, which has the rest."""
     rows = np.ones((V, V), dtype=np.int64)
     np.fill_diagonal(rows, TOTAL - V + 1)
     return rows
@@ -64,7 +64,7 @@ def message(seed: int, n: int, V: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(messages)
 @settings(max_examples=40, deadline=None)
-def test_decoding_gives_back_every_symbol(backend: str, drawn: tuple[int, int, int]) -> None:
+def test_symbols_round_trip(backend: str, drawn: tuple[int, int, int]) -> None:
     symbols, rows = message(*drawn)
     assert np.array_equal(decoded(encoded(symbols, rows, backend), rows, backend), symbols)
 
@@ -86,9 +86,9 @@ def test_extreme_rows_are_represented_exactly(V: int) -> None:
 
 
 @pytest.mark.parametrize(("last_symbol", "words"), [(2, [0x80000000, 0]), (0, [0x7FFFFFFF, 0xFFFFFFFF])])
-def test_carries_run_through_words_already_written(last_symbol: int, words: list[int]) -> None:
-    # Each row gives symbol 1 the three shares around one half of the first window, so that until the last symbol
-    # nobody knows on which side of it the message will end.
+def test_carries_change_words_already_written(last_symbol: int, words: list[int]) -> None:
+    # In each row, symbol 1 has the three units around one half of the first window. So only the last symbol decides on which
+    # side of it the message ends.
     rows = [[TOTAL // 2 - 1, 2, TOTAL // 2 - 1]]
     symbols = [1, *[1] * 100, last_symbol]
     probe = ReferenceEncoder()
@@ -131,11 +131,11 @@ def test_payload_is_within_33_bits_of_the_ideal_code_length(drawn: tuple[int, in
     assert 0 <= excess_bits < 33 + len(symbols) / 128
 
 
-def test_ideal_code_length_of_even_odds_is_one_bit_a_symbol() -> None:
+def test_the_ideal_code_length_of_even_odds_is_one_bit_per_symbol() -> None:
     assert ideal_code_bits(np.array([0, 1, 1]), np.full((3, 2), TOTAL // 2)) == 3.0
 
 
-def test_calls_may_be_split_anywhere() -> None:
+def test_calls_can_be_split_anywhere() -> None:
     symbols, rows = message(1, 30, 256)
     encoder = RangeEncoder()
     for start in range(0, 30, 7):
@@ -163,7 +163,7 @@ def test_array_types_and_layouts_do_not_change_the_words(backend: str) -> None:
         [2**62, 2**62, 2**62, 2**62 + TOTAL - 1, 1],  # wraps around to TOTAL in 64 bits
     ],
 )
-def test_rows_that_are_no_distribution_are_refused(row: list[int]) -> None:
+def test_rows_that_are_not_a_distribution_are_refused(row: list[int]) -> None:
     good = [TOTAL - len(row) + 1] + [1] * (len(row) - 1)
     with pytest.raises(InvalidDistributionError):
         RangeEncoder().encode(np.array([0, 0]), np.array([good, row]))
@@ -171,7 +171,7 @@ def test_rows_that_are_no_distribution_are_refused(row: list[int]) -> None:
         RangeDecoder(bytes(8)).decode(np.array([good, row]))
 
 
-def test_refused_rows_are_named() -> None:
+def test_the_error_names_the_refused_row() -> None:
     with pytest.raises(InvalidDistributionError, match=f"row 1 sums to 3, not to {TOTAL}"):
         RangeEncoder().encode(np.array([0, 0]), np.array([[TOTAL - 1, 1], [1, 2]]))
 
@@ -188,7 +188,7 @@ def test_symbols_outside_the_alphabet_are_refused(symbols: np.ndarray) -> None:
         RangeEncoder().encode(symbols, np.full((1, 2), TOTAL // 2))
 
 
-def test_a_refused_call_leaves_the_message_as_it_was() -> None:
+def test_a_refused_call_does_not_change_the_message() -> None:
     symbols, rows = message(3, 10, 3)
     encoder = RangeEncoder()
     encoder.encode(symbols, rows)
@@ -204,7 +204,7 @@ def test_no_symbols_make_an_empty_payload(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n_bytes", [1, 3, 5])
-def test_payloads_of_broken_words_are_refused(backend: str, n_bytes: int) -> None:
+def test_payloads_of_incomplete_words_are_refused(backend: str, n_bytes: int) -> None:
     with pytest.raises(CorruptArchiveError, match="whole number of 32-bit words"):
         RangeDecoder(bytes(n_bytes), backend)
 
@@ -218,7 +218,7 @@ def test_words_after_the_last_symbol_are_refused(backend: str, extra: bytes) -> 
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_payload_that_is_missing_or_not_due_is_refused(backend: str) -> None:
+def test_an_empty_payload_for_a_symbol_and_a_payload_for_none_are_refused(backend: str) -> None:
     rows = np.full((1, 2), TOTAL // 2)
     with pytest.raises(CorruptArchiveError):
         decoded(b"", rows, backend)
@@ -227,13 +227,13 @@ def test_a_payload_that_is_missing_or_not_due_is_refused(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_payload_that_names_no_symbol_is_refused(backend: str) -> None:
-    # All ones lie in the gap that rounding leaves above the last symbol.
+def test_a_payload_outside_the_range_of_all_symbols_is_refused(backend: str) -> None:
+    # All ones are in the gap that rounding leaves above the last symbol.
     with pytest.raises(CorruptArchiveError):
         RangeDecoder(b"\xff" * 8, backend).decode(np.full((1, 2), TOTAL // 2))
 
 
-def test_panics_of_the_library_arrive_as_ordinary_errors(capfd: pytest.CaptureFixture[str]) -> None:
+def test_panics_of_the_library_become_ordinary_errors(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(PrequentialError, match="leakiness"):
         ConstrictionEncoder().encode(np.array([1]), np.array([[6, 0, TOTAL - 6]]))  # unchecked: a frequency of 0
     capfd.readouterr()  # the library reports its panic on standard error
@@ -250,11 +250,11 @@ def test_unknown_backends_are_refused() -> None:
         RangeEncoder("ans")
 
 
-def test_the_fast_implementation_is_the_default_where_it_is_installed() -> None:
+def test_the_fast_implementation_is_the_default_if_it_is_installed() -> None:
     assert isinstance(RangeEncoder()._backend, ConstrictionEncoder)
 
 
-def test_plain_python_stands_in_where_constriction_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_python_replaces_constriction_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     symbols, rows = message(6, 20, 256)
     payload = encoded(symbols, rows, "constriction")
     monkeypatch.delitem(sys.modules, "prequential.codecs.baselines.constriction_coder")

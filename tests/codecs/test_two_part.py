@@ -1,4 +1,4 @@
-"""Two-part codes of higher orders: round trips, parameters that are paid for, and data near their entropy."""
+"""Two-part codes of higher orders: round trips, sizes that include the parameters, and data near their entropy."""
 
 import math
 from collections import Counter
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from prequential.codecs.baselines import two_part
 from prequential.codecs.baselines.static import STATIC, TWO_PART_ORDERS
+from prequential.codecs.baselines.two_part_counts import count_ranges, round_counts
 from prequential.corpora.bundled import sample_path
 from prequential.errors import CorruptArchiveError
 
@@ -24,7 +25,7 @@ def carol() -> bytes:
 
 
 def entropy_bits(data: bytes, order: int) -> float:
-    """-log2 of the data under the exact shares of each byte after each context, from `order` bytes on."""
+    """-log2 of the data under the exact relative frequencies of bytes after contexts, from byte `order` on."""
     grams = Counter(data[i : i + order + 1] for i in range(len(data) - order))
     contexts: Counter[bytes] = Counter()
     for gram, count in grams.items():
@@ -35,7 +36,7 @@ def entropy_bits(data: bytes, order: int) -> float:
 @pytest.mark.parametrize("order", ORDERS)
 @given(st.one_of(st.binary(max_size=300), words.map(b"".join)))
 @settings(max_examples=20, deadline=None)
-def test_data_come_back(order: int, data: bytes) -> None:
+def test_round_trip(order: int, data: bytes) -> None:
     assert two_part.decompress(two_part.compress(data, order), order) == data
 
 
@@ -43,18 +44,18 @@ def test_data_come_back(order: int, data: bytes) -> None:
 @pytest.mark.parametrize(
     "data", [b"aaaa", b"a" * 100_000, bytes(range(256)) * 600, bytes(70_000) + b"x" + bytes(70_000)]
 )
-def test_large_counts_and_whole_alphabets_come_back(order: int, data: bytes) -> None:
+def test_large_counts_and_complete_alphabets_round_trip(order: int, data: bytes) -> None:
     assert two_part.decompress(two_part.compress(data, order), order) == data
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_noise_comes_back(order: int) -> None:
+def test_noise_round_trips(order: int) -> None:
     data = np.random.default_rng(order).integers(0, 256, 30_000, np.uint8).tobytes()
     assert two_part.decompress(two_part.compress(data, order), order) == data
 
 
 @pytest.mark.parametrize(("order", "bits_per_byte"), [(1, 0.002), (2, 0.006), (3, 0.010)])
-def test_data_cost_their_entropy_and_little_for_rounded_counts(order: int, bits_per_byte: float) -> None:
+def test_data_cost_their_entropy_and_little_more_for_rounded_counts(order: int, bits_per_byte: float) -> None:
     data = carol()
     compressed = two_part.compress(data, order)
     data_bits = 8 * (len(compressed) - two_part.parameter_bytes(compressed, order))
@@ -70,7 +71,7 @@ def test_higher_orders_cost_more_parameters_and_fewer_bits_of_data() -> None:
     assert data == sorted(data, reverse=True)
 
 
-def test_a_certain_sequence_costs_its_parameters_alone() -> None:
+def test_a_deterministic_sequence_costs_only_its_parameters() -> None:
     data = bytes(range(256)) * 100
     compressed = two_part.compress(data, 1)
     assert len(compressed) < 700
@@ -78,27 +79,27 @@ def test_a_certain_sequence_costs_its_parameters_alone() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 1023, 1024, 2**31 + 12345])
-def test_a_rounded_count_lies_within_what_it_stands_for(count: int) -> None:
-    codes = two_part._to_minifloat(np.array([count]))
-    floors, further = two_part._floors(codes)
+def test_a_count_is_in_the_range_of_its_rounded_count(count: int) -> None:
+    codes = round_counts(np.array([count]))
+    floors, further = count_ranges(codes)
     assert 0 <= codes[0] < 255
     assert floors[0] <= count <= floors[0] + further[0]
     assert further[0] <= max(1, count**0.5 * 2, count / 8)
 
 
-def test_a_payload_that_goes_on_is_refused() -> None:
+def test_a_payload_with_more_bytes_is_refused() -> None:
     compressed = two_part.compress(b"some words and some more " * 40, 2)
     with pytest.raises(CorruptArchiveError):
         two_part.decompress(compressed + b"\xff" * 8, 2)
 
 
-def test_every_order_has_its_name() -> None:
+def test_every_order_has_a_name_in_the_registry() -> None:
     data = carol()[:5000]
     assert all(STATIC[name].compress(data) == two_part.compress(data, order) for name, order in TWO_PART_ORDERS.items())
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not ENWIK6.exists(), reason="enwik6 is not beside the project")
+@pytest.mark.skipif(not ENWIK6.exists(), reason="enwik6 is not next to the project")
 def test_figures_on_enwik6() -> None:
     data = ENWIK6.read_bytes()
     found = [8 * len(two_part.compress(data, order)) / len(data) for order in ORDERS]

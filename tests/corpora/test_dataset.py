@@ -1,4 +1,4 @@
-"""Data sets through the real `datasets` package: local files of each format, names, and what is refused."""
+"""Data sets through the real `datasets` package: local files of each format, names, and refusals."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ TEXTS = ["first", "zwölf\nlines", "", "last"]
 
 
 def write_rows(path: Path) -> None:
-    """Writes TEXTS, and a column of numbers beside them, in the format of the suffix."""
+    """Writes TEXTS and a second column of numbers, in the format of the suffix."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
@@ -53,20 +53,20 @@ def test_the_lines_of_a_text_file_are_its_rows(tmp_path: Path) -> None:
         assert [document.n_bytes for document in corpus.documents] == [3, 3]
 
 
-def test_a_local_folder_has_the_splits_its_file_names_say(tmp_path: Path) -> None:
+def test_the_splits_of_a_local_folder_follow_from_its_file_names(tmp_path: Path) -> None:
     write_rows(tmp_path / "train.jsonl")
     (tmp_path / "test.jsonl").write_text('{"n": 0, "body": "held out"}\n')
     with open_corpus(f"hf:{tmp_path}?split=test") as corpus:
         assert corpus.bytes().tobytes() == b"held out\0"
 
 
-def test_part_of_a_split_can_be_asked_for(tmp_path: Path) -> None:
+def test_part_of_a_split_can_be_selected(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl")
     with open_corpus(f"hf:{tmp_path}/rows.jsonl?split=train[-1:]") as corpus:
         assert corpus.bytes().tobytes() == b"last\0"
 
 
-def test_the_description_of_a_data_set_pins_it_down(tmp_path: Path) -> None:
+def test_the_description_identifies_the_data_set(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"body": "a"}\n{"body": null}\n')
     with open_corpus(f"hf:{tmp_path}/rows.jsonl?separator=--") as corpus:
         description = json.loads(json.dumps(corpus.describe()))
@@ -86,7 +86,7 @@ def test_the_description_of_a_data_set_pins_it_down(tmp_path: Path) -> None:
         assert corpus.bytes().tobytes() == b"a----"
 
 
-def test_a_column_is_chosen_by_name_among_several(tmp_path: Path) -> None:
+def test_a_column_is_selected_by_name(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"a": "x", "b": "y"}\n')
     with open_corpus(f"hf:{tmp_path}/rows.jsonl?column=b") as corpus:
         assert corpus.bytes().tobytes() == b"y\0"
@@ -96,7 +96,7 @@ def test_a_column_is_chosen_by_name_among_several(tmp_path: Path) -> None:
         open_corpus(f"hf:{tmp_path}/rows.jsonl?column=c")
 
 
-def test_a_data_set_leaves_nothing_behind_and_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_data_set_leaves_no_files_and_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_rows(tmp_path / "rows.jsonl")
     (tmp_path / "spool").mkdir()
     with open_corpus(f"hf:{tmp_path}/rows.jsonl", spool_dir=tmp_path / "spool") as corpus:
@@ -113,7 +113,7 @@ def test_a_data_set_that_cannot_be_spooled_is_an_output_error(tmp_path: Path) ->
         open_corpus(f"hf:{tmp_path}/rows.jsonl", spool_dir=tmp_path / "missing")
 
 
-def test_the_package_keeps_the_settings_it_had(tmp_path: Path) -> None:
+def test_the_settings_of_the_package_do_not_change(tmp_path: Path) -> None:
     import datasets
 
     write_rows(tmp_path / "rows.jsonl")
@@ -152,39 +152,39 @@ def test_a_name_on_the_hub_without_a_fixed_revision_is_refused(name: str) -> Non
         DatasetSpec.parse(name)
 
 
-def test_a_name_that_is_neither_here_nor_on_the_hub_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_is_neither_a_path_nor_a_hub_name_is_refused(tmp_path: Path) -> None:
     for name in (f"{tmp_path}/missing.jsonl", "a/b/c@v1", ""):
         with pytest.raises(CorpusError, match="neither a file, a folder nor a name on the hub"):
             DatasetSpec.parse(name)
 
 
 @pytest.mark.parametrize("query", ["splt=test", "split=a&split=b", "split", "revision=main", "separator=%ff"])
-def test_options_that_make_no_sense_are_refused(query: str) -> None:
+def test_invalid_options_are_refused(query: str) -> None:
     with pytest.raises(CorpusError, match="cannot read the options"):
         DatasetSpec.parse(f"squad@v1?{query}")
 
 
-def test_every_part_of_a_name_is_understood() -> None:
+def test_every_part_of_a_name_is_parsed() -> None:
     text = "stanfordnlp/imdb@v1?config=plain&split=test&column=text&separator=%0A%00"
     assert DatasetSpec.parse(text) == DatasetSpec(
         source="stanfordnlp/imdb", revision="v1", config="plain", split="test", column="text", separator="\n\0"
     )
 
 
-def test_a_local_file_goes_before_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_file_has_priority_over_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("squad@v1").touch()
     assert DatasetSpec.parse("squad@v1") == DatasetSpec(source="squad@v1", revision=None)
 
 
-def test_without_the_package_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_rows(tmp_path / "rows.jsonl")
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[hub\]'"):
         open_corpus(f"hf:{tmp_path}/rows.jsonl")
 
 
-def test_row_documents_behave_like_a_list() -> None:
+def test_row_documents_are_a_sequence() -> None:
     documents = RowDocuments(separator_n_bytes=2)
     for n_bytes in (3, 0, 5):
         documents.append(n_bytes)

@@ -1,4 +1,4 @@
-"""Small repositories, made by git with fixed dates and nobody's configuration, and what is read from them."""
+"""The documents of small repositories, which git makes with fixed dates and without a configuration."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ BIN = b"\x7fELF\0\0\1"
 
 
 class Repository:
-    """A repository whose n-th commit is made at noon of day n of 2026."""
+    """A repository whose n-th commit has the date of day n of 2026 at noon."""
 
     def __init__(self, path: Path, *init: str) -> None:
         self.path, self.day = path, 0
@@ -36,7 +36,7 @@ class Repository:
         return subprocess.run(command, env=env, input=stdin, capture_output=True, check=True).stdout.decode().strip()
 
     def commit(self, files: dict[str | bytes, bytes | None], *, day: int | None = None) -> str:
-        """Writes the files (None: removes) and commits; the commit's id."""
+        """Writes the files (None deletes one), commits, and returns the commit's id."""
         self.day = self.day + 1 if day is None else day
         for name, data in files.items():
             path = Path(os.fsdecode(os.fsencode(self.path) + b"/" + os.fsencode(name)))
@@ -69,10 +69,10 @@ def lines(n: int, mark: str = "") -> bytes:
     return b"".join(b"line %d%s\n" % (i, mark.encode()) for i in range(n))
 
 
-# What a tree holds
+# Trees
 
 
-def test_a_tree_is_the_commits_files_in_path_order_whatever_lies_in_the_folder(repo: Repository) -> None:
+def test_a_tree_is_the_files_of_the_commit_in_path_order_and_not_of_the_folder(repo: Repository) -> None:
     first = repo.commit({"b.py": b"b\n", "a/z.py": b"z\n", "a.py": b"a\n", "a/b.c": b"c\n"})
     repo.commit({"b.py": None, "new.py": b"n\n"})
     (repo.path / "a.py").write_bytes(b"not committed")
@@ -83,7 +83,7 @@ def test_a_tree_is_the_commits_files_in_path_order_whatever_lies_in_the_folder(r
     assert [d.data for d in documents] == [b"a\n", b"c\n", b"z\n", b"b\n"]
 
 
-def test_a_tree_can_be_asked_for_by_date(repo: Repository) -> None:
+def test_a_tree_can_be_selected_by_date(repo: Repository) -> None:
     first = repo.commit({"a.py": b"1\n"})
     repo.commit({"a.py": b"2\n"})
     assert read_tree(repo.path, "2026-01-02").until == first
@@ -125,7 +125,7 @@ def test_every_file_is_either_a_document_or_counted_under_a_stated_reason(repo: 
     assert excluded(read_tree(repo.path, rules=Rules(max_file_bytes=10)))["size"] == 2
 
 
-def test_attributes_of_the_commit_overrule_names_both_ways(repo: Repository) -> None:
+def test_attributes_of_the_commit_override_names_in_both_directions(repo: Repository) -> None:
     attributes = (
         b"/schema.py linguist-generated\nvendor/ours/** -linguist-vendored\nours_pb2.py linguist-generated=false\n"
     )
@@ -135,18 +135,18 @@ def test_attributes_of_the_commit_overrule_names_both_ways(repo: Repository) -> 
     (repo.path / ".git/info/attributes").write_bytes(b"* linguist-vendored\n")  # not in other clones
     documents = read_tree(repo.path, commit)
     assert names(documents) == ["ours_pb2.py", "vendor/ours/a.py"]
-    assert documents.excluded == {"generated": 1, "vendored": 3, "language": 1}  # lib/.gitattributes is in lib, too
+    assert documents.excluded == {"generated": 1, "vendored": 3, "language": 1}  # lib/.gitattributes applies to itself
 
 
-def test_only_the_languages_asked_for_are_read(repo: Repository) -> None:
+def test_only_the_selected_languages_are_read(repo: Repository) -> None:
     repo.commit({"a.py": b"a", "b.rs": b"b", "Makefile": b"m"})
     assert names(read_tree(repo.path, rules=Rules(languages=("Rust", "Make")))) == ["Makefile", "b.rs"]
 
 
-# What a window holds
+# Windows
 
 
-def test_new_files_and_added_lines_come_apart_in_commit_order(repo: Repository) -> None:
+def test_new_files_and_added_lines_are_separate_documents_in_commit_order(repo: Repository) -> None:
     base = repo.commit({"a.py": b"one\ntwo\nthree\n"})
     repo.commit({"z.py": b"new\n", "a.py": b"one\n2\nthree\nfour"})
     repo.commit({"b.py": b"later\n", "z.py": b"new\nmore\n"})
@@ -158,7 +158,7 @@ def test_new_files_and_added_lines_come_apart_in_commit_order(repo: Repository) 
     ]
 
 
-def test_a_window_takes_commits_after_since_up_to_and_including_until(repo: Repository) -> None:
+def test_a_window_has_the_commits_after_since_up_to_and_including_until(repo: Repository) -> None:
     ids = [repo.commit({f"f{n}.py": b"%d\n" % n}) for n in range(1, 6)]
     assert names(read_window(repo.path, ids[1], ids[3])) == ["f3.py", "f4.py"]
     assert names(read_window(repo.path, "2026-01-02T12:00:00", "2026-01-04T12:00:00")) == ["f3.py", "f4.py"]
@@ -166,7 +166,7 @@ def test_a_window_takes_commits_after_since_up_to_and_including_until(repo: Repo
     assert names(read_window(repo.path, "2025-01-01")) == [f"f{n}.py" for n in range(1, 6)]
 
 
-def test_tree_and_windows_that_meet_say_what_one_window_says(repo: Repository) -> None:
+def test_two_adjacent_windows_give_the_documents_of_one(repo: Repository) -> None:
     ids = [repo.commit({"a.py": lines(n, "a"), f"f{n}.py": lines(n, str(n))}) for n in range(1, 7)]
     whole = shown(read_window(repo.path, "2020-01-01"))
     halves = shown(read_window(repo.path, "2020-01-01", ids[2])) + shown(read_window(repo.path, ids[2]))
@@ -174,7 +174,7 @@ def test_tree_and_windows_that_meet_say_what_one_window_says(repo: Repository) -
     assert read_window(repo.path, "2026-01-03T12:00:00").since == ids[2]
 
 
-def test_a_window_with_nothing_in_it_is_empty(repo: Repository) -> None:
+def test_a_window_without_commits_has_no_documents(repo: Repository) -> None:
     last = repo.commit({"a.py": b"a\n"})
     for documents in (read_window(repo.path, last), read_window(repo.path, "2027-01-01")):
         assert list(documents) == [] and documents.n_commits == 0
@@ -182,7 +182,7 @@ def test_a_window_with_nothing_in_it_is_empty(repo: Repository) -> None:
             assert corpus.n_bytes == 0 and len(corpus.documents) == 0
 
 
-def test_a_rename_is_not_new_and_only_its_edit_counts(repo: Repository) -> None:
+def test_only_the_edit_of_a_renamed_file_counts(repo: Repository) -> None:
     base = repo.commit({"old.py": lines(20), "other.py": lines(30, "o")})
     repo.commit({"old.py": None, "new name.py": lines(20) + b"extra\n", "other.py": None, "moved/o.py": lines(30, "o")})
     documents = read_window(repo.path, base)
@@ -190,7 +190,7 @@ def test_a_rename_is_not_new_and_only_its_edit_counts(repo: Repository) -> None:
     assert documents.excluded == {"unchanged": 1}
 
 
-def test_a_merge_is_one_step_that_brings_what_its_branch_changed(repo: Repository) -> None:
+def test_a_merge_is_one_step_with_the_changes_of_its_branch(repo: Repository) -> None:
     base = repo.commit({"a.py": lines(9)})
     repo.git("checkout", "--quiet", "-b", "side")
     repo.commit({"side.py": b"draft\n"})
@@ -211,16 +211,16 @@ def test_a_merge_is_one_step_that_brings_what_its_branch_changed(repo: Repositor
         read_window(repo.path, "side")
 
 
-def test_bytes_that_were_there_before_are_duplicates(repo: Repository) -> None:
+def test_bytes_that_occurred_before_are_duplicates(repo: Repository) -> None:
     base = repo.commit({"a.py": lines(5), "old.py": b"old\n"})
     repo.commit({"copy.py": b"old\n", "a.py": lines(6), "n.py": b"n\n"})
-    repo.commit({"a.py": lines(5), "n2.py": b"n\n"})  # a revert only repeats
+    repo.commit({"a.py": lines(5), "n2.py": b"n\n"})  # a revert repeats earlier bytes
     documents = read_window(repo.path, base)
     assert shown(documents) == [("a.py", "added", b"line 5\n"), ("n.py", "new", b"n\n")]
     assert documents.excluded == {"duplicate": 3}
 
 
-def test_lines_removed_modes_changed_and_files_deleted_leave_no_document(repo: Repository) -> None:
+def test_removed_lines_changed_modes_and_deleted_files_give_no_document(repo: Repository) -> None:
     base = repo.commit({"a.py": lines(5), "b.py": b"b\n", "c.py": b"c\n"})
     (repo.path / "b.py").chmod(0o755)
     repo.commit({"a.py": lines(4), "c.py": None})
@@ -237,7 +237,7 @@ def test_a_link_that_becomes_a_file_is_a_new_file(repo: Repository) -> None:
     assert shown(read_window(repo.path, base)) == [("l.py", "new", b"text\n")]
 
 
-def test_clocks_that_disagree_do_not_tear_a_window(repo: Repository) -> None:
+def test_a_window_is_contiguous_even_if_clocks_disagree(repo: Repository) -> None:
     for n, day in enumerate((1, 9, 3, 4)):
         repo.commit({f"f{n}.py": b"%d\n" % n}, day=day)
     assert names(read_window(repo.path, "2026-01-03T12:00:00")) == ["f3.py"]
@@ -254,7 +254,7 @@ def test_a_missing_last_newline_is_neither_added_nor_lost(repo: Repository, old_
     assert found.get("b.py") == (None if old_end == new_end else b"y" + new_end)
 
 
-def test_lines_that_look_like_git_talking_are_only_lines(repo: Repository) -> None:
+def test_lines_that_look_like_output_of_git_are_only_lines(repo: Repository) -> None:
     base = repo.commit({"a.txt": b"top\n", "b.txt": b"b\n"})
     strange = b"end\n@@ -1 +1 @@\ndiff --git a/x b/x\nindex 1..2\n\\ No newline at end of file\n-- a\n++ b\n\r\n"
     repo.commit({"a.txt": b"top\n" + strange, "b.txt": b"b\n" + strange[::-1]})
@@ -268,7 +268,7 @@ def test_a_file_that_was_binary_before_its_edit_still_has_added_lines(repo: Repo
     assert shown(read_window(repo.path, base)) == [("a.py", "added", b"text\n"), ("late.py", "added", b"y\n")]
 
 
-def test_edits_that_are_too_long_are_counted_and_the_next_file_is_still_right(repo: Repository) -> None:
+def test_edits_that_are_too_long_are_counted_and_the_next_file_is_read_correctly(repo: Repository) -> None:
     base = repo.commit({"a.py": b"a\n", "b.py": b"b\n", "c.py": b"x" * 300_000})
     repo.commit({"a.py": b"y" * 300_000 + b"\n\nq", "b.py": b"b\nmore\n", "c.py": b"short\n"})
     documents = read_window(repo.path, base, rules=Rules(max_file_bytes=1000))
@@ -281,7 +281,7 @@ words = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n", b"+d\n", b"-e\r
 
 @given(versions=st.lists(words, min_size=2, max_size=4), tail=st.sampled_from([b"", b"end"]))
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_added_lines_are_lines_of_the_new_version_in_its_order(
+def test_added_lines_are_lines_of_the_new_version_in_the_same_order(
     versions: list[list[bytes]], tail: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     repo = Repository(tmp_path_factory.mktemp("git") / "r")
@@ -298,10 +298,10 @@ def test_added_lines_are_lines_of_the_new_version_in_its_order(
             assert len(added) >= len(new) - len(old)
 
 
-# Hostile and odd repositories
+# Hostile and unusual repositories
 
 
-def test_names_may_hold_any_bytes(repo: Repository) -> None:
+def test_names_may_contain_any_bytes(repo: Repository) -> None:
     odd = [b"new\nline.py", b"latin\xe9.py", b'quo"te\\.py', b"-p.py", b"tab\t.py", b":(glob)*.py", "ünï.py".encode()]
     base = repo.commit({".gitattributes": b"*.c linguist-generated\n", **{n: b"1 " + n for n in odd}})
     found = list(read_tree(repo.path))
@@ -313,7 +313,7 @@ def test_names_may_hold_any_bytes(repo: Repository) -> None:
         assert {os.fsencode(d.name) for d in corpus.documents} == set(odd)
 
 
-def test_what_the_repository_wants_to_run_is_not_run(repo: Repository, tmp_path: Path) -> None:
+def test_programs_that_the_repository_configures_do_not_run(repo: Repository, tmp_path: Path) -> None:
     base = repo.commit({"a.py": lines(5), ".gitattributes": b"*.py diff=evil filter=evil\n"})
     repo.commit({"a.py": lines(6)})
     script, trace = tmp_path / "evil.sh", tmp_path / "ran"
@@ -328,7 +328,7 @@ def test_what_the_repository_wants_to_run_is_not_run(repo: Repository, tmp_path:
     assert not trace.exists()
 
 
-def test_replaced_objects_and_the_users_environment_change_nothing(
+def test_replaced_objects_and_environment_variables_have_no_effect(
     repo: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = repo.commit({"a.py": lines(5), "b.py": lines(9, "b")})
@@ -341,7 +341,7 @@ def test_replaced_objects_and_the_users_environment_change_nothing(
     assert shown(read_window(repo.path, base, last)) == before == [("a.py", "added", b"line 5\n")]
 
 
-def test_a_tree_that_names_gits_own_files_is_read_without_them(repo: Repository) -> None:
+def test_paths_that_name_gits_own_files_are_skipped(repo: Repository) -> None:
     blob = repo.git("hash-object", "-w", "--stdin", stdin=b"text\n")
     inner = repo.git("mktree", stdin=f"100644 blob {blob}\thook.py\n100644 blob {blob}\t.gitattributes\n".encode())
     tree = repo.git("mktree", stdin=f"040000 tree {inner}\t.GIT\n040000 tree {inner}\t..\n".encode())
@@ -349,7 +349,7 @@ def test_a_tree_that_names_gits_own_files_is_read_without_them(repo: Repository)
     assert excluded(read_tree(repo.path, commit)) == {"name": 4}
 
 
-def test_bare_sha256_and_worktree_repositories_read_alike(repo: Repository, tmp_path: Path) -> None:
+def test_bare_sha256_and_worktree_repositories_give_the_same_documents(repo: Repository, tmp_path: Path) -> None:
     base = repo.commit({"a.py": lines(5)})
     repo.commit({"a.py": lines(6), "b.py": b"b\n"})
     expected = shown(read_window(repo.path, base))
@@ -364,7 +364,7 @@ def test_bare_sha256_and_worktree_repositories_read_alike(repo: Repository, tmp_
     assert shown(read_window(other.path, other_base)) == expected
 
 
-def test_reading_leaves_the_repository_as_it_was(repo: Repository) -> None:
+def test_reading_does_not_change_the_repository(repo: Repository) -> None:
     base = repo.commit({"a.py": lines(5), ".gitattributes": b"*.c linguist-vendored\n"})
     repo.commit({"a.py": lines(6)})
 
@@ -387,7 +387,7 @@ def shallow(repo: Repository, tmp_path: Path) -> Path:
     return tmp_path / "shallow"
 
 
-def test_a_shallow_clone_serves_what_it_has_and_refuses_what_it_lacks(repo: Repository, tmp_path: Path) -> None:
+def test_a_shallow_clone_is_read_as_far_as_its_history_goes(repo: Repository, tmp_path: Path) -> None:
     clone = shallow(repo, tmp_path)
     assert shown(read_window(clone, "HEAD~1")) == [("a.py", "added", b"line 3\n")]
     with pytest.raises(CorpusError, match=r"lacks commit .* shallow clone"):
@@ -396,7 +396,7 @@ def test_a_shallow_clone_serves_what_it_has_and_refuses_what_it_lacks(repo: Repo
         read_window(clone, "HEAD~3")
 
 
-def test_a_blob_that_is_not_there_is_an_error_and_not_an_empty_file(repo: Repository) -> None:
+def test_a_missing_blob_is_an_error_and_not_an_empty_file(repo: Repository) -> None:
     repo.commit({"a.py": b"a\n"})
     blob = repo.git("rev-parse", "HEAD:a.py")
     (repo.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
@@ -411,16 +411,16 @@ REFUSED: dict[str, tuple[Act, str]] = {
     "a folder inside": (lambda p: read_tree(p / "sub"), "not the root of a git repository"),
     "unknown commit": (lambda p: read_tree(p, "nope"), "no commit 'nope'"),
     "unknown id": (lambda p: read_window(p, "f" * 40), f"no commit '{'f' * 40}'"),
-    "an option": (lambda p: read_window(p, "--all"), "no revision"),
+    "an option": (lambda p: read_window(p, "--all"), "not a revision"),
     "a blob": (lambda p: read_tree(p, "HEAD:sub/a.py"), "no commit"),
-    "no date": (lambda p: read_window(p, "2026-13-01"), "no ISO 8601 date"),
+    "no date": (lambda p: read_window(p, "2026-13-01"), "not an ISO 8601 date"),
     "backwards": (lambda p: read_window(p, "2026-02-01", "2026-01-01"), "begins after its end"),
     "backwards ids": (lambda p: read_window(p, "HEAD", "HEAD~1"), "not on the first-parent history"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_read_is_one_clear_line(case: str, repo: Repository) -> None:
+def test_an_invalid_request_is_refused_in_one_line(case: str, repo: Repository) -> None:
     repo.commit({"sub/a.py": b"a\n"})
     repo.commit({"sub/a.py": b"b\n"})
     act, message = REFUSED[case]
@@ -429,12 +429,12 @@ def test_what_cannot_be_read_is_one_clear_line(case: str, repo: Repository) -> N
     assert "\n" not in str(caught.value)
 
 
-def test_a_repository_without_commits_says_so(repo: Repository) -> None:
+def test_a_repository_without_commits_is_refused(repo: Repository) -> None:
     with pytest.raises(CorpusError, match="has no commits"):
         read_tree(repo.path)
 
 
-def test_without_git_the_error_names_it(repo: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_error_names_the_program(repo: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(MissingDependencyError, match="`git`"):
         read_tree(repo.path)
@@ -443,7 +443,7 @@ def test_without_git_the_error_names_it(repo: Repository, monkeypatch: pytest.Mo
 # The corpus and the rules
 
 
-def test_a_corpus_of_documents_has_their_bytes_places_and_labels(repo: Repository) -> None:
+def test_a_corpus_of_documents_has_their_bytes_positions_and_labels(repo: Repository) -> None:
     base = repo.commit({"a.py": lines(5)})
     last = repo.commit({"a.py": lines(6), "b.rs": b"b\n", "c.lock": b"c"})
     documents = read_window(repo.path, base)
@@ -463,7 +463,7 @@ def test_a_corpus_of_documents_has_their_bytes_places_and_labels(repo: Repositor
     assert described["n_excluded"] == 1 and described["rules"] == Rules().digest()
 
 
-def test_reading_twice_and_stopping_half_way_give_the_same(repo: Repository) -> None:
+def test_each_iteration_gives_the_same_documents_even_after_an_incomplete_one(repo: Repository) -> None:
     repo.commit({f"{n}.py": lines(n + 1, str(n)) for n in range(9)} | {"x.lock": b"x"})
     documents = read_tree(repo.path)
     first = next(iter(documents))
@@ -471,13 +471,13 @@ def test_reading_twice_and_stopping_half_way_give_the_same(repo: Repository) -> 
     assert list(documents) == list(read_tree(repo.path)) and documents.excluded == {"lock": 1}
 
 
-def test_the_digest_of_the_rules_changes_with_each_of_them() -> None:
+def test_the_digest_changes_with_each_rule() -> None:
     rules = [Rules(), Rules(max_file_bytes=9), Rules(languages=("C",)), Rules(languages=("C", "Go"))]
     assert len({r.digest() for r in rules}) == 4
     assert Rules(languages=("C", "Go")).digest() == Rules(languages=("Go", "C")).digest()
 
 
-def test_rules_that_make_no_sense_are_refused() -> None:
+def test_invalid_rules_are_refused() -> None:
     for wrong in ({"max_file_bytes": 0}, {"languages": ("python",)}):
         with pytest.raises(ConfigError):
             Rules(**wrong)  # type: ignore[arg-type]
@@ -498,7 +498,7 @@ def test_a_language_is_known_by_extension_or_name(path: bytes, language: str | N
     assert language_of(path) == language
 
 
-def test_words_about_generated_code_do_not_make_code_generated() -> None:
+def test_text_about_generated_code_does_not_count_as_generated_code() -> None:
     rules = Rules()
     assert rules.refuse_bytes(b'"""Reads generated files; do not edit."""\n') is None
     assert rules.refuse_bytes(b"x = '@" + b"generated'\n") is None
@@ -507,7 +507,7 @@ def test_words_about_generated_code_do_not_make_code_generated() -> None:
 
 
 @given(path=st.binary(min_size=1), data=st.binary())
-def test_the_rules_answer_for_any_path_and_any_bytes(path: bytes, data: bytes) -> None:
+def test_the_rules_accept_any_path_and_any_bytes(path: bytes, data: bytes) -> None:
     rules = Rules()
     assert rules.refuse_path(path) in {None, *REASONS} and rules.refuse_bytes(data) in {None, *REASONS}
     assert is_safe(b"a/" + path) == is_safe(path)

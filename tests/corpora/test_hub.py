@@ -1,4 +1,4 @@
-"""Data sets on the hub, through the real `datasets` package: a stand-in hub on this machine, its absence, its cache."""
+"""Data sets on the hub, through the real `datasets` package: with a local hub for tests, without a hub, and with the cache."""
 
 import http.server
 import json
@@ -20,8 +20,8 @@ COMMIT = "e6281661ce1c48d982bc483cf8a173c1bbeb5d31"
 FILES = {"train.jsonl": b'{"text": "from the hub"}\n'}
 
 
-class StandInHub(http.server.BaseHTTPRequestHandler):
-    """One data set, owner/texts, with one commit and the tag v1; as much of the protocol as loading it uses."""
+class LocalHub(http.server.BaseHTTPRequestHandler):
+    """One data set, owner/texts, with one commit and the tag v1; only the part of the protocol that loading uses."""
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -50,13 +50,13 @@ class StandInHub(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Says nothing, where the default prints each request."""
+        """Prints nothing; the default prints each request."""
 
 
 @pytest.fixture
 def hub() -> Iterator[str]:
-    """The address of a running stand-in hub."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), StandInHub) as server:
+    """The address of a running test hub."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), LocalHub) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -64,9 +64,9 @@ def hub() -> Iterator[str]:
         thread.join()
 
 
-def open_elsewhere(spec: str, home: Path, **environment: str) -> tuple[str, float]:
-    """The last line that opening `spec` prints in a fresh process, with its own cache `home`, and its seconds."""
-    program = "import sys, prequential.corpora as c; print(c.open_corpus(sys.argv[1]).bytes().tobytes())"
+def open_in_new_process(spec: str, home: Path, **environment: str) -> tuple[str, float]:
+    """The last line that a new process prints when it opens `spec` with the cache `home`, and its wall time in seconds."""
+    program = "import sys, prequential.corpora.sources as c; print(c.open_corpus(sys.argv[1]).bytes().tobytes())"
     command = [sys.executable, "-c", program, spec]
     env = {**os.environ, "HF_HOME": str(home), **environment}
     started_s = time.monotonic()
@@ -74,7 +74,7 @@ def open_elsewhere(spec: str, home: Path, **environment: str) -> tuple[str, floa
     return process.stdout.strip().splitlines()[-1], time.monotonic() - started_s
 
 
-def test_a_tag_on_the_hub_is_opened_at_the_commit_it_stands_for(hub: str, tmp_path: Path) -> None:
+def test_a_tag_on_the_hub_is_resolved_to_its_commit(hub: str, tmp_path: Path) -> None:
     program = "import prequential.corpora.sources as c; print(c.open_corpus('hf:owner/texts@v1').describe()['commit'])"
     env = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0"}
     said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True, timeout=60).stdout
@@ -82,47 +82,49 @@ def test_a_tag_on_the_hub_is_opened_at_the_commit_it_stands_for(hub: str, tmp_pa
 
 
 def test_the_rows_of_a_data_set_on_the_hub_are_the_corpus(hub: str, tmp_path: Path) -> None:
-    said, _ = open_elsewhere(f"hf:owner/texts@{COMMIT}", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    said, _ = open_in_new_process(f"hf:owner/texts@{COMMIT}", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
     assert said == r"b'from the hub\x00'"
 
 
-def test_a_revision_that_the_hub_does_not_have_is_reported(hub: str, tmp_path: Path) -> None:
-    said, _ = open_elsewhere("hf:owner/texts@v2", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
-    assert "CorpusError: the hub has no owner/texts@v2 for you: RevisionNotFoundError" in said
+def test_a_revision_that_the_hub_does_not_have_is_refused(hub: str, tmp_path: Path) -> None:
+    said, _ = open_in_new_process("hf:owner/texts@v2", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    assert "CorpusError: the hub does not give owner/texts@v2 to you: RevisionNotFoundError" in said
 
 
 def test_a_hub_that_refuses_connections_is_reported_at_once(tmp_path: Path) -> None:
-    said, wall_s = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0")
+    said, wall_s = open_in_new_process(
+        f"hf:squad@{COMMIT}", tmp_path, HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0"
+    )
     assert "CorpusError: cannot reach the hub for squad@e6281661" in said
-    assert wall_s < 15  # most of it the import of the package
+    assert wall_s < 15  # mostly for the import of the package
 
 
 @pytest.mark.slow
-def test_a_hub_that_does_not_answer_is_given_up_after_seconds(tmp_path: Path) -> None:
+def test_a_hub_that_does_not_answer_is_reported_after_a_few_seconds(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        said, wall_s = open_elsewhere("hf:squad@v1", tmp_path, HF_ENDPOINT=endpoint, HF_HUB_OFFLINE="0")
+        said, wall_s = open_in_new_process("hf:squad@v1", tmp_path, HF_ENDPOINT=endpoint, HF_HUB_OFFLINE="0")
     assert "CorpusError: cannot reach the hub for squad@v1: ReadTimeout" in said
     assert wall_s < 20
 
 
 def test_offline_a_commit_in_the_cache_is_opened(hub: str, tmp_path: Path) -> None:
-    open_elsewhere("hf:owner/texts@v1", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
-    said, _ = open_elsewhere(f"hf:owner/texts@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
+    open_in_new_process("hf:owner/texts@v1", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    said, _ = open_in_new_process(f"hf:owner/texts@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
     assert said == r"b'from the hub\x00'"
 
 
-def test_offline_another_commit_in_the_cache_is_not_taken_for_the_one_asked_for(hub: str, tmp_path: Path) -> None:
-    open_elsewhere("hf:owner/texts@v1", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
-    said, _ = open_elsewhere(f"hf:owner/texts@{'f' * 40}", tmp_path, HF_HUB_OFFLINE="1")
-    assert "CorpusError: the cache offers another revision of 'owner/texts' than ffffffff" in said
+def test_offline_another_commit_in_the_cache_is_refused(hub: str, tmp_path: Path) -> None:
+    open_in_new_process("hf:owner/texts@v1", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    said, _ = open_in_new_process(f"hf:owner/texts@{'f' * 40}", tmp_path, HF_HUB_OFFLINE="1")
+    assert "CorpusError: the cache has another revision of 'owner/texts' than ffffffff" in said
 
 
-def test_offline_a_commit_that_is_not_in_the_cache_is_reported(tmp_path: Path) -> None:
-    said, _ = open_elsewhere(f"hf:squad@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
+def test_offline_a_commit_that_is_not_in_the_cache_is_refused(tmp_path: Path) -> None:
+    said, _ = open_in_new_process(f"hf:squad@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
     assert "CorpusError: cannot load the data set 'squad'" in said
 
 
-def test_offline_a_tag_is_refused_because_it_could_stand_for_anything(tmp_path: Path) -> None:
-    said, _ = open_elsewhere("hf:squad@v1", tmp_path, HF_HUB_OFFLINE="1")
-    assert "CorpusError: offline, squad@v1 cannot be looked up; give the commit's full 40-digit hash" in said
+def test_offline_a_tag_is_refused_because_it_cannot_be_resolved(tmp_path: Path) -> None:
+    said, _ = open_in_new_process("hf:squad@v1", tmp_path, HF_HUB_OFFLINE="1")
+    assert "CorpusError: squad@v1 cannot be looked up offline; give the commit's full 40-digit hash" in said

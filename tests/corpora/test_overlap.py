@@ -23,7 +23,7 @@ from prequential.corpora.overlap.near_duplicates import (
 from prequential.corpora.overlap.overlap import Overlap, measure_overlap
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 
-# Few letters and a few long words: copies of 50 bytes and of 13 tokens come about by chance.
+# Few letters and a few long words, so that copies of 50 bytes and of 13 tokens occur by chance.
 TEXTS = st.lists(
     st.sampled_from([b"a", b"B", b" ", b"\n", b"\xff", b"...", b"lorem ipsum, dolor sit amet; " * 2, b"x y z " * 14]),
     max_size=14,
@@ -32,7 +32,7 @@ CORPORA = st.lists(TEXTS, max_size=4)
 
 
 def stream_of(texts: Sequence[bytes], gap: bytes = b"\0") -> tuple[np.ndarray, list[Document]]:
-    """The documents one after another, with a gap after each."""
+    """The documents in order, each followed by a gap."""
     documents, data = [], b""
     for i, text in enumerate(texts):
         documents.append(Document(str(i), len(data), len(text)))
@@ -44,21 +44,21 @@ def overlap_of(train: Sequence[bytes], test: Sequence[bytes], gap: bytes = b"\0"
     return measure_overlap(*stream_of(train, gap), *stream_of(test, gap), max_memory_bytes=memory)
 
 
-def tokens_by_hand(text: bytes) -> list[bytes]:
+def tokens_by_brute_force(text: bytes) -> list[bytes]:
     return re.findall(rb"[0-9a-z\x80-\xff]+|[^0-9a-z\x80-\xff\t-\r ]", text.translate(bytes(range(256)).lower()))
 
 
-def grams_by_hand(text: bytes, n: int = 13) -> list[tuple[bytes, ...]]:
-    tokens = tokens_by_hand(text)
+def grams_by_brute_force(text: bytes, n: int = 13) -> list[tuple[bytes, ...]]:
+    tokens = tokens_by_brute_force(text)
     return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
 
 
-def windows_by_hand(text: bytes) -> list[bytes]:
+def windows_by_brute_force(text: bytes) -> list[bytes]:
     return [text[i : i + 50] for i in range(len(text) - 49)]
 
 
 def prose(n_words: int, seed: int) -> list[bytes]:
-    """Words of a made-up language with 5,000 of them."""
+    """Words of an artificial language with a vocabulary of 5,000."""
     draws = np.random.default_rng(seed).zipf(1.3, 4 * n_words)
     return [b"w%d" % draw for draw in draws[draws < 5000][:n_words]]
 
@@ -71,11 +71,11 @@ def edited(words: Sequence[bytes], share: float, seed: int) -> list[bytes]:
 
 @settings(max_examples=60, deadline=None)
 @given(CORPORA, CORPORA, st.sampled_from([b"", b"\0", b"ab\n"]))
-def test_grams_are_those_of_a_search_by_hand(train, test, gap):
+def test_grams_agree_with_a_brute_force_search(train, test, gap):
     overlap = overlap_of(train, test, gap)
-    known, earlier = {gram for text in train for gram in grams_by_hand(text)}, set()
+    known, earlier = {gram for text in train for gram in grams_by_brute_force(text)}, set()
     for i, text in enumerate(test):
-        found = grams_by_hand(text)
+        found = grams_by_brute_force(text)
         repeated = 0
         for gram in found:
             repeated += gram in earlier
@@ -87,13 +87,13 @@ def test_grams_are_those_of_a_search_by_hand(train, test, gap):
 
 @settings(max_examples=60, deadline=None)
 @given(CORPORA, CORPORA, st.sampled_from([b"", b"\0", b"ab\n"]))
-def test_covered_bytes_are_those_of_a_search_by_hand(train, test, gap):
+def test_covered_bytes_agree_with_a_brute_force_search(train, test, gap):
     overlap = overlap_of(train, test, gap)
     _, documents = stream_of(test, gap)
-    known, earlier = {window for text in train for window in windows_by_hand(text)}, set()
+    known, earlier = {window for text in train for window in windows_by_brute_force(text)}, set()
     in_train, in_test = np.zeros(len(overlap.in_train), bool), np.zeros(len(overlap.in_train), bool)
     for document, text in zip(documents, test, strict=True):
-        for i, window in enumerate(windows_by_hand(text), document.offset):
+        for i, window in enumerate(windows_by_brute_force(text), document.offset):
             in_train[i : i + 50] |= window in known
             in_test[i : i + 50] |= window in earlier
             earlier.add(window)
@@ -105,27 +105,28 @@ def test_covered_bytes_are_those_of_a_search_by_hand(train, test, gap):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=4), st.lists(TEXTS, min_size=1, max_size=4))
-def test_near_duplicates_have_the_similarity_of_a_search_by_hand(train, test):
+def test_near_duplicates_agree_with_a_brute_force_search(train, test):
     overlap = overlap_of(train, test)
     for i, text in enumerate(test):
-        ours = set(grams_by_hand(text, 5))
+        ours = set(grams_by_brute_force(text, 5))
         for index, jaccard, others in (
             (overlap.near_train[i], overlap.near_train_jaccard[i], train),
             (overlap.near_test[i], overlap.near_test_jaccard[i], test[:i]),
         ):
             similar = [
-                len(ours & theirs) / max(len(ours | theirs), 1) for theirs in (set(grams_by_hand(t, 5)) for t in others)
+                len(ours & theirs) / max(len(ours | theirs), 1)
+                for theirs in (set(grams_by_brute_force(t, 5)) for t in others)
             ]
             if index < 0:
                 assert jaccard == 0
-                assert max(similar, default=0) < 1  # equal shingles have equal signatures: never missed
+                assert max(similar, default=0) < 1  # equal shingles have equal signatures, so they are never missed
             else:
                 assert jaccard == similar[index] >= NEAR_JACCARD
 
 
 @settings(max_examples=40, deadline=None)
 @given(CORPORA, CORPORA)
-def test_a_small_table_finds_a_subset_and_says_what_it_forgot(train, test):
+def test_a_small_table_finds_a_subset_and_counts_forgotten_windows(train, test):
     full, small = overlap_of(train, test), overlap_of(train, test, memory=1024)
     assert full.n_forgotten_windows == full.n_forgotten_grams == 0
     assert not (small.in_train & ~full.in_train).any()
@@ -145,7 +146,7 @@ def test_a_table_for_a_quarter_of_the_windows_still_covers_most_of_a_long_copy()
     assert overlap.seen_byte_share[0] > 0.99
 
 
-def test_windows_that_collide_are_told_apart_by_their_bytes(monkeypatch):
+def test_windows_with_equal_hashes_are_compared_byte_by_byte(monkeypatch):
     train, new = b" ".join(prose(300, seed=1)), b" ".join(prose(300, seed=2))
     test = train + b"|" + new + b"|" + train
     exact = overlap_of([train], [test])
@@ -160,7 +161,7 @@ def test_windows_that_collide_are_told_apart_by_their_bytes(monkeypatch):
     assert colliding.in_train.any()
 
 
-def test_a_copy_is_found_wherever_it_begins_and_a_neighbour_is_not_covered():
+def test_a_copy_is_found_at_any_offset_and_its_neighbours_are_not_covered():
     noise = np.random.default_rng(0).integers(0, 256, 3 * CHUNK_BYTES, np.uint8)
     for start, n in ((CHUNK_BYTES - 25, 50), (2 * CHUNK_BYTES - 49, 120), (3 * CHUNK_BYTES - 50, 50), (7, 49)):
         train = noise[start : start + n]
@@ -178,12 +179,12 @@ def test_tokens_do_not_depend_on_where_chunks_end():
         stream = np.frombuffer(b"." * shift + text, np.uint8)
         layout = Layout.of([Document("a", shift, len(text))], len(stream))
         n_tokens.append(np.concatenate([keys[12:] for keys, _ in token_chunks(stream, layout)]))
-        assert len(n_tokens[-1]) == len(tokens_by_hand(text))
+        assert len(n_tokens[-1]) == len(tokens_by_brute_force(text))
     assert np.array_equal(n_tokens[0], n_tokens[1])
     assert np.array_equal(n_tokens[0], n_tokens[2])
 
 
-def test_a_word_ends_where_its_document_does():
+def test_a_word_ends_at_the_end_of_its_document():
     text = b" ".join(b"%d" % i for i in range(14))
     together, apart = overlap_of([text], [text, text], gap=b""), overlap_of([text], [text, text], gap=b" ")
     assert together.n_grams.tolist() == apart.n_grams.tolist() == [2, 2]
@@ -191,7 +192,7 @@ def test_a_word_ends_where_its_document_does():
 
 
 @pytest.mark.parametrize(("n_copied", "dirty"), [(50, False), (100, True)])
-def test_a_document_is_dirty_from_a_fifth_on(n_copied, dirty):
+def test_a_document_is_dirty_from_a_share_of_one_fifth(n_copied, dirty):
     old = prose(n_copied, seed=1)
     overlap = overlap_of([b" ".join(old)], [b" ".join(old + prose(350 - n_copied, seed=2))])
     assert overlap.near_train[0] == -1
@@ -199,14 +200,14 @@ def test_a_document_is_dirty_from_a_fifth_on(n_copied, dirty):
     assert n_copied / 350 - 0.05 < overlap.seen_gram_share[0] < n_copied / 350 + 0.05
 
 
-def test_a_run_of_letters_longer_than_a_chunk_is_cut_at_the_same_places_everywhere():
+def test_a_run_of_letters_longer_than_a_chunk_is_cut_at_fixed_distances():
     run = b"ab" * CHUNK_BYTES
     for before in (b"", b"one two ", b"." * 1000):
         text = before + run + b" end"
         stream = np.frombuffer(text, np.uint8)
         layout = Layout.of([Document("a", 0, len(text))], len(text))
         keys = np.concatenate([keys[12:] for keys, _ in token_chunks(stream, layout)])
-        assert len(keys) == len(tokens_by_hand(before)) + 3
+        assert len(keys) == len(tokens_by_brute_force(before)) + 3
         assert keys[-2] == keys[-3]  # two cuts of 2**18 bytes
 
 
@@ -228,7 +229,7 @@ def test_agreeing_minima_estimate_the_jaccard_similarity():
     for share in (0.3, 0.5, 0.75, 0.9):
         for _ in range(10):
             keys = rng.integers(1, 2**63, 2000).astype(np.uint64)
-            n = int(2000 * share)  # of 2000 in either, n are in both
+            n = int(2000 * share)  # n of the 2000 in either are in both
             only = (2000 - n) // 2
             signatures = Signatures(2)
             signatures.add(keys[: n + only], np.zeros(n + only, np.int64))
@@ -246,7 +247,7 @@ def test_agreeing_minima_estimate_the_jaccard_similarity():
         (lambda words, seed: b"\n".join(b" ".join(words[i : i + 7]) for i in range(0, len(words), 7)), 0.95),
         (lambda words, seed: b" ".join(words).upper(), 0.95),
     ],
-    ids=["exact", "edited by 5 %", "wrapped anew", "in capitals"],
+    ids=["exact", "edited by 5 %", "wrapped again", "in capitals"],
 )
 def test_planted_copies_are_dirty_and_the_rest_is_clean(plant, least):
     originals = [prose(int(n), seed=i) for i, n in enumerate(np.random.default_rng(4).integers(60, 400, 200))]
@@ -272,7 +273,7 @@ def test_near_duplicates_of_few_edits_are_found_in_train_and_within_test():
     assert overlap.repeated.tolist() == [False] * 100 + [True] * 100
 
 
-def test_a_thousand_equal_documents_do_not_take_a_million_comparisons():
+def test_a_thousand_equal_documents_need_only_few_comparisons():
     text = b" ".join(prose(50, seed=0))
     overlap = overlap_of([text] * 1000, [text] * 1000, memory=1 << 22)
     assert (overlap.near_train >= 0).all()
@@ -280,7 +281,7 @@ def test_a_thousand_equal_documents_do_not_take_a_million_comparisons():
     assert (overlap.near_test[1:] >= 0).all()
 
 
-def test_a_test_set_that_is_mostly_seen_warns_and_another_does_not():
+def test_only_a_mostly_seen_test_set_gives_a_warning():
     old, new = b" ".join(prose(300, seed=1)), b" ".join(prose(300, seed=2))
     assert overlap_of([old], [new]).warning is None
     assert overlap_of([old], [old, new * 3]).warning is None
@@ -290,7 +291,7 @@ def test_a_test_set_that_is_mostly_seen_warns_and_another_does_not():
     assert "\n" not in warning
 
 
-def test_totals_are_json_and_the_sums_of_the_arrays():
+def test_totals_are_json_and_sums_of_the_arrays():
     texts = [b" ".join(prose(100, seed=i)) for i in range(6)]
     overlap = overlap_of(texts[:3], [texts[2], texts[3], texts[3], b""])
     totals = json.loads(json.dumps(overlap.to_dict()))
@@ -327,7 +328,7 @@ def test_documents_that_do_not_fit_the_stream_are_refused(documents):
         measure_overlap(stream, documents, stream, [])
 
 
-def test_what_cannot_be_measured_is_refused_in_one_line():
+def test_invalid_arguments_are_refused_in_one_line():
     stream = np.zeros(10, np.uint8)
     with pytest.raises(ConfigError, match="1024 bytes"):
         measure_overlap(stream, [], stream, [], max_memory_bytes=1023)

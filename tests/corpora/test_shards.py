@@ -1,4 +1,4 @@
-"""Folders of shards as corpora: what is read, in which order, how it is described, and that nothing of it is spooled."""
+"""Folders of shards as corpora: contents, order, description, and reading without temporary files."""
 
 import gzip
 import hashlib
@@ -33,7 +33,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def write_shards(folder: Path, suffix: str, texts: list[list[str]] = TEXTS, column: str = "text") -> Path:
-    """A shard of each list of texts, named 00, 01, ..., in the format of the suffix."""
+    """Writes one shard for each list of texts, named 00, 01 and so on, in the format of the suffix."""
     folder.mkdir(exist_ok=True)
     for number, rows in enumerate(texts):
         path = folder / f"{number:02}{suffix}"
@@ -46,7 +46,7 @@ def write_shards(folder: Path, suffix: str, texts: list[list[str]] = TEXTS, colu
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".jsonl.zst", ".json.gz", ".ndjson"])
-def test_the_rows_of_all_shards_follow_each_other_and_end_in_nul(suffix: str, tmp_path: Path) -> None:
+def test_the_corpus_is_the_rows_of_all_shards_each_followed_by_nul(suffix: str, tmp_path: Path) -> None:
     with open_corpus(f"shards:{write_shards(tmp_path / 'web', suffix)}") as corpus:
         data = corpus.bytes().tobytes()
         assert data == CORPUS
@@ -57,7 +57,7 @@ def test_the_rows_of_all_shards_follow_each_other_and_end_in_nul(suffix: str, tm
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".txt.zst", ".zst", ".gz"])
-def test_a_text_shard_is_one_document_whatever_its_bytes(suffix: str, tmp_path: Path) -> None:
+def test_a_text_shard_is_one_document_of_any_bytes(suffix: str, tmp_path: Path) -> None:
     contents = {"a": bytes(range(256)), "b": b"", "sub/c": b"x" * (3 << 20)}
     for name, data in contents.items():
         path = tmp_path / f"{name}{suffix}"
@@ -71,7 +71,7 @@ def test_a_text_shard_is_one_document_whatever_its_bytes(suffix: str, tmp_path: 
     assert documents == list(contents.values())
 
 
-def test_frames_and_members_that_follow_each_other_in_a_shard_are_all_read(tmp_path: Path) -> None:
+def test_all_frames_and_members_of_a_shard_are_read(tmp_path: Path) -> None:
     for suffix in (".gz", ".zst"):
         (tmp_path / f"x{suffix}").write_bytes(COMPRESS[suffix](b"one ") + COMPRESS[suffix](b"two"))
     with open_corpus(f"shards:{tmp_path}") as corpus:
@@ -85,19 +85,19 @@ def test_a_single_shard_can_be_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
-def test_strings_of_any_layout_are_texts(kind: pa.DataType, tmp_path: Path) -> None:
+def test_string_columns_of_every_layout_are_read(kind: pa.DataType, tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": pa.array(["a", "ö", "a"]).cast(kind)}), tmp_path / "x.parquet")
     with open_corpus(f"shards:{tmp_path}") as corpus:
         assert corpus.bytes().tobytes() == "a\0ö\0a\0".encode()
 
 
-def test_column_and_separator_are_chosen(tmp_path: Path) -> None:
+def test_column_and_separator_can_be_selected(tmp_path: Path) -> None:
     folder = write_shards(tmp_path, ".jsonl", column="body")
     with open_corpus(f"shards:{folder}?column=body&separator=--%0A") as corpus:
         assert corpus.bytes().tobytes() == CORPUS.replace(b"\0", b"--\n")
 
 
-def test_the_description_pins_the_shards_and_their_order_down(tmp_path: Path) -> None:
+def test_the_description_identifies_the_shards_and_their_order(tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "web", ".jsonl")
     (folder / "README.md").write_text("no shard")
     with open_corpus(f"shards:{folder}") as corpus:
@@ -125,7 +125,7 @@ def rows_of(spec: str) -> list[bytes]:
         return corpus.bytes().tobytes().split(b"\0")[:-1]
 
 
-def test_a_seed_shuffles_shards_and_rows_and_the_same_one_does_so_again(tmp_path: Path) -> None:
+def test_a_seed_shuffles_shards_and_rows_reproducibly(tmp_path: Path) -> None:
     texts = [[f"{shard}.{row}" for row in range(50)] for shard in range(8)]
     folder = write_shards(tmp_path / "web", ".jsonl", texts)
     in_order = rows_of(f"shards:{folder}")
@@ -137,7 +137,7 @@ def test_a_seed_shuffles_shards_and_rows_and_the_same_one_does_so_again(tmp_path
         assert (corpus.describe()["shuffle_seed"], corpus.describe()["shuffle_buffer"]) == (1, 100)
 
 
-def test_a_buffer_of_one_leaves_the_rows_of_a_shard_in_order(tmp_path: Path) -> None:
+def test_a_buffer_of_one_keeps_the_rows_of_a_shard_in_order(tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "web", ".jsonl", [[f"{shard}.{row}" for row in range(5)] for shard in range(8)])
     rows = rows_of(f"shards:{folder}?seed=1&buffer=1")
     shards = [row[:1] for row in rows[::5]]
@@ -145,7 +145,7 @@ def test_a_buffer_of_one_leaves_the_rows_of_a_shard_in_order(tmp_path: Path) -> 
     assert rows == [shard + b".%d" % row for shard in shards for row in range(5)]
 
 
-def test_the_order_of_a_seed_is_what_it_always_was(tmp_path: Path) -> None:
+def test_the_order_of_a_seed_never_changes(tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "web", ".jsonl", [["a", "b", "c", "d"], ["e", "f", "g", "h"], ["i", "j"]])
     assert b"".join(rows_of(f"shards:{folder}?seed=7&buffer=3")) == b"ehgifabcjd"
 
@@ -158,7 +158,7 @@ def test_no_document_is_lost_or_comes_earlier_than_the_buffer_allows(n: int, n_p
     assert all(number <= place + n_places - 1 for place, number in enumerate(numbers))
 
 
-def test_the_first_rows_can_be_asked_for_and_later_shards_are_not_opened(tmp_path: Path) -> None:
+def test_with_a_limit_of_rows_later_shards_are_not_opened(tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "web", ".jsonl")
     (folder / "02.jsonl").write_text("no JSON")
     with open_corpus(f"shards:{folder}?rows=3") as corpus:
@@ -166,7 +166,7 @@ def test_the_first_rows_can_be_asked_for_and_later_shards_are_not_opened(tmp_pat
         assert (corpus.describe()["n_shards"], corpus.describe()["n_rows"]) == (2, 3)
 
 
-def test_reading_in_order_takes_no_disk(tmp_path: Path) -> None:
+def test_reading_in_order_needs_no_disk(tmp_path: Path) -> None:
     folder, spool_dir = write_shards(tmp_path / "web", ".parquet"), tmp_path / "spool"
     spool_dir.mkdir()
     with open_corpus(f"shards:{folder}", spool_dir=spool_dir) as corpus:
@@ -178,12 +178,12 @@ def test_reading_in_order_takes_no_disk(tmp_path: Path) -> None:
     assert list(spool_dir.iterdir()) == []
 
 
-def test_a_disk_without_room_for_the_spool_is_refused_before_it_begins(
+def test_a_disk_with_too_little_space_is_refused_before_the_first_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks.shutil, "disk_usage", lambda folder: type("", (), {"free": 5}))
     with open_corpus(f"shards:{write_shards(tmp_path, '.jsonl')}") as corpus:
-        with pytest.raises(OutputError, match=r"takes 25 bytes of disk, of which 5 are free"):
+        with pytest.raises(OutputError, match=r"needs 25 bytes of disk, and 5 are free"):
             corpus.bytes()
         assert corpus.symbols()[:5].tobytes() == b"first"
 
@@ -194,10 +194,10 @@ def test_a_large_spool_is_announced(
     monkeypatch.setattr(chunks, "ANNOUNCED_N_BYTES", 25)
     with open_corpus(f"shards:{write_shards(tmp_path, '.jsonl')}") as corpus:
         corpus.bytes()
-    assert "the corpus is spooled: 25 bytes of disk in " in caplog.text
+    assert "the corpus is written to a temporary file: 25 bytes of disk in " in caplog.text
 
 
-def test_shards_that_change_between_the_passes_are_noticed(tmp_path: Path) -> None:
+def test_shards_that_change_between_the_passes_are_detected(tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "web", ".jsonl")
     for texts in (["LAST"], ["lasting"], ["l"]):
         write_shards(folder, ".jsonl")
@@ -211,7 +211,7 @@ def test_shards_that_change_between_the_passes_are_noticed(tmp_path: Path) -> No
     cuts=st.lists(st.integers(0, 25), max_size=12),
     pieces=st.lists(st.binary(max_size=9), max_size=6),
 )
-def test_slices_of_a_stream_are_those_of_its_bytes_in_any_order(cuts: list[int], pieces: list[bytes]) -> None:
+def test_slices_of_a_stream_are_right_in_any_order(cuts: list[int], pieces: list[bytes]) -> None:
     data = b"".join(pieces)
     symbols = StreamSymbols(lambda: iter(pieces), len(data), hashlib.blake2b(data, digest_size=32).hexdigest())
     assert len(symbols) == len(data)
@@ -227,13 +227,13 @@ def test_slices_of_a_file_are_read_and_not_mapped(tmp_path: Path) -> None:
         assert not isinstance(symbols[10:20], np.memmap)
         assert (len(symbols), symbols[90:200].tolist(), symbols[20:10].size) == (100, list(range(90, 100)), 0)
         (tmp_path / "x").write_bytes(b"short")
-        with pytest.raises(CorpusError, match="changed while it was open: it ends before byte 20"):
+        with pytest.raises(CorpusError, match="changed while it was open: it now ends before byte 20"):
             symbols[10:20]
     with pytest.raises(CorpusError, match="cannot read"):
         FileSymbols(tmp_path / "missing", 5)[:]
 
 
-def test_places_of_many_documents_lie_on_disk(tmp_path: Path) -> None:
+def test_offsets_of_many_documents_are_on_disk(tmp_path: Path) -> None:
     documents = RowDocuments(1, tmp_path)
     n = 2 * IN_MEMORY + 5
     for _ in range(n):
@@ -254,21 +254,21 @@ def fill(documents: RowDocuments, n: int) -> None:
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ("seed=x", "seed=x is no number from 0"),
-        ("seed=-1", "seed=-1 is no number"),
-        ("seed=9223372036854775808", "is no number from 0 to 9223372036854775807"),
-        ("buffer=5", "a shuffle buffer without a seed"),
-        ("seed=1&buffer=0", "buffer=0 is no number from 1"),
-        ("rows=0", "rows=0 is no number from 1"),
+        ("seed=x", "seed=x is not a number from 0"),
+        ("seed=-1", "seed=-1 is not a number"),
+        ("seed=9223372036854775808", "is not a number from 0 to 9223372036854775807"),
+        ("buffer=5", "a shuffle buffer needs a seed"),
+        ("seed=1&buffer=0", "buffer=0 is not a number from 1"),
+        ("rows=0", "rows=0 is not a number from 1"),
         ("sed=1", "cannot read the options"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(query: str, reason: str) -> None:
+def test_invalid_options_are_refused(query: str, reason: str) -> None:
     with pytest.raises(CorpusError, match=reason):
         ShardsSpec.parse(f"web?{query}")
 
 
-def test_every_option_is_understood() -> None:
+def test_every_option_is_parsed() -> None:
     assert ShardsSpec.parse("a/b?column=c&separator=&seed=3&buffer=4&rows=5") == ShardsSpec(
         folder="a/b", column="c", separator="", seed=3, buffer=4, rows=5
     )

@@ -1,4 +1,4 @@
-"""Shards that cannot be a corpus are refused in one line that names the shard and, where there is one, the row."""
+"""Shards that cannot be a corpus are refused in one line with the shard and, if possible, the row."""
 
 import gzip
 import json
@@ -30,28 +30,28 @@ def refusal(spec: str) -> str:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"body": "x"}', "no column 'text'; choose with ?column= from ['body']"),
+        (b'{"body": "x"}', "there is no column 'text'; choose with ?column= from ['body']"),
         (b'{"text": null}', "the text is null"),
-        (b'{"text": 5}', "the text is no string but int"),
+        (b'{"text": 5}', "the text is not a string but int"),
         (b'{"text": "\xff"}', "the text is not UTF-8: invalid start byte at byte 10"),
-        (rb'{"text": "\ud800"}', "the text holds half of a surrogate pair"),
-        (b'["x"]', "not a JSON object but list"),
-        (b'{"text": "cut off', "not JSON: "),
-        (b"", "not JSON: "),
-        (b"[" * 100_000, "not JSON: "),
+        (rb'{"text": "\ud800"}', "the text contains half of a surrogate pair"),
+        (b'["x"]', "the line is not a JSON object but list"),
+        (b'{"text": "cut off', "the line is not JSON: "),
+        (b"", "the line is not JSON: "),
+        (b"[" * 100_000, "the line is not JSON: "),
     ],
     ids=range(9),
 )
-def test_a_line_without_a_text_is_named(line: bytes, reason: str, tmp_path: Path) -> None:
+def test_the_error_names_a_line_without_a_text(line: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(GOOD)
     (tmp_path / "b.jsonl").write_bytes(GOOD + GOOD + line + b"\n" + GOOD)
     assert refusal(f"{tmp_path}").startswith(f"shard 'b.jsonl', row 2: {reason}")
 
 
-def test_a_line_that_is_too_long_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_not_read_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_files, "MAX_LINE_BYTES", 1000)
     (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(GOOD + b'{"text": "' + b"x" * 1000))
-    assert refusal(f"{tmp_path}") == "shard 'a.jsonl.zst', row 1: a line of more than 1000 bytes"
+    assert refusal(f"{tmp_path}") == "shard 'a.jsonl.zst', row 1: the line is longer than 1000 bytes"
 
 
 def table(path: Path, column: pa.Array, name: str = "text") -> None:
@@ -74,26 +74,29 @@ def not_utf8(n_good: int) -> pa.Array:
     ],
     ids=["null", "UTF-8", "numbers", "binary", "lists"],
 )
-def test_a_column_that_holds_no_texts_is_named(column: pa.Array, reason: str, tmp_path: Path) -> None:
+def test_the_error_names_a_column_without_strings(column: pa.Array, reason: str, tmp_path: Path) -> None:
     table(tmp_path / "a.parquet", pa.array(["good"]))
     table(tmp_path / "b.parquet", column)
     assert refusal(f"{tmp_path}") == reason
 
 
-def test_a_table_without_the_column_is_named_with_those_it_has(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_column_lists_the_columns_of_the_table(tmp_path: Path) -> None:
     table(tmp_path / "a.parquet", pa.array(["x"]), "body")
-    assert refusal(f"{tmp_path}") == "shard 'a.parquet': no column 'text'; choose with ?column= from ['body', 'n']"
+    assert (
+        refusal(f"{tmp_path}")
+        == "shard 'a.parquet': there is no column 'text'; choose with ?column= from ['body', 'n']"
+    )
 
 
 def test_a_table_with_the_column_twice_is_refused(tmp_path: Path) -> None:
     texts = pa.array(["x"])
     pq.write_table(pa.Table.from_arrays([texts, texts], names=["text", "text"]), tmp_path / "a.parquet")
-    assert refusal(f"{tmp_path}").startswith("shard 'a.parquet': no column 'text'")
+    assert refusal(f"{tmp_path}").startswith("shard 'a.parquet': there is no column 'text'")
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 @pytest.mark.parametrize("kind", [".jsonl", ".txt"])
-def test_a_compressed_shard_that_ends_early_or_goes_on_or_is_damaged_is_named(
+def test_the_error_names_a_compressed_shard_that_is_cut_off_too_long_or_damaged(
     kind: str, suffix: str, tmp_path: Path
 ) -> None:
     lines = b"".join(json.dumps({"text": os.urandom(8).hex()}).encode() + b"\n" for _ in range(5000))
@@ -107,23 +110,25 @@ def test_a_compressed_shard_that_ends_early_or_goes_on_or_is_damaged_is_named(
         assert message.startswith((f"cannot read shard '{name}'", f"shard '{name}', row "))
 
 
-def test_a_table_that_is_damaged_is_named_or_read(tmp_path: Path) -> None:
+def test_a_damaged_table_is_refused_by_name_or_read(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     table(path, pa.array([os.urandom(20).hex() for _ in range(300)]))
     whole = path.read_bytes()
     for bad in (b"", b"PAR1", whole[:-1], whole[: len(whole) // 2], whole[:-9] + b"\xff" * 9, b"\0" * len(whole)):
         path.write_bytes(bad)
-        assert refusal(f"{tmp_path}").startswith("cannot read shard 'a.parquet', at row 0 or after it: ")
-    path.write_bytes(whole[:4] + b"\xff" * 200 + whole[204:])  # pages, which the table's description leads to
+        assert refusal(f"{tmp_path}").startswith("cannot read shard 'a.parquet', at row 0 or later: ")
+    path.write_bytes(whole[:4] + b"\xff" * 200 + whole[204:])  # pages to which the table's metadata point
     assert refusal(f"{tmp_path}").startswith("cannot read shard 'a.parquet'")
 
 
 def test_a_folder_without_shards_is_refused(tmp_path: Path) -> None:
     (tmp_path / "README.md").touch()
     (tmp_path / "link.txt").symlink_to("README.md")
-    assert "holds no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links are left out)" in refusal(f"{tmp_path}")
+    assert "contains no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links are skipped)" in refusal(
+        f"{tmp_path}"
+    )
     assert refusal(f"{tmp_path}/missing").startswith("cannot read")
-    assert "holds no shard" in refusal(f"{tmp_path}/README.md")
+    assert "contains no shard" in refusal(f"{tmp_path}/README.md")
 
 
 def test_shards_of_several_kinds_are_refused(tmp_path: Path) -> None:
@@ -135,7 +140,7 @@ def test_shards_of_several_kinds_are_refused(tmp_path: Path) -> None:
     assert "'a.jsonl.gz' (lines) and 'c.txt' (text); name a folder of one kind" in refusal(f"{tmp_path}")
 
 
-def test_text_has_no_columns(tmp_path: Path) -> None:
+def test_a_column_of_text_shards_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     assert "are text: they have no column 'body'" in refusal(f"{tmp_path}?column=body")
 
@@ -146,7 +151,7 @@ def test_names_that_are_not_utf8_are_read_and_printed(tmp_path: Path) -> None:
     with open_corpus(f"shards:{tmp_path}") as corpus:
         assert corpus.symbols()[:].tobytes() == b"good\0"
     Path(os.fsdecode(path)).write_bytes(b"{}\n")
-    assert refusal(f"{tmp_path}").startswith(r"shard '\\xff.jsonl', row 0: no column 'text'")
+    assert refusal(f"{tmp_path}").startswith(r"shard '\\xff.jsonl', row 0: there is no column 'text'")
 
 
 MEMORY = """

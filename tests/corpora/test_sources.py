@@ -1,4 +1,4 @@
-"""open_corpus on files and standard input: what is mapped, described, removed and refused."""
+"""open_corpus on files and standard input: mapping, descriptions, temporary files and refusals."""
 
 import hashlib
 import os
@@ -34,7 +34,7 @@ def blake2b(data: bytes) -> str:
 
 @given(data=st.binary(max_size=200))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_file_is_its_bytes(data: bytes, tmp_path: Path) -> None:
+def test_a_file_gives_its_bytes(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(data)
     with open_corpus(path) as corpus:
@@ -45,7 +45,7 @@ def test_a_file_is_its_bytes(data: bytes, tmp_path: Path) -> None:
         assert corpus.blake2b == blake2b(data)
 
 
-def test_a_file_is_mapped_where_it_is_and_stays_there(tmp_path: Path) -> None:
+def test_a_file_is_mapped_in_place_and_not_deleted(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(b"abc")
     with open_corpus(str(path)) as corpus:
@@ -55,14 +55,14 @@ def test_a_file_is_mapped_where_it_is_and_stays_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"abc"])
-def test_the_bytes_of_a_corpus_cannot_be_written(tmp_path: Path, data: bytes) -> None:
+def test_the_bytes_of_a_corpus_are_read_only(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "data").write_bytes(data)
     with open_corpus(tmp_path / "data") as corpus:
         assert not corpus.bytes().flags.writeable
 
 
 def test_the_description_of_a_file_does_not_depend_on_its_time_and_mode(tmp_path: Path) -> None:
-    """It stands in the archive's header, and equal bytes under equal names must give equal archives."""
+    """It is in the archive's header, and equal bytes with equal names must give equal archives."""
     path = tmp_path / "data"
     path.write_bytes(b"abc")
     path.chmod(0o640)
@@ -71,7 +71,7 @@ def test_the_description_of_a_file_does_not_depend_on_its_time_and_mode(tmp_path
         assert corpus.describe() == {"kind": "file", "name": "data"}
 
 
-def test_a_name_that_is_not_utf8_is_described_in_valid_unicode(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_becomes_valid_unicode(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"caf\xe9")
     try:
         path.write_bytes(b"abc")
@@ -82,7 +82,7 @@ def test_a_name_that_is_not_utf8_is_described_in_valid_unicode(tmp_path: Path) -
         assert corpus.n_bytes == 3
 
 
-def test_a_digest_spans_chunks(tmp_path: Path) -> None:
+def test_the_digest_covers_several_chunks(tmp_path: Path) -> None:
     data = bytes(range(256)) * (CHUNK_N_BYTES // 256) + b"tail"
     (tmp_path / "data").write_bytes(data)
     with open_corpus(tmp_path / "data") as corpus:
@@ -95,9 +95,9 @@ def test_a_file_that_changes_its_length_while_open_is_refused(tmp_path: Path, da
     path.write_bytes(b"abc")
     with open_corpus(path) as corpus:
         path.write_bytes(data)
-        with pytest.raises(CorpusError, match="3 bytes before"):
+        with pytest.raises(CorpusError, match="it had 3 bytes"):
             corpus.bytes()
-        with pytest.raises(CorpusError, match="3 bytes before"):
+        with pytest.raises(CorpusError, match="it had 3 bytes"):
             _ = corpus.blake2b
 
 
@@ -116,13 +116,13 @@ def test_an_unreadable_file_is_refused_when_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are a POSIX thing")
-def test_a_named_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+def test_a_named_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CorpusError, match="neither a file nor a folder"):
         open_corpus(tmp_path / "pipe")
 
 
-def test_a_path_object_is_never_taken_for_another_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_object_is_always_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("-", "sample:x", "hf:x"):
         Path(name).write_bytes(b"abc")
@@ -133,7 +133,7 @@ def test_a_path_object_is_never_taken_for_another_form(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("data", [b"", b"abc", bytes(3 * CHUNK_N_BYTES + 1)])
-def test_standard_input_is_spooled_to_a_file_that_goes_away(tmp_path: Path, data: bytes) -> None:
+def test_standard_input_is_written_to_a_temporary_file_that_is_deleted(tmp_path: Path, data: bytes) -> None:
     command = [sys.executable, "-c", SPOOL_STDIN, str(tmp_path)]
     output = subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode().splitlines()
     document = Document("-", 0, len(data))
@@ -141,12 +141,12 @@ def test_standard_input_is_spooled_to_a_file_that_goes_away(tmp_path: Path, data
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_spool_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:
+def test_a_temporary_file_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot spool to"):
         spool([b"abc"], tmp_path / "missing")
 
 
-def test_a_full_disk_is_an_output_error_that_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_output_error_and_leaves_no_file(tmp_path: Path) -> None:
     def chunks_on_a_full_disk() -> Iterator[bytes]:
         yield b"abc"
         raise OSError(28, "No space left on device")
@@ -156,7 +156,7 @@ def test_a_full_disk_is_an_output_error_that_leaves_nothing(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_source_that_fails_leaves_no_spool(tmp_path: Path) -> None:
+def test_a_source_that_fails_leaves_no_temporary_file(tmp_path: Path) -> None:
     class Broken:
         def read(self, n_bytes: int) -> bytes:
             raise OSError(5, "Input/output error")
@@ -166,8 +166,8 @@ def test_a_source_that_fails_leaves_no_spool(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(not SHARED_CORPORA.is_dir(), reason="no corpora beside the checkout")
-def test_real_files_are_their_bytes() -> None:
+@pytest.mark.skipif(not SHARED_CORPORA.is_dir(), reason="no corpora next to the checkout")
+def test_real_files_give_their_bytes() -> None:
     for name in ("multilingual/russian-gogol.txt", "binary/geo", "text/book1"):
         data = (SHARED_CORPORA / name).read_bytes()
         with open_corpus(SHARED_CORPORA / name) as corpus:

@@ -1,4 +1,4 @@
-"""Folders as one stream: the round trip, what is left out, and the streams that must be refused."""
+"""Folders as one stream: the round trip, skipped entries, and streams that must be refused."""
 
 import ntpath
 import os
@@ -10,19 +10,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prequential.corpora.sources import open_corpus
-from prequential.corpora.tree import MAGIC, MAX_DEPTH, TreeFile, restore_tree
+from prequential.corpora.tree_restore import MAGIC, MAX_DEPTH, TreeFile, restore_tree
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError, PrequentialError
 
 Tree = dict[bytes, tuple[bytes, bool]]  # path -> contents, executable
 
-# Names as file systems allow them: any bytes but NUL and the slash. `.git` has a test of its own.
+# File systems allow any bytes except NUL and the slash. `.git` has a separate test.
 part = st.binary(min_size=1, max_size=12).map(lambda b: b.replace(b"\0", b"0").replace(b"/", b"_"))
 part = part.filter(lambda name: name.lower() not in (b".", b"..", b".git"))
 tree = st.dictionaries(st.lists(part, min_size=1, max_size=3).map(b"/".join), st.tuples(st.binary(), st.booleans()))
 
 
 def write_tree(root: Path, files: Tree) -> Tree:
-    """Writes what can coexist (a name cannot be a file and a folder at once); returns what was written."""
+    """Writes all files that can coexist (a name cannot be both a file and a folder) and returns them."""
     root.mkdir()
     written: Tree = {}
     for path, (contents, executable) in files.items():
@@ -53,7 +53,7 @@ def stream_of(folder: Path) -> bytes:
 
 
 def restore(stream: bytes, folder: Path) -> Path:
-    """Restores `stream` into `folder`/out, through a file as a decoder leaves it."""
+    """Restores `stream` to `folder`/out, from a file as a decoder does."""
     (folder / "stream").write_bytes(stream)
     restore_tree(folder / "stream", folder / "out")
     return folder / "out"
@@ -61,7 +61,7 @@ def restore(stream: bytes, folder: Path) -> Path:
 
 @given(files=tree)
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_folder_comes_back_from_its_stream(files: Tree, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_folders_round_trip(files: Tree, tmp_path_factory: pytest.TempPathFactory) -> None:
     here = tmp_path_factory.mktemp("tree")
     written = write_tree(here / "in", files)
     assert read_tree(restore(stream_of(here / "in"), here)) == written
@@ -69,7 +69,7 @@ def test_a_folder_comes_back_from_its_stream(files: Tree, tmp_path_factory: pyte
 
 @given(files=tree)
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_documents_say_where_each_file_lies(files: Tree, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_documents_have_the_position_of_each_file(files: Tree, tmp_path_factory: pytest.TempPathFactory) -> None:
     here = tmp_path_factory.mktemp("tree")
     written = write_tree(here / "in", files)
     with open_corpus(here / "in") as corpus:
@@ -79,7 +79,7 @@ def test_documents_say_where_each_file_lies(files: Tree, tmp_path_factory: pytes
         assert [os.fsencode(d.name) for d in corpus.documents] == sorted(written)
 
 
-def test_the_stream_of_a_folder_is_these_bytes(tmp_path: Path) -> None:
+def test_the_stream_of_a_folder_has_the_documented_bytes(tmp_path: Path) -> None:
     write_tree(tmp_path / "in", {b"b/run": (b"#!", True), b"b-a": (b"", False), "é\n".encode(): (b"x\0y", False)})
     assert stream_of(tmp_path / "in") == (
         b"prequential-tree 1\n"
@@ -99,7 +99,7 @@ def test_the_stream_does_not_depend_on_times_or_order_of_creation(tmp_path: Path
     assert stream_of(tmp_path / "one") == stream_of(tmp_path / "two")
 
 
-def test_an_empty_folder_comes_back_empty(tmp_path: Path) -> None:
+def test_an_empty_folder_round_trips(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     assert stream_of(tmp_path / "in") == MAGIC + b"\n"
     assert list(restore(MAGIC + b"\n", tmp_path).iterdir()) == []
@@ -116,13 +116,13 @@ def test_links_special_files_and_git_are_skipped_and_counted(tmp_path: Path) -> 
         assert corpus.describe() == {"kind": "tree", "name": "in", "n_files": 1, "n_skipped": 4}
 
 
-def test_a_spool_inside_the_folder_is_not_part_of_it(tmp_path: Path) -> None:
+def test_a_temporary_file_inside_the_folder_is_not_part_of_it(tmp_path: Path) -> None:
     write_tree(tmp_path / "in", {b"a": (b"x", False)})
     with open_corpus(tmp_path / "in", spool_dir=tmp_path / "in") as corpus:
         assert [document.name for document in corpus.documents] == ["a"]
 
 
-def test_the_spool_of_a_folder_goes_away(tmp_path: Path) -> None:
+def test_the_temporary_file_of_a_folder_is_deleted(tmp_path: Path) -> None:
     write_tree(tmp_path / "in", {b"a": (b"x", False)})
     (tmp_path / "spool").mkdir()
     with open_corpus(tmp_path / "in", spool_dir=tmp_path / "spool") as corpus:
@@ -200,7 +200,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_stream_is_refused_and_leaves_nothing(hostile: bytes, tmp_path: Path) -> None:
+def test_a_hostile_stream_is_refused_and_leaves_no_files(hostile: bytes, tmp_path: Path) -> None:
     with pytest.raises(PrequentialError) as refusal:
         restore(hostile, tmp_path)
     assert "\n" not in str(refusal.value)
@@ -209,7 +209,7 @@ def test_a_hostile_stream_is_refused_and_leaves_nothing(hostile: bytes, tmp_path
 
 @given(data=st.data())
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_damaged_stream_raises_nothing_but_our_errors(
+def test_a_damaged_stream_raises_only_errors_of_this_package(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     good = stream(entry(b"a", 3), entry(b"b/c", 2), contents=b"xyz\0zz\0")
@@ -232,7 +232,7 @@ def test_on_windows_a_path_with_a_drive_or_a_backslash_is_refused(
             restore_tree(tmp_path / "stream", tmp_path / "out")
 
 
-def test_a_folder_with_anything_in_it_is_not_written_over(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_bytes(b"mine")
     with pytest.raises(OutputError, match="exists"):
@@ -240,7 +240,7 @@ def test_a_folder_with_anything_in_it_is_not_written_over(tmp_path: Path) -> Non
     assert (tmp_path / "out" / "mine").read_bytes() == b"mine"
 
 
-def test_a_file_is_not_written_over(tmp_path: Path) -> None:
+def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").write_bytes(b"mine")
     with pytest.raises(OutputError, match="exists"):
         restore(stream(contents=b""), tmp_path)

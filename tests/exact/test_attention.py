@@ -101,7 +101,7 @@ NUMERATORS = np.array([numerator(i) for i in range(256)])
 
 
 @given(SHAPES, SEEDS, st.integers(-5, 60), st.sampled_from([0.0, 1e-9, 1e-4, 1.0]))
-def test_weights_are_table_entries_of_visible_keys_alone(ops, shape, seed, first_valid, temperature):
+def test_weights_are_table_entries_for_visible_keys_and_0_for_others(ops, shape, seed, first_valid, temperature):
     rng = np.random.default_rng(seed)
     leading = (shape.n_streams, shape.n_heads)
     first_valid = min(first_valid, shape.window - 1)  # every query sees itself
@@ -119,7 +119,7 @@ def test_weights_are_table_entries_of_visible_keys_alone(ops, shape, seed, first
         inverse[b, h, query] = F(1) / F(NUMERATORS[steps].sum())
         levels[b, h, query], top = rounded(e[b, h, query] * v_scale[b, h], 255)
         scale[b, h, query] = top * F(1 / 255)
-    got = ops.attention_weights(*tensors(scores, q_r, k_r, v_scale), shape.window - 1, first_valid, shape.window)
+    got = ops.attention_weights(*tensors(scores, q_r, k_r, v_scale), mask=(shape.window - 1, first_valid, shape.window))
     assert_same_bits(got, (e, inverse, levels, scale))
 
 
@@ -168,7 +168,7 @@ def test_score_gradients_are_those_of_the_softmax(ops, shape, seed, scale):
 
 
 @given(SHAPES, SEEDS, st.sampled_from([0.0, 1e-28, 1.0, 1e8]))
-def test_input_gradients_pass_the_norm_and_turn_back(ops, shape, seed, scale):
+def test_input_gradients_pass_the_norm_and_the_inverse_rotation(ops, shape, seed, scale):
     rng = np.random.default_rng(seed)
     b, n, h, k = shape.n_streams, shape.n_time, shape.n_heads, shape.width
     sums = [rng.integers(-(2**24), 2**24, (b, h, n, k)).astype(F) for _ in range(3)]
@@ -192,7 +192,7 @@ def test_input_gradients_pass_the_norm_and_turn_back(ops, shape, seed, scale):
         parts.append(turned((g - (levels * r[..., None]) * mean[..., None]) * s[..., None], cos, -sin))
     parts.append(sums[2] * scales[2])
     expected = np.stack(parts).transpose(1, 3, 0, 2, 4).reshape(b * n, 3 * h * k)
-    got = ops.attention_inputs_backward(*tensors(*sums, *scales), tuple(tensors(*saved)), *tensors(cos, sin))
+    got = ops.attention_inputs_backward(tensors(*sums), tensors(*scales), tensors(*saved), *tensors(cos, sin))
     assert_same_bits((got,), (expected,))
 
 

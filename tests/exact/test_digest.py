@@ -1,4 +1,4 @@
-"""The digest sees every bit of every tensor, and nothing of how it lies in memory."""
+"""The digest depends on every bit of every tensor, but not on its layout in memory."""
 
 import torch
 from hypothesis import given
@@ -50,7 +50,7 @@ def test_memory_layout_and_order_of_names_do_not_matter():
     assert not strided["weights"].is_contiguous() and digest(strided) == digest(tensors)
 
 
-def test_digest_has_the_asked_length_and_a_fixed_value():
+def test_digest_has_the_requested_length_and_a_fixed_value():
     tensors = {"x": torch.arange(5, dtype=torch.int32)}
     assert len(digest(tensors)) == 8 and len(digest(tensors, n_bytes=16)) == 16
     assert digest(tensors).hex() == "4e40039454a10cb4"

@@ -51,13 +51,13 @@ def test_a_larger_logit_never_has_a_smaller_frequency(ops, logits):
 
 
 @pytest.mark.parametrize("n_symbols", [2, 256, 65536])
-def test_equal_logits_differ_by_the_rest_alone(ops, n_symbols):
+def test_frequencies_of_equal_logits_differ_only_by_the_rest(ops, n_symbols):
     f = ops.frequencies(torch.full((1, n_symbols), -3.25))[0]
     assert int(f.sum(dtype=torch.int64)) == TOTAL
     assert len(set(f[1:].tolist())) == 1 and int(f[0]) - int(f[1]) == TOTAL - n_symbols * int(f[1])
 
 
-def test_a_hopeless_symbol_still_costs_at_most_24_bits(ops):
+def test_the_least_likely_symbol_costs_at_most_24_bits(ops):
     logits = torch.full((1, 256), -1e30)
     logits[0, 17] = 1e30
     f = ops.frequencies(logits)[0]

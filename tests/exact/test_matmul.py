@@ -1,4 +1,4 @@
-"""Matmul backends: exact where they pass, refused where they do not, also with the library's instruction set capped."""
+"""Matmul backends: exact if they pass the self-test, otherwise refused, also if the library's instruction set is capped."""
 
 import os
 import subprocess
@@ -73,7 +73,7 @@ def test_batched_products_of_attention_are_exact(name, m, k, n, seed):
 
 
 def saturating(self: Matmul, a: Tensor, b: Tensor) -> Tensor:
-    """The 16-bit multiply-add: a + 128 is unsigned, pairs saturate, 128 * sum(b) is taken off at the end."""
+    """The 16-bit multiply-add: a + 128 is unsigned, sums of pairs saturate, and 128 * sum(b) is subtracted at the end."""
     products = (a.long() + 128)[:, :, None] * b.long()
     pairs = products[:, 0::2].clone()
     pairs[:, : products.shape[1] // 2] += products[:, 1::2]
@@ -81,7 +81,7 @@ def saturating(self: Matmul, a: Tensor, b: Tensor) -> Tensor:
 
 
 def eight_bit_mantissa(self: Matmul, a: Tensor, b: Tensor) -> Tensor:
-    """What a lowered float32 precision does to longer sums: the result is rounded to bfloat16."""
+    """The effect of a lowered float32 precision on longer sums: the result is rounded to bfloat16."""
     return (a.double() @ b.double()).bfloat16().to(torch.int32)
 
 
@@ -144,7 +144,7 @@ print(matmul.name)
 
 @pytest.mark.parametrize("cap", ["AVX2", "SSE41"])
 def test_a_library_capped_below_vnni_still_yields_an_exact_backend(cap):
-    """There `torch._int_mm` saturates silently (pytorch/pytorch#136746), so that trusting its name would be wrong."""
+    """With this cap `torch._int_mm` saturates silently (pytorch/pytorch#136746), so it must not be trusted by its name."""
     environment = os.environ | {"ONEDNN_MAX_CPU_ISA": cap}
     child = subprocess.run([sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr

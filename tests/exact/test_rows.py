@@ -54,7 +54,7 @@ def rounded(x: np.ndarray, limit: int, axis: int) -> tuple[np.ndarray, np.ndarra
 
 
 def root(x: np.ndarray) -> np.ndarray:
-    return np.sqrt(x)  # of float32, numpy's is correctly rounded
+    return np.sqrt(x)  # numpy's square root of float32 is correctly rounded
 
 
 SEEDS = st.integers(0, 2**32)
@@ -76,7 +76,7 @@ def test_quantise_columns_equals_numpy(ops, x):
 
 
 @given(SHAPES, SEEDS)
-def test_quantise_folds_the_other_sides_factor_in_first(ops, shape, seed):
+def test_quantise_multiplies_by_the_factor_before_it_rounds(ops, shape, seed):
     x, column, row = drawn(seed, *shape), factors(seed, shape[1]), factors(seed, shape[0])
     q, scale = ops.quantise_rows(*t(x), column_factor=t(column)[0])
     levels, top = rounded(x * column, 127, 1)
@@ -162,14 +162,14 @@ def numpy_norm_backward(g: np.ndarray, q: np.ndarray, r: np.ndarray, s: np.ndarr
 
 
 @given(SHAPES, SEEDS, st.sampled_from([0.0, 1e-25, 1.0, 1e10]))
-def test_normalise_rows_backward_adds_what_numpy_adds(ops, shape, seed, scale):
+def test_normalise_rows_backward_equals_numpy(ops, shape, seed, scale):
     g, out = drawn(seed, *shape, scale=scale), drawn(seed + 1, *shape)
     q, r, s = integers(seed, *shape), factors(seed, shape[0]), factors(seed + 1, shape[0])
     result = ops.normalise_rows_backward(*t(g, q, r, s, out))
     assert same_bits(result, numpy_norm_backward(g, q, r, s, out))
 
 
-def test_normalise_rows_backward_sums_up_to_its_bound(ops):
+def test_normalise_rows_backward_is_exact_at_the_bound_of_its_sum(ops):
     n = 4096
     g, q = np.ones((2, n), dtype=F), np.full((2, n), 127, dtype=np.int8)
     r, s, out = np.ones(2, dtype=F), np.ones(2, dtype=F), np.zeros((2, n), dtype=F)
@@ -218,7 +218,7 @@ def test_squared_relu_and_its_gradient_equal_numpy(ops, shape, seed):
 
 
 @given(st.integers(1, 60), st.integers(2, 300), SEEDS)
-def test_loss_gradient_is_probability_less_one_at_the_symbol(ops, n, n_symbols, seed):
+def test_loss_gradient_is_the_probability_minus_one_at_the_symbol(ops, n, n_symbols, seed):
     rng = np.random.default_rng(seed)
     frequency = rng.integers(1, 2**24, (n, n_symbols)).astype(np.int32)
     symbols = rng.integers(0, n_symbols, n)

@@ -1,4 +1,4 @@
-"""Tables against mpmath, an implementation of exp and sin that shares nothing with `decimal`."""
+"""Tables against mpmath, whose exp and sin share no code with `decimal`."""
 
 import math
 
@@ -47,5 +47,6 @@ def test_wave_numbers_fall_geometrically_from_652_to_1():
         with mpmath.workdps(400):
             for i, wave in enumerate(waves):
                 exact = mpmath.mpf(652) ** (mpmath.mpf(n - 1 - i) / (n - 1))
-                assert wave == math.floor(exact + mpmath.mpf(10) ** -300)  # an exact integer may come out just below
+                # 10**-300, because an exact integer may be computed as just below it
+                assert wave == math.floor(exact + mpmath.mpf(10) ** -300)
     assert rotary_wave_numbers(1).tolist() == [652]

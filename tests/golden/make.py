@@ -1,4 +1,4 @@
-"""Makes the golden archives of this folder, refusing to replace any."""
+"""Makes the golden archives of this folder. Replaces none."""
 
 from dataclasses import replace
 from pathlib import Path

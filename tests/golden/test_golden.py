@@ -1,6 +1,6 @@
-"""Archives of format version 1, made once and committed: every machine and every later version must decode them.
+"""Archives of format version 1, made once and committed. Every machine and every later version must decode them.
 
-Made by `python tests/golden/make.py`; a file is never made anew once its format version is released.
+`python tests/golden/make.py` made them. No file is replaced after its format version is released.
 """
 
 import io
@@ -23,7 +23,7 @@ def test_there_are_golden_archives_of_every_kind():
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_a_golden_archive_decodes(path):
-    original = prequential.decompress(path.read_bytes())  # compares the whole with the archive's BLAKE2b
+    original = prequential.decompress(path.read_bytes())  # compares the original with the archive's BLAKE2b
     text = sample_path("christmas_carol").read_bytes()
     assert original == (path.with_suffix(".bin").read_bytes() if path.stem == "v1-raw" else text[: len(original)])
 

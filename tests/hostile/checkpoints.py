@@ -1,7 +1,8 @@
-"""Checkpoints as a stranger would write them: right digests around values that no run saves. Each is gone on from in a process of
-its own, because kernels that believe such values may end it.
+"""Hostile checkpoints: valid digests around values that no run saves.
 
-    python tests/hostile/checkpoints.py [CASE ...]        prints what became of each, as JSON
+Each checkpoint is resumed in its own process, because kernels that trust such values may crash it.
+
+    python tests/hostile/checkpoints.py [CASE ...]        prints the outcome of each, as JSON
 """
 
 import json
@@ -32,15 +33,15 @@ About = dict[str, Any]
 Change = Callable[[Tensors, About], None]
 
 METADATA = checkpoint.METADATA
-STOP_AFTER = {"mixer": 4, "pure": 3}  # reports: within a block, of which a segment is coded
+STOP_AFTER = {"mixer": 4, "pure": 3}  # reports: interrupts within a block, after a coded segment
 CLEAN = (CheckpointError, CorruptArchiveError, OutputError)
 
 
 class InterruptionError(Exception):
-    """In place of Ctrl-C."""
+    """Raised instead of Ctrl-C."""
 
 
-# ---- what is said in them
+# ---- changes
 
 
 def _fill(name: str, value: float) -> Change:
@@ -60,7 +61,7 @@ def _all_floats(value: float) -> Change:
 
 
 def _coder(**values: int) -> Change:
-    """low, width, n_words, offset, mode, fault: as in oder.py."""
+    """Changes fields of the coder's state (codecs/bit_coder.py)."""
 
     def change(tensors: Tensors, about: About) -> None:
         for name, value in values.items():
@@ -115,7 +116,7 @@ VALUES: dict[str, Change] = {
     "coder-mode mixer": _coder(mode=0),
     "coder-writes-anywhere mixer": _coder(
         mode=0, width=1, n_words=1 << 40
-    ),  # an encoder's words, far behind their array
+    ),  # an encoder's words, far after their array
     "coder-width-zero mixer": _coder(width=0),
     "coder-fault mixer": _coder(fault=1),
     "words-many mixer": _replace("words", torch.full((10_000,), -1, dtype=torch.int32)),
@@ -125,7 +126,7 @@ VALUES: dict[str, Change] = {
     "counters-negative pure": _fill("learner.gpt.counters", -5),
     "counters-large pure": _fill("learner.gpt.counters", LARGE),
 }
-# Types, shapes and what the metadata says.
+# Types, shapes and metadata.
 FORMS: dict[str, Change] = {
     "table-of-floats mixer": _replace("learner.mixer.table", torch.full((16, 16), float("nan"), dtype=torch.float64)),
     "coder-short mixer": _replace("coder", torch.zeros(3, dtype=torch.int64)),
@@ -152,7 +153,7 @@ FORMS: dict[str, Change] = {
 
 
 def interrupted(folder: Path, name: str) -> tuple[Tensors, About]:
-    """Makes the archive of a seed in the folder, and an interrupted decompression of it; returns its checkpoint."""
+    """Writes the archive of a seed to the folder and interrupts its decompression. Returns the checkpoint."""
     (folder / "a.pq").write_bytes(seeds()[name].archive)
     left = [STOP_AFTER[name]]
 
@@ -173,13 +174,13 @@ def interrupted(folder: Path, name: str) -> tuple[Tensors, About]:
 
 
 def write(path: Path, tensors: Tensors, about: About) -> None:
-    """Writes a checkpoint with the digest that its contents ask for."""
+    """Writes a checkpoint whose digest matches its contents."""
     digest = checkpoint._digest(tensors, about)
     save_file(tensors, path, {METADATA: json.dumps({**about, "digest": digest}, sort_keys=True)})
 
 
 def outcome(folder: Path, name: str) -> str:
-    """What becomes of the decompression that goes on; the name of the signal if it ends the process."""
+    """The outcome of resuming the decompression; the name of the signal if one ends the process."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -218,7 +219,7 @@ def tried(cases: dict[str, Change]) -> dict[str, str]:
 
 
 def damaged(count: int) -> dict[str, int]:
-    """How often each outcome comes of damage to the file's bytes, under the digest that it had."""
+    """Counts of the outcomes of damage to the file's bytes, with an unchanged digest."""
     rng, found = Random(1), dict[str, int]()
     with tempfile.TemporaryDirectory() as folder:
         interrupted(Path(folder), "mixer")
@@ -226,9 +227,8 @@ def damaged(count: int) -> dict[str, int]:
         for _ in range(count):
             data = bytearray(files["a.checkpoint"])
             for _ in range(rng.choice((1, 1, 4))):
-                at = rng.randrange(
-                    len(data) if rng.random() < 0.3 else 3000
-                )  # the description of the tensors comes first
+                # the description of the tensors comes first
+                at = rng.randrange(len(data) if rng.random() < 0.3 else 3000)
                 data[at] ^= 1 << rng.randrange(8)
             if rng.random() < 0.2:
                 del data[rng.randrange(len(data)) :]
@@ -246,7 +246,7 @@ if __name__ == "__main__":
     for seed in STOP_AFTER:
         prequential.decompress(
             seeds()[seed].archive, runtime=RUNTIME
-        )  # compiles the kernels, before processes are made
+        )  # compiles the kernels before processes are forked
     if sys.argv[1:] == ["damaged"]:
         print(json.dumps(damaged(300)))
     else:

@@ -1,4 +1,4 @@
-"""Makes the modules beside it importable by name, as they are for the scripts here."""
+"""Makes the modules of this folder importable by name, as for the scripts in it."""
 
 import sys
 from pathlib import Path

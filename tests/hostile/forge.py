@@ -1,7 +1,8 @@
-"""Archives as a stranger would write them: any value in any field, around checksums and an index that are right, or are not.
+"""Forges archives: any value in any field, with valid or invalid checksums and index.
 
-A `Draft` is an archive taken apart; `Draft.sealed` puts it together. `repaired` sets the checksums of damaged bytes right, so
-that the damage reaches what lies behind them. Written from docs/FORMAT.md, not with the program's writer, which refuses to lie.
+A `Draft` holds the parts of an archive, and `Draft.sealed` assembles them. `repaired` corrects the checksums of damaged bytes, so
+that the damage reaches the layers after them. This code follows docs/FORMAT.md. It does not use the program's writer, which
+refuses invalid values.
 """
 
 import copy
@@ -21,7 +22,7 @@ RAW, CODED = 1, 2
 
 
 def leb128(value: int, n_bytes: int = 0) -> bytes:
-    """A varint of any size; n_bytes: at least so many, which is not the shortest form."""
+    """A varint of any size. n_bytes: its least length, for forms that are not the shortest."""
     groups = [value & 0x7F]
     while value := value >> 7:
         groups.append(value & 0x7F)
@@ -30,7 +31,7 @@ def leb128(value: int, n_bytes: int = 0) -> bytes:
 
 
 def canonical(value: object) -> bytes:
-    """JSON as an archive's description has it."""
+    """JSON in the form of an archive's description."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
@@ -42,7 +43,7 @@ def deflated(text: bytes) -> bytes:
 
 @dataclass
 class Part:
-    """A block. payload_bytes: the length that its head declares; None is the truth."""
+    """A block. payload_bytes: the length that its head declares; None: the real length."""
 
     kind: int
     n_bytes: int
@@ -60,7 +61,7 @@ class Part:
 
 @dataclass
 class Draft:
-    """An archive taken apart. None stands for what follows from the rest; anything else is written as it is."""
+    """The parts of an archive. A field that is None follows from the other fields; other values are written unchanged."""
 
     n_bytes: int
     blake2b: bytes
@@ -78,7 +79,7 @@ class Draft:
 
     @classmethod
     def of(cls, archive: bytes) -> "Draft":
-        """The parts of a good archive."""
+        """The parts of a valid archive."""
         reader = ArchiveReader(io.BytesIO(archive))
         header = reader.header
         blocks = [Part(int(b.kind), b.n_bytes, b.n_symbols, b.state_digest, b.payload) for b in reader.blocks()]
@@ -91,7 +92,7 @@ class Draft:
 
     @property
     def description(self) -> Any:
-        """The description's values, of which `described` makes another draft."""
+        """The description's values. `described` makes another draft from changed ones."""
         return json.loads(self.text)
 
     def described(self, description: object) -> "Draft":
@@ -108,7 +109,7 @@ class Draft:
         return out + zlib.crc32(out).to_bytes(4, "little")
 
     def sealed(self) -> bytes:
-        """The archive, with right checksums whatever it claims."""
+        """The archive, with valid checksums."""
         out = self.header()
         checksum = int.from_bytes(out[-4:], "little")
         entries = []
@@ -133,20 +134,20 @@ def _end(
 
 
 def repaired(data: bytes, *, index: bool = True) -> bytes:
-    """`data` with the checksums that its structure asks for, as far as that can be followed; the rest is left as it is.
+    """`data` with the checksums that its structure requires, as far as it can be parsed. The rest is unchanged.
 
-    index: write the index anew as well; else only its checksum.
+    index: also replace the index by a matching one; otherwise only its checksum.
     """
     out = bytearray()
     try:
         _repair(data, out, index)
-    except IndexError:  # what was set right lies where it lay
+    except IndexError:  # the corrected part has its old length
         return bytes(out) + data[len(out) :]
     return bytes(out)
 
 
 def _repair(data: bytes, out: bytearray, index: bool) -> None:
-    """Puts into `out` what has been set right; raises IndexError where the structure leads beyond the data."""
+    """Appends the corrected parts to `out`. Raises IndexError if the structure leads beyond the data."""
     _, at = _varint(data, len(START))
     length, at = _varint(data, at + 32)
     at = _within(data, at + length)

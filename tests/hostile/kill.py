@@ -1,11 +1,11 @@
-"""Kills compressions and decompressions at random moments with SIGKILL, lets them go on, and compares every byte.
+"""Kills compressions and decompressions at random moments with SIGKILL, resumes them, and compares every byte.
 
     python tests/hostile/kill.py [--count 100] [--seed 0]
 
-A trial forks a process that runs the library on a text, kills it at a moment drawn uniformly from the length of a whole run, and
-does so again, up to three times, always going on from what the last one left. Then a last process ends the run undisturbed.
-Checkpoints are written far more often than by default, so that kills fall before, between and within them. Prints one
-JSON object; exits 1 unless every trial ended in the bytes of a run that nobody disturbed.
+A trial forks a process that runs the library on a text, and kills it at a random moment, uniform over the duration of a complete
+run. It does so up to three times, and each process resumes the run of the one before. A last process then completes the run.
+Checkpoints are written far more often than by default, so that kills occur before, between and within them. Prints one JSON
+object. Exits with 1 unless every trial gives the bytes of an uninterrupted run.
 """
 
 import argparse
@@ -37,7 +37,7 @@ MAX_KILLS = 3  # of one run
 
 
 def hurry() -> None:
-    """Checkpoints from the first moment on, for up to half of the time."""
+    """Writes checkpoints from the start, for up to half of the time."""
     checkpoint.FIRST_AFTER_S, checkpoint.COST, checkpoint.BYTES_PER_S = 0.0, 1.0, float("inf")
 
 
@@ -46,11 +46,11 @@ def compress(folder: Path) -> None:
 
 
 def decompress(folder: Path) -> None:
-    prequential.decompress(folder / "whole.pq", folder / "out", runtime=RUNTIME, resume=True)
+    prequential.decompress(folder / "complete.pq", folder / "out", runtime=RUNTIME, resume=True)
 
 
 def start(work: Callable[[Path], None], folder: Path) -> int:
-    """A process that does the work; its number."""
+    """Forks a process that does the work. Returns its process id."""
     child = os.fork()
     if child:
         return child
@@ -64,25 +64,23 @@ def start(work: Callable[[Path], None], folder: Path) -> int:
 
 
 def status_of(child: int) -> int | None:
-    """0 or 1 if the process ended by itself, None if it was killed."""
+    """The exit code of the process, 0 or 1; None if it was killed."""
     _, status = os.waitpid(child, 0)
     return None if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
 
 
-def trial(
-    work: Callable[[Path], None], folder: Path, whole_s: float, draw: random.Random, counts: Counter[str]
-) -> None:
-    """One run with its kills, the last process undisturbed."""
+def trial(work: Callable[[Path], None], folder: Path, run_s: float, draw: random.Random, counts: Counter[str]) -> None:
+    """One run with its kills, completed by a last process."""
     for i in range(draw.randint(1, MAX_KILLS)):
         child = start(work, folder)
-        time.sleep(draw.uniform(0.0, whole_s / (i + 1)))  # what is left gets shorter
+        time.sleep(draw.uniform(0.0, run_s / (i + 1)))  # the remaining part gets shorter
         os.kill(child, signal.SIGKILL)
         if (status := status_of(child)) is not None:
             counts["done before the kill"] += 1
             counts["failed"] += status
             return
         counts["kills"] += 1
-        counts["kills behind a checkpoint"] += any(folder.glob("*.checkpoint"))
+        counts["kills after a checkpoint"] += any(folder.glob("*.checkpoint"))
     counts["failed"] += status_of(start(work, folder)) or 0
 
 
@@ -92,10 +90,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def trials(work: Callable[[Path], None], given: dict[str, bytes], count: int, draw: random.Random) -> dict[str, int]:
-    """What came of `count` runs in folders with the given files; "identical": they end with the files of an undisturbed run."""
+    """Counts over `count` runs in folders with the given files. "identical": runs with the files of an uninterrupted run."""
     counts: Counter[str] = Counter(trials=count)
-    expected, whole_s = {}, 0.0
-    for number in range(-1, count):  # before the first, a run that nobody disturbs
+    expected, run_s = {}, 0.0
+    for number in range(-1, count):  # -1: an uninterrupted run
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             for file, data in given.items():
@@ -103,25 +101,27 @@ def trials(work: Callable[[Path], None], given: dict[str, bytes], count: int, dr
             if number < 0:
                 before = time.monotonic()
                 status_of(start(work, folder))
-                expected, whole_s = contents(folder), time.monotonic() - before
+                expected, run_s = contents(folder), time.monotonic() - before
             else:
                 done_before = counts["done before the kill"]
-                trial(work, folder, whole_s, draw, counts)
+                trial(work, folder, run_s, draw, counts)
                 counts["identical"] += contents(folder) == expected
-                if counts["done before the kill"] > done_before:  # the machine has become faster since that first run
-                    whole_s *= 0.8
+                if counts["done before the kill"] > done_before:  # the machine has become faster since the first run
+                    run_s *= 0.8
     return dict(counts)
 
 
 def run(count: int, seed: int) -> dict[str, dict[str, int]]:
-    """Of each direction what `trials` counts."""
+    """The counts of `trials` for each direction."""
     draw = random.Random(seed)
     text = sample_path("christmas_carol").read_bytes()[:N_BYTES]
-    whole = prequential.compress(text, config=CONFIG, runtime=RUNTIME)  # compiles and loads everything, once
-    assert prequential.decompress(whole, runtime=RUNTIME) == text
+    archive = prequential.compress(
+        text, config=CONFIG, runtime=RUNTIME
+    )  # compiles the kernels and loads all modules once
+    assert prequential.decompress(archive, runtime=RUNTIME) == text
     return {
         "compress": trials(compress, {"a": text}, count, draw),
-        "decompress": trials(decompress, {"whole.pq": whole}, count, draw),
+        "decompress": trials(decompress, {"complete.pq": archive}, count, draw),
     }
 
 

@@ -1,11 +1,11 @@
-"""Kills one of two workers at random moments with SIGKILL, lets torchrun's agent start both again, and compares the archives.
+"""Kills one of two workers at random moments with SIGKILL, lets torchrun's agent restart both, and compares the archives.
 
     python tests/hostile/kill_workers.py [--count 20] [--seed 0]
 
-A trial starts two workers as `torchrun --max-restarts` does, by the same agent, but forked from this process, which has loaded
-everything. They run `compress --resume` on a text. One of them, drawn, is killed at a moment drawn uniformly from the length of a
-whole run. The agent ends the other and starts both anew. Checkpoints are written far more often than by default. Prints
-one JSON object; exits 1 unless every trial ended in the bytes that one process makes.
+A trial starts two workers with the agent of `torchrun --max-restarts`, but as forks of this process, which has loaded all
+modules. They run `compress --resume` on a text. A random one is killed at a random moment, uniform over the duration of a
+complete run. The agent then ends the other and restarts both. Checkpoints are written far more often than by default. Prints one
+JSON object. Exits with 1 unless every trial gives the bytes of one process.
 """
 
 import argparse
@@ -35,14 +35,14 @@ MAX_RESTARTS = 2
 
 def work(folder: Path) -> None:
     """A worker: compresses folder/a."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # which torchrun's workers do not inherit
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a fork inherits the agent's handlers
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     rank, restart = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
     number = folder / "workers" / f"{restart}.{rank}"
     number.with_suffix(".new").write_text(str(os.getpid()))
     number.with_suffix(".new").rename(f"{number}.pid")
     if restart == "1" and rank == "0" and (folder / "a.pq.checkpoint").exists():
-        (folder / "workers" / "went on").touch()
+        (folder / "workers" / "resumed").touch()
     hurry()
     code = program(
         [
@@ -61,7 +61,7 @@ def work(folder: Path) -> None:
 
 
 def launch(folder: Path) -> bool:
-    """Whether two workers, started again when one ends, have compressed folder/a in the end."""
+    """Two workers compress folder/a and are restarted when one ends. Returns whether they finished."""
     how = LaunchConfig(
         min_nodes=1, max_nodes=1, nproc_per_node=N_WORKERS, run_id=uuid.uuid4().hex, rdzv_backend="c10d",
         rdzv_endpoint="localhost:0", max_restarts=MAX_RESTARTS, monitor_interval=0.05, start_method="fork",
@@ -74,7 +74,7 @@ def launch(folder: Path) -> bool:
 
 
 def kill_later(folder: Path, rank: int, after_s: float, counts: Counter[str]) -> None:
-    """Kills the first start's worker `rank` so long after both have begun."""
+    """Kills worker `rank` after_s seconds after both have started for the first time."""
     numbers = [folder / "workers" / f"0.{i}.pid" for i in range(N_WORKERS)]
     while not all(number.exists() for number in numbers):
         time.sleep(0.005)
@@ -86,7 +86,7 @@ def kill_later(folder: Path, rank: int, after_s: float, counts: Counter[str]) ->
 
 
 def trial(text: bytes, kill: tuple[int, float] | None, counts: Counter[str]) -> tuple[bytes, float]:
-    """The archive, and how long it took; kill: which worker, and when."""
+    """The archive and its time in seconds. kill: the worker to kill, and after how many seconds."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "workers").mkdir()
@@ -99,31 +99,31 @@ def trial(text: bytes, kill: tuple[int, float] | None, counts: Counter[str]) -> 
         counts["failed"] += not launch(folder)
         if killer:
             killer.join()
-        counts["went on from a checkpoint"] += (folder / "workers" / "went on").exists()
+        counts["resumed from a checkpoint"] += (folder / "workers" / "resumed").exists()
         left = {path.name for path in folder.iterdir()} - {"workers", "a", "config", "a.pq"}
-        counts["left something behind"] += bool(left)
+        counts["left other files"] += bool(left)
         archive = folder / "a.pq"
         return archive.read_bytes() if archive.exists() else b"", time.monotonic() - before
 
 
 def run(count: int, seed: int) -> dict[str, int]:
-    """What came of `count` kills; "identical": archives with the bytes that one process makes."""
+    """Counts over `count` kills. "identical": archives with the bytes of one process."""
     draw, counts = random.Random(seed), Counter[str]()
     text = sample_path("christmas_carol").read_bytes()[:N_BYTES]
-    with tempfile.TemporaryDirectory() as name:  # compiles and loads everything, once
+    with tempfile.TemporaryDirectory() as name:  # compiles the kernels and loads all modules once
         path = Path(name, "a")
         path.write_bytes(text)
         prequential.compress(path, path.with_suffix(".pq"), config=CONFIG, runtime=RUNTIME)
-        whole = path.with_suffix(".pq").read_bytes()
-    archive, whole_s = trial(text, None, counts)
-    assert archive == whole
+        expected = path.with_suffix(".pq").read_bytes()
+    archive, run_s = trial(text, None, counts)
+    assert archive == expected
     while counts["kills"] < count:
         kills = counts["kills"]
-        archive, _ = trial(text, (draw.randrange(N_WORKERS), draw.uniform(0.0, whole_s)), counts)
+        archive, _ = trial(text, (draw.randrange(N_WORKERS), draw.uniform(0.0, run_s)), counts)
         if counts["kills"] > kills:
-            counts["identical"] += archive == whole
-        else:  # done before the kill: the machine has become faster since that first run
-            whole_s *= 0.8
+            counts["identical"] += archive == expected
+        else:  # done before the kill: the machine has become faster since the first run
+            run_s *= 0.8
     return dict(counts)
 
 

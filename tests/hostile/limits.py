@@ -1,4 +1,4 @@
-"""Bounds on time and memory around one piece of work."""
+"""Bounds on the time and memory of a piece of work."""
 
 import resource
 import signal
@@ -19,15 +19,15 @@ class TooSlowError(Exception):
 
 
 class TooLargeError(Exception):
-    """The work took more memory than it may."""
+    """The work took more memory than its limit."""
 
 
 @contextmanager
 def bounded(seconds: float = SECONDS, extra_bytes: int = EXTRA_BYTES) -> Iterator[None]:
-    """Raises TooSlowError or TooLargeError if the body takes longer, or lets the process grow by more at any time.
+    """Raises TooSlowError or TooLargeError if the body takes longer, or makes the process grow by more at any time.
 
-    Main thread only. Work that holds the interpreter is interrupted when it lets go. Memory is that of the whole process; where
-    the system's high-water mark cannot be reset (other than Linux), a spike below an earlier one is missed.
+    Main thread only. Work that holds the interpreter lock is interrupted when it releases it. Memory is that of the complete
+    process. On systems other than Linux the peak cannot be reset, so a peak below an earlier one is missed.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -49,7 +49,7 @@ def bounded(seconds: float = SECONDS, extra_bytes: int = EXTRA_BYTES) -> Iterato
 
 
 def peak_bytes() -> int:
-    """The most memory (resident set) that this process has had, since the last bounded body began where that is known."""
+    """The largest resident set of this process; on Linux since the last bounded body began."""
     try:
         status = _STATUS.read_text()
         return int(status.split("VmHWM:", 1)[1].split(maxsplit=1)[0]) << 10

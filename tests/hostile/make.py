@@ -1,7 +1,7 @@
-"""Crafted archives: each says something that is not so, with checksums that are right unless they are the point.
+"""Crafted archives. Each contains a false statement. Its checksums are valid, unless they are what the case is about.
 
-`python tests/hostile/make.py FOLDER` writes them all, to try on any program; the tests make them anew each time, so that they
-follow the format while it may still change. No file is larger than 100 kB.
+`python tests/hostile/make.py FOLDER` writes all of them, to test any program. The tests make them for each run, so that they
+follow changes of the format. No file is larger than 100 kB.
 """
 
 import sys
@@ -16,14 +16,14 @@ import numpy as np
 from forge import CODED, RAW, START, Draft, Part, canonical, deflated, leb128
 from seeds import seeds, tree_archive
 
-from prequential.corpora.tree import MAGIC, MAX_DEPTH, TreeFile
+from prequential.corpora.tree_restore import MAGIC, MAX_DEPTH, TreeFile
 
-EXACT = ""  # the reason of a case that decodes, against appearances
+EXACT = ""  # the reason of a case that must decode
 
 
 @dataclass(frozen=True)
 class Case:
-    """A crafted archive. reason: what the refusal says, a regular expression; EXACT for an archive that must decode."""
+    """A crafted archive. reason: a regular expression for the text of the refusal; EXACT for an archive that must decode."""
 
     name: str
     data: bytes
@@ -31,12 +31,12 @@ class Case:
 
     @property
     def may_decode(self) -> bool:
-        """Whether the original may come of it: also where a coder's last word, of which not every bit matters, was changed."""
+        """Whether it may decode to the original. A changed last word of a payload may: not all of its bits matter."""
         return self.reason == EXACT or "-payload-" in self.name
 
 
 def cases(*groups: str) -> list[Case]:
-    """Every crafted archive, or those of some of GROUPS."""
+    """Every crafted archive, or those of the given GROUPS."""
     return [case for group in groups or GROUPS for case in _made(group)]
 
 
@@ -96,7 +96,7 @@ def _descriptions() -> Named:
         "tail": deflated(good.text) + b"tail",
         "zlib-header": zlib.compress(good.text),
     }.items():
-        yield f"deflate-{name}", _changed(packed=packed), "does not (inflate|end)"
+        yield f"deflate-{name}", _changed(packed=packed), "cannot be decompressed|does not end"
     yield "deflate-bomb", _changed(packed=deflated(b"0" * 50_000_000)), "exceeds 65536 bytes"
     yield "deflate-bomb-of-json", _changed(packed=deflated(_json("[" + "0," * 8_000_000 + "0]"))), "exceeds 65536"
     yield "deflate-just-too-long", _changed(packed=deflated(_json('{"a":"' + "a" * 65536 + '"}'))), "exceeds 65536"
@@ -133,7 +133,7 @@ def _descriptions() -> Named:
         "corpus-list": b'{"config":{},"corpus":[]}',
         "twice": b'{"config":{},"config":{},"corpus":{}}',
     }.items():
-        yield f"json-{name}", _changed(text=text), "canonical JSON|not made of|not both objects"
+        yield f"json-{name}", _changed(text=text), "canonical JSON|does not consist of|not both objects"
 
 
 def _json(config: str) -> bytes:
@@ -161,7 +161,7 @@ WRONG: tuple[Any, ...] = (
 
 
 def _configs() -> Named:
-    """Every wrong value in every place of the configuration; what is in range there is another learner."""
+    """Every wrong value at every place of the configuration. A value in range makes another learner."""
     description = draft("both").description
     for path in _paths(description["config"]):
         for i, value in enumerate(WRONG):
@@ -253,7 +253,7 @@ def _sizes() -> Named:
 
 
 def stretch(seed: str, n_bytes: int) -> Draft:
-    """A seed of one block that claims to stand for n_bytes bytes, everywhere alike."""
+    """A seed of one block that declares n_bytes bytes, consistently in all fields."""
     changed = draft(seed)
     description = changed.description
     description["config"]["schedule"]["block_symbols"] = n_bytes
@@ -302,7 +302,7 @@ def _transplanted() -> bytes:
 
 
 def _swapped_bytes() -> bytes:
-    """The first two blocks of three of one length, with their checksums, in the other order."""
+    """An archive of three equal-sized blocks, with the first two and their checksums swapped."""
     good = draft("mixed")
     length = len(good.blocks[0].record()) + 4
     assert len(good.blocks[1].record()) + 4 == length
@@ -349,7 +349,7 @@ def _ends() -> Named:
     yield "end-cut", good[:-5], "ends early"
     yield "no-end-mark", _changed(has_end=False) + good[-12:], "kind|ends early|block 2"
     for n_blocks in (0, n - 1, n + 1, 1 << 40, (1 << 63) - 1, 1 << 70):
-        yield f"index-of-{n_blocks}-blocks", _changed(n_blocks=n_blocks), "index or checksum|ends early"
+        yield f"index-of-{n_blocks}-blocks", _changed(n_blocks=n_blocks), "index or its checksum|ends early"
     for name, wrong in {
         "swapped": entries[::-1],
         "empty": [],
@@ -359,11 +359,11 @@ def _ends() -> Named:
         "shifted": [(entries[0][0] + 1, entries[0][1]), (entries[1][0] - 1, entries[1][1])],
         "many": [(0, 0)] * 40_000,
     }.items():
-        yield f"index-{name}", _changed(entries=wrong), "index or checksum|ends early"
-        yield f"index-{name}-counted", _changed(entries=wrong, n_blocks=len(wrong)), "index or checksum|ends early"
+        yield f"index-{name}", _changed(entries=wrong), "index or its checksum|ends early"
+        yield f"index-{name}-counted", _changed(entries=wrong, n_blocks=len(wrong)), "index or its checksum|ends early"
     for end_bytes in (0, 1, 5, 0x7FFFFFFF, 0xFFFFFFFF):
-        yield f"end-of-{end_bytes}-bytes", _changed(end_bytes=end_bytes), "index or checksum"
-    yield "end-magic", _changed(end_magic=b"PK\5\6"), "index or checksum"
+        yield f"end-of-{end_bytes}-bytes", _changed(end_bytes=end_bytes), "index or its checksum"
+    yield "end-magic", _changed(end_magic=b"PK\5\6"), "index or its checksum"
     yield "tail", _changed(tail=b"\0"), "bytes follow"
     yield "tail-archive", good + seeds()["other"].archive, "bytes follow"
     yield "end-twice", good + good[-20:], "bytes follow"
@@ -391,7 +391,7 @@ GROUPS: dict[str, Callable[[], Named]] = {
 
 # ---- names and folders
 
-# Of the original, as `list` shows it. Nothing is ever written under such a name.
+# Descriptions of the original, as `list` shows them. No file is ever written under such a name.
 NAMES: dict[str, Any] = {
     "traversal": {"kind": "file", "name": "../../../../tmp/escaped"},
     "absolute": {"kind": "file", "name": "/tmp/escaped"},
@@ -405,7 +405,7 @@ NAMES: dict[str, Any] = {
 
 
 def described_corpus(corpus: Any) -> bytes:
-    """A good archive that says its original came from `corpus`."""
+    """A valid archive whose header describes the original as `corpus`."""
     good = draft()
     return good.described({**good.description, "corpus": corpus}).sealed()
 
@@ -418,7 +418,7 @@ def _stream(*lines: bytes, contents: bytes) -> bytes:
     return MAGIC + b"".join(lines) + b"\n" + contents
 
 
-# Streams that claim to be a folder; all are refused, and nothing is left of them.
+# Streams that claim to be a folder. All are refused, and none leaves a file.
 TREES: dict[str, bytes] = {
     "absolute": _stream(_entry(b"/tmp/escaped"), contents=b"\0"),
     "parent": _stream(_entry(b"../escaped"), contents=b"\0"),
@@ -456,7 +456,7 @@ TREES: dict[str, bytes] = {
 
 
 def tree_cases() -> list[Case]:
-    """Archives whose blocks, checksums and digests are right, of streams that no folder makes."""
+    """Archives with valid blocks, checksums and digests, of streams that no folder gives."""
     return [Case(f"tree-{name}", tree_archive(stream), "tree|folder|list|path|file") for name, stream in TREES.items()]
 
 

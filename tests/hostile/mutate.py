@@ -2,10 +2,11 @@
 
     python tests/hostile/mutate.py --count 100000 --seed 1
 
-Each mutant is a small good archive (seeds.py) with damage to its bytes or to its parts. In more than half of the cases the
-checksums and the index are set right again, so that the damage reaches the deeper layers. Each is decoded, in one of eight cases
-to a path, and its summary is read. What counts as exact is what the header says: length and BLAKE2b of the original. Nothing may
-be written elsewhere, or left behind but for a true beginning. Mutants that break a rule are kept, and the program ends with 1.
+Each mutant is a small valid archive (seeds.py) with damage to its bytes or to its parts. In more than half of the cases the
+checksums and the index are then corrected, so that the damage reaches the deeper layers. Each mutant is decoded, in one of eight
+cases to a path, and its summary is read. A result is exact if it has the length and the BLAKE2b digest of the header. The program
+may write no other file, and may leave no file except a correct beginning of the original. Mutants that break a rule are kept, and
+this script then exits with 1.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -36,7 +37,7 @@ from prequential.codecs.archive_summary import summarise
 from prequential.corpora.sources import open_corpus
 from prequential.errors import ConfigError, CorruptArchiveError, OutputError, UnsupportedVersionError
 
-# Names as often as they are drawn: GPTs take five times as long.
+# Seeds, repeated by their weight in the draw: GPTs take five times as long.
 DRAWN = ["mixer"] * 6 + ["mixed"] * 4 + ["raw"] * 3 + ["empty"] * 2 + ["zeros"] * 3 + ["tree"] * 6 + ["pure", "both"]
 NUMBERS = [0, 1, 2, 3, 8, 15, 16, 22, 23, 24, 25, 40, 46, 127, 128, 255, 256, 4096, 1 << 14, 1 << 16, 1 << 24, 1 << 25]
 NUMBERS += [(1 << bits) + d for bits in (26, 31, 32, 40, 53, 62, 63, 64, 70) for d in (-1, 0, 1)]
@@ -45,14 +46,14 @@ REFUSALS = (CorruptArchiveError, UnsupportedVersionError, ConfigError)
 
 @dataclass(frozen=True)
 class Mutant:
-    """A damaged archive, and what was done to it."""
+    """A damaged archive, and the kind of its damage."""
 
     data: bytes
     how: str
 
 
 class BrokenRuleError(Exception):
-    """The program did to a mutant what it must never do."""
+    """The program broke a rule with a mutant."""
 
 
 # ---- damage
@@ -67,7 +68,9 @@ def mutant(rng: Random) -> Mutant:
         if rng.random() < 0.8:
             return Mutant(parts, "parts, sealed")
         return Mutant(_mutated_bytes(parts, rng), "parts, then bytes")
-    kept = len(Draft.of(seed.archive).header()) if rng.random() < 0.6 else 0  # else most would hit the header
+    kept = (
+        len(Draft.of(seed.archive).header()) if rng.random() < 0.6 else 0
+    )  # otherwise most damage would be in the header
     data = seed.archive[:kept] + _mutated_bytes(seed.archive[kept:], rng)
     if rng.random() < 0.4:
         return Mutant(data, "bytes")
@@ -101,7 +104,7 @@ def _insert(data: bytes, rng: Random) -> bytes:
 
 
 def _number(data: bytes, rng: Random) -> bytes:
-    """A varint stands somewhere, in place of a byte or before it."""
+    """Inserts a varint at a random position, or replaces a byte by it."""
     at = rng.randint(0, len(data))
     value = leb128(rng.choice(NUMBERS), rng.choice((0, 0, 0, 5, 10)))
     return data[:at] + value + data[at + rng.randint(0, 1) :]
@@ -129,7 +132,7 @@ def _cut(data: bytes, rng: Random) -> bytes:
 
 
 def _splice(data: bytes, rng: Random) -> bytes:
-    """The beginning of one archive, the rest of another."""
+    """The beginning of one archive, followed by the rest of another."""
     other = seeds()[rng.choice(DRAWN)].archive
     at = rng.randint(0, len(data))
     return data[:at] + other[rng.choice((at, rng.randint(0, len(other)))) :]
@@ -146,7 +149,7 @@ BYTE_MUTATIONS: list[Callable[[bytes, Random], bytes]] = [
 
 
 def _mutated_parts(draft: Draft, rng: Random, name: str) -> bytes:
-    """Damage to one to three fields, under right checksums."""
+    """Damage to one to three fields, with valid checksums."""
     if rng.random() < 0.01 and len(draft.blocks) == 1:
         return stretch(name, rng.choice((draft.n_bytes - 1, draft.n_bytes + 1, 500, 600))).sealed()
     for _ in range(rng.choice((1, 1, 2, 3))):
@@ -169,7 +172,7 @@ def _change_text(draft: Draft, rng: Random) -> None:
 
 
 def _change_config(draft: Draft, rng: Random) -> None:
-    """Another value somewhere in the description, or none, if it still is one."""
+    """Changes or removes a value of the description, if that is still JSON."""
     try:
         description = values = json.loads(draft.text)
         while True:
@@ -244,7 +247,7 @@ def _change_order(draft: Draft, rng: Random) -> None:
 
 
 def _change_kind(draft: Draft, rng: Random) -> None:
-    """A block of the same bytes, raw instead of coded or the other way round, as far as that goes."""
+    """A block with the same payload, declared raw instead of coded or vice versa."""
     block = rng.choice(draft.blocks)
     block.kind = RAW + CODED - block.kind if block.kind in (RAW, CODED) else RAW
     block.payload = block.payload[: block.n_bytes].ljust(min(block.n_bytes, 1 << 12), b"\0")
@@ -257,12 +260,12 @@ PART_MUTATIONS: list[Callable[[Draft, Random], None]] = [
 ]  # fmt: skip
 
 
-# ---- judgement
+# ---- checks
 
 
 @contextmanager
 def sandbox() -> Iterator[Path]:
-    """An empty folder to decode into, in memory where the system has a place for that; the working directory meanwhile."""
+    """An empty folder to decode into, in memory if possible. It is the working directory of the body."""
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="hostile-", dir=place) as folder:
@@ -274,7 +277,7 @@ def sandbox() -> Iterator[Path]:
 
 
 def emptied(box: Path) -> list[str]:
-    """Removes everything in the sandbox; returns the names."""
+    """Removes all files in the sandbox. Returns their names."""
     names = sorted(path.name for path in box.iterdir())
     for name in names:
         path = box / name
@@ -283,7 +286,7 @@ def emptied(box: Path) -> list[str]:
 
 
 def judged(mutant: Mutant, box: Path, *, to_path: bool) -> str:
-    """The outcome: "exact", or what was refused and where. Raises whatever else happens."""
+    """The outcome: "exact", or the error of the refusal and its layer. Raises all other errors."""
     archive = box / "a.pq"
     archive.write_bytes(mutant.data)
     summary, outcome = None, "exact"
@@ -294,14 +297,14 @@ def judged(mutant: Mutant, box: Path, *, to_path: bool) -> str:
             digest, n_bytes = _decoded_to_path(archive, box / "out") if to_path else _decoded(mutant.data)
     except REFUSALS as error:
         outcome = f"{type(error).__name__}: {_layer(str(error))}"
-    except OutputError as error:  # of a folder's file: a name that the file system does not take
+    except OutputError as error:  # a file of a folder has a name that the file system does not accept
         outcome = type(error).__name__
         if not to_path:
             raise
     else:
         header = ArchiveReader(io.BytesIO(mutant.data)).header
         if (digest, n_bytes) != (header.blake2b, header.n_bytes):
-            raise BrokenRuleError("what was written is not what the header says")
+            raise BrokenRuleError("the output differs from the header's digest or length")
         if summary is None:
             raise BrokenRuleError("decodes, but its summary is refused")
     check_left(box, decoded=to_path and outcome == "exact")
@@ -309,27 +312,27 @@ def judged(mutant: Mutant, box: Path, *, to_path: bool) -> str:
 
 
 def check_left(box: Path, *, decoded: bool) -> None:
-    """Empties the sandbox. Raises BrokenRuleError if it holds more than archive and output, or of that a true beginning."""
+    """Empties the sandbox. Raises BrokenRuleError if it holds more than the archive and the output or its correct beginning."""
     partial = box / "out.partial"
     beginning = partial.read_bytes() if partial.is_file() and not decoded else None
     names = emptied(box)
     if beginning is not None:
         names.remove(partial.name)
         if not any(seed.original.startswith(beginning) for seed in seeds().values()):
-            raise BrokenRuleError(f"a false beginning was left: {beginning[:100]!r}")
+            raise BrokenRuleError(f"a wrong beginning was left: {beginning[:100]!r}")
     if names != ["a.pq", "out"][: 1 + decoded]:
-        raise BrokenRuleError(f"left behind: {names}")
+        raise BrokenRuleError(f"other files were left: {names}")
 
 
 def _layer(reason: str) -> str:
-    """The part of the program that refused an archive, for the figures only."""
+    """The part of the program that refused an archive; used for the report only."""
     marks = {
         "header: ": "header or configuration",
         "more than the limit": "memory",
         "archive format version": "version",
         "does not follow from the header": "sizes of blocks",
         "prequential doctor": "learner",
-        "digest differs from the header": "whole original",
+        "digest differs from the header": "complete original",
         "end of the archive": "index and end",
         "the file list": "folder",
     }
@@ -337,13 +340,13 @@ def _layer(reason: str) -> str:
 
 
 def _decoded(data: bytes) -> tuple[bytes, int]:
-    original = prequential.decompress(data, runtime=RUNTIME, max_memory_bytes=MAX_MEMORY_BYTES)
+    original = prequential.decompress(data, runtime=replace(RUNTIME, max_memory_bytes=MAX_MEMORY_BYTES))
     return hashlib.blake2b(original, digest_size=32).digest(), len(original)
 
 
 def _decoded_to_path(archive: Path, output: Path) -> tuple[bytes, int]:
-    prequential.decompress(archive, output, runtime=RUNTIME, max_memory_bytes=MAX_MEMORY_BYTES)
-    with open_corpus(output, spool_dir=output.parent) as corpus:  # of a folder, its stream
+    prequential.decompress(archive, output, runtime=replace(RUNTIME, max_memory_bytes=MAX_MEMORY_BYTES))
+    with open_corpus(output, spool_dir=output.parent) as corpus:  # for a folder, its stream
         return bytes.fromhex(corpus.blake2b), corpus.n_bytes
 
 
@@ -352,7 +355,7 @@ def _decoded_to_path(archive: Path, output: Path) -> tuple[bytes, int]:
 
 @dataclass
 class Report:
-    """What became of the mutants."""
+    """The outcomes of a run."""
 
     seed: int
     n_mutants: int = 0
@@ -363,14 +366,14 @@ class Report:
     seconds: float = 0.0
     slowest_s: float = 0.0
     peak_mib: int = 0
-    grown_mib: int = 0  # peak over what the process held when it began
+    grown_mib: int = 0  # peak minus the memory at the start
 
 
 def run(count: int, seed: int, *, seconds: float = float("inf"), keep: Path | None = None) -> Report:
-    """Judges `count` mutants, or as many as the time allows. keep: a folder for those that break a rule."""
+    """Judges `count` mutants, or as many as fit into the time. keep: a folder for mutants that break a rule."""
     seeds()
     report, rng = Report(seed=seed), Random(seed)
-    for name in DRAWN:  # compiles the kernels, so that no mutant waits for that
+    for name in DRAWN:  # compiles the kernels, so that it does not count for a mutant
         _decoded(seeds()[name].archive)
     start, before = time.monotonic(), peak_bytes()
     with sandbox() as box:
@@ -403,8 +406,8 @@ def _judge_one(mutant: Mutant, box: Path, report: Report, to_path: bool, keep: P
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=10_000, help="mutants (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     parser.add_argument("--keep", type=Path, default=Path("mutants"), help="folder for mutants that break a rule")
     args = parser.parse_args()
     report = run(args.count, args.seed, seconds=args.seconds, keep=args.keep.absolute())

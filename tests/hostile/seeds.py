@@ -1,6 +1,6 @@
-"""Small good archives, made by the program: what the fuzzers begin with and what crafted archives are cut from.
+"""Small valid archives, made by the program. Fuzzers start from them, and crafted archives are made of their parts.
 
-Learners and texts are as small as the configuration allows, so that one is decoded in milliseconds.
+Learners and texts are as small as the configuration allows, so that decoding takes milliseconds.
 """
 
 import tempfile
@@ -43,7 +43,7 @@ FILES = {"a.txt": b"one\n", "folder/b": b"two, and two", "folder/c": b""}
 
 @dataclass(frozen=True)
 class Seed:
-    """A good archive and what it decodes to: of a folder, its stream (corpora/tree.py)."""
+    """A valid archive and its original; for a folder, its stream (corpora/tree.py)."""
 
     archive: bytes
     original: bytes
@@ -79,7 +79,7 @@ def _made(data: bytes, config: prequential.Config) -> Seed:
 
 
 def tree_archive(stream: bytes) -> bytes:
-    """An archive that says it holds a folder, whose stream is any bytes."""
+    """An archive of any bytes that declares them to be the stream of a folder."""
     from forge import Draft
 
     draft = Draft.of(_made(stream, replace(MIXER, schedule=replace(SCHEDULE, block_symbols=1 << 20))).archive)

@@ -1,6 +1,6 @@
-"""Hostile archives, crafted and mutated: the exact original or a clean refusal, in bounded time and memory, and nothing else.
+"""Hostile archives, crafted and mutated, give the exact original or a clean refusal, in bounded time and memory.
 
-The fuzzers run for longer by hand: mutate.py, fuzz_atheris.py.
+The fuzzers mutate.py and fuzz_atheris.py can be run for longer by hand.
 """
 
 import io
@@ -33,26 +33,26 @@ from prequential.online.limits import memory_bytes
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(prequential.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-REFUSED_MIB = 64  # what a refusal may take: less than any learner above MAX_MEMORY_BYTES
-ESCAPED = Path("/tmp/escaped")  # where crafted names lead
+REFUSED_MIB = 64  # limit for a refusal: less than any learner above MAX_MEMORY_BYTES
+ESCAPED = Path("/tmp/escaped")  # the target of crafted names
 
 
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> None:
-    """Compiles the kernels, which takes time and memory that no archive is to blame for."""
+    """Compiles the kernels, so that this does not count for an archive."""
     for seed in seeds().values():
         assert prequential.decompress(seed.archive, runtime=RUNTIME) == seed.original
 
 
 def refusal(data: bytes, folder: Path) -> str:
-    """Why an archive is refused, EXACT if it decodes; the same from memory, to a path, and byte by byte."""
+    """The reason of the refusal, EXACT if the archive decodes. It must be the same from memory, to a path, and byte by byte."""
     archive, output = folder / "a.pq", folder / "out"
     archive.write_bytes(data)
     reasons = []
     for source, sink in ((data, None), (archive, output), (Trickle(data), None)):
         try:
             with bounded(extra_bytes=REFUSED_MIB << 20), confined(folder):
-                prequential.decompress(source, sink, runtime=RUNTIME, max_memory_bytes=MAX_MEMORY_BYTES)  # type: ignore[call-overload]
+                prequential.decompress(source, sink, runtime=replace(RUNTIME, max_memory_bytes=MAX_MEMORY_BYTES))  # type: ignore[call-overload]
             reasons.append(EXACT)
         except mutate.REFUSALS as error:
             reasons.append(str(error))
@@ -63,7 +63,7 @@ def refusal(data: bytes, folder: Path) -> str:
 
 
 class Trickle(io.RawIOBase):
-    """A pipe that delivers a byte at a time, and does not seek."""
+    """A stream that gives one byte at a time and cannot seek."""
 
     def __init__(self, data: bytes) -> None:
         self._data = io.BytesIO(data)
@@ -132,7 +132,7 @@ EXTREMES = {
 
 
 @pytest.mark.parametrize("config", EXTREMES.values(), ids=EXTREMES)
-def test_learners_at_the_ends_of_every_range_decode_what_they_coded(config: prequential.Config) -> None:
+def test_learners_at_the_ends_of_every_range_decode_their_own_archives(config: prequential.Config) -> None:
     data = bytes(30) + np.random.default_rng(2).bytes(10) + b"ab" * 10
     archive = prequential.compress(data, config=config, runtime=RUNTIME)
     with bounded():
@@ -143,7 +143,7 @@ def test_learners_at_the_ends_of_every_range_decode_what_they_coded(config: preq
 
 
 @pytest.mark.parametrize("name", make.TREES)
-def test_a_stream_that_no_folder_makes_is_refused_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+def test_an_invalid_stream_of_a_folder_is_refused_and_leaves_no_file(name: str, tmp_path: Path) -> None:
     archive, inside = tmp_path / "a.pq", tmp_path / "inside"
     inside.mkdir()
     archive.write_bytes(make.tree_archive(make.TREES[name]))
@@ -151,7 +151,7 @@ def test_a_stream_that_no_folder_makes_is_refused_and_leaves_nothing(name: str, 
         prequential.decompress(archive, inside / "out", runtime=RUNTIME)
     assert str(refused.value).isprintable()
     left = {path.name: path.read_bytes() for path in inside.iterdir()}
-    assert left in ({}, {"out.partial": make.TREES[name]})  # the stream itself, which was coded as it is
+    assert left in ({}, {"out.partial": make.TREES[name]})  # the stream itself, which the archive holds
     assert not ESCAPED.exists()
 
 
@@ -165,7 +165,7 @@ def test_a_folder_is_not_restored_through_a_link(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pq", "elsewhere", "out"]
 
 
-def test_the_name_in_the_header_is_not_where_the_original_goes(tmp_path: Path) -> None:
+def test_the_name_in_the_header_is_not_the_path_of_the_original(tmp_path: Path) -> None:
     for corpus in make.NAMES.values():
         (tmp_path / "a.pq").write_bytes(make.described_corpus(corpus))
         with confined(tmp_path):
@@ -183,7 +183,7 @@ def program(folder: Path, *args: str) -> "subprocess.CompletedProcess[bytes]":
 
 
 def is_plain(output: bytes) -> bool:
-    """Whether a terminal only shows it: printable ASCII and line ends."""
+    """Whether the output is printable ASCII and line ends only."""
     return all(0x20 <= byte < 0x7F or byte == 0x0A for byte in output)
 
 
@@ -226,16 +226,16 @@ def test_the_command_line_refuses_in_one_plain_line_each(command: str, tmp_path:
     assert (done.returncode, is_plain(done.stderr)) == (1, True)
     refused = [name for name in TRIED if any(line.startswith(f"prequential: {name}.pq: ") for line in lines)]
     assert len(refused) == len(lines)
-    if command != "list":  # which reads neither payloads nor configurations
+    if command != "list":  # list reads neither payloads nor configurations
         assert refused == list(TRIED)
     left = {path.name for path in tmp_path.iterdir()} - {f"{name}.partial" for name in TRIED}
     assert left == {f"{name}.pq" for name in TRIED}
 
 
-# ---- what once was a weakness
+# ---- former weaknesses
 
 
-def test_a_block_that_claims_more_than_its_payload_holds_is_soon_refused() -> None:
+def test_a_block_that_declares_more_than_its_payload_holds_is_refused_soon() -> None:
     stretched = make.stretch("zeros", 1 << 25)
     stretched.blocks[0].payload = np.random.default_rng(1).bytes(16)
     archive = stretched.sealed()
@@ -252,7 +252,7 @@ def test_an_index_of_many_empty_records_takes_no_memory(tmp_path: Path) -> None:
         summarise(tmp_path / "a.pq")
 
 
-def test_messages_are_short_whatever_an_archive_says() -> None:
+def test_messages_are_short_for_any_archive() -> None:
     longest = {case.name: case.data for case in make.cases("configs")}["config-long-name"]
     with pytest.raises(prequential.CorruptArchiveError) as refused:
         prequential.decompress(longest)
@@ -260,18 +260,18 @@ def test_messages_are_short_whatever_an_archive_says() -> None:
 
 
 @pytest.mark.parametrize("odd", [float("nan"), -float("nan"), float("inf"), -float("inf")])
-def test_logits_that_are_no_numbers_lead_no_kernel_astray(odd: float) -> None:
-    """A GPT that diverged, if one can be made to, must not take the process with it: these loops check no index."""
+def test_kernels_survive_logits_that_are_not_finite(odd: float) -> None:
+    """A GPT that has diverged must not crash the process: these loops check no index."""
     logits = torch.randn(4, 256, generator=torch.Generator().manual_seed(1))
     logits[1], logits[2, 7], logits[3, ::2] = odd, odd, odd
     assert fused.frequencies(logits).shape == (4, 256)
 
 
-# ---- known weaknesses
+# ---- work and memory
 
 
-def test_a_small_archive_does_not_ask_for_hours() -> None:
-    """24 bytes, each followed by a step of a GPT of 84 million parameters: half a minute a byte, if it were built."""
+def test_a_small_archive_cannot_demand_hours_of_work() -> None:
+    """24 bytes, and after each a step of a GPT with 84 million parameters: half a minute a byte if the GPT were built."""
     assert PURE.gpt
     draft = Draft.of(seeds()["raw"].archive)
     gpt = replace(PURE.gpt, width=2048, n_heads=16, mlp_factor=8)
@@ -290,7 +290,7 @@ def test_the_estimate_of_memory_covers_every_thread() -> None:
     config, runtime = replace(PURE, gpt=gpt), prequential.Runtime(threads=8)
     prequential.compress(b"a" * 33, config=PURE, runtime=runtime)
     with bounded(300.0, extra_bytes=8 << 30):
-        before = peak_bytes()  # which begins with what the process holds now
+        before = peak_bytes()  # starts at the present memory of the process
         prequential.compress(bytes(range(33)), config=config, runtime=runtime)
         grown = peak_bytes() - before
     assert grown <= memory_bytes(config, n_threads=runtime.n_threads)
@@ -313,13 +313,13 @@ def killed(count: int) -> dict[str, dict[str, int]]:
     return dict(json.loads(done.stdout))
 
 
-def test_runs_killed_at_random_moments_end_in_the_same_bytes() -> None:
+def test_runs_killed_at_random_moments_give_the_same_bytes() -> None:
     report = killed(3)
     assert all(counts["identical"] == 3 and counts["kills"] >= 1 for counts in report.values())
 
 
 @pytest.mark.slow
-def test_200_runs_killed_at_random_moments_end_in_the_same_bytes() -> None:
+def test_200_runs_killed_at_random_moments_give_the_same_bytes() -> None:
     report = killed(100)
     assert all(counts["identical"] == 100 and counts["kills"] >= 100 for counts in report.values())
 
@@ -335,12 +335,12 @@ def test_many_mutated_archives_are_exact_or_refused(tmp_path: Path) -> None:
 
 
 def test_mutants_reach_every_layer() -> None:
-    """A fuzzer whose damage never gets past a checksum would find nothing."""
+    """A fuzzer whose damage never passes a checksum would find nothing."""
     rng, found = Random(3), set()
     with sandbox() as box:
         for _ in range(400):
             found.add(judged(mutate.mutant(rng), box, to_path=False).removeprefix("CorruptArchiveError: "))
-    assert {"exact", "header or configuration", "blocks", "learner", "whole original", "index and end"} <= found
+    assert {"exact", "header or configuration", "blocks", "learner", "complete original", "index and end"} <= found
 
 
 def test_the_same_seed_draws_the_same_mutants() -> None:
@@ -356,7 +356,7 @@ def test_a_program_that_breaks_a_rule_is_noticed(monkeypatch: pytest.MonkeyPatch
         return b"something else"
 
     monkeypatch.setattr(prequential, "decompress", decompress, raising=False)
-    with sandbox() as box, pytest.raises(BrokenRuleError, match="not what the header says"):
+    with sandbox() as box, pytest.raises(BrokenRuleError, match="differs from the header"):
         judged(good, box, to_path=False)
 
     def refuse(archive: object, output: Path | None = None, **_: object) -> bytes:
@@ -364,7 +364,7 @@ def test_a_program_that_breaks_a_rule_is_noticed(monkeypatch: pytest.MonkeyPatch
         raise prequential.CorruptArchiveError("no")
 
     monkeypatch.setattr(prequential, "decompress", refuse, raising=False)
-    with sandbox() as box, pytest.raises(BrokenRuleError, match="left behind"):
+    with sandbox() as box, pytest.raises(BrokenRuleError, match="other files were left"):
         judged(good, box, to_path=False)
 
     def escape(archive: object, output: Path | None = None, **_: object) -> bytes:
@@ -377,7 +377,7 @@ def test_a_program_that_breaks_a_rule_is_noticed(monkeypatch: pytest.MonkeyPatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bounds_on_time_and_memory_are_noticed() -> None:
+def test_work_beyond_the_bounds_on_time_and_memory_is_noticed() -> None:
     with pytest.raises(TooSlowError), bounded(0.2):
         while True:
             pass
@@ -389,7 +389,7 @@ def test_writing_elsewhere_and_starting_programs_are_prevented(tmp_path: Path) -
     (inside := tmp_path / "inside").mkdir()
     (tmp_path / "file").touch()
     (inside / "link").symlink_to(tmp_path / "file")
-    deeds = {
+    operations = {
         "a file": lambda: (tmp_path / "new").write_bytes(b"x"),
         "through ..": lambda: (inside / ".." / "new").write_bytes(b"x"),
         "through a link": lambda: (inside / "link").write_bytes(b"x"),
@@ -398,9 +398,9 @@ def test_writing_elsewhere_and_starting_programs_are_prevented(tmp_path: Path) -
         "a renaming": lambda: (inside / "link").rename(tmp_path / "new"),
         "a program": lambda: os.system("true"),
     }
-    for deed in deeds.values():
+    for operation in operations.values():
         with confined(inside), pytest.raises(ForbiddenError):
-            deed()
+            operation()
     with confined(inside):
         (inside / "new").write_bytes(b"x")
         (inside / "link").unlink()
@@ -408,7 +408,7 @@ def test_writing_elsewhere_and_starting_programs_are_prevented(tmp_path: Path) -
 
 
 def test_crafted_payloads_are_of_coded_blocks() -> None:
-    """Else the cases of random payloads would test nothing."""
+    """Otherwise the cases of random payloads would test nothing."""
     assert all(
         any(block.kind == CODED for block in Draft.of(seeds()[name].archive).blocks) for name in make.CODED_SEEDS
     )
@@ -422,7 +422,7 @@ def test_coverage_guided_fuzzing_finds_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()[-3000:]
 
 
-def test_without_atheris_the_coverage_guided_fuzzer_says_so(tmp_path: Path) -> None:
+def test_the_coverage_guided_fuzzer_reports_that_atheris_is_missing(tmp_path: Path) -> None:
     (tmp_path / "atheris.py").write_text("raise ImportError")
     environment = {**ENVIRONMENT, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ENVIRONMENT['PYTHONPATH']}"}
     done = subprocess.run([sys.executable, str(HERE / "fuzz_atheris.py")], env=environment, capture_output=True)

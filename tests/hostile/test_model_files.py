@@ -1,4 +1,4 @@
-"""Model folders as damage or a stranger makes them: a clean refusal in one line, in bounded time and memory, and nothing run."""
+"""Damaged and hostile model folders are refused in one line, in bounded time and memory, and no code in them runs."""
 
 import json
 import os
@@ -28,7 +28,7 @@ Tensors = dict[str, torch.Tensor]
 Folder = Callable[[], Path]
 
 BOTH = replace(PURE, mixer=MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4), schedule=SCHEDULE)
-RUNTIME = Runtime(kernels="plain", threads=1)
+RUNTIME = Runtime(kernels="plain", threads=1, max_memory_bytes=MAX_MEMORY_BYTES)
 TEXT = np.frombuffer(b"the cat sat on the mat, the cat sat on the hat", np.uint8)
 LARGE = 1 << 62
 EXTRA_BYTES = 64 << 20  # these learners take 10 MB
@@ -45,27 +45,27 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.fixture
 def folder(good: dict[str, bytes], tmp_path: Path) -> Path:
-    """A copy of it."""
+    """A copy of that model."""
     for name, data in good.items():
         (tmp_path / name).write_bytes(data)
     return tmp_path
 
 
 def refusal(folder: Path) -> str:
-    """Why the model is refused; fails if it loads."""
+    """The reason why the model is refused. Fails if it loads."""
     with (
         bounded(extra_bytes=EXTRA_BYTES),
         confined(Path(os.devnull)),
         pytest.raises(PrequentialError) as refused,
     ):
-        load_model(folder, RUNTIME, MAX_MEMORY_BYTES)
+        load_model(folder, RUNTIME)
     assert refused.type in (CheckpointError, UnsupportedVersionError, ConfigError)
     assert str(refused.value).isprintable() and len(str(refused.value)) < 1000
     return str(refused.value)
 
 
 def forge(folder: Path, change_about: Callable[[dict[str, Any]], Any], tensors: Tensors | None = None) -> None:
-    """Writes the description changed, the tensors if given, and every digest right."""
+    """Writes the changed description and the given tensors, with matching digests."""
     if tensors is not None:
         save_file(tensors, folder / TENSORS)
     about = json.loads((folder / DESCRIPTION).read_text())
@@ -82,9 +82,9 @@ def unchanged(about: dict[str, Any]) -> None:
     pass
 
 
-def test_a_model_that_is_forged_with_no_change_loads(folder: Path) -> None:
+def test_a_model_forged_without_changes_loads(folder: Path) -> None:
     forge(folder, unchanged, load_file(folder / TENSORS))
-    assert load_model(folder, RUNTIME, MAX_MEMORY_BYTES).trained_on["name"] == "text"
+    assert load_model(folder, RUNTIME).trained_on["name"] == "text"
 
 
 # ---- damage
@@ -92,11 +92,11 @@ def test_a_model_that_is_forged_with_no_change_loads(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", [DESCRIPTION, TENSORS])
 def test_any_flipped_bit_is_found(name: str, folder: Path, good: dict[str, bytes]) -> None:
-    random, whole = Random(0), good[name]
-    for place in [0, 1, 9, 100, len(whole) - 2, *(random.randrange(len(whole)) for _ in range(25))]:
-        damaged = bytearray(whole)
+    random, intact = Random(0), good[name]
+    for place in [0, 1, 9, 100, len(intact) - 2, *(random.randrange(len(intact)) for _ in range(25))]:
+        damaged = bytearray(intact)
         damaged[place] ^= 1 << random.randrange(8)
-        if name == DESCRIPTION and _parsed(bytes(damaged)) == _parsed(whole):  # a space that became another
+        if name == DESCRIPTION and _parsed(bytes(damaged)) == _parsed(intact):  # one kind of white space became another
             continue
         (folder / name).write_bytes(damaged)
         assert refusal(folder)
@@ -131,7 +131,7 @@ def test_the_files_of_two_models_do_not_make_one(folder: Path, tmp_path: Path) -
     assert "damaged" in refusal(folder)
 
 
-# ---- what is no file
+# ---- links and pipes
 
 
 @pytest.mark.parametrize("name", [DESCRIPTION, TENSORS])
@@ -145,10 +145,10 @@ def test_a_link_is_not_followed(name: str, folder: Path) -> None:
 def test_a_pipe_is_not_waited_for(name: str, folder: Path) -> None:
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    assert "no file" in refusal(folder)
+    assert "not a regular file" in refusal(folder)
 
 
-def test_what_is_no_folder_is_refused(folder: Path) -> None:
+def test_a_path_that_is_not_a_folder_is_refused(folder: Path) -> None:
     assert "cannot be read" in refusal(folder / DESCRIPTION)
     assert "cannot be read" in refusal(folder / "a\0b")
 
@@ -184,14 +184,14 @@ def _configure(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
         (_say("version", 2), "version 2"),
         (_say("version", "1"), "version '1'"),
         (_say("version", "\x1b[2J\n" * 500), "version"),
-        (_say("format", "another"), "no model of this program"),
+        (_say("format", "another"), "not describe a model of this program"),
         (_say("surplus", 1), "digest"),
-        (_say("trained_on", [1]), "no object"),
+        (_say("trained_on", [1]), "not an object"),
         (_say("config", None), "config"),
         (_say("config", {"seed": 0}), "missing names"),
         (_say("state_digest", "00" * 16), "learner's digest"),
         (_say("tensors_blake2b", None), "its digest"),
-        (_configure("gpt", width=17), "width 17"),
+        (_configure("gpt", width=17), "width = 17"),
         (_configure("gpt", width=1 << 40), "outside"),
         (_configure("gpt", width=float("nan")), "width"),
         (_configure("gpt", width=4096, n_heads=64, n_layers=64), "more than the limit"),
@@ -201,7 +201,7 @@ def _configure(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
         (_configure("gpt", n_layers=2), "other tensors"),
     ],
 )
-def test_a_description_that_no_model_has_is_refused(change: Any, reason: str, folder: Path) -> None:
+def test_an_invalid_description_is_refused(change: Any, reason: str, folder: Path) -> None:
     forge(folder, change)
     assert reason in refusal(folder)
 
@@ -236,14 +236,14 @@ def _replace(name: str, tensor: torch.Tensor) -> Callable[[Tensors], Any]:
         _fill("gpt.counters", LARGE),
         _fill("counters", -1),
         _fill("counters", LARGE),
-        _fill("counters", 1 << 47),  # rows for a step would be made of so many symbols
+        _fill("counters", 1 << 47),  # the next step would make rows of this many symbols
         _fill("mixer.table", -1),
         _fill("mixer.past", LARGE),
         _fill("mixer.past", -1),
         _fill("mixer.matches", LARGE),
     ],
 )
-def test_tensors_that_no_learner_has_are_refused(change: Callable[[Tensors], Any], folder: Path) -> None:
+def test_invalid_tensors_are_refused(change: Callable[[Tensors], Any], folder: Path) -> None:
     tensors = load_file(folder / TENSORS)
     change(tensors)
     forge(folder, unchanged, tensors)
@@ -251,7 +251,7 @@ def test_tensors_that_no_learner_has_are_refused(change: Callable[[Tensors], Any
 
 
 @pytest.mark.parametrize("n_header", [0, 1, 1 << 20, 1 << 40, (1 << 64) - 1])
-def test_a_header_that_lies_about_its_length_is_refused(n_header: int, folder: Path, good: dict[str, bytes]) -> None:
+def test_a_header_with_a_false_length_is_refused(n_header: int, folder: Path, good: dict[str, bytes]) -> None:
     (folder / TENSORS).write_bytes(n_header.to_bytes(8, "little") + good[TENSORS][8:])
     forge(folder, unchanged)
     assert TENSORS in refusal(folder)
@@ -263,7 +263,7 @@ def test_a_pickle_is_not_opened(folder: Path) -> None:
     assert TENSORS in refusal(folder)
 
 
-def test_what_is_taken_over_is_the_config_that_was_declared(folder: Path) -> None:
-    """A config that fits the tensors and changes no memory is a model of its own: it loads as what it says."""
+def test_a_loaded_model_has_the_declared_config(folder: Path) -> None:
+    """A changed configuration that fits the tensors and the memory gives a valid model with that configuration."""
     forge(folder, lambda about: about["config"].update(seed=7))
-    assert load_model(folder, RUNTIME, MAX_MEMORY_BYTES).config == Config.from_dict({**BOTH.to_dict(), "seed": 7})
+    assert load_model(folder, RUNTIME).config == Config.from_dict({**BOTH.to_dict(), "seed": 7})

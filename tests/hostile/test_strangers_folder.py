@@ -1,4 +1,4 @@
-"""What may lie beside an archive in a folder from a stranger: checkpoints to go on from, and links in the way of the output."""
+"""A stranger's folder may hold, next to an archive, hostile checkpoints and links at the path of the output."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_checkpoints_of_impossible_values_are_refused() -> None:
 
 
 @pytest.mark.slow
-def test_checkpoints_of_impossible_values_lead_no_kernel_out_of_its_arrays(tmp_path: Path) -> None:
+def test_checkpoints_of_impossible_values_make_no_kernel_leave_its_arrays(tmp_path: Path) -> None:
     found = outcomes(*VALUES, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
     assert unclean(found) == {}
 
@@ -56,7 +56,7 @@ def test_checkpoints_of_impossible_forms_are_refused() -> None:
     assert unclean(outcomes(*FORMS)) == {}
 
 
-# ---- links in the way
+# ---- links at the output
 
 
 PRECIOUS = b"precious"
@@ -70,7 +70,7 @@ def victim(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A stranger's folder, with an archive in it."""
+    """A stranger's folder with an archive."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "x.pq").write_bytes(seeds()["mixer"].archive)
     return tmp_path / "folder"
@@ -85,7 +85,7 @@ LINKS: dict[str, Callable[[Path, Path], None]] = {
 @pytest.mark.parametrize("kind", LINKS)
 def test_decompression_does_not_write_through_a_link(kind: str, folder: Path, victim: Path) -> None:
     LINKS[kind](folder / "x.partial", victim)
-    with suppress(PrequentialError):  # refusing is as good
+    with suppress(PrequentialError):  # a refusal is right, too
         prequential.decompress(folder / "x.pq", folder / "x", runtime=RUNTIME)
     assert victim.read_bytes() == PRECIOUS
 
@@ -93,7 +93,7 @@ def test_decompression_does_not_write_through_a_link(kind: str, folder: Path, vi
 def test_a_damaged_archive_does_not_empty_a_file_through_a_link(folder: Path, victim: Path) -> None:
     (folder / "x.pq").write_bytes(seeds()["mixer"].archive[:-40])
     (folder / "x.partial").symlink_to(victim)
-    with suppress(PrequentialError):  # refusing is as good
+    with suppress(PrequentialError):  # a refusal is right, too
         prequential.decompress(folder / "x.pq", folder / "x", runtime=RUNTIME)
     assert victim.read_bytes() == PRECIOUS
 
@@ -101,8 +101,8 @@ def test_a_damaged_archive_does_not_empty_a_file_through_a_link(folder: Path, vi
 def test_compression_does_not_write_through_a_link(folder: Path, victim: Path) -> None:
     (folder / "y").write_bytes(b"some text")
     (folder / "y.pq.partial").symlink_to(victim)
-    with suppress(PrequentialError):  # refusing is as good
-        prequential.compress(folder / "y", folder / "y.pq", preset=1, runtime=RUNTIME)
+    with suppress(PrequentialError):  # a refusal is right, too
+        prequential.compress(folder / "y", folder / "y.pq", config=prequential.preset(1), runtime=RUNTIME)
     assert victim.read_bytes() == PRECIOUS
 
 
@@ -114,7 +114,7 @@ def test_an_output_that_is_a_link_is_refused(folder: Path, victim: Path) -> None
 
 
 def damaged_with_a_raw_block() -> bytes:
-    """The second of its three blocks is raw and intact; the first is damaged."""
+    """An archive of three blocks: the first is damaged, the second is raw and intact."""
     draft = Draft.of(seeds()["mixed"].archive)
     archive = bytearray(draft.sealed())
     archive[len(draft.header()) + len(draft.blocks[0].record()) - 1] ^= 1
@@ -126,14 +126,14 @@ def keep_going(folder: Path, name: str = "x.pq") -> "subprocess.CompletedProcess
     return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, timeout=120)
 
 
-def test_saving_what_is_intact_does_not_write_through_a_link(folder: Path, victim: Path) -> None:
+def test_saving_intact_blocks_does_not_write_through_a_link(folder: Path, victim: Path) -> None:
     (folder / "x.pq").write_bytes(damaged_with_a_raw_block())
     (folder / "x.from-24").symlink_to(victim)
     keep_going(folder)
     assert victim.read_bytes() == PRECIOUS
 
 
-def test_names_of_files_do_not_reach_the_terminal_as_they_are(folder: Path) -> None:
+def test_names_of_files_reach_the_terminal_without_escapes(folder: Path) -> None:
     name = "x\x1b[31m\x07"
     (folder / f"{name}.pq").write_bytes(damaged_with_a_raw_block())
     done = keep_going(folder, f"{name}.pq")
@@ -144,10 +144,10 @@ def test_names_of_files_do_not_reach_the_terminal_as_they_are(folder: Path) -> N
 # ---- the survey of damaged archives
 
 
-def test_records_that_all_point_to_one_payload_are_surveyed_in_little_time(tmp_path: Path) -> None:
+def test_a_survey_of_many_records_of_one_payload_is_fast(tmp_path: Path) -> None:
     draft, n_bytes = Draft.of(seeds()["raw"].archive), 1 << 20
     draft.blocks = [Part(1, n_bytes, n_bytes, bytes(8), bytes(n_bytes))]
-    draft.n_bytes = 1  # so that a reader from front to back stops at the block
+    draft.n_bytes = 1  # so that a sequential reader stops at the block
     draft.entries = [(0, n_bytes)] * 10_000 + [(len(draft.blocks[0].record()) + 4, n_bytes)]
     draft.n_blocks = len(draft.entries)
     (tmp_path / "a.pq").write_bytes(draft.sealed())
@@ -156,7 +156,7 @@ def test_records_that_all_point_to_one_payload_are_surveyed_in_little_time(tmp_p
 
 
 def test_surveys_of_damaged_archives_are_true(tmp_path: Path) -> None:
-    """What is called intact stood there before the damage, and what is refused elsewhere is not called whole."""
+    """A block that is reported intact is undamaged, and a damaged archive is not reported as complete."""
     rng, path = Random(1), tmp_path / "a.pq"
     good = seeds()["mixed"].archive
     heads = {(i * 24, (i + 1) * 24): block for i, block in enumerate(Draft.of(good).blocks)}

@@ -1,6 +1,6 @@
-"""Which files a piece of work writes, and whether it starts programs: by Python's audit events, which no code can avoid raising.
+"""Refuses writes outside a folder and the start of programs, by Python's audit events. No Python code can avoid raising these.
 
-The events come before the deed, so what is not allowed does not happen.
+The events come before the operation, so a forbidden operation does not happen.
 """
 
 import os
@@ -14,7 +14,7 @@ import prequential
 
 LINUX = sys.platform == "linux"
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Events that name a path to be changed, and where their arguments have it and the folder descriptor it is relative to, if any.
+# Events that change a path: the positions of the path, and of the folder descriptor to which it is relative, in their arguments.
 PATHS: dict[str, tuple[tuple[int, int | None], ...]] = {
     "os.mkdir": ((0, 2),), "os.remove": ((0, 1),), "os.rmdir": ((0, 1),), "os.rename": ((0, 2), (1, 3)), "os.chmod": ((0, 2),),
     "os.utime": ((0, 3),), "os.truncate": ((0, None),), "os.symlink": ((1, 2),), "os.link": ((1, 3),), "os.chown": ((0, 3),),
@@ -25,24 +25,24 @@ ALLOWED = (
     Path(prequential.__file__).parent / "exact" / "__pycache__",  # compiled kernels
     Path(os.environ.get("NUMBA_CACHE_DIR", os.devnull)),
     Path("/dev/null"),
-    Path("/proc/self"),  # what limits.py writes
+    Path("/proc/self"),  # limits.py writes there
 )
 
 
 class ForbiddenError(Exception):
-    """The work was about to write where it must not, or to start a program."""
+    """A write outside the folder, or the start of a program."""
 
 
-_folders: list[Path] = []  # empty: nothing is watched
+_folders: list[Path] = []  # empty: no check
 _installed = False
 
 
 @contextmanager
 def confined(folder: Path) -> Iterator[None]:
-    """Raises ForbiddenError from within the body where it would change a file that is not in `folder`, or start a program."""
+    """Raises ForbiddenError in the body if it would change a file outside `folder`, or start a program."""
     global _installed
     if not _installed:
-        sys.addaudithook(_hook)  # for good: there is no way to take it away
+        sys.addaudithook(_hook)  # permanent: an audit hook cannot be removed
         _installed = True
     _folders.extend(path.resolve() for path in (folder, *ALLOWED))
     try:
@@ -66,14 +66,14 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _check(event: str, path: Any, descriptor: int = -1) -> None:
-    if isinstance(path, int):  # a file that is open: it was checked when it was opened
+    if isinstance(path, int):  # an open file: it was checked when it was opened
         return
     text = os.fsdecode(path)
     if descriptor >= 0 and not os.path.isabs(text):  # noqa: PTH117
-        if not LINUX:  # no way to tell which folder that is; whoever opened it was watched
+        if not LINUX:  # the folder is unknown; it was checked when it was opened
             return
         text = os.path.join(os.readlink(f"/proc/self/fd/{descriptor}"), text)  # noqa: PTH115, PTH118
-    # The folder's links are followed; the last part, which may be a link itself, is what the event is about.
+    # Links in the folder's path are resolved. The last part, which may be a link, is the object of the event.
     real = Path(os.path.realpath(os.path.dirname(os.path.abspath(text))), os.path.basename(text))  # noqa: PTH100, PTH119, PTH120
     if event == "open":
         real = Path(os.path.realpath(real))

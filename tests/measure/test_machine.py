@@ -1,4 +1,4 @@
-"""The environment in a record: present, plausible, JSON."""
+"""The machine and the program in a record: complete, plausible, and JSON."""
 
 import json
 import subprocess
@@ -14,18 +14,18 @@ def test_the_machine_is_described_in_json_values() -> None:
     assert machine.machine()["cpu"]
 
 
-def test_peak_memory_grows_with_what_is_held() -> None:
+def test_peak_memory_grows_with_an_allocation() -> None:
     before = machine.peak_memory_bytes()
-    held = b"x" * (before + (64 << 20))  # more than the whole process had
+    held = b"x" * (before + (64 << 20))  # more than the process had before
     assert machine.peak_memory_bytes() - before >= 32 << 20
     assert len(held) > before
 
 
-def test_versions_name_the_libraries_that_compute() -> None:
+def test_versions_include_the_libraries_that_compute() -> None:
     assert {"python", "torch", "numpy"} <= machine.versions().keys()
 
 
-def test_a_checkout_is_dirty_only_where_the_package_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_is_dirty_only_if_the_package_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "CHECKOUT", tmp_path)
     assert machine.git_commit() is None  # no checkout
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]

@@ -1,7 +1,7 @@
-"""Run as a child process of test_mixing, interpreted; and loaded by it, compiled. Prints what the mixer makes of a text.
+"""A child process of test_mixing, interpreted; test_mixing also loads it, compiled. Prints the mixer's results for a text.
 
-Interpreted (NUMBA_DISABLE_JIT=1), every integer is numpy's, and an overflow is an error; but for the carry of the coder's window,
-which is meant to wrap.
+If it is interpreted (NUMBA_DISABLE_JIT=1), every integer is one of numpy, and an overflow is an error. The exception is the carry
+of the coder's window, which must wrap.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from prequential.model.mixer.mixer import Mixer
 
 
 def drawn_frequencies(n: int, seed: int) -> np.ndarray:
-    """(n, 256) int32 rows of total 2**24: some even, some nearly certain."""
+    """(n, 256) int32 rows with a sum of 2**24: some uniform, some nearly certain."""
     random = np.random.default_rng(seed)
     weights = random.random((n, 256)) ** random.integers(0, 60, (n, 1))
     rows = 1 + np.floor(weights / weights.sum(1, keepdims=True) * ((1 << 24) - 256)).astype(np.int64)
@@ -24,7 +24,7 @@ def drawn_frequencies(n: int, seed: int) -> np.ndarray:
 
 
 def fingerprint() -> str:
-    """Payload and mixer state after a text, noise, and some of the text again: all contexts and a GPT, and few without."""
+    """Payload and mixer state after a text, noise, and a part of the text: all contexts with a GPT, and few contexts without."""
     text = np.fromfile(sample_path("christmas_carol"), np.uint8, 600)
     noise = np.random.default_rng(1).integers(0, 256, 60, dtype=np.uint8)
     found = []

@@ -1,4 +1,4 @@
-"""Configurations of other versions: archives need every name, records are read as what they were."""
+"""Configurations of other versions: archives need every name, and old records keep their meaning."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def before_contexts(config):
     return values
 
 
-def test_a_record_from_before_contexts_is_of_a_gpt_without_them():
+def test_a_record_older_than_contexts_is_of_a_gpt_without_them():
     assert Config.from_record(before_contexts(preset(5))) == preset(5)
 
 
@@ -31,6 +31,6 @@ def test_an_archive_must_name_everything():
 
 
 @pytest.mark.parametrize("values", [None, [], {"gpt": 3}, {}])
-def test_what_is_no_configuration_is_refused(values):
+def test_values_that_are_not_a_configuration_are_refused(values):
     with pytest.raises(ConfigError):
         Config.from_record(values)

@@ -12,7 +12,7 @@ WORD, WORD2 = GPT_CONTEXTS.index("word"), GPT_CONTEXTS.index("word2")
 
 
 def rows_after(text, kinds=range(N_KINDS), n_rows=1 << 24):
-    """The rows of each kind after `text`, before which there was symbol 0."""
+    """The rows of each kind after `text`, which symbol 0 precedes."""
     symbols = (bytes(CONTEXT_REACH) + text)[-CONTEXT_REACH:]
     recent = np.frombuffer(symbols[::-1], np.uint8).astype(np.int64)[None]
     kinds = np.array(list(kinds), np.int64)
@@ -35,23 +35,23 @@ def test_a_context_of_some_symbols_depends_on_these_and_no_others(order):
         assert (rows_after(text, kind) != rows_after(bytes(changed), kind)) == (back <= order)
 
 
-def test_a_word_is_its_letters_in_any_case_and_nothing_before():
+def test_a_word_depends_only_on_its_letters_in_any_case():
     assert rows_after(b"in The", [WORD]) == rows_after(b"12 the", [WORD]) == rows_after(b"\nTHE", [WORD])
     assert rows_after(b"the", [WORD]) != rows_after(b"thee", [WORD])
     assert rows_after(b"the ", [WORD]) == rows_after(b"a, ", [WORD])  # no word has begun
 
 
-def test_two_words_are_the_current_one_and_that_before_one_mark():
+def test_two_words_are_the_current_word_and_the_word_before_the_separator():
     assert rows_after(b"to be or", [WORD2]) == rows_after(b"not Be,or", [WORD2])
     assert rows_after(b"to be or", [WORD2]) != rows_after(b"to he or", [WORD2])
 
 
-def test_words_beyond_the_reach_are_cut_there():
+def test_words_longer_than_the_reach_are_cut():
     long = bytes(range(97, 97 + 20))
     assert rows_after(b"x" + long[-CONTEXT_REACH:], [WORD]) == rows_after(long, [WORD])
 
 
-def test_different_kinds_have_rows_of_their_own_for_the_same_symbols():
+def test_different_kinds_have_different_rows_for_the_same_symbols():
     assert len(set(rows_after(b"ab"))) == N_KINDS
 
 

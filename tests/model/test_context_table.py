@@ -1,4 +1,4 @@
-"""The table of context embeddings: what it adds, what a step changes, and when."""
+"""The table of context embeddings: the rows that it adds, the rows that a step changes, and when it changes them."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def drawn(n, seed=0):
 def learned(recent, g, ops=plain, n_steps=1):
     table = ContextTable(CONFIG, ops)
     for _ in range(n_steps):
-        table.learn(ContextGradient(g, table.places(recent)))
+        table.stage_update(ContextGradient(g, table.row_indices(recent)))
         table.commit()
     return table
 
@@ -32,7 +32,7 @@ def test_nothing_is_added_at_first():
 
 def test_a_step_is_seen_only_after_it_is_committed():
     (recent, g), table = drawn(5), ContextTable(CONFIG, plain)
-    table.learn(ContextGradient(g, table.places(recent)))
+    table.stage_update(ContextGradient(g, table.row_indices(recent)))
     assert not table.rows.any()
     table.commit()
     assert table.rows.any()
@@ -41,9 +41,9 @@ def test_a_step_is_seen_only_after_it_is_committed():
     assert torch.equal(table.rows, rows)
 
 
-def test_what_will_be_written_can_be_had_before_it_is():
+def test_the_staged_rows_can_be_read_before_they_are_committed():
     (recent, g), table = drawn(5), ContextTable(CONFIG, plain)
-    table.learn(ContextGradient(g, table.places(recent)))
+    table.stage_update(ContextGradient(g, table.row_indices(recent)))
     assert torch.equal(table.committed(), learned(recent, g).rows)
     assert not table.state()["contexts"].any()
 
@@ -52,18 +52,18 @@ def test_a_step_changes_the_rows_of_its_contexts_and_no_others():
     recent, g = drawn(3)
     table = learned(recent, g)
     changed = table.rows.abs().sum(1).nonzero()[:, 0]
-    assert changed.tolist() == table.places(recent).unique().tolist()
+    assert changed.tolist() == table.row_indices(recent).unique().tolist()
     assert torch.equal(table.squares > 0, table.rows.abs().sum(1) > 0)
 
 
 def test_the_first_step_of_a_row_has_the_configured_root_mean_square():
     recent, g = drawn(1)
-    row = learned(recent, g).rows[learned(recent, g).places(recent)[0, 0]]
+    row = learned(recent, g).rows[learned(recent, g).row_indices(recent)[0, 0]]
     assert row.square().mean().sqrt().item() == pytest.approx(CONFIG.context_step, rel=0.01)
     assert torch.equal(row.sign(), -g[0].sign())
 
 
-def test_steps_on_a_gradient_that_stays_fall_as_the_root_of_their_number():
+def test_steps_on_a_constant_gradient_shrink_with_the_root_of_their_number():
     recent, g = drawn(1)
     sizes = [learned(recent, g, n_steps=n).rows.norm().item() for n in (3, 4)]
     first = learned(recent, g).rows.norm().item()
@@ -73,7 +73,7 @@ def test_steps_on_a_gradient_that_stays_fall_as_the_root_of_their_number():
 def test_a_step_is_that_of_the_format_in_float32():
     recent, g = drawn(1)
     table, one = learned(recent, g), np.float32(1)
-    row = table.places(recent)[0, 0]
+    row = table.row_indices(recent)[0, 0]
     peak = np.abs(g.numpy()).max()
     levels = np.rint(g.numpy()[0] * ((one / peak) * np.float32(32767)))
     summed = levels.astype(np.float32) * (peak * np.float32(1 / 32767))
@@ -92,24 +92,24 @@ def test_compiled_and_plain_steps_give_the_same_bits():
     assert torch.equal(a.rows, b.rows) and torch.equal(a.squares, b.squares)
 
 
-def test_sums_over_parts_of_a_step_add_up_to_those_of_the_whole():
+def test_sums_over_parts_of_a_step_add_up_to_those_of_the_complete_step():
     (recent, g), table = drawn(40), ContextTable(CONFIG, plain)
-    whole = ContextGradient(g, table.places(recent))
-    touched, peak = whole.places.unique(), whole.peaks()
-    parts = [ContextGradient(g[i], table.places(recent[i])) for i in (slice(0, 13), slice(13, 40))]
+    whole = ContextGradient(g, table.row_indices(recent))
+    touched, peak = whole.rows.unique(), whole.peaks()
+    parts = [ContextGradient(g[i], table.row_indices(recent[i])) for i in (slice(0, 13), slice(13, 40))]
     assert torch.equal(max(part.peaks() for part in parts), peak)
     assert torch.equal(sum(part.sums(touched, peak) for part in parts), whole.sums(touched, peak))
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-37, 1e-20, 1e10])
-def test_gradients_of_any_size_leave_numbers(scale):
+def test_gradients_of_any_size_give_finite_numbers(scale):
     recent, g = drawn(5)
     table = learned(recent, g * scale, n_steps=2)
     assert table.rows.isfinite().all() and table.squares.isfinite().all()
 
 
 @pytest.mark.parametrize("names", ["2", ["7"], ["2", "2"], [2]])
-def test_contexts_that_there_are_not_are_refused(names):
+def test_unknown_contexts_are_refused(names):
     with pytest.raises(ConfigError, match="context"):
         GPTConfig(contexts=names)
 

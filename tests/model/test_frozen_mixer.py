@@ -1,4 +1,4 @@
-"""A frozen learner: it predicts as the learner would, writes nothing that was learned, and what it codes decodes."""
+"""A frozen learner: it predicts like the learner, changes nothing that was learned, and its codes can be decoded."""
 
 import os
 import subprocess
@@ -12,8 +12,8 @@ import pytest
 from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from prequential.corpora.bundled import sample_path
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
-from prequential.model.frozen import Frozen
-from prequential.model.mixer import mixing
+from prequential.model.frozen import FrozenLearner
+from prequential.model.mixer import contexts, mixing
 from prequential.online.runtime import Runtime
 
 BOTH = Config(
@@ -28,7 +28,7 @@ SEEN, NEW = TEXT[:600], TEXT[600:900]
 
 
 def code(learner, symbols, coder=None, size=48):
-    """Symbols (n,) as the coder leaves them, and their costs, read in segments of this size."""
+    """The symbols (n,) that the coder leaves, and their costs, read in segments of this size."""
     symbols, costs = symbols.copy(), []
     for start in range(0, len(symbols), size):
         part = symbols[start : start + size]
@@ -45,44 +45,44 @@ def trained(config, kernels="plain"):
 
 
 @CONFIGS
-def test_reading_frozen_leaves_every_bit_of_the_learner_as_it_was(config):
+def test_a_frozen_learner_changes_no_bit_of_the_learner(config):
     learner = trained(config)
     before = learner.digest()
-    code(Frozen(learner), NEW)
+    code(FrozenLearner(learner), NEW)
     assert learner.digest() == before
     code(learner, NEW)
     assert learner.digest() != before
 
 
-def test_only_past_and_ring_of_a_frozen_learner_go_on():
+def test_only_past_and_ring_of_a_frozen_learner_advance():
     learner = trained(BOTH)
-    frozen = Frozen(learner)
+    frozen = FrozenLearner(learner)
     code(frozen, NEW)
     own = learner.state()
     moved = {name for name, tensor in frozen.state().items() if not (tensor == own[name]).all()}
     assert moved == {"mixer.past", "history", "counters", "gpt.counters"} | {
         n for n in own if n.startswith("gpt.carried")
     }
-    assert own["mixer.past"][mixing.N_BITS] == frozen.state()["mixer.past"][mixing.N_BITS] == 8 * len(SEEN)
+    assert own["mixer.past"][contexts.N_BITS] == frozen.state()["mixer.past"][contexts.N_BITS] == 8 * len(SEEN)
     assert frozen.history.at(np.arange(900)).tolist() == TEXT[:900].tolist()
 
 
-def test_the_spare_row_is_empty_stays_so_and_is_no_part_of_the_state():
+def test_the_spare_row_is_and_remains_empty_and_is_not_part_of_the_state():
     learner = trained(MIXER)
-    code(Frozen(learner), NEW)
-    table = learner.mixer.arrays[1]
+    code(FrozenLearner(learner), NEW)
+    table = learner.mixer.arrays.table
     assert table.shape == (1025, 16) and learner.state()["mixer.table"].shape == (1024, 16)
     assert table[-1].tolist() == [0] + [int(mixing.NEW_NODE)] * 15
 
 
 @pytest.mark.parametrize("kernels", ["plain", "fused"])
 @CONFIGS
-def test_what_a_frozen_learner_codes_it_decodes(config, kernels):
+def test_a_frozen_learner_decodes_its_codes(config, kernels):
     learner = trained(config, kernels)
     writer = BitCoder(ENCODE)
-    _, costs = code(Frozen(learner), NEW, writer)
+    _, costs = code(FrozenLearner(learner), NEW, writer)
     reader = BitCoder(DECODE, writer.payload())
-    found, again = code(Frozen(learner), np.zeros_like(NEW), reader)
+    found, again = code(FrozenLearner(learner), np.zeros_like(NEW), reader)
     reader.check_end()
     assert np.array_equal(found, NEW) and np.array_equal(costs, again)
     assert 0 <= 8 * len(writer.payload()) - costs.sum() < 80
@@ -90,41 +90,41 @@ def test_what_a_frozen_learner_codes_it_decodes(config, kernels):
 
 @CONFIGS
 def test_the_first_decision_is_predicted_as_the_learner_would(config):
-    """The GPT's weights stand still for a segment, so alone it agrees throughout; the mixer learns after the first bit."""
+    """The GPT's weights are constant within a segment, so it agrees at every symbol; the mixer learns after the first bit."""
     learner = trained(config)
-    frozen, first = Frozen(learner), NEW[:48].copy()
+    frozen, first = FrozenLearner(learner), NEW[:48].copy()
     frozen.begin(48)
     learner.begin(48)
     if config.mixer is None:
         assert np.array_equal(frozen.code(first, BitCoder(FOLLOW)), learner.code(first, BitCoder(FOLLOW)))
         return
-    rows = frozen.expected(frozen.inputs(first), 0) if config.gpt else None
+    rows = frozen.gpt_frequencies(frozen.inputs(first), 0) if config.gpt else None
     coded = [x.mixer.code(first.copy(), rows, BitCoder(FOLLOW)) for x in (frozen, learner)]
     assert coded[0][0, 0] == coded[1][0, 0]
     assert not np.array_equal(*coded)
 
 
 @CONFIGS
-def test_costs_do_not_depend_on_the_segments_that_are_read_at_a_time(config):
+def test_costs_do_not_depend_on_the_sizes_of_the_segments(config):
     learner = trained(config)
-    assert np.array_equal(code(Frozen(learner), NEW, size=48)[1], code(Frozen(learner), NEW, size=31)[1])
+    assert np.array_equal(code(FrozenLearner(learner), NEW, size=48)[1], code(FrozenLearner(learner), NEW, size=31)[1])
 
 
-def test_a_frozen_mixer_does_not_recognise_what_it_met_only_now():
-    """Of a table that holds nothing, only the last bytes and the fixed weights tell: a repeat of noise costs the same again."""
+def test_a_frozen_mixer_does_not_recognise_text_that_it_did_not_learn():
+    """With an empty table only the last bytes and the fixed weights predict, so a repeat of noise costs the same again."""
     config = replace(MIXER, mixer=replace(MIXER.mixer, match_bits=12))
     noise, text = np.random.default_rng(1).integers(0, 256, 400), np.resize(TEXT[2000:2400], 400)
     for symbols in (noise, text):
-        costs = code(Frozen(Runtime().learner(config)), np.concatenate((symbols, symbols)))[1]
+        costs = code(FrozenLearner(Runtime().learner(config)), np.concatenate((symbols, symbols)))[1]
         assert np.array_equal(costs[403:], costs[3:400])
         learned = code(Runtime().learner(config), np.concatenate((symbols, symbols)))[1]
         assert learned[400:].sum() < 0.3 * learned[:400].sum()
 
 
 @CONFIGS
-def test_after_a_restart_nothing_of_what_was_read_before_is_known(config):
-    """Not in one bit: whatever came before, and if it filled the ring over and over."""
-    frozen = Frozen(trained(config))
+def test_after_a_restart_costs_do_not_depend_on_earlier_symbols(config):
+    """In no bit, for any earlier symbols, even if they filled the ring several times."""
+    frozen = FrozenLearner(trained(config))
     results = []
     for before in (NEW[:0], TEXT[3000:3100], np.resize(TEXT, 40_000 if config.gpt is None else 500)):
         frozen.restart()
@@ -133,7 +133,7 @@ def test_after_a_restart_nothing_of_what_was_read_before_is_known(config):
         frozen.restart()
         results.append(code(frozen, NEW[:100])[1])
     assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
-    carried = code(Frozen(trained(config)), NEW[:100])[1]
+    carried = code(FrozenLearner(trained(config)), NEW[:100])[1]
     assert not np.array_equal(carried[:8], results[0][:8])
 
 
@@ -148,7 +148,7 @@ mixer = Mixer(MixerConfig(contexts=("1", "3", "word", "match"), table_bits=6, ma
 mixer.code(text.copy(), None, BitCoder(FOLLOW))
 frozen = mixer.frozen(ring.copy())
 frozen.restart(len(text) + 32)
-print(frozen.code(text[::-1].copy(), None, BitCoder(FOLLOW)).tolist(), mixer.arrays[-1].tolist())
+print(frozen.code(text[::-1].copy(), None, BitCoder(FOLLOW)).tolist(), mixer.arrays.past.tolist())
 """
 
 

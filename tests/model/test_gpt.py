@@ -1,4 +1,4 @@
-"""The GPT: any split of a segment reads the same bits, the past alone counts, and the gradient is the gradient."""
+"""The GPT: any split of a segment gives the same bits, predictions depend only on the past, and gradients are right."""
 
 import threading
 from itertools import pairwise
@@ -9,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prequential.exact import fused, plain
+from prequential.exact.backend import Backend
 from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul, trials
 from prequential.exact.pool import Pool
 from prequential.model.config import GPTConfig
-from prequential.model.gpt import gpt as module
+from prequential.model.gpt import reader
 from prequential.model.gpt.context_kernels import SUM_LIMIT
 from prequential.model.gpt.gpt import GPT
+from prequential.model.gpt.weights import rotary_phases
 
 CONFIG = GPTConfig(
     n_layers=2, width=32, n_heads=2, mlp_factor=2, n_embeddings=2, contexts=("2", "word"), context_bits=8, window=7,
@@ -26,7 +28,7 @@ KERNELS = pytest.mark.parametrize("ops", [plain, fused], ids=["plain", "fused"])
 
 
 def make_gpt(ops=plain, config=CONFIG, n_threads=1, backend="float64"):
-    return GPT(config, N_SYMBOLS, seed=1, ops=ops, matmul=Matmul(backend), pool=Pool(n_threads))
+    return GPT(config, seed=1, backend=Backend(ops, Matmul(backend), Pool(n_threads)))
 
 
 def drawn(seed, *shape):
@@ -34,7 +36,7 @@ def drawn(seed, *shape):
 
 
 def drawn_symbols(seed, *shape):
-    """Inputs: the last symbols of each column, which need not be a text's."""
+    """Inputs: the last symbols of each column. They need not come from one text."""
     return drawn(seed, *(shape or (N_COLUMNS,)), CONFIG.n_inputs)
 
 
@@ -50,7 +52,7 @@ def read(gpt, symbols, cuts=()):
 
 
 def trained(gpt, n_updates=3):
-    """A few steps, so that no projection is zero any more."""
+    """The GPT after a few steps, so that no projection is still zero."""
     for i in range(n_updates):
         gpt.update(*drawn_rows(i))
         gpt.end()
@@ -76,7 +78,7 @@ def test_any_split_of_a_segment_gives_the_same_logits_and_the_same_state(ops, cu
     for i, cut in enumerate(cuts):
         with pytest.MonkeyPatch.context() as patch:
             expected = read(whole, drawn_symbols(i))
-            patch.setattr(module, "COLUMNS_AT_ONCE", block)
+            patch.setattr(reader, "COLUMNS_AT_ONCE", block)
             assert torch.equal(expected, read(split, drawn_symbols(i), cut))
         whole.update(*drawn_rows(i))
         split.update(*drawn_rows(i))
@@ -84,7 +86,7 @@ def test_any_split_of_a_segment_gives_the_same_logits_and_the_same_state(ops, cu
 
 
 @KERNELS
-def test_column_by_column_is_the_whole_segment(ops):
+def test_reading_column_by_column_equals_reading_the_segment_at_once(ops):
     whole, split = trained(make_gpt(ops)), trained(make_gpt(ops))
     for i in range(3):
         assert torch.equal(read(whole, drawn_symbols(i)), read(split, drawn_symbols(i), range(1, N_COLUMNS)))
@@ -92,7 +94,7 @@ def test_column_by_column_is_the_whole_segment(ops):
 
 
 @pytest.mark.parametrize(("width", "n_heads"), [(260, 5), (256, 4), (48, 2)])
-def test_column_by_column_is_the_whole_segment_at_widths_that_fill_a_product_or_do_not(width, n_heads):
+def test_reading_column_by_column_equals_the_segment_at_widths_that_fill_a_product_or_do_not(width, n_heads):
     config = GPTConfig(
         n_layers=1, width=width, n_heads=n_heads, mlp_factor=3, n_embeddings=2, window=40, warmup_updates=1
     )
@@ -107,7 +109,7 @@ def test_column_by_column_is_the_whole_segment_at_widths_that_fill_a_product_or_
 @settings(max_examples=15, deadline=None)
 @given(cuts=st.sets(st.integers(1, 3 * N_COLUMNS - 1)))
 def test_a_stream_read_in_segments_of_any_size_is_read_as_one(ops, cuts):
-    """The carried keys and values are all that one segment needs of those before, while the weights stand still."""
+    """With constant weights, a segment needs only the carried keys and values of the segments before it."""
     whole, parts = trained(make_gpt(ops)), trained(make_gpt(ops))
     symbols = drawn_symbols(5, 3 * N_COLUMNS)
     edges = [0, *sorted(cuts), len(symbols)]
@@ -125,7 +127,7 @@ def test_a_symbol_changes_no_logits_before_it(column, symbol):
     assert torch.equal(before[:column], after[:column])
 
 
-def test_logits_depend_on_the_carried_memory_as_far_as_the_window_reaches_and_no_further():
+def test_logits_depend_on_carried_keys_exactly_as_far_back_as_the_window_reaches():
     """With one layer, column 0 of a segment sees the last window - 1 columns of the one before it."""
     config = GPTConfig(n_layers=1, width=32, n_heads=2, mlp_factor=2, n_embeddings=2, window=7, warmup_updates=1)
 
@@ -166,19 +168,19 @@ def test_an_update_in_the_middle_of_a_segment_does_not_change_how_it_is_read(ops
 
 
 @KERNELS
-def test_reading_and_an_update_in_another_thread_do_not_meet(ops):
-    in_turn, beside = make_gpt(ops, n_threads=2), make_gpt(ops, n_threads=2)
+def test_reading_and_an_update_in_another_thread_do_not_influence_each_other(ops):
+    in_turn, parallel = make_gpt(ops, n_threads=2), make_gpt(ops, n_threads=2)
     for i in range(6):
         symbols = drawn_symbols(i)
         expected = read(in_turn, symbols)
         in_turn.update(*drawn_rows(i))
-        beside.begin(len(symbols))
-        learner = threading.Thread(target=beside.update, args=drawn_rows(i))
+        parallel.begin(len(symbols))
+        learner = threading.Thread(target=parallel.update, args=drawn_rows(i))
         learner.start()
-        got = torch.cat([beside.forward(symbols[a : a + 1], a) for a in range(N_COLUMNS)])
+        got = torch.cat([parallel.forward(symbols[a : a + 1], a) for a in range(N_COLUMNS)])
         learner.join()
         assert torch.equal(expected, got)
-        assert_same_state(in_turn, beside)
+        assert_same_state(in_turn, parallel)
 
 
 def test_kernels_backends_and_threads_do_not_change_a_bit():
@@ -199,7 +201,7 @@ def test_kernels_backends_and_threads_do_not_change_a_bit():
 
 
 def test_the_state_covers_every_tensor_that_a_step_changes():
-    """A learner rebuilt from another's state predicts and learns alike: nothing is missing from it."""
+    """A GPT with the state of another GPT predicts and learns identically, so nothing is missing from the state."""
     gpt, copy = make_gpt(), make_gpt()
     for i in range(2):
         read(gpt, drawn_symbols(i))
@@ -208,8 +210,8 @@ def test_the_state_covers_every_tensor_that_a_step_changes():
     for name, tensor in gpt.state().items():
         if name != "counters":
             copy.state()[name].copy_(tensor)
-    copy._n_updates, copy._reader._start = gpt.state()["counters"].tolist()
-    for linear in [*copy._hidden.values(), copy._weights.head]:
+    copy._n_updates, copy._reader._n_before = gpt.state()["counters"].tolist()
+    for linear in [*copy._hidden_matrices.values(), copy._weights.head]:
         linear.quantise()
     for i in range(2, 4):
         assert torch.equal(read(gpt, drawn_symbols(i)), read(copy, drawn_symbols(i)))
@@ -222,7 +224,7 @@ def test_the_state_covers_every_tensor_that_a_step_changes():
 
 
 def test_kernels_agree_on_rows_of_any_shape():
-    """A single symbol, rows shorter and longer than the window, more rows than threads."""
+    """The shapes: a single symbol, rows shorter and longer than the window, more rows than threads."""
     gpts = [make_gpt(plain), make_gpt(fused), make_gpt(fused, n_threads=2)]
     for i, shape in enumerate([(1, 1), (1, 2), (5, 1), (1, 39), (7, 7)]):
         for gpt in gpts:
@@ -231,21 +233,21 @@ def test_kernels_agree_on_rows_of_any_shape():
         assert_same_state(gpts[0], gpt)
 
 
-def test_rows_know_nothing_of_each_other_nor_of_the_stream():
+def test_the_rows_of_a_step_depend_on_no_other_row_and_not_on_the_stream():
     inputs, targets = drawn_rows(3)
     gpt, other = trained(make_gpt()), trained(make_gpt())
     read(other, drawn_symbols(0))
-    phases = module.rotary_phases(CONFIG, 0, ROW_LENGTH)
+    phases = rotary_phases(CONFIG, 0, ROW_LENGTH)
     together, _ = gpt._forward_rows(inputs, targets, phases)
     alone = [other._forward_rows(inputs[i : i + 1], targets[i : i + 1], phases)[0] for i in range(N_ROWS)]
     assert torch.equal(together, torch.cat(alone))
 
 
 def test_a_row_is_learned_as_it_would_be_read_at_the_start_of_a_stream():
-    """One arithmetic for both ways: the gradient of a row is that of the logits which a new stream would be given."""
+    """The gradient of a row follows from the logits that a new stream with the same symbols gets."""
     inputs, targets = drawn_rows(3)
     gpt = trained(make_gpt(fused))
-    gradient, _ = gpt._forward_rows(inputs[:1], targets[:1], module.rotary_phases(CONFIG, 0, ROW_LENGTH))
+    gradient, _ = gpt._forward_rows(inputs[:1], targets[:1], rotary_phases(CONFIG, 0, ROW_LENGTH))
     logits = read(gpt, inputs[0])
     assert torch.equal(gradient, fused.loss_gradient(fused.frequencies(logits), targets[0]))
 
@@ -255,7 +257,7 @@ def float_logits(gpt, parameters, symbols):
     c = gpt.config
     n_rows, n_time, _ = symbols.shape
     width = c.width // c.n_heads
-    cos, sin = (x.double() for x in module.rotary_phases(c, 0, n_time))
+    cos, sin = (x.double() for x in rotary_phases(c, 0, n_time))
 
     def norm(x):
         return x / x.square().mean(-1, keepdim=True).sqrt()
@@ -267,11 +269,11 @@ def float_logits(gpt, parameters, symbols):
     t = torch.arange(n_time)
     hidden = (t[None] > t[:, None]) | (t[None] <= t[:, None] - c.window)
     h = sum(table[symbols[..., e]] for e, table in enumerate(parameters["embedding"]))
-    h = h + parameters["contexts"][gpt._weights.contexts.places(symbols.flatten(0, 1))].sum(1).view(h.shape)
+    h = h + parameters["contexts"][gpt._weights.contexts.row_indices(symbols.flatten(0, 1))].sum(1).view(h.shape)
     for i in range(c.n_layers):
         qkv = norm(h) @ parameters[f"{i}.qkv"]
         q, k, v = qkv.view(n_rows, n_time, 3, c.n_heads, width).permute(2, 0, 3, 1, 4)
-        z = norm(rotate(q)) @ norm(rotate(k)).transpose(-1, -2) * module.score_scale(c)
+        z = norm(rotate(q)) @ norm(rotate(k)).transpose(-1, -2) * gpt._weights.score_scale
         p = z.masked_fill(hidden, float("-inf")).softmax(-1)
         h = h + (p @ v).transpose(1, 2).reshape(n_rows, n_time, -1) @ parameters[f"{i}.out"]
         h = h + (norm(h) @ parameters[f"{i}.up"]).relu().square() @ parameters[f"{i}.down"]
@@ -280,7 +282,7 @@ def float_logits(gpt, parameters, symbols):
 
 def dense(gradient, gpt):
     """A ContextGradient as a tensor of the table's shape."""
-    touched, peak = gradient.places.unique(), gradient.peaks()
+    touched, peak = gradient.rows.unique(), gradient.peaks()
     g = torch.zeros_like(gpt._weights.contexts.rows)
     g[touched] = gradient.sums(touched, peak) * (peak / SUM_LIMIT)
     return g
@@ -289,13 +291,13 @@ def dense(gradient, gpt):
 @KERNELS
 def test_gradients_agree_with_float_autograd_of_the_same_network(ops):
     gpt = make_gpt(ops)
-    linears = gpt._hidden | {"head": gpt._weights.head}
+    linears = gpt._hidden_matrices | {"head": gpt._weights.head}
     for name, linear in linears.items():  # no zero projections: every path carries gradient
         generator = torch.Generator().manual_seed(len(name))
         linear.weight.copy_(torch.randn(linear.weight.shape, generator=generator) * 0.2)
         linear.quantise()
     inputs, targets = drawn_rows(3)
-    phases = module.rotary_phases(CONFIG, 0, ROW_LENGTH)
+    phases = rotary_phases(CONFIG, 0, ROW_LENGTH)
     gradient, saved = gpt._forward_rows(inputs, targets, phases)
     parameters = {name: (linear.levels * linear.scale).double() for name, linear in linears.items()}
     parameters["embedding"] = gpt._weights.embedding.double()
@@ -315,12 +317,12 @@ def test_gradients_agree_with_float_autograd_of_the_same_network(ops):
         assert 0.9 < g.double().norm() / reference.norm() < 1.1, name
 
 
-# ---- states from elsewhere
+# ---- states from other sources
 
 
 @pytest.mark.parametrize("name", ["contexts.squares", "adam.square.head", "carried.k_r", "carried.v_scale"])
 @pytest.mark.parametrize("value", [-1e-3, float("nan"), float("inf"), 1e31])
-def test_what_cannot_be_a_sum_of_squares_or_a_scale_is_refused(name, value):
+def test_a_value_that_cannot_be_a_sum_of_squares_or_a_scale_is_refused(name, value):
     state = {key: tensor.clone() for key, tensor in trained(make_gpt()).state().items()}
     state[name].view(-1)[0] = value
     with pytest.raises(ValueError, match=name):

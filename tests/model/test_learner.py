@@ -1,4 +1,4 @@
-"""The learner: what it keeps of the past, what the GPT learns from, and that its state is the whole of it."""
+"""The learner: the history that it keeps, the rows that the GPT learns from, and that its state is complete."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def make_learner(config=BOTH, threads=1, kernels="fused", backend="float32"):
 
 
 def learn(learner, symbols, coder=None, sizes=SIZES):
-    """Codes the beginning of `symbols` in segments of these sizes: the symbols as the coder leaves them, and their ideal bits."""
+    """Codes the beginning of `symbols` in segments of these sizes. Returns the coder's symbols, and their ideal bits."""
     symbols, done, code_bits = symbols[: sum(sizes)].copy(), 0, []
     coder = coder or BitCoder(FOLLOW)
     for n in sizes:
@@ -55,13 +55,13 @@ def filled(n, bits=4, step=7):
 
 
 @given(st.integers(0, 100), st.integers(1, 16))
-def test_the_ring_holds_the_last_symbols_however_they_came(n, step):
+def test_the_ring_holds_the_last_symbols_for_any_division_into_calls(n, step):
     history, symbols = filled(n, step=step)
     assert (history.n_symbols, history.oldest) == (n, max(0, n - 16))
     assert history.at(np.arange(history.oldest, n)).tolist() == symbols[-16:].tolist()
 
 
-def test_before_the_first_symbol_there_was_symbol_0():
+def test_symbol_0_precedes_the_first_symbol():
     history, symbols = filled(5)
     assert history.at(np.array([[-3, -1], [0, 4]])).tolist() == [[0, 0], [symbols[0], symbols[4]]]
     assert history.at(np.array(-1)).dtype == np.int64
@@ -72,20 +72,20 @@ def test_before_the_first_symbol_there_was_symbol_0():
 
 @pytest.fixture
 def rows():
-    """The rows of a step after n symbols, the last n_new of them new; and all symbols."""
+    """The rows of a step after n symbols, of which the last n_new are new; and all symbols."""
 
     def rows(n, n_new, **schedule):
         learner = make_learner(replace(PURE, schedule=replace(PURE.schedule, **schedule)))
         for start in range(0, n, 4000):
             learner.history.append(TEXT[start : min(n, start + 4000)])
-        learner._n_new = n_new
-        return tuple(x.numpy() for x in learner._rows())
+        learner._last_segment_size = n_new
+        return tuple(x.numpy() for x in learner._training_rows())
 
     return rows
 
 
 def places(inputs, targets, n):
-    """Where the rows may stand in the text: for each the starts at which it fits."""
+    """The possible positions of the rows in the text: for each row, the starts at which it fits."""
     before = np.stack([np.concatenate((np.zeros(e, np.int64), TEXT[:n]))[:n] for e in (1, 2, 3)], 1)
     length = targets.shape[1]
     return [
@@ -101,44 +101,44 @@ def test_rows_are_stretches_of_the_text_and_the_newest_of_them_are_the_newest_se
     found = places(inputs, targets, n)
     assert all(found)
     n_rows = -(-n_new // 16)
-    newest = [n - 16 * (n_rows - i) for i in range(n_rows)]  # end to end, the last to the last symbol
+    newest = [n - 16 * (n_rows - i) for i in range(n_rows)]  # adjacent, up to the last symbol
     assert all(start in places for start, places in zip(newest, found, strict=False))
     assert newest[0] <= n - n_new
 
 
-def test_before_there_is_enough_for_a_row_the_rows_are_shorter(rows):
+def test_rows_are_shorter_while_the_history_is_shorter_than_a_row(rows):
     inputs, targets = rows(9, 9)
     assert targets.tolist() == [TEXT[:9].tolist()]
     assert [column.tolist() for column in inputs[0].T] == [[0] * e + TEXT[: 9 - e].tolist() for e in (1, 2, 3)]
 
 
-def test_a_newest_segment_longer_than_what_is_held_in_whole_rows_begins_with_the_oldest_symbol(rows):
-    _, targets = rows(40, 40)  # three rows of 16 want 48 symbols
+def test_if_rows_need_more_symbols_than_there_are_the_first_row_begins_with_the_oldest(rows):
+    _, targets = rows(40, 40)  # three rows of 16 need 48 symbols
     assert targets[0].tolist() == TEXT[:16].tolist()
     assert np.concatenate(targets[-2:]).tolist() == TEXT[8:40].tolist()
 
 
-def test_rows_are_drawn_from_what_the_ring_still_holds(rows):
+def test_rows_are_drawn_from_the_symbols_that_the_ring_still_holds(rows):
     n = 20_000
     inputs, targets = rows(n, 16, n_rows=200)
     windows = np.lib.stride_tricks.sliding_window_view(TEXT[:n], 17)  # input and targets
     held = {tuple(window) for window in windows[n - (1 << 14) - 1 :].tolist()}
     drawn = [(i[0][0], *t) for i, t in zip(inputs.tolist(), targets.tolist(), strict=True)]
     assert len(drawn) == 200 and held.issuperset(drawn)
-    assert len(set(drawn)) > 150  # from all over the ring
+    assert len(set(drawn)) > 150  # from all parts of the ring
 
 
-def test_rows_are_the_same_for_the_same_past_and_others_for_another_seed_or_moment(rows):
+def test_rows_depend_only_on_the_past_the_seed_and_the_position(rows):
     first, again, later = rows(400, 16), rows(400, 16), rows(401, 16)
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert not np.array_equal(first[1][1:], later[1][1:])
     learner = make_learner(replace(PURE, seed=1))
     learner.history.append(TEXT[:400])
-    learner._n_new = 16
-    assert not np.array_equal(first[1], learner._rows()[1].numpy())
+    learner._last_segment_size = 16
+    assert not np.array_equal(first[1], learner._training_rows()[1].numpy())
 
 
-# ---- one computation
+# ---- the same bits in every way
 
 
 @CONFIGS
@@ -174,8 +174,8 @@ def test_a_follower_learns_the_same_and_codes_nothing(config):
     assert nothing.payload() == b""
 
 
-def test_the_step_beside_a_segment_is_done_at_its_end_and_not_seen_within():
-    """Threads or none: the segment is read with the weights that were there when it was opened."""
+def test_a_step_has_no_effect_on_its_segment_and_is_finished_at_the_segments_end():
+    """With and without threads, the segment is read with the weights that existed when it was opened."""
     one, two = make_learner(threads=1), make_learner(threads=2)
     for learner in (one, two):
         learn(learner, TEXT, sizes=(48, 48))
@@ -185,7 +185,7 @@ def test_the_step_beside_a_segment_is_done_at_its_end_and_not_seen_within():
     assert one.digest() == two.digest()
 
 
-def test_an_error_in_the_step_beside_is_raised_at_the_end_of_the_segment(monkeypatch):
+def test_an_error_in_a_parallel_step_is_raised_at_the_end_of_the_segment(monkeypatch):
     learner = make_learner(threads=2)
     learn(learner, TEXT, sizes=(48,))
     monkeypatch.setattr(learner.gpt, "update", lambda *rows: 1 // 0)
@@ -205,7 +205,7 @@ def test_a_changed_entry_of_any_part_of_the_state_changes_the_digest(config):
     digests = {learner.digest()}
     names = [name for name in learner.state() if not name.endswith("counters")]  # those are copies
     for name in names:
-        tensor = learner.state()[name]  # a view of what the learner holds
+        tensor = learner.state()[name]  # a view of the learner's memory
         middle = tuple(n // 2 for n in tensor.shape)
         before = tensor[middle].clone()
         tensor[middle] = before + 1
@@ -224,8 +224,8 @@ def test_counters_are_part_of_the_state():
 
 
 @CONFIGS
-def test_a_fresh_learner_given_the_state_goes_on_as_the_one_it_came_from(config):
-    """So nothing that later predictions depend on is missing from the state."""
+def test_a_fresh_learner_with_the_state_of_another_continues_identically(config):
+    """So the state has everything that later predictions depend on."""
     old, fresh = make_learner(config), make_learner(config)
     learn(old, TEXT)
     fresh.load_state({name: tensor.clone() for name, tensor in old.state().items()})

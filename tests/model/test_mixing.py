@@ -1,4 +1,4 @@
-"""The context mixer: compiled as interpreted, decoded as encoded, and no bit knows what follows it."""
+"""The context mixer: compiled and interpreted kernels agree, decoded bytes are right, and no bit depends on later bits."""
 
 import math
 import os
@@ -20,7 +20,7 @@ from prequential.corpora.bundled import sample_path
 from prequential.exact.digest import digest
 from prequential.exact.tables import LOG_ODDS_LIMIT, log_odds_tables
 from prequential.model.config import CONTEXTS, MixerConfig
-from prequential.model.mixer import mixing
+from prequential.model.mixer import contexts, histories, mixing
 from prequential.model.mixer.mixer import Mixer
 
 CHILD = Path(__file__).parent / "mixing_child.py"
@@ -34,7 +34,7 @@ def make_mixer(config=SMALL, ring_bits=10):
 
 
 def code(mixer, coder, symbols, frequencies=None, cuts=()):
-    """Codes `symbols` in calls cut there: the symbols as the coder leaves them, and their ideal bits."""
+    """Codes `symbols` in several calls. Returns the symbols that the coder leaves, and their ideal bits."""
     symbols = np.array(symbols, np.int64)
     coder.reserve(len(symbols))
     code_bits = 0.0
@@ -55,7 +55,7 @@ def assert_same_state(a, b):
     assert digest(a.state()) == digest(b.state())
 
 
-# ---- one arithmetic
+# ---- the same bits in every way
 
 
 def test_interpreted_kernels_give_the_bits_of_the_compiled_ones_and_no_integer_overflows():
@@ -73,7 +73,7 @@ def test_interpreted_kernels_give_the_bits_of_the_compiled_ones_and_no_integer_o
 @given(
     data=st.data(), text=st.binary(max_size=60) | st.binary(max_size=12).map(lambda part: part * 6), gpt=st.booleans()
 )
-def test_a_decoder_finds_the_bytes_and_ends_in_the_encoders_state_whatever_the_calls(data, text, gpt):
+def test_a_decoder_finds_the_bytes_and_ends_in_the_encoders_state_for_any_division_into_calls(data, text, gpt):
     cuts = st.sets(st.integers(1, max(1, len(text) - 1)), max_size=5 if len(text) > 1 else 0)
     frequencies = drawn_frequencies(len(text), 5) if gpt else None
     encoder, decoder, follower = make_mixer(), make_mixer(), make_mixer()
@@ -91,7 +91,7 @@ def test_a_decoder_finds_the_bytes_and_ends_in_the_encoders_state_whatever_the_c
 
 
 @pytest.mark.parametrize("gpt", [False, True])
-def test_what_a_byte_costs_does_not_depend_on_what_follows(gpt):
+def test_the_cost_of_a_byte_does_not_depend_on_later_bytes(gpt):
     random = np.random.default_rng(0)
     frequencies = drawn_frequencies(300, 6) if gpt else None
     for n in (1, 150, 299):
@@ -104,7 +104,7 @@ def test_what_a_byte_costs_does_not_depend_on_what_follows(gpt):
             rows = [None if frequencies is None else frequencies[i : i + 1] for i in range(n)]
             costs.append([mixer.code(symbols[i : i + 1].copy(), rows[i], coder).tolist() for i in range(n)])
             payloads.append(coder.words[: int(coder.state[2])].tolist())
-            if frequencies is not None and n < 300:  # nor on what the GPT will expect of what follows
+            if frequencies is not None and n < 300:  # or on the GPT's predictions of later bytes
                 frequencies[n:] = drawn_frequencies(300 - n, int(random.integers(1000)))
         assert costs[0] == costs[1] == costs[2]
         assert payloads[0] == payloads[1] == payloads[2]
@@ -132,23 +132,23 @@ def test_text_costs_less_and_less():
 
 @pytest.mark.parametrize("contexts", [("0",), ("1", "2"), CONTEXTS], ids=["no context", "few", "all"])
 def test_a_long_repeat_of_noise_costs_next_to_nothing(contexts):
-    """With no context it is the match alone that can tell."""
+    """Without contexts, only the match can predict the repeat."""
     noise = np.random.default_rng(2).integers(0, 256, 2000)
     mixer = make_mixer(MixerConfig(contexts=contexts, table_bits=18, match_bits=12), ring_bits=14)
     assert followed(mixer, noise) > 8 * 2000
     assert followed(mixer, noise) < 0.3 * 2000
 
 
-def test_a_match_is_found_at_its_sixth_byte_and_points_at_what_came_next():
+def test_a_match_is_found_at_its_sixth_byte_and_points_at_the_byte_that_followed():
     text, lengths = b"1abcdefgXYZ2abcdefgXYz", []
     for n in range(len(text) + 1):
         past, _ = past_after(text[:n])
-        lengths.append(int(past[mixing.MATCH_LENGTH]))
-        assert past[mixing.MATCH_LENGTH] == 0 or past[mixing.MATCH] == n - 11
-    assert lengths == [0] * 18 + [6, 7, 8, 9, 0]  # z is no Z
+        lengths.append(int(past[contexts.MATCH_LENGTH]))
+        assert past[contexts.MATCH_LENGTH] == 0 or past[contexts.MATCH] == n - 11
+    assert lengths == [0] * 18 + [6, 7, 8, 9, 0]  # z differs from Z
 
 
-def test_frequencies_that_know_the_next_byte_are_soon_believed():
+def test_the_mixer_soon_trusts_frequencies_that_contain_the_next_byte():
     symbols = np.random.default_rng(3).integers(0, 256, 2000)
     frequencies = np.full((2000, 256), 1, np.int32)
     frequencies[np.arange(2000), symbols] = (1 << 24) - 255
@@ -158,7 +158,7 @@ def test_frequencies_that_know_the_next_byte_are_soon_believed():
 
 
 def test_the_ring_may_wrap():
-    """Contexts and matches reach back into a ring of 2**14 that is written three times over; at 2**14 - 3 lies a repeat."""
+    """Contexts and matches read a ring of 2**14 symbols that is overwritten three times; a repeat begins at 2**14 - 3."""
     period = np.concatenate((TEXT[:9000], np.random.default_rng(4).integers(0, 256, (1 << 14) - 9003)))
     symbols = np.resize(period, 50_000)
     config = MixerConfig(contexts=("2", "4", "word", "above", "match"), table_bits=12, match_bits=16)
@@ -184,8 +184,8 @@ def past_after(text):
     """The mixer's past when the byte after `text` is to be predicted, and the ring that holds the text."""
     mixer = make_mixer(MixerConfig(contexts=("0",), table_bits=4, match_bits=10))
     followed(mixer, list(text))
-    ring, matches, past = mixer.arrays[-3:]
-    mixing.find_match(past, ring, matches)
+    past, ring = mixer.arrays.past, mixer.arrays.ring
+    contexts.find_match(past, ring, mixer.arrays.matches)
     return past, ring
 
 
@@ -194,11 +194,11 @@ def hashes_after(text):
     past, ring = past_after(text)
     n = len(CONTEXTS)
     hashes = np.zeros(n, np.int64)
-    mixing.context_hashes(past, ring, np.arange(n), np.zeros(mixing.N_CONTEXTS, np.int64), hashes)
+    contexts.context_hashes(past, ring, np.arange(n), np.zeros(contexts.N_CONTEXTS, np.int64), hashes)
     return dict(zip(CONTEXTS, hashes.tolist(), strict=True))
 
 
-# for each context a text, one that is the same in it, and one that is not
+# for each context: a text, a text with the same context, and a text with another one
 SAMPLES = {
     "0": (b"abc", b"xyz", None),
     "1": (b"abcdefghi", b"ABCDEFGHi", b"abcdefghI"),
@@ -227,15 +227,15 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_a_context_is_what_its_name_says_and_no_more(name):
+def test_a_context_depends_exactly_on_the_bytes_that_its_name_says(name):
     text, same, other = SAMPLES[name]
     assert hashes_after(text)[name] == hashes_after(same)[name]
     assert other is None or hashes_after(text)[name] != hashes_after(other)[name]
 
 
-def test_two_kinds_of_context_never_share_a_hash_for_want_of_a_past():
+def test_two_kinds_of_context_never_share_a_hash_because_the_past_is_short():
     for text in (b"", b"a", bytes(20), b"A text of some words,\nand lines."):
-        assert len(set(hashes_after(text).values())) == len(CONTEXTS) == mixing.N_CONTEXTS
+        assert len(set(hashes_after(text).values())) == len(CONTEXTS) == contexts.N_CONTEXTS
 
 
 # ---- without a mixer
@@ -260,7 +260,7 @@ def decisions(symbol, row):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_plain_coding_costs_what_the_frequencies_say(seed):
+def test_the_cost_of_plain_coding_follows_from_the_frequencies(seed):
     random = np.random.default_rng(seed)
     frequencies = drawn_frequencies(400, seed)
     symbols = np.array([random.choice(256, p=row / (1 << 24)) for row in frequencies])
@@ -272,7 +272,7 @@ def test_plain_coding_costs_what_the_frequencies_say(seed):
 
 
 @given(st.binary(max_size=40), st.integers(0, 1000))
-def test_plain_coding_comes_back(text, seed):
+def test_plainly_coded_bytes_are_decoded(text, seed):
     frequencies = drawn_frequencies(len(text), seed)
     coder = BitCoder(ENCODE)
     _, code_bits = plainly(list(text), frequencies, coder)
@@ -284,7 +284,7 @@ def test_plain_coding_comes_back(text, seed):
 
 
 @pytest.mark.parametrize("certain", [0, 127, 128, 255])
-def test_the_most_improbable_byte_comes_back(certain):
+def test_the_most_improbable_byte_is_decoded(certain):
     frequencies = np.full((256, 256), 1, np.int32)
     frequencies[:, certain] = (1 << 24) - 255
     coder = BitCoder(ENCODE)
@@ -321,51 +321,51 @@ def test_stretch_rises_is_symmetric_and_inverts_squash_within_half_a_step():
 
 
 def test_the_machine_of_histories_is_closed_and_small():
-    n = len(mixing.HISTORY_AGE)
-    assert mixing.NEXT_HISTORY.shape == (n, 2) and len(mixing.HISTORY_PROBABILITY) == n <= 4096
-    assert mixing.NEXT_HISTORY.max() < n
-    assert set(mixing.NEXT_HISTORY.ravel().tolist()) == set(
+    n = len(histories.HISTORY_AGE)
+    assert histories.NEXT_HISTORY.shape == (n, 2) and len(histories.HISTORY_PROBABILITY) == n <= 4096
+    assert histories.NEXT_HISTORY.max() < n
+    assert set(histories.NEXT_HISTORY.ravel().tolist()) == set(
         range(1, n)
-    )  # all are reached, and none leads back to nothing
+    )  # all are reached, and none leads back to the empty history
 
 
 def test_ages_of_histories_grow_by_one_at_most_and_are_bounded():
-    age = mixing.HISTORY_AGE.astype(int)
+    age = histories.HISTORY_AGE.astype(int)
     assert age[0] == 0 and (age[1:] > 0).all() and age.max() < 256
-    assert (age[mixing.NEXT_HISTORY] <= age[:, None] + 1).all()
+    assert (age[histories.NEXT_HISTORY] <= age[:, None] + 1).all()
 
 
 def test_a_bit_moves_the_probability_of_a_history_towards_itself():
-    p = mixing.HISTORY_PROBABILITY
+    p = histories.HISTORY_PROBABILITY
     assert p[0] == 1 << 21 and p.min() > 0 and p.max() < 1 << 22
-    assert (p[mixing.NEXT_HISTORY[:, 1]] >= p).all()
-    assert (p[mixing.NEXT_HISTORY[:, 0]] <= p).all()
+    assert (p[histories.NEXT_HISTORY[:, 1]] >= p).all()
+    assert (p[histories.NEXT_HISTORY[:, 0]] <= p).all()
 
 
-def test_a_run_ends_in_a_history_that_expects_it_to_go_on():
+def test_a_run_of_equal_bits_ends_in_a_history_that_predicts_the_same_bit():
     for bit in (0, 1):
-        states = np.arange(len(mixing.HISTORY_AGE))
+        states = np.arange(len(histories.HISTORY_AGE))
         for _ in range(200):
-            states = mixing.NEXT_HISTORY[states, bit]
-        assert (mixing.NEXT_HISTORY[states, bit] == states).all()
-        ones = mixing.HISTORY_PROBABILITY[states] / (1 << 22)
+            states = histories.NEXT_HISTORY[states, bit]
+        assert (histories.NEXT_HISTORY[states, bit] == states).all()
+        ones = histories.HISTORY_PROBABILITY[states] / (1 << 22)
         assert ((ones if bit else 1 - ones) > 0.7).all()
 
 
 def test_histories_are_symmetric_in_zeros_and_ones():
-    """Every history has a mirror image: the one that the opposite bits lead to."""
+    """Every history has a mirror image: the history that the opposite bits lead to."""
     mirror, todo = {0: 0}, [0]
     while todo:
         state = todo.pop()
         for bit in (0, 1):
-            after, reflected = (int(mixing.NEXT_HISTORY[s, b]) for s, b in ((state, bit), (mirror[state], 1 - bit)))
+            after, reflected = (int(histories.NEXT_HISTORY[s, b]) for s, b in ((state, bit), (mirror[state], 1 - bit)))
             if after not in mirror:
                 mirror[after] = reflected
                 todo.append(after)
             assert mirror[after] == reflected
-    states = np.array([mirror[s] for s in range(len(mixing.HISTORY_AGE))])
-    assert (mixing.HISTORY_AGE[states] == mixing.HISTORY_AGE).all()
-    assert np.abs(mixing.HISTORY_PROBABILITY[states] + mixing.HISTORY_PROBABILITY - (1 << 22)).max() <= 1
+    states = np.array([mirror[s] for s in range(len(histories.HISTORY_AGE))])
+    assert (histories.HISTORY_AGE[states] == histories.HISTORY_AGE).all()
+    assert np.abs(histories.HISTORY_PROBABILITY[states] + histories.HISTORY_PROBABILITY - (1 << 22)).max() <= 1
 
 
 @given(st.integers(0, (1 << 22) - 1), st.integers(0, 1023), st.integers(0, 1), st.sampled_from([255, 1023]))

@@ -1,4 +1,4 @@
-"""Replicas: each learns from its own rows, and their mean is that of the weights they would have had alone."""
+"""Replicas: each learns from its share of the rows, and their mean is the mean of GPTs that learn alone from these shares."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import torch
 
 from prequential import ConfigError
 from prequential.exact import plain
+from prequential.exact.backend import Backend
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig
@@ -13,7 +14,7 @@ from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.replicas import Replicas
 
 SHAPE = GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8, warmup_updates=1)
-ARGUMENTS = SHAPE, 256, 0, plain, Matmul("float64"), Pool(1)
+ARGUMENTS = SHAPE, 0, Backend(plain, Matmul("float64"), Pool(1))
 
 
 def rows(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -24,7 +25,7 @@ def rows(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 def learned(
     n_replicas: int, sync_every: int, n_steps: int, shares: list[slice]
 ) -> tuple[Replicas, list[dict[str, torch.Tensor]]]:
-    """Replicas after some steps, and what GPTs that know of no other have learned from the same shares."""
+    """Replicas after some steps, and separate GPTs that learned from the same shares."""
     made = Replicas(ReplicaConfig(n_replicas=n_replicas, sync_every=sync_every), *ARGUMENTS)
     alone = [GPT(*ARGUMENTS) for _ in shares]
     for step in range(n_steps):
@@ -35,7 +36,7 @@ def learned(
     return made, [gpt.learned_state() for gpt in alone]
 
 
-def test_between_two_means_each_learns_as_a_gpt_does_from_its_share() -> None:
+def test_between_two_means_each_replica_learns_like_a_gpt_from_its_share() -> None:
     made, alone = learned(3, 100, 3, [slice(0, 2), slice(2, 5), slice(5, 7)])
     for one, other in zip((made, *made.others), alone, strict=True):
         for name, tensor in one.learned_state().items():
@@ -51,8 +52,8 @@ def test_all_become_their_mean() -> None:
     assert not torch.equal(first["head"], second["head"])
     fresh = GPT(*ARGUMENTS)
     fresh.load_state(made.state() | {"counters": torch.tensor([2, 0])})
-    levels = made._weights.as_read()
-    for name, tensor in fresh._weights.as_read().items():  # rounded anew from the mean
+    levels = made._weights.inference_tensors()
+    for name, tensor in fresh._weights.inference_tensors().items():  # rounded again, from the mean
         assert torch.equal(tensor, levels[name]), name
 
 
@@ -75,12 +76,12 @@ def test_a_replica_without_rows_waits() -> None:
     ],
     ids=["no GPT", "contexts"],
 )
-def test_what_has_no_replicas_is_refused(values: dict) -> None:
+def test_configurations_without_possible_replicas_are_refused(values: dict) -> None:
     with pytest.raises(ConfigError, match="replicas"):
         Config(**values, replicas=ReplicaConfig())
 
 
-def test_replicas_stand_in_a_configuration_only_where_there_are_some() -> None:
+def test_the_name_replicas_is_in_a_configuration_only_if_there_are_some() -> None:
     config = Config(replicas=ReplicaConfig(n_replicas=4, sync_every=8))
     assert Config.from_dict(config.to_dict()) == config
     assert "replicas" not in Config().to_dict()

@@ -77,7 +77,7 @@ def test_a_notebook_runs_at_small_settings(path, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_committed_notebook_has_its_outputs_and_names_no_place_of_its_making(path):
+def test_a_committed_notebook_has_its_outputs_and_no_path_of_the_machine_that_ran_it(path):
     notebook = read(path)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))

@@ -1,4 +1,4 @@
-"""Tests here import what lies beside them: the pretended device."""
+"""Tests in this folder may import its other modules, such as the simulated device."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Run as a child process of test_digest_matrix: prints one JSON line of what this process's arithmetic makes of a text.
+"""A child process of test_digest_matrix: prints one JSON line with the digests of the archives that it makes of a text.
 
-Arguments: a folder to leave the archives in, and the folder with another process's archives, or "-". Environment variables of the
-parent decide vector level and library caps.
+Arguments: a folder for these archives, and the folder with another process's archives, or "-". Environment variables of the
+parent set the vector level and the caps of libraries.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from prequential.codecs.archive_header import Header
 from prequential.corpora.bundled import sample_path
 from prequential.errors import InexactMachineError
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
-from prequential.online.coding import compress, decompress
+from prequential.online.coding import compress, config_of, decompress
 from prequential.online.runtime import Runtime
 
 MIXED = Config(
@@ -36,19 +36,20 @@ N_BYTES = 600
 def archive(text: bytes, config: Config, runtime: Runtime) -> bytes:
     header = Header(n_bytes=len(text), blake2b=hashlib.blake2b(text, digest_size=32).digest(), config=config.to_dict())
     sink = io.BytesIO()
-    list(compress(np.frombuffer(text, np.uint8), header, sink, runtime))
+    list(compress(np.frombuffer(text, np.uint8), header, sink, runtime.learner(config)))
     return sink.getvalue()
 
 
 def original(path: Path, runtime: Runtime) -> bytes:
     sink = io.BytesIO()
     with path.open("rb") as source:
-        list(decompress(ArchiveReader(source), sink, runtime))
+        reader = ArchiveReader(source)
+        list(decompress(reader, sink, runtime.learner(config_of(reader.header))))
     return sink.getvalue()
 
 
 def runtimes(config: Config) -> Iterator[Runtime]:
-    """Mixed: every backend with both kernels, and several threads. Pure, which is the same GPT: a few of them."""
+    """Mixed: every backend with both kinds of kernels, and several threads. Pure, the same GPT: a few of these."""
     if config.mixer is None:
         yield Runtime(backend="int8", kernels="fused", threads=2)
         yield Runtime(backend="float64", kernels="plain", threads=1)

@@ -1,4 +1,7 @@
-"""The GPT on an accelerator: the processor's bits, or no accelerator. One is pretended here; those marked gpu want a real one."""
+"""The GPT on an accelerator gives the processor's bits, or the accelerator is not used.
+
+These tests run on a simulated device (simulated_cuda.py). Those marked gpu need a real one.
+"""
 
 import io
 import logging
@@ -8,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from pretended import CUDA, MixedPlacesError, is_there, n_replays, pretended
+from simulated_cuda import CUDA, MixedDevicesError, is_on_device, n_replays, simulated_cuda
 
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
@@ -16,44 +19,47 @@ from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, InexactMachineError
 from prequential.exact import fused, matmul, plain, tables
+from prequential.exact.backend import Backend
 from prequential.exact.matmul import BACKEND_NAMES, SELF_TEST_SHAPES, Matmul
 from prequential.exact.pool import Pool
 from prequential.measure.proof.selftest import FIXED_CONFIG, fixed_run
-from prequential.model.config import N_SYMBOLS, Config, ReplicaConfig, ScheduleConfig
-from prequential.model.frozen import Frozen
-from prequential.model.gpt import gpt as gpt_module
+from prequential.model.config import Config, ReplicaConfig, ScheduleConfig
+from prequential.model.frozen import FrozenLearner
+from prequential.model.gpt import weights
 from prequential.model.gpt.device import Accelerator, DeviceGPT
-from prequential.model.learner import Learner
+from prequential.model.gpt.gpt import GPT
 from prequential.online import accelerators, coding
-from prequential.online.loop import run
+from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
 
 SCHEDULE = ScheduleConfig(first_segment_symbols=256, segment_symbols=256, row_symbols=64, n_rows=6, block_symbols=512)
 TEST_COLUMNS = accelerators.TEST_COLUMNS
 MIXED = replace(FIXED_CONFIG, schedule=SCHEDULE)
 PURE = replace(MIXED, mixer=None)
-CAPTURED = replace(MIXED, gpt=replace(MIXED.gpt, contexts=()))  # contexts are on the host
+CAPTURED = replace(
+    MIXED, gpt=replace(MIXED.gpt, contexts=())
+)  # the table of contexts is on the host, so its steps are not captured
 ON_CUDA = Runtime(device="cuda", threads=1)
 real = pytest.mark.gpu
 needs_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is found out once a process may be a pretended device's. The device's own test is short, but where it is looked at."""
+def empty_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Clears what a process caches: it may come from a simulated device. Also shortens the test of a device."""
     monkeypatch.setattr(accelerators, "TEST_COLUMNS", 40)
-    remembered = (
-        accelerators.tested,
+    cached = (
+        accelerators.verify_device,
         accelerators._warn,
         matmul._trials_once,
         tables.attention_table,
         tables.frequency_table,
-        gpt_module.phases_of_rows,
+        weights.phases_of_rows,
     )
-    for function in remembered:
+    for function in cached:
         function.cache_clear()
     yield
-    for function in remembered:
+    for function in cached:
         function.cache_clear()
 
 
@@ -63,14 +69,14 @@ def text(n_bytes: int) -> np.ndarray:
 
 def archive(source: np.ndarray, config: Config, runtime: Runtime) -> bytes:
     header, sink = Header(n_bytes=len(source), blake2b=bytes(32), config=config.to_dict()), io.BytesIO()
-    for _ in coding.compress(source, header, sink, runtime):
+    for _ in coding.compress(source, header, sink, runtime.learner(config)):
         pass
     return sink.getvalue()
 
 
 def decoded(packed: bytes, runtime: Runtime) -> bytes:
-    sink = io.BytesIO()
-    for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), sink, runtime):
+    sink, reader = io.BytesIO(), ArchiveReader(io.BytesIO(packed))
+    for _ in coding.decompress(reader, sink, runtime.learner(coding.config_of(reader.header))):
         pass
     return sink.getvalue()
 
@@ -80,62 +86,62 @@ def test_an_archive_made_on_either_device_is_the_same(monkeypatch, config, kerne
     monkeypatch.setattr(accelerators, "TEST_COLUMNS", TEST_COLUMNS)
     source = text(800)
     packed = archive(source, config, Runtime(threads=1))
-    with pretended(monkeypatch) as mode:
+    with simulated_cuda(monkeypatch) as mode:
         assert archive(source, config, Runtime(device="cuda", threads=1, kernels=kernels)) == packed
     assert mode.n_operations > 5_000
 
 
 def rows(step: int, n_rows: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and targets of a step on rows of 32 columns."""
-    drawn = accelerators._drawn(f"{step}", n_rows, 32, CAPTURED.gpt.n_inputs + 1)
+    drawn = accelerators._test_symbols(f"{step}", n_rows, 32, CAPTURED.gpt.n_inputs + 1)
     return drawn[..., 1:].contiguous(), drawn[..., 0].contiguous()
 
 
-def test_captured_steps_beside_reading_give_the_same_bits(monkeypatch):
-    def states(gpt: gpt_module.GPT) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
-        stream, before = accelerators._drawn("stream", 8 * 8, CAPTURED.gpt.n_inputs), {}
+def test_captured_steps_in_parallel_with_reading_give_the_same_bits(monkeypatch):
+    def states(gpt: GPT) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
+        stream, before = accelerators._test_symbols("stream", 8 * 8, CAPTURED.gpt.n_inputs), {}
         for step, columns in enumerate(stream.split(8)):
             gpt.begin(8)
-            gpt.update(*rows(step, n_rows=3 if step == 5 else 4))  # between captured ones, one of another shape
-            logits = gpt.forward(columns, 0)  # by the weights before this step
+            gpt.update(*rows(step, n_rows=3 if step == 5 else 4))  # one step of another shape between captured ones
+            logits = gpt.forward(columns, 0)  # with the weights before this step
             gpt.end()
-            if step == 6:  # what is loaded, captured steps go on from
+            if step == 6:  # captured steps continue from a loaded state
                 gpt.load_state({name: t.clone() for name, t in gpt.state().items()} | {"head": before["head"]})
             before = {name: t.clone() for name, t in gpt.state().items()}
             yield logits, before
 
-    host = Runtime(threads=1).parts(CAPTURED)[:2]
-    here = list(states(gpt_module.GPT(CAPTURED.gpt, N_SYMBOLS, 0, *host, Pool(1))))
-    with pretended(monkeypatch):
+    host = Runtime(threads=1).exact_backend(CAPTURED)
+    here = list(states(GPT(CAPTURED.gpt, 0, host)))
+    with simulated_cuda(monkeypatch):
         found = Accelerator(CUDA, matmul.choose(CUDA), captures=True)
-        there = list(states(DeviceGPT(found, CAPTURED.gpt, N_SYMBOLS, 0, *host)))
+        there = list(states(DeviceGPT(found, CAPTURED.gpt, 0, host)))
         assert n_replays() == 5
     for (logits, state), (other_logits, other) in zip(here, there, strict=True):
         assert torch.equal(logits, other_logits)
         assert all(torch.equal(tensor, other[name]) for name, tensor in state.items())
 
 
-def test_where_nothing_can_be_captured_steps_are_taken_kernel_by_kernel(monkeypatch, caplog):
+def test_steps_run_kernel_by_kernel_if_capturing_fails(monkeypatch, caplog):
     def refused(*_: object, **__: object) -> None:
         raise RuntimeError("CUDA error: operation not permitted\nmore")
 
     source = text(600)
     packed = archive(source, CAPTURED, Runtime(threads=1))
-    with pretended(monkeypatch):
+    with simulated_cuda(monkeypatch):
         monkeypatch.setattr(torch.cuda, "current_blas_handle", refused)
         assert archive(source, CAPTURED, ON_CUDA) == packed
         assert n_replays() == 0
     (said,) = caplog.records
     assert said.getMessage().endswith(
-        "kernel by kernel, as capturing one has failed: CUDA error: operation not permitted"
+        "kernel by kernel, because capturing a step failed: CUDA error: operation not permitted"
     )
 
 
 def test_a_capture_that_fails_leaves_the_stream_and_the_levels_as_they_were(monkeypatch, caplog):
-    host = Runtime(threads=1).parts(CAPTURED)[:2]
-    with pretended(monkeypatch):
+    host = Runtime(threads=1).exact_backend(CAPTURED)
+    with simulated_cuda(monkeypatch):
         stream = torch.cuda.current_stream()
-        gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), captures=True), CAPTURED.gpt, N_SYMBOLS, 0, *host)
+        gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), captures=True), CAPTURED.gpt, 0, host)
         for step in range(2):
             gpt.update(*rows(step))
         levels = gpt.levels()
@@ -149,22 +155,22 @@ def test_a_capture_that_fails_leaves_the_stream_and_the_levels_as_they_were(monk
     assert "cpu: waiting is not permitted when stream is capturing" in caplog.text
 
 
-def test_a_graph_that_computes_something_else_is_not_used(monkeypatch, caplog):
-    with pretended(monkeypatch):
+def test_a_graph_that_computes_other_bits_is_not_used(monkeypatch, caplog):
+    with simulated_cuda(monkeypatch):
         monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda self: None)
         found = ON_CUDA.accelerator(CAPTURED)
     assert (found.device, found.captures) == (CUDA, False)
     assert "does not compute the processor's bits: step 3" in caplog.text
 
 
-def test_an_archive_made_here_decodes_there(monkeypatch):
+def test_an_archive_of_the_processor_decodes_on_a_device(monkeypatch):
     source = text(800)
     packed = archive(source, MIXED, Runtime(threads=1))
-    with pretended(monkeypatch):
+    with simulated_cuda(monkeypatch):
         assert decoded(packed, ON_CUDA) == source.tobytes()
 
 
-def test_a_run_goes_on_on_another_device(monkeypatch):
+def test_a_run_resumes_on_another_device(monkeypatch):
     def coded(learner: Learner, first: int, stop: int) -> tuple[float, bytes]:
         parts = run(learner, BitCoder(FOLLOW), slice(first, stop), source[first:stop].copy())
         return sum(float(bits.sum()) for _, bits in parts), learner.digest()
@@ -172,43 +178,43 @@ def test_a_run_goes_on_on_another_device(monkeypatch):
     source, half = text(1024), 512
     here = Runtime(threads=1).learner(PURE)
     halves = [coded(here, 0, half), coded(here, half, 1024)]
-    with pretended(monkeypatch):
+    with simulated_cuda(monkeypatch):
         there = ON_CUDA.learner(PURE)
         assert isinstance(there.gpt, DeviceGPT)
         assert coded(there, 0, half) == halves[0]
         state = {name: tensor.clone() for name, tensor in there.state().items()}
-        assert not any(is_there(tensor) for tensor in state.values())
+        assert not any(is_on_device(tensor) for tensor in state.values())
         for runtime in (Runtime(threads=1), ON_CUDA):
             other = runtime.learner(PURE)
             other.load_state(state)
             assert coded(other, half, 1024) == halves[1]
 
 
-def test_what_was_learned_there_reads_frozen_alike(monkeypatch):
+def test_a_learner_frozen_after_training_on_a_device_gives_the_same_costs(monkeypatch):
     def costs(runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
         learner = runtime.learner(PURE)
         for _ in run(learner, BitCoder(FOLLOW), slice(0, 600), text(600)):
             pass
-        frozen, coder, symbols = Frozen(learner), BitCoder(FOLLOW), text(800)[600:].astype(np.int64)
+        frozen, coder, symbols = FrozenLearner(learner), BitCoder(FOLLOW), text(800)[600:].astype(np.int64)
         frozen.begin(200)
         bits = frozen.code(symbols, coder)
         frozen.end(200)
         return bits, frozen.code_window(symbols[:50], symbols[50:90], coder)
 
     here = costs(Runtime(threads=1))
-    with pretended(monkeypatch):
+    with simulated_cuda(monkeypatch):
         there = costs(ON_CUDA)
     assert all(map(np.array_equal, here, there))
 
 
 @pytest.mark.parametrize("name", BACKEND_NAMES)
-def test_every_backend_multiplies_all_shapes_there(monkeypatch, name):
-    with pretended(monkeypatch):
+def test_every_backend_multiplies_all_shapes_on_a_device(monkeypatch, name):
+    with simulated_cuda(monkeypatch):
         for m, k, n in SELF_TEST_SHAPES:
             a = torch.arange(m * k, dtype=torch.int64).remainder(255).sub(127).to(torch.int8).view(m, k)
             b = torch.arange(k * n, dtype=torch.int64).mul(7).remainder(255).sub(127).to(torch.int8).view(k, n)
             product = Matmul(name)(a.to(CUDA), b.to(CUDA))
-            assert is_there(product)
+            assert is_on_device(product)
             assert torch.equal(product.cpu().long(), a.long() @ b.long())
 
 
@@ -219,54 +225,54 @@ def off_by_one(values: torch.Tensor) -> torch.Tensor:
 FAULTS = {
     "a rounding": ("sqrt", lambda x, plainly=plain.sqrt: off_by_one(plainly(x)) if x.device.type == "cuda" else plainly(x)),
     "a sum": ("row_squares", lambda q, plainly=plain.row_squares: plainly(q) + float(q.device.type == "cuda")),
-    "an operation that is not there": ("nesterov_", lambda *_: (_ for _ in ()).throw(RuntimeError("not implemented"))),
+    "a missing operation": ("nesterov_", lambda *_: (_ for _ in ()).throw(RuntimeError("not implemented"))),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_device_of_other_bits_is_refused_or_left_alone(monkeypatch, caplog, fault):
+def test_a_device_that_computes_other_bits_is_refused_or_not_used(monkeypatch, caplog, fault):
     name, function = FAULTS[fault]
     monkeypatch.setattr(plain, name, function)
-    with pretended(monkeypatch):
+    with simulated_cuda(monkeypatch):
         with pytest.raises(InexactMachineError, match=r"^cuda:0|not implemented"):
             ON_CUDA.learner(PURE)
         with caplog.at_level(logging.WARNING):
             learner = Runtime(device="auto", threads=1).learner(PURE)
     assert not isinstance(learner.gpt, DeviceGPT)
-    assert [r.getMessage().endswith("; going on without it") for r in caplog.records] == [True]
+    assert [r.getMessage().endswith("; continuing without it") for r in caplog.records] == [True]
 
 
-def test_a_device_that_cannot_be_opened_is_left_alone(monkeypatch, caplog):
+def test_a_device_that_cannot_be_opened_is_not_used(monkeypatch, caplog):
     def fail() -> int:
         raise RuntimeError("CUDA error: all devices are busy\nmore")
 
-    with pretended(monkeypatch):
+    with simulated_cuda(monkeypatch):
         monkeypatch.setattr(torch.cuda, "current_device", fail)
         with pytest.raises(InexactMachineError, match=r"RuntimeError: CUDA error: all devices are busy$"):
             ON_CUDA.learner(PURE)
         for _ in range(3):
             assert not isinstance(Runtime(device="auto", threads=1).learner(PURE).gpt, DeviceGPT)
-    assert len(caplog.records) == 1  # said once
+    assert len(caplog.records) == 1  # one warning only
 
 
-def test_a_saturating_library_is_not_chosen(monkeypatch):
+def test_a_saturating_library_routine_is_not_chosen(monkeypatch):
     def saturating(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return (a.int() @ b.int()).clamp(-32768, 32767)
 
-    with pretended(monkeypatch):
-        monkeypatch.setattr(matmul, "on_tensor_cores", saturating)
+    with simulated_cuda(monkeypatch):
+        monkeypatch.setattr(matmul, "tensor_core_product", saturating)
         assert matmul.choose(CUDA).name != "int8"
         with pytest.raises(InexactMachineError, match="int8 is not exact"):
             matmul.choose(CUDA, "int8")
 
 
-def test_what_is_pretended_can_fail(monkeypatch):
-    with pretended(monkeypatch):
+def test_the_simulated_device_refuses_what_a_real_one_refuses(monkeypatch):
+    with simulated_cuda(monkeypatch):
         there, here = torch.ones(3, device=CUDA), torch.ones(3)
         assert (there.device, (there + 1)[1:].device, there.cpu().device) == (CUDA, CUDA, here.device)
-        with pytest.raises(MixedPlacesError):
+        with pytest.raises(MixedDevicesError):
             there + here
-        with pytest.raises(MixedPlacesError):
+        with pytest.raises(MixedDevicesError):
             there[torch.tensor([0, 1])]
         with pytest.raises(TypeError):
             there.numpy()
@@ -274,8 +280,8 @@ def test_what_is_pretended_can_fail(monkeypatch):
             torch._int_mm(*(torch.ones(8, 8, dtype=torch.int8, device=CUDA) for _ in range(2)))
 
 
-def test_a_pretended_graph_computes_when_it_is_replayed(monkeypatch):
-    with pretended(monkeypatch):
+def test_a_simulated_graph_computes_when_it_is_replayed(monkeypatch):
+    with simulated_cuda(monkeypatch):
         x, graph = torch.ones(3, device=CUDA), torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             y = (x + 1) * 2
@@ -300,32 +306,32 @@ def test_a_pretended_graph_computes_when_it_is_replayed(monkeypatch):
         lambda x: x.nonzero(),
     ],
 )
-def test_what_waits_for_a_device_is_not_captured(monkeypatch, work):
-    with pretended(monkeypatch):
+def test_an_operation_that_waits_for_the_device_cannot_be_captured(monkeypatch, work):
+    with simulated_cuda(monkeypatch):
         x = torch.ones(3, device=CUDA)
         with pytest.raises(RuntimeError, match="capturing"), torch.cuda.graph(torch.cuda.CUDAGraph()):
             work(x)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a CUDA device")
-def test_without_a_device_cuda_is_refused_and_auto_computes_here():
+def test_without_a_device_cuda_is_refused_and_auto_uses_the_processor():
     with pytest.raises(InexactMachineError, match="no CUDA device"):
         ON_CUDA.learner(PURE)
     assert not isinstance(Runtime(device="auto").learner(PURE).gpt, DeviceGPT)
 
 
-def test_without_a_gpt_nothing_goes_anywhere():
+def test_a_learner_without_a_gpt_needs_no_device():
     assert ON_CUDA.learner(replace(FIXED_CONFIG, gpt=None)).gpt is None
 
 
-def test_what_needs_processors_refuses_cuda(monkeypatch):
+def test_audits_and_replicas_refuse_cuda(monkeypatch):
     with pytest.raises(ConfigError, match="--device cuda"):
         Runtime(device="cuda", audit_every=4)
-    with pytest.raises(ConfigError, match="no device 'tpu'"):
+    with pytest.raises(ConfigError, match="unknown device 'tpu'"):
         Runtime(device="tpu")
     gpt = replace(FIXED_CONFIG.gpt, contexts=())
     replicas = replace(FIXED_CONFIG, gpt=gpt, replicas=ReplicaConfig(n_replicas=2, sync_every=2))
-    with pretended(monkeypatch):
+    with simulated_cuda(monkeypatch):
         with pytest.raises(ConfigError, match="replicas"):
             ON_CUDA.learner(replicas)
         assert not isinstance(Runtime(device="auto", threads=1).learner(replicas).gpt, DeviceGPT)
@@ -342,7 +348,7 @@ def test_the_fixed_run_gives_the_expected_digest_on_a_gpu():
 @real
 @needs_device
 @pytest.mark.parametrize("name", BACKEND_NAMES)
-def test_every_backend_on_a_gpu_that_is_chosen_passes_for_the_shapes_of_the_presets(name, monkeypatch):
+def test_every_exact_backend_of_a_gpu_passes_the_test_for_all_presets(name, monkeypatch):
     monkeypatch.setattr(accelerators, "TEST_COLUMNS", TEST_COLUMNS)
     from prequential.model.presets import PRESETS
 
@@ -354,13 +360,13 @@ def test_every_backend_on_a_gpu_that_is_chosen_passes_for_the_shapes_of_the_pres
         if config.gpt:
             found = Accelerator(torch.device("cuda", 0), products, captures=not config.gpt.contexts)
             rows = config.schedule.n_rows, config.schedule.row_symbols
-            accelerators.test(found, config.gpt, rows, fused, matmul.choose())
+            accelerators.compare_with_host(found, config.gpt, rows, Backend(fused, matmul.choose(), Pool(1)))
 
 
 @real
 @needs_device
 @pytest.mark.parametrize("config", [FIXED_CONFIG, PURE], ids=["mixed", "pure"])
-def test_archives_of_a_gpu_decode_on_the_processor_and_the_other_way_round(config):
+def test_archives_of_a_gpu_decode_on_the_processor_and_vice_versa(config):
     source = text(20_000)
     packed = archive(source, config, Runtime())
     assert archive(source, config, Runtime(device="cuda")) == packed

@@ -1,4 +1,4 @@
-"""An audited run: the same bytes, no false alarm, and every bit that is flipped found in time, with its name and cause."""
+"""An audited run gives the same bytes and no false alarm. It finds every flipped bit in time, with its name and cause."""
 
 import io
 import subprocess
@@ -14,13 +14,16 @@ from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from prequential.errors import ConfigError, FaultError
 from prequential.exact import fused
+from prequential.exact.backend import Backend
 from prequential.exact.matmul import Matmul
+from prequential.exact.pool import Pool
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
-from prequential.model.gpt.gpt import GPT, Reader
-from prequential.model.learner import Learner
+from prequential.model.gpt.gpt import GPT
+from prequential.model.gpt.reader import Reader
+from prequential.model.learner import OnlineLearner
 from prequential.online.audit import AuditedLearner
 from prequential.online.coding import compress, decompress
-from prequential.online.recomputing import Way, exact_backends
+from prequential.online.recomputing import exact_matmuls, opposite
 from prequential.online.runtime import Runtime
 
 BOTH = Config(
@@ -54,7 +57,7 @@ def make(config=BOTH, every=3, threads=1, kernels="fused", backend="float32"):
 
 
 def learn(learner, n_segments, first=0, before=None, coder=None, after_begin=None):
-    """Segments first .. first + n_segments - 1; before[i] and after_begin[i] are called in segment i."""
+    """Reads segments first .. first + n_segments - 1. before[i] and after_begin[i] are called in segment i."""
     coder = coder or BitCoder(FOLLOW)
     for i in range(first, first + n_segments):
         symbols = SYMBOLS[i * SIZE : (i + 1) * SIZE].copy()
@@ -83,7 +86,7 @@ def flip(tensor, random):
 def archive_of(config, runtime):
     header = Header(n_bytes=len(TEXT), blake2b=bytes(32), config=config.to_dict())
     sink = io.BytesIO()
-    for _ in compress(np.frombuffer(TEXT, np.uint8), header, sink, runtime):
+    for _ in compress(np.frombuffer(TEXT, np.uint8), header, sink, runtime.learner(config)):
         pass
     return sink.getvalue()
 
@@ -99,7 +102,7 @@ def test_an_audit_changes_no_byte_and_finds_nothing_in_a_clean_run(config, every
     audited = Runtime(threads=threads, audit_every=every)
     assert archive_of(config, audited) == archive
     sink = io.BytesIO()
-    for _ in decompress(ArchiveReader(io.BytesIO(archive)), sink, audited):
+    for _ in decompress(ArchiveReader(io.BytesIO(archive)), sink, audited.learner(config)):
         pass
     assert sink.getvalue() == TEXT
 
@@ -116,7 +119,7 @@ def test_no_false_alarm_with_either_kind_of_kernel_in_any_mode(config, kernels):
 
 
 @CONFIGS
-def test_an_audited_learner_goes_on_from_the_state_of_another(config):
+def test_an_audited_learner_continues_from_the_state_of_another(config):
     old, coder = make(config, every=2), BitCoder(ENCODE)
     learn(old, 5, coder=coder)
     fresh, later = make(config, every=3, backend="float64"), BitCoder(ENCODE)
@@ -129,13 +132,13 @@ def test_an_audited_learner_goes_on_from_the_state_of_another(config):
 
 
 def test_a_runtime_without_an_audit_gives_a_plain_learner():
-    assert type(make(every=0)) is Learner
+    assert type(make(every=0)) is OnlineLearner
     assert type(make(every=1)) is AuditedLearner
     with pytest.raises(ConfigError):
         Runtime(audit_every=-1)
 
 
-def test_one_segment_of_each_period_is_recomputed_and_not_always_the_same(monkeypatch):
+def test_one_segment_of_each_period_is_recomputed_at_varying_places(monkeypatch):
     steps = []
     learner = make(every=4)
     monkeypatch.setattr(learner, "_check_step", lambda *_: steps.append(learner._n_segments))
@@ -161,8 +164,8 @@ def test_a_bit_of_the_gpt_flipped_between_segments_is_found_in_the_next(name):
 
 
 @pytest.mark.parametrize("name", [name for name in names_at_rest() if not name.startswith("carried.")])
-def test_a_bit_of_the_gpt_flipped_while_a_step_waits_to_use_it_is_found_in_that_segment(name, monkeypatch):
-    """The worst moment: after all checks of the segment's beginning."""
+def test_a_bit_of_the_gpt_flipped_just_before_its_update_is_found_in_that_segment(name, monkeypatch):
+    """The worst moment: after all checks at the beginning of the segment."""
     random = np.random.default_rng(sum(name.encode()))
     learner, i = make(every=50), int(random.integers(2, 9))
     original = GPT._forward_rows
@@ -181,18 +184,18 @@ def test_a_bit_of_the_gpt_flipped_while_a_step_waits_to_use_it_is_found_in_that_
 @pytest.mark.parametrize("config", [BOTH, MIXER], ids=["both", "mixer"])
 @pytest.mark.parametrize("name", ["history", *(f"mixer.{name}" for name in make(MIXER, 1).mixer.state())])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_bit_of_mixer_or_history_is_found_within_a_period(name, config, seed):
+def test_a_flipped_bit_of_mixer_or_history_is_found_within_a_period(name, config, seed):
     random = np.random.default_rng(seed + sum(name.encode()))
     every = int(random.integers(1, 6))
     learner, i = make(config, every), int(random.integers(1, 10))
-    tensor = Learner.state(learner)[name]
+    tensor = OnlineLearner.state(learner)[name]
     with pytest.raises(FaultError, match=rf"{name}[:,].*cause: memory"):
         learn(learner, i + every, before={i: lambda: flip(tensor, random)})
     assert learner._stop <= (i + every) * SIZE
 
 
 @CONFIGS
-def test_a_fault_is_found_before_a_block_is_written_or_a_run_saved(config):
+def test_a_fault_is_found_before_a_digest_or_a_checkpoint(config):
     learner = make(config, every=1000)
     learn(learner, 3)
     flip(learner.history.ring, np.random.default_rng(3))
@@ -209,7 +212,7 @@ def test_a_wrong_symbol_in_a_row_of_a_step_is_found_before_the_step(threads):
         learner.begin(SIZE)
 
 
-def test_a_bit_of_the_encoder_is_found_in_that_segment():
+def test_a_flipped_bit_of_the_encoder_is_found_in_that_segment():
     learner, coder = make(MIXER, every=1000), BitCoder(ENCODE)
     learn(learner, 4, coder=coder)
     coder.words[1] ^= 1 << 20
@@ -221,7 +224,7 @@ def test_a_bit_of_the_encoder_is_found_in_that_segment():
 
 
 class Flips:
-    """In place of a function of tensors: flips a bit of its first result in the calls that `when` accepts, by their number."""
+    """Replaces a function of tensors. Flips a bit of its first result in the calls whose number `when` accepts."""
 
     def __init__(self, original, when):
         self.original, self.when, self.n = original, when, 0
@@ -236,7 +239,7 @@ class Flips:
 
 
 def patch_products(monkeypatch, name, when):
-    """Products of one backend deviate, in the calls that `when` accepts."""
+    """Products of one backend deviate in the calls whose number `when` accepts."""
     original = Matmul.__call__
     flips = Flips(original, when)
     monkeypatch.setattr(Matmul, "__call__", lambda m, a, b: (flips if m.name == name else original)(m, a, b))
@@ -258,25 +261,22 @@ def test_a_bit_flipped_once_in_a_prediction_is_found_in_that_segment(what, confi
         learn(learner, i + 1, coder=BitCoder(ENCODE), after_begin={i: reading})
 
 
-HEAD = 15  # of a column's arguments: its copy of the head's levels
-
-
 def patch_columns(monkeypatch, when):
-    """Decoders' columns see other levels than there are, if `when` accepts their reader."""
-    original = Reader.column
+    """A decoder's columns use changed levels if `when` accepts their reader."""
+    original = Reader.column_decoder
 
     def column(reader):
-        fresh = reader._column is None
+        fresh = reader._column_decoder is None
         made = original(reader)
         if fresh and when(reader):
-            made.arguments[HEAD][:, 0] ^= 1 << 6
+            made.arrays.head.levels[0, :, 0] ^= 1 << 6
         return made
 
-    monkeypatch.setattr(Reader, "column", column)
+    monkeypatch.setattr(Reader, "column_decoder", column)
 
 
 @pytest.mark.parametrize("config", [BOTH, PURE], ids=["both", "pure"])
-def test_a_bit_flipped_once_in_what_a_decoder_sees_is_found_in_that_segment(config, monkeypatch):
+def test_a_bit_flipped_once_in_a_decoders_levels_is_found_in_that_segment(config, monkeypatch):
     learner = make(config, every=1000)
     patch_columns(monkeypatch, lambda reader: reader is learner.gpt._reader and reader.n_columns == 6 * SIZE)
     with pytest.raises(FaultError, match=r"\(original bytes 240-288\): .*cause: memory or processor"):
@@ -300,7 +300,7 @@ def test_a_bit_flipped_once_in_a_step_is_found_if_its_segment_is_recomputed(seed
             original(gpt, *rows)
 
     monkeypatch.setattr(GPT, "update", update)
-    with pytest.raises(FaultError, match=r"gpt\..*memory or processor \(computed again it comes out otherwise\)"):
+    with pytest.raises(FaultError, match=r"gpt\..*memory or processor \(computed again, the result is different\)"):
         learn(learner, 8, i)  # a bit may be rounded away: the next segments flip others
 
 
@@ -323,7 +323,7 @@ def test_a_backend_that_always_deviates_is_named(every, mode, monkeypatch):
 
 @pytest.mark.parametrize("every", [1, 4])
 @pytest.mark.parametrize("name", ["squared_relu", "frequencies", "adam_", "nesterov_"])
-def test_a_compiled_kernel_that_always_deviates_is_the_programs_fault(name, every, monkeypatch):
+def test_a_compiled_kernel_that_always_deviates_is_a_fault_of_the_program(name, every, monkeypatch):
     original = getattr(fused, name)
 
     def wrong(*arguments, **keywords):
@@ -335,25 +335,24 @@ def test_a_compiled_kernel_that_always_deviates_is_the_programs_fault(name, ever
 
     monkeypatch.setattr(fused, name, wrong)
     with pytest.raises(FaultError, match=r"gpt\..*cause: program"):
-        learn(make(every=every), 4 + 2 * every, coder=BitCoder(ENCODE))  # the first steps move the head alone
+        learn(make(every=every), 4 + 2 * every, coder=BitCoder(ENCODE))  # the first steps change the head only
 
 
-def test_decoders_columns_that_always_deviate_are_the_programs_fault(monkeypatch):
+def test_decoders_columns_that_always_deviate_are_a_fault_of_the_program(monkeypatch):
     patch_columns(monkeypatch, lambda reader: True)
     with pytest.raises(FaultError, match=r"cause: program \(the decoder"):
         learn(make(every=1000), 4, coder=BitCoder(DECODE, payload_of(BOTH, 4)))
 
 
-def test_the_opposite_way_shares_neither_kernels_nor_products():
-    backends = {backend.name for backend in exact_backends()}
-    assert {"float32", "float64"} <= backends
-    for name in backends:
-        way = Way(fused, Matmul(name))
-        opposite = way.opposite
-        assert opposite.ops is not way.ops
-        assert name != opposite.matmul.name
-        assert (name == "float64") != (opposite.matmul.batches == "float64")
-        assert opposite.matmul.batched(torch.ones(2, 3, 4), torch.ones(2, 4, 5)).tolist() == [[[4.0] * 5] * 3] * 2
+def test_the_opposite_backend_shares_neither_kernels_nor_products():
+    names = {matmul.name for matmul in exact_matmuls()}
+    assert {"float32", "float64"} <= names
+    for name in names:
+        other = opposite(Backend(fused, Matmul(name), Pool(1)))
+        assert other.primitives is not fused
+        assert name != other.matmul.name
+        assert (name == "float64") != (other.matmul.batches == "float64")
+        assert other.matmul.batched(torch.ones(2, 3, 4), torch.ones(2, 4, 5)).tolist() == [[[4.0] * 5] * 3] * 2
 
 
 def test_a_message_is_one_line_with_block_range_and_advice():
@@ -368,7 +367,7 @@ def test_a_message_is_one_line_with_block_range_and_advice():
 
 
 @pytest.mark.parametrize("value", ["-1", "x"])
-def test_a_period_that_is_none_is_an_error_of_usage(value, tmp_path):
+def test_an_invalid_period_is_a_usage_error(value, tmp_path):
     command = [sys.executable, "-m", "prequential", "compress", "--audit-every", value, "a"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)

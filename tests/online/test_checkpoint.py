@@ -1,4 +1,4 @@
-"""A run that was interrupted goes on, and ends in the bytes of one that was not."""
+"""An interrupted run resumes, and its result has the bytes of an uninterrupted run."""
 
 import json
 from contextlib import suppress
@@ -57,7 +57,7 @@ def interrupted(run, *arguments, after, **options):
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("after", [2, 3, 6, 7, 11, 20])
-def test_compression_goes_on_to_the_same_archive(name, after, archives, tmp_path):
+def test_a_resumed_compression_gives_the_same_archive(name, after, archives, tmp_path):
     interrupted(compress, tmp_path, CONFIGS[name], after=after)
     assert not (tmp_path / "a.pq").exists()
     assert compress(tmp_path, CONFIGS[name], runtime=TWO, resume=True) == archives[name]
@@ -66,7 +66,7 @@ def test_compression_goes_on_to_the_same_archive(name, after, archives, tmp_path
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("after", [2, 3, 6, 7, 11, 20])
-def test_decompression_goes_on_to_the_same_original(name, after, archives, tmp_path):
+def test_a_resumed_decompression_gives_the_same_original(name, after, archives, tmp_path):
     interrupted(decompress, tmp_path, archives[name], after=after)
     assert not (tmp_path / "a").exists()
     assert decompress(tmp_path, archives[name], runtime=TWO, resume=True) == DATA
@@ -75,7 +75,7 @@ def test_decompression_goes_on_to_the_same_original(name, after, archives, tmp_p
 
 @settings(max_examples=8, deadline=None)
 @given(stops=st.lists(st.integers(1, 7), min_size=1, max_size=6), data=st.data())
-def test_any_number_of_interruptions_changes_nothing(stops, data, archives, tmp_path_factory):
+def test_any_number_of_interruptions_gives_the_same_archive(stops, data, archives, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stops")
     for after in stops:
         try:
@@ -88,7 +88,7 @@ def test_any_number_of_interruptions_changes_nothing(stops, data, archives, tmp_
     assert (folder / "a.pq").read_bytes() == archives["both"]
 
 
-def test_what_is_on_the_disk_is_a_valid_prefix_and_no_more_is_claimed(archives, tmp_path):
+def test_the_partial_output_is_a_valid_prefix_and_not_a_valid_archive(archives, tmp_path):
     interrupted(compress, tmp_path, after=14)
     written = (tmp_path / "a.pq.partial").read_bytes()
     assert archives["both"].startswith(written)
@@ -96,18 +96,18 @@ def test_what_is_on_the_disk_is_a_valid_prefix_and_no_more_is_claimed(archives, 
         prequential.decompress(written, runtime=ONE)
 
 
-def test_without_a_checkpoint_nothing_stays(monkeypatch, tmp_path):
+def test_an_interruption_before_the_first_checkpoint_leaves_no_file(monkeypatch, tmp_path):
     monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 1e9)
     interrupted(compress, tmp_path, after=9)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_resume_without_anything_to_go_on_from_begins_at_the_beginning(archives, tmp_path):
+def test_resume_without_a_checkpoint_starts_from_the_beginning(archives, tmp_path):
     assert compress(tmp_path, resume=True) == archives["both"]
 
 
-def test_what_was_written_after_the_checkpoint_is_written_again(archives, tmp_path):
-    """As after a power cut: the file is longer than the checkpoint knows, with anything at its end."""
+def test_output_after_the_checkpoint_is_written_again(archives, tmp_path):
+    """As after a power cut: the output is longer than at the checkpoint, and its end is arbitrary."""
     interrupted(compress, tmp_path, after=9)
     with (tmp_path / "a.pq.partial").open("ab") as file:
         file.write(b"half a block")
@@ -121,7 +121,7 @@ def test_an_interrupted_run_is_not_overwritten_without_force(archives, tmp_path)
     assert compress(tmp_path, overwrite=True) == archives["both"]
 
 
-def test_a_folder_goes_on_too(tmp_path):
+def test_decompression_of_a_folder_resumes_too(tmp_path):
     for name in ("one", "two"):
         (tmp_path / "tree" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "tree" / name).write_bytes(DATA)
@@ -139,8 +139,8 @@ def test_a_folder_goes_on_too(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"data": DATA[:-1]}, "original is another"),
-        ({"data": b"x" + DATA[1:]}, "original is another"),
+        ({"data": DATA[:-1]}, "another original"),
+        ({"data": b"x" + DATA[1:]}, "another original"),
         ({"config": replace(CONFIG, seed=1)}, "another configuration"),
         ({"config": CONFIGS["pure"]}, "another configuration"),
     ],
@@ -162,23 +162,23 @@ def test_a_checkpoint_of_the_opposite_direction_is_refused(archives, tmp_path):
 
 
 @pytest.mark.parametrize("part", ["header", "block"])
-def test_an_archive_that_is_not_the_one_of_the_checkpoint_is_refused(part, archives, tmp_path):
+def test_a_partial_output_of_another_run_is_refused(part, archives, tmp_path):
     interrupted(compress, tmp_path, after=22)
     path = tmp_path / "a.pq.partial"
     written = bytearray(path.read_bytes())
     written[20 if part == "header" else -20] ^= 4
     path.write_bytes(written)
-    with pytest.raises(CheckpointError, match="written before"):
+    with pytest.raises(CheckpointError, match="partial output"):
         compress(tmp_path, resume=True)
 
 
 def test_any_flipped_bit_of_a_checkpoint_is_found(tmp_path):
     interrupted(compress, tmp_path, after=9)
     path = tmp_path / "a.pq.checkpoint"
-    whole = path.read_bytes()
+    intact = path.read_bytes()
     random = np.random.default_rng(0)
-    for place in [0, 9, 100, *random.integers(0, len(whole), 60).tolist()]:
-        damaged = bytearray(whole)
+    for place in [0, 9, 100, *random.integers(0, len(intact), 60).tolist()]:
+        damaged = bytearray(intact)
         damaged[place] ^= 1 << int(random.integers(8))
         path.write_bytes(damaged)
         with pytest.raises(CheckpointError):
@@ -240,7 +240,7 @@ class Clock:
         return self.now
 
 
-def test_checkpoints_take_no_more_than_their_share_of_the_time(monkeypatch, tmp_path):
+def test_checkpoints_take_at_most_their_share_of_the_time(monkeypatch, tmp_path):
     monkeypatch.undo()
     clock, times = Clock(), []
 
@@ -253,7 +253,7 @@ def test_checkpoints_take_no_more_than_their_share_of_the_time(monkeypatch, tmp_
     learner = ONE.learner(CONFIG)
     header = prequential.codecs.archive_header.Header(n_bytes=1, blake2b=bytes(32), config={})
     while clock.now < 20_000:
-        checkpoints.offer("compress", header, learner, lambda: None)
+        checkpoints.save_if_due("compress", header, learner, lambda: None)
         clock.now += 1.0
     assert times[0] >= 60
     assert 0.02 < 9.0 * len(times) / clock.now <= checkpoint.COST
@@ -269,7 +269,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(monkeypatch, c
 
 
 def test_a_disk_that_fills_while_a_checkpoint_is_written_does_not_end_the_run(monkeypatch, caplog, archives, tmp_path):
-    """safetensors raises an error of its own kind."""
+    """safetensors raises its own error type."""
 
     def full(*_):
         raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
@@ -280,7 +280,7 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_does_not_end_the_run(mo
     assert not list(tmp_path.glob("*checkpoint*"))
 
 
-def test_after_a_checkpoint_that_could_not_be_written_the_next_is_not_due_at_once(monkeypatch, tmp_path):
+def test_a_failed_checkpoint_is_not_tried_again_at_once(monkeypatch, tmp_path):
     monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 60.0)
     now, times = [0.0], []
 
@@ -295,11 +295,11 @@ def test_after_a_checkpoint_that_could_not_be_written_the_next_is_not_due_at_onc
     for _ in range(200):
         now[0] += 1.0
         with suppress(OSError):
-            checkpoints.offer("compress", header, learner, lambda: None)
+            checkpoints.save_if_due("compress", header, learner, lambda: None)
     assert len(times) == 3 and min(b - a for a, b in pairwise(times)) >= 60
 
 
-def test_a_source_that_may_only_be_read_goes_on_too_and_gives_its_mode_in_the_end(archives, tmp_path):
+def test_compression_of_a_read_only_source_resumes_and_the_archive_has_its_mode(archives, tmp_path):
     source = tmp_path / "source"
     source.write_bytes(DATA)
     source.chmod(0o444)

@@ -1,4 +1,4 @@
-"""compress and decompress: what comes out is what went in, at every size, and what is damaged is refused."""
+"""compress and decompress: a round trip restores every byte at every size, and damaged archives are refused."""
 
 import hashlib
 import io
@@ -15,7 +15,7 @@ from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CorruptArchiveError
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
-from prequential.online.coding import compress, decompress
+from prequential.online.coding import compress, config_of, decompress
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks
@@ -36,18 +36,25 @@ TEXT = (
 def archive_of(data, config=BOTH, runtime=None):
     header = Header(n_bytes=len(data), blake2b=hashlib.blake2b(data, digest_size=32).digest(), config=config.to_dict())
     sink = io.BytesIO()
-    progress = list(compress(np.frombuffer(data, np.uint8), header, sink, runtime or Runtime(threads=1)))
+    progress = list(
+        compress(np.frombuffer(data, np.uint8), header, sink, (runtime or Runtime(threads=1)).learner(config))
+    )
     return sink.getvalue(), progress
+
+
+def decode(reader, sink, runtime=None):
+    learner = (runtime or Runtime(threads=1)).learner(config_of(reader.header))
+    return list(decompress(reader, sink, learner))
 
 
 def original_of(archive, runtime=None):
     sink = io.BytesIO()
-    progress = list(decompress(ArchiveReader(io.BytesIO(archive)), sink, runtime or Runtime(threads=1)))
+    progress = decode(ArchiveReader(io.BytesIO(archive)), sink, runtime)
     return sink.getvalue(), progress
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_text_comes_back_and_is_smaller(config):
+def test_a_text_is_restored_from_a_smaller_archive(config):
     archive, _ = archive_of(TEXT, config)
     assert original_of(archive)[0] == TEXT
     assert len(archive) < 0.8 * len(TEXT)
@@ -58,14 +65,14 @@ SIZES = sorted({0, 1, 2, 3} | {n + d for n in (8, 16, 32, 64, 288, 300, 332, 600
 
 
 @pytest.mark.parametrize("n_bytes", SIZES)
-def test_sizes_around_every_boundary_come_back(n_bytes):
+def test_sizes_around_every_boundary_are_restored(n_bytes):
     archive, _ = archive_of(TEXT[:n_bytes])
     assert original_of(archive)[0] == TEXT[:n_bytes]
 
 
 @settings(max_examples=15, deadline=None)
 @given(data=st.binary(max_size=700))
-def test_any_bytes_come_back(data):
+def test_any_bytes_are_restored(data):
     archive, _ = archive_of(data)
     assert original_of(archive)[0] == data
 
@@ -78,7 +85,7 @@ def test_incompressible_blocks_are_stored_raw_and_cost_little():
     assert original_of(archive)[0] == noise
 
 
-def test_the_learner_goes_on_through_raw_blocks():
+def test_the_learner_learns_from_raw_blocks():
     """Noise, then text: the coded blocks after a raw one decode, so both sides learned the same from it."""
     data = np.random.default_rng(6).bytes(600) + TEXT[:900]
     archive, progress = archive_of(data)
@@ -97,7 +104,7 @@ def test_the_decoder_reports_the_same_ideal_bits_as_the_encoder():
     assert original_of(archive)[1][-1].code_bits == pytest.approx(encoded[-1].code_bits, rel=1e-12)
 
 
-def test_progress_counts_up_to_the_whole():
+def test_progress_counts_up_to_the_complete_original():
     archive, progress = archive_of(TEXT)
     seen = [p.n_bytes for p in progress]
     assert seen == sorted(seen) and seen[-1] == len(TEXT)
@@ -109,21 +116,21 @@ def test_a_prefix_of_the_blocks_is_a_prefix_of_the_original():
     cut = next(p.archive_bytes for p in progress if p.n_blocks == 3)
     sink = io.BytesIO()
     with pytest.raises(CorruptArchiveError):
-        list(decompress(ArchiveReader(io.BytesIO(archive[:cut])), sink, Runtime(threads=1)))
-    whole = list(ArchiveReader(io.BytesIO(archive)).blocks())[:3]
-    assert len(sink.getvalue()) == sum(block.n_bytes for block in whole)
+        decode(ArchiveReader(io.BytesIO(archive[:cut])), sink)
+    blocks_before = list(ArchiveReader(io.BytesIO(archive)).blocks())[:3]
+    assert len(sink.getvalue()) == sum(block.n_bytes for block in blocks_before)
     assert TEXT.startswith(sink.getvalue())
 
 
 def test_a_decoder_in_another_state_stops_at_the_first_block_before_it_writes():
-    """As if the machine computed something else: the config says another seed, all checksums are right."""
+    """The same as on a machine that computes other bits: the configuration has another seed, and all checksums are right."""
     header = Header(n_bytes=len(TEXT), blake2b=bytes(32), config=BOTH.to_dict())
     archive, _ = archive_of(TEXT)
     reader = ArchiveReader(io.BytesIO(archive))
     reader.header = replace(header, config=replace(BOTH, seed=1).to_dict())
     sink = io.BytesIO()
     with pytest.raises(CorruptArchiveError, match="block 0"):
-        list(decompress(reader, sink, Runtime(threads=1)))
+        decode(reader, sink)
     assert sink.getvalue() == b""
 
 
@@ -132,16 +139,16 @@ def test_a_decoder_in_another_state_stops_at_the_first_block_before_it_writes():
     [{"seed": -1}, {"gpt": 3}, {"extra": 1}, {"schedule": None}, {"gpt": None, "mixer": None}],
     ids=str,
 )
-def test_a_config_out_of_range_is_refused(damage):
+def test_an_invalid_config_is_refused(damage):
     archive, _ = archive_of(TEXT[:50])
     reader = ArchiveReader(io.BytesIO(archive))
     reader.header = replace(reader.header, config={**BOTH.to_dict(), **damage})
     with pytest.raises(CorruptArchiveError):
-        list(decompress(reader, io.BytesIO(), Runtime(threads=1)))
+        decode(reader, io.BytesIO())
 
 
 class Recorder:
-    """In place of a learner's mixer: codes symbol by symbol, noting what the GPT expected of each and under what it was coded."""
+    """Replaces a learner's mixer. Codes symbol by symbol and records the GPT's frequencies and the coded ones of each."""
 
     def __init__(self, mixer):
         self.mixer, self.arrays, self.rows, self.coded = mixer, mixer.arrays, [], []
@@ -164,8 +171,8 @@ def recorded(data):
     return np.stack(learner.mixer.rows), np.concatenate(learner.mixer.coded)
 
 
-def test_what_is_expected_of_a_symbol_ignores_it_and_all_that_follow():
-    """The audit of C1 and C3 on a live loop: from some symbol on the text is another; what came before costs the same bits."""
+def test_a_prediction_depends_on_no_later_symbol():
+    """On the real loop: the text is changed from some symbol on, and the symbols before it cost the same bits."""
     rows, coded = recorded(TEXT[:500])
     for first in (0, 7, 40, 299, 300, 420):
         changed = bytearray(TEXT[:500])
@@ -183,6 +190,6 @@ def test_every_row_of_frequencies_is_a_full_distribution():
     assert (rows.sum(1, dtype=np.int64) == 1 << 24).all()
 
 
-def test_block_kinds_are_what_the_archive_says():
+def test_the_blocks_of_a_text_are_coded():
     archive, _ = archive_of(TEXT)
     assert {block.kind for block in ArchiveReader(io.BytesIO(archive)).blocks()} == {BlockKind.CODED}

@@ -1,6 +1,6 @@
-"""One text, one archive: over vector levels, library caps, matmul backends, kernels and threads, in child processes.
+"""One text gives one archive under all vector levels, library caps, matmul backends, kernels and threads, in child processes.
 
-Each process also decodes the archive of the process before it, which ran under other settings.
+Each process also decodes the archives of the previous process, which ran under other settings.
 """
 
 import json
@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.xdist_group("digest matrix")  # one fixture for all, in one worker
 
-# The level of torch's own kernels, and the cap of oneDNN and MKL: each alone, as they govern different kernels, and both at once.
+# The level of torch's own kernels, and the cap of oneDNN and MKL: each alone, because they concern different kernels, and both.
 SETTINGS = (
     ("default", "none"), ("avx2", "none"), ("avx512", "none"), ("default", "AVX2"), ("default", "SSE41"), ("avx2", "SSE41"),
 )  # fmt: skip
@@ -49,7 +49,7 @@ def test_all_settings_give_one_archive(results, config):
     assert len(digests) == 1, results
 
 
-def test_float_carried_backends_are_exact_under_every_setting(results):
+def test_float_backends_are_exact_under_every_setting(results):
     for setting, r in results.items():
         for config, digests in r["archives"].items():
             for name, digest in digests.items():

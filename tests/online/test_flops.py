@@ -1,4 +1,4 @@
-"""Operations per byte: the counts from shapes are those of the products that a real run asks for."""
+"""Operations per byte: the counts from shapes equal the products that a real run computes."""
 
 from collections import Counter
 from dataclasses import astuple, replace
@@ -21,8 +21,8 @@ PLAIN = Runtime(kernels="plain", threads=1)
 
 
 def products_of_a_run(config: Config, n_bytes: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Operations that `Matmul` was asked for while n_bytes were coded: with weights, and batched, of attention."""
-    compress(b"warm up", config=config, runtime=PLAIN)  # the self-test multiplies, too, but once a process
+    """Operations that `Matmul` computed while n_bytes were coded: with weights, and batched, of attention."""
+    compress(b"warm up", config=config, runtime=PLAIN)  # the self-test multiplies, too, but only once in a process
     counted: Counter[str] = Counter()
     single, batched = Matmul.__call__, Matmul.batched
 
@@ -45,16 +45,14 @@ def products_of_a_run(config: Config, n_bytes: int, monkeypatch: pytest.MonkeyPa
     ("config", "n_bytes"),
     [
         pytest.param(SMALL, 1500, id="blocks and segments that end early"),
-        pytest.param(SMALL, 48, id="one segment, nothing to learn from"),
+        pytest.param(SMALL, 48, id="one segment, no step"),
         pytest.param(
             replace(SMALL, schedule=replace(SCHEDULE, first_segment_symbols=1)), 60, id="rows shorter than usual"
         ),
         pytest.param(replace(SMALL, gpt=GPTConfig(n_layers=1, width=32, n_heads=2, window=2)), 400, id="another shape"),
     ],
 )
-def test_counts_are_those_of_the_products_a_run_asks_for(
-    config: Config, n_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_equal_the_products_of_a_run(config: Config, n_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = products_of_a_run(config, n_bytes, monkeypatch)
     flops = total_flops(config, n_bytes)
     assert flops.reading + flops.learning + flops.optimiser == counted["weights"]
@@ -68,7 +66,7 @@ def test_parts_add_up_to_the_total() -> None:
     assert flops_per_byte(preset(5), 100_000) == flops / 100_000
 
 
-def test_a_full_segment_reads_each_symbol_once_and_learns_from_as_many_as_replay_says() -> None:
+def test_a_full_segment_reads_each_symbol_once_and_learns_from_replay_factor_times_as_many() -> None:
     per_byte = flops_per_byte(SMALL)
     d, v = 16, 256
     hidden, head = 2 * (4 * d * d + 2 * d * 2 * d), d * v
@@ -77,26 +75,26 @@ def test_a_full_segment_reads_each_symbol_once_and_learns_from_as_many_as_replay
     assert per_byte.learning == pytest.approx(2 * (3 * hidden + 4 * head) * replay_factor(SMALL), rel=1e-15)
 
 
-def test_learning_doubles_with_replay_and_reading_does_not_change() -> None:
+def test_twice_the_replay_doubles_learning_and_leaves_reading_unchanged() -> None:
     once = flops_per_byte(preset(5, pure=True))
     twice = flops_per_byte(replace(preset(5, pure=True), schedule=replace(preset(5, pure=True).schedule, n_rows=20)))
     assert twice.learning == 2 * once.learning
     assert (twice.reading, twice.optimiser) == (once.reading, once.optimiser)
 
 
-def test_short_early_segments_cost_more_steps_and_a_long_corpus_tends_to_the_full_segment() -> None:
+def test_early_segments_take_more_steps_and_a_long_corpus_approaches_the_full_segment() -> None:
     config = preset(5)
     assert flops_per_byte(config, 16_384).optimiser > 2 * flops_per_byte(config).optimiser
     assert flops_per_byte(config, 1 << 23).total == pytest.approx(flops_per_byte(config).total, rel=0.03)
 
 
-def test_steps_are_one_for_each_segment_but_the_first() -> None:
+def test_each_segment_except_the_first_has_one_step() -> None:
     n_segments = len(list(segments(slice(0, 600), SCHEDULE)))
     one_step = flops_per_byte(SMALL).optimiser * SCHEDULE.segment_symbols
     assert total_flops(SMALL, 600).optimiser == (n_segments - 1) * one_step
 
 
-def test_the_mixers_inputs_are_those_it_holds_weights_for() -> None:
+def test_the_mixer_has_a_weight_for_each_input() -> None:
     for contexts in (("1",), ("1", "2", "4"), MixerConfig().contexts):
         config = MixerConfig(contexts=contexts, table_bits=4, match_bits=4)
         assert Mixer(config, np.zeros(16, np.uint8))._weights.shape[1] == mixer_inputs(config)

@@ -1,4 +1,4 @@
-"""A stored learner goes on as if it had never stopped; its folder is whole or absent."""
+"""A stored learner continues as if it had never stopped. Its folder is complete or absent."""
 
 import json
 from dataclasses import replace
@@ -12,7 +12,7 @@ from prequential.codecs.bit_coder import ENCODE, BitCoder
 from prequential.errors import ConfigError, CorpusError, OutputError
 from prequential.files import check_new_folder
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
-from prequential.model.learner import rows_of_step
+from prequential.model.learner import training_rows
 from prequential.online import model_store
 from prequential.online.loop import run
 from prequential.online.model_store import load_model, save_model
@@ -40,13 +40,13 @@ def trained(config=CONFIG, runtime=ONE):
 
 
 @cache
-def kept():
-    """A learner that has read FIRST; not to be changed."""
+def shared_learner():
+    """A learner that has read FIRST. Do not change it."""
     return trained()
 
 
 def costs_of_rest(learner):
-    """The payload and the cost of each byte of what comes next, which is learned from."""
+    """The payload of REST and the cost of each of its bytes; the learner learns from it."""
     coder = BitCoder(ENCODE)
     place = slice(len(FIRST), len(DATA))
     bits = [bits for _, bits in run(learner, coder, place, REST.copy())]
@@ -57,19 +57,19 @@ def costs_of_rest(learner):
 
 
 @EACH
-def test_training_costs_what_is_coded_and_tells_each_segment(config):
-    told = []
+def test_training_costs_as_much_as_coding_and_reports_each_segment(config):
+    reports = []
     learner = ONE.learner(config)
-    done = train(learner, FIRST, lambda done, n_bytes: told.append((done, n_bytes)))
+    done = train(learner, FIRST, lambda done, n_bytes: reports.append((done, n_bytes)))
     coder, coded = BitCoder(ENCODE), ONE.learner(config)
     bits = []
     for block in (slice(0, 300), slice(300, 500)):
         bits += [bits for _, bits in run(coded, coder, block, FIRST[block].copy())]
-    assert [n_bytes for _, n_bytes in told] == [len(FIRST)] * len(told)
-    assert np.array_equal(np.concatenate([d.segment_bits for d, _ in told]), np.concatenate(bits))
-    assert np.array_equal(np.concatenate([d.segment for d, _ in told]), FIRST)
+    assert [n_bytes for _, n_bytes in reports] == [len(FIRST)] * len(reports)
+    assert np.array_equal(np.concatenate([d.segment_bits for d, _ in reports]), np.concatenate(bits))
+    assert np.array_equal(np.concatenate([d.segment for d, _ in reports]), FIRST)
     assert done.code_bits == np.concatenate(bits).sum() and done.n_bytes == len(FIRST)
-    assert told[-1][0] == done and not len(done.segment)
+    assert reports[-1][0] == done and not len(done.segment)
 
 
 def test_training_learns_from_the_last_segment_too():
@@ -78,13 +78,13 @@ def test_training_learns_from_the_last_segment_too():
         for done, _ in run(other, BitCoder(ENCODE), block, FIRST[block].copy()):
             n_last = done
     n_last = (500 - 300) - 32 * ((500 - 300 - 1) // 32)
-    other.gpt.update(*rows_of_step(CONFIG, other.history, n_last))
+    other.gpt.update(*training_rows(CONFIG, other.history, n_last))
     other.gpt.end()
     state, expected = learner.state(), other.state()
     assert [name for name in state if not torch.equal(state[name], expected[name])] == ["counters"]
 
 
-def test_no_corpus_is_nothing_to_learn_from():
+def test_an_empty_corpus_is_refused():
     with pytest.raises(CorpusError, match="empty"):
         train(ONE.learner(CONFIG), FIRST[:0])
 
@@ -93,7 +93,7 @@ def test_no_corpus_is_nothing_to_learn_from():
 
 
 @EACH
-def test_a_loaded_learner_goes_on_in_every_bit_as_the_one_that_was_saved(config, tmp_path):
+def test_a_loaded_learner_continues_bit_for_bit_like_the_saved_one(config, tmp_path):
     learner = trained(config)
     before = learner.digest()
     save_model(tmp_path / "m", learner, {})
@@ -118,33 +118,33 @@ def test_a_learner_is_stored_between_any_two_segments(tmp_path):
     assert loaded.digest() == learner.digest()
 
 
-def test_a_model_says_what_it_was_trained_on(tmp_path):
+def test_a_model_records_what_it_was_trained_on(tmp_path):
     trained_on = {"kind": "file", "name": "böok", "n_bytes": len(FIRST), "blake2b": "00", "origin": None}
-    digest = save_model(tmp_path / "m", kept(), trained_on)
+    digest = save_model(tmp_path / "m", shared_learner(), trained_on)
     model = load_model(tmp_path / "m", ONE)
     assert (model.trained_on, model.config, model.digest) == (trained_on, CONFIG, digest)
 
 
-def test_two_models_share_a_digest_where_they_predict_alike(tmp_path):
+def test_two_models_have_the_same_digest_if_they_predict_alike(tmp_path):
     digests = [
-        save_model(tmp_path / "a", kept(), {"name": "a"}),
+        save_model(tmp_path / "a", shared_learner(), {"name": "a"}),
         save_model(tmp_path / "b", trained(runtime=TWO), {"name": "b"}),
         save_model(tmp_path / "c", trained(replace(CONFIG, seed=1)), {}),
     ]
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_the_folder_is_readable_as_others_are_and_nothing_lies_beside_it(tmp_path):
+def test_the_folder_has_the_usual_mode_and_leaves_no_other_file(tmp_path):
     (tmp_path / "other").mkdir()
-    save_model(tmp_path / "m", kept(), {})
+    save_model(tmp_path / "m", shared_learner(), {})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "other"]
     assert (tmp_path / "m").stat().st_mode == (tmp_path / "other").stat().st_mode
     assert len({path.stat().st_mode for path in (tmp_path / "m").iterdir()}) == 1
 
 
-def test_an_empty_folder_is_filled(tmp_path):
+def test_an_empty_folder_is_used(tmp_path):
     (tmp_path / "m").mkdir()
-    save_model(tmp_path / "m", kept(), {})
+    save_model(tmp_path / "m", shared_learner(), {})
     assert load_model(tmp_path / "m", ONE).digest
 
 
@@ -159,26 +159,26 @@ def occupied(path, kind):
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "dangling link"])
-def test_nothing_is_overwritten(kind, tmp_path):
+def test_an_existing_path_is_not_overwritten(kind, tmp_path):
     occupied(tmp_path / "m", kind)
     with pytest.raises(OutputError, match="exists"):
-        save_model(tmp_path / "m", kept(), {})
+        save_model(tmp_path / "m", shared_learner(), {})
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     assert kind != "folder" or (tmp_path / "m" / "own").read_text() == "mine"
 
 
-def test_a_folder_that_cannot_be_made_is_told_before_the_work(tmp_path):
-    with pytest.raises(OutputError, match="no folder"):
+def test_a_folder_that_cannot_be_made_is_refused_before_the_run(tmp_path):
+    with pytest.raises(OutputError, match="does not exist or is not writable"):
         check_new_folder(tmp_path / "a" / "m")
     for name in (".", "..", "/"):
-        with pytest.raises(OutputError, match="no name for a new folder"):
+        with pytest.raises(OutputError, match="cannot be the name of a new folder"):
             check_new_folder(name)
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 @pytest.mark.parametrize("last", ["save_tensors", "write_text"])
 def test_a_save_that_fails_leaves_nothing(error, last, monkeypatch, tmp_path):
-    learner = kept()
+    learner = shared_learner()
 
     def fail(*_):
         raise error
@@ -190,13 +190,13 @@ def test_a_save_that_fails_leaves_nothing(error, last, monkeypatch, tmp_path):
 
 
 def test_a_learner_larger_than_the_limit_is_not_built(monkeypatch, tmp_path):
-    save_model(tmp_path / "m", kept(), {})
+    save_model(tmp_path / "m", shared_learner(), {})
     monkeypatch.setattr(Runtime, "learner", lambda *_: pytest.fail("built"))
     with pytest.raises(ConfigError, match="more than the limit"):
-        load_model(tmp_path / "m", ONE, max_memory_bytes=1 << 20)
+        load_model(tmp_path / "m", replace(ONE, max_memory_bytes=1 << 20))
 
 
 def test_the_description_has_the_names_of_the_document(tmp_path):
-    save_model(tmp_path / "m", kept(), {})
+    save_model(tmp_path / "m", shared_learner(), {})
     about = json.loads((tmp_path / "m" / model_store.DESCRIPTION).read_text())
     assert about.keys() == model_store.FIELDS

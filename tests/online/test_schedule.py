@@ -1,4 +1,4 @@
-"""Blocks and segments: every symbol once, in order; a segment never crosses a block, nor grows past its limits."""
+"""Blocks and segments cover every symbol once, in order. A segment crosses no block and stays within its limits."""
 
 from itertools import chain, pairwise
 
@@ -42,7 +42,7 @@ def test_segments_cover_each_block_once_and_in_order(n_symbols, config):
 
 
 @given(LENGTHS, schedules())
-def test_a_segment_is_as_long_as_what_is_known_allows_unless_its_block_ends(n_symbols, config):
+def test_a_segment_has_its_full_size_unless_its_block_ends(n_symbols, config):
     for block in blocks(min(n_symbols, 20 * config.block_symbols), config):
         parts = list(segments(block, config))
         for part in parts:
@@ -54,7 +54,7 @@ def test_a_segment_is_as_long_as_what_is_known_allows_unless_its_block_ends(n_sy
 
 
 @given(schedules())
-def test_segments_do_not_shrink_but_at_the_end_of_a_block(config):
+def test_segments_shrink_only_at_the_end_of_a_block(config):
     for block in list(blocks(60_000, config))[:20]:
         sizes = [part.stop - part.start for part in segments(block, config)][:-1]
         assert all(a <= b for a, b in pairwise(sizes))
@@ -62,7 +62,7 @@ def test_segments_do_not_shrink_but_at_the_end_of_a_block(config):
 
 @given(LENGTHS, LENGTHS, schedules())
 def test_the_schedule_of_a_beginning_is_the_beginning_of_the_schedule(n, more, config):
-    """A decoder that stops early, or a text that goes on, has cut the same segments: only the last may be shorter."""
+    """A decoder that stops early and an encoder of a longer text cut the same segments: only the last may be shorter."""
 
     def cut(n_symbols):
         return list(chain.from_iterable(segments(block, config) for block in blocks(n_symbols, config)))

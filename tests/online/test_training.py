@@ -1,4 +1,4 @@
-"""A training that is interrupted goes on to the same model, at the same code length."""
+"""A resumed training gives the same model and the same code length."""
 
 import hashlib
 from dataclasses import replace
@@ -13,7 +13,7 @@ from prequential.errors import CheckpointError, OutputError
 from prequential.model.config import Config
 from prequential.online.coding import Progress
 from prequential.online.runtime import Runtime
-from prequential.online.training import insured, train
+from prequential.online.training import train, training_checkpoints
 
 pytestmark = pytest.mark.usefixtures("always_due")
 
@@ -21,47 +21,50 @@ pytestmark = pytest.mark.usefixtures("always_due")
 def training(
     folder: Path, runtime: Runtime, config: Config, stop: int = 0, *, resume: bool = True, data=DATA
 ) -> tuple[Progress, bytes]:
-    """What it cost, and the digest of what the learner became; stop: the report at which it is interrupted."""
+    """The totals of a training and the digest of its learner. stop: the number of the report that interrupts it."""
     blake2b = hashlib.blake2b(data, digest_size=32).digest()
     header = Header(n_bytes=len(data), blake2b=blake2b, config=config.to_dict())
-    with insured(folder / "m", resume=resume) as checkpoints:
+    with training_checkpoints(folder / "m", resume=resume) as checkpoints:
         learner = runtime.learner(config)
         return train(learner, data, stopping_at(stop), (checkpoints, header)), learner.digest()
 
 
 @EACH
-def test_what_was_interrupted_anywhere_ends_as_if_it_had_not_been(tmp_path, config):
-    whole = training(tmp_path, ONE, config)
-    assert whole[0].n_bytes == len(DATA) and not list(tmp_path.iterdir())
+def test_a_training_interrupted_anywhere_gives_the_same_result(tmp_path, config):
+    uninterrupted = training(tmp_path, ONE, config)
+    assert uninterrupted[0].n_bytes == len(DATA) and not list(tmp_path.iterdir())
     for stop in (1, 2, 5, 6, 7):
         for runtime, n_segments in ((ONE, stop), (TWO, 3)):
             with pytest.raises(InterruptionError) as caught:
                 training(tmp_path, runtime, config, n_segments)
             notes = getattr(caught.value, "__notes__", [])
             assert notes == (
-                ["--resume goes on from where it was last saved"] if (tmp_path / "m.checkpoint").exists() else []
+                ["--resume continues from the last checkpoint"] if (tmp_path / "m.checkpoint").exists() else []
             )
-        assert training(tmp_path, ONE, config) == whole
+        assert training(tmp_path, ONE, config) == uninterrupted
         assert not list(tmp_path.iterdir())
 
 
-def test_one_model_is_trained_by_one_process(tmp_path):
-    with insured(tmp_path / "m", resume=True):
-        with pytest.raises(OutputError, match="another run is writing"), insured(tmp_path / "m", resume=True):
+def test_two_processes_cannot_train_one_model(tmp_path):
+    with training_checkpoints(tmp_path / "m", resume=True):
+        with (
+            pytest.raises(OutputError, match="another run is writing"),
+            training_checkpoints(tmp_path / "m", resume=True),
+        ):
             pass
-        with insured(tmp_path / "n", resume=True):
+        with training_checkpoints(tmp_path / "n", resume=True):
             pass
     assert not list(tmp_path.iterdir())
 
 
-def test_a_checkpoint_is_never_begun_over_and_never_taken_for_another_run(tmp_path):
+def test_a_checkpoint_is_neither_overwritten_nor_used_for_another_run(tmp_path):
     with pytest.raises(InterruptionError):
         training(tmp_path, ONE, CONFIG, 4)
     saved = (tmp_path / "m.checkpoint").read_bytes()
-    with pytest.raises(OutputError, match="go on with --resume, or delete it"):
+    with pytest.raises(OutputError, match="continue it with --resume, or delete it"):
         training(tmp_path, ONE, CONFIG, resume=False)
     with pytest.raises(CheckpointError, match="another configuration"):
         training(tmp_path, ONE, replace(CONFIG, seed=1))
-    with pytest.raises(CheckpointError, match="the original is another one"):
+    with pytest.raises(CheckpointError, match="another original"):
         training(tmp_path, ONE, CONFIG, data=DATA[:-1])
     assert (tmp_path / "m.checkpoint").read_bytes() == saved

@@ -1,4 +1,4 @@
-"""Several workers make the archives that one process makes, and read them."""
+"""Several workers write the archives that one process writes, and decode them."""
 
 import json
 import os
@@ -15,8 +15,8 @@ import prequential
 from prequential.cli.main import main
 from prequential.corpora.bundled import sample_path
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
-from prequential.model.gpt.replicas import parts
-from prequential.online.workers.shared import shared_out
+from prequential.model.gpt.replicas import split_range
+from prequential.online.workers.shared import assign_work
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
@@ -69,23 +69,23 @@ def test_more_workers_than_devices_are_refused(monkeypatch, capsys, tmp_path):
     (tmp_path / "a").write_bytes(b"text")
     assert main(["compress", str(tmp_path / "a"), "--device", "cuda"]) == 1
     assert capsys.readouterr().err.endswith(
-        "2 workers share steps, but this machine's CUDA devices are 1: start no more\n"
+        "2 workers need a CUDA device each, but this machine has 1: start fewer workers\n"
     )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main(["compress", str(tmp_path / "a"), "--device", "cuda"]) == 1
     assert capsys.readouterr().err.endswith("no CUDA device: this torch sees none\n")
     with pytest.raises(SystemExit, match="2"):
         main(["compress", str(tmp_path / "a"), "--device", "auto"])
-    assert "say --device cuda, or leave it out" in capsys.readouterr().err
+    assert "give --device cuda or --device cpu" in capsys.readouterr().err
     assert main(["compress", str(tmp_path / "a"), "--audit-every", "4"]) == 1
     assert "leave out either --audit-every or torchrun" in capsys.readouterr().err
 
 
-def test_three_workers_decode_what_one_process_made(results):
+def test_three_workers_decode_an_archive_of_one_process(results):
     assert results["decoded"] == [True, True, True]
 
 
-def test_a_run_goes_on_with_another_number_of_workers(results):
+def test_a_run_resumes_with_another_number_of_workers(results):
     assert len(results["resumed"]) == 3
     assert set(results["resumed"].values()) == {results["alone"]["mixed"]}
     assert set(results["resumed apart"].values()) == {results["alone"]["apart"]}
@@ -95,7 +95,7 @@ def test_a_worker_whose_weights_deviate_ends_the_run(results):
     assert results["with a fault"].startswith("FaultError: the weights of worker 1 differ from worker 0's")
 
 
-def test_replicas_are_compared_when_they_meet(results):
+def test_replicas_are_compared_when_they_become_their_mean(results):
     assert results["with a faulty mean"].startswith("FaultError: the weights of worker 1 differ from worker 0's")
     assert (
         results["with a diverged replica"] == "ConfigError: the GPT has diverged at another worker; take smaller steps"
@@ -103,22 +103,22 @@ def test_replicas_are_compared_when_they_meet(results):
 
 
 @given(st.integers(0, 100), SHARES)
-def test_rows_are_cut_into_pieces_about_as_large_as_the_shares(n, shares):
-    pieces = parts(n, shares)
+def test_rows_are_divided_in_proportion_to_the_shares(n, shares):
+    pieces = split_range(n, shares)
     assert [i for piece in pieces for i in range(n)[piece]] == list(range(n))
     for piece, share in zip(pieces, shares, strict=True):
         assert abs((piece.stop - piece.start) - n * share / sum(shares)) <= 1
 
 
 @given(st.dictionaries(st.text(), st.integers(1, 1000)), SHARES)
-def test_every_matrix_is_taken_by_a_worker_with_a_share(work, shares):
-    takers = shared_out(work, shares)
-    assert list(takers) == list(work)
-    assert all(shares[taker] for taker in takers.values())
+def test_every_matrix_is_assigned_to_a_worker_with_a_share(work, shares):
+    owners = assign_work(work, shares)
+    assert list(owners) == list(work)
+    assert all(shares[owner] for owner in owners.values())
 
 
-def test_equal_work_goes_to_equal_shares_alike():
-    assert sorted(shared_out(dict.fromkeys("abcdef", 5), [64, 64, 64]).values()) == [0, 0, 1, 1, 2, 2]
+def test_equal_work_is_divided_equally_among_equal_shares():
+    assert sorted(assign_work(dict.fromkeys("abcdef", 5), [64, 64, 64]).values()) == [0, 0, 1, 1, 2, 2]
 
 
 def test_other_commands_refuse_several_workers(monkeypatch, capsys):
@@ -126,7 +126,7 @@ def test_other_commands_refuse_several_workers(monkeypatch, capsys):
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit, match="2"):
         main(["list", "a.pq"])
-    assert "leave torchrun out" in capsys.readouterr().err
+    assert "start this command without torchrun" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_torchrun_starts_workers_of_the_command_line(tmp_path):
         assert child.returncode == 0, child.stderr
         assert child.stdout == b""
     assert (tmp_path / "b").read_bytes() == text
-    prequential.compress(tmp_path / "a", tmp_path / "c", preset=3)
+    prequential.compress(tmp_path / "a", tmp_path / "c", config=prequential.preset(3))
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "c").read_bytes()
 
 
@@ -158,13 +158,13 @@ def test_torchrun_spreads_the_runs_of_a_sweep(tmp_path):
         [*torchrun, "-m", "prequential", *command], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, timeout=300
     )
     assert child.returncode == 0, child.stderr
-    record = json.loads(child.stdout)  # the first worker's alone
+    record = json.loads(child.stdout)  # of the first worker only
     assert [run["seed"] for run in record["runs"]] == [0, 1, 2]
     assert len({run["path"] for run in record["runs"] if run["path"]}) == 3
 
 
 @pytest.mark.slow
-def test_runs_go_on_when_one_of_two_workers_is_killed():
+def test_runs_resume_when_one_of_two_workers_is_killed():
     command = [sys.executable, str(PROJECT / "tests/hostile/kill_workers.py"), "--count=20", "--seed=1"]
     child = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=3600)
     assert child.returncode == 0, child.stderr

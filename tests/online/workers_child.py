@@ -1,6 +1,6 @@
-"""Run as a child process of test_workers: prints one JSON line of what several workers make of a text.
+"""A child process of test_workers: prints one JSON line with the results of several workers.
 
-Workers are started by torchrun's agent, but forked from this process, which has loaded everything.
+Torchrun's agent starts the workers as forks of this process, which has loaded all modules.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretended import is_there, pretended
+from simulated_cuda import is_on_device, simulated_cuda
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import prequential
@@ -26,6 +26,7 @@ from prequential.exact import plain
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.online import accelerators, checkpoint
 from prequential.online.runtime import Runtime
+from prequential.online.workers import serving
 from prequential.online.workers import shared as workers
 
 MIXED = Config(
@@ -43,7 +44,7 @@ ONE = Runtime(threads=1)
 
 
 class InterruptionError(Exception):
-    """In place of Ctrl-C."""
+    """Raised instead of Ctrl-C."""
 
 
 def hurry() -> None:
@@ -61,17 +62,17 @@ def by_workers(n: int, work: Callable[..., Any], *arguments: Any, entry: Callabl
 
 
 def with_a_device(work: Callable[..., Any], *arguments: Any) -> Any:
-    """As `worker`, with a pretended device: also how many steps were shared on it."""
+    """`worker` with a simulated device; also returns how many steps were shared on it."""
     step, n_steps = workers.SharedDeviceGPT.step, [0]
 
     def counted(self: Any, *rows: Any) -> None:
-        n_steps[0] += is_there(self._weights.embedding)
+        n_steps[0] += is_on_device(self._weights.embedding)
         step(self, *rows)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accelerators, "TEST_COLUMNS", 40)
         patch.setattr(workers.SharedDeviceGPT, "step", counted)
-        with pretended(patch):
+        with simulated_cuda(patch):
             return worker(work, *arguments, runtime=Runtime(threads=1, device="cuda")), n_steps[0]
 
 
@@ -86,7 +87,7 @@ def worker(work: Callable[..., Any], *arguments: Any, runtime: Runtime | None = 
             results[0] = f"{type(error).__name__}: {error}"
         return 0
 
-    workers.run_by_all(runtime or ONE, run)
+    serving.run_by_all(runtime or ONE, run)
     return results[0]
 
 
@@ -105,7 +106,7 @@ def archive_and_copy(runtime: Runtime, name: str) -> str:
 
 
 def with_an_inexact_device(work: Callable[..., Any], *arguments: Any) -> Any:
-    """As `with_a_device`; worker 1's rounds otherwise."""
+    """`with_a_device`, where the device of worker 1 rounds differently."""
     with pytest.MonkeyPatch.context() as patch:
         if os.environ["RANK"] == "1":
             patch.setattr(plain, "row_squares", lambda q: plain.sqrt(q.float().square().sum(-1)))
@@ -113,7 +114,7 @@ def with_an_inexact_device(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def archive_with_share(runtime: Runtime, share: int) -> str:
-    """first_share stays as it is set, whatever the first worker makes of its waiting."""
+    """The archive with a constant first_share."""
     workers.SharedGPT.first_share = property(lambda self: share, lambda self, value: None)  # type: ignore[assignment]
     return archive(runtime, "mixed")
 
@@ -145,7 +146,7 @@ def resumed(runtime: Runtime, folder: Path, name: str) -> str:
 
 
 def interrupted_and_resumed(n: int, m: int, name: str = "mixed") -> str:
-    """Of a run on n workers that goes on with m; 1: without torchrun."""
+    """The digest of a run on n workers that is interrupted and resumed on m workers; 1: without torchrun."""
     with tempfile.TemporaryDirectory() as folder:
         runs, rest = [(interrupted, n), (resumed, m)], (Path(folder), name)
         results = [work(ONE, *rest) if k == 1 else by_workers(k, work, *rest) for work, k in runs]
@@ -153,7 +154,7 @@ def interrupted_and_resumed(n: int, m: int, name: str = "mixed") -> str:
 
 
 def with_a_fault() -> str:
-    """Worker 1's third step leaves one weight of its head wrong. To be called last: it leaves the fault in this process."""
+    """The third step of worker 1 leaves one weight of its head wrong. Call it last: the fault stays in this process."""
     step, n_steps = workers.SharedGPT.step, [0]
 
     def faulty(self: Any, *rows: Any) -> None:
@@ -167,7 +168,7 @@ def with_a_fault() -> str:
 
 
 def with_a_faulty_mean() -> str:
-    """Worker 1 takes another mean than all others. Leaves the fault in this process."""
+    """Worker 1 computes a wrong mean. The fault stays in this process."""
     average = workers.SharedReplicas.average
 
     def faulty(self: Any) -> None:
@@ -180,8 +181,8 @@ def with_a_faulty_mean() -> str:
 
 
 def with_a_diverged_replica() -> str:
-    """Replica 1, worker 1's, diverges in its third step. Leaves the fault in this process."""
-    learn, n_steps = workers.SharedReplicas.learn, [0]
+    """Replica 1, computed by worker 1, diverges in its third step. The fault stays in this process."""
+    learn, n_steps = workers.SharedReplicas.update_replica, [0]
 
     def faulty(self: Any, i: int, *rows: Any) -> None:
         learn(self, i, *rows)
@@ -189,7 +190,7 @@ def with_a_diverged_replica() -> str:
         if i == 1 and n_steps[0] == 3 and os.environ["RANK"] == "1":
             raise ConfigError("the GPT has diverged")
 
-    workers.SharedReplicas.learn = faulty  # type: ignore[method-assign]
+    workers.SharedReplicas.update_replica = faulty  # type: ignore[method-assign]
     return by_workers(2, archive, "apart")
 
 

@@ -1,39 +1,44 @@
-"""What a run would take on other machines: rough, from public figures of theirs and from what was measured here.
+"""The time of a run on other machines: a rough estimate from their public figures and from measurements on this machine.
 
-A segment has three kinds of work, all measured here in seconds of one thread: the context mixer, which goes bit by bit in one
-thread; matrix products; and the rest, element by element. Elsewhere
+A segment has three kinds of work, measured here in seconds of one thread: the context mixer, which runs bit by bit in one
+thread; matrix products; and the rest, which is elementwise. On another machine, in seconds a segment:
 
-    processor: max(mixer, (mixer + products' + rest) / (threads * use), bytes / bandwidth)      in seconds a segment
-    accelerator: max(mixer, products' + bytes / bandwidth + launches)      the mixer stays on a processor like this one's
+    processor: max(mixer, (mixer + products' + rest) / (threads * use), bytes / bandwidth)
+    accelerator: max(mixer, products' + bytes / bandwidth + launches)      the mixer stays on a processor like this one
 
-products' = operations / (REACHED * its public peak), of a processor the share of one core; rest: its cores are taken to be as
-fast as these; use: how much of their time this machine's threads are busy; bytes: what one thread copies here in the time of the
-rest, an upper bound; launches: PER_PRODUCT kernels for each product, LAUNCH_S each. Nothing of this was measured elsewhere.
+    products'   operations / (PEAK_SHARE * public peak); on a processor the peak of one core
+    rest        as measured here: the cores of the other processor are assumed to be as fast
+    use         the share of time in which the threads of this machine are busy
+    bytes       what one thread copies here in the time of the rest, an upper bound
+    launches    KERNELS_PER_PRODUCT kernels for each product, LAUNCH_S each
+
+Nothing of this was measured on the other machines.
 """
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from prequential.errors import ConfigError
 from prequential.exact.pool import MAX_DEFAULT_THREADS
+from prequential.measure.cost.segment_work import SegmentWork
 
-REACHED = 0.3  # of the public peak, by products as small as these
-PER_PRODUCT = 7  # kernels for each product, as counted at the presets (benchmarks/gpu.py: 6.6 to 9.7)
-LAUNCH_S = 2.5e-6  # from one kernel to the next: 2 us in the graph of a step, 5 us where the host asks for each
+PEAK_SHARE = 0.3  # of the public peak, for products as small as these
+KERNELS_PER_PRODUCT = 7  # as counted at the presets (benchmarks/gpu.py: 6.6 to 9.7)
+LAUNCH_S = 2.5e-6  # from one kernel to the next: 2 us in a captured step, 5 us if the host launches each kernel
 KINDS = ("cpu", "gpu")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """Public figures of a machine: peak of int8 products in 10**12 operations a second (of float32 where int8 is not exact),
-    bandwidth in 10**9 bytes a second, memory in 10**9 bytes. kind: cpu or gpu; cores: of a cpu, else None."""
+    """Public figures of a machine.
+
+    kind: cpu or gpu. cores: of a cpu, otherwise None. int8_tops: peak of int8 products in 10**12 operations a second, or of
+    float32 products where int8 is not exact. memory_gb_per_s and memory_gb: in 10**9 bytes. Raises ConfigError for other values.
+    """
 
     name: str
     kind: str
@@ -45,40 +50,20 @@ class Device:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not isinstance(self.source, str) or self.kind not in KINDS:
-            raise ConfigError(f"device {self.name!r}: name and source are texts, kind is one of {', '.join(KINDS)}")
+            raise ConfigError(
+                f"device {self.name!r}: name and source must be text, kind must be one of {', '.join(KINDS)}"
+            )
         numbers = [self.int8_tops, self.memory_gb_per_s, self.memory_gb, *([self.cores] if self.kind == "cpu" else [])]
         if not all(isinstance(x, int | float) and not isinstance(x, bool) and 0 < x < 1e9 for x in numbers):
-            raise ConfigError(f"device {self.name!r}: cores of a cpu and all other figures are numbers above 0")
+            raise ConfigError(f"device {self.name!r}: all other figures, and cores of a cpu, must be numbers above 0")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """A full-size segment as this machine does it. wall_s: its time; cpu_s: of all threads together, of which mixer_s and
-    products_s, each of one thread; n_operations in n_products products. bandwidth: bytes that one thread copies here in a second.
-    """
-
-    wall_s: float
-    cpu_s: float
-    mixer_s: float
-    products_s: float
-    n_operations: int
-    n_products: int
-    n_threads: int
-    bandwidth: float
-
-    @property
-    def rest_s(self) -> float:
-        """Neither mixer nor products."""
-        return max(0.0, self.cpu_s - self.mixer_s - self.products_s)
-
-
-def segment_s(device: Device, work: Work) -> float:
-    """Wall time of that segment there, in seconds; see the module's text."""
-    n_bytes = work.rest_s * work.bandwidth
-    moving_s = n_bytes / (device.memory_gb_per_s * 1e9)
-    products_s = work.n_operations / (REACHED * device.int8_tops * 1e12)
+def segment_time_s(device: Device, work: SegmentWork) -> float:
+    """Wall time of a full-size segment on that device, in seconds; the module's docstring has the formula."""
+    moving_s = work.rest_s * work.bandwidth / (device.memory_gb_per_s * 1e9)
+    products_s = work.n_operations / (PEAK_SHARE * device.int8_tops * 1e12)
     if device.kind == "gpu":
-        return max(work.mixer_s, products_s + moving_s + work.n_products * PER_PRODUCT * LAUNCH_S)
+        return max(work.mixer_s, products_s + moving_s + work.n_products * KERNELS_PER_PRODUCT * LAUNCH_S)
     assert device.cores
     threads = min(device.cores, MAX_DEFAULT_THREADS)
     use = min(1.0, work.cpu_s / (work.n_threads * work.wall_s))
@@ -86,15 +71,15 @@ def segment_s(device: Device, work: Work) -> float:
     return max(work.mixer_s, busy_s / (threads * use), moving_s)
 
 
-def built_in() -> list[Device]:
-    """The table that comes with the package."""
-    return _parsed(files(__package__).joinpath("devices.json").read_text(encoding="utf-8"), "devices.json")
+def built_in_devices() -> list[Device]:
+    """The device table of the package."""
+    return _parse_devices(files(__package__).joinpath("devices.json").read_text(encoding="utf-8"), "devices.json")
 
 
 def read_devices(path: str | Path) -> list[Device]:
-    """The built-in table with those of a file of the same form added, or put in the place of their names.
+    """The built-in devices and those of a JSON file of the same form. A device of the file replaces one of the same name.
 
-    Raises ConfigError for what cannot be read or is no such table.
+    Raises ConfigError if the file cannot be read or has another form.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -102,38 +87,27 @@ def read_devices(path: str | Path) -> list[Device]:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
     except ValueError as error:
         raise ConfigError(f"{str(path)!r} is not JSON: {error}") from error
-    table = {device.name: device for device in (*built_in(), *_parsed(text, str(path)))}
+    table = {device.name: device for device in (*built_in_devices(), *_parse_devices(text, str(path)))}
     return list(table.values())
 
 
-def chosen(devices: Sequence[Device], names: Sequence[str]) -> list[Device]:
-    """Those of these names, or all where there are none. Raises ConfigError for a name that is not there."""
+def select_devices(devices: Sequence[Device], names: Sequence[str]) -> list[Device]:
+    """The devices with these names; all devices if there are no names. Raises ConfigError for an unknown name."""
     table = {device.name: device for device in devices}
     if unknown := [name for name in names if name not in table]:
-        raise ConfigError(f"no device {unknown[0]!r}; there are {', '.join(table)}")
+        raise ConfigError(f"unknown device {unknown[0]!r}; choose one of {', '.join(table)}")
     return [table[name] for name in names] if names else list(devices)
 
 
-def _parsed(text: str, where: str) -> list[Device]:
+def _parse_devices(text: str, file_name: str) -> list[Device]:
     names = {field.name for field in fields(Device)}
     try:
         entries: Any = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{where!r} is not JSON: {error}") from error
+        raise ConfigError(f"{file_name!r} is not JSON: {error}") from error
     if not isinstance(entries, list):
-        raise ConfigError(f"{where!r} must hold a list of devices")
+        raise ConfigError(f"{file_name!r} must contain a list of devices")
     for entry in entries:
         if not isinstance(entry, dict) or entry.keys() != names:
-            raise ConfigError(f"{where!r}: a device has exactly the names {', '.join(sorted(names))}")
+            raise ConfigError(f"{file_name!r}: a device must have exactly the fields {', '.join(sorted(names))}")
     return [Device(**entry) for entry in entries]
-
-
-def copy_bandwidth() -> float:
-    """Bytes that one thread of this machine reads and writes in a second when it copies 32 MiB, best of several."""
-    a = np.ones(1 << 25, np.uint8)
-    b, best = np.empty_like(a), float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        np.copyto(b, a)
-        best = min(best, time.perf_counter() - start)
-    return 2 * a.nbytes / best

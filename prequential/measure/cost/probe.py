@@ -1,7 +1,7 @@
-"""A short stretch of a run, timed: the first segments as the schedule cuts them, then some of the size they grow to.
+"""A short part of a run, timed: the first segments of the schedule, then some segments of the full size.
 
-What a run costs follows from it (measure/cost/estimate.py). After the first stretch the probe leaves out the segments that grow, and
-goes on with full-size ones at once, on the bytes that come next. It has a process to itself, so that peak memory is its own.
+measure/cost/estimate.py derives the cost of a run from it. After the first segments the probe skips those that grow and continues
+with full-size segments on the bytes that come next. It has its own process, so that peak memory is that of the probe.
 """
 
 import multiprocessing
@@ -26,13 +26,15 @@ from prequential.online.schedule import GROWTH, blocks, segments
 PROBE_BYTES = 48 << 10
 MIN_FULL_SEGMENTS = 4
 
+Symbols = NDArray[np.uint8]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Coded:
-    """One way through the probe's segments, S of them: wall time of each in seconds, and its ideal code length in bits, (S,).
+class ProbePass:
+    """One pass through the S segments of a probe. wall_s, code_bits: (S,), wall time and ideal code length of each segment.
 
-    learner_s: building the learner. block_s: the digest of its state, taken after each block of an archive. full_cpu_s: seconds
-    of all threads in a full-size segment, on average; 0 where there is none.
+    learner_s: time to build the learner. block_s: time for the digest of its state, which each block of an archive needs.
+    full_cpu_s: seconds of all threads in a full-size segment, the median; 0 without one.
     """
 
     wall_s: tuple[float, ...]
@@ -44,58 +46,61 @@ class Coded:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """sizes: symbols of each segment, the last n_full of them full-size and outside the schedule. mixer_byte_s: seconds that the
-    context mixer takes for a byte, alone in its thread; 0 without one. startup_s: from the start of a process to the first
-    symbol: imports, self-test, kernels. peak_memory_bytes: resident, of that process up to the end of encoding.
+    """What a probe measured.
+
+    sizes: symbols of each segment. n_full: how many of the last segments have the full size, outside the schedule. mixer_byte_s:
+    seconds that the context mixer takes for a byte, alone in its thread; 0 without one. startup_s: from the start of a process to
+    the first symbol: imports, self-test, kernels. peak_memory_bytes: resident, of the probe's process up to the end of encoding.
     """
 
     sizes: tuple[int, ...]
     n_full: int
-    encoded: Coded
-    decoded: Coded
+    encoded: ProbePass
+    decoded: ProbePass
     mixer_byte_s: float
     startup_s: float
     peak_memory_bytes: int
 
     @property
     def n_bytes(self) -> int:
-        """How much was coded."""
+        """Bytes that the probe coded."""
         return sum(self.sizes)
 
 
-def spans(n_bytes: int, probe_bytes: int, schedule: ScheduleConfig) -> tuple[list[slice], int]:
-    """Blocks of a probe of a corpus of n_bytes, as `loop.run` takes them, and how many bytes of it are in full-size segments.
+def probe_blocks(n_bytes: int, probe_bytes: int, schedule: ScheduleConfig) -> tuple[list[slice], int]:
+    """The blocks that a probe of a corpus of n_bytes codes, and how many of its bytes are in full-size segments.
 
-    Two thirds of probe_bytes by the schedule, up to the end of a segment; the rest, MIN_FULL_SEGMENTS at least, as if it lay far
-    behind, where segments are full-size. A corpus not longer than that is probed whole, by the schedule alone.
+    Two thirds of probe_bytes follow the schedule, up to the end of a segment. The rest, at least MIN_FULL_SEGMENTS, is placed so
+    late in the stream that segments have the full size. A corpus that is not longer is coded completely, by the schedule alone.
     """
     full = schedule.segment_symbols
     ends = (segment.stop for block in blocks(n_bytes, schedule) for segment in segments(block, schedule))
     first = next((end for end in ends if 3 * end >= 2 * probe_bytes), n_bytes)
-    n_full = max(MIN_FULL_SEGMENTS, (probe_bytes - first) // full) * full
-    if first + n_full >= n_bytes:
+    n_full_bytes = max(MIN_FULL_SEGMENTS, (probe_bytes - first) // full) * full
+    if first + n_full_bytes >= n_bytes:
         return list(blocks(n_bytes, schedule)), 0
-    far = GROWTH * full
-    return [*blocks(first, schedule), slice(far, far + n_full)], n_full
+    late = GROWTH * full
+    return [*blocks(first, schedule), slice(late, late + n_full_bytes)], n_full_bytes
 
 
-def probe(source: NDArray[np.uint8], n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime) -> Probe:
-    """Encodes and decodes the beginning of a corpus of n_bytes, of which `source` holds at least what is coded.
+def run_probe(source: Symbols, n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime) -> Probe:
+    """Encodes and decodes the beginning of a corpus of n_bytes; `source` holds at least the bytes that are coded.
 
-    For figures that are a run's, the process should be fresh: `probe_apart`. Raises CorruptArchiveError if other bytes come back.
+    The figures are those of a run only in a new process (`probe_in_new_process`). Raises CorruptArchiveError if the decoded bytes
+    differ.
     """
     started = time.perf_counter()
     warm_up(runtime, config)
     warm_up_s = time.perf_counter() - started
-    parts, n_full_bytes = spans(n_bytes, probe_bytes, config.schedule)
+    parts, n_full_bytes = probe_blocks(n_bytes, probe_bytes, config.schedule)
     n_full = n_full_bytes // config.schedule.segment_symbols
-    symbols = np.array(source[: sum(part.stop - part.start for part in parts)])
-    encoder, back = BitCoder(ENCODE), np.zeros_like(symbols)
+    symbols = _probe_symbols(source, parts)
+    encoder, decoded_symbols = BitCoder(ENCODE), np.zeros_like(symbols)
     encoded, sizes = _code(config, runtime, encoder, parts, symbols, n_full)
     peak = peak_memory_bytes()
-    decoded, _ = _code(config, runtime, BitCoder(DECODE, encoder.payload()), parts, back, n_full)
-    if not np.array_equal(back, symbols):
-        raise CorruptArchiveError("probe: other bytes come back; run `prequential doctor`")
+    decoded, _ = _code(config, runtime, BitCoder(DECODE, encoder.payload()), parts, decoded_symbols, n_full)
+    if not np.array_equal(decoded_symbols, symbols):
+        raise CorruptArchiveError("the probe decoded other bytes than it encoded: run `prequential doctor`")
     return Probe(
         sizes=sizes,
         n_full=n_full,
@@ -107,64 +112,68 @@ def probe(source: NDArray[np.uint8], n_bytes: int, probe_bytes: int, config: Con
     )
 
 
-def probe_apart(source: NDArray[np.uint8], n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime) -> Probe:
-    """`probe` in a fresh process; startup_s then counts that process's start and imports, too.
+def probe_in_new_process(source: Symbols, n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime) -> Probe:
+    """`run_probe` in a new process. startup_s includes the start and the imports of that process.
 
-    Raises what `probe` raises, and PrequentialError if the process dies.
+    Raises what `run_probe` raises, and PrequentialError if the process dies.
     """
-    parts, _ = spans(n_bytes, probe_bytes, config.schedule)
-    needed = np.array(source[: sum(part.stop - part.start for part in parts)])
+    parts, _ = probe_blocks(n_bytes, probe_bytes, config.schedule)
+    symbols = _probe_symbols(source, parts)
     try:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
             started = time.perf_counter()
-            process.submit(_imported).result()
+            process.submit(_import_engine).result()
             start_s = time.perf_counter() - started
-            found = process.submit(probe, needed, n_bytes, probe_bytes, config, runtime).result()
+            found = process.submit(run_probe, symbols, n_bytes, probe_bytes, config, runtime).result()
     except BrokenProcessPool as error:
-        raise PrequentialError("the probe's process ended before it was done: too little memory?") from error
+        raise PrequentialError("the probe's process died: perhaps it had too little memory") from error
     return replace(found, startup_s=found.startup_s + start_s)
 
 
-def _imported() -> None:
-    """A process that has found this function has imported the engine."""
+def _import_engine() -> None:
+    """Does nothing: a process that has found this function has imported the engine."""
+
+
+def _probe_symbols(source: Symbols, parts: Sequence[slice]) -> Symbols:
+    """A copy of the first symbols, as many as the parts have."""
+    return np.array(source[: sum(part.stop - part.start for part in parts)])
 
 
 def _code(
-    config: Config, runtime: Runtime, coder: BitCoder, parts: Sequence[slice], symbols: NDArray[np.uint8], n_full: int
-) -> tuple[Coded, tuple[int, ...]]:
-    """Codes `symbols`, or finds them out, with a fresh learner; also the sizes of the segments."""
+    config: Config, runtime: Runtime, coder: BitCoder, parts: Sequence[slice], symbols: Symbols, n_full: int
+) -> tuple[ProbePass, tuple[int, ...]]:
+    """Codes `symbols`, or decodes them in place, with a new learner; returns the pass and the sizes of its segments."""
     started = time.perf_counter()
     learner = runtime.learner(config)
     learner_s = time.perf_counter() - started
     sizes, wall_s, cpu_s, code_bits, start = [], [], [], [], 0
     for part in parts:
         n_before, n = 0, part.stop - part.start
-        clock = (time.perf_counter(), time.process_time())
-        for done, bits in run(learner, coder, part, symbols[start : start + n]):
-            now = (time.perf_counter(), time.process_time())
-            wall_s.append(now[0] - clock[0])
-            cpu_s.append(now[1] - clock[1])
-            sizes.append(done - n_before)
+        wall, cpu = time.perf_counter(), time.process_time()
+        for n_done, bits in run(learner, coder, part, symbols[start : start + n]):
+            wall_s.append(time.perf_counter() - wall)
+            cpu_s.append(time.process_time() - cpu)
+            sizes.append(n_done - n_before)
             code_bits.append(float(bits.sum()))
-            n_before, clock = done, (time.perf_counter(), time.process_time())
+            n_before, wall, cpu = n_done, time.perf_counter(), time.process_time()
         start += n
     started = time.perf_counter()
     learner.digest()
     block_s = time.perf_counter() - started
-    full_cpu_s = float(np.median(cpu_s[-n_full:])) if n_full else 0.0
-    coded = Coded(
+    found = ProbePass(
         wall_s=tuple(wall_s),
         code_bits=tuple(code_bits),
         learner_s=learner_s,
         block_s=block_s,
-        full_cpu_s=full_cpu_s,
+        full_cpu_s=float(np.median(cpu_s[-n_full:])) if n_full else 0.0,
     )
-    return coded, tuple(sizes)
+    return found, tuple(sizes)
 
 
-def _mixer_byte_s(config: Config, runtime: Runtime, parts: Sequence[slice], symbols: NDArray[np.uint8]) -> float:
-    """From a mixer without a GPT, whose share of the mixer's work is small."""
+def _mixer_byte_s(config: Config, runtime: Runtime, parts: Sequence[slice], symbols: Symbols) -> float:
+    """Seconds a byte of a mixer without a GPT. The GPT adds little to the mixer's own work."""
     if config.mixer is None:
         return 0.0
-    coded, sizes = _code(replace(config, gpt=None, replicas=None), runtime, BitCoder(FOLLOW), parts, symbols.copy(), 0)
-    return float(np.median(np.divide(coded.wall_s, sizes)))
+    alone = replace(config, gpt=None, replicas=None)
+    found, sizes = _code(alone, runtime, BitCoder(FOLLOW), parts, symbols.copy(), 0)
+    return float(np.median(np.divide(found.wall_s, sizes)))

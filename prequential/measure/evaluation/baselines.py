@@ -1,4 +1,4 @@
-"""Results of the compressors that a learner is compared with (codecs/baselines/registry.py), in the terms of the ledger."""
+"""The baselines of an evaluation (codecs/baselines/registry.py): sizes, curves of sizes, and records."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ from prequential.measure.evaluation.ledger import bits_per_byte
 def measure_baselines(
     source: NDArray[np.uint8], names: Sequence[str]
 ) -> tuple[list[BaselineResult], Curves, list[str]]:
-    """Sizes of the whole corpus (n,) uint8, decoded again; curves of sizes at log-spaced prefixes; notes on what was skipped.
+    """Results on the corpus (n,) uint8, which are decoded again; curves of sizes at prefixes; a note for each skipped baseline.
 
-    The corpus is held in memory. The prefixes together cost some 2.4 times the whole.
+    The corpus is held in memory. All prefixes together cost about 2.4 times as much as the complete corpus.
     """
     if not names:
         return [], {}, []
@@ -37,7 +37,7 @@ def _size(name: str, data: bytes) -> int:
 
 
 def label(result: BaselineResult) -> str:
-    """The baseline's name with its settings, as a table prints it."""
+    """The baseline's name with its settings, for tables."""
     return BASELINES[result.name].label
 
 

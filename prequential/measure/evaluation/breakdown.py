@@ -1,7 +1,8 @@
 """Where the bits went: tables of costs by position, document, kind of byte, novelty, and how often a context was seen.
 
-In every table each byte of the corpus is in exactly one row, so that the rows' bits add up to the ledger's ideal bits, to the
-last unit. Rows without bytes are left out. docs/TABLES.md explains the tables; measure/evaluation/novelty.py defines copied, trigram, word.
+Each byte of the corpus is in exactly one row of each table. So the bits of the rows add up exactly to the ideal code length in
+the ledger. Rows without bytes are left out. docs/MEASURES.md explains the tables. measure/evaluation/novelty.py defines copied
+bytes, trigrams and words.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,12 +26,12 @@ WORDS, COPIES = "words", "copies"
 
 CHUNK_BYTES = 1 << 20
 FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
-MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; what costs less is summed up
-COHORT = 256  # occurrences up to which trigrams that have as many are followed
+MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
+COHORT = 256  # the table of learning follows trigrams with at least so many occurrences, up to this occurrence
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-CLOSE = 1.25  # a measured value within this factor of a fitted one is close
+CLOSE = 1.25  # a measured value is close to a fitted one if they differ at most by this factor
 
-# Kinds of bytes, by value alone: what a byte means in a file that is not ASCII or UTF-8 is not known here.
+# Classes of bytes by their value alone. The names are right for ASCII and UTF-8.
 BYTE_CLASSES = {
     "lower-case letters": range(0x61, 0x7B),
     "upper-case letters": range(0x41, 0x5B),
@@ -47,10 +48,10 @@ BYTE_CLASSES = {
 
 
 def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Document]) -> dict[str, Table]:
-    """All tables, as JSON values. source: (n,) uint8, may be mapped. documents: of a corpus of several; else none or one.
+    """All tables, as JSON values. source: (n,) uint8, may be memory-mapped. documents: in stream order; there may be none.
 
-    A table is {"rows": [...]}, and its "fits" or "quantiles" beside. A row is {"name", "n_bytes", "bits": {part: bits}} and
-    more of its own. Costs about 0.4 s per MB and 5 us per document; at most some 350 MiB and 100 bytes per document.
+    A table is {"rows": [...]}, some with "fits" or "quantiles". A row is {"name", "n_bytes", "bits": {part: bits}} with further
+    fields. Takes about 0.4 s per MB and 5 us per document, and at most about 350 MiB and 100 bytes per document.
     """
     tables = {POSITIONS: _by_position(trace)}
     if len(documents) > 1:
@@ -64,11 +65,12 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
 
 
 def power_law(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> dict[str, Any] | None:
-    """y = factor * x ** exponent through points (n,), by least squares of log y against log x, weighted; None below 3 points.
+    """Fits y = factor * x ** exponent to points (n,) by weighted least squares of log y against log x; None below 3 points.
 
-    r2: share of the weighted variance of log y that the line explains, None if log y does not vary. close_share: share of the
-    weight whose y is within a factor CLOSE of the line; worst_x, worst_ratio: where y / fitted is furthest from 1. All that is
-    needed to see where the law does not hold. Points that are not positive, of weight 0 too, are left out.
+    Points whose x, y or weight is not positive are left out. Further values show where the law does not hold:
+    r2: share of the weighted variance of log y that the line explains; None if log y does not vary.
+    close_share: share of the weight whose y is within a factor CLOSE of the line.
+    worst_x, worst_ratio: the point where y / fitted y is furthest from 1, and this ratio.
     """
     use = (x > 0) & (y > 0) & (weights > 0)
     if use.sum() < 3:
@@ -90,14 +92,14 @@ def power_law(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[n
 
 
 class _Sums(NamedTuple):
-    """Of each label: n_bytes (R,) int64, and bits (R, P) float64 under each of the parts."""
+    """For each of R labels: n_bytes (R,) int64, and bits (R, P) float64 under each of P parts."""
 
     parts: tuple[str, ...]
     n_bytes: NDArray[np.int64]
     bits: NDArray[np.float64]
 
     def row(self, name: str, of: Any, **more: Any) -> Row:
-        """The row of the label or labels `of`: an index of any kind."""
+        """The row of the label or labels in `of`, which is any index into R labels. more: further fields."""
         bits = self.bits[of].reshape(-1, len(self.parts)).sum(0)
         return {
             "name": name,
@@ -108,7 +110,7 @@ class _Sums(NamedTuple):
 
 
 def _sums(trace: Trace, n_labels: int, labels_of: Callable[[int, int], NDArray[Any]]) -> _Sums:
-    """labels_of(start, end) gives the labels (end - start,), below n_labels, of stretches that follow each other."""
+    """Sums by label. labels_of(start, end), called for consecutive stretches, returns labels (end - start,) below n_labels."""
     n_bytes, bits = np.zeros(n_labels, np.int64), np.zeros((n_labels, len(trace.parts)))
     for start in range(0, trace.n_bytes, CHUNK_BYTES):
         where = slice(start, min(start + CHUNK_BYTES, trace.n_bytes))
@@ -120,15 +122,15 @@ def _sums(trace: Trace, n_labels: int, labels_of: Callable[[int, int], NDArray[A
 
 
 def _sums_between(trace: Trace, edges: NDArray[np.int64]) -> _Sums:
-    """Of each stretch between neighbours of `edges` (R + 1,), ascending from 0 to n_bytes; some may be empty."""
-    bits = np.zeros((len(edges), len(trace.parts)))  # up to each edge
+    """Sums of the R stretches between neighbouring `edges` (R + 1,), which ascend from 0 to n_bytes. Stretches may be empty."""
+    bits = np.zeros((len(edges), len(trace.parts)))  # cumulative, up to each edge
     for p, part in enumerate(trace.parts):
-        so_far = 0.0
+        total = 0.0
         for start in range(0, trace.n_bytes, CHUNK_BYTES):
-            running = so_far + np.cumsum(trace.bits(part, slice(start, start + CHUNK_BYTES)))
+            running = total + np.cumsum(trace.bits(part, slice(start, start + CHUNK_BYTES)))
             first, last = np.searchsorted(edges, (start + 1, start + len(running) + 1))
             bits[first:last, p] = running[edges[first:last] - start - 1]
-            so_far = running[-1]
+            total = running[-1]
     return _Sums(trace.parts, np.diff(edges), np.diff(bits, axis=0))
 
 
@@ -141,7 +143,7 @@ def _by_position(trace: Trace) -> Table:
 
 
 def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table]:
-    """Documents, costliest first, and their extensions. What lies between documents has a row of its own in both tables."""
+    """Documents and their extensions, the costliest first. Both tables have one row for all bytes between documents."""
     n = len(documents)
     edges = np.fromiter((edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)), np.int64, 2 * n)
     sums = _sums_between(trace, np.concatenate(([0], edges, [trace.n_bytes])))  # gap, document, gap, document, ..., gap
@@ -163,23 +165,23 @@ def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table
 
 
 def _costliest_first(sums: _Sums) -> list[int]:
-    """Labels by the bits of the first part; of equal ones in order."""
+    """Labels by the bits of the first part, the largest first; labels with equal bits in ascending order."""
     return np.argsort(-sums.bits[:, 0], kind="stable").tolist()
 
 
 def _costliest(sums: _Sums, groups: Iterable[tuple[str, list[int]]], n: int) -> list[Row]:
-    """A row for each named group of documents, and one for all the others of the n."""
-    left, rows = np.ones(n, np.bool_), []
+    """A row for each named group of documents, and a row for the rest of the n documents."""
+    rest, rows = np.ones(n, np.bool_), []
     for name, members in groups:
         rows.append(sums.row(name, members, n_documents=len(members)))
-        left[members] = False
-    return [*rows, sums.row("all others", left, n_documents=int(left.sum()))] if left.any() else rows
+        rest[members] = False
+    return [*rows, sums.row("all others", rest, n_documents=int(rest.sum()))] if rest.any() else rows
 
 
 def _quantiles(sums: _Sums) -> dict[str, Any]:
-    """Of bits per byte over the documents that are not empty, each counting the same."""
-    full = sums.n_bytes > 0
-    rates = sums.bits[full] / sums.n_bytes[full, None]
+    """Quantiles of bits per byte over the documents that are not empty, with equal weights."""
+    used = sums.n_bytes > 0
+    rates = sums.bits[used] / sums.n_bytes[used, None]
     values = np.quantile(rates, QUANTILES, axis=0) if len(rates) else np.zeros((0, len(sums.parts)))
     return {"of": list(QUANTILES), "bits_per_byte": dict(zip(sums.parts, values.T.tolist(), strict=True))}
 
@@ -193,25 +195,25 @@ def _by_class(source: NDArray[np.uint8], trace: Trace) -> Table:
 
 
 def _by_occurrence(source: NDArray[np.uint8], trace: Trace) -> dict[str, Table]:
-    """For the k-th occurrence of a trigram: of all of them; and of those that come COHORT times, up to then.
+    """Costs at the k-th occurrence of a trigram: of all trigrams, and of those with COHORT occurrences or more, up to k = COHORT.
 
-    Only the common reach a high k, and they are cheap from the start. The second table follows the same trigrams all the way.
+    Only common trigrams reach a high k, and they are cheap from the start. The second table has the same trigrams at every k.
     """
     trigrams = Trigrams(source)
     tables = {OCCURRENCES: _by_octave(trace, trigrams.next_counts)}
-    if not trigrams.most >= COHORT:
+    if trigrams.most < COHORT:
         return tables
-    again = Trigrams(source)
+    second_pass = Trigrams(source)
 
     def counts_in_cohort(start: int, end: int) -> NDArray[np.uint32]:
-        counts = again.next_counts(start, end)
+        counts = second_pass.next_counts(start, end)
         return np.where((trigrams.totals(start, end) >= COHORT) & (counts <= COHORT), counts, 0)
 
     return tables | {LEARNING: _by_octave(trace, counts_in_cohort)}
 
 
 def _by_octave(trace: Trace, counts_of: Callable[[int, int], NDArray[np.uint32]]) -> Table:
-    """Octaves of k = 1, 2, 3-4, 5-8, ..., with the geometric mean of their k, and what has k = 0; bits fitted against k."""
+    """Rows for k = 1, 2, 3-4, 5-8, ..., with the geometric mean of k, and for k = 0; and the fit of bits against k."""
     log_k = np.zeros(34)
     others = len(log_k) - 1
 
@@ -234,7 +236,7 @@ def _by_octave(trace: Trace, counts_of: Callable[[int, int], NDArray[np.uint32]]
 
 
 def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
-    """Deciles of the occurrences of words, the most common first; the fit is of words' occurrences against their rank."""
+    """Deciles of the occurrences of words, the most common words first; the fit of a word's occurrences against its rank."""
     words = Words(source)
     sums = _sums(trace, N_DECILES + 1, words.next_labels)
     rows = []
@@ -246,7 +248,9 @@ def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
             more = {"from_times": few, "to_times": many, "n_words": n_words, "n_distinct": n_distinct}
             rows.append(sums.row(f"decile {decile + 1}: {_span(few, many)} times", decile, **more))
     rows.append(sums.row("outside words", N_DECILES, n_words=0, n_distinct=0))
-    last_rank = np.cumsum(words.n_distinct[::-1])[::-1].astype(np.float64)  # of a class, rank 1 being the most common
+    last_rank = np.cumsum(words.n_distinct[::-1])[::-1].astype(
+        np.float64
+    )  # of each class; the most common word has rank 1
     ranks = np.sqrt((last_rank - words.n_distinct + 1) * last_rank)
     times = words.times.astype(np.float64)
     fit = power_law(ranks, times, times * words.n_distinct)

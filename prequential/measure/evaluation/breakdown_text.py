@@ -1,4 +1,4 @@
-"""The tables of where the bits went, for a terminal: from a record, so that a recorded run prints like a fresh one."""
+"""The tables of where the bits went as text, from a record: a recorded run prints the same as a new one."""
 
 from typing import Any
 
@@ -7,21 +7,21 @@ from prequential.measure.evaluation.breakdown import CLOSE, Row, Table
 from prequential.measure.table import format_table
 
 EXPLANATIONS = {
-    breakdown.POSITIONS: "By position: bytes from-to of the corpus, each stretch as long as all before it.",
+    breakdown.POSITIONS: "By position in the corpus: each stretch is as long as all stretches before it.",
     breakdown.DOCUMENTS: "By document, the costliest first.",
     breakdown.EXTENSIONS: "By the extension of the document's name, the costliest first.",
     breakdown.CLASSES: "By the value of the byte.",
-    breakdown.OCCURRENCES: "By how often the byte had come after the two before it: the k-th occurrence of its trigram.",
-    breakdown.LEARNING: f"The same, of trigrams that come {breakdown.COHORT} times or more: the same ones in every row of k.",
-    breakdown.WORDS: "By how common the byte's word is in the corpus: tenths of all words, the most common first.",
-    breakdown.COPIES: "Copied: in a match of 32 bytes or more that began earlier in the corpus. Novel: all else.",
+    breakdown.OCCURRENCES: "By occurrence: the byte ends the k-th occurrence of its trigram.",
+    breakdown.LEARNING: f"The same for trigrams with {breakdown.COHORT} occurrences or more: every row has the same trigrams.",
+    breakdown.WORDS: "By how common the byte's word is in the corpus: tenths of all occurrences, the most common words first.",
+    breakdown.COPIES: "Copied: in a match of 32 bytes or more that begins earlier in the corpus. Novel: all other bytes.",
 }
 COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns that only some rows have
 FITS = {breakdown.WORDS: ("times", "rank"), **dict.fromkeys((breakdown.OCCURRENCES, breakdown.LEARNING), ("bits", "k"))}
 
 
 def format_tables(tables: dict[str, Table]) -> str:
-    """Each table under a line that explains it, with its fits and quantiles; no final newline.
+    """Each table below a line that explains it, with its fits and quantiles, without a final newline.
 
     Columns: bytes, their share, the share of the first part's bits, and bits/byte of each part.
     """
@@ -54,7 +54,7 @@ def _table(table: Table) -> str:
 
 
 def _quantiles(table: Table) -> list[str]:
-    """Lines that say how bits/byte spread over documents."""
+    """The quantiles of bits/byte over documents, as a table."""
     if "quantiles" not in table:
         return []
     of = [f"{100 * q:g}%" for q in table["quantiles"]["of"]]
@@ -70,7 +70,7 @@ def _fits(name: str, table: Table) -> list[str]:
 
 
 def _fit(part: str, y: str, x: str, fit: dict[str, Any]) -> str:
-    """The law, and where it does not hold."""
+    """The power law, and where it does not hold."""
     r2 = "" if fit["r2"] is None else f", R^2 {fit['r2']:.3f}"
     return (
         f"{part}: {y} = {fit['factor']:.4g} {x}^{fit['exponent']:.3f}{r2}; {fit['close_share']:.1%} within a factor {CLOSE}, "
@@ -79,9 +79,9 @@ def _fit(part: str, y: str, x: str, fit: dict[str, Any]) -> str:
 
 
 def _notes(table: Table) -> list[str]:
-    """What a bound on memory left out."""
+    """Notes on what the limits on memory left out."""
     notes = {
-        "n_forgotten": "{:,} windows of 32 bytes had to be forgotten: some of what is called novel is copied",
-        "n_untracked": "{:,} words had no place in memory: they are taken to come once",
+        "n_forgotten": "{:,} windows of 32 bytes were forgotten to save memory: some bytes that count as novel are copied",
+        "n_untracked": "{:,} occurrences of words were not tracked to save memory: they count as words that occur once",
     }
     return [text.format(table[key]) for key, text in notes.items() if table.get(key)]

@@ -1,7 +1,11 @@
-"""What a decoder is made of: the program's own source that decoding imports, zipped. The receiver of an archive needs it too.
+"""The zipped source of the decoder: the modules of this program that plain decoding imports. A receiver needs them.
 
-The rule of the Hutter prize and of the Large Text Compression Benchmark counts it beside the archive; Python and the
-libraries are taken as given, as the operating system is there.
+The Hutter prize and the Large Text Compression Benchmark add such a decoder to the archive. Like the operating system there,
+Python and the libraries are not counted here. Comments and docstrings do nothing in a decoder and are left out. The zip is a
+complete program: a test unpacks it into an empty folder and decodes an archive with it.
+
+Only imports at module level count. An import inside a function belongs to a feature that a plain decoder does not use, such as
+audits, CUDA or torchrun. The exceptions are in `ROOTS`.
 """
 
 import ast
@@ -12,60 +16,80 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = "prequential.online.coding"  # what decodes; whatever it imports, at any depth, belongs to it
-EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file in the zip, so that its size is of the source alone
+ROOTS = (
+    "prequential.decompression",
+    "prequential.exact.fused",  # Runtime imports the primitives that it is asked for, inside a function
+    "prequential.exact.plain",
+    "prequential.model.gpt.replicas",  # Runtime imports it for archives of learners with replicas
+)
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every file in the zip, so that its size depends on the source alone
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
 def decoder_zip_bytes() -> int:
-    """Size of the zip of all source files that decoding imports, comments and all."""
+    """Size of the zip of all source files that decoding imports, without comments and docstrings."""
     return len(decoder_zip())
 
 
 def decoder_zip() -> bytes:
-    """The zip itself: deflated, files in order of their names, without times."""
+    """The zip itself: deflated, with files in the order of their names and without times."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, path in sorted(decoder_modules().items()):
             is_package = path.name == "__init__.py"
             member = name.replace(".", "/") + ("/__init__.py" if is_package else ".py")
-            archive.writestr(zipfile.ZipInfo(member, EPOCH), path.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+            source = code_of(path.read_text(encoding="utf-8"))
+            archive.writestr(zipfile.ZipInfo(member, EPOCH), source, zipfile.ZIP_DEFLATED, 9)
     return file.getvalue()
 
 
+def code_of(source: str) -> str:
+    """The same program without comments and docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree) + "\n"
+
+
 def decoder_modules() -> dict[str, Path]:
-    """Where the source of each module lies that decoding imports, by name."""
+    """The source file of each module that decoding imports, by the module's name."""
     found: dict[str, Path] = {}
-    waiting = [ROOT]
-    while waiting:
-        name = waiting.pop()
-        path = _source(name)
+    to_visit = list(ROOTS)
+    while to_visit:
+        name = to_visit.pop()
+        path = _source_file(name)
         if name in found or path is None:
             continue
         found[name] = path
-        waiting += [name.rpartition(".")[0], *_imports(ast.parse(path.read_text(encoding="utf-8")))]
+        to_visit += [name.rpartition(".")[0], *_imported_names(ast.parse(path.read_text(encoding="utf-8")))]
     return found
 
 
-def _source(name: str) -> Path | None:
-    """The file of a module of this program; None for what is no module, or not of this program."""
+def _source_file(name: str) -> Path | None:
+    """The source file of a module of this program; None if `name` is not a module or belongs to another program."""
     if name.partition(".")[0] != "prequential":
         return None
     try:
         spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError:  # its parent is a module, and it a name in there
+    except ModuleNotFoundError:  # the parent is a module, and `name` is something that it defines
         return None
     return Path(spec.origin) if spec and spec.origin else None
 
 
-def _imports(tree: ast.AST) -> Iterator[str]:
-    """Names that the code imports, modules or what is in them; not what only type checkers read."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+def _imported_names(node: ast.AST) -> Iterator[str]:
+    """Names that the code imports when it is imported itself: modules, and what is in them. Skips imports for type checkers."""
+    for child in ast.iter_child_nodes(node):
+        is_for_types = (
+            isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"
+        )
+        if is_for_types or isinstance(child, FUNCTIONS):
             continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        yield from _imports(node)
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.module:
+            yield child.module
+            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+        yield from _imported_names(child)

@@ -1,7 +1,7 @@
-"""Evaluation of a learner on a corpus: its prequential description length, how it came about, and what others reach.
+"""Evaluation of a learner on a corpus: description length, learning curve, where the bits went, and the sizes of baselines.
 
-The archive is really written, to a file (measure/evaluation/draft.py); every figure is of that file. With `verify` it is decoded again and
-compared byte for byte.
+The archive is really written, to a file (measure/evaluation/draft.py), and all figures are of that file. With `verify` it is
+decoded again, and every byte is compared.
 """
 
 import io
@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
-from prequential.codecs.baselines.registry import BaselineResult
+from prequential.codecs.baselines.registry import DEFAULT_BASELINES, BaselineResult
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
-from prequential.corpora.corpus import Document
 from prequential.errors import CorpusError, CorruptArchiveError
 from prequential.measure.evaluation.baselines import measure_baselines
 from prequential.measure.evaluation.breakdown import breakdown
@@ -30,21 +29,28 @@ from prequential.measure.evaluation.ledger import Ledger
 from prequential.measure.evaluation.trace import MIXER, MODEL, Trace
 from prequential.measure.machine import peak_memory_bytes
 from prequential.model.config import Config, GPTConfig, MixerConfig
+from prequential.model.presets import preset
 from prequential.online import coding
-from prequential.online.coding import OnProgress
-from prequential.online.loop import run
+from prequential.online.coding import OnProgress, ignore
+from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks
+from prequential.online.source import Data, PathLike, Source, open_source
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What was measured. Wall times in seconds; verify_wall_s is None unless the archive was decoded and compared.
+    """The results of an evaluation.
 
-    header: corpus, its length and digest, and the full configuration. curves: cumulative bits against bytes, of "model" (ideal
-    code length), of its parts "gpt" and "mixer" where it has both, and of each baseline by name (sizes). tables: where the
-    bits went (measure/evaluation/breakdown.py). trace: the cost of each byte. peak_memory_bytes: resident, of the whole process up to the
-    end of coding. notes: baselines that were skipped, and why. limit_bytes: if only the beginning was to be read, of how many.
+    header: the corpus with its length and digest, and the complete configuration.
+    curves: cumulative bits against bytes. "model" and, if it has both, its parts "gpt" and "mixer" have ideal code lengths; each
+        baseline has real sizes, under its name.
+    tables: where the bits went (measure/evaluation/breakdown.py).
+    wall_s, verify_wall_s: wall time of coding and of decoding, in seconds; verify_wall_s is None if the archive was not decoded.
+    peak_memory_bytes: largest resident memory of the process up to the end of coding.
+    notes: baselines that were skipped, and why.
+    trace: the cost of each byte.
+    limit_bytes: only so many bytes from the beginning of the corpus were to be read; None: all.
     """
 
     header: Header
@@ -59,50 +65,96 @@ class Evaluation:
     trace: Trace = field(repr=False, compare=False)
     limit_bytes: int | None = None
 
+    def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
+        """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
+        return replace(self, ledger=self.ledger.declaring(n_configs=n_configs, n_seeds=n_seeds))
+
     @property
     def curve(self) -> Curve:
-        """The learning curve of the learner: after each segment, bytes seen and ideal code length so far."""
+        """The learning curve: bytes and ideal code length so far, at the end of each segment."""
         return self.curves[MODEL]
 
 
-def evaluate(
-    source: NDArray[np.uint8],
-    header: Header,
-    runtime: Runtime,
-    *,
-    baselines: Sequence[str],
-    verify: bool,
-    on_progress: OnProgress,
-    documents: Sequence[Document] = (),
-    folder: Path | None = None,
-    keep: bool = False,
-    resume: bool = False,
-) -> Evaluation:
-    """Codes `source` (n,) uint8 as `header` describes it, and measures.
+@dataclass(frozen=True, kw_only=True)
+class DraftFolder:
+    """The folder that an evaluation works in, for its archive and for what it needs to resume.
 
-    documents: where the corpus is of several. folder: where the archive goes; else it is a temporary one. keep: what an
-    interrupted evaluation needs to go on stays there. resume: goes on with that. Costs one run of the learner, another with
-    `verify`, one of its mixer alone if it has both parts; baselines hold `source` in memory. Raises CorpusError for an empty
-    corpus, CorruptArchiveError if the archive does not give `source` back, CheckpointError for a folder of something else.
+    path: a folder that exists. keep: an interrupted evaluation leaves there what it needs to resume. resume: continue with that.
     """
-    if not len(source):
+
+    path: Path
+    keep: bool = False
+    resume: bool = False
+
+
+def evaluate(
+    source: Data | PathLike,
+    *,
+    config: Config | None = None,
+    limit_bytes: int | None = None,
+    baselines: Sequence[str] = DEFAULT_BASELINES,
+    verify: bool = False,
+    draft: DraftFolder | None = None,
+    runtime: Runtime | None = None,
+    on_progress: OnProgress = ignore,
+) -> Evaluation:
+    """The prequential description length of `source` under a learner, with its learning curve and the baselines.
+
+    source, config, runtime, on_progress: as for `prequential.compress`. limit_bytes: only the beginning of the corpus. baselines:
+    names of codecs/baselines/registry.py. verify: decode the archive and compare every byte. draft: a folder for the archive
+    (archive.pq); by default it is a temporary one.
+
+    Takes one run of the learner, another one with `verify`, and one of its mixer alone if it has both parts. Baselines hold the
+    corpus in memory. Raises what `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails,
+    and CheckpointError if the draft folder belongs to another run.
+
+    >>> import prequential
+    >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
+    >>> plain = prequential.Runtime(kernels="plain")
+    >>> result = prequential.evaluate("sample:christmas_carol", config=small, limit_bytes=4096, runtime=plain)
+    >>> result.ledger.archive_bits == 8 * result.ledger.archive_bytes
+    True
+    >>> int(result.curve.n_bytes[-1])
+    4096
+    """
+    config, runtime = config or preset(), runtime or Runtime()
+    runtime.check(config)  # before the source is read
+    with open_source(source, limit_bytes) as opened:
+        result = _evaluate(opened, config, runtime, _Options(baselines, verify, draft), on_progress)
+    return replace(result, limit_bytes=limit_bytes)
+
+
+class _Options(NamedTuple):
+    """Arguments of `evaluate`."""
+
+    baselines: Sequence[str]
+    verify: bool
+    draft: DraftFolder | None
+
+
+def _evaluate(
+    source: Source, config: Config, runtime: Runtime, options: _Options, on_progress: OnProgress
+) -> Evaluation:
+    if not source.n_bytes:
         raise CorpusError("nothing to evaluate: the corpus is empty")
-    config = Config.from_dict(header.config)
+    symbols, header, folder = source.symbols[:], source.header(config), options.draft
     warm_up(runtime, config)
-    with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="prequential-") as name:
-        draft = Draft(Path(name), header, resume=resume)
-        ledger, wall_s = draft.encode(source, runtime, on_progress, keep=keep)
+    with nullcontext(folder.path) if folder else tempfile.TemporaryDirectory(prefix="prequential-") as name:
+        draft = Draft(Path(name), header, resume=folder is not None and folder.resume)
+        ledger, wall_s = draft.encode(symbols, runtime, on_progress, keep=folder is not None and folder.keep)
         peak_bytes = peak_memory_bytes()
-        verify_wall_s = _verify(source, draft.archive, runtime, on_progress) if verify else None
+        verify_wall_s = (
+            _verify(symbols, draft.archive, runtime.learner(config), on_progress) if options.verify else None
+        )
     trace, ends = draft.trace, draft.ends
     if MIXER in trace.parts:
-        _score_mixer(source, replace(config, gpt=None, replicas=None), runtime, trace)
-    results, baseline_curves, notes = measure_baselines(source, baselines)
+        _score_mixer(symbols, replace(config, gpt=None, replicas=None), runtime, trace)
+    results, baseline_curves, notes = measure_baselines(symbols, options.baselines)
     return Evaluation(
         header=header,
-        ledger=ledger,
+        ledger=ledger.declaring(n_configs=1, n_seeds=1),
         curves={part: Curve(n_bytes=ends, bits=trace.sums(part, ends)) for part in trace.parts} | baseline_curves,
-        tables=breakdown(source, trace, documents),
+        tables=breakdown(symbols, trace, source.documents),
         wall_s=wall_s,
         peak_memory_bytes=peak_bytes,
         verify_wall_s=verify_wall_s,
@@ -112,47 +164,49 @@ def evaluate(
     )
 
 
-def warm_up(runtime: Runtime, learner: Config | None = None) -> None:
-    """Self-tests and compilation of kernels, which happen once and are no part of a learner's speed.
+def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
+    """Runs self-tests and compiles kernels, which happens once in a process, so that it does not count in later wall times.
 
-    learner: what will be run, for which a device is tested.
+    planned: the configuration that will run next, whose device is verified.
     """
-    if learner:
-        runtime.accelerator(learner)
+    if planned:
+        runtime.accelerator(planned)
     runtime = replace(runtime, device="cpu")
     config = Config(gpt=GPTConfig(n_layers=1, width=64, n_heads=2, window=16), mixer=MixerConfig(table_bits=8))
     source = np.zeros(64, np.uint8)
     header = Header(n_bytes=len(source), blake2b=bytes(32), config=config.to_dict())
     archive = io.BytesIO()
-    for _ in coding.compress(source, header, archive, runtime):
+    for _ in coding.compress(source, header, archive, runtime.learner(config)):
         pass
     archive.seek(0)
-    for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), runtime):
+    for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), runtime.learner(config)):
         pass
 
 
 def _score_mixer(source: NDArray[np.uint8], config: Config, runtime: Runtime, trace: Trace) -> None:
-    """What the context mixer would cost without the GPT; nothing is coded."""
+    """Fills the mixer's part of the trace: costs of a learner with the mixer alone. It writes no code."""
     learner = runtime.learner(config)
     for block in blocks(len(source), config.schedule):
         for _, bits in run(learner, BitCoder(FOLLOW), block, np.array(source[block])):
             trace.append(MIXER, bits)
 
 
-def _verify(source: NDArray[np.uint8], archive: Path, runtime: Runtime, on_progress: OnProgress) -> float:
-    """Wall time of decoding the archive, every byte of which was compared. Raises CorruptArchiveError."""
+def _verify(source: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:
+    """Decodes the archive and compares every byte; returns the wall time in seconds. Raises CorruptArchiveError."""
     comparison = _Comparison(source)
     start_s = time.perf_counter()
     with archive.open("rb") as file:
-        for done in coding.decompress(ArchiveReader(file), cast(BinaryIO, comparison), runtime):
+        for done in coding.decompress(ArchiveReader(file), comparison, learner):
             on_progress(done, len(source))
     if comparison.n_bytes != len(source):
-        raise CorruptArchiveError(f"verification: {comparison.n_bytes} of {len(source)} bytes came back")
+        raise CorruptArchiveError(
+            f"verification: the archive decodes to {comparison.n_bytes} bytes instead of {len(source)}"
+        )
     return time.perf_counter() - start_s
 
 
 class _Comparison:
-    """A sink that compares what it takes with the original."""
+    """A sink that compares the bytes written to it with the original."""
 
     def __init__(self, source: NDArray[np.uint8]) -> None:
         self._source = source
@@ -162,7 +216,7 @@ class _Comparison:
         expected = self._source[self.n_bytes : self.n_bytes + len(data)].tobytes()
         if data != expected:
             raise CorruptArchiveError(
-                f"verification: bytes {self.n_bytes}-{self.n_bytes + len(data)} came back changed"
+                f"verification: bytes {self.n_bytes}-{self.n_bytes + len(data)} differ from the original"
             )
         self.n_bytes += len(data)
         return len(data)

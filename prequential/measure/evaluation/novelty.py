@@ -1,37 +1,39 @@
-"""What is new about a byte: is it copied, how often was its trigram seen before, how rare is its word in the whole corpus.
+"""How novel a byte is: whether it is copied, how often its trigram occurred before, how common its word is in the corpus.
 
-Each class labels the bytes of a corpus in one pass, stretch after stretch from the first byte to the last, in memory that
-does not grow beyond a bound. Words and trigrams are counted exactly (up to MAX_WORD_SLOTS); every copy is verified byte by byte.
+Each class labels the bytes of a corpus in one pass, in consecutive stretches. Memory is limited. Words and trigrams are counted
+exactly (words up to MAX_WORD_SLOTS), and every copy is verified byte by byte.
 
-    copied   byte i is copied if it lies in some [s, s + 32) that equals [t, t + 32) of the same corpus with t < s: in a match
-             of 32 bytes or more that begins earlier, and may run into what it copies, as in LZ77
-    trigram  a byte with the two before it. Two, because the counts of all 2**24 trigrams fit into 64 MiB: nothing is hashed
-             and no two are confused; those of four bytes would need 16 GiB
+    copied   byte i is copied if it lies in some [s, s + 32) that equals [t, t + 32) of the same corpus with t < s. It is in a
+             match of 32 bytes or more that begins earlier and may overlap its source, as in LZ77
+    trigram  a byte with the two before it. The counts of all 2**24 trigrams fit into 64 MiB, without hashing. Those of four
+             bytes would need 16 GiB
     word     a maximal run of letters: A-Z, a-z, and bytes from 128 on, which in UTF-8 are mostly letters. "The" is not "the"
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.exact.fused_loops import Array, inlined, kernel
+from prequential.compiled import Array, inlined, kernel
 
 MATCH_BYTES = 32
-MAX_MATCH_SLOTS = 1 << 26  # 256 MiB; windows are forgotten beyond 3/4 of as many different ones
-MAX_WORD_SLOTS = 1 << 23  # 96 MiB; words beyond 3/4 of as many different ones are taken to come once
+MAX_MATCH_SLOTS = 1 << 26  # 256 MiB; with more than 3/4 as many different windows, some are forgotten
+MAX_WORD_SLOTS = 1 << 23  # 96 MiB; further words, beyond 3/4 as many, count as words that occur once
 N_TRIGRAMS = 1 << 24
 N_DECILES = 10
 
-HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: 2**64 divided by the golden ratio
-HASH_FACTOR_OUT = np.uint64(pow(0x9E3779B97F4A7C15, MATCH_BYTES, 1 << 64))  # of the byte that leaves the window
-REACH, N_WINDOWS, N_FORGOTTEN = range(3)  # of Copies' state: end of the last match, windows held, windows overwritten
-WORD_END, WORD_LABEL = range(2)  # of Words' state: the word that the stretch ended in
+HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, which is odd
+HASH_FACTOR_OUT = np.uint64(pow(0x9E3779B97F4A7C15, MATCH_BYTES, 1 << 64))  # for the byte that leaves the window
+MATCH_END, N_WINDOWS, N_FORGOTTEN = range(
+    3
+)  # state of Copies: end of the last match, windows held, windows overwritten
+WORD_END, WORD_LABEL = range(2)  # state of Words: end and label of the last word
 
 LETTERS = np.zeros(256, np.bool_)
 LETTERS[[*range(0x41, 0x5B), *range(0x61, 0x7B), *range(0x80, 0x100)]] = True
 
 
 def read_only(source: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The same bytes as a plain array that nobody writes to: one type, so that kernels are compiled once."""
+    """The same bytes as a plain read-only array. With a single type, kernels are compiled once."""
     view = np.ascontiguousarray(source).view(np.ndarray)
     view.flags.writeable = False
     return view
@@ -40,9 +42,9 @@ def read_only(source: NDArray[np.uint8]) -> NDArray[np.uint8]:
 class Copies:
     """Which bytes of `source` (n,) uint8 are copied (see above).
 
-    max_slots, a power of 2, bounds the memory to 4 bytes each (8 from 4 GiB of corpus on). Exact as long as the corpus has no
-    more than 3/4 as many different windows of 32 bytes; beyond, some old ones are forgotten (n_forgotten), and what only they
-    could show to be copied is called novel. Nothing novel is ever called copied.
+    max_slots: a power of 2 that limits the memory, 4 bytes for each slot (8 if the corpus has 4 GiB or more). The labels are
+    exact if the corpus has at most 3/4 as many different windows of 32 bytes. Otherwise some old windows are forgotten
+    (n_forgotten), and some copied bytes count as novel. A novel byte never counts as copied.
     """
 
     def __init__(self, source: NDArray[np.uint8], max_slots: int = MAX_MATCH_SLOTS) -> None:
@@ -54,11 +56,11 @@ class Copies:
 
     @property
     def n_forgotten(self) -> int:
-        """Windows that were overwritten or not kept, for want of memory."""
+        """Number of windows that were overwritten or not kept, to save memory."""
         return int(self._state[N_FORGOTTEN])
 
     def next_labels(self, start: int, end: int) -> NDArray[np.uint8]:
-        """(end - start,): 1 for copied, 0 for novel. Stretches are asked for in order, without gaps."""
+        """(end - start,): 1 for a copied byte, 0 for a novel one. Call it for consecutive stretches."""
         labels = np.empty(end - start, np.uint8)
         tag_bits = min(8 * self._table.itemsize - self._position_bits, 32)
         _mark_copied(self._source, start, self._table, self._position_bits, (1 << tag_bits) - 1, self._state, labels)
@@ -66,24 +68,27 @@ class Copies:
 
 
 class Trigrams:
-    """How often each byte of `source` (n,) uint8 has come after the two bytes before it, this time included. 64 MiB."""
+    """Counts the trigrams of `source` (n,) uint8. Takes 64 MiB."""
 
     def __init__(self, source: NDArray[np.uint8]) -> None:
         self._source, self._counts = read_only(source), np.zeros(N_TRIGRAMS, np.uint32)
 
     def next_counts(self, start: int, end: int) -> NDArray[np.uint32]:
-        """(end - start,), 1 or more; 1 for the corpus's first two bytes. Stretches are asked for in order, without gaps."""
+        """(end - start,): k for a byte that ends the k-th occurrence of its trigram; 1 for the corpus's first two bytes.
+
+        Call it for consecutive stretches.
+        """
         counts = np.empty(end - start, np.uint32)
         _count_trigrams(self._source, start, self._counts, counts)
         return counts
 
     @property
     def most(self) -> int:
-        """Occurrences so far of the trigram that has the most."""
+        """Occurrences so far of the most common trigram."""
         return int(self._counts.max())
 
     def totals(self, start: int, end: int) -> NDArray[np.uint32]:
-        """(end - start,): occurrences of each byte's trigram so far, wherever they were; 1 for the corpus's first two bytes."""
+        """(end - start,): occurrences of each byte's trigram in all stretches so far; 1 for the corpus's first two bytes."""
         totals = np.ones(end - start, np.uint32)
         first = max(start, 2)
         bytes_ = self._source[first - 2 : end].astype(np.int64)
@@ -92,12 +97,12 @@ class Trigrams:
 
 
 class Words:
-    """How common the word is that each byte of `source` (n,) uint8 lies in; by 64-bit hashes, which are not verified.
+    """How common the word of each byte of `source` (n,) uint8 is. Unverified 64-bit hashes distinguish words.
 
-    Words with the same number of occurrences are of one class: `times` (C,) int64, ascending. `n_distinct` (C,) are the words
-    of a class. All occurrences, the most common words' first, make ten equal stretches; a class belongs as a whole to the
-    decile (C,), 0 for the most common, that its middle occurrence falls into: a stretch may be empty, a very common word alone.
-    n_untracked occurrences of words for which there was no memory are taken to be of words that come once.
+    Words with equal numbers of occurrences form a class. times (C,) int64: these numbers, ascending. n_distinct (C,): the number
+    of words in each class. deciles (C,): all occurrences, those of the most common words first, are cut into ten equal parts; a
+    class belongs to the part that contains its middle occurrence, 0 for the most common words. So a part may have no class.
+    n_untracked: occurrences of words that are not in the table, to save memory; they count as words that occur once.
     """
 
     def __init__(self, source: NDArray[np.uint8], max_slots: int = MAX_WORD_SLOTS) -> None:
@@ -108,26 +113,26 @@ class Words:
         self.times, self.n_distinct = _classes(counts, self.n_untracked)
         rarer = np.cumsum(self.times * self.n_distinct)
         n_words = int(rarer[-1]) if len(rarer) else 0
-        before = n_words - rarer  # occurrences of more common words
-        self.deciles = N_DECILES * (2 * before + self.times * self.n_distinct) // max(2 * n_words, 1)
+        n_more_common = n_words - rarer  # occurrences of words in more common classes
+        self.deciles = N_DECILES * (2 * n_more_common + self.times * self.n_distinct) // max(2 * n_words, 1)
         self._decile_of = _look_up(counts, self.times, self.deciles)
         self._rarest = int(self.deciles[0]) if len(self.deciles) else N_DECILES - 1
         self._state = np.zeros(2, np.int64)
 
     def next_labels(self, start: int, end: int) -> NDArray[np.uint8]:
-        """(end - start,): the decile, or N_DECILES outside words. Stretches are asked for in order, without gaps."""
+        """(end - start,): the decile of each byte's word, or N_DECILES outside words. Call it for consecutive stretches."""
         labels = np.empty(end - start, np.uint8)
         _mark_words(self._source, start, LETTERS, self._keys, self._decile_of, self._rarest, self._state, labels)
         return labels
 
 
 def _n_slots(n_keys: int, most: int) -> int:
-    """A power of 2, 3/4 of which n_keys fill at most, unless `most` is smaller."""
+    """A power of 2 of which n_keys fill at most 3/4, but at most `most`."""
     return min(1 << max(n_keys + n_keys // 2, 16).bit_length(), most)
 
 
 def _classes(counts: NDArray[np.uint32], n_untracked: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different numbers of occurrences, ascending, and how many words have each."""
+    """The different numbers of occurrences, ascending, and how many words have each of them."""
     times, n_distinct = np.unique(counts[counts > 0].astype(np.int64), return_counts=True)
     if n_untracked and not (len(times) and times[0] == 1):
         times, n_distinct = np.insert(times, 0, 1), np.insert(n_distinct, 0, 0)
@@ -136,7 +141,7 @@ def _classes(counts: NDArray[np.uint32], n_untracked: int) -> tuple[NDArray[np.i
 
 
 def _look_up(counts: NDArray[np.uint32], times: NDArray[np.int64], deciles: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """The decile of each slot of the table of words; of an empty one anything."""
+    """The decile of each slot of the table of words; undefined for an empty slot."""
     found = np.zeros(len(counts), np.uint8)
     used = np.flatnonzero(counts)
     found[used] = deciles[np.searchsorted(times, counts[used])]
@@ -147,13 +152,13 @@ def _look_up(counts: NDArray[np.uint32], times: NDArray[np.int64], deciles: NDAr
 def _mark_copied(
     source: Array, start: int, table: Array, position_bits: int, tag_mask: int, state: Array, copied: Array
 ) -> None:
-    """Fills copied (m,) for the m bytes from `start` on. A window starting at i can make i .. i + 31 copied, none before i."""
+    """Fills copied (m,) for the m bytes from `start` on. A window at i, if it occurred before, makes bytes i to i + 31 copied."""
     last = source.size - MATCH_BYTES  # the last window's start
     window = np.uint64(0)
     if start <= last:
         for i in range(start, start + MATCH_BYTES):
             window = window * HASH_FACTOR + np.uint64(source[i])
-    earlier = -1  # where the window before this one had begun when it came the first time
+    earlier = -1  # where the previous window began when it occurred first
     for i in range(start, start + copied.size):
         if i <= last:
             if earlier >= 0 and source[earlier + MATCH_BYTES] == source[i + MATCH_BYTES - 1]:
@@ -161,21 +166,21 @@ def _mark_copied(
             else:
                 earlier = _find_or_add(source, i, window, table, np.uint64(position_bits), np.uint64(tag_mask), state)
             if earlier >= 0:
-                state[REACH] = i + MATCH_BYTES
+                state[MATCH_END] = i + MATCH_BYTES
             if i < last:
                 window = window * HASH_FACTOR - np.uint64(source[i]) * HASH_FACTOR_OUT
                 window += np.uint64(source[i + MATCH_BYTES])
-        copied[i - start] = i < state[REACH]
+        copied[i - start] = i < state[MATCH_END]
 
 
 @inlined
 def _find_or_add(
     source: Array, at: int, window: np.uint64, table: Array, position_bits: np.uint64, tag_mask: np.uint64, state: Array
 ) -> np.int64 | int:
-    """Where the window that begins at `at` began before; -1 and it is remembered, if it is new.
+    """Where the window at `at` began before; if it is new, it is added to the table, and the result is -1.
 
-    An entry is (tag, position + 1), 0 for an empty slot; the tag spares most comparisons. Once 3/4 of the slots are taken a new
-    window replaces the one in its home slot, so that probing always ends: at the window or at an empty slot.
+    An entry is (tag, position + 1), 0 for an empty slot. The tag avoids most comparisons. Once 3/4 of the slots are used, a new
+    window replaces the one in its home slot. So some slots stay empty, and probing always ends.
     """
     mixed = (window ^ (window >> np.uint64(29))) * HASH_FACTOR
     mixed ^= mixed >> np.uint64(32)
@@ -196,7 +201,7 @@ def _find_or_add(
     else:
         state[N_FORGOTTEN] += 1
         slot = home
-        if table[slot] == 0:  # filling it would in the end leave no empty slot
+        if table[slot] == 0:  # it stays empty
             return -1
     table[slot] = (tag << position_bits) | np.uint64(at + 1)
     return -1
@@ -204,7 +209,7 @@ def _find_or_add(
 
 @inlined
 def _same(source: Array, a: int, b: int) -> bool:
-    """Do the windows that begin at a and b hold the same bytes?"""
+    """Whether the windows that begin at a and b have the same bytes."""
     for j in range(MATCH_BYTES):  # noqa: SIM110  # numba has no generators
         if source[a + j] != source[b + j]:
             return False
@@ -225,7 +230,7 @@ def _count_trigrams(source: Array, start: int, counts: Array, seen: Array) -> No
 
 @inlined
 def _read_word(source: Array, start: int, letters: Array) -> tuple[int, np.uint64]:
-    """Where the word ends that begins at `start`, and its hash, not 0."""
+    """The end of the word that begins at `start`, and its hash, which is not 0."""
     end, key = start, np.uint64(0)
     while end < source.size and letters[source[end]]:
         key = (key ^ np.uint64(source[end])) * HASH_FACTOR
@@ -236,7 +241,7 @@ def _read_word(source: Array, start: int, letters: Array) -> tuple[int, np.uint6
 
 @inlined
 def _slot_of(key: np.uint64, keys: Array) -> np.uint64:
-    """The slot that holds the key, or the empty one where it would go."""
+    """The slot that holds the key, or the empty slot where it belongs."""
     last_slot = np.uint64(keys.size - 1)
     slot = (key * HASH_FACTOR >> np.uint64(32)) & last_slot
     while keys[slot] != 0 and keys[slot] != key:
@@ -246,7 +251,7 @@ def _slot_of(key: np.uint64, keys: Array) -> np.uint64:
 
 @kernel
 def _count_words(source: Array, letters: Array, keys: Array, counts: Array) -> int:
-    """Counts every word of the corpus; how many occurrences were left out because the table was full."""
+    """Counts every word of the corpus; returns the number of occurrences left out because the table was full."""
     n_words, n_untracked, i = 0, 0, 0
     while i < source.size:
         if not letters[source[i]]:
@@ -268,7 +273,7 @@ def _count_words(source: Array, letters: Array, keys: Array, counts: Array) -> i
 def _mark_words(
     source: Array, start: int, letters: Array, keys: Array, decile_of: Array, rarest: int, state: Array, labels: Array
 ) -> None:
-    """Fills labels (m,) for the m bytes from `start` on; each word is read once, however many stretches it spans."""
+    """Fills labels (m,) for the m bytes from `start` on. A word is read once, even if it spans several stretches."""
     for i in range(start, start + labels.size):
         if i >= state[WORD_END] and letters[source[i]]:
             state[WORD_END], key = _read_word(source, i, letters)

@@ -1,14 +1,18 @@
-"""Run folders: what an evaluation leaves behind, enough to show it again, compare it, draw it and decode it.
+"""Run folders: the files of an evaluation, from which later commands show it, compare it, draw it and decode its archive.
 
     RUNS/enwik6-20261121-224500-05c7fd87/
-        record.jsonl      one line: corpus, configuration, ledger, tables, baselines, findings, environment (docs/EVALUATION.md)
+        record.jsonl      one line: corpus, configuration, ledger, tables, baselines, findings, environment (docs/MEASURES.md)
         curve.parquet     series, n_bytes, bits: cumulative bits of the model, its parts and the baselines
-        archive.pq        the proof: decodes to the corpus
-        environment.json  the record's environment once more, to be read without the rest
+        archive.pq        the proof: it decodes to the corpus
+        environment.json  a copy of the record's environment
 
-A folder appears under its name when it is whole. Until then it is .run-..., which stays if its run can be gone on with.
+A folder gets its name when it is complete. Until then it is a draft, .run-..., which stays if its run can be resumed.
+
+Runs without their archives can be packed into one text file, which `read_runs` accepts in place of a folder of run folders.
+Each line is a JSON object: kind ("packed run"), name, record, and curves (the contents of curve.parquet in base64).
 """
 
+import base64
 import errno
 import json
 import os
@@ -17,33 +21,37 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError, CorpusError
-from prequential.files import checkpoint_path, sync_folder, write_text, writing
-from prequential.measure.evaluation.curves import Curves, read_curves, write_curves
+from prequential.files import PathLike, checkpoint_path, output_file, sync_folder, write_text, writing
+from prequential.measure.evaluation.curves import Curves, parse_curves, write_curves
 from prequential.measure.evaluation.draft import ARCHIVE, COSTS, ENCODED, SECONDS
-from prequential.measure.record import SCHEMA
+from prequential.measure.evaluation.record import SCHEMA
 
 RECORD, CURVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "environment.json"
 DRAFT = ".run-"
-
-PathLike = str | os.PathLike[str]
+PACKED = "packed run"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder. record: as measure/record.py makes it."""
+    """A finished evaluation. record: as measure/evaluation/record.py makes it.
+
+    path: its run folder; of a packed run FILE/NAME. packed_curves: of a packed run the contents of curve.parquet.
+    """
 
     path: Path
     record: dict[str, Any]
+    packed_curves: bytes | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
+        """The name of the run folder."""
         return self.path.name
 
     @property
@@ -53,126 +61,189 @@ class Run:
 
     @cached_property
     def curves(self) -> Curves:
-        """Cumulative bits against bytes: "model", its parts, each baseline. Raises CorpusError."""
-        return read_curves(self.path / CURVE)
+        """Cumulative bits against bytes of "model", its parts and each baseline. Raises CorpusError if they cannot be read."""
+        return parse_curves(self.curve_table(), self.path / CURVE)
+
+    def curve_table(self) -> bytes:
+        """The contents of curve.parquet. Raises CorpusError if they cannot be read."""
+        if self.packed_curves is not None:
+            return self.packed_curves
+        with reading(self.path / CURVE):
+            return (self.path / CURVE).read_bytes()
+
+    def record_line(self) -> bytes:
+        """The contents of record.jsonl."""
+        return record_line(self.record).encode()
 
 
 def read_run(path: PathLike) -> Run:
-    """The run in the folder `path`. Raises CorpusError for what is no run, or one of a later schema."""
+    """The run in the folder `path`, or the packed run FILE/NAME.
+
+    Raises CorpusError if there is no such run, or if it has another schema.
+    """
     folder = Path(path)
+    if folder.parent.is_file():
+        for run in read_runs(folder.parent):
+            if run.name == folder.name:
+                return run
+        raise CorpusError(f"{str(folder.parent)!r} has no run {folder.name!r}: `prequential runs list` lists its runs")
     with reading(path):
         text = (folder / RECORD).read_text(encoding="utf-8")
     try:
         record = json.loads(text)
     except ValueError as error:
-        raise CorpusError(f"{str(folder / RECORD)!r} is no record: {error}") from error
+        raise CorpusError(f"{str(folder / RECORD)!r} is not a record: {error}") from error
+    return Run(folder, _checked_record(record, folder / RECORD))
+
+
+def _checked_record(record: Any, path: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or record.get("kind") != "evaluation":
-        raise CorpusError(f"{str(folder / RECORD)!r} is no record of an evaluation")
+        raise CorpusError(f"{str(path)!r} is not the record of an evaluation")
     if record.get("schema") != SCHEMA:
-        raise CorpusError(f"{str(folder / RECORD)!r} has schema {record.get('schema')!r}; this version reads {SCHEMA}")
-    return Run(folder, record)
+        raise CorpusError(f"{str(path)!r} has schema {record.get('schema')!r}; this version reads {SCHEMA}")
+    return record
 
 
-def read_runs(root: PathLike) -> list[Run]:
-    """Every run in the folder `root`, oldest first; none if there is no such folder. Raises CorpusError."""
-    folder = Path(root)
-    if not folder.exists():
+def record_line(record: dict[str, Any]) -> str:
+    """The record as one line of JSON. Reading it and calling this function again gives the same line."""
+    return json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def read_runs(path: PathLike) -> list[Run]:
+    """All runs in the folder `path`, or in a file that `pack_runs` wrote, oldest first; none if `path` does not exist.
+
+    Raises CorpusError as `read_run` does.
+    """
+    root = Path(path)
+    if not root.exists():
         return []
-    with reading(root):
-        found = [path for path in folder.iterdir() if not path.name.startswith(".") and (path / RECORD).is_file()]
-    return sorted((read_run(path) for path in found), key=lambda run: (str(run.record.get("time")), run.name))
+    with reading(path):
+        if root.is_file():
+            with root.open("rb") as file:
+                runs = [_unpacked(line, root) for line in file]
+        else:
+            folders = [each for each in root.iterdir() if not each.name.startswith(".") and (each / RECORD).is_file()]
+            runs = [read_run(folder) for folder in folders]
+    return sorted(runs, key=lambda run: (str(run.record.get("time")), run.name))
+
+
+def _unpacked(line: bytes, path: Path) -> Run:
+    try:
+        values = json.loads(line)
+        if values["kind"] != PACKED:
+            raise ValueError(values["kind"])
+        run_path, curves = path / values["name"], base64.b64decode(values["curves"], validate=True)
+        return Run(run_path, _checked_record(values["record"], run_path), curves)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorpusError(f"{str(path)!r} is not a file that `prequential runs pack` wrote") from error
+
+
+def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> list[Run]:
+    """Writes the records and curves of all runs in `folder` into one file, without their archives. Returns these runs.
+
+    Raises CorpusError if there are no runs or they cannot be read. Raises OutputError if the file cannot be written, or if it
+    exists and `overwrite` is False.
+    """
+    runs = read_runs(folder)
+    if not runs:
+        raise CorpusError(f"{os.fspath(folder)!r} has no runs to pack")
+    with output_file(path, overwrite=overwrite) as sink:
+        for run in runs:
+            curves = base64.b64encode(run.curve_table()).decode()
+            values = {"kind": PACKED, "name": run.name, "record": run.record, "curves": curves}
+            sink.write(record_line(values).encode())
+    return runs
 
 
 def interrupted_runs(root: PathLike) -> list[Path]:
-    """Drafts in the folder `root` that `evaluate --resume` may go on with: interrupted, or still at work."""
+    """Drafts in the folder `root` that `evaluate --resume` can continue. Their runs were interrupted or are still running."""
     with reading(root):
         found = sorted(Path(root).glob(f"{DRAFT}*")) if Path(root).exists() else []
-    return [path for path in found if _can_go_on(path)]
+    return [path for path in found if _can_be_resumed(path)]
 
 
+@dataclass(frozen=True)
 class RunFolder:
-    """A run folder in the making: an evaluation fills `draft`, and `finish` gives it its name."""
+    """A run folder before it is complete: an evaluation fills the folder `draft`, and `finish` gives it its name."""
 
-    def __init__(self, draft: Path) -> None:
-        self.draft = draft
-        self.path: Path | None = None  # once it is whole
+    draft: Path
 
     def finish(self, root: Path, record: dict[str, Any], curves: Curves) -> Path:
-        """Writes the rest; returns the folder's path, named after corpus, time and digest. Raises OutputError."""
+        """Writes the remaining files and renames the draft; returns the new path (`run_name`). Raises OutputError."""
         draft = self.draft
         write_curves(draft / CURVE, curves)
         with writing(root):
             write_text(draft / ENVIRONMENT, json.dumps(record["environment"], indent=2) + "\n")
-            write_text(draft / RECORD, json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n")
+            write_text(draft / RECORD, record_line(record))
             sync_folder(draft)
             draft.chmod(0o755)
-            self.path = _take_name(draft, root / run_name(record))
-            for name in (COSTS, SECONDS, ENCODED):  # only now: until here the draft could be gone on with
-                (self.path / name).unlink(missing_ok=True)
+            path = _rename_to_free_name(draft, root / run_name(record))
+            for name in (COSTS, SECONDS, ENCODED):  # not earlier: until here the draft can be resumed
+                (path / name).unlink(missing_ok=True)
             sync_folder(root)
-        return self.path
+        return path
 
 
 @contextmanager
 def new_run_folder(root: PathLike, *, keep: bool = False) -> Iterator[RunFolder]:
-    """A folder that appears in `root` when it is finished. Raises OutputError.
+    """A new draft in the folder `root`. Raises OutputError.
 
-    keep: if it is not, and its run can be gone on with, the draft stays; else it goes.
+    If the body does not finish it, the draft is deleted. With `keep` it stays if its run can be resumed.
     """
     with writing(root):
         Path(root).mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
-    with _kept(draft, lambda: keep and _can_go_on(draft)):
+    with _deleting(draft, unless=lambda: keep and _can_be_resumed(draft)):
         yield RunFolder(draft)
 
 
 @contextmanager
 def interrupted_run_folder(draft: PathLike) -> Iterator[RunFolder]:
-    """The draft that an interrupted run left, to be finished. Raises CheckpointError for what is none."""
+    """The draft of an interrupted run. It stays if the body fails. Raises CheckpointError if `draft` is not such a folder."""
     folder = Path(draft)
-    if not (folder.name.startswith(DRAFT) and _can_go_on(folder)):
-        raise CheckpointError(f"{os.fspath(draft)!r} is no folder that an interrupted evaluation left")
-    with _kept(folder, lambda: True):
+    if not (folder.name.startswith(DRAFT) and _can_be_resumed(folder)):
+        raise CheckpointError(f"{os.fspath(draft)!r} is not a folder that an interrupted evaluation left")
+    with _deleting(folder, unless=lambda: True):
         yield RunFolder(folder)
 
 
 @contextmanager
-def _kept(draft: Path, is_kept: Callable[[], bool]) -> Iterator[None]:
-    """The draft stays where the body fails, if it is kept then."""
+def _deleting(draft: Path, unless: Callable[[], bool]) -> Iterator[None]:
+    """Deletes the draft after the body. If the body fails and `unless()` is true, the draft stays, and a note says so."""
     try:
         yield
     except BaseException as error:
-        if not is_kept():
+        if not unless():
             shutil.rmtree(draft, ignore_errors=True)
-        elif not isinstance(error, CheckpointError):  # which says itself what is wrong with the draft
-            error.add_note(f"evaluate --resume {draft} goes on")
+        elif not isinstance(error, CheckpointError):  # its message says what is wrong with the draft
+            error.add_note(f"evaluate --resume {draft} continues this run")
         raise
-    shutil.rmtree(draft, ignore_errors=True)  # it has another name by now, if it was finished
+    shutil.rmtree(draft, ignore_errors=True)  # nothing is there if the run was finished: it has another name
 
 
-def _can_go_on(draft: Path) -> bool:
+def _can_be_resumed(draft: Path) -> bool:
     try:
         return (draft / ARCHIVE).is_file() or checkpoint_path(draft / ARCHIVE).is_file()
-    except OSError:  # somebody else's
+    except OSError:  # a folder of another user
         return False
 
 
 def run_name(record: dict[str, Any]) -> str:
-    """Corpus, time (UTC), and the first digits of the corpus's digest: no other run's but by chance."""
+    """Corpus, time (UTC) and first digits of the corpus's digest. Two runs have the same name only by chance."""
     corpus = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(record["corpus"].get("name") or "bytes").name).strip("-.")[:40]
     time = re.sub(r"[^0-9T]", "", record["time"][:19]).replace("T", "-")
     return f"{corpus or 'corpus'}-{time}-{record['corpus']['blake2b'][:8]}"
 
 
-def _take_name(folder: Path, name: Path) -> Path:
-    """Renames the folder to the first of NAME, NAME-2, NAME-3 ... that there is not."""
+def _rename_to_free_name(folder: Path, name: Path) -> Path:
+    """Renames the folder to the first of NAME, NAME-2, NAME-3, ... that does not exist; returns the new path."""
     number, target = 1, name
     while True:
         if not target.exists():
             try:
                 return folder.rename(target)
             except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process has just taken the name
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process has just made it
                     raise
         number += 1
         target = name.with_name(f"{name.name}-{number}")

@@ -1,15 +1,15 @@
-"""An evaluation as a person reads it: from its record, so that a recorded run prints like a fresh one."""
+"""An evaluation as text, from its record: a recorded run prints the same as a new one."""
 
 from typing import Any
 
 from prequential.measure.table import format_table, printable
-from prequential.measure.watch.detectors import Finding
+from prequential.measure.watch.finding import Finding
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 
 
 def format_report(record: dict[str, Any]) -> str:
-    """The figures of one evaluation record, and the table against the baselines."""
+    """The figures of one evaluation record, the table of the compressors, notes and warnings."""
     findings = [f"warning: {Finding(**finding)}" for finding in record.get("findings", ())]
     lines = [
         *_figures(record),
@@ -22,7 +22,7 @@ def format_report(record: dict[str, Any]) -> str:
 
 
 def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
-    """One row under COLUMNS for each compressor, smallest first; the learner is called prequential."""
+    """One row under COLUMNS for each compressor, the smallest size first. The learner is called prequential."""
     n_bytes = record["corpus"]["n_bytes"]
     results = [
         ("prequential", record["archive_bytes"], record["wall_s"]),
@@ -35,7 +35,7 @@ def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
 
 
 def model_summary(config: dict[str, Any]) -> str:
-    """A configuration in a few words."""
+    """A configuration (Config.to_dict) in a few words."""
     gpt, mixer = config["gpt"], config["mixer"]
     parts = []
     if gpt:
@@ -78,7 +78,7 @@ def _figures(record: dict[str, Any]) -> list[str]:
 
 
 def _beyond_the_archive(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """The total cost, and the parts alone; records of older versions have neither."""
+    """The total cost, and the cost of each part alone. Records of older versions have neither."""
     rows = []
     if "total_bits" in record:
         zipped = f"the decoder's source ({record['decoder_bytes']:,} bytes zipped)"

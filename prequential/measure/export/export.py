@@ -1,17 +1,17 @@
-"""A learner's GPT as an ordinary torch module with float32 weights, in a folder that needs nothing of this program.
+"""Exports the GPT of a learner as an ordinary torch module with float32 weights. The folder does not need this program.
 
     FOLDER/gpt.py             the module: measure/export/plain_gpt.py, copied
-    FOLDER/config.json        its shape, and where its weights come from
+    FOLDER/config.json        the shape of the module, and the origin of its weights
     FOLDER/model.safetensors  the weights, float32
 
-The weights are those that the exact GPT predicts with: of matrices the int8 levels times their scales. What is left of a
-difference in loss is what the exact one rounds besides: activations, keys, values and attention weights to 8 bits, probabilities
-to steps of 1/64 nat (docs/MODELS.md has its size).
+The exported weights are those that the exact GPT predicts with: the int8 levels of each matrix times their scales. The losses
+still differ slightly, because the exact GPT also rounds activations, keys, values and attention weights to 8 bits, and
+probabilities to steps of 1/64 nat (docs/DATA.md has figures).
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +26,17 @@ from prequential.files import PathLike, new_folder, write_text
 from prequential.measure.export import plain_gpt
 from prequential.measure.study.references import code
 from prequential.model.config import GPTConfig
-from prequential.model.frozen import Frozen
-from prequential.model.learner import Learner
+from prequential.model.frozen import FrozenLearner
+from prequential.model.learner import OnlineLearner
 from prequential.online.checkpoint import save_tensors
 from prequential.online.runtime import Runtime
 
 TENSORS, CONFIG, MODULE = "model.safetensors", "config.json", "gpt.py"
-SHAPE = ("n_layers", "width", "n_heads", "mlp_factor", "n_embeddings", "contexts", "context_bits", "window")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Losses:
-    """What a corpus of n_bytes costs frozen weights, read as one stream from empty memory: exactly, and by the float module."""
+    """The cost of n_bytes under frozen weights, as one stream from an empty window: exactly, and in floating point."""
 
     n_bytes: int
     exact_bits: float
@@ -45,25 +44,24 @@ class Losses:
 
     @property
     def difference(self) -> float:
-        """Of the float module's, as a share of the exact one."""
+        """The relative difference of the floating-point cost from the exact cost."""
         return self.float_bits / self.exact_bits - 1
 
 
-def plain_module(learner: Learner) -> plain_gpt.GPT:
-    """The learner's GPT as a float module. Raises ConfigError without one."""
+def plain_module(learner: OnlineLearner) -> plain_gpt.GPT:
+    """The GPT of the learner as a floating-point module. Raises ConfigError if the learner has none."""
     config = _gpt_config(learner)
-    module = plain_gpt.GPT(**{name: getattr(config, name) for name in SHAPE})
+    module = plain_gpt.GPT(_shape(config))
     module.load_state_dict(_weights(learner, config))
     return module.eval()
 
 
-def export(folder: PathLike, learner: Learner, about: Mapping[str, Any]) -> plain_gpt.GPT:
-    """Writes the GPT's module to a new folder, and returns it. about: JSON values for config.json beside the shape.
+def export(folder: PathLike, learner: OnlineLearner, about: Mapping[str, Any]) -> plain_gpt.GPT:
+    """Writes the module of the GPT to a new folder, and returns it. about: further JSON values for config.json.
 
-    Raises ConfigError without a GPT, OutputError.
+    Raises ConfigError if the learner has no GPT, OutputError.
     """
-    module = plain_module(learner)
-    shape = {name: getattr(learner.config.gpt, name) for name in SHAPE}
+    module, shape = plain_module(learner), asdict(_shape(_gpt_config(learner)))
     with new_folder(folder) as draft:
         save_tensors(draft / TENSORS, module.state_dict())
         write_text(draft / CONFIG, json.dumps({"model": shape, **about}, indent=2) + "\n")
@@ -71,11 +69,11 @@ def export(folder: PathLike, learner: Learner, about: Mapping[str, Any]) -> plai
     return module
 
 
-def losses(learner: Learner, module: plain_gpt.GPT, symbols: NDArray[np.uint8], runtime: Runtime) -> Losses:
-    """What symbols (n,) cost the learner's GPT, frozen, and the module made of it. Raises CorpusError for an empty corpus."""
+def losses(learner: OnlineLearner, module: plain_gpt.GPT, symbols: NDArray[np.uint8], runtime: Runtime) -> Losses:
+    """The costs of symbols (n,) under the frozen GPT of the learner and under its module. Raises CorpusError if n is 0."""
     if not len(symbols):
         raise CorpusError("nothing to check: the corpus is empty")
-    curve = code(Frozen(_beginning(learner, runtime)), BitCoder(FOLLOW), np.array(symbols))
+    curve = code(FrozenLearner(_gpt_alone(learner, runtime)), BitCoder(FOLLOW), np.array(symbols))
     return Losses(
         n_bytes=len(symbols),
         exact_bits=float(curve.bits[-1]),
@@ -83,14 +81,18 @@ def losses(learner: Learner, module: plain_gpt.GPT, symbols: NDArray[np.uint8], 
     )
 
 
-def _gpt_config(learner: Learner) -> GPTConfig:
+def _gpt_config(learner: OnlineLearner) -> GPTConfig:
     if learner.config.gpt is None:
-        raise ConfigError("this learner has no GPT, so there is nothing to export: train one with preset 3 or above")
+        raise ConfigError("this learner has no GPT to export: train one with preset 3 or above")
     return learner.config.gpt
 
 
-def _weights(learner: Learner, config: GPTConfig) -> dict[str, torch.Tensor]:
-    """The module's state: its matrices are (C_out, C_in), those of the learner (C_in, C_out)."""
+def _shape(config: GPTConfig) -> plain_gpt.Shape:
+    return plain_gpt.Shape(**{field.name: getattr(config, field.name) for field in fields(plain_gpt.Shape)})
+
+
+def _weights(learner: OnlineLearner, config: GPTConfig) -> dict[str, torch.Tensor]:
+    """The state of the module. Its matrices are (C_out, C_in), those of the learner (C_in, C_out)."""
     state = learner.state()
 
     def matrix(name: str) -> torch.Tensor:
@@ -106,14 +108,10 @@ def _weights(learner: Learner, config: GPTConfig) -> dict[str, torch.Tensor]:
     return {"embedding": state["gpt.embedding"], **contexts, **hidden, "head.weight": matrix("head")}
 
 
-def _beginning(learner: Learner, runtime: Runtime) -> Learner:
-    """The learner's GPT alone, before its first byte: its weights, and nothing that it has read."""
-    begun = replace(runtime, audit_every=0).learner(replace(learner.config, mixer=None))
-    learned = {name: tensor for name, tensor in learner.state().items() if _is_weight(name)}
-    begun.load_state({**begun.state(), **learned})
-    return begun
-
-
-def _is_weight(name: str) -> bool:
-    """Of a learner's state: the GPT's, but for what it has read and how far it is."""
-    return name.startswith("gpt.") and not name.startswith(("gpt.carried.", "gpt.counters"))
+def _gpt_alone(learner: OnlineLearner, runtime: Runtime) -> OnlineLearner:
+    """A learner without a mixer and before its first byte, whose GPT has the weights of the learner's GPT."""
+    assert learner.gpt is not None
+    copy = replace(runtime, audit_every=0).learner(replace(learner.config, mixer=None))
+    learned = {f"gpt.{name}": tensor for name, tensor in learner.gpt.learned_state().items()}
+    copy.load_state({**copy.state(), **learned})
+    return copy

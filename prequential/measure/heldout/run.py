@@ -1,57 +1,71 @@
-"""A held-out measurement from end to end: overlap, the frozen and the dynamic loss, and what they are to be compared with."""
+"""A complete held-out measurement: overlap, frozen and dynamic loss, and the figures to compare them with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from prequential.codecs.baselines.registry import BaselineResult, measure_installed
-from prequential.corpora.corpus import Document
 from prequential.corpora.overlap.overlap import Overlap, measure_overlap
-from prequential.measure.evaluation import baselines as baselines_
-from prequential.measure.heldout.heldout import Context, dynamic_trace, frozen_trace, policy
-from prequential.measure.heldout.summary import Heldout, summarise_heldout
+from prequential.measure.evaluation import baselines as evaluation_baselines
+from prequential.measure.evaluation.trace import Trace
+from prequential.measure.heldout.heldout import CARRIED, dynamic_trace, frozen_trace
+from prequential.measure.heldout.policy import Policy
+from prequential.measure.heldout.summary import HeldoutLoss, summarise_heldout
 from prequential.measure.heldout.trained import TrainedOn
 from prequential.measure.record import environment
 from prequential.model.config import Config
-from prequential.model.learner import Learner
+from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
+from prequential.online.source import Source
 
 SCHEMA = 1
 BASELINES = ("ppmd", "xz")
 
-Stage = Callable[[str], AbstractContextManager[OnProgress]]  # told what begins, gives what is told how far it is
+LoadLearner = Callable[[], tuple[OnlineLearner, TrainedOn]]  # returns a new learner and what it was trained on
+Stage = Callable[[str], AbstractContextManager[OnProgress]]  # is given a stage's name and shows its progress
+Warn = Callable[[str], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to measure. frozen: the policy of the frozen loss; None: no frozen loss."""
+
+    frozen: Policy | None = CARRIED
+    dynamic: bool = True
+    overlap: bool = True
+
+
+EVERYTHING = Plan()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What was measured of one test corpus; policy: of the frozen loss. None: was not asked for, or cannot be known.
+    """The results for one test corpus. None: not asked for, or not known.
 
-    untrained: the dynamic loss of a learner that has read nothing, of the same configuration: the prequential code length.
+    policy: of the frozen loss, in words. untrained: the dynamic loss of a learner of this configuration without training, which
+    is the prequential code length. baselines: of the test corpus alone.
     """
 
     config: Config
-    digest: bytes
+    learner_digest: bytes
     trained_on: TrainedOn
     policy: str | None
-    frozen: Heldout | None
-    dynamic: Heldout | None
-    untrained: Heldout
+    frozen: HeldoutLoss | None
+    dynamic: HeldoutLoss | None
+    untrained: HeldoutLoss
     baselines: tuple[BaselineResult, ...]
     overlap: Overlap | None
 
     @property
     def saved_bits(self) -> float | None:
-        """What training saved: the whole test corpus untrained, less behind the training corpus. Exact; may be negative."""
+        """What training saved: untrained minus dynamic cost of the complete test corpus. Exact; it may be negative."""
         return self.untrained.total.bits - self.dynamic.total.bits if self.dynamic else None
 
-    def to_record(self, test: dict[str, Any], runtime: Runtime, program_version: str) -> dict[str, Any]:
-        """JSON values, enough to repeat the measurement. test: what is to be said of the test corpus."""
+    def to_record(self, test: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
+        """JSON values, which suffice to repeat the measurement. test: the description of the test corpus."""
         losses = {"frozen": self.frozen, "dynamic": self.dynamic, "untrained": self.untrained}
         return {
             "schema": SCHEMA,
@@ -60,63 +74,65 @@ class Measurement:
             "train": self.trained_on.to_record(),
             "test": test,
             "config": self.config.to_dict(),
-            "learner_digest": self.digest.hex(),
+            "learner_digest": self.learner_digest.hex(),
             "policy": self.policy,
             **{name: loss.to_record() if loss else None for name, loss in losses.items()},
             "saved_bits": self.saved_bits,
-            "baselines": [baselines_.to_record(result) for result in self.baselines],
+            "baselines": [evaluation_baselines.to_record(result) for result in self.baselines],
             "overlap": self.overlap.to_dict() if self.overlap else None,
-            "environment": environment(runtime, program_version, self.config),
+            "environment": environment(runtime, self.config),
         }
 
 
 def measure_heldout(
-    load: Callable[[], tuple[Learner, TrainedOn]],
-    symbols: NDArray[np.uint8],
-    documents: Sequence[Document],
-    runtime: Runtime,
-    *,
-    context: Context = "carried",
-    stride: int | None = None,
-    frozen: bool = True,
-    dynamic: bool = True,
-    overlap: bool = True,
-    stage: Stage,
-    warn: Callable[[str], object],
+    load: LoadLearner, test: Source, runtime: Runtime, plan: Plan = EVERYTHING, *, stage: Stage, warn: Warn
 ) -> Measurement:
-    """Everything of symbols (n,) uint8 in these documents under the learner that `load` gives.
+    """Measures the losses of a test corpus under the learner that `load` returns.
 
-    At no time are there two learners. warn: gets the overlap's warning before the work. Overlap is measured where the training
-    corpus is at hand. Costs a frozen and two dynamic passes. Raises ConfigError, CorpusError.
+    At most one learner exists at a time. Takes one frozen and two dynamic passes. The overlap is measured if the bytes of the
+    training corpus are available; `warn` receives its warning before the passes. Raises ConfigError, CorpusError.
     """
     learner, trained_on = load()
-    config, digest, seen = learner.config, learner.digest(), None
-    if overlap and trained_on.symbols is not None:
-        with stage("overlap"):
-            seen = measure_overlap(trained_on.symbols, trained_on.documents, symbols, documents)
-        if seen.warning:
-            warn(seen.warning)
-    costs = {}
-    if frozen:
-        with stage("frozen") as show:
-            costs["frozen"] = frozen_trace(learner, symbols, documents, context, stride, show)
-    if dynamic:
-        with stage("dynamic") as show:
-            costs["dynamic"] = dynamic_trace(learner, symbols, show)
+    config, learner_digest = learner.config, learner.digest()
+    overlap = _measure_overlap(trained_on, test, stage, warn) if plan.overlap else None
+    traces = _trained_traces(learner, test, plan, stage)
     del learner
     with stage("untrained") as show:
-        costs["untrained"] = dynamic_trace(runtime.learner(config), symbols, show)
+        traces["untrained"] = dynamic_trace(runtime.learner(config), test.symbols[:], show)
     with stage("baselines"):
-        results, _ = measure_installed(symbols.tobytes(), BASELINES)
-    losses = {name: summarise_heldout(trace, documents, None, seen) for name, trace in costs.items()}
+        baselines, _ = measure_installed(test.symbols[:].tobytes(), BASELINES)
+    losses = {name: summarise_heldout(trace, test.documents, None, overlap) for name, trace in traces.items()}
     return Measurement(
         config=config,
-        digest=digest,
+        learner_digest=learner_digest,
         trained_on=trained_on,
-        policy=policy(config, context, stride) if frozen else None,
+        policy=plan.frozen.describe(config) if plan.frozen else None,
         frozen=losses.get("frozen"),
         dynamic=losses.get("dynamic"),
         untrained=losses["untrained"],
-        baselines=tuple(results),
-        overlap=seen,
+        baselines=tuple(baselines),
+        overlap=overlap,
     )
+
+
+def _measure_overlap(trained_on: TrainedOn, test: Source, stage: Stage, warn: Warn) -> Overlap | None:
+    """The overlap of the training and the test corpus; None if the bytes of the training corpus are not available."""
+    if trained_on.symbols is None:
+        return None
+    with stage("overlap"):
+        overlap = measure_overlap(trained_on.symbols, trained_on.documents, test.symbols[:], test.documents)
+    if overlap.warning:
+        warn(overlap.warning)
+    return overlap
+
+
+def _trained_traces(learner: OnlineLearner, test: Source, plan: Plan, stage: Stage) -> dict[str, Trace]:
+    """The costs of the losses that need the trained learner. The dynamic loss comes last, because it changes the learner."""
+    traces, symbols = {}, test.symbols[:]
+    if plan.frozen:
+        with stage("frozen") as show:
+            traces["frozen"] = frozen_trace(learner, symbols, test.documents, plan.frozen, show)
+    if plan.dynamic:
+        with stage("dynamic") as show:
+            traces["dynamic"] = dynamic_trace(learner, symbols, show)
+    return traces

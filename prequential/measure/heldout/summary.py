@@ -1,7 +1,7 @@
-"""What a held-out test corpus cost, in sums and means: per document and language, seen before or not, and how it spreads.
+"""The cost of a held-out test corpus in sums, means and quantiles: by document, by language, and by overlap with training.
 
-Every sum is exact: costs are whole units of 2**-22 bits, and each byte is in one document or outside of all. The loss is that of
-bytes in documents; what stands between them (a folder's list of files, the ends of documents) is a row of its own.
+Sums are exact: costs are whole units of 2**-22 bits, and each byte is in one document or outside all documents. The held-out loss
+is that of the bytes in documents. Bytes outside (a folder's list of files, the ends of documents) are a group of their own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ from prequential.measure.evaluation.trace import MODEL, Trace
 from prequential.measure.table import printable
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-MAX_DOCUMENTS = 1000  # of a record, the costliest; the others are summed up
+MAX_DOCUMENTS = 1000  # in a record: the costliest ones; the others are one group
 NO_LANGUAGE = "(none)"
 CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Some documents, or bytes of them: how many, how long, and what they cost, exactly."""
+    """Some documents, or some of their bytes: number of documents, number of bytes, exact cost in bits."""
 
     name: str
     n_documents: int
@@ -36,7 +36,7 @@ class Group:
 
     @property
     def bits_per_byte(self) -> float | None:
-        """None of nothing."""
+        """Bits per byte; None without bytes."""
         return self.bits / self.n_bytes if self.n_bytes else None
 
     def to_record(self) -> dict[str, Any]:
@@ -45,22 +45,23 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heldout:
-    """One code length of a test corpus. Groups are sorted by cost, the costliest first.
+class HeldoutLoss:
+    """One code length of a test corpus. Tuples of groups are sorted by cost, the costliest first.
 
-    total: all bytes. documents: of those, the ones in documents: the held-out loss. outside: the rest. languages: their groups
-    by label. each: a group for each document. macro_documents, macro_languages: means of bits per byte in which each document,
-    each language counts the same, whatever its length; empty ones do not. quantiles: of bits per byte over documents, at
-    QUANTILES. clean, dirty, novel: documents little seen in training, the others, and bytes in no match to training or to
-    earlier in the test corpus (corpora/overlap/overlap.py); None where overlap was not measured. The sums agree: documents + outside =
-    total; languages, each document, and clean + dirty sum to documents.
+    total: all bytes. documents: the bytes in documents, whose loss is the held-out loss. outside: the other bytes.
+    per_document: one group for each document. per_language: one group for each label of documents.
+    macro_documents, macro_languages: means of bits per byte, with equal weights for each document or language that is not empty.
+    quantiles: of bits per byte over documents, at QUANTILES.
+    clean, dirty: documents little or largely seen in training. novel: bytes in no match to the training corpus or to earlier in
+        the test corpus (corpora/overlap/overlap.py). None if the overlap was not measured.
+    Sums agree exactly: documents + outside = total. All documents, all languages, and clean + dirty each add up to `documents`.
     """
 
     total: Group
     documents: Group
     outside: Group
-    languages: tuple[Group, ...]
-    each: tuple[Group, ...]
+    per_language: tuple[Group, ...]
+    per_document: tuple[Group, ...]
     macro_documents: float | None
     macro_languages: float | None
     quantiles: tuple[float, ...]
@@ -70,12 +71,12 @@ class Heldout:
 
     @property
     def bits_per_byte(self) -> float | None:
-        """The held-out loss: of the bytes in documents, each byte counting the same."""
+        """The held-out loss: bits per byte of the bytes in documents, with equal weights."""
         return self.documents.bits_per_byte
 
     def to_record(self) -> dict[str, Any]:
-        """JSON values; of many documents the costliest MAX_DOCUMENTS, and the sum of the others."""
-        shown, others = self.each[:MAX_DOCUMENTS], self.each[MAX_DOCUMENTS:]
+        """JSON values, with at most MAX_DOCUMENTS single documents."""
+        shown, others = self.per_document[:MAX_DOCUMENTS], self.per_document[MAX_DOCUMENTS:]
         splits = {"clean": self.clean, "dirty": self.dirty, "novel": self.novel}
         return {
             "total": self.total.to_record(),
@@ -86,7 +87,7 @@ class Heldout:
             "macro_languages": self.macro_languages,
             "quantiles": {"of": list(QUANTILES), "bits_per_byte": list(self.quantiles)},
             **{name: group.to_record() if group else None for name, group in splits.items()},
-            "languages": [group.to_record() for group in self.languages],
+            "languages": [group.to_record() for group in self.per_language],
             "each": [group.to_record() for group in shown],
             "all_others": _sum("all others", others).to_record() if others else None,
         }
@@ -94,47 +95,49 @@ class Heldout:
 
 def summarise_heldout(
     trace: Trace, documents: Sequence[Document], labels: Sequence[str] | None = None, overlap: Overlap | None = None
-) -> Heldout:
-    """The summary of a trace of n bytes, of which documents tell what is where.
+) -> HeldoutLoss:
+    """The loss of a trace by documents, which are in stream order.
 
-    labels: (D,) of each document, such as its language; by default `languages_of`. overlap: of the same corpus and documents.
-    Costs some microseconds a document. Raises CorpusError for documents out of order or outside the corpus, and for labels or an
-    overlap of another corpus.
+    labels: one for each document, such as its language; None: `languages_of`. overlap: of the same corpus and documents.
+    Takes some microseconds for each document. Raises CorpusError for documents out of order or outside the corpus, and for labels
+    or an overlap of another corpus.
     """
     labels = languages_of(documents) if labels is None else labels
     _check(trace, documents, labels, overlap)
     edges = np.array([edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)] + [trace.n_bytes])
-    bits = np.diff(trace.sums(MODEL, edges), prepend=0.0)[1::2].tolist()  # gap, document, gap, ..., document, gap
-    each = [Group(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b) for d, b in _pairs(documents, bits)]
-    whole = Group(
+    bits = np.diff(trace.sums(MODEL, edges), prepend=0.0)[1::2].tolist()  # gap, document, ..., document, gap
+    groups = [
+        Group(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b) for d, b in _pairs(documents, bits)
+    ]
+    total = Group(
         name="total",
-        n_documents=len(each),
+        n_documents=len(groups),
         n_bytes=trace.n_bytes,
         bits=trace.total_bits(MODEL) if trace.n_bytes else 0.0,
     )
-    inside = _sum("documents", each)
-    languages = _by_label(each, labels)
-    rates = [group.bits / group.n_bytes for group in each if group.n_bytes]
-    return Heldout(
-        total=whole,
+    inside = _sum("documents", groups)
+    per_language = _by_label(groups, labels)
+    rates = [group.bits / group.n_bytes for group in groups if group.n_bytes]
+    return HeldoutLoss(
+        total=total,
         documents=inside,
         outside=Group(
             name="outside documents",
             n_documents=0,
-            n_bytes=whole.n_bytes - inside.n_bytes,
-            bits=whole.bits - inside.bits,
+            n_bytes=total.n_bytes - inside.n_bytes,
+            bits=total.bits - inside.bits,
         ),
-        languages=languages,
-        each=tuple(_costliest_first(each)),
+        per_language=per_language,
+        per_document=tuple(_costliest_first(groups)),
         macro_documents=_mean(rates),
-        macro_languages=_mean([group.bits / group.n_bytes for group in languages if group.n_bytes]),
+        macro_languages=_mean([group.bits / group.n_bytes for group in per_language if group.n_bytes]),
         quantiles=tuple(np.quantile(rates, QUANTILES).tolist()) if rates else (),
-        **_splits(trace, documents, each, overlap),
+        **_splits(trace, documents, groups, overlap),
     )
 
 
 def languages_of(documents: Sequence[Document]) -> list[str]:
-    """The language of each document by its name; where that is not known its extension, with its dot; NO_LANGUAGE without one."""
+    """The language of each document by its name. If it is unknown: the extension with its dot, or NO_LANGUAGE without one."""
     return [
         language_of(d.name.encode("utf-8", "surrogateescape")) or printable(splitext(d.name)[1].lower()) or NO_LANGUAGE
         for d in documents
@@ -150,31 +153,32 @@ def _check(trace: Trace, documents: Sequence[Document], labels: Sequence[str], o
     if len(labels) != len(documents):
         raise CorpusError(f"{len(labels)} labels for {len(documents)} documents")
     if overlap and (len(overlap.n_bytes), len(overlap.in_train)) != (len(documents), trace.n_bytes):
-        raise CorpusError("the overlap is of another corpus")
+        raise CorpusError("the overlap belongs to another corpus")
 
 
-def _by_label(each: Sequence[Group], labels: Sequence[str]) -> tuple[Group, ...]:
+def _by_label(groups: Sequence[Group], labels: Sequence[str]) -> tuple[Group, ...]:
     members: dict[str, list[Group]] = {}
-    for group, label in _pairs(each, labels):
+    for group, label in _pairs(groups, labels):
         members.setdefault(label, []).append(group)
-    return tuple(_costliest_first(_sum(label, groups) for label, groups in members.items()))
+    return tuple(_costliest_first(_sum(label, with_label) for label, with_label in members.items()))
 
 
 def _splits(
-    trace: Trace, documents: Sequence[Document], each: Sequence[Group], overlap: Overlap | None
+    trace: Trace, documents: Sequence[Document], groups: Sequence[Group], overlap: Overlap | None
 ) -> Mapping[str, Any]:
+    """The fields clean, dirty and novel of a HeldoutLoss. groups: those of the documents, in the same order."""
     if overlap is None:
         return {}
     dirty = overlap.dirty.tolist()
     return {
-        "clean": _sum("clean", (group for group, seen in _pairs(each, dirty) if not seen)),
-        "dirty": _sum("dirty", (group for group, seen in _pairs(each, dirty) if seen)),
+        "clean": _sum("clean", (group for group, is_dirty in _pairs(groups, dirty) if not is_dirty)),
+        "dirty": _sum("dirty", (group for group, is_dirty in _pairs(groups, dirty) if is_dirty)),
         "novel": _novel(trace, documents, overlap.novel),
     }
 
 
 def _novel(trace: Trace, documents: Sequence[Document], novel: NDArray[np.bool_]) -> Group:
-    """The bytes of documents that are marked (n,); n_documents: in how many documents they lie."""
+    """The bytes of documents that are marked in `novel` (n,), and the number of documents with such bytes."""
     n_documents, n_bytes, bits = 0, 0, 0.0
     for d in documents:
         n_before, stop = n_bytes, d.offset + d.n_bytes

@@ -1,4 +1,4 @@
-"""A held-out measurement as text, from its record: what was measured and how first, then the figures."""
+"""A held-out measurement as text, from its record: first what was measured and how, then the figures."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ Record = dict[str, Any]
 
 
 def format_heldout(record: Record) -> str:
-    """Everything that the record has, but for the rarer documents and languages."""
+    """All figures of the record, except for documents and languages after the first MAX_ROWS."""
     losses = {name: record[name] for name in LOSSES if record[name]}
-    parts = [_head(record), _totals(record, losses), _averages(losses), _seen(losses)]
+    parts = [_head(record), _totals(record, losses), _averages(losses), _by_overlap(losses)]
     parts += [_groups("language", "languages", losses), _groups("document", "each", losses)]
     return "\n\n".join(part for part in parts if part)
 
 
 def _head(record: Record) -> str:
     test, config = record["test"], record["config"]
-    n_bytes, whole = test["n_bytes"], test["whole_bytes"]
-    extent = f"all {n_bytes:,} bytes" if n_bytes == whole else f"the first {n_bytes:,} of {whole:,} bytes"
+    n_bytes, n_all = test["n_bytes"], test["whole_bytes"]
+    extent = f"all {n_bytes:,} bytes" if n_bytes == n_all else f"the first {n_bytes:,} of {n_all:,} bytes"
     n_documents = record["untrained"]["documents"]["n_documents"]
     parts = " and ".join(name for name, key in (("GPT", "gpt"), ("context mixer", "mixer")) if config[key])
     lines = [
@@ -29,11 +29,11 @@ def _head(record: Record) -> str:
         f"train: {_trained(record['train'])}",
         f"learner: {parts}, seed {config['seed']}; state {record['learner_digest']}",
         *([f"frozen, {record['policy']}"] if record["policy"] else []),
-        "figures: ideal code lengths of bytes, of coded decisions that sum to one; neither model nor program is counted",
+        "figures: ideal code lengths without model and program; the probabilities of the coded decisions sum to one",
     ]
     if outside := record["untrained"]["outside"]["n_bytes"]:
         lines.append(
-            f"outside documents: {outside:,} bytes (list of files, ends of documents), in no mean or loss below"
+            f"outside documents: {outside:,} bytes (list of files, ends of documents) are in no mean or loss below"
         )
     overlap = record["overlap"]
     if overlap is None:
@@ -64,7 +64,7 @@ def _trained(train: Record) -> str:
 def _totals(record: Record, losses: Record) -> str:
     names = {
         "frozen": "frozen",
-        "dynamic": "dynamic, learning goes on",
+        "dynamic": "dynamic, learning continues",
         "untrained": "untrained, learning from the first byte",
     }
     rows = [
@@ -79,11 +79,11 @@ def _totals(record: Record, losses: Record) -> str:
     if record["saved_bits"] is None:
         return table
     share = 100 * record["saved_bits"] / record["untrained"]["total"]["bits"]
-    return f"{table}\n\nsaved by training: {record['saved_bits']:,.0f} bits, {share:.1f} % (untrained less dynamic, all bytes)"
+    return f"{table}\n\nsaved by training: {record['saved_bits']:,.0f} bits, {share:.1f} % (untrained minus dynamic, all bytes)"
 
 
 def _averages(losses: Record) -> str:
-    of = next(iter(losses.values()))["quantiles"]["of"]
+    levels = next(iter(losses.values()))["quantiles"]["of"]
     rows = [
         [name, _rate(loss["bits_per_byte"]), _rate(loss["macro_documents"]), _rate(loss["macro_languages"])]
         + [_rate(value) for value in loss["quantiles"]["bits_per_byte"]]
@@ -91,12 +91,12 @@ def _averages(losses: Record) -> str:
     ]
     if all(loss["documents"]["n_documents"] <= 1 for loss in losses.values()):
         return ""
-    quantiles = [f"{100 * q:g} %" for q in of] if len(rows[0]) > 4 else []
+    quantiles = [f"{100 * q:g} %" for q in levels] if len(rows[0]) > 4 else []
     return format_table(("bits/byte", "by byte", "by document", "by language", *quantiles), rows)
 
 
-def _seen(losses: Record) -> str:
-    """All, clean, dirty documents and novel bytes."""
+def _by_overlap(losses: Record) -> str:
+    """The losses of all, clean and dirty documents, and of novel bytes; "" if the overlap was not measured."""
     first = next(iter(losses.values()))
     if first["clean"] is None:
         return ""
@@ -109,14 +109,14 @@ def _seen(losses: Record) -> str:
 
 
 def _groups(title: str, key: str, losses: Record) -> str:
-    """The costliest groups of the first loss, beside the same under the others; none of a single one."""
+    """The costliest groups of the first loss, with their bits/byte under all losses; "" if there is only one group."""
     first = next(iter(losses.values()))[key]
     if len(first) < 2:
         return ""
     rates = [{group["name"]: group["bits_per_byte"] for group in loss[key]} for loss in losses.values()]
     rows = [
         [group["name"], f"{group['n_documents']:,}", f"{group['n_bytes']:,}", f"{group['bits']:,.0f}"]
-        + [_rate(of.get(group["name"])) for of in rates]
+        + [_rate(rates_by_name.get(group["name"])) for rates_by_name in rates]
         for group in first[:MAX_ROWS]
     ]
     more = [f"and {len(first) - MAX_ROWS:,} more"] if len(first) > MAX_ROWS else []

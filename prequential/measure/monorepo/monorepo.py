@@ -1,14 +1,15 @@
-"""Monorepo loss: what a window of a git repository costs a learner that was trained on the tree before it.
+"""Monorepo loss: the cost of a window of a git repository under a learner that was trained on the tree before the window.
 
-A point is one window, measured as any held-out corpus is (measure/heldout/run.py), its bytes in the order of the commits; beside
-that, new files and added lines of others apart, and what other compressors make of the window behind the training bytes:
-C(train + window) - C(train). docs/MONOREPO.md says which bytes a window has.
+A point is one window. It is measured like any held-out corpus (measure/heldout/run.py), with its bytes in the order of the
+commits. In addition, a point has the losses of its two kinds of documents, new files and added lines, and the sizes that other
+compressors reach for the window after the training bytes: C(train + window) - C(train). docs/MEASURES.md says which bytes a
+window has.
 
-Sums are exact: kinds, languages, clean and dirty documents each add up to the bits of all documents.
+Sums are exact: kinds, languages, and clean and dirty documents each add up to the bits of all documents.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,21 +19,23 @@ from prequential.codecs.baselines.registry import BaselineResult, measure_instal
 from prequential.corpora.git.window import GitCorpus, GitDocuments, open_documents
 from prequential.errors import CorpusError
 from prequential.measure.evaluation.baselines import label
-from prequential.measure.heldout.heldout import Context
-from prequential.measure.heldout.run import Measurement, Stage, measure_heldout
-from prequential.measure.heldout.summary import Group, Heldout
+from prequential.measure.heldout.heldout import CARRIED
+from prequential.measure.heldout.policy import Policy
+from prequential.measure.heldout.run import LoadLearner, Measurement, Plan, Stage, Warn, measure_heldout
+from prequential.measure.heldout.summary import Group, HeldoutLoss
 from prequential.measure.heldout.trained import TrainedOn, describe, train_on
-from prequential.model.learner import Learner
+from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
+from prequential.online.source import source_of
 
 SCHEMA = 1
 KIND = "monorepo"
 LOSSES = ("frozen", "dynamic", "untrained")
 
 
-class Behind(NamedTuple):
-    """What a compressor needs for the window where it has the training bytes before it, in bytes."""
+class ConditionalSize(NamedTuple):
+    """The bytes that a compressor needs for the window if the training bytes come before it."""
 
     name: str
     label: str
@@ -41,19 +44,20 @@ class Behind(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Point:
-    """One window, measured: frozen, dynamic and untrained (no None of these), overlap with what was trained on, baselines."""
+    """One measured window. All three losses of the measurement are present."""
 
     window: GitCorpus
     measurement: Measurement
-    behind: tuple[Behind, ...]
+    conditional_sizes: tuple[ConditionalSize, ...]
 
-    def to_record(self, setting: Mapping[str, Any], runtime: Runtime, program_version: str) -> dict[str, Any]:
-        """JSON values: those of a Measurement, whose `test` names the commits, and more. setting: what all points share.
+    def to_record(self, setting: Mapping[str, Any], runtime: Runtime) -> dict[str, Any]:
+        """JSON values: those of the measurement and further ones. setting: what all points of the series share.
 
-        Of every loss: `kinds`, groups of new files and of added lines. `excluded`: files of the window left out, by reason.
+        `test` names the commits. Each loss has `kinds`, the groups of new files and of added lines. `excluded` counts the files
+        of the window that were left out, by reason.
         """
-        test = {**describe(self.window, self.window.bytes()), "limit_bytes": None}
-        record = self.measurement.to_record(test, runtime, program_version)
+        test = {**describe(source_of(self.window)), "limit_bytes": None}
+        record = self.measurement.to_record(test, runtime)
         for name in LOSSES:
             record[name]["kinds"] = [group.to_record() for group in kinds_of(getattr(self.measurement, name))]
         return {
@@ -62,39 +66,30 @@ class Point:
             "kind": KIND,
             "setting": dict(setting),
             "excluded": dict(self.window.excluded),
-            "behind": [size._asdict() for size in self.behind],
+            "behind": [size._asdict() for size in self.conditional_sizes],
         }
 
 
 def measure_point(
-    load: Callable[[], tuple[Learner, TrainedOn]],
-    window: GitCorpus,
-    runtime: Runtime,
-    *,
-    context: Context = "carried",
-    stride: int | None = None,
-    stage: Stage,
-    warn: Callable[[str], object],
+    load: LoadLearner, window: GitCorpus, runtime: Runtime, policy: Policy = CARRIED, *, stage: Stage, warn: Warn
 ) -> Point:
-    """Scores the window under the learner that `load` gives, with the bytes that it has read; as `measure_heldout` otherwise.
+    """Measures the losses of the window as `measure_heldout` does, and the conditional sizes.
 
-    Documents are called new/PATH and added/PATH. The other compressors hold both corpora in memory.
+    Documents are named new/PATH and added/PATH. The compressors hold both corpora in memory.
     """
-    symbols = window.bytes()
     pairs = zip(window.documents, window.labels, strict=True)
     documents = [document._replace(name=f"{label.kind}/{document.name}") for document, label in pairs]
-    measured = measure_heldout(
-        load, symbols, documents, runtime, context=context, stride=stride, stage=stage, warn=warn
-    )
+    test = replace(source_of(window), documents=documents)
+    measurement = measure_heldout(load, test, runtime, Plan(frozen=policy), stage=stage, warn=warn)
     with stage("baselines"):
-        behind = measure_behind(measured.trained_on.symbols, symbols, measured.baselines)
-    return Point(window=window, measurement=measured, behind=behind)
+        sizes = conditional_sizes(measurement.trained_on.symbols, test.symbols[:], measurement.baselines)
+    return Point(window=window, measurement=measurement, conditional_sizes=sizes)
 
 
-def kinds_of(heldout: Heldout) -> tuple[Group, ...]:
-    """New files and added lines as groups, of documents called as `measure_point` calls them."""
+def kinds_of(loss: HeldoutLoss) -> tuple[Group, ...]:
+    """New files and added lines as groups. The documents must have the names that `measure_point` gives them."""
     members: dict[str, list[Group]] = {}
-    for group in heldout.each:
+    for group in loss.per_document:
         members.setdefault(group.name.partition("/")[0], []).append(group)
     return tuple(
         Group(
@@ -107,39 +102,39 @@ def kinds_of(heldout: Heldout) -> tuple[Group, ...]:
     )
 
 
-def measure_behind(
+def conditional_sizes(
     before: NDArray[np.uint8] | None, symbols: NDArray[np.uint8], baselines: Sequence[BaselineResult]
-) -> tuple[Behind, ...]:
-    """Sizes of symbols (n,) behind `before` (m,), of data that came back. Costs two compressions each, in memory.
+) -> tuple[ConditionalSize, ...]:
+    """The sizes of symbols (n,) after `before` (m,) under each baseline; () if `before` is None.
 
-    A compressor that does not give back its data is left out.
+    Each takes two compressions in memory. A compressor that does not decode its own output is left out.
     """
     if before is None:
         return ()
     names = [result.name for result in baselines]
-    parts, _ = measure_installed(before.tobytes(), names)
-    wholes, _ = measure_installed(before.tobytes() + symbols.tobytes(), names)
-    n_before = {part.name: part.compressed_bytes for part in parts}
+    alone, _ = measure_installed(before.tobytes(), names)
+    together, _ = measure_installed(before.tobytes() + symbols.tobytes(), names)
+    n_before = {result.name: result.compressed_bytes for result in alone}
     return tuple(
-        Behind(whole.name, label(whole), whole.compressed_bytes - n_before[whole.name])
-        for whole in wholes
-        if whole.name in n_before
+        ConditionalSize(result.name, label(result), result.compressed_bytes - n_before[result.name])
+        for result in together
+        if result.name in n_before
     )
 
 
 def train_on_tree(
-    documents: GitDocuments, limit_bytes: int | None, learner: Callable[[], Learner], on_progress: OnProgress
-) -> tuple[Learner, TrainedOn]:
-    """The learner, once it has read the files of `read_tree`, or the first limit_bytes of them, in the order of their paths.
+    documents: GitDocuments, limit_bytes: int | None, learner: Callable[[], OnlineLearner], on_progress: OnProgress
+) -> tuple[OnlineLearner, TrainedOn]:
+    """Trains a new learner on the files of `read_tree` in the order of their paths, or on the first limit_bytes of them.
 
-    Raises CorpusError where the rules keep nothing of the tree.
+    Raises CorpusError if the rules keep no file of the tree.
     """
     with open_tree(documents) as corpus:
-        return train_on(corpus, limit_bytes, learner(), on_progress)
+        return train_on(source_of(corpus, limit_bytes), learner(), on_progress)
 
 
 def open_tree(documents: GitDocuments) -> GitCorpus:
-    """The files of `read_tree` as a corpus to learn from. Raises CorpusError where the rules keep nothing of the tree."""
+    """The files of `read_tree` as a training corpus. Raises CorpusError if the rules keep no file of the tree."""
     corpus = open_documents(documents)
     if not any(document.n_bytes for document in corpus.documents):
         corpus.close()
@@ -149,6 +144,6 @@ def open_tree(documents: GitDocuments) -> GitCorpus:
 
 
 def reasons(excluded: Mapping[str, int]) -> str:
-    """How many files were left out and why, to follow a statement: `; left out: 3 binary, 1 lock`."""
+    """The number of files left out by reason, as the end of a sentence: `; left out: 3 binary, 1 lock`."""
     counts = ", ".join(f"{n} {reason}" for reason, n in sorted(excluded.items(), key=lambda pair: -pair[1]))
     return f"; left out: {counts}" if counts else ""

@@ -1,7 +1,7 @@
-"""A series of monorepo losses: a file of lines, one record a point, whose windows meet. Lines are appended, never changed.
+"""A series of monorepo losses: a file with one record a line, one for each point. Lines are appended and never changed.
 
-Points are comparable where they share a Setting, and a series has one. The next window begins at the commit where the last one
-ended, so that windows neither overlap nor leave gaps.
+All points of a series have the same Setting, so they are comparable. Each window begins at the commit where the previous one
+ended, so windows neither overlap nor leave gaps.
 """
 
 import json
@@ -15,20 +15,22 @@ from typing import Any
 from prequential.corpora.chunks import reading
 from prequential.corpora.git.file_rules import Rules
 from prequential.errors import ConfigError, CorpusError, OutputError
-from prequential.measure.heldout.heldout import Context, check_context
+from prequential.files import PathLike
+from prequential.measure.heldout.policy import Context, Policy
 from prequential.measure.monorepo.monorepo import KIND, LOSSES, SCHEMA
 from prequential.measure.record import append_record
 from prequential.model.config import Config
 
-PathLike = str | os.PathLike[str]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What the points of a series share. Raises ConfigError for a context that the learner cannot have.
+    """What the points of a series share.
 
-    train_limit_bytes: of each tree only so many bytes are trained on, in the order of paths; None: all. fixed: the model was
-    trained once, on the tree at the beginning of the first window; else each point's model is trained on the tree at its own.
+    train_limit_bytes: the learner is trained on so many bytes of a tree, in the order of paths; None: on all of them.
+    context, stride: of the frozen loss (`policy`).
+    fixed: one learner, trained on the tree at the beginning of the first window, measures all points. Otherwise each point has a
+        learner of its own, trained on the tree at the beginning of its window.
+    Raises ConfigError if the learner cannot be measured under the policy.
     """
 
     config: Config
@@ -39,18 +41,26 @@ class Setting:
     fixed: bool = False
 
     def __post_init__(self) -> None:
-        check_context(self.config, self.context, self.stride)
+        self.policy.stride_for(self.config)
         if self.train_limit_bytes is not None and self.train_limit_bytes < 1:
-            raise ConfigError("the training limit is at least 1 byte")
+            raise ConfigError(f"the training limit is {self.train_limit_bytes} bytes: it must be at least 1")
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the frozen loss."""
+        return Policy(self.context, self.stride)
 
     def to_record(self) -> dict[str, Any]:
-        """JSON values; rules with their digest, which stands for the tables, too."""
+        """JSON values. The digest of the rules also covers their tables."""
         rules = {**asdict(self.rules), "digest": self.rules.digest()}
         return {**asdict(self), "config": self.config.to_dict(), "rules": rules}
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> "Setting":
-        """The setting of a record's point. Raises CorpusError for what is none, ConfigError where this program's rules differ."""
+        """The setting in the record of a point.
+
+        Raises CorpusError if it is incomplete or not valid, ConfigError if this program has other rules.
+        """
         try:
             values = dict(record["setting"])
             given = dict(values["rules"])
@@ -58,18 +68,18 @@ class Setting:
             rules = Rules(**given, languages=None if languages is None else tuple(languages))
             setting = cls(**{**values, "config": Config.from_record(values["config"]), "rules": rules})
         except (KeyError, TypeError, ValueError, ConfigError) as error:
-            raise CorpusError(f"the series has a record without a whole setting: {error}") from error
+            raise CorpusError(f"the series has a record without a complete setting: {error}") from error
         if rules.digest() != digest:
-            raise ConfigError("this program chooses files by other rules than the series: begin a new one with --since")
+            raise ConfigError("this program chooses files by other rules than the series: begin a new --series")
         return setting
 
     def differing(self, other: "Setting") -> list[str]:
-        """Names of what differs; with it points are not comparable."""
+        """Names of the fields that differ. Points with different fields are not comparable."""
         return [field.name for field in fields(self) if getattr(self, field.name) != getattr(other, field.name)]
 
 
 def read_series(path: PathLike) -> list[dict[str, Any]]:
-    """The records of a series, oldest first; none if there is no such file. Raises CorpusError for what is no whole series."""
+    """The records of a series, oldest first; none if the file does not exist. Raises CorpusError if a line is not a record."""
     if not Path(path).exists():
         return []
     with reading(path):
@@ -82,7 +92,7 @@ def read_series(path: PathLike) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict) or record.get("kind") != KIND:
-            raise CorpusError(f"{where} is no whole record of a monorepo loss; take it away, or name another series")
+            raise CorpusError(f"{where} is not a complete record of a monorepo loss: delete it, or name another series")
         if record.get("schema") != SCHEMA:
             raise CorpusError(f"{where} has schema {record.get('schema')!r}; this version reads {SCHEMA}")
         check_point(record, where)
@@ -91,43 +101,46 @@ def read_series(path: PathLike) -> list[dict[str, Any]]:
 
 
 def check_point(record: Mapping[str, Any], where: str) -> None:
-    """Raises CorpusError where the record lacks what a series, its picture and its page need."""
+    """Raises CorpusError if the record lacks a field that a series, its picture or its page need."""
     try:
-        window = record["test"]
-        numbers = [window["n_bytes"], window["n_commits"], record["overlap"]["train"]["byte_share"]]
-        texts = [window[name] for name in ("name", "since", "until", "until_date")]
-        texts += [record["learner_digest"], record["train"]["until"], record["environment"]["versions"]["prequential"]]
-        for loss in (record[name] for name in LOSSES):
-            groups = [
-                loss["documents"],
-                *loss["kinds"],
-                *loss["languages"],
-                loss["clean"],
-                loss["dirty"],
-                loss["novel"],
-            ]
-            numbers += [group[value] for group in groups for value in ("n_documents", "n_bytes", "bits")]
-            texts += [group["name"] for group in groups]
-        whole = all(type(n) in (int, float) for n in numbers) and all(isinstance(text, str) for text in texts)
-        whole = whole and isinstance(record["setting"], dict) and datetime.fromisoformat(window["until_date"]).year > 0
+        complete = _has_all_fields(record)
     except (KeyError, TypeError, AttributeError, ValueError):
-        whole = False
-    if not whole:
-        raise CorpusError(f"{where} is no whole record of a monorepo loss: fields are missing or of another type")
+        complete = False
+    if not complete:
+        raise CorpusError(
+            f"{where} is not a complete record of a monorepo loss: fields are missing or have another type"
+        )
+
+
+def _has_all_fields(record: Mapping[str, Any]) -> bool:
+    """Whether the fields of a point have the right types. Raises KeyError, TypeError, AttributeError or ValueError if not."""
+    window = record["test"]
+    numbers = [window["n_bytes"], window["n_commits"], record["overlap"]["train"]["byte_share"]]
+    texts = [window[name] for name in ("name", "since", "until", "until_date")]
+    texts += [record["learner_digest"], record["train"]["until"], record["environment"]["versions"]["prequential"]]
+    for loss in (record[name] for name in LOSSES):
+        single = [loss[name] for name in ("documents", "clean", "dirty", "novel")]
+        groups = [*single, *loss["kinds"], *loss["languages"]]
+        numbers += [group[value] for group in groups for value in ("n_documents", "n_bytes", "bits")]
+        texts += [group["name"] for group in groups]
+    has_types = all(type(n) in (int, float) for n in numbers) and all(isinstance(text, str) for text in texts)
+    return has_types and isinstance(record["setting"], dict) and datetime.fromisoformat(window["until_date"]).year > 0
 
 
 def append_point(path: PathLike, record: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> None:
-    """Adds a point, without its single documents, to the series, which held `before` when the work began.
+    """Appends a point, without its single documents. before: the points of the series when the run began.
 
-    Raises OutputError where another run was faster.
+    Raises OutputError if another run has appended a point since then.
     """
     if len(read_series(path)) != len(before):
-        raise OutputError(f"another run appended to {os.fspath(path)!r} meanwhile; this point is not appended")
+        raise OutputError(
+            f"another run has appended a point to {os.fspath(path)!r}, so this point is not appended: run it again"
+        )
     append_record(path, slim(record))
 
 
 def slim(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record without single documents, of which a series would hold thousands."""
+    """The record without its single documents, which may be thousands."""
 
     def without_documents(loss: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in loss.items() if name not in ("each", "all_others")}

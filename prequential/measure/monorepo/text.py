@@ -1,25 +1,33 @@
-"""A point of a series as a person reads it, from its record: the window first, then the held-out measurement, then by kind."""
+"""A point of a series as text, from its record: the window, the held-out measurement, the kinds, the conditional sizes."""
 
 from typing import Any
 
+from prequential.corpora.git.window import GitCorpus
 from prequential.measure.heldout.text import format_heldout
-from prequential.measure.monorepo.monorepo import LOSSES
+from prequential.measure.monorepo.monorepo import LOSSES, reasons
 from prequential.measure.table import format_table, printable
 
 Record = dict[str, Any]
 
 
 def format_point(record: Record) -> str:
-    """The commits, everything that a held-out measurement says, new files and added lines, and others behind the tree."""
+    """The commits, the held-out measurement, new files and added lines, and other compressors after the training bytes."""
     window, train, setting = record["test"], record["train"], record["setting"]
-    model = "one model for the whole series" if setting["fixed"] else "a model of its own"
+    model = "one model for the complete series" if setting["fixed"] else "a new model for each point"
     until = f"{window['until'][:12]} ({window['until_date']})"
     lines = [
         f"window: {window['n_commits']} commits after {window['since'][:12]}, up to {until}",
         f"trained on: the tree at {train['until'][:12]} ({train['until_date']}); {model}",
     ]
-    parts = ["\n".join(map(printable, lines)), format_heldout(record), _kinds(record), _behind(record)]
+    parts = ["\n".join(map(printable, lines)), format_heldout(record), _kinds(record), _conditional_sizes(record)]
     return "\n\n".join(part for part in parts if part)
+
+
+def format_empty_window(window: GitCorpus) -> str:
+    """One line that says that a window has nothing to score, and why its files were left out."""
+    n_commits, since = window.origin["n_commits"], str(window.origin["since"])[:12]
+    excluded = reasons(window.excluded)
+    return f"{window.name}: {n_commits} commits after {since} have nothing to score{excluded}; nothing is appended"
 
 
 def _kinds(record: Record) -> str:
@@ -31,9 +39,9 @@ def _kinds(record: Record) -> str:
     return format_table(("kind", "documents", "bytes", *LOSSES), rows)
 
 
-def _behind(record: Record) -> str:
+def _conditional_sizes(record: Record) -> str:
     n_bytes = record["test"]["n_bytes"]
     rows = [("dynamic, all bytes", record["dynamic"]["total"]["bits"])]
-    rows += [(each["label"], 8.0 * each["compressed_bytes"]) for each in record["behind"]]
+    rows += [(size["label"], 8.0 * size["compressed_bytes"]) for size in record["behind"]]
     cells = [[printable(name), f"{bits:,.0f}", f"{bits / n_bytes:.4f}"] for name, bits in rows]
-    return format_table(("behind the training bytes", "bits", "bits/byte"), cells)
+    return format_table(("after the training bytes", "bits", "bits/byte"), cells)

@@ -1,7 +1,7 @@
-"""What `doctor` finds out: which arithmetic is exact here, and whether a fixed run gives the digest it has everywhere.
+"""The self-test of `doctor`: which arithmetic is exact on this machine, and whether a fixed run gives the expected digest.
 
-The fixed run compresses the beginning of a bundled text with a small model that has all parts of a large one. Its
-digest is that of the archive's blocks: coded bits, and the learner's state after each. A bit of difference changes it.
+The fixed run compresses the beginning of a bundled text with a small model that has all parts of a large one. Its digest covers
+the blocks of the archive: coded bits, and the learner's state after each block. One different bit changes it.
 """
 
 import hashlib
@@ -22,8 +22,9 @@ from prequential.exact import matmul
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online import coding
 from prequential.online.runtime import KERNELS, Runtime
+from prequential.online.source import digest_of
 
-# Set from a machine whose archives decoded elsewhere. Another FORMAT_VERSION, learner or default is another digest.
+# From a machine whose archives decode on others. It changes with FORMAT_VERSION, the learner and its defaults.
 EXPECTED_DIGEST = "3279c059192d9ef0"
 
 FIXED_N_BYTES = 8192
@@ -38,7 +39,7 @@ FIXED_CONFIG = Config(
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One finding: `passed` is None for what could not be tried, and `text` then says why."""
+    """The result of one check. passed: None if it could not be made; `text` then says why."""
 
     name: str
     passed: bool | None
@@ -46,7 +47,7 @@ class Check:
 
 
 def checks() -> Iterator[Check]:
-    """Every finding in turn, some seconds in all; the first use of compiled kernels takes longer."""
+    """Makes all checks in turn. They take some seconds, and longer if kernels must be compiled first."""
     trials = matmul.trials("cpu")
     yield from (_of_trial(trial) for trial in trials)
     yield _choice()
@@ -68,7 +69,7 @@ def _on_gpu() -> Iterator[Check]:
     name, runtime = "fixed run on a GPU", Runtime(device="cuda")
     try:
         runtime.accelerator(FIXED_CONFIG)
-    except PrequentialError as error:  # it is not used, then
+    except PrequentialError as error:  # no device, or one that is not used
         yield Check(name=name, passed=None, text=str(error))
         return
     yield from (_of_trial(trial, " on cuda") for trial in matmul.trials("cuda"))
@@ -76,7 +77,7 @@ def _on_gpu() -> Iterator[Check]:
 
 
 def fixed_run(runtime: Runtime) -> Check:
-    """Whether the fixed run gives the expected digest, 16 hexadecimal digits, and how fast it was."""
+    """Whether the fixed run gives the expected digest (16 hexadecimal digits), and its speed."""
     start_s = time.perf_counter()
     try:
         digest = _digest(_text(), runtime)
@@ -93,14 +94,13 @@ def _text() -> NDArray[np.uint8]:
 
 
 def _digest(source: NDArray[np.uint8], runtime: Runtime) -> str:
-    whole = hashlib.blake2b(source.tobytes(), digest_size=32).digest()
-    header = Header(n_bytes=len(source), blake2b=whole, config=FIXED_CONFIG.to_dict())
+    header = Header(n_bytes=len(source), blake2b=digest_of(source), config=FIXED_CONFIG.to_dict())
     archive = io.BytesIO()
-    for _ in coding.compress(source, header, archive, runtime):
+    for _ in coding.compress(source, header, archive, runtime.learner(FIXED_CONFIG)):
         pass
     digest = hashlib.blake2b(digest_size=8)
     archive.seek(0)
-    for block in ArchiveReader(archive).blocks():  # not the header: other builds of zlib deflate it to other bytes
+    for block in ArchiveReader(archive).blocks():  # without the header, which builds of zlib deflate to different bytes
         digest.update(block.payload + block.state_digest)
     return digest.hexdigest()
 
@@ -113,7 +113,7 @@ def _choice() -> Check:
 
 
 def _compared(name: str, runs: dict[str, Callable[[], str]]) -> Check:
-    """Whether all runs give one digest."""
+    """Whether all runs give the same digest."""
     try:
         digests = {key: run() for key, run in runs.items()}
     except (ImportError, PrequentialError) as error:

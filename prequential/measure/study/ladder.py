@@ -1,22 +1,23 @@
-"""Ladders: one learner at several sizes, each over the same bytes, and what its recipe loses at each size.
+"""Ladders: one learner at several sizes over the same bytes, and the loss that the rule of step sizes has at each size.
 
-    a_plan = ladder_plan(preset(5, pure=True), sizes=DEFAULT_SIZES, seeds=[0, 1, 2], seeded=[1, 3])
-    outcomes = list(sweep("book.txt", a_plan, "runs", evaluate=prequential.evaluate, program_version=prequential.__version__))
+    plan = ladder_plan(preset(5, pure=True), sizes=DEFAULT_SIZES, seeds=[0, 1, 2], seeded=[Size(32, 2)])
+    outcomes = list(run_plan("book.txt", plan, "runs"))
     ladder = read_ladder("runs")
 
-The plan is one of measure/study/sweep.py, which runs it and finds finished runs again. How long a segment is, how large a step, what a
-step learns from: all of it depends on what came before, nothing on how much is to come. So a run over n bytes is, up to any
-of its bytes, the run over that prefix, and one run per size and seed serves every prefix.
+Segment length, step size and the choice of training rows depend only on the bytes so far. So a run contains the run over every
+prefix, and one run per size and seed serves all prefixes.
 
-What changes with size: width, layers, heads, which are as wide as in the base or narrower, and the step of embedding and head,
-as width**-0.75: Adam moves each entry alike, and a logit is a sum over the width, so that the head's should go with 1 / width and
-the embedding's not at all (Yang et al. 2022); the one step of both was measured to want something between (docs/FORECAST.md).
-What does not: the step of the matrices (Muon takes steps of one spectral norm, times a factor of shape), segments and rows.
+The sizes differ in width, layers, heads (at most MAX_HEAD_WIDTH wide) and the step size of embedding and head, which is
+proportional to width**-0.75. Adam moves every entry by the same amount, and a logit is a sum over the width. In theory the head's
+step is therefore proportional to 1 / width, and the embedding's is constant (Yang et al. 2022). Both share one step here, and
+measurements favour an exponent in between (docs/STUDIES.md). Segments, rows and the step size of the matrices are the same at
+every size (Muon's steps have one spectral norm, times a factor of shape).
 """
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,21 +27,25 @@ from numpy.typing import NDArray
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.measure.evaluation.curves import Curve
+from prequential.measure.evaluation.evaluation import evaluate
 from prequential.measure.evaluation.runs import PathLike, Run, read_runs
 from prequential.measure.evaluation.trace import MODEL
-from prequential.measure.study.sweep import Plan, Setting, Subject
+from prequential.measure.study.plans import Outcome, Plan, Setting, Subject, config_key, recorded_subject
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.online.flops import hidden_matrices, total_flops
-from prequential.online.limits import MAX_MEMORY_BYTES, check_memory
 from prequential.online.runtime import Runtime
 
 MAX_HEAD_WIDTH = 32
 VECTOR_STEP_POWER = 0.75  # of 1 / width
-N_PREFIXES, PREFIX_RATIO = 7, math.sqrt(0.5)  # from the whole ladder's bytes down to an eighth
-N_WINDOWS = 8  # of a curve in which divergence is looked for
-MAX_RISE = 1.1  # of a window over an earlier one, beyond what the other runs show on the same text
+N_PREFIXES, PREFIX_RATIO = 7, math.sqrt(0.5)  # from all bytes of the ladder down to an eighth
+N_WINDOWS = 8  # windows of a curve, among which a diverged run is recognised
+MAX_RISE = (
+    1.1  # of a window over an earlier one, relative to the rise that is usual for the other runs on the same text
+)
 STEP_FACTORS = (0.5, 1.0, 2.0)
-UNIFORM_BITS = 8.0  # a byte costs under the uniform code
+STEPS = ", steps x "  # between size and factor in the name of a setting
+PROBE_BYTES = 1 << 14  # of the short runs that predict the time of a ladder
+UNIFORM_BITS = 8.0  # bits per byte of the uniform code
 
 
 class Size(NamedTuple):
@@ -57,28 +62,31 @@ DEFAULT_SIZES = tuple(Size(width, 2) for width in (24, 32, 48, 64, 96))
 
 
 def parse_size(text: str) -> Size:
-    """From WIDTHxLAYERS, such as 64x2. Raises ValueError."""
+    """The size in WIDTHxLAYERS, such as 64x2. Raises ValueError."""
     width, layers = text.split("x")
     return Size(int(width), int(layers))
 
 
 def n_weights(gpt: GPTConfig) -> int:
-    """N: the weights that each symbol is multiplied with, hidden matrices and head.
+    """N: the number of weights that each symbol is multiplied with, in the hidden matrices and the head.
 
-    The embedding is out: a symbol looks up a row of each of its tables, and most rows are hardly ever used. Reading costs 2 N
-    operations a symbol, without attention (online/flops.py).
+    The embedding does not count: a symbol looks up one row of each of its tables, and most rows are hardly ever used. Reading
+    takes 2 N operations for each symbol, without attention (online/flops.py).
     """
     hidden = sum(n_in * n_out * n_parts for n_in, n_out, n_parts in hidden_matrices(gpt))
     return gpt.n_layers * hidden + gpt.width * N_SYMBOLS
 
 
-def scaled(base: Config, size: Size, *, seed: int | None = None, step_factor: float = 1.0) -> Config:
-    """`base` at another size, with as few heads as keep them at MAX_HEAD_WIDTH or below. Raises ConfigError.
+# ---- the plan
 
-    step_factor: of the steps of matrices and vectors, 1 being the rule.
+
+def scaled(base: Config, size: Size, *, seed: int | None = None, step_factor: float = 1.0) -> Config:
+    """`base` at another size, with the fewest heads of at most MAX_HEAD_WIDTH. Raises ConfigError.
+
+    step_factor: multiplies the step sizes of matrices and vectors; 1 is the rule.
     """
     if base.gpt is None:
-        raise ConfigError("a ladder is of the GPT's sizes, and this configuration has none: choose another preset")
+        raise ConfigError("a ladder varies the size of the GPT, and this configuration has none: choose another preset")
     gpt = replace(
         base.gpt,
         width=size.width,
@@ -96,23 +104,22 @@ def ladder_plan(
     *,
     seeds: Sequence[int] = (0, 1, 2),
     seeded: Sequence[Size] | None = None,
-    max_memory_bytes: int = MAX_MEMORY_BYTES,
     runtime: Runtime | None = None,
 ) -> Plan:
-    """Every size under the first seed, and the sizes `seeded` under all seeds (None: the second and the second to last).
+    """Every size with the first seed, and the sizes `seeded` with all seeds (None: the second and the second to last).
 
-    Raises ConfigError for a size that cannot be: a rung left out would be a law of fewer sizes.
+    Raises ConfigError for an impossible size: a law of fewer sizes would be another law.
     """
-    rungs = sorted(set(sizes), key=lambda size: n_weights(_gpt(scaled(base, size))))
-    several = {rungs[min(1, len(rungs) - 1)], rungs[-2:][0]} if seeded is None else set(seeded)
+    ascending = sorted(set(sizes), key=lambda size: n_weights(_gpt(scaled(base, size))))
+    several = {ascending[min(1, len(ascending) - 1)], ascending[-2:][0]} if seeded is None else set(seeded)
     settings = tuple(
         Setting(
             name=str(size),
             configs=tuple(scaled(base, size, seed=seed) for seed in (seeds if size in several else seeds[:1])),
         )
-        for size in rungs
+        for size in ascending
     )
-    return _checked(settings, max_memory_bytes, runtime)
+    return _checked_plan(settings, runtime)
 
 
 def step_plan(
@@ -120,22 +127,21 @@ def step_plan(
     sizes: Sequence[Size],
     *,
     factors: Sequence[float] = STEP_FACTORS,
-    max_memory_bytes: int = MAX_MEMORY_BYTES,
     runtime: Runtime | None = None,
 ) -> Plan:
-    """Every size under steps of every factor. Raises ConfigError."""
+    """Every size with its step sizes multiplied by every factor. Raises ConfigError."""
     settings = tuple(
-        Setting(name=f"{size}, steps x {factor:g}", configs=(scaled(base, size, step_factor=factor),))
+        Setting(name=f"{size}{STEPS}{factor:g}", configs=(scaled(base, size, step_factor=factor),))
         for size in sizes
         for factor in factors
     )
-    return _checked(settings, max_memory_bytes, runtime)
+    return _checked_plan(settings, runtime)
 
 
-def _checked(settings: tuple[Setting, ...], max_memory_bytes: int, runtime: Runtime | None) -> Plan:
+def _checked_plan(settings: tuple[Setting, ...], runtime: Runtime | None) -> Plan:
     for setting in settings:
-        check_memory(setting.configs[0], max_memory_bytes, runtime or Runtime())
-    return Plan(settings=settings, refusals=(), max_memory_bytes=max_memory_bytes)
+        (runtime or Runtime()).check(setting.configs[0])
+    return Plan(settings=settings, refusals=())
 
 
 def _gpt(config: Config) -> GPTConfig:
@@ -143,18 +149,46 @@ def _gpt(config: Config) -> GPTConfig:
     return config.gpt
 
 
-def predicted_seconds(plan: Plan, n_bytes: int, probes: Sequence[tuple[Config, int, float]]) -> float:
-    """Wall time of the plan over n_bytes, in s, from probes: a configuration, over how many bytes, and how long it took.
+# ---- the time that the plan takes
 
-    Operations a second differ by size, so that they are taken between probes on a line in the logarithms of N and rate.
+
+def predicted_remaining_s(
+    source: str, plan: Plan, subject: Subject, finished: AbstractSet[str], runtime: Runtime
+) -> float:
+    """Wall time of the unfinished runs, in seconds, from short runs of the smallest and of the largest size.
+
+    finished: the keys (`config_key`) of the finished runs.
+    """
+    remaining, n_bytes, probes = remaining_plan(plan, finished), min(PROBE_BYTES, subject.n_bytes), []
+    if not remaining.settings:
+        return 0.0
+    for config in dict.fromkeys([plan.settings[0].configs[0], plan.settings[-1].configs[0]]):
+        evaluation = evaluate(source, config=config, limit_bytes=n_bytes, baselines=(), runtime=runtime)
+        probes.append((config, n_bytes, evaluation.wall_s))
+    return predicted_seconds(remaining, subject.n_bytes, probes)
+
+
+def remaining_plan(plan: Plan, finished: AbstractSet[str]) -> Plan:
+    """The unfinished runs of a plan. finished: the keys (`config_key`) of the finished runs."""
+    settings = (
+        replace(s, configs=tuple(config for config in s.configs if config_key(config.to_dict()) not in finished))
+        for s in plan.settings
+    )
+    return replace(plan, settings=tuple(setting for setting in settings if setting.configs))
+
+
+def predicted_seconds(plan: Plan, n_bytes: int, probes: Sequence[tuple[Config, int, float]]) -> float:
+    """Wall time of the plan over n_bytes, in seconds, from probes: configuration, bytes and wall time of each.
+
+    Operations per second depend on the size. Between probes, their logarithm is a straight line over the logarithm of N.
     """
     measured = sorted(
         (math.log(n_weights(_gpt(c))), math.log(total_flops(c, n).total / wall_s)) for c, n, wall_s in probes
     )
-    places, rates = zip(*measured, strict=True)
+    log_weights, log_rates = zip(*measured, strict=True)
     return sum(
         total_flops(config, n_bytes).total
-        / math.exp(float(np.interp(math.log(n_weights(_gpt(config))), places, rates)))
+        / math.exp(float(np.interp(math.log(n_weights(_gpt(config))), log_weights, log_rates)))
         for config in plan.configs
     )
 
@@ -183,7 +217,7 @@ class Rung:
 
     @cached_property
     def curve(self) -> Curve:
-        """Ideal code length against bytes."""
+        """Cumulative ideal code length against bytes."""
         return self.run.curves[MODEL]
 
     @property
@@ -196,80 +230,87 @@ class Ladder:
     """Runs of one learner at several sizes over the same bytes, ascending by size, then by seed."""
 
     rungs: tuple[Rung, ...]
-    about: Subject
+    subject: Subject
 
     @property
     def sizes(self) -> list[Size]:
+        """The sizes, ascending."""
         return list(dict.fromkeys(rung.size for rung in self.rungs))
 
     @property
     def base(self) -> Config:
-        """The learner; its size is that of the largest rung."""
+        """The configuration of the largest rung, with the first rung's seed."""
         return replace(self.rungs[-1].config, seed=self.rungs[0].config.seed)
 
+    def first_rung(self, size: Size) -> Rung:
+        """The first rung of this size, which has its smallest seed."""
+        return next(rung for rung in self.rungs if rung.size == size)
+
     def prefixes(self, n: int = N_PREFIXES) -> NDArray[np.int64]:
-        """(n,) lengths, each sqrt 2 times the one before; the last is the whole."""
-        return np.array([round(self.about.n_bytes * PREFIX_RATIO**k) for k in range(n)][::-1], np.int64)
+        """(n,) lengths in bytes, ascending by the factor sqrt 2; the last is the length of the runs."""
+        return np.array([round(self.subject.n_bytes * PREFIX_RATIO**k) for k in range(n)][::-1], np.int64)
 
 
 def family(config: Mapping[str, Any]) -> str:
-    """Equal for configurations that differ in seed and, by the rule of steps, in size alone."""
+    """A string that is equal for configurations that differ only in seed and, by the rule of step sizes, in size."""
     gpt = {k: v for k, v in config["gpt"].items() if k not in ("width", "n_layers", "n_heads", "vector_step")}
     gpt["rule of steps"] = f"{config['gpt']['vector_step'] * config['gpt']['width'] ** VECTOR_STEP_POWER:.9g}"
     return json.dumps({k: v for k, v in config.items() if k != "seed"} | {"gpt": gpt}, sort_keys=True)
 
 
-def read_ladder(folder: PathLike) -> Ladder:
-    """The ladder in `folder`: of runs over equal bytes that differ in size and seed alone, those with the most sizes.
+def read_ladder(path: PathLike) -> Ladder:
+    """The ladder with the most sizes among the runs at `path` (`read_runs`). Of equal configurations the newest run counts.
 
-    Of runs of equal configuration the newest. Raises CorpusError where there is none, or several have as many sizes.
+    The runs of a ladder read the same bytes and differ only in size and seed. Raises CorpusError if there is no ladder, or if
+    several have the most sizes.
     """
-    groups: dict[tuple[Subject, str], dict[tuple[Size, int], Rung]] = {}
-    for run in read_runs(folder):
+    ladders: dict[tuple[Subject, str], dict[tuple[Size, int], Rung]] = {}
+    for run in read_runs(path):
         if run.record["config"]["gpt"]:
-            corpus, rung = run.record["corpus"], Rung(run)
-            key = Subject(corpus["n_bytes"], corpus["blake2b"]), family(run.record["config"])
-            groups.setdefault(key, {})[rung.size, rung.config.seed] = rung
-    if not groups:
-        raise CorpusError(f"{str(folder)!r} holds no runs of a GPT: make some with `prequential ladder`")
-    n_sizes = {key: len({size for size, _ in rungs}) for key, rungs in groups.items()}
-    most = [key for key, n in n_sizes.items() if n == max(n_sizes.values())]
-    if len(most) > 1:
+            rung = Rung(run)
+            key = recorded_subject(run.record), family(run.record["config"])
+            ladders.setdefault(key, {})[rung.size, rung.config.seed] = rung
+    if not ladders:
+        raise CorpusError(f"{str(path)!r} has no runs of a GPT: make some with `prequential ladder`")
+    n_sizes = {key: len({size for size, _ in rungs}) for key, rungs in ladders.items()}
+    largest = [key for key, n in n_sizes.items() if n == max(n_sizes.values())]
+    if len(largest) > 1:
         raise CorpusError(
-            f"{str(folder)!r} holds {len(most)} ladders of {n_sizes[most[0]]} sizes each (of other bytes, or other "
-            "settings): give each a folder of its own"
+            f"{str(path)!r} has {len(largest)} ladders of {n_sizes[largest[0]]} sizes each, which differ in their bytes or their "
+            "settings: keep each ladder in its own folder"
         )
-    rungs = sorted(groups[most[0]].values(), key=lambda rung: (rung.n_weights, rung.config.seed))
-    return Ladder(tuple(rungs), most[0][0])
+    rungs = sorted(ladders[largest[0]].values(), key=lambda rung: (rung.n_weights, rung.config.seed))
+    return Ladder(tuple(rungs), largest[0][0])
 
 
-def anomalies(ladder: Ladder) -> dict[str, str]:
-    """Runs that look diverged, by name, and why.
+def diverged_runs(ladder: Ladder) -> dict[str, str]:
+    """The reason why a run looks diverged, by the name of its rung.
 
-    Above 8 bits/byte, which is the uniform code; or a window that costs more than an earlier one of the same run by MAX_RISE
-    times what is usual among the ladder's runs, which all read the same text.
+    Either it ends above 8 bits/byte, which is the uniform code. Or one of its windows costs more than an earlier one, by
+    MAX_RISE times the rise that is usual in the ladder, whose runs all read the same text.
     """
-    rates = np.array([rung.curve.windows(N_WINDOWS).bits for rung in ladder.rungs])  # (R, W)
+    rates = np.array([rung.curve.windows(N_WINDOWS).bits for rung in ladder.rungs])  # (R, W) bits per byte
     rises = (rates / np.minimum.accumulate(rates, 1)).max(1)
     usual = float(np.median(rises))
-    found = {}
+    reasons = {}
     for rung, rate, rise in zip(ladder.rungs, rates, rises, strict=True):
         if rate[-1] > UNIFORM_BITS or rung.curve.bits[-1] > UNIFORM_BITS * rung.curve.n_bytes[-1]:
-            found[rung.name] = f"{rate[-1]:.2f} bits/byte at its end: the uniform code has 8"
+            reasons[rung.name] = f"{rate[-1]:.2f} bits/byte at its end: the uniform code has 8"
         elif rise > MAX_RISE * usual:
-            found[rung.name] = f"its loss rises by {rise - 1:.0%} within the run, usual is {usual - 1:.0%}"
-    return found
+            reasons[rung.name] = f"its loss rises by {rise - 1:.0%} within the run, usual is {usual - 1:.0%}"
+    return reasons
 
 
-# ---- the rule of steps
+# ---- the rule of step sizes
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepCheck:
-    """Of one size: bits under each factor of the steps, and the factor at the vertex of a parabola in its logarithm.
+    """The code lengths of one size with its step sizes multiplied by several factors.
 
-    Diverged runs, above the uniform code, are kept out of the parabola. best_factor: None where no vertex lies among the
-    factors; then `note` says which way it lies. loss_percent: what factor 1 costs over the vertex, or over the best tried.
+    best_factor: the vertex of a parabola over the logarithm of the factor, or None if the vertex is outside the factors; then
+    `note` gives the best of them. Diverged runs, above the uniform code, are not used. loss_percent: how much more factor 1 costs
+    than the vertex, or than the best factor.
     """
 
     size: Size
@@ -281,46 +322,63 @@ class StepCheck:
     note: str = ""
 
 
-def check_steps(runs: Mapping[tuple[Size, float], float], base: Config) -> list[StepCheck]:
-    """From bits per byte by size and factor; sizes ascending by N. Factor 1 and two others are needed of each."""
-    sizes = sorted({size for size, _ in runs}, key=lambda size: n_weights(_gpt(scaled(base, size))))
-    return [_step_check(size, {f: bits for (s, f), bits in runs.items() if s == size}, base) for size in sizes]
+def check_steps(bits_per_byte: Mapping[tuple[Size, float], float], base: Config) -> list[StepCheck]:
+    """The check of each size, ascending by N, from bits per byte by size and factor.
+
+    Raises ConfigError for a size without factor 1 and two others.
+    """
+    sizes = sorted({size for size, _ in bits_per_byte}, key=lambda size: n_weights(_gpt(scaled(base, size))))
+    return [_step_check(size, {f: bits for (s, f), bits in bits_per_byte.items() if s == size}, base) for size in sizes]
 
 
-def _step_check(size: Size, bits_of: Mapping[float, float], base: Config) -> StepCheck:
-    factors = tuple(sorted(bits_of))
-    if 1.0 not in bits_of or len(factors) < 3:
-        raise ConfigError(f"the steps of {size} need factor 1 and two others, not {factors}")
-    sound = {factor: bits_of[factor] for factor in factors if bits_of[factor] <= UNIFORM_BITS}
-    best, least = _vertex(sound) if len(sound) >= 3 else (None, min(bits_of.values()))
-    notes = [f"diverged under factor {factor:g}" for factor in factors if factor not in sound]
-    if best is None:
-        notes.append(f"no optimum among these factors: the fewest bits at {min(bits_of, key=lambda f: bits_of[f]):g}")
+def step_checks_of(outcomes: Iterable[Outcome], base: Config) -> list[StepCheck]:
+    """The checks of the finished runs of a `step_plan`. Raises ConfigError as `check_steps` does."""
+    bits_per_byte = {}
+    for outcome in outcomes:
+        if outcome.run:
+            size, _, factor = outcome.setting.name.partition(STEPS)
+            bits_per_byte[parse_size(size), float(factor)] = outcome.run.record["code_bits_per_byte"]
+    return check_steps(bits_per_byte, base)
+
+
+def _step_check(size: Size, bits_per_byte: Mapping[float, float], base: Config) -> StepCheck:
+    factors = tuple(sorted(bits_per_byte))
+    if 1.0 not in bits_per_byte or len(factors) < 3:
+        raise ConfigError(f"the check of {size} needs the step factor 1 and two others, not {factors}")
+    sound = {factor: bits_per_byte[factor] for factor in factors if bits_per_byte[factor] <= UNIFORM_BITS}
+    best_factor, least_bits = _vertex(sound) if len(sound) >= 3 else (None, min(bits_per_byte.values()))
+    notes = [f"diverged with factor {factor:g}" for factor in factors if factor not in sound]
+    if best_factor is None:
+        best_tried = min(bits_per_byte, key=lambda factor: bits_per_byte[factor])
+        notes.append(f"no optimum among these factors: the fewest bits at {best_tried:g}")
     return StepCheck(
         size=size,
         n_weights=n_weights(_gpt(scaled(base, size))),
         factors=factors,
-        bits_per_byte=tuple(bits_of[factor] for factor in factors),
-        best_factor=best,
-        loss_percent=100 * max(0.0, bits_of[1.0] / least - 1),
+        bits_per_byte=tuple(bits_per_byte[factor] for factor in factors),
+        best_factor=best_factor,
+        loss_percent=100 * max(0.0, bits_per_byte[1.0] / least_bits - 1),
         note="; ".join(notes),
     )
 
 
-def _vertex(bits_of: Mapping[float, float]) -> tuple[float | None, float]:
-    """Where the parabola in log2 of the factor is lowest, and how low; no place, and the least bits, if that is outside."""
-    x = np.log2(list(bits_of))
-    curvature, slope, level = map(float, np.polyfit(x, list(bits_of.values()), 2))
+def _vertex(bits_per_byte: Mapping[float, float]) -> tuple[float | None, float]:
+    """The factor at the vertex of the parabola in its logarithm, and the bits there.
+
+    If the vertex is outside the factors: None, and the fewest bits.
+    """
+    log_factors = np.log2(list(bits_per_byte))
+    curvature, slope, level = map(float, np.polyfit(log_factors, list(bits_per_byte.values()), 2))
     vertex = -slope / (2 * curvature) if curvature > 0 else math.nan
-    if not min(x) <= vertex <= max(x):
-        return None, min(bits_of.values())
+    if not min(log_factors) <= vertex <= max(log_factors):
+        return None, min(bits_per_byte.values())
     return 2**vertex, level - slope**2 / (4 * curvature)
 
 
 def step_drift(checks: Sequence[StepCheck]) -> float | None:
-    """How often the best factor doubles for each doubling of N, by least squares; None where fewer than 3 sizes have one."""
+    """How many times the best factor doubles for each doubling of N, by least squares; None if fewer than 3 sizes have one."""
     known = [(math.log2(c.n_weights), math.log2(c.best_factor)) for c in checks if c.best_factor is not None]
     if len(known) < 3:
         return None
-    sizes, best = zip(*known, strict=True)
-    return float(np.polyfit(sizes, best, 1)[0])
+    log_weights, log_factors = zip(*known, strict=True)
+    return float(np.polyfit(log_weights, log_factors, 1)[0])

@@ -1,19 +1,19 @@
-"""Reference codes of a corpus, which tell what the learner's code length is made of. Each is coded for real, and decodes.
+"""Reference codes of a corpus, which show what the learner's code length consists of. Each is really coded, and decodes.
 
-The GPT alone is referred to, without a context mixer and without a table of contexts: its weights can be sent to a receiver,
-hundreds of megabytes of counts and of rows cannot.
+The learner is a GPT without context mixer and without a table of contexts. Its weights can be sent to a receiver, unlike hundreds
+of megabytes of counts and rows.
 
     online     the learner itself: its prequential code
-    hindsight  the weights it ended with, frozen, over the same corpus again
-    frozen     weights that were learned from another corpus, frozen
-    blocks     weights learned from scratch on all before t, frozen from t to 2t, for each t; the first block raw
+    hindsight  its final weights, frozen, over the same corpus again
+    frozen     weights learned from another corpus, frozen
+    blocks     for each t: weights learned from scratch from all bytes before t, frozen from t to 2t; the first block is raw
                (Blier & Ollivier 2018; Voita & Titov 2020)
     counting   codecs/baselines/order0.py, two_part.py, adaptive.py, order2.py
 
-Weights are sent as the GPT uses them: int8 levels and float32 scales; the embedding, as such levels of its change since the
-seed's. A code with its weights is a two-part code; without them it is none, but a comparator. A frozen learner reads its
-corpus as one stream: its window goes on from segment to segment, and begins empty unless said otherwise. Program and
-configuration are the receiver's in every row, and are counted in none.
+Weights are sent as the GPT uses them: int8 levels and float32 scales. For the embedding they are the levels of its change since
+initialisation. A code with its weights is a two-part code. Without them it is not a code, only a comparison. A frozen learner
+reads its corpus as one stream: its window continues from segment to segment. The receiver has the program and the configuration
+in every case, so they are not counted.
 """
 
 import io
@@ -36,8 +36,8 @@ from prequential.exact import plain
 from prequential.measure.evaluation.curves import Curve
 from prequential.measure.evaluation.ledger import bits_per_byte
 from prequential.model.config import Config
-from prequential.model.frozen import Frozen
-from prequential.model.learner import Learner
+from prequential.model.frozen import FrozenLearner
+from prequential.model.learner import OnlineLearner
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks
@@ -48,14 +48,15 @@ FINAL_WINDOW_BYTES = 1 << 16
 EMBEDDING = "gpt.embedding"
 
 Bytes = NDArray[np.uint8]
-Say = Callable[[str], object]
+OnStage = Callable[[str], object]  # called with the name of each stage when it begins
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """One code of n_bytes of original. payload_bytes: of the data; model_bytes: of weights or parameters, which are sent first.
+    """One code of a corpus of n_bytes.
 
-    code_bits: ideal code length of the data, of learners; None of counting. trained_bytes: read in training, replay not counted.
+    payload_bytes: of the data. model_bytes: of weights or parameters, which are sent first. code_bits: ideal code length of the
+    data by a learner; None for counting. trained_bytes: read in training, without replay.
     """
 
     name: str
@@ -68,16 +69,16 @@ class Reference:
 
     @property
     def counted_bits(self) -> int:
-        """All that is sent."""
+        """The length of everything that is sent, in bits."""
         return 8 * (self.payload_bytes + self.model_bytes)
 
     @property
     def uncounted_bits(self) -> int:
-        """Without the model: no code length, unless there is no model to send."""
+        """The length without the model, in bits. It is a code length only if there is no model to send."""
         return 8 * self.payload_bytes
 
     def to_record(self) -> dict[str, Any]:
-        """JSON values."""
+        """The code as JSON values."""
         return {
             **vars(self),
             "counted_bits": self.counted_bits,
@@ -89,10 +90,10 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """A code length in two: what the data would cost the final learner, and what it cost to become that learner.
+    """A code length in two parts: what the data would cost the final learner, and what learning cost.
 
-    data_bits: n times the bits per byte of the last window_bytes, rounded to whole units. learning_bits: the rest (excess
-    description length; negative where the corpus ends in a harder part). They sum to code_bits exactly, below 2**31 bits.
+    data_bits: n times the bits per byte of the last window_bytes, rounded to units of the code length. learning_bits: the rest
+    (excess description length), below 0 if the corpus ends with a harder part. The sum is exactly code_bits, below 2**31 bits.
     """
 
     code_bits: float
@@ -104,7 +105,7 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class References:
-    """All codes of a corpus; `curve` is the online learner's, `regret` its excess over the hindsight learner, both cumulative."""
+    """All codes of a corpus. curve: of the online learner. regret: curve minus the hindsight learner's. Both are cumulative."""
 
     references: tuple[Reference, ...]
     curve: Curve
@@ -112,20 +113,23 @@ class References:
     split: Split
 
 
-# ---- of a curve
+# ---- measures of a learning curve
 
 
 def final_window_bytes(n_bytes: int) -> int:
-    """The last eighth, and no more than 64 KiB."""
+    """The length of the last eighth, but at most 64 KiB and at least 1 byte."""
     return max(1, min(FINAL_WINDOW_BYTES, n_bytes // 8))
 
 
 def split_of(curve: Curve, window_bytes: int | None = None) -> Split:
-    """Learning cost and data cost of a learning curve. Raises ConfigError for a window that is empty or longer than the curve."""
+    """Learning cost and data cost of a learning curve. window_bytes: by default `final_window_bytes`.
+
+    Raises ConfigError for a window that is empty or longer than the curve.
+    """
     n_bytes, code_bits = int(curve.n_bytes[-1]), float(curve.bits[-1])
     window = final_window_bytes(n_bytes) if window_bytes is None else window_bytes
     if not 1 <= window <= n_bytes:
-        raise ConfigError(f"a final window of {window} bytes does not fit a corpus of {n_bytes}; take 1 to {n_bytes}")
+        raise ConfigError(f"a final window of {window} bytes does not fit a corpus of {n_bytes}: take 1 to {n_bytes}")
     rate = (code_bits - float(curve.at(n_bytes - window))) / window
     data_bits = float(np.rint(n_bytes * rate / UNIT_BITS)) * UNIT_BITS
     return Split(
@@ -138,19 +142,19 @@ def split_of(curve: Curve, window_bytes: int | None = None) -> Split:
 
 
 def surplus_bits(curve: Curve, epsilon: float) -> float:
-    """Surplus description length: the sum of max(cost - epsilon, 0), in bits, over bytes; epsilon in bits per byte.
+    """Surplus description length: the sum over bytes of max(cost - epsilon, 0), in bits; epsilon is in bits per byte.
 
-    Within a step of the curve each byte counts at the step's mean: of single bytes the sum would mostly be noise. Source:
-    Whitney et al. 2020.
+    Within a step of the curve, each byte counts with the mean of the step: over single bytes the sum would mostly be noise.
+    Source: Whitney et al. 2020.
     """
     n_bytes, bits = np.diff(curve.n_bytes, prepend=0), np.diff(curve.bits, prepend=0.0)
     return float(np.maximum(bits - epsilon * n_bytes, 0.0).sum())
 
 
 def sample_complexity(curve: Curve, epsilon: float, window_bytes: int) -> int | None:
-    """The first position of the curve where the last window_bytes cost at most epsilon bits per byte; None: nowhere.
+    """The first position of the curve at which the last window_bytes cost at most epsilon bits per byte; None if there is none.
 
-    Positions before window_bytes do not count. Source: Whitney et al. 2020, with a trailing mean for the expected loss.
+    Positions before window_bytes do not count. Source: Whitney et al. 2020, with a trailing mean as the expected loss.
     """
     ends = curve.n_bytes[curve.n_bytes >= window_bytes]
     reached = curve.at(ends) - curve.at(ends - window_bytes) <= epsilon * window_bytes
@@ -160,31 +164,31 @@ def sample_complexity(curve: Curve, epsilon: float, window_bytes: int) -> int | 
 # ---- learners
 
 
-def fresh(config: Config, runtime: Runtime) -> Learner:
-    """A learner before its first byte. Raises ConfigError unless it is a GPT alone."""
+def fresh_learner(config: Config, runtime: Runtime) -> OnlineLearner:
+    """A learner before its first byte. Raises ConfigError unless it is a GPT without mixer and contexts."""
     if config.gpt is None or config.mixer is not None:
-        raise ConfigError("references are of the GPT alone: take a configuration with a GPT and without mixer (--pure)")
+        raise ConfigError("references need a GPT alone: choose a configuration with a GPT and without mixer (--pure)")
     if config.gpt.contexts:
-        raise ConfigError("references are of a GPT whose weights can be sent: take one without contexts")
+        raise ConfigError("references need a GPT whose weights can be sent: choose a configuration without contexts")
     return replace(runtime, audit_every=0).learner(config)
 
 
-def code(learner: Learner, coder: BitCoder, symbols: Bytes, start: int = 0) -> Curve:
-    """Codes symbols (n,) in place, or finds them out; the curve has every segment's end. start: where they lie in the stream."""
+def code(learner: OnlineLearner, coder: BitCoder, symbols: Bytes, start: int = 0) -> Curve:
+    """Encodes symbols (n,), or decodes them in place. start: their position in the stream. Returns the curve, by segments."""
     ends, bits = [0], [0.0]
     for block in blocks(len(symbols), learner.config.schedule):
-        place = slice(start + block.start, start + block.stop)
+        stretch = slice(start + block.start, start + block.stop)
         before = ends[-1]
-        for done, costs in run(learner, coder, place, symbols[block]):
-            ends.append(before + done)
+        for n_done, costs in run(learner, coder, stretch, symbols[block]):
+            ends.append(before + n_done)
             bits.append(bits[-1] + float(costs.sum()))
     return Curve(n_bytes=np.array(ends[1:], np.int64), bits=np.array(bits[1:], np.float64))
 
 
-def train(learner: Learner, symbols: Bytes, coder: BitCoder | None = None, epochs: int = 1) -> Curve:
-    """Lets a fresh learner read symbols (n,), epochs times, and learn from the last segment, too; the curve of the first pass.
+def train(learner: OnlineLearner, symbols: Bytes, coder: BitCoder | None = None, epochs: int = 1) -> Curve:
+    """Lets a fresh learner read symbols (n,) `epochs` times, and learn also from the last segment.
 
-    coder: of the first pass, if that is to be coded.
+    coder: encodes the first pass. Returns the curve of the first pass.
     """
     curve = code(learner, coder or BitCoder(FOLLOW), symbols)
     for epoch in range(1, epochs):
@@ -193,18 +197,19 @@ def train(learner: Learner, symbols: Bytes, coder: BitCoder | None = None, epoch
     return curve
 
 
-def _weights(learner: Learner) -> dict[str, torch.Tensor]:
-    """What predictions are made of, by its name in the state: float32; the embedding last."""
-    hidden = [f"gpt.{i}.{name}" for i in range(learner.config.gpt.n_layers) for name in ("qkv", "out", "up", "down")]  # type: ignore[union-attr]
+def _weights(learner: OnlineLearner) -> dict[str, torch.Tensor]:
+    """The float32 weights that determine the predictions, by their names in the state; the embedding is the last."""
+    assert learner.config.gpt
+    hidden = [f"gpt.{i}.{name}" for i in range(learner.config.gpt.n_layers) for name in ("qkv", "out", "up", "down")]
     state = learner.state()
     return {name: state[name] for name in (*hidden, "gpt.head", EMBEDDING)}
 
 
-def pack_weights(learner: Learner, start: Learner) -> bytes:
-    """The learner's weights as bytes; start: a fresh one of the same configuration, which the receiver has as well.
+def pack_weights(learner: OnlineLearner, start: OnlineLearner) -> bytes:
+    """The learner's weights as bytes. start: a fresh learner of the same configuration, which the receiver has too.
 
-    For each matrix its levels (int8, one scale a column; of the embedding's change, one scale a row) under an order-0 two-part
-    code, behind its length; then the scales, float32.
+    First the int8 levels of each matrix (one scale for each column; for the change of the embedding, one for each row), in an
+    order-0 two-part code after its length. Then the float32 scales.
     """
     packed, scales = b"", b""
     for name, weight in _weights(learner).items():
@@ -219,9 +224,9 @@ def pack_weights(learner: Learner, start: Learner) -> bytes:
     return packed + scales
 
 
-def unpack_weights(packed: bytes, config: Config, runtime: Runtime) -> Learner:
-    """A learner with these weights, before its first byte. Raises CorruptArchiveError where it can tell that they are none."""
-    learner, source = fresh(config, runtime), ByteSource(io.BytesIO(packed))
+def unpack_weights(packed: bytes, config: Config, runtime: Runtime) -> OnlineLearner:
+    """A learner with these weights, before its first byte. Raises CorruptArchiveError if the bytes cannot be weights."""
+    learner, source = fresh_learner(config, runtime), ByteSource(io.BytesIO(packed))
     weights = _weights(learner)
     levels = {
         name: np.frombuffer(order0.decompress(source.take(source.take_varint())), np.int8).astype(np.float32)
@@ -243,49 +248,49 @@ def unpack_weights(packed: bytes, config: Config, runtime: Runtime) -> Learner:
 # ---- codes
 
 
-def frozen(weights: bytes, symbols: Bytes, config: Config, runtime: Runtime) -> tuple[bytes, Curve]:
-    """Payload and curve of symbols (n,) under packed weights that stand still."""
+def encode_frozen(weights: bytes, symbols: Bytes, config: Config, runtime: Runtime) -> tuple[bytes, Curve]:
+    """Payload and curve of symbols (n,) with packed weights that do not change."""
     coder = BitCoder(ENCODE)
-    curve = code(Frozen(unpack_weights(weights, config, runtime)), coder, symbols)
+    curve = code(FrozenLearner(unpack_weights(weights, config, runtime)), coder, symbols)
     return coder.payload(), curve
 
 
 def decode_frozen(weights: bytes, payload: bytes, n_bytes: int, config: Config, runtime: Runtime) -> bytes:
-    """The data of `frozen`. Raises CorruptArchiveError where it can tell that these are not its bytes."""
+    """The data of `encode_frozen`. Raises CorruptArchiveError if it notices that these are not its bytes."""
     coder, symbols = BitCoder(DECODE, payload), np.zeros(n_bytes, np.uint8)
-    code(Frozen(unpack_weights(weights, config, runtime)), coder, symbols)
+    code(FrozenLearner(unpack_weights(weights, config, runtime)), coder, symbols)
     coder.check_end()
     return symbols.tobytes()
 
 
-def cut_points(n_bytes: int, first_bytes: int = FIRST_BLOCK_BYTES) -> list[int]:
-    """Where blocks end: first_bytes, twice that, and so on, and n_bytes, which is the last."""
-    cuts = [min(first_bytes, n_bytes)]
-    while cuts[-1] < n_bytes:
-        cuts.append(min(2 * cuts[-1], n_bytes))
-    return cuts
+def block_ends(n_bytes: int, first_bytes: int = FIRST_BLOCK_BYTES) -> list[int]:
+    """Where blocks end: at first_bytes, twice that, and so on; the last at n_bytes."""
+    ends = [min(first_bytes, n_bytes)]
+    while ends[-1] < n_bytes:
+        ends.append(min(2 * ends[-1], n_bytes))
+    return ends
 
 
-def block_prequential(
+def encode_blocks(
     symbols: Bytes,
     config: Config,
     runtime: Runtime,
     *,
     first_bytes: int = FIRST_BLOCK_BYTES,
     epochs: int = 1,
-    say: Say = lambda text: None,
+    on_stage: OnStage = lambda stage: None,
 ) -> tuple[bytes, Curve]:
-    """The first block as it is, then the payload of the others; and the curve, which is straight within the first.
+    """The first block as raw bytes, then the payload of the others; and the curve, which is a straight line in the first block.
 
-    Each further block is coded under weights that were trained from scratch, in `epochs` passes over all before it, and then
-    stand still; the window goes on from there. Costs epochs times n - first_bytes to 2 * n bytes of training.
+    Each further block is coded with weights that were trained from scratch, in `epochs` passes over all bytes before it, and
+    then do not change; the window continues. The cost is the training on n - first_bytes to 2 * n bytes, times epochs.
     """
     coder = BitCoder(ENCODE)
-    curve = _code_blocks(symbols, coder, config, runtime, cut_points(len(symbols), first_bytes), epochs, say)
+    curve = _code_blocks(symbols, coder, config, runtime, block_ends(len(symbols), first_bytes), epochs, on_stage)
     return symbols[:first_bytes].tobytes() + coder.payload(), curve
 
 
-def decode_block_prequential(
+def decode_blocks(
     packed: bytes,
     n_bytes: int,
     config: Config,
@@ -294,40 +299,47 @@ def decode_block_prequential(
     first_bytes: int = FIRST_BLOCK_BYTES,
     epochs: int = 1,
 ) -> bytes:
-    """The data of `block_prequential`. Raises CorruptArchiveError where it can tell that these are not its bytes."""
-    cuts = cut_points(n_bytes, first_bytes)
+    """The data of `encode_blocks`. Raises CorruptArchiveError if it notices that these are not its bytes."""
+    ends = block_ends(n_bytes, first_bytes)
     symbols = np.zeros(n_bytes, np.uint8)
-    symbols[: cuts[0]] = np.frombuffer(packed[: cuts[0]], np.uint8)
-    coder = BitCoder(DECODE, packed[cuts[0] :])
-    _code_blocks(symbols, coder, config, runtime, cuts, epochs, lambda text: None)
+    symbols[: ends[0]] = np.frombuffer(packed[: ends[0]], np.uint8)
+    coder = BitCoder(DECODE, packed[ends[0] :])
+    _code_blocks(symbols, coder, config, runtime, ends, epochs, lambda stage: None)
     coder.check_end()
     return symbols.tobytes()
 
 
 def _code_blocks(
-    symbols: Bytes, coder: BitCoder, config: Config, runtime: Runtime, cuts: Sequence[int], epochs: int, say: Say
+    symbols: Bytes,
+    coder: BitCoder,
+    config: Config,
+    runtime: Runtime,
+    stops: Sequence[int],
+    epochs: int,
+    on_stage: OnStage,
 ) -> Curve:
-    """The one loop of both directions: symbols up to the first cut are known, what follows is coded or found out in place."""
-    ends, bits = [np.array(cuts[:1], np.int64)], [np.array([8.0 * cuts[0]])]
-    for start, stop in pairwise(cuts):
-        say(f"block {start}-{stop}: training on {start} bytes")
-        learner = fresh(config, runtime)
+    """Encodes or decodes all blocks except the first, whose symbols are known. stops: the ends of blocks. Returns the curve."""
+    ends, bits = [np.array(stops[:1], np.int64)], [np.array([8.0 * stops[0]])]
+    for start, stop in pairwise(stops):
+        on_stage(f"block {start}-{stop}: training on {start} bytes")
+        learner = fresh_learner(config, runtime)
         train(learner, symbols[:start], epochs=epochs)
-        curve = code(Frozen(learner), coder, symbols[start:stop], epochs * start)
+        curve = code(FrozenLearner(learner), coder, symbols[start:stop], epochs * start)
         ends.append(start + curve.n_bytes)
         bits.append(bits[-1][-1] + curve.bits)
     return Curve(n_bytes=np.concatenate(ends), bits=np.concatenate(bits))
 
 
-def counting(data: bytes) -> Iterator[Reference]:
-    """The static and adaptive models of codecs/, each decoded and compared."""
+def counting_references(data: bytes) -> Iterator[Reference]:
+    """The codes of the static and adaptive models in codecs/baselines/. Each is decoded and compared."""
     for name in STATIC:
         n_bytes = measure(name, data).compressed_bytes
         n_model_bytes = _parameter_bytes(name, data)
-        shows = "counts sent first, then the data under them" if n_model_bytes else "counts learned on the way"
         yield Reference(
             name=name,
-            shows=shows,
+            shows="counts are sent first, then the data coded with them"
+            if n_model_bytes
+            else "counts are learned on the way",
             n_bytes=len(data),
             payload_bytes=n_bytes - n_model_bytes,
             model_bytes=n_model_bytes,
@@ -337,7 +349,7 @@ def counting(data: bytes) -> Iterator[Reference]:
 def _parameter_bytes(name: str, data: bytes) -> int:
     if name in TWO_PART_ORDERS:
         return two_part.parameter_bytes(STATIC[name].compress(data), TWO_PART_ORDERS[name])
-    return 32 + len(set(data)) if name == "order0" else 0  # its map, and a byte for each value
+    return 32 + len(set(data)) if name == "order0" else 0  # a map of 256 bits, and a byte for each value that occurs
 
 
 def measure_references(
@@ -349,48 +361,58 @@ def measure_references(
     first_bytes: int = FIRST_BLOCK_BYTES,
     epochs: int = 1,
     window_bytes: int | None = None,
-    say: Say = lambda text: None,
+    on_stage: OnStage = lambda stage: None,
 ) -> References:
-    """Every reference code of source (n,) uint8. other: (m,) uint8, a corpus to learn from before.
+    """Every reference code of source (n,) uint8. other: (m,) uint8, a corpus from which the frozen weights are learned.
 
-    first_bytes, epochs: of `block_prequential`. window_bytes: of `split_of`. say: is told what begins. Costs two runs of the
-    learner's training and three of its reading, one more of both for `other`. Raises ConfigError and CorpusError.
+    first_bytes, epochs: as for `encode_blocks`. window_bytes: as for `split_of`. The cost is that of two runs of the learner's
+    training and three of its reading, and one more of both for `other`. Raises ConfigError for a learner that is not a GPT alone,
+    and CorpusError for an empty corpus.
     """
     if not len(source) or (other is not None and not len(other)):
-        raise CorpusError("nothing to refer to: the corpus is empty")
+        raise CorpusError("the corpus is empty: there is nothing to code")
     symbols = np.array(source)
-    say("online")
-    start, learner, coder = fresh(config, runtime), fresh(config, runtime), BitCoder(ENCODE)
+    on_stage("online")
+    learner, coder = fresh_learner(config, runtime), BitCoder(ENCODE)
     curve = train(learner, symbols, coder)
-    say("hindsight")
-    weights = pack_weights(learner, start)
-    payload, hindsight = frozen(weights, symbols, config, runtime)
-    found = [
-        _of_learner("online", "the learner: it learns what it has coded", coder.payload(), curve, len(symbols)),
-        _of_learner("hindsight", "its last weights from the first byte on", payload, hindsight, len(symbols), weights),
+    references = [
+        _reference("online", "the learner: it learns what it has coded", coder.payload(), curve, len(symbols))
     ]
+    on_stage("hindsight")
+    shows = "its last weights from the first byte on"
+    hindsight, hindsight_curve = _frozen_reference("hindsight", shows, learner, symbols, len(symbols), runtime)
+    references.append(hindsight)
     if other is not None:
-        say(f"frozen: training on {len(other)} bytes")
-        learner = fresh(config, runtime)
+        on_stage(f"frozen: training on {len(other)} bytes")
+        learner = fresh_learner(config, runtime)
         train(learner, np.array(other))
-        weights = pack_weights(learner, start)
-        payload, known = frozen(weights, symbols, config, runtime)
-        shows = "what the other corpus teaches of this one"
-        found.append(_of_learner("frozen", shows, payload, known, len(other), weights))
-    packed, known = block_prequential(symbols, config, runtime, first_bytes=first_bytes, epochs=epochs, say=say)
+        shows = "what the other corpus teaches about this one"
+        references.append(_frozen_reference("frozen", shows, learner, symbols, len(other), runtime)[0])
+    packed, block_curve = encode_blocks(
+        symbols, config, runtime, first_bytes=first_bytes, epochs=epochs, on_stage=on_stage
+    )
     shows = f"retrained from scratch at byte {first_bytes} and each doubling, {epochs} x over all before it"
-    n_trained = epochs * sum(cut_points(len(symbols), first_bytes)[:-1])
-    found.append(_of_learner("blocks", shows, packed, known, n_trained))
-    say("counting")
+    n_trained = epochs * sum(block_ends(len(symbols), first_bytes)[:-1])
+    references.append(_reference("blocks", shows, packed, block_curve, n_trained))
+    on_stage("counting")
     return References(
-        references=(*found, *counting(symbols.tobytes())),
+        references=(*references, *counting_references(symbols.tobytes())),
         curve=curve,
-        regret=Curve(n_bytes=curve.n_bytes, bits=curve.bits - hindsight.at(curve.n_bytes)),
+        regret=Curve(n_bytes=curve.n_bytes, bits=curve.bits - hindsight_curve.at(curve.n_bytes)),
         split=split_of(curve, window_bytes),
     )
 
 
-def _of_learner(name: str, shows: str, payload: bytes, curve: Curve, n_trained: int, weights: bytes = b"") -> Reference:
+def _frozen_reference(
+    name: str, shows: str, trained: OnlineLearner, symbols: Bytes, n_trained: int, runtime: Runtime
+) -> tuple[Reference, Curve]:
+    """The code of symbols (n,) with the weights of a trained learner, and its curve."""
+    weights = pack_weights(trained, fresh_learner(trained.config, runtime))
+    payload, curve = encode_frozen(weights, symbols, trained.config, runtime)
+    return _reference(name, shows, payload, curve, n_trained, weights), curve
+
+
+def _reference(name: str, shows: str, payload: bytes, curve: Curve, n_trained: int, weights: bytes = b"") -> Reference:
     return Reference(
         name=name,
         shows=shows,

@@ -1,12 +1,12 @@
-"""Scaling laws: how loss depends on the number of weights N and of bytes D, fitted by variable projection.
+"""Scaling laws: the loss as a function of the number of weights N and of bytes D, fitted by variable projection.
 
     additive    L = E + A N^-a + B D^-b                 Hoffmann et al. (2022), equation 2
-    crossed     L = E + A N^-a + B D^-b + C N^-a D^-b   the same, where larger learners also learn more from each byte
-    shared      L = (E + A N^-a + B / D)^q              Kaplan et al. (2020), equation 1.5, of one root for all terms
+    crossed     L = E + A N^-a + B D^-b + C N^-a D^-b   the same, but larger learners also learn more from each byte
+    shared      L = (E + A N^-a + B / D)^q              Kaplan et al. (2020), equation 1.5, with one root for all terms
 
-For given exponents every form is linear in coefficients that cannot be negative. They are found for each point of a grid of
-exponents (Golub and Pereyra 1973), so that no start has to be chosen and no minimum is missed but for the grid's fineness.
-Residuals are relative: a hundredth of a bit in one bit weighs as two hundredths in two.
+For given exponents, every form is linear in its coefficients, which cannot be negative. They are solved for each point of a grid
+of exponents (Golub and Pereyra 1973). So no start has to be chosen, and a minimum is missed only between the points of the grid.
+Residuals are relative: an error of 0.01 bits in 1 bit weighs as much as 0.02 bits in 2.
 
 If the loss at D is E + A N^-a + B D^-b, its mean over the first D bytes is E + A N^-a + B / (1 - b) D^-b: the same form.
 """
@@ -25,24 +25,28 @@ from prequential.errors import ConfigError
 
 Floats = NDArray[np.float64]
 
-# exponents of N, and of D (or the root q), that are tried; the second below 1, where the mean over D would not exist
+# The exponents of N, and of D (or the root q), that are tried. The second is below 1: from 1 on, the mean over D does not exist.
 FIRST_GRID, SECOND_GRID = np.geomspace(0.05, 2.0, 20), np.linspace(0.04, 0.96, 20)
-MIN_SIZES = MIN_PREFIXES = 3  # below, three coefficients and two exponents are no finding
+MIN_SIZES = MIN_PREFIXES = 3  # fewer are too little evidence for three coefficients and two exponents
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observations:
-    """Losses of runs at prefixes: R runs, of `n_weights` (R,), each at the same P prefixes `n_bytes` (P,), `loss` (R, P) > 0."""
+    """Losses (R, P) > 0 of R runs with n_weights (R,), each at the same P prefixes n_bytes (P,).
+
+    The losses are in bits per byte, or ratios to those of another run. Raises ConfigError for too few sizes or prefixes.
+    """
 
     n_weights: Floats
     n_bytes: Floats
-    loss: Floats
+    losses: Floats
 
     def __post_init__(self) -> None:
-        if len(np.unique(self.n_weights)) < MIN_SIZES or len(np.unique(self.n_bytes)) < MIN_PREFIXES:
+        n_sizes, n_prefixes = len(np.unique(self.n_weights)), len(np.unique(self.n_bytes))
+        if n_sizes < MIN_SIZES or n_prefixes < MIN_PREFIXES:
             raise ConfigError(
-                f"a law of size and length needs {MIN_SIZES} sizes and {MIN_PREFIXES} prefixes; here are "
-                f"{len(np.unique(self.n_weights))} and {len(np.unique(self.n_bytes))}"
+                f"a law of size and length needs {MIN_SIZES} sizes and {MIN_PREFIXES} prefixes; here are {n_sizes} and "
+                f"{n_prefixes}"
             )
 
     @property
@@ -53,7 +57,7 @@ class Observations:
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """loss^(1 / root) = coefficients @ terms. terms(n, d, a, b): (k, ...); a, b: the two exponents; root(a, b) scalar arrays."""
+    """loss^(1 / root) = coefficients @ terms. terms(n, d, a, b): k arrays, with the exponents a and b. root(a, b): an array."""
 
     name: str
     formula: str
@@ -86,7 +90,10 @@ FORMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """A form with its numbers. N and D enter in units of n_unit weights and d_unit bytes; rms: of relative residuals (R, P)."""
+    """A form with its coefficients and exponents a and b. N is in units of n_unit weights, D in units of d_unit bytes.
+
+    residuals: (R, P), relative. rms: their root mean square.
+    """
 
     form: str
     a: float
@@ -98,15 +105,15 @@ class Fit:
     residuals: Floats = field(repr=False, compare=False)
 
     def at(self, n_weights: float, n_bytes: float) -> float:
-        """The loss there."""
+        """The loss of a run with n_weights after n_bytes."""
         form = FORMS[self.form]
         n, d, a, b = (np.array([x]) for x in (n_weights / self.n_unit, n_bytes / self.d_unit, self.a, self.b))
         total = sum(c * term for c, term in zip(self.coefficients, form.terms(n, d, a, b), strict=True))
         return float((np.asarray(total) ** form.root(a, b))[0])
 
     def mean_to(self, n_weights: float, n_bytes: float) -> float | None:
-        """The mean loss over the first n_bytes, if this law is of the loss at n_bytes; None for forms without the identity."""
-        n_falling = {"additive": 1, "crossed": 2}.get(self.form)  # terms in D^-b, the last ones
+        """The mean loss over the first n_bytes, for a law of the loss at n_bytes. None for forms without the identity."""
+        n_falling = {"additive": 1, "crossed": 2}.get(self.form)  # the last terms, which contain D^-b
         if n_falling is None:
             return None
         kept = len(self.coefficients) - n_falling
@@ -115,11 +122,11 @@ class Fit:
 
     @property
     def floor(self) -> float:
-        """What no size and no length goes below."""
+        """The loss that it approaches for infinite size and length."""
         return self.coefficients[0] ** (self.b if self.form == "shared" else 1.0)
 
     def to_record(self) -> dict[str, Any]:
-        """JSON values; all that `at` needs."""
+        """The fit as JSON values, without its residuals."""
         return {
             "form": self.form,
             "formula": FORMS[self.form].formula,
@@ -133,10 +140,10 @@ class Fit:
 
 
 class Projection:
-    """A form over fixed places: fits any number of losses there at once.
+    """Fits of one form to losses at fixed sizes and prefixes, many samples of losses at once.
 
-    For each of the G grid points and each subset of the k terms, least squares; of the subsets with no negative coefficient the
-    one with the least residual is the non-negative least squares solution, since that is the least-squares one of its support.
+    It solves least squares for each of the G grid points and each subset of the k terms. Among the subsets without a negative
+    coefficient, the one with the least residual is the non-negative least squares solution.
     """
 
     def __init__(self, form: Form, observed: Observations) -> None:
@@ -145,9 +152,9 @@ class Projection:
         self.n_unit, self.d_unit = (float(np.exp(np.log(x).mean())) for x in (n, d))
         a, b = (grid.reshape(-1, 1) for grid in np.meshgrid(FIRST_GRID, SECOND_GRID))
         self._a, self._b, self._root = a[:, 0], b[:, 0], np.broadcast_to(form.root(a, b), a.shape)
-        loss = observed.loss.reshape(1, -1)
+        losses = observed.losses.reshape(1, -1)
         terms = np.stack(form.terms(n[None] / self.n_unit, d[None] / self.d_unit, a, b), 2)  # (G, m, k)
-        self._design = terms * (self._root / loss ** (1 / self._root))[:, :, None]  # of relative residuals
+        self._design = terms * (self._root / losses ** (1 / self._root))[:, :, None]  # for relative residuals
         self._gram = self._design.transpose(0, 2, 1) @ self._design  # (G, k, k)
 
     @property
@@ -161,14 +168,16 @@ class Projection:
         return [np.asarray(np.linalg.pinv(gram, rcond=1e-13, hermitian=True), np.float64) for gram in grams]
 
     def solve(self, changes: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """For losses whose logarithms are those observed plus `changes` (m, S), small ones: the best grid point of each (S,),
-        and coefficients (S, k)."""
+        """The best grid point (S,) and the coefficients (S, k) of each of S samples of losses.
+
+        changes: (m, S), the logarithm of each sample minus the logarithm of the observed losses; small.
+        """
         n_samples, (n_points, n_places, k) = changes.shape[1], self._design.shape
         best = np.full(n_samples, math.inf)
         point, found = np.zeros(n_samples, np.int64), np.zeros((n_samples, k))
         rows = np.ascontiguousarray(self._design.transpose(0, 2, 1))  # (G, k, m)
         moments = (rows.reshape(-1, n_places) @ changes).reshape(n_points, k, n_samples)
-        moments += (rows.sum(2) * self._root)[:, :, None]  # of root * exp(change / root), to first order root + change
+        moments += (rows.sum(2) * self._root)[:, :, None]  # root * exp(change / root) is root + change to first order
         energy = n_places * self._root**2 + 2 * self._root * changes.sum(0) + (changes**2).sum(0)  # (G, S)
         for subset, inverse in zip(map(list, self._subsets), self._inverses, strict=True):
             part = moments[:, subset]
@@ -184,13 +193,13 @@ class Projection:
         return point, found
 
     def fit(self) -> Fit:
-        """To the losses observed."""
-        point, coefficients = self.solve(np.zeros((self._observed.loss.size, 1)))
+        """The fit to the observed losses."""
+        point, coefficients = self.solve(np.zeros((self._observed.losses.size, 1)))
         return self._fit(int(point[0]), coefficients[0])
 
     def _fit(self, i: int, coefficients: Floats) -> Fit:
-        predicted = (self._design[i] @ coefficients / self._root[i]) ** self._root[i]  # over what was observed
-        residuals = -np.log(predicted).reshape(self._observed.loss.shape)
+        predicted = (self._design[i] @ coefficients / self._root[i]) ** self._root[i]  # divided by the observed losses
+        residuals = -np.log(predicted).reshape(self._observed.losses.shape)
         return Fit(
             form=self._form.name,
             a=float(self._a[i]),
@@ -203,10 +212,10 @@ class Projection:
         )
 
     def bootstrap(self, fit: Fit, places: Floats, n_resamples: int, seed: int = 0) -> Floats:
-        """Losses (T, n_resamples) at `places` (T, 2), each an N and a D, of fits to losses whose residuals are drawn anew.
+        """Losses (T, n_resamples) at `places` (T, 2), rows of N and D, by fits to losses with resampled residuals.
 
-        A residual is what all runs have in common at a prefix, and what a run has of its own. The first is the text's: it is
-        shifted around the prefixes and takes either sign. The second is drawn run by run, so that whole curves stay together.
+        A residual has two parts. The part that all runs share at a prefix belongs to the text: it is rotated along the prefixes
+        and takes a random sign. The other part is drawn run by run, so complete curves stay together.
         """
         random = np.random.default_rng(seed)
         common = fit.residuals.mean(0)  # (P,)
@@ -226,12 +235,12 @@ class Projection:
 
 
 def fit(observed: Observations, form: str = "additive") -> Fit:
-    """The best of the form on the grid. Raises ConfigError for too few sizes or prefixes."""
+    """The best fit of the form on the grid of exponents."""
     return Projection(FORMS[form], observed).fit()
 
 
 def line_in_logs(points: Sequence[tuple[float, float]], x: float) -> float:
-    """Where the straight line through two points (x, y), all > 0, lies at x, both axes being logarithmic."""
+    """The value at x of the straight line through two points (x, y) > 0, on logarithmic axes."""
     (x0, y0), (x1, y1) = points
     slope = math.log(y1 / y0) / math.log(x1 / x0)
     return y1 * (x / x1) ** slope

@@ -1,19 +1,19 @@
-"""Data selection: documents of a corpus ranked by what they cost a learner, and the best of them under a budget of bytes.
+"""Data selection: documents of a corpus ranked by their code length, and the best of them within a budget of bytes.
 
-Every score is bits per byte of a document, made of code lengths that the learner of a configuration really has, learning as it
-reads; equal arguments give equal bits on every machine. A learner that has read nothing yet would find whatever comes first the
-most surprising. So documents are dealt into two halves, in turn; each half is read after the other one, and only then counts.
-With a target, some text of the kind that one is interested in, the learner reads that before all.
+Every score is in bits per byte of a document. It is made of code lengths of a learner that learns while it reads. Equal arguments
+give equal bits on every machine. A learner that has read nothing is most surprised by the first documents. So documents are
+assigned in turn to two halves. Each half is read after the other one, and only this second reading counts. With a target, a text
+of the wanted kind, the learner reads the target first.
 
     surprise   L(d | target, other half, own half before d)
-    novel      the same of a corpus without copies: bytes of d that no match of 32 bytes to the target or to an earlier document
-               covers (measure/evaluation/novelty.py); those that are covered cost nothing
-    progress   L(d | other half, own half before d) - L(d | target, other half, own half before d): what the target has taught
-               about d. Without a target: what a second reading of d's half saves, which begins when both were read
+    novel      the same for a corpus without copies: without the bytes of d in a match of 32 bytes or more to the target or to an
+               earlier document (measure/evaluation/novelty.py), which cost nothing
+    progress   L(d | other half, own half before d) - L(d | target, other half, own half before d): what the target teaches
+               about d. Without a target: what a second reading of d's half saves, after both halves were read
 
-The progress is a difference of two learners, as is the reducible loss of Mindermann et al. (2022), and the cross-entropy
+Progress is a difference between two learners. So are the reducible loss of Mindermann et al. (2022), and the cross-entropy
 difference by which Moore and Lewis (2010) choose text like a target. Noise, which no learner can learn, has a high surprise and,
-under a learner that does not memorise, no progress.
+for a learner that does not memorise, no progress.
 """
 
 import statistics
@@ -38,11 +38,11 @@ HIGH, LOW, MIDDLE = ORDERS = ("high", "low", "middle")
 
 Bytes = NDArray[np.uint8]
 Bits = NDArray[np.float64]
-OnRead = Callable[[int, int], object]  # called with the bytes just read, and how many there are to read in all
+OnRead = Callable[[int, int], object]  # called with the bytes just read, and the bytes to read in total
 
 
 class Scored(NamedTuple):
-    """A document and its bits, of which the score is made; code_bits: its surprise, or that of its novel part, in bits."""
+    """A document with the bits of its score. code_bits: its surprise, or the surprise of its novel part, in bits."""
 
     document: Document
     bits: float
@@ -50,12 +50,12 @@ class Scored(NamedTuple):
 
     @property
     def score(self) -> float:
-        """Bits per byte of the document."""
+        """The score in bits per byte of the document."""
         return self.bits / self.document.n_bytes
 
 
 class Choice(NamedTuple):
-    """A document's place in the order, from 1 on, and whether the budget had room for it."""
+    """A document with its rank, from 1 on, and whether it fits into the budget."""
 
     rank: int
     scored: Scored
@@ -63,17 +63,13 @@ class Choice(NamedTuple):
 
 
 def shards(n_bytes: int, shard_bytes: int, name: str) -> list[Document]:
-    """The corpus in pieces of shard_bytes, the last perhaps shorter, named after where they begin. Raises ConfigError."""
+    """The corpus in pieces of shard_bytes, named by their starts; the last may be shorter. Raises ConfigError."""
     if shard_bytes < 1:
-        raise ConfigError(f"shards of {shard_bytes} bytes are none")
+        raise ConfigError(f"shards of {shard_bytes} bytes are impossible: a shard has at least 1")
     return [Document(f"{name}:{at}", at, min(shard_bytes, n_bytes - at)) for at in range(0, n_bytes, shard_bytes)]
 
 
 # ---- scores
-
-
-def _unseen(n_bytes: int, n_in_all: int) -> None:
-    pass
 
 
 def score_documents(
@@ -84,39 +80,48 @@ def score_documents(
     runtime: Runtime,
     *,
     target: Bytes | None = None,
-    on_read: OnRead = _unseen,
+    on_read: OnRead = lambda n_bytes, n_total: None,
 ) -> list[Scored]:
-    """The documents of `source` (n,) uint8 that have bytes, ascending by offset, scored by one of MEASURES.
+    """The documents of `source` (n,) uint8 that are not empty, in the order of `documents`, scored by one of MEASURES.
 
-    Reads the corpus twice (novel: without its copies), for progress three times, or four with a target; a target twice.
-    Sums are exact below 2**31 bits. Raises CorpusError where fewer than two documents have bytes: there are no halves.
+    on_read: called while the learner reads. The learner reads the corpus twice (novel: without copies), for progress three times,
+    or four with a target. It reads a target twice. Sums are exact below 2**31 bits. Raises ConfigError for an unknown measure,
+    and CorpusError for fewer than two documents: there are no halves.
     """
     if by not in MEASURES:
-        raise ConfigError(f"no measure {by!r}; there are {', '.join(MEASURES)}")
+        raise ConfigError(f"there is no measure {by!r}; the measures are {', '.join(MEASURES)}")
     kept = [document for document in documents if document.n_bytes]
     if len(kept) < 2:
-        raise CorpusError(f"nothing to rank: {len(kept)} documents that are not empty")
-    parts = [source[d.offset : d.offset + d.n_bytes] for d in kept]
-    if by == NOVEL:
-        parts = list(_novel_parts(source, kept, target))
-    n, n_target = sum(map(len, parts)), 0 if target is None else len(target)
-    n_in_all = 2 * (n + n_target) if by != PROGRESS else 3 * n if target is None else 4 * n + 2 * n_target
+        raise CorpusError(f"ranking needs two documents that are not empty: here are {len(kept)}")
+    parts = list(_novel_parts(source, kept, target)) if by == NOVEL else _document_parts(source, kept)
+    n_total = _n_read(sum(map(len, parts)), by, target)
 
     def cost(stream: Sequence[Bytes]) -> Bits:
-        return part_bits(stream, config, runtime, lambda n_bytes: on_read(n_bytes, n_in_all))
+        return part_bits(stream, config, runtime, lambda n_bytes: on_read(n_bytes, n_total))
 
-    costs, bits = np.empty(len(kept)), np.empty(len(kept))
+    code_bits, bits = np.empty(len(kept)), np.empty(len(kept))
     for half in (0, 1):
         own, other = parts[half::2], parts[1 - half :: 2]
-        costs[half::2], saved_from = _costs(own, other, by, target, cost)
-        bits[half::2] = costs[half::2] - saved_from
-    return [Scored(d, float(b), float(c)) for d, b, c in zip(kept, bits, costs, strict=True)]
+        code_bits[half::2], subtracted = _half_bits(own, other, by, target, cost)
+        bits[half::2] = code_bits[half::2] - subtracted
+    return [Scored(d, float(b), float(c)) for d, b, c in zip(kept, bits, code_bits, strict=True)]
 
 
-def _costs(
+def _document_parts(source: Bytes, documents: Sequence[Document]) -> list[Bytes]:
+    return [source[d.offset : d.offset + d.n_bytes] for d in documents]
+
+
+def _n_read(n_bytes: int, by: str, target: Bytes | None) -> int:
+    """The bytes that the learners read for all scores. n_bytes: of all documents."""
+    if by != PROGRESS:
+        return 2 * (n_bytes + (0 if target is None else len(target)))
+    return 3 * n_bytes if target is None else 4 * n_bytes + 2 * len(target)
+
+
+def _half_bits(
     own: list[Bytes], other: list[Bytes], by: str, target: Bytes | None, cost: Callable[[Sequence[Bytes]], Bits]
 ) -> tuple[Bits, Bits]:
-    """What each document of one's own half costs, (n,) bits, and what the score is the difference to: nothing, or bits again."""
+    """The cost of each of the n documents in the own half, and what the score subtracts from it: (n,) bits each."""
     n = len(own)
     if by != PROGRESS:
         return cost([*([] if target is None else [target]), *other, *own])[-n:], np.zeros(n)
@@ -129,7 +134,7 @@ def _costs(
 def part_bits(
     parts: Sequence[Bytes], config: Config, runtime: Runtime, on_read: Callable[[int], object] = lambda n: None
 ) -> Bits:
-    """What each part costs a fresh learner that reads them one after another, as one stream: (n,), in bits."""
+    """The cost (n,) in bits of n parts for a fresh learner that reads them one after another, as one stream."""
     stream = np.concatenate(parts)
     trace, learner = Trace([MODEL], len(stream)), runtime.learner(config)
     for block in blocks(len(stream), config.schedule):
@@ -140,8 +145,8 @@ def part_bits(
 
 
 def _novel_parts(source: Bytes, documents: Sequence[Document], target: Bytes | None) -> Iterator[Bytes]:
-    """The bytes of each document, ascending by offset, that are no copy of the target or of an earlier document."""
-    parts = [source[d.offset : d.offset + d.n_bytes] for d in documents]
+    """The bytes of each document that are not copies from the target or from an earlier document."""
+    parts = _document_parts(source, documents)
     n_before = 0 if target is None else len(target)
     copies = Copies(np.concatenate(parts if target is None else [target, *parts]))
     copies.next_labels(0, n_before)
@@ -155,29 +160,32 @@ def _novel_parts(source: Bytes, documents: Sequence[Document], target: Bytes | N
 
 
 def rank(scored: Iterable[Scored], order: str = HIGH) -> list[Scored]:
-    """By score: highest or lowest first, or nearest to the median. Equal ones stay in the corpus's order. Raises ConfigError."""
+    """Sorted by score: the highest, the lowest, or the nearest to the median first. Ties keep the order of the corpus.
+
+    Raises ConfigError for an unknown order.
+    """
     listed = list(scored)
     if order not in ORDERS:
-        raise ConfigError(f"no order {order!r}; there are {', '.join(ORDERS)}")
+        raise ConfigError(f"there is no order {order!r}; the orders are {', '.join(ORDERS)}")
     median = statistics.median_low(s.score for s in listed) if listed else 0.0
     keys = {HIGH: lambda s: -s.score, LOW: lambda s: s.score, MIDDLE: lambda s: abs(s.score - median)}
     return sorted(listed, key=lambda s: (keys[order](s), s.document.offset))
 
 
 def choose(ranked: Iterable[Scored], budget_bytes: int) -> list[Choice]:
-    """Goes down the order and takes every document that still fits. Raises ConfigError if none does."""
-    left, choices = budget_bytes, []
+    """Selects every document that still fits into the budget, in the order of ranks. Raises ConfigError if none fits."""
+    remaining_bytes, choices = budget_bytes, []
     for place, scored in enumerate(ranked, 1):
-        fits = scored.document.n_bytes <= left
-        left -= scored.document.n_bytes if fits else 0
+        fits = scored.document.n_bytes <= remaining_bytes
+        remaining_bytes -= scored.document.n_bytes if fits else 0
         choices.append(Choice(place, scored, fits))
     if not any(choice.selected for choice in choices):
-        raise ConfigError(f"no document fits into {budget_bytes} bytes: raise the budget")
+        raise ConfigError(f"no document fits into {budget_bytes} bytes: increase the budget")
     return choices
 
 
 def subset(source: Bytes, choices: Iterable[Choice], *, by_rank: bool = False) -> Iterator[Bytes]:
-    """The bytes of each chosen document, in the corpus's order or in that of ranks, without anything between them."""
+    """The bytes of each selected document, in the order of the corpus or of ranks."""
     chosen = [choice.scored.document for choice in choices if choice.selected]
     for document in chosen if by_rank else sorted(chosen, key=lambda d: d.offset):
         yield source[document.offset : document.offset + document.n_bytes]

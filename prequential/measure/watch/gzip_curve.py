@@ -1,50 +1,52 @@
-"""What gzip makes of the bytes that a run has seen, window by window, for a small share of the run's time."""
+"""What gzip spends on the bytes of a run, window by window, in a small share of the run's time."""
 
 import zlib
 from collections.abc import Callable
 
-SHARE = 0.004  # of the time that passes
-REACH = 1 << 15  # deflate looks no farther back
+MAX_TIME_SHARE = 0.004  # of the time of the run
+DEFLATE_WINDOW_BYTES = 1 << 15  # deflate finds matches only so far back
 
 
 class GzipCurve:
-    """gzip -9, estimated: each window is deflated after the 32 KiB before it, which on text costs 0.3 % more than one stream.
+    """An estimate of gzip -9: each window is deflated after the 32 KiB before it. On text that costs 0.3 % more than one stream.
 
-    Where that would take more than SHARE of the time, windows are left out. Those measured then say how much gzip needs for a
-    bit of the learner's, a ratio that varies far less than either.
+    Windows are skipped where gzip would take more than MAX_TIME_SHARE. The measured windows give the ratio of gzip's bits to the
+    learner's, which varies far less than either.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._before = b""
         self._due_s = -float("inf")
-        self._bits, self._code_bits, self._n_bytes = 0, 0.0, 0  # of the windows that were measured
+        self._gzip_bits, self._code_bits, self._n_bytes = 0, 0.0, 0  # of the measured windows
 
     def add(self, window: bytes, code_bits: float, *, measure: bool = False) -> int | None:
-        """Bits that gzip spends on the next bytes of the data; None where they are left out, unless told to `measure` them.
+        """Bits that gzip spends on the next window; None for a skipped window. measure: do not skip it.
 
-        code_bits: what the learner spends on them.
+        code_bits: what the learner spends on the window.
         """
         start_s = self._clock()
         bits = None
         if measure or start_s >= self._due_s:
-            bits = 8 * _deflated(window, self._before)
-            self._bits, self._code_bits = self._bits + bits, self._code_bits + code_bits
+            bits = 8 * _deflated_bytes(window, self._before)
+            self._gzip_bits, self._code_bits = self._gzip_bits + bits, self._code_bits + code_bits
             self._n_bytes += len(window)
             end_s = self._clock()
-            self._due_s = end_s + (end_s - start_s) / SHARE
-        self._before = (self._before + window)[-REACH:]
+            self._due_s = end_s + (end_s - start_s) / MAX_TIME_SHARE
+        self._before = (self._before + window)[-DEFLATE_WINDOW_BYTES:]
         return bits
 
     def bits_per_byte(self, n_bytes: int, code_bits: float) -> float | None:
-        """gzip's on all of the data so far, n_bytes that cost the learner code_bits; None before the first window."""
+        """gzip's rate on the first n_bytes, which cost the learner code_bits; None before the first measured window."""
         if not self._n_bytes:
             return None
-        return self._bits / self._code_bits * code_bits / n_bytes if self._code_bits else self._bits / self._n_bytes
+        if not self._code_bits:
+            return self._gzip_bits / self._n_bytes
+        return self._gzip_bits / self._code_bits * code_bits / n_bytes
 
 
-def _deflated(data: bytes, before: bytes) -> int:
-    """Bytes of raw deflate, level 9, of `data` after `before`."""
+def _deflated_bytes(data: bytes, before: bytes) -> int:
+    """Length of `data` after `before` in raw deflate, level 9."""
     options = (9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY)
     deflate = zlib.compressobj(*options, before) if before else zlib.compressobj(*options)
     return len(deflate.compress(data)) + len(deflate.flush())

@@ -1,4 +1,4 @@
-"""From segments to windows: a run's reports in pieces of some 16 KiB that can be compared, and the figures of the moment."""
+"""Windows: the reports of a run in parts of some 16 KiB that can be compared, and the current rates of the run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from prequential.online.coding import Progress
 
 WINDOW_BYTES = 1 << 14
-N_PAST = 64  # windows that say what is usual
-LATEST_BYTES = 1 << 16  # of which the figures tell beside those of the whole
-STEADY_S = 10.0  # a speed is taken over this long, if the run has lasted so long
+N_RECENT = 64  # windows that define what is usual
+LATEST_BYTES = 1 << 16  # over which the latest rate is taken
+SPEED_S = 10.0  # over which the speed is taken, once the run is as old
 
 
 @dataclass(kw_only=True)
 class Window:
-    """Some successive segments. What is None is not known; update_size is the largest of its steps."""
+    """Some successive segments. None stands for an unknown value. update_size: the largest of the window's optimiser steps."""
 
     start: int
     n_bytes: int
@@ -38,31 +38,30 @@ class Window:
     memory_bytes: int | None = None
 
     @property
-    def rate(self) -> float:
-        """Bits per byte."""
+    def bits_per_byte(self) -> float:
+        """The learner's ideal code length per byte."""
         return self.code_bits / self.n_bytes
 
     @property
-    def gzip_rate(self) -> float | None:
-        """Bits per byte of gzip."""
+    def gzip_bits_per_byte(self) -> float | None:
         return None if self.gzip_bits is None else self.gzip_bits / self.n_bytes
 
     @cached_property
-    def counts(self) -> NDArray[np.int64] | None:
-        """How often each byte occurs, (256,)."""
+    def byte_counts(self) -> NDArray[np.int64] | None:
+        """How often each byte value occurs, (256,)."""
         return None if self.content is None else np.bincount(np.frombuffer(self.content, np.uint8), minlength=256)
 
     @cached_property
-    def order0(self) -> float:
-        """Bits per byte under the window's own byte frequencies; infinite where its content is not known."""
-        if self.counts is None:
+    def order0_bits_per_byte(self) -> float:
+        """Bits per byte under the window's own byte frequencies; infinite if its content is unknown."""
+        if self.byte_counts is None:
             return math.inf
-        p = self.counts[self.counts > 0] / self.n_bytes
+        p = self.byte_counts[self.byte_counts > 0] / self.n_bytes
         return float(-(p * np.log2(p)).sum())
 
 
 class _Mark(NamedTuple):
-    """Where a window ended."""
+    """The end of a window."""
 
     n_bytes: int
     code_bits: float
@@ -70,16 +69,16 @@ class _Mark(NamedTuple):
 
 
 class Windows:
-    """The windows of one run, from its first report on; for a resumed run that is not the beginning of the data."""
+    """The windows of one run, from its first report on. A resumed run does not begin at the first byte."""
 
     def __init__(self, first: Progress, clock: Callable[[], float], memory_bytes: Callable[[], int]) -> None:
         self._clock, self._memory_bytes = clock, memory_bytes
         self._gzip = GzipCurve(clock)
-        self.is_whole = first.n_bytes == len(first.segment)
-        self.done, self._now = first, clock()
-        origin = _Mark(0, 0.0, self._now) if self.is_whole else _Mark(first.n_bytes, first.code_bits, self._now)
-        self._marks = deque([origin], N_PAST)
-        self._timed = False  # when the first window began is not known
+        self._has_beginning = first.n_bytes == len(first.segment)
+        self.done, self._now_s = first, clock()
+        start = (0, 0.0) if self._has_beginning else (first.n_bytes, first.code_bits)
+        self._marks = deque([_Mark(*start, self._now_s)], N_RECENT)
+        self._knows_start_time = False  # of the current window
         self._open(first.n_blocks)
 
     def _open(self, block: int) -> None:
@@ -87,12 +86,10 @@ class Windows:
         self._segments: list[NDArray[np.uint8]] = []
         self._update_size: float | None = None
 
-    def add(self, done: Progress, *, wants_gzip: Callable[[Window], bool]) -> Window | None:
-        """Takes in a report; the window that ends with it, if one does. wants_gzip: whether gzip's
-        bits must be known, whatever the time."""
-        self.done, self._now = done, self._clock()
-        start = self._marks[-1]
-        n_bytes = done.n_bytes - start.n_bytes
+    def add(self, done: Progress, *, needs_gzip: Callable[[Window], bool]) -> Window | None:
+        """Adds a report; returns the window that it completes, if any. needs_gzip: whether gzip must measure that window."""
+        self.done, self._now_s = done, self._clock()
+        n_bytes = done.n_bytes - self._marks[-1].n_bytes
         if n_bytes > 0:
             self._segments.append(done.segment)
         if done.update_size is not None:
@@ -100,32 +97,35 @@ class Windows:
             self._update_size = max(size, self._update_size or 0.0)
         if n_bytes < WINDOW_BYTES:
             return None
-        content = np.concatenate(self._segments).tobytes()
-        window = Window(
+        window = self._finished_window(n_bytes)
+        if window.content is not None:
+            window.gzip_bits = self._gzip.add(window.content, window.code_bits, measure=needs_gzip(window))
+        self._marks.append(_Mark(done.n_bytes, done.code_bits, self._now_s))
+        self._knows_start_time = True
+        self._open(done.n_blocks)
+        return window
+
+    def _finished_window(self, n_bytes: int) -> Window:
+        start, content = self._marks[-1], np.concatenate(self._segments).tobytes()
+        return Window(
             start=start.n_bytes,
             n_bytes=n_bytes,
             block=self._block,
-            code_bits=done.code_bits - start.code_bits,
-            wall_s=self._now - start.time_s if self._timed else None,
+            code_bits=self.done.code_bits - start.code_bits,
+            wall_s=self._now_s - start.time_s if self._knows_start_time else None,
             content=content if len(content) == n_bytes else None,
             update_size=self._update_size,
             memory_bytes=self._memory_bytes(),
         )
-        if window.content is not None:
-            window.gzip_bits = self._gzip.add(window.content, window.code_bits, measure=wants_gzip(window))
-        self._marks.append(_Mark(done.n_bytes, done.code_bits, self._now))
-        self._timed = True
-        self._open(done.n_blocks)
-        return window
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Ideal, of all so far, and of what an interrupted run had done before."""
+        """Ideal code length per byte so far, including what an interrupted run had coded before."""
         return self.done.code_bits / self.done.n_bytes if self.done.n_bytes else None
 
     @property
     def latest_bits_per_byte(self) -> float | None:
-        """Of the last LATEST_BYTES, or a window more."""
+        """Ideal code length per byte over the last LATEST_BYTES, or up to one window more."""
         for mark in reversed(self._marks):
             n_bytes = self.done.n_bytes - mark.n_bytes
             if n_bytes >= LATEST_BYTES:
@@ -134,13 +134,13 @@ class Windows:
 
     @property
     def gzip_bits_per_byte(self) -> float | None:
-        """gzip's of all so far, estimated; None of a resumed run."""
-        return self._gzip.bits_per_byte(self.done.n_bytes, self.done.code_bits) if self.is_whole else None
+        """gzip's bits per byte so far, estimated; None for a resumed run."""
+        return self._gzip.bits_per_byte(self.done.n_bytes, self.done.code_bits) if self._has_beginning else None
 
     @property
     def bytes_per_s(self) -> float | None:
-        """Over the last STEADY_S, or a window more."""
+        """Speed over the last SPEED_S seconds, or up to one window more."""
         marks = reversed(self._marks)
-        mark = next((mark for mark in marks if self._now - mark.time_s >= STEADY_S), self._marks[0])
-        seconds, n_bytes = self._now - mark.time_s, self.done.n_bytes - mark.n_bytes
+        mark = next((mark for mark in marks if self._now_s - mark.time_s >= SPEED_S), self._marks[0])
+        seconds, n_bytes = self._now_s - mark.time_s, self.done.n_bytes - mark.n_bytes
         return n_bytes / seconds if seconds > 0 and n_bytes > 0 else None

@@ -1,12 +1,16 @@
-"""A decoder's column: the GPT's forward pass for one position of the stream in one kernel, with the bits of the run's kernels.
+"""The forward pass of the GPT for one position of the stream, a column, in one compiled kernel. Decoders use it.
 
-The products are of a matrix and a vector. Each matrix is copied once a segment, transposed, so that a sum runs along
-contiguous bytes, and the vector's entries are moved to 1 .. 255: multiply-adds of processors take unsigned by signed bytes.
-What that adds to a sum, 128 times the sum of the matrix's column, is known beforehand. Letters as in model/gpt/gpt.py.
+The bits are those of `Weights.logits`. The products are of a matrix and a vector. Two decisions make them fast:
+
+- Each matrix is copied and transposed once per segment, so that a sum runs along contiguous bytes.
+- Multiply-add instructions take unsigned by signed bytes. So the entries of the vector are shifted by 128, to 1 .. 255. The shift
+  adds 128 times the sum of a matrix column to each result. These sums are known beforehand, and the kernel subtracts them.
+
+Letters as in weights.py and reader.py; C_in and C_out are the sizes of a matrix.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,74 +18,111 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from prequential.exact.fused_attention import WEIGHT_LIMIT, numerators, softmax_table, unit_levels
-from prequential.exact.fused_loops import (
-    INVERSE_INT8_LIMIT,
-    ONE,
-    Array,
-    inlined,
-    inverse_rms,
-    kernel,
-    round_row,
-    round_row_to_int8,
-)
+from prequential.compiled import Array, inlined, kernel
+from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, softmax_numerators, softmax_table
+from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, inverse_rms, round_row, round_row_to_int8
 from prequential.exact.plain import INT8_LIMIT
 from prequential.model.gpt.context_kernels import N_KINDS, fill_context_rows
+from prequential.model.gpt.weights import Linear, Weights
 
 Tensor = torch.Tensor
 
-LANES = 256  # bytes that one `dot` multiplies; a sum of C_in terms takes as many as cover it
+LANES = 256  # bytes that one `dot` multiplies; zeros fill C_in up to a multiple of it
 OFFSET = np.int32(128)
 
 
-class Matrix(Protocol):
-    """Weights as int8 levels (C_in, C_out) and a float32 scale per output (C_out,)."""
+class MatrixArrays(NamedTuple):
+    """One matrix of each of L layers, transposed, with zeros that fill C_in up to a multiple of LANES."""
 
-    levels: Tensor
-    scale: Tensor
+    levels: Array  # (L, C_out, C_in) int8
+    offset: Array  # (L, C_out) int32: 128 times the sum of each row of levels
+    scale: Array  # (L, C_out) float32
 
 
-class Column:
-    """The columns of one open segment of T columns, while weights and the keys and values before it stand still."""
+class ColumnArrays(NamedTuple):
+    """All arrays that the forward pass of a column reads, and the cache of keys and values, which it writes."""
+
+    embedding: Array  # (E, V, D) float32
+    context_kinds: Array  # (number of contexts,) int64: see context_table.py
+    contexts: Array  # (2**context_bits, D) float32
+    qkv: MatrixArrays
+    out: MatrixArrays
+    up: MatrixArrays
+    down: MatrixArrays
+    head: MatrixArrays  # L = 1
+    k: Array  # (L, H, S, K) int8
+    k_r: Array  # (L, H, S) float32
+    v: Array  # (L, H, S, K) int8
+    v_scale: Array  # (L, H, S) float32
+    cos: Array  # (T, K/2) float32
+    sin: Array  # (T, K/2) float32
+    softmax_table: Array
+    first_valid: int  # slots of the cache before this one are empty
+    window: int
+    score_scale: np.float32
+
+
+class ColumnDecoder:
+    """Computes the columns of one open segment, during which the weights do not change."""
 
     def __init__(
-        self, embedding: Tensor, contexts: Any, layers: Sequence[Mapping[str, Matrix]], head: Matrix, room: Mapping[str, Tensor],
-        cos: Tensor, sin: Tensor, first_valid: int, window: int, score_scale: float,
-    ) -> None:  # fmt: skip
-        """embedding: (E, V, D) float32. contexts: `kinds` and `rows` of a model.context_table.ContextTable.
+        self,
+        weights: Weights,
+        cache: Mapping[str, Tensor],
+        phases: tuple[Tensor, Tensor],
+        first_valid: int,
+        window: int,
+    ) -> None:
+        """cache: k, v (L, H, S, K) int8 and k_r, v_scale (L, H, S) float32, to which each column adds its key and value.
 
-        room: k, v (L, H, S, K) int8 and k_r, v_scale (L, H, S) float32, which the columns fill. cos, sin:
-        (T, K/2) float32. Slots before first_valid hold nothing.
+        phases: cos and sin, (T, K/2) float32. first_valid: slots of the cache before this one are empty.
         """
-        matrices = [x for name in ("qkv", "out", "up", "down") for x in _stacked([layer[name] for layer in layers])]
-        rooms = [room[name].numpy() for name in ("k", "k_r", "v", "v_scale")]
-        shape = (cos.numpy(), sin.numpy(), softmax_table(), first_valid, window, np.float32(score_scale))
-        table = (embedding.numpy(), contexts.kinds, contexts.rows.numpy())
-        self.arguments = (*table, *matrices, *[x[0] for x in _stacked([head])], *rooms, *shape)
-        self._n_symbols = embedding.shape[1]
+        qkv, out, up, down = (
+            stack_matrices([layer[name] for layer in weights.layers]) for name in ("qkv", "out", "up", "down")
+        )
+        self.arrays = ColumnArrays(
+            embedding=weights.embedding.numpy(),
+            context_kinds=weights.contexts.kinds,
+            contexts=weights.contexts.rows.numpy(),
+            qkv=qkv,
+            out=out,
+            up=up,
+            down=down,
+            head=stack_matrices([weights.head]),
+            k=cache["k"].numpy(),
+            k_r=cache["k_r"].numpy(),
+            v=cache["v"].numpy(),
+            v_scale=cache["v_scale"].numpy(),
+            cos=phases[0].numpy(),
+            sin=phases[1].numpy(),
+            softmax_table=softmax_table(),
+            first_valid=first_valid,
+            window=window,
+            score_scale=np.float32(weights.score_scale),
+        )
 
     def logits(self, recent: Tensor, column: int) -> Tensor:
-        """Logits (1, V) float32 of what follows this column; recent: its last symbols (C,) int64, newest first."""
-        y = torch.empty(1, self._n_symbols)
-        fill_logits(recent.numpy(), column, *self.arguments, y.numpy()[0])
+        """Logits (1, V) float32 of the symbol after this column. recent: its last symbols, (C,) int64, the newest first."""
+        y = torch.empty(1, self.arrays.embedding.shape[1])
+        fill_logits(recent.numpy(), column, self.arrays, y.numpy()[0])
         return y
 
 
-def _stacked(matrices: Sequence[Matrix]) -> tuple[Array, Array, Array]:
-    """Levels (L, C_out, C_in) int8, C_in filled up with zeros; 128 times their sums (L, C_out) int32; scales (L, C_out)."""
+def stack_matrices(matrices: Sequence[Linear]) -> MatrixArrays:
+    """The matrices of one kind in all layers, in the layout for `dot`."""
     n_in, n_out = matrices[0].levels.shape
     levels = torch.zeros(len(matrices), n_out, -(-n_in // LANES) * LANES, dtype=torch.int8)
     for into, matrix in zip(levels, matrices, strict=True):
         into[:, :n_in] = matrix.levels.t()
     sums = levels.sum(2, dtype=torch.int32) * int(OFFSET)  # 128 * 127 * C < 2**31
-    return levels.numpy(), sums.numpy(), torch.stack([matrix.scale for matrix in matrices]).numpy()
+    return MatrixArrays(levels.numpy(), sums.numpy(), torch.stack([matrix.scale for matrix in matrices]).numpy())
 
 
 def _dot(typing_context: Any, x: types.Array, w: types.Array, start: types.Integer) -> Any:
-    """dot(x, w, start): the sum of x[start + i] * w[start + i] over LANES bytes, x uint8, w int8, as int32.
+    """dot(x, w, start): the sum of x[start + i] * w[start + i] for i < LANES, x uint8, w int8, as int32.
 
-    Plain vector code, for which LLVM chooses the multiply-adds of the processor at hand, all of them exact; a loop it would cut
-    into shorter vectors, at half the rate.
+    It generates vector operations of LLVM, which translates them to the multiply-adds of the processor. All of these are exact. A
+    loop would be translated to shorter vectors, with half the rate.
     """
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Sequence[Any]) -> Any:
@@ -105,51 +146,49 @@ dot: Any = intrinsic(_dot)
 
 
 @kernel
-def fill_logits(
-    recent: Array, column: int, embedding: Array, kinds: Array, contexts: Array,
-    qkv: Array, qkv_offset: Array, qkv_scale: Array, out: Array, out_offset: Array, out_scale: Array,
-    up: Array, up_offset: Array, up_scale: Array, down: Array, down_offset: Array, down_scale: Array,
-    head: Array, head_offset: Array, head_scale: Array, k: Array, k_r: Array, v: Array, v_scale: Array,
-    cos: Array, sin: Array, table: Array, first_valid: int, window: int, score_scale: np.float32, logits: Array,
-) -> None:  # fmt: skip
-    h = embedding[0, recent[0]].copy()
-    for e in range(1, embedding.shape[0]):
-        _add(h, embedding[e, recent[e]])
-    if kinds.size:
-        every, rows = np.empty(N_KINDS, np.int64), np.empty(kinds.size, np.int64)
-        fill_context_rows(recent, kinds, contexts.shape[0], every, rows)
+def fill_logits(recent: Array, column: int, a: ColumnArrays, logits: Array) -> None:
+    """logits (V,) float32 = those of the symbol after this column. recent: its last symbols, (C,) int64, the newest first."""
+    h = a.embedding[0, recent[0]].copy()
+    for e in range(1, a.embedding.shape[0]):
+        _add(h, a.embedding[e, recent[e]])
+    if a.context_kinds.size:
+        all_hashes, rows = np.empty(N_KINDS, np.int64), np.empty(a.context_kinds.size, np.int64)
+        fill_context_rows(recent, a.context_kinds, a.contexts.shape[0], all_hashes, rows)
         for i in range(rows.size):
-            _add(h, contexts[rows[i]])
-    x, u = np.zeros(qkv.shape[2], np.uint8), np.zeros(down.shape[2], np.uint8)
-    row, wide, y = np.empty(qkv.shape[1], np.float32), np.empty(up.shape[1], np.float32), np.empty(h.size, np.float32)
-    slots = slice(max(first_valid, column), window + column)  # of the visible keys, the column's own last
-    for i in range(qkv.shape[0]):
-        _product(x, _normalise(h, x), qkv[i], qkv_offset[i], qkv_scale[i], row)
-        seen = k[i, :, slots], k_r[i, :, slots], v[i, :, slots], v_scale[i, :, slots]
-        _attend(row, cos[column], sin[column], *seen, score_scale, table, y)
+            _add(h, a.contexts[rows[i]])
+    x, u = np.zeros(a.qkv.levels.shape[2], np.uint8), np.zeros(a.down.levels.shape[2], np.uint8)
+    row, wide = np.empty(a.qkv.levels.shape[1], np.float32), np.empty(a.up.levels.shape[1], np.float32)
+    y = np.empty(h.size, np.float32)
+    # The slots of the visible keys. The last one is for the key of this column.
+    slots = slice(max(a.first_valid, column), a.window + column)
+    for i in range(a.qkv.levels.shape[0]):
+        multiply(x, _normalise(h, x), a.qkv, i, row)
+        seen = a.k[i, :, slots], a.k_r[i, :, slots], a.v[i, :, slots], a.v_scale[i, :, slots]
+        _attend(row, a.cos[column], a.sin[column], *seen, a.score_scale, a.softmax_table, y)
         scale, _ = round_row_to_int8(y, OFFSET, x)
-        _product(x, scale * INVERSE_INT8_LIMIT, out[i], out_offset[i], out_scale[i], y)
+        multiply(x, scale * INVERSE_INT8_LIMIT, a.out, i, y)
         _add(h, y)
-        _product(x, _normalise(h, x), up[i], up_offset[i], up_scale[i], wide)
+        multiply(x, _normalise(h, x), a.up, i, wide)
         for j in range(wide.size):
-            a = max(wide[j], np.float32(0.0))
-            wide[j] = a * a
+            r = max(wide[j], np.float32(0.0))
+            wide[j] = r * r
         scale, _ = round_row_to_int8(wide, OFFSET, u)
-        _product(u, scale * INVERSE_INT8_LIMIT, down[i], down_offset[i], down_scale[i], y)
+        multiply(u, scale * INVERSE_INT8_LIMIT, a.down, i, y)
         _add(h, y)
-    _product(x, _normalise(h, x), head, head_offset, head_scale, logits)
+    multiply(x, _normalise(h, x), a.head, 0, logits)
 
 
 @inlined
 def _normalise(h: Array, x: Array) -> np.float32:
-    """x = h rounded; returns the factor r of the RMS norm: `normalise_rows`."""
+    """x = h, rounded and shifted; returns the factor r of the RMS norm, as `normalise_rows` does."""
     _, squares = round_row_to_int8(h, OFFSET, x)
     return inverse_rms(squares, h.size)
 
 
 @inlined
-def _product(x: Array, factor: np.float32, levels: Array, offset: Array, scale: Array, y: Array) -> None:
-    """y = (levels @ (x - 128)) * factor * scale."""
+def multiply(x: Array, factor: np.float32, matrix: MatrixArrays, layer: int, y: Array) -> None:
+    """y = (levels @ (x - 128)) * factor * scale, for the matrix in this layer."""
+    levels, offset, scale = matrix.levels[layer], matrix.offset[layer], matrix.scale[layer]
     for j in range(y.size):
         total = np.int32(-offset[j])  # 255 * 127 * C < 2**31
         for start in range(0, x.size, LANES):
@@ -168,32 +207,32 @@ def _attend(
     qkv: Array, cos: Array, sin: Array, k: Array, k_r: Array, v: Array, v_scale: Array,
     score_scale: np.float32, table: Array, y: Array,
 ) -> None:  # fmt: skip
-    """y = attention's output (D,) from the row (3D,) of queries, keys and values; the visible k, v are (H, J, K) int8.
+    """y = the output (D,) of attention, from the row qkv (3D,). k, v (H, J, K) int8: the visible keys and values.
 
-    The column's own key and value join as the last of the J. The bits are those of attention_inputs, the two integer products,
-    attention_weights and attention_output.
+    The kernel stores the column's own key and value in the last of the J slots. The bits are those of attention_inputs, of
+    attention_weights and attention_output in plain.py, and of the two products between them.
     """
     n_heads, n_keys, width = k.shape
     own = n_keys - 1
     scores, weights = np.empty(n_keys, np.float32), np.empty(n_keys, np.float32)
     levels, query = np.empty(width, np.float32), np.empty(width, np.int16)
     for h in range(n_heads):
-        part = qkv[h * width :]
-        q_r, _ = unit_levels(part[:width], cos, sin, levels)
+        rest = qkv[h * width :]
+        q_r, _ = normalised_levels(rest[:width], cos, sin, levels)
         for i in range(width):
             query[i] = np.int16(levels[i])
-        part = part[y.size :]
-        k_r[h, own], _ = unit_levels(part[:width], cos, sin, levels)
+        rest = rest[y.size :]
+        k_r[h, own], _ = normalised_levels(rest[:width], cos, sin, levels)
         _to_int8(levels, k[h, own])
-        part = part[y.size :]
-        v_scale[h, own] = round_row(part[:width], INT8_LIMIT, levels) * INVERSE_INT8_LIMIT
+        rest = rest[y.size :]
+        v_scale[h, own] = round_row(rest[:width], INT8_LIMIT, levels) * INVERSE_INT8_LIMIT
         _to_int8(levels, v[h, own])
         for j in range(n_keys):
             key, total = k[h, j], np.int32(0)
             for i in range(query.size):
                 total = np.int32(total + np.int32(query[i]) * np.int32(key[i]))
             scores[j] = np.float32(total)
-        inverse_sum = ONE / np.float32(numerators(scores, q_r * score_scale, k_r[h], table, weights))
+        inverse_sum = ONE / np.float32(softmax_numerators(scores, q_r * score_scale, k_r[h], table, weights))
         for j in range(n_keys):
             weights[j] = weights[j] * v_scale[h, j]
         scale = round_row(weights, WEIGHT_LIMIT, weights) * np.float32(1.0 / WEIGHT_LIMIT)

@@ -1,28 +1,35 @@
-"""Contexts of the GPT's input: where the embeddings of the last symbols, taken together, lie in a hashed table. Integers only.
+"""Compiled loops for the contexts of the GPT (context_table.py): the rows of contexts, and sums of gradients by row.
 
-Compiled and interpreted (NUMBA_DISABLE_JIT=1) runs agree, so there is no second form of these functions.
+Everything is an integer. So compiled and interpreted runs (NUMBA_DISABLE_JIT=1) give the same bits, and these functions have no
+second definition in plain torch.
+
+To add a context, append its name to GPT_CONTEXTS in model/config.py, compute its hash in `context_hashes`, increase N_KINDS, and
+describe it in context_table.py. Existing contexts keep their index, because it is part of the hash.
+
+Letters: N positions, C last symbols, K contexts in use, U distinct rows, D width.
 """
 
 import numpy as np
 
-from prequential.exact.fused_loops import Array, inlined, kernel, limit_over
-from prequential.model.mixer.mixing import hashed, is_letter
+from prequential.compiled import Array, inlined, kernel
+from prequential.exact.fused_loops import levels_per_unit
+from prequential.model.hashing import hashed, is_letter
 
-LONGEST = 6  # of the contexts that are the last so many symbols: kinds 0 .. LONGEST - 2 are 2 .. LONGEST
-N_KINDS = LONGEST + 1  # and two of words, in the order of model.config.GPT_CONTEXTS
-SUM_LIMIT = 32767  # levels of a gradient: sums of 2**16 terms stay below 2**31
+LONGEST = 6  # contexts 0 .. LONGEST - 2 are the last 2 .. LONGEST symbols
+N_KINDS = LONGEST + 1  # of contexts, with the two of words, in the order of model.config.GPT_CONTEXTS
+SUM_LIMIT = 32767  # levels of a gradient: sums of 2**16 terms are below 2**31
 
 
 @inlined
-def context_hashes(recent: Array, every: Array) -> None:
-    """every[kind] of N_KINDS hashes of 32 bits, from the last symbols `recent` (C,) int64, C >= LONGEST, the newest first."""
+def context_hashes(recent: Array, all_hashes: Array) -> None:
+    """all_hashes[kind] = the hash of a context, 32 bits. recent: the last symbols (C,) int64, newest first, C >= LONGEST."""
     h = recent[0] + 1
     for e in range(1, LONGEST):
         h = hashed(h, recent[e] + 1)
-        every[e - 1] = h
-    # the letters back to the first symbol that is none; and back to the second such symbol
+        all_hashes[e - 1] = h
+    # The current word: the letters back to the first other symbol. With the word before: back to the second other symbol.
     word, n_marks = 7, 0
-    every[LONGEST - 1] = every[LONGEST] = word
+    all_hashes[LONGEST - 1] = all_hashes[LONGEST] = word
     for e in range(recent.size):
         c = recent[e]
         if is_letter(c):
@@ -31,36 +38,36 @@ def context_hashes(recent: Array, every: Array) -> None:
             n_marks += 1
             if n_marks == 2:
                 break
-            every[LONGEST - 1] = word
+            all_hashes[LONGEST - 1] = word
             word = hashed(word, 1)
     if n_marks == 0:
-        every[LONGEST - 1] = word
-    every[LONGEST] = word
+        all_hashes[LONGEST - 1] = word
+    all_hashes[LONGEST] = word
 
 
 @inlined
-def fill_context_rows(recent: Array, kinds: Array, n_rows: int, every: Array, rows: Array) -> None:
-    """rows[i] in [0, n_rows), a power of two, of the context kinds[i]; `every` is room for all kinds."""
-    context_hashes(recent, every)
+def fill_context_rows(recent: Array, kinds: Array, n_rows: int, all_hashes: Array, rows: Array) -> None:
+    """rows[i] = the row of context kinds[i], below n_rows, a power of two. all_hashes: scratch memory, (N_KINDS,) int64."""
+    context_hashes(recent, all_hashes)
     for i in range(kinds.size):
-        rows[i] = (hashed(every[kinds[i]], kinds[i] + 1) >> 3) & (n_rows - 1)
+        rows[i] = (hashed(all_hashes[kinds[i]], kinds[i] + 1) >> 3) & (n_rows - 1)
 
 
 @kernel
 def context_rows(recent: Array, kinds: Array, n_rows: int, rows: Array) -> None:
-    """rows (N, K) int64 of the contexts kinds (K,) int64 at each of N places whose last symbols are `recent` (N, C) int64."""
-    every = np.zeros(N_KINDS, np.int64)
+    """rows (N, K) int64 = the rows of the contexts kinds (K,) int64 at positions with the last symbols recent (N, C) int64."""
+    all_hashes = np.zeros(N_KINDS, np.int64)
     for i in range(recent.shape[0]):
-        fill_context_rows(recent[i], kinds, n_rows, every, rows[i])
+        fill_context_rows(recent[i], kinds, n_rows, all_hashes, rows[i])
 
 
 @kernel
 def sum_by_row(g: Array, peak: np.float32, rows: Array, sums: Array) -> None:
-    """sums[rows[i, k]] += g[i] in levels of peak / SUM_LIMIT: g (N, D) float32, rows (N, K) int64, sums (U, D) int32.
+    """sums[rows[i, k]] += g[i], rounded to levels of peak / SUM_LIMIT. g (N, D) float32, rows (N, K) int64, sums (U, D) int32.
 
-    Exact, in any order, for N * K <= 2**16.
+    The sums are exact in any order if N * K <= 2**16.
     """
-    factor = limit_over(peak, SUM_LIMIT)
+    factor = levels_per_unit(peak, SUM_LIMIT)
     levels = np.empty(g.shape[1], np.int32)
     for i in range(g.shape[0]):
         for j in range(levels.size):

@@ -1,101 +1,62 @@
-"""Context mixing, bit by bit, as compiled integer loops: many contexts each predict the next bit, small networks mix them.
+"""Context mixing as compiled integer loops: many contexts predict the next bit, and small networks mix the predictions.
 
-The family is that of Mahoney's PAQ (2005) and lpaq (2007): logistic mixing of adaptive predictions in the log-odds domain, weight
-sets chosen by small contexts, a second mixer above them, and adaptive maps on the result. The design here is our own and simple:
+The method is that of Mahoney's PAQ (2005) and lpaq (2007): adaptive predictions are mixed in the log-odds domain, small contexts
+choose the sets of weights, a second mixer combines the sets, and adaptive maps refine the result. The parts here are:
 
-    bucket    one cache line of a hashed table for each context and half byte: 15 nodes of the half byte's binary tree, and a
-              head of checksum, last byte seen and its run length
-    node      a bounded history of the bits seen here (`histories`), an adaptive probability and its age, in 32 bits
-    inputs    for each context four: what its history, as a class, turned out to mean (twice: log-odds and probability), the
-              node's own probability, and whether the byte last seen here comes again; besides, the longest match, a bias, the GPT
-    mixing    each of several weight sets gives a log-odds; a last set mixes those; two adaptive maps refine the result
+    bucket    one cache line of a hashed table, for each context and half byte. It has 15 nodes, which are the inner nodes of the
+              binary tree of the half byte, and a head: checksum, last byte seen in this context, and length of its run
+    node      32 bits: a bounded history of the bits seen at this node (histories.py), an adaptive probability, and its age
+    inputs    four for each context: the adaptive probability of its history, as log-odds and as probability; the log-odds of the
+              node's own probability; and the log-odds that the last byte seen in this context is repeated. Five more: two for
+              the longest match, a constant (the bias), and two for the GPT
+    mixing    each weight set gives log-odds; the last weights mix these; two adaptive maps refine the result
 
-Everything is an integer of at most 64 bits and every sum is exact, so compiled and interpreted (NUMBA_DISABLE_JIT=1) runs agree.
+Everything is an integer of at most 64 bits and all sums are exact. So compiled and interpreted runs (NUMBA_DISABLE_JIT=1) give
+the same bits, and the kernels have no second definition in plain torch.
 
 Units: log-odds in 1/256 nat, within +-12 nats; probabilities of a one in 2**-16; weights in 2**-16; hashes of 32 bits.
+Letters: C contexts of this mixer, I inputs, n bytes in one call. k is the number of known bits of the current byte, and `prefix`
+is a one followed by these bits.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from prequential.codecs.bit_coder import code_bit
-from prequential.exact.fused_loops import Array, inlined, kernel
-from prequential.exact.tables import log_odds_tables
+from prequential.compiled import Array, inlined, kernel
+from prequential.exact.tables import LOG_ODDS_LIMIT, log_odds_tables
+from prequential.model.hashing import hashed
+from prequential.model.mixer.contexts import (
+    LAST4,
+    MATCH,
+    MATCH_LENGTH,
+    N_BITS,
+    N_CONTEXTS,
+    advance,
+    context_hashes,
+    find_match,
+)
+from prequential.model.mixer.histories import HISTORY_AGE, NEXT_HISTORY
 
-N_CONTEXTS = 23  # kinds: `context_hashes`, in the order of model.config.CONTEXTS
-
-# The past, int64: what contexts are made of, and where the longest match points.
-(
-    POSITION, LAST4, LAST8, WORD, WORD2, WORD3, CLASSES, LINE, LINE_ABOVE, FIRST, MARK, MARK2, MATCH, MATCH_LENGTH, N_BITS,
-) = range(15)  # fmt: skip
-PAST_SIZE = 15
-
-SLOTS = 16  # of a bucket: the head and 15 nodes
-NEW_NODE = np.uint32(0x8000)  # no history, probability one half, age 0
+SLOTS = 16  # numbers in a bucket: the head and 15 nodes
+NEW_NODE = np.uint32(0x8000)  # no history, probability 1/2, age 0
 INPUTS_PER_CONTEXT = 4
-EXTRA_INPUTS = 5  # match (2), bias, GPT (2)
-MATCH_MAP, RUN_MAP = 64, 64  # adaptive probabilities of a match by its length, of a run by its length and half byte
-MIN_MATCH = 6
-MAX_VERIFIED = 32
-MAX_MATCH_LENGTH = 65535
-
-HASH_MASK = 0xFFFFFFFF
-LOG_ODDS_LIMIT = 3071
-STRETCH, SQUASH = (
-    log_odds_tables()
-)  # (4096,) int32 log-odds of a probability in 2**-12; (6143,) int32 probability of log-odds
+EXTRA_INPUTS = 5  # two for the match, the bias, two for the GPT
+# Entries of two maps of adaptive probabilities: of a match by its length, and of a run by its length and the half of the byte.
+MATCH_MAP, RUN_MAP = 64, 64
+STRETCH, SQUASH = log_odds_tables()  # (4096,) int32: log-odds of a probability in 2**-12; (6143,) int32: the inverse
 RECIPROCAL = np.array([65536 * 2 // (2 * n + 3) for n in range(1024)], np.int64)  # 1 / (n + 1.5)
 NODE_RATE = np.array([655360 // (24 * n + 16) for n in range(16)], np.int64)  # 1 / (2.4 n + 1.6)
 HISTORY_AGE_LIMIT, RUN_AGE_LIMIT, NODE_AGE_LIMIT = 255, 1023, 15
 
-# Weight sets: which small context chooses the weights of each, and how many there are.
+# Each weight set has one row of weights for each value of a small context: the number of rows of each set.
 SET_SIZES = (256, 256 * 8, 16 * 4 * 8, 256 * 4, 8 * 16 * 8, 256 * 4)
 N_SETS = len(SET_SIZES)
 SET_STARTS = np.cumsum((0, *SET_SIZES))[:-1].astype(np.int64)
 MIXING_RATE = 8
+# The adaptive maps of the result: how many, the contexts of each, and the points of the curve for each context.
 REFINED_MAPS, REFINED_CONTEXTS, REFINED_STEPS = 2, 1 << 16, 33
-
-
-def _histories() -> tuple[Array, Array, Array]:
-    """The bounded histories of bits, as a machine: next state (S, 2) uint16, age (S,) uint8, probability of a one (S,) in 2**-22.
-
-    A history is (zeros, ones, last bits): the first bits exactly; later two bounded counts and the last two bits. A bit that
-    comes against a count of more than 2 shortens that count, for what was long ago matters less; and the larger the one count,
-    the lower the other's bound. State 0 is "nothing yet".
-    """
-    bounds = (48, 40, 24, 16, 12, 10, 8)
-
-    def shortened(n: int) -> int:
-        return n if n <= 2 else min(1 + n.bit_length(), 6) - (n == 3)
-
-    def after(state: tuple[int, int, int], bit: int) -> tuple[int, int, int]:
-        counts = [state[0], state[1]]
-        counts[1 - bit] = shortened(counts[1 - bit])
-        other = counts[1 - bit]
-        counts[bit] = min(counts[bit] + 1, bounds[other] if other < len(bounds) else 7)
-        last = state[2] << 1 | bit  # a leading one marks the length
-        if last >= 32:
-            last = 32 | last & 3
-        return counts[0], counts[1], last
-
-    states = [(0, 0, 1)]
-    number = {states[0]: 0}
-    successors = []
-    for state in states:  # grows while we go
-        for bit in (0, 1):
-            if (new := after(state, bit)) not in number:
-                number[new] = len(states)
-                states.append(new)
-        successors.append([number[after(state, bit)] for bit in (0, 1)])
-    ages = [zeros + ones for zeros, ones, _ in states]
-    probabilities = [((10 * ones + 4) << 22) // (10 * (zeros + ones) + 8) for zeros, ones, _ in states]
-    return np.array(successors, np.uint16), np.array(ages, np.uint8), np.array(probabilities, np.int64)
-
-
-NEXT_HISTORY, HISTORY_AGE, HISTORY_PROBABILITY = _histories()
-N_HISTORIES = len(HISTORY_AGE)
-assert N_HISTORIES <= 4096, "the replacement rule reads 12 bits of a node"
 
 
 # ---- small parts
@@ -112,16 +73,8 @@ def squash(log_odds: int) -> Any:
 
 
 @inlined
-def hashed(a: int, b: int) -> int:
-    """A hash of 32 bits of two numbers of 32 bits: products stay below 2**62."""
-    h = (a * 0x2F0B4C47 + b * 0x3C6EF35F + 0x7F4A7C15) & HASH_MASK
-    h = ((h ^ (h >> 15)) * 0x2C1B3C6D) & HASH_MASK
-    return h ^ (h >> 13)
-
-
-@inlined
 def step_towards(packed: int, bit: int, limit: int) -> int:
-    """An adaptive probability of 22 bits over an age of 10 bits, one observation later."""
+    """An adaptive probability, after one more observation. Its upper 22 bits are the probability, its lower 10 bits the age."""
     age = packed & 1023
     p = packed >> 10
     p += (((bit << 22) - p) * RECIPROCAL[age]) >> 16
@@ -129,14 +82,12 @@ def step_towards(packed: int, bit: int, limit: int) -> int:
 
 
 @inlined
-def is_letter(c: int) -> bool:
-    return (97 <= c <= 122) or (65 <= c <= 90) or c >= 128
-
-
-@inlined
 def find_bucket(table: Array, h: int, learns: bool) -> int:
-    """The row of `table` that belongs to hash h. If there is none: made anew in place of the youngest of three, where `learns`;
-    else the spare last row, which is as empty as a new one."""
+    """The row of `table` that belongs to the hash h.
+
+    If there is none, a new row replaces the youngest of the three candidates. A mixer that does not learn gets the spare last
+    row instead, which is as empty as a new one.
+    """
     spare = table.shape[0] - 1
     mask = spare - 1
     check = (h >> 16) | 1
@@ -159,115 +110,20 @@ def find_bucket(table: Array, h: int, learns: bool) -> int:
     return best
 
 
-# ---- contexts
-
-
-@inlined
-def context_hashes(past: Array, ring: Array, kinds: Array, every: Array, hashes: Array) -> None:
-    """hashes[i] of context kinds[i], from the past; `every` is room for all kinds."""
-    last4, last8 = past[LAST4], past[LAST8]
-    c1 = last4 & 255
-    word, word2, word3 = past[WORD], past[WORD2], past[WORD3]
-    in_word = is_letter(c1)
-    mark = 0 if in_word else c1
-    column = past[POSITION] - past[LINE]
-    above: Any = 0
-    if past[LINE_ABOVE] + column < past[LINE]:
-        above = np.int64(ring[(past[LINE_ABOVE] + column) & (ring.size - 1)])
-    expected: Any = 256
-    if past[MATCH_LENGTH] > 0:
-        expected = np.int64(ring[past[MATCH] & (ring.size - 1)])
-    every[0] = 0
-    every[1] = c1
-    every[2] = last4 & 0xFFFF
-    every[3] = last4 & 0xFFFFFF
-    every[4] = last4
-    every[5] = hashed(last4, last8 & 0xFF)
-    every[6] = hashed(last4, last8 & 0xFFFF)
-    every[7] = hashed(last4, last8)
-    every[8] = word
-    every[9] = hashed(word, mark)
-    every[10] = hashed(word, word2)
-    every[11] = hashed(word, word3)
-    every[12] = hashed(word, hashed(word2, word3))
-    every[13] = hashed(word, hashed(last4 >> 8 & 0xFF, 77) if in_word else last4 & 0xFFFF)
-    every[14] = last4 & 0xFFFF00
-    every[15] = last4 & 0xFF00FF
-    every[16] = last4 & 0xFFFF0000
-    every[17] = hashed(above, c1)
-    every[18] = hashed(min(column, 255), above)
-    every[19] = hashed(past[FIRST], word)
-    every[20] = hashed(past[CLASSES], c1)
-    every[21] = hashed(expected, min(past[MATCH_LENGTH], 32))
-    every[22] = hashed(hashed(word, past[MARK]), past[MARK2])
-    for i in range(kinds.size):
-        hashes[i] = hashed(every[kinds[i]], kinds[i] + 1)
-
-
-@inlined
-def find_match(past: Array, ring: Array, matches: Array, learns: bool = True) -> None:
-    """Where the last MIN_MATCH bytes stood before, if no match goes on already; and, where `learns`, that they stand here now."""
-    position, mask = past[POSITION], ring.size - 1
-    place = hashed(past[LAST4], past[LAST8] & 0xFFFF) & (matches.size - 1)
-    candidate = matches[place]
-    if learns:
-        matches[place] = position
-    if past[MATCH_LENGTH] > 0 or candidate == 0 or position - candidate >= ring.size - MAX_VERIFIED:
-        return
-    length = 0
-    while (
-        length < MAX_VERIFIED and length < candidate
-        and ring[(candidate - 1 - length) & mask] == ring[(position - 1 - length) & mask]
-    ):  # fmt: skip
-        length += 1
-    if length >= MIN_MATCH:
-        past[MATCH], past[MATCH_LENGTH] = candidate, length
-
-
-@inlined
-def advance(past: Array, ring: Array, byte: int) -> None:
-    """The past, one byte later."""
-    position, mask = past[POSITION], ring.size - 1
-    if past[MATCH_LENGTH] > 0:
-        if np.int64(ring[past[MATCH] & mask]) == byte:
-            past[MATCH_LENGTH] = min(past[MATCH_LENGTH] + 1, MAX_MATCH_LENGTH)
-            past[MATCH] += 1
-        else:
-            past[MATCH_LENGTH] = 0
-    ring[position & mask] = np.uint8(byte)
-    position += 1
-    past[POSITION] = position
-    past[LAST8] = ((past[LAST8] << 8) | (past[LAST4] >> 24)) & HASH_MASK
-    past[LAST4] = ((past[LAST4] << 8) | byte) & HASH_MASK
-    if is_letter(byte):
-        past[WORD] = hashed(past[WORD], byte + 32 if 65 <= byte <= 90 else byte)
-        kind = 0
-    else:
-        if past[WORD] != 0:
-            past[MARK2], past[MARK] = past[MARK], byte
-            past[WORD3], past[WORD2], past[WORD] = past[WORD2], past[WORD], 0
-        kind = 1 if 48 <= byte <= 57 else 2 if byte == 32 else 3 if byte == 10 else 4 + (byte & 15)
-    past[CLASSES] = ((past[CLASSES] << 5) | kind) & HASH_MASK
-    if byte == 10:
-        past[LINE_ABOVE], past[LINE], past[FIRST] = past[LINE], position, 0
-    elif past[FIRST] == 0:
-        past[FIRST] = byte
-
-
-# ---- the inputs of a decision: k bits of the byte are known, `prefix` is a one followed by them
+# ---- the inputs of a decision
 
 
 @inlined
 def run_expects(run: int, prefix: int, k: int) -> int:
-    """The bit that the last byte of `run` (byte << 8 | length) has next; -1 if there is none or it differs from the prefix."""
+    """The next bit of the byte in `run` (byte << 8 | length); -1 if the run is empty or its byte differs from the prefix."""
     if run & 255 == 0 or (run >> 8 | 256) >> (8 - k) != prefix:
         return -1
     return run >> (15 - k) & 1
 
 
 @inlined
-def run_step(run: int, k: int) -> int:
-    """The index of a run in its map: by its length and the half of the byte."""
+def run_index(run: int, k: int) -> int:
+    """The index in the run map: by the length of the run and the half of the byte."""
     return min(run & 255, 31) + (32 if k >= 4 else 0)
 
 
@@ -276,7 +132,7 @@ def read_contexts(
     prefix: int, k: int, table: Array, buckets: Array, node: int, runs: Array, history_maps: Array, run_maps: Array,
     inputs: Array,
 ) -> None:  # fmt: skip
-    """Four inputs for each context."""
+    """Fills in the four inputs of each context."""
     n = 0
     for c in range(buckets.size):
         v = np.int64(table[buckets[c], node])
@@ -289,7 +145,7 @@ def read_contexts(
             inputs[n + 1] = centred(p)
             inputs[n + 2] = STRETCH[v >> 4 & 0xFFF]
         bit = run_expects(runs[c], prefix, k)
-        inputs[n + 3] = 0 if bit < 0 else signed(bit, STRETCH[np.int64(run_maps[c, run_step(runs[c], k)]) >> 20])
+        inputs[n + 3] = 0 if bit < 0 else signed(bit, STRETCH[np.int64(run_maps[c, run_index(runs[c], k)]) >> 20])
         n += INPUTS_PER_CONTEXT
 
 
@@ -305,7 +161,7 @@ def learn_contexts(
     history_maps: Array,
     run_maps: Array,
 ) -> None:
-    """What `read_contexts` read, moves towards the bit."""
+    """Moves the probabilities and histories that `read_contexts` read towards the bit."""
     for c in range(buckets.size):
         v = np.int64(table[buckets[c], node])
         history, p, age = v >> 16, v & 0xFFF0, v & 15
@@ -315,35 +171,36 @@ def learn_contexts(
         table[buckets[c], node] = np.int64(NEXT_HISTORY[history, bit]) << 16 | p | min(age + 1, NODE_AGE_LIMIT)
         expected = run_expects(runs[c], prefix, k)
         if expected >= 0:
-            step = run_step(runs[c], k)
+            step = run_index(runs[c], k)
             run_maps[c, step] = step_towards(np.int64(run_maps[c, step]), 1 if expected == bit else 0, RUN_AGE_LIMIT)
 
 
 @inlined
 def centred(p: int) -> int:
-    """A probability of 16 bits as an input: 0 for one half."""
+    """A probability of 16 bits as an input: 0 for 1/2."""
     return (p - 32768) >> 6
 
 
 @inlined
 def signed(bit: int, x: int) -> int:
+    """x for a one, -x for a zero."""
     return x if bit else -x
 
 
 @inlined
-def sum_up(frequencies: Array, below: Array) -> None:
-    """below[v] = the sum of the first v of 256 frequencies."""
+def cumulate(frequencies: Array, cumulative: Array) -> None:
+    """cumulative[v] = the sum of the first v of 256 frequencies."""
     for v in range(256):
-        below[v + 1] = below[v] + np.int64(frequencies[v])
+        cumulative[v + 1] = cumulative[v] + np.int64(frequencies[v])
 
 
 @inlined
-def share_of_one(below: Array, prefix: int, k: int) -> int:
-    """Of the frequencies of the bytes that begin with the prefix, the share of those that go on with a one, in 2**-16."""
+def share_of_one(cumulative: Array, prefix: int, k: int) -> int:
+    """The probability in 2**-16 that a one follows the prefix, from the cumulative frequencies of the 256 bytes."""
     size = 256 >> k
     first = (prefix << (8 - k)) & 255
-    total = below[first + size] - below[first]
-    return ((below[first + size] - below[first + size // 2]) << 16) // total
+    total = cumulative[first + size] - cumulative[first]
+    return ((cumulative[first + size] - cumulative[first + size // 2]) << 16) // total
 
 
 # ---- mixing
@@ -351,7 +208,10 @@ def share_of_one(below: Array, prefix: int, k: int) -> int:
 
 @inlined
 def mix(inputs: Array, weights: Array, chosen: Array, last: Array, outputs: Array) -> int:
-    """The last weights' log-odds from those of each set, outputs (N_SETS,), by the chosen rows of `weights`."""
+    """The log-odds that the last weights mix from the weight sets. outputs (N_SETS,) receives the log-odds of each set.
+
+    chosen: the row of `weights` that each set uses.
+    """
     mixed = np.int64(0)
     for s in range(N_SETS):
         w = weights[chosen[s]]
@@ -367,7 +227,7 @@ def mix(inputs: Array, weights: Array, chosen: Array, last: Array, outputs: Arra
 def learn_mixing(
     bit: int, mixed: int, rate: int, inputs: Array, weights: Array, chosen: Array, last: Array, outputs: Array
 ) -> None:
-    """Each set by its own error, the last weights by that of the mixed log-odds."""
+    """One gradient step: each weight set by its own error, the last weights by the error of the mixed log-odds."""
     error = (bit << 16) - squash(mixed)
     for s in range(N_SETS):
         last[s] += (np.int64(outputs[s]) * error + (1 << 17)) >> 18
@@ -380,66 +240,82 @@ def learn_mixing(
 
 @inlined
 def mixing_rate(n_bits: int) -> int:
-    """Falls from nine times MIXING_RATE to it, over the first 2**18 bits."""
+    """The step size of the weight sets: falls from 9 * MIXING_RATE to MIXING_RATE over the first 2**18 bits."""
     return MIXING_RATE + (8 * MIXING_RATE // (1 + (n_bits >> 13)) if n_bits < 1 << 18 else 0)
 
 
 @inlined
-def on_curve(log_odds: int) -> int:
-    """Where log-odds lie on a curve of REFINED_STEPS points, in 1/128 of a step."""
+def curve_position(log_odds: int) -> int:
+    """The position of log-odds on a curve of REFINED_STEPS points, in 1/128 of the distance between two points."""
     return clamp(log_odds, -2047, 2047) + 2048
 
 
 @inlined
 def read_curve(curve: Array, log_odds: int) -> int:
-    """The probability between the two points around the log-odds."""
-    at = on_curve(log_odds)
-    lower, share = at >> 7, at & 127
+    """The probability at the log-odds, interpolated between the two points around them."""
+    position = curve_position(log_odds)
+    lower, share = position >> 7, position & 127
     return (np.int64(curve[lower]) * (128 - share) + np.int64(curve[lower + 1]) * share) >> 7
 
 
 @inlined
 def learn_curve(bit: int, curve: Array, log_odds: int) -> None:
-    """The nearer point moves towards the bit."""
-    nearer = (on_curve(log_odds) + 64) >> 7
+    """Moves the nearest point of the curve towards the bit."""
+    nearer = (curve_position(log_odds) + 64) >> 7
     curve[nearer] = np.int64(curve[nearer]) + ((65535 * bit - np.int64(curve[nearer])) >> 6)
 
 
 # ---- prediction, coding and learning
 
 
+class MixerArrays(NamedTuple):
+    """The arrays of a mixer, as the kernels take them."""
+
+    kinds: Array  # (C,) int64: indices of its contexts in model.config.CONTEXTS
+    table: Array  # (2**table_bits + 1, SLOTS) uint32: the buckets, and the spare last row (`find_bucket`)
+    history_maps: Array  # (C, N_HISTORIES) uint32: adaptive probabilities of histories
+    run_maps: Array  # (C, RUN_MAP) uint32: adaptive probabilities that a run continues
+    match_map: Array  # (MATCH_MAP,) uint32: adaptive probabilities that the match continues
+    weights: Array  # (sum of SET_SIZES, I) int32
+    last_weights: Array  # (256, N_SETS) int32
+    refined: Array  # (REFINED_MAPS, REFINED_CONTEXTS, REFINED_STEPS) uint16: the curves of the final maps
+    ring: Array  # (a power of two,) uint8: the last bytes
+    matches: Array  # (2**match_bits,) int64: positions, by the hash of the bytes before them
+    past: Array  # (PAST_SIZE,) int64: see contexts.py
+    learns: bool  # if False, kernels write only the ring and the past without N_BITS
+
+
 @kernel
 def code_mixed(
-    symbols: Array, frequencies: Array, coded: Array, kinds: Array, table: Array, history_maps: Array, run_maps: Array,
-    match_map: Array, weights: Array, last_weights: Array, refined: Array, ring: Array, matches: Array, past: Array,
-    learns: bool, state: Array, words: Array,
-) -> None:  # fmt: skip
-    """Codes the bytes `symbols` (n,) int64 in order, learning from each bit; a decoder fills them in.
+    symbols: Array, frequencies: Array, coded: Array, mixer: MixerArrays, state: Array, words: Array
+) -> None:
+    """Codes the bytes `symbols` (n,) int64 in order and learns from each bit. A decoder fills the bytes in.
 
-    learns: False writes nothing that was learned. Only the past, but for N_BITS, and the ring go on.
-    frequencies: the GPT's, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: gets the frequencies under which
-    the bits were coded. kinds: (C,) int64, indices into model.config.CONTEXTS. The others are model/mixer/mixer.py's and the coder's.
+    frequencies: those of the GPT, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: receives the frequency of each
+    coded bit, of a total of 2**16. state, words: the arrays of a BitCoder.
     """
-    every, hashes = np.zeros(N_CONTEXTS, np.int64), np.zeros(kinds.size, np.int64)
-    heads, buckets, runs = np.zeros_like(hashes), np.zeros_like(hashes), np.zeros_like(hashes)
+    kinds, table, history_maps, run_maps, match_map, weights, last_weights, refined, ring, matches, past, learns = mixer
+    all_hashes, hashes = np.zeros(N_CONTEXTS, np.int64), np.zeros(kinds.size, np.int64)
+    head_rows, buckets, runs = np.zeros_like(hashes), np.zeros_like(hashes), np.zeros_like(hashes)
     inputs, outputs = np.zeros(weights.shape[1], np.int32), np.zeros(N_SETS, np.int32)
     chosen = np.zeros(N_SETS, np.int64)
-    below = np.zeros(257, np.int64)
-    extra = kinds.size * INPUTS_PER_CONTEXT
+    cumulative = np.zeros(257, np.int64)
+    first_extra = kinds.size * INPUTS_PER_CONTEXT
     has_gpt = frequencies.shape[0] > 0
     for i in range(symbols.size):
         if has_gpt:
-            sum_up(frequencies[i], below)
+            cumulate(frequencies[i], cumulative)
         find_match(past, ring, matches, learns)
         length = past[MATCH_LENGTH]
-        length_step = min(length, 31) if length < 32 else min(63, 32 + ((length - 32) >> 3))
-        follows = np.int64(ring[past[MATCH] & (ring.size - 1)]) << 8 | min(length, 255)  # as a run
-        context_hashes(past, ring, kinds, every, hashes)
+        length_index = min(length, 31) if length < 32 else min(63, 32 + ((length - 32) >> 3))
+        # Byte and length of the match, in the form of a run.
+        match_run = np.int64(ring[past[MATCH] & (ring.size - 1)]) << 8 | min(length, 255)
+        context_hashes(past, ring, kinds, all_hashes, hashes)
         n_known = 0
         for c in range(kinds.size):
-            heads[c] = buckets[c] = find_bucket(table, hashes[c], learns)
-            runs[c] = np.int64(table[heads[c], 0]) & 0xFFFF
-            if 1 <= kinds[c] <= 6 and np.int64(table[heads[c], 1]) >> 16 != 0:
+            head_rows[c] = buckets[c] = find_bucket(table, hashes[c], learns)
+            runs[c] = np.int64(table[head_rows[c], 0]) & 0xFFFF
+            if 1 <= kinds[c] <= 6 and np.int64(table[head_rows[c], 1]) >> 16 != 0:
                 n_known += 1
         c1, c2 = past[LAST4] & 255, past[LAST4] >> 8 & 255
         trigram = hashed(past[LAST4] & 0xFFFFFF, 3)
@@ -451,66 +327,66 @@ def code_mixed(
             node = prefix if k < 4 else (prefix & ((1 << (k - 4)) - 1)) | (1 << (k - 4))
             # predict
             read_contexts(prefix, k, table, buckets, node, runs, history_maps, run_maps, inputs)
-            expected = run_expects(follows, prefix, k)
-            inputs[extra] = inputs[extra + 1] = 0
+            expected = run_expects(match_run, prefix, k)
+            inputs[first_extra] = inputs[first_extra + 1] = 0
             if expected >= 0:
-                inputs[extra] = signed(expected, STRETCH[np.int64(match_map[length_step]) >> 20])
-                inputs[extra + 1] = signed(expected, min(length, 32) * 16)
-            inputs[extra + 2] = 256
-            gpt_step = 0
+                inputs[first_extra] = signed(expected, STRETCH[np.int64(match_map[length_index]) >> 20])
+                inputs[first_extra + 1] = signed(expected, min(length, 32) * 16)
+            inputs[first_extra + 2] = 256
+            gpt_index = 0
             if has_gpt:
-                p = share_of_one(below, prefix, k)
-                inputs[extra + 3] = STRETCH[p >> 4]
-                inputs[extra + 4] = centred(p)
-                gpt_step = on_curve(np.int64(STRETCH[p >> 4])) >> 8
-            match_step = 1 + min(length_step >> 2, 14) if expected >= 0 else 0
+                p = share_of_one(cumulative, prefix, k)
+                inputs[first_extra + 3] = STRETCH[p >> 4]
+                inputs[first_extra + 4] = centred(p)
+                gpt_index = curve_position(np.int64(STRETCH[p >> 4])) >> 8
+            match_index = 1 + min(length_index >> 2, 14) if expected >= 0 else 0
             chosen[0] = prefix
             chosen[1] = c1 * 8 + k
-            chosen[2] = (match_step * 4 + (n_known >> 1)) * 8 + k
+            chosen[2] = (match_index * 4 + (n_known >> 1)) * 8 + k
             chosen[3] = prefix * 4 + (n_known >> 1)
-            chosen[4] = (n_known * 16 + gpt_step) * 8 + k
+            chosen[4] = (n_known * 16 + gpt_index) * 8 + k
             chosen[5] = c2 * 4 + (0 if expected < 0 else 1 if length < 16 else 2 if length < 32 else 3)
             for s in range(N_SETS):
                 chosen[s] += SET_STARTS[s]
             last = last_weights[prefix]
             mixed = mix(inputs, weights, chosen, last, outputs)
-            by_byte, by_trigram = refined[0, c1 << 8 | prefix], refined[1, hashed(trigram, prefix) & 0xFFFF]
-            p = squash(mixed) + read_curve(by_byte, mixed) + 2 * read_curve(by_trigram, mixed)
+            byte_curve, trigram_curve = refined[0, c1 << 8 | prefix], refined[1, hashed(trigram, prefix) & 0xFFFF]
+            p = squash(mixed) + read_curve(byte_curve, mixed) + 2 * read_curve(trigram_curve, mixed)
             frequency = clamp((p + 2) >> 2, 1, 65535)
             # code
             bit = code_bit(symbols[i] >> (7 - k) & 1, frequency, state, words)
             coded[i, k] = frequency if bit else 65536 - frequency
             if learns:
-                learn_curve(bit, by_byte, mixed)
-                learn_curve(bit, by_trigram, mixed)
+                learn_curve(bit, byte_curve, mixed)
+                learn_curve(bit, trigram_curve, mixed)
                 learn_mixing(bit, mixed, mixing_rate(past[N_BITS]), inputs, weights, chosen, last, outputs)
                 past[N_BITS] += 1
                 learn_contexts(bit, prefix, k, table, buckets, node, runs, history_maps, run_maps)
                 if expected >= 0:
-                    step = step_towards(np.int64(match_map[length_step]), 1 if expected == bit else 0, RUN_AGE_LIMIT)
-                    match_map[length_step] = step
+                    step = step_towards(np.int64(match_map[length_index]), 1 if expected == bit else 0, RUN_AGE_LIMIT)
+                    match_map[length_index] = step
             prefix = prefix << 1 | bit
         byte = prefix & 255
         symbols[i] = byte
         if learns:
             for c in range(kinds.size):
-                again = min((runs[c] & 255) + 1, 255) if runs[c] & 255 != 0 and runs[c] >> 8 == byte else 1
-                table[heads[c], 0] = (np.int64(table[heads[c], 0]) & 0xFFFF0000) | byte << 8 | again
+                run_length = min((runs[c] & 255) + 1, 255) if runs[c] & 255 != 0 and runs[c] >> 8 == byte else 1
+                table[head_rows[c], 0] = (np.int64(table[head_rows[c], 0]) & 0xFFFF0000) | byte << 8 | run_length
         advance(past, ring, byte)
 
 
 @kernel
 def code_plain(symbols: Array, frequencies: Array, coded: Array, state: Array, words: Array) -> None:
-    """Codes `symbols` (n,) int64 bit by bit under given frequencies (n, 256) int32 alone, each row with total 2**24.
+    """Codes `symbols` (n,) int64 bit by bit under the given frequencies (n, 256) int32 alone, with a total of 2**24 per row.
 
-    A decoder fills the symbols in. coded (n, 8) uint16: as in `code_mixed`.
+    A decoder fills the symbols in. coded (n, 8) uint16, state and words: as in `code_mixed`.
     """
-    below = np.zeros(257, np.int64)
+    cumulative = np.zeros(257, np.int64)
     for i in range(symbols.size):
-        sum_up(frequencies[i], below)
+        cumulate(frequencies[i], cumulative)
         prefix = 1
         for k in range(8):
-            frequency = clamp(share_of_one(below, prefix, k), 1, 65535)
+            frequency = clamp(share_of_one(cumulative, prefix, k), 1, 65535)
             bit = code_bit(symbols[i] >> (7 - k) & 1, frequency, state, words)
             coded[i, k] = frequency if bit else 65536 - frequency
             prefix = prefix << 1 | bit

@@ -1,131 +1,124 @@
-"""Workers: the processes that torchrun starts of one command take the GPT's steps together. The bits are those of one process.
+"""The workers that torchrun starts for one command take the GPT's steps together. The bits are those of one process.
 
-The first worker runs the command: it codes, writes and talks. The others hold the GPT's weights and wait for its word. A step's
-rows are shared out; each worker takes its own forward and backward, and every sum over rows is finished by all (docs/WORKERS.md):
+The first worker runs the command: it codes, writes and reports. The others hold the GPT's weights and wait for its commands. The
+rows of a step are divided among all workers. Each worker computes its own forward and backward pass, and every sum over rows is
+completed by all (docs/MACHINES.md):
 
     rows            first worker -> all
-    column peaks    the largest of all workers'     (float32 magnitudes, compared as integers)
-    column sums     the sum of all workers'         (int32, bounded for all rows of the step together)
-    momentum, Adam  by each worker, alike
+    column peaks    the maximum over all workers    (float32 magnitudes, compared as integers)
+    column sums     the sum over all workers        (int32, bounded for all rows of the step together)
+    momentum, Adam  by each worker, identically
     matrices        each orthogonalised by one worker, and sent to all
 
-Of replicas (model/gpt/replicas.py) each worker takes the whole steps of its own, and all meet when they become their mean.
-How rows, matrices and replicas are shared out changes the speed only. The first worker takes a smaller share of a step,
-as it codes meanwhile.
+With replicas (model/gpt/replicas.py) each worker takes the complete steps of its own replicas, and the workers exchange them when
+they become their mean. The division of rows, matrices and replicas changes the speed only. The first worker takes a smaller part
+of a step, because it codes at the same time.
 """
 
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from time import process_time
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from prequential.errors import ConfigError, FaultError, InexactMachineError, WorkerLostError
+from prequential.errors import ConfigError, FaultError, InexactMachineError
+from prequential.exact.backend import Backend
 from prequential.exact.digest import digest
-from prequential.exact.matmul import Matmul
 from prequential.exact.plain import TINY
-from prequential.exact.pool import Pool
 from prequential.exact.tables import HOST
-from prequential.model.config import N_SYMBOLS, Config
+from prequential.model.config import Config
 from prequential.model.gpt.context_table import ContextGradient
 from prequential.model.gpt.device import Accelerator, DeviceGPT
-from prequential.model.gpt.gpt import GPT, NOT_LEARNED, EmbeddingGradient, MatrixGradient
-from prequential.model.gpt.replicas import Replicas, parts
-from prequential.model.learner import Learner
-from prequential.online import accelerators
-from prequential.online.workers.team import Team, launched
-
-if TYPE_CHECKING:
-    from prequential.online.runtime import Runtime
+from prequential.model.gpt.gpt import GPT, NOT_LEARNED
+from prequential.model.gpt.gradients import EmbeddingGradient, MatrixGradient
+from prequential.model.gpt.replicas import Replicas, split_range
+from prequential.model.learner import OnlineLearner
+from prequential.online.workers.team import Team
 
 Tensor = torch.Tensor
 
-STOP, MODEL, LOAD, STEP, COMPARE = range(5)  # what the first worker tells the others
-FULL_SHARE = 64  # every worker's but the first one's, whose own lies between 0 and this
-CARRIED = "carried."  # of a GPT's tensors: what only a reader of the stream has
-CONTEXTS = "contexts"  # the gradient of the table of contexts, of other rows in each step
+STOP, MODEL, LOAD, STEP, COMPARE = range(5)  # the first worker's commands
+FULL_SHARE = 64  # the share of every other worker; that of the first one lies between 0 and this
+CARRIED = "carried."  # prefix of the tensors that only a reader of the stream has
+CONTEXTS = "contexts"  # name of the gradient of the table of contexts, whose rows differ from step to step
+BUSY = "busy_s"  # name of the busiest other worker's seconds, sent with the peaks; the first worker adapts its share to them
 REASON_BYTES = 300
-BUSY = "busy_s"  # among the peaks, for the first worker to adapt its share by
 
 
-class _Shared(GPT):
-    """A GPT that every worker holds: what the first one is asked to do, all do. Reading is the first one's alone."""
+class TeamGPT(GPT):
+    """A GPT that every worker holds. All workers repeat every operation of the first one, except reading."""
 
     _team: Team
-    first_share = float(FULL_SHARE)  # of a step's rows, the first worker's; it is sent with each step
+    first_share = float(FULL_SHARE)  # the first worker's share of a step's rows; sent with each step
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
         share = round(self.first_share)
         with self._team.turn():
-            self._team.tell(STEP, *targets.shape, share)
-            self._team.spread(torch.cat((inputs, targets[..., None]), -1).to(torch.uint8))
+            self._team.send_command(STEP, *targets.shape, share)
+            self._team.broadcast(torch.cat((inputs, targets[..., None]), -1).to(torch.uint8))
             self.step(inputs, targets, share)
 
-    def step_of_first(self, n_rows: int, n_columns: int, share: int) -> None:
-        """What the first worker's `update` is elsewhere."""
+    def receive_step(self, n_rows: int, n_columns: int, share: int) -> None:
+        """The other workers' part of the first worker's `update`."""
         rows = torch.empty(n_rows, n_columns, self.config.n_inputs + 1, dtype=torch.uint8)
-        self._team.spread(rows)
+        self._team.broadcast(rows)
         self.step(rows[..., :-1].to(torch.int64), rows[..., -1].to(torch.int64), share)
 
     @abstractmethod
     def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
-        """One step by all workers, on the same rows; the weights with which the first worker reads are then right there."""
+        """One step by all workers, on the same rows. Afterwards the first worker's weights are complete."""
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """As a GPT's, by all workers: the others' tensors become the first one's, which must be right."""
+        """`GPT.load_state` by all workers. All get the tensors of the first worker, which must be valid."""
         self.end()
         own = self.state()
         if self._team.rank == 0:
             super().load_state(tensors)
-            self._team.tell(LOAD)
+            self._team.send_command(LOAD)
             own = self.state()
         for name, tensor in own.items():
             if not name.startswith(CARRIED):
-                self._team.spread(tensor)
+                self._team.broadcast(tensor)
         if self._team.rank:
             super().load_state(own)
 
     def compare(self) -> None:
-        """By all workers; the first one raises FaultError unless all hold the same."""
+        """By all workers. The first one raises FaultError unless all hold the same weights."""
         self.end()
         shared = {name: t for name, t in self.state().items() if not name.startswith(NOT_LEARNED)}
-        digests = self._team.all_of(digest(shared))
+        digests = self._team.gather(digest(shared))
         others = [str(i) for i, value in enumerate(digests) if value != digests[0]]
         if others and self._team.rank == 0:
             raise FaultError(
-                f"the weights of worker {', '.join(others)} differ from worker 0's: a machine's arithmetic is not exact, or its "
-                "memory is faulty; run `prequential doctor` on each"
+                f"the weights of worker {', '.join(others)} differ from worker 0's: the arithmetic of one machine is not exact, "
+                "or its memory is faulty; run `prequential doctor` on each machine"
             )
 
 
-class SharedGPT(_Shared):
-    """A GPT whose steps the workers take together: the bits are those of a GPT, and after each step all hold the same."""
+class SharedGPT(TeamGPT):
+    """A GPT whose steps the workers take together. The bits are those of a GPT. After each step all workers hold the same."""
 
     def __init__(self, team: Team, *arguments: Any) -> None:
-        """arguments: of a GPT, or of a DeviceGPT."""
+        """arguments: those of GPT or of DeviceGPT."""
         super().__init__(*arguments)
         self._team, self._device = team, self._weights.device
         self._measured_s = process_time()
-        hidden = {name: linear.weight for name, linear in self._hidden.items()}
+        hidden = {name: linear.weight for name, linear in self._hidden_matrices.items()}
         self._parameters = {"head": self._weights.head.weight, **hidden, "embedding": self._weights.embedding}
         peaks = {n: p.shape[-1:] if p.dim() == 2 else (1,) for n, p in self._parameters.items()}
-        self._peaks = _in_one(peaks | {CONTEXTS: (1,), BUSY: (1,)}, torch.float32, self._device)
-        self._sums = _in_one({n: p.shape for n, p in self._parameters.items()}, torch.int32, self._device)
+        self._peaks = _packed_zeros(peaks | {CONTEXTS: (1,), BUSY: (1,)}, torch.float32, self._device)
+        self._sums = _packed_zeros({n: p.shape for n, p in self._parameters.items()}, torch.int32, self._device)
 
     def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
-        """One optimiser step by all workers, on the same rows and of the same weights, which are then the same again."""
-        team, pool = self._team, self._pool
+        """One optimiser step by all workers, on the same rows and from the same weights. Afterwards all hold the same weights."""
+        team, pool = self._team, self.backend.pool
         shares = [first_share] + [FULL_SHARE] * (team.size - 1)
-        self._weights.contexts.commit()  # of the step before, elsewhere than at the first worker, which closes segments
-        factor = self._next_factor()
-        own = parts(len(inputs), shares)[team.rank]
+        self._weights.contexts.commit()  # the previous step; the first worker has done this when it closed the segment
+        factor = self._next_step_factor()
+        own = split_range(len(inputs), shares)[team.rank]
         gradients: dict[str, Any] = {}
         (all_peaks, peaks), (all_sums, sums) = self._peaks, self._sums
         all_peaks.fill_(TINY)
@@ -137,7 +130,7 @@ class SharedGPT(_Shared):
                 gradients[name] = gradient
                 pool.start(partial(_fill, peaks[name], gradient.peaks))
             pool.finish()
-        team.largest_(all_peaks)
+        team.maximum_(all_peaks)
         self._adapt(own_s, float(peaks[BUSY]))
         self._learn_contexts(gradients.pop(CONTEXTS, None), inputs, peaks[CONTEXTS].cpu())
         if not gradients:
@@ -146,254 +139,182 @@ class SharedGPT(_Shared):
             pool.start(partial(_fill, sums[name], partial(gradient.sums, peaks[name])))
         pool.finish()
         team.sum_(all_sums)
-        takers = shared_out({name: _work(linear.weight) for name, linear in self._hidden.items()}, shares)
+        owners = assign_work({name: _work(linear.weight) for name, linear in self._hidden_matrices.items()}, shares)
         for name in self._parameters:
-            pool.start(partial(self._learn_shared, name, factor, takers.get(name, team.rank) == team.rank))
+            pool.start(partial(self._learn_shared, name, factor, owners.get(name, team.rank) == team.rank))
         pool.finish()
-        self._exchange(takers)
+        self._exchange(owners)
         self._check_finite()
 
     def _learn_contexts(self, own: ContextGradient | None, inputs: Tensor, peak: Tensor) -> None:
-        """A step of the table of contexts: the rows are those of all inputs, the sums by all workers."""
+        """A step of the table of contexts, on the rows of all inputs and with the sums over all workers."""
         if not self.config.contexts:
             return
         table = self._weights.contexts
-        touched = table.places(inputs.flatten(0, 1)).unique()
+        touched = table.row_indices(inputs.flatten(0, 1)).unique()
         sums = own.sums(touched, peak) if own else torch.zeros(len(touched), self.config.width, dtype=torch.int32)
         self._team.sum_(sums)
-        table.learn_from(touched, sums, peak)
+        table.stage_update_from_sums(touched, sums, peak)
 
     def _busy_s(self) -> float:
-        """Processor time of this worker since it was last asked."""
+        """Processor time of this worker since the last call, in seconds."""
         before, self._measured_s = self._measured_s, process_time()
         return self._measured_s - before
 
     def _adapt(self, own_s: float, others_s: float) -> None:
-        """The first worker's share of later steps, so that it is as busy as the busiest other: it codes besides.
+        """Moves the first worker's share of later steps until it is as busy as the busiest other worker: it codes, too.
 
-        With devices, whose time is another: equal shares.
+        With devices the shares stay equal: processor time does not measure them.
         """
         if self._device != HOST:
             return
         share = self.first_share - (own_s - others_s) / (own_s + others_s) * FULL_SHARE / 2
         self.first_share = min(max(share, 0.0), float(FULL_SHARE))
 
-    def _learn_shared(self, name: str, factor: float, takes: bool) -> None:
-        """A step of the named parameter; of a matrix that another worker takes, its momentum's."""
+    def _learn_shared(self, name: str, factor: float, is_owner: bool) -> None:
+        """A step of the named parameter; only of its momentum if another worker orthogonalises the matrix."""
         kind = EmbeddingGradient if name == "embedding" else MatrixGradient
-        gradient = kind.finished(self._ops, self._sums[1][name], self._peaks[1][name])
-        if takes:
-            self._learn(name, lambda: gradient, factor)
+        gradient = kind.from_sums(self._ops, self._sums[1][name], self._peaks[1][name])
+        if is_owner:
+            self._update_parameter(name, lambda: gradient, factor)
         else:
-            self._direction(name, gradient)
+            self._momentum_direction(name, gradient)
 
-    def _exchange(self, takers: Mapping[str, int]) -> None:
-        """Every matrix becomes that of the worker who took it."""
-        names = [[name for name, taker in takers.items() if taker == i] for i in range(self._team.size)]
+    def _exchange(self, owners: Mapping[str, int]) -> None:
+        """Every worker receives each matrix from the worker that orthogonalised it."""
+        names = [[name for name, owner in owners.items() if owner == i] for i in range(self._team.size)]
         weights = [[self._parameters[name].flatten() for name in own] for own in names]
         packed = [torch.cat(w) if w else torch.empty(0, device=self._device) for w in weights]
-        self._team.from_each(packed)
+        self._team.broadcast_each(packed)
         for i, own in enumerate(names):
             if i != self._team.rank:
                 for name, values in zip(own, packed[i].split([len(w) for w in weights[i]]), strict=True):
-                    self._hidden[name].weight.view(-1).copy_(values)
-                    self._pool.start(self._hidden[name].quantise)
-        self._pool.finish()
+                    self._hidden_matrices[name].weight.view(-1).copy_(values)
+                    self.backend.pool.start(self._hidden_matrices[name].quantise)
+        self.backend.pool.finish()
 
 
 class SharedDeviceGPT(SharedGPT, DeviceGPT):
-    """The same, of which every worker has a device of its own; what the table of contexts sums is on the host."""
+    """A SharedGPT whose workers have a device each. The table of contexts and its sums are on the host."""
 
 
-class SharedReplicas(_Shared, Replicas):
-    """Replicas, of which each worker takes the steps of its own, and knows of the others' when all become their mean."""
+class SharedReplicas(TeamGPT, Replicas):
+    """Replicas whose steps are divided among the workers. Workers exchange them when all replicas become their mean."""
 
     def __init__(self, team: Team, *arguments: Any) -> None:
-        """arguments: of Replicas."""
+        """arguments: those of Replicas."""
         super().__init__(*arguments)
         self._team = team
         self._diverged: ConfigError | None = None
 
     def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
-        """Raises, by all workers alike when all become their mean, ConfigError for a replica that has diverged."""
-        for i, rows in enumerate(self.shares(len(inputs))):
+        """One step by each replica. Raises ConfigError for a diverged replica.
+
+        The first worker raises at once for its own replicas; all workers raise when the replicas become their mean.
+        """
+        for i, rows in enumerate(self.row_shares(len(inputs))):
             own = rows if i % self._team.size == self._team.rank else slice(0)
             try:
-                self.learn(i, inputs[own], targets[own])
+                self.update_replica(i, inputs[own], targets[own])
             except ConfigError as error:
                 self._diverged = error
-        if self._diverged and not self.is_due() and self._team.rank == 0:
+        if self._diverged and not self.sync_is_due() and self._team.rank == 0:
             raise self._diverged
-        if self.is_due():
+        if self.sync_is_due():
             n_diverged = torch.tensor([self._diverged is not None], dtype=torch.int32)
             self._team.sum_(n_diverged)
             if n_diverged:
                 raise self._diverged or ConfigError("the GPT has diverged at another worker; take smaller steps")
             self._gather()
             self.average()
-            super().compare()  # what all have computed; of its own steps each worker's word is taken
+            super().compare()  # the mean, which all have computed; the steps of a replica are computed by one worker only
 
     def _gather(self) -> None:
-        """Every worker's replicas become everyone's."""
+        """Every worker receives all replicas."""
         team, gpts = self._team, (self, *self.others)
         tensors = [[t for gpt in gpts[i :: team.size] for t in gpt.learned_state().values()] for i in range(team.size)]
         packed = [torch.cat([t.flatten() for t in own]) if own else torch.empty(0) for own in tensors]
-        team.from_each(packed)
+        team.broadcast_each(packed)
         for own, values in zip(tensors, packed, strict=True):
             for tensor, value in zip(own, values.split([t.numel() for t in own]), strict=True):
                 tensor.copy_(value.view_as(tensor))
 
     def compare(self) -> None:
-        """All come to hold what each has learned since the last mean, where they were compared."""
+        """Every worker receives all replicas. They were compared when they last became their mean."""
         self._gather()
 
 
-def _padded(reason: str) -> bytes:
-    """Why a worker cannot compute, or "", in as many bytes as any other's."""
+def padded(reason: str) -> bytes:
+    """The reason why a worker cannot compute, or "", padded to REASON_BYTES: gathered values have one length."""
     return reason.encode()[:REASON_BYTES].ljust(REASON_BYTES)
 
 
-def _fill(room: Tensor, compute: Callable[[], Tensor]) -> None:
-    room.copy_(compute())
+def _fill(target: Tensor, compute: Callable[[], Tensor]) -> None:
+    target.copy_(compute())
 
 
 def _work(weight: Tensor) -> int:
-    """What orthogonalising a matrix takes, in a unit of its own."""
+    """The cost of orthogonalising a matrix, up to a constant factor."""
     short, long = sorted(weight.shape)
     return short * short * (short + 2 * long)
 
 
-def _in_one(
+def _packed_zeros(
     shapes: Mapping[str, Sequence[int]], dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """One tensor, and by name the parts of it with these shapes."""
+    """One tensor of zeros, and by name its parts, which have these shapes and share its memory."""
     sizes = [torch.Size(shape).numel() for shape in shapes.values()]
-    whole = torch.zeros(sum(sizes), dtype=dtype, device=device)
-    cut = zip(shapes.items(), whole.split(sizes), strict=True)
-    return whole, {name: part.view(*shape) for (name, shape), part in cut}
+    packed = torch.zeros(sum(sizes), dtype=dtype, device=device)
+    parts = zip(shapes.items(), packed.split(sizes), strict=True)
+    return packed, {name: part.view(*shape) for (name, shape), part in parts}
 
 
-def shared_out(work: Mapping[str, int], shares: Sequence[int]) -> dict[str, int]:
-    """Who takes each piece of work: the largest first, each by whom it leaves the earliest done."""
-    loads, takers = [0] * len(shares), {}
+def assign_work(work: Mapping[str, int], shares: Sequence[int]) -> dict[str, int]:
+    """The worker of each piece of work. The largest piece is assigned first, each to the worker that would finish it earliest."""
+    loads, owners = [0] * len(shares), {}
     workers = [i for i, share in enumerate(shares) if share]
     for name in sorted(work, key=lambda name: -work[name]):
-        taker = min(workers, key=lambda i: (loads[i] + work[name]) / shares[i])
-        loads[taker] += work[name]
-        takers[name] = taker
-    return {name: takers[name] for name in work}
+        owner = min(workers, key=lambda i: (loads[i] + work[name]) / shares[i])
+        loads[owner] += work[name]
+        owners[name] = owner
+    return {name: owners[name] for name in work}
 
 
-def shared_gpt(
-    team: Team, config: Config, ops: ModuleType, matmul: Matmul, pool: Pool, accelerator: Accelerator | None
-) -> _Shared:
-    """The configuration's GPT, as every worker holds it."""
+def shared_gpt(team: Team, config: Config, backend: Backend, accelerator: Accelerator | None) -> TeamGPT:
+    """The configuration's GPT, for every worker."""
     assert config.gpt
-    arguments = config.gpt, N_SYMBOLS, config.seed, ops, matmul, pool
     if config.replicas:
-        return SharedReplicas(team, config.replicas, *arguments)
-    return SharedDeviceGPT(team, accelerator, *arguments[:-1]) if accelerator else SharedGPT(team, *arguments)
+        return SharedReplicas(team, config.replicas, config.gpt, config.seed, backend)
+    if accelerator:
+        return SharedDeviceGPT(team, accelerator, config.gpt, config.seed, backend)
+    return SharedGPT(team, config.gpt, config.seed, backend)
 
 
-class SharedLearner(Learner):
-    """The first worker's Learner. Same bits. Every method may raise WorkerLostError."""
+class SharedLearner(OnlineLearner):
+    """The first worker's learner, which has a GPT. It codes the same bits. Every method may raise WorkerLostError."""
 
-    def __init__(
-        self,
-        team: Team,
-        config: Config,
-        ops: ModuleType,
-        matmul: Matmul | None,
-        pool: Pool,
-        accelerator: Accelerator | None = None,
-    ) -> None:
-        super().__init__(config, ops, matmul, pool)
+    gpt: TeamGPT
+
+    def __init__(self, team: Team, config: Config, backend: Backend, accelerator: Accelerator | None = None) -> None:
         self._team = team
-        self._shared: _Shared | None = None
-        if config.gpt:
-            assert matmul is not None
-            text = json.dumps(config.to_dict()).encode()
-            with team.turn():
-                team.tell(MODEL, len(text))
-                team.spread(torch.frombuffer(bytearray(text), dtype=torch.uint8))
-                reasons = team.all_of(_padded(""))
-            for i, reason in enumerate(reasons):
-                if reason.strip():
-                    raise InexactMachineError(f"worker {i}: {reason.decode(errors='replace').strip()}")
-            self.gpt = self._shared = shared_gpt(team, config, ops, matmul, pool, accelerator)
-            # Also with one thread: while this worker waits for the others, it codes.
-            self._aside = self._aside or ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))
+        text = json.dumps(config.to_dict()).encode()
+        with team.turn():
+            team.send_command(MODEL, len(text))
+            team.broadcast(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+            reasons = team.gather(padded(""))
+        for i, reason in enumerate(reasons):
+            if reason.strip():
+                raise InexactMachineError(f"worker {i}: {reason.decode(errors='replace').strip()}")
+        # Also with one thread: while this worker waits for the others, it codes.
+        super().__init__(config, shared_gpt(team, config, backend, accelerator), step_thread=True)
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         with self._team.turn():
             super().load_state(tensors)
 
     def state(self) -> dict[str, Tensor]:
-        """As a Learner's, once all workers hold the same: a digest or a checkpoint is going to be made of it."""
-        if self._shared:
-            with self._team.turn():
-                self._team.tell(COMPARE)
-                self._shared.compare()
+        """`OnlineLearner.state`, after a check that all workers hold the same: a digest or a checkpoint will be made of it."""
+        with self._team.turn():
+            self._team.send_command(COMPARE)
+            self.gpt.compare()
         return super().state()
-
-
-def serve(team: Team, runtime: "Runtime") -> None:
-    """What a worker does that is not the first: its part of every step, until the first has done."""
-    gpt: _Shared | None = None
-    while True:
-        word, *numbers = team.hear()
-        if word == STOP:
-            return
-        if word == MODEL:
-            text = torch.empty(numbers[0], dtype=torch.uint8)
-            team.spread(text)
-            config = Config.from_dict(json.loads(bytes(text.tolist())))
-            try:
-                (ops, matmul, pool), accelerator = runtime.parts(config), runtime.accelerator(config)
-            except InexactMachineError as error:  # the first worker says so, and ends the run
-                team.all_of(_padded(str(error)))
-                continue
-            team.all_of(_padded(""))
-            assert matmul
-            gpt = shared_gpt(team, config, ops, matmul, pool, accelerator)
-            continue
-        assert gpt
-        if word == LOAD:
-            gpt.load_state({})
-        elif word == STEP:
-            with suppress(ConfigError):  # a replica has diverged: the first worker raises the same, and ends the run
-                gpt.step_of_first(*numbers)
-        else:
-            gpt.compare()
-
-
-def run_by_all(runtime: "Runtime", work: Callable[["Runtime"], int]) -> int:
-    """What work(runtime) returns. Of several processes that torchrun started, the first does the work, and the others serve it.
-
-    They return 0 when it has done, and 1 if it is lost.
-    """
-    if not launched():
-        return work(runtime)
-    if runtime.audit_every:
-        raise ConfigError("an audit is of one process: leave out either --audit-every or torchrun")
-    if runtime.device == "cuda":
-        accelerators.check_own_devices()
-        accelerators.own_device()
-    team = Team(with_devices=runtime.device == "cuda")
-    runtime = replace(runtime, team=team)
-    if team.rank:
-        try:
-            serve(team, runtime)
-        except WorkerLostError:
-            return 1
-        finally:
-            with suppress(WorkerLostError):
-                team.leave()
-        return 0
-    try:
-        return work(runtime)
-    finally:
-        with suppress(WorkerLostError), team.turn():
-            team.tell(STOP)
-        with suppress(WorkerLostError):
-            team.leave()

@@ -1,7 +1,7 @@
-"""The processes that torchrun started of one command: how they find each other, and what they say to each other.
+"""The processes that torchrun started for one command: how they find each other, and how they exchange values.
 
-Everything that is sent is integers, or float32 numbers that arrive as they were: a maximum, a sum of integers, a copy. Whose work
-it serves is in workers.py (the steps of one run) and measure/study/plan_workers.py (the runs of a plan).
+All values are integers, or float32 numbers that arrive unchanged: a maximum, a sum of integers, a copy. The work that they share
+is in shared.py (the steps of one run) and measure/study/plan_workers.py (the runs of a plan).
 """
 
 import os
@@ -17,9 +17,9 @@ from prequential.errors import WorkerLostError
 
 Tensor = torch.Tensor
 
-STEP_TIMEOUT = timedelta(minutes=30)  # for a worker that does not answer; one that ends is noticed at once
+STEP_TIMEOUT = timedelta(minutes=30)  # for a worker that does not answer; the end of one is noticed at once
 BACKEND, WITH_DEVICES = "gloo", "cpu:gloo,cuda:nccl"
-IDLE_TIMEOUT = timedelta(days=7)  # between two words of the first worker
+IDLE_TIMEOUT = timedelta(days=7)  # between two commands of the first worker
 
 
 def launched() -> bool:
@@ -30,74 +30,74 @@ def launched() -> bool:
 def meet() -> tuple[dist.Store, int, int]:
     """The key-value store of all processes of one torchrun, which of them this is, and how many there are."""
     store, rank, size = next(dist.rendezvous("env://"))
-    # torchrun keeps the store when it starts the workers anew: what the last ones left there leads nowhere
+    # torchrun keeps the store when it restarts the workers: entries of the earlier ones must not be read
     return dist.PrefixStore("start " + os.environ["TORCHELASTIC_RESTART_COUNT"], store), rank, size
 
 
 class Team:
-    """The workers of one torchrun, connected by torch.distributed. Every method but `turn` is called by all of them in one order.
+    """The workers of one torchrun, connected by torch.distributed. All of them call every method except `turn`, in one order.
 
-    Methods raise WorkerLostError when another worker has ended, or not answered for STEP_TIMEOUT.
+    Methods raise WorkerLostError when another worker has ended, or has not answered for STEP_TIMEOUT.
     """
 
     def __init__(self, *, with_devices: bool = False) -> None:
-        """with_devices: tensors on CUDA devices are sent, too, by NCCL; each worker has a device of its own."""
+        """with_devices: also exchange tensors on CUDA devices, by NCCL; each worker has its own device."""
         backend = WITH_DEVICES if with_devices else BACKEND
         with _reaching():
             store, rank, size = meet()
             dist.init_process_group(backend, timeout=STEP_TIMEOUT, store=store, rank=rank, world_size=size)
             self._idle = dist.new_group(timeout=IDLE_TIMEOUT, backend=BACKEND)
         self.rank, self.size = rank, size
-        self.n_beside = int(os.environ["LOCAL_WORLD_SIZE"])  # workers on this machine
+        self.n_local = int(os.environ["LOCAL_WORLD_SIZE"])  # workers on this machine
         self._lock = threading.RLock()
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """One word of the first worker with all that follows it: none of its threads interrupts another's."""
+        """One command of the first worker with all its exchanges: no other thread of that worker interrupts it."""
         with self._lock:
             yield
 
     def leave(self) -> None:
-        """Ends the connection, in order: gloo's threads must not outlive the interpreter, which they sometimes abort."""
+        """Closes the connection in order: gloo's threads must not outlive the interpreter, which they sometimes abort."""
         with _reaching():
             dist.destroy_process_group()
 
-    def tell(self, word: int, *numbers: int) -> None:
-        """From the first worker to all who `hear`: a word and up to three numbers."""
+    def send_command(self, command: int, *numbers: int) -> None:
+        """From the first worker to all others, which wait in `receive_command`: a command and up to three numbers."""
         message = torch.zeros(4, dtype=torch.int64)
-        message[: 1 + len(numbers)] = torch.tensor([word, *numbers])
-        self.spread(message)
+        message[: 1 + len(numbers)] = torch.tensor([command, *numbers])
+        self.broadcast(message)
 
-    def hear(self) -> list[int]:
-        """The first worker's next word and three numbers."""
+    def receive_command(self) -> list[int]:
+        """The first worker's next command and three numbers."""
         message = torch.zeros(4, dtype=torch.int64)
         with _reaching():
             dist.broadcast(message, 0, group=self._idle)
         return [int(n) for n in message]
 
-    def spread(self, tensor: Tensor) -> None:
-        """Every worker's tensor becomes the first one's."""
+    def broadcast(self, tensor: Tensor) -> None:
+        """Every worker's tensor becomes the first worker's."""
         with _reaching():
             dist.broadcast(tensor, 0, group=self._idle)
 
-    def largest_(self, magnitudes: Tensor) -> None:
-        """float32 >= 0: in place, the largest of all workers' at each place. Their bits are in the order of the numbers."""
+    def maximum_(self, magnitudes: Tensor) -> None:
+        """float32 >= 0, in place: at each place the maximum over all workers. Such floats are ordered as their bits are."""
         with _reaching():
             dist.all_reduce(magnitudes.view(torch.int32), dist.ReduceOp.MAX)
 
     def sum_(self, integers: Tensor) -> None:
-        """int32: in place, the sum of all workers'."""
+        """int32, in place: the sum over all workers."""
         with _reaching():
             dist.all_reduce(integers)
 
-    def from_each(self, tensors: Sequence[Tensor]) -> None:
-        """tensors[i] becomes worker i's; of any sizes."""
+    def broadcast_each(self, tensors: Sequence[Tensor]) -> None:
+        """tensors[i] becomes worker i's; they may have any sizes."""
         with _reaching():
             for work in [dist.broadcast(t, i, async_op=True) for i, t in enumerate(tensors) if t.numel()]:
                 work.wait()
 
-    def all_of(self, value: bytes) -> list[bytes]:
-        """Every worker's value, of one length."""
+    def gather(self, value: bytes) -> list[bytes]:
+        """Every worker's value, all of one length."""
         own = torch.frombuffer(bytearray(value), dtype=torch.uint8)
         values = [torch.empty_like(own) for _ in range(self.size)]
         with _reaching():

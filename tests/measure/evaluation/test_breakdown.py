@@ -1,4 +1,4 @@
-"""Where the bits went: rows add up to the last unit, and labels are those of a slow definition."""
+"""Where the bits went: rows add up exactly, and labels agree with a slow definition of each term."""
 
 import json
 from collections import Counter
@@ -32,7 +32,7 @@ def array(data: bytes):
 
 
 def traced(source, parts=PARTS, seed=3):
-    """A trace of drawn costs, 0 to 16 bits a byte, in whole units."""
+    """A trace of random costs, 0 to 16 bits a byte, in whole units."""
     trace, rng = Trace(parts, len(source)), np.random.default_rng(seed)
     for part in parts:
         trace.append(part, rng.integers(0, 16 << 22, len(source)) * UNIT_BITS)
@@ -40,7 +40,7 @@ def traced(source, parts=PARTS, seed=3):
 
 
 def in_stretches(next_labels, n_bytes, length):
-    """What `next_labels` gives for stretches of this length, put together."""
+    """The labels that `next_labels` returns for stretches of this length, concatenated."""
     stretches = [next_labels(a, min(a + length, n_bytes)) for a in range(0, n_bytes, length)]
     return np.concatenate([*stretches, np.zeros(0, np.uint8)]).astype(np.int64).tolist()
 
@@ -88,7 +88,7 @@ def deciles_slowly(data):
 
 @settings(deadline=None)
 @given(corpora, st.integers(1, 100))
-def test_copied_is_what_lies_in_a_window_of_32_bytes_that_began_before(data, length):
+def test_copied_bytes_are_those_in_windows_of_32_bytes_that_occurred_before(data, length):
     copies = Copies(array(data))
     assert in_stretches(copies.next_labels, len(data), length) == copied_slowly(data)
     assert copies.n_forgotten == 0
@@ -96,27 +96,27 @@ def test_copied_is_what_lies_in_a_window_of_32_bytes_that_began_before(data, len
 
 @settings(deadline=None)
 @given(corpora, st.integers(1, 100))
-def test_with_too_little_memory_nothing_novel_is_called_copied(data, length):
+def test_with_little_memory_no_novel_byte_counts_as_copied(data, length):
     copies = Copies(array(data), max_slots=16)
     labels = in_stretches(copies.next_labels, len(data), length)
     assert all(label <= right for label, right in zip(labels, copied_slowly(data), strict=True))
     assert labels == copied_slowly(data) or copies.n_forgotten
 
 
-def test_a_copy_may_run_into_itself():
+def test_a_copy_may_overlap_its_source():
     assert in_stretches(Copies(array(b"a" * 100)).next_labels, 100, 7) == [0] + [1] * 99
     assert in_stretches(Copies(array(b"ab" * 17)).next_labels, 34, 34) == [0] * 2 + [1] * 32
 
 
-def test_31_bytes_again_are_no_copy_and_32_are():
-    for again, n_copied in ((31, 0), (32, 32)):
-        data = NOISE + b"?" + NOISE[5 : 5 + again] + b"!"
+def test_a_repetition_of_31_bytes_is_not_a_copy_and_one_of_32_is():
+    for n_repeated, n_copied in ((31, 0), (32, 32)):
+        data = NOISE + b"?" + NOISE[5 : 5 + n_repeated] + b"!"
         assert sum(in_stretches(Copies(array(data)).next_labels, len(data), 1000)) == n_copied
 
 
 @pytest.mark.parametrize(("dtype", "position_bits"), [(np.uint32, 32), (np.uint64, 40)], ids=["no tag", "64 bits"])
 def test_entries_without_a_tag_or_of_64_bits_find_the_same_copies(dtype, position_bits):
-    """As they are in corpora of gigabytes; without a tag only the bytes tell windows that share a slot apart."""
+    """Corpora of gigabytes have such entries. Without a tag, only the bytes distinguish windows in the same slot."""
     data = bytes(CAROL[:3000]) + bytes(CAROL[1000:1100])
     copies = Copies(array(data))
     copies._table, copies._position_bits = copies._table.astype(dtype), position_bits
@@ -125,7 +125,7 @@ def test_entries_without_a_tag_or_of_64_bits_find_the_same_copies(dtype, positio
 
 @settings(deadline=None)
 @given(corpora, st.integers(1, 100))
-def test_a_trigram_is_counted_each_time_it_comes(data, length):
+def test_every_occurrence_of_a_trigram_is_counted(data, length):
     trigrams = Trigrams(array(data))
     counts = in_stretches(trigrams.next_counts, len(data), length)
     assert counts == occurrences_slowly(data)
@@ -143,11 +143,13 @@ def test_a_word_is_in_the_decile_of_its_middle_occurrence(data, length):
     assert dict(zip(words.times.tolist(), words.n_distinct.tolist(), strict=True)) == times
 
 
-def test_words_without_a_place_in_memory_are_counted_as_coming_once():
+def test_words_without_a_slot_count_as_words_that_occur_once():
     data = b" ".join(bytes([65 + i // 26, 65 + i % 26]) for i in range(100)) * 2
     words = Words(array(data), max_slots=16)
     assert words.n_untracked > 0
-    assert (words.times * words.n_distinct).sum() == 199  # two of the 200 have grown into one
+    assert (
+        words.times * words.n_distinct
+    ).sum() == 199  # the last word of the first half joins the first one of the second half
     assert set(in_stretches(words.next_labels, len(data), 50)) <= set(range(N_DECILES + 1))
 
 
@@ -170,25 +172,25 @@ def test_the_rows_of_each_table_add_up_exactly(n_bytes, monkeypatch):
 
 def test_the_tables_do_not_depend_on_the_chunks(monkeypatch):
     trace = traced(CAROL)
-    whole = breakdown(CAROL, trace, ())
+    expected = breakdown(CAROL, trace, ())
     monkeypatch.setattr(tables_of, "CHUNK_BYTES", 777)
     small = breakdown(CAROL, trace, ())
-    for name, table in whole.items():
+    for name, table in expected.items():
         assert [(r["name"], r["n_bytes"], r["bits"]) for r in table["rows"]] == [
             (r["name"], r["n_bytes"], r["bits"]) for r in small[name]["rows"]
         ]
 
 
-def test_a_mapped_file_gives_the_tables_of_its_bytes():
+def test_a_memory_mapped_file_gives_the_tables_of_its_bytes():
     mapped = np.memmap(sample_path("christmas_carol"), np.uint8, mode="r")
     assert breakdown(mapped, traced(CAROL), ()) == breakdown(CAROL, traced(CAROL), ())
 
 
-def test_every_byte_value_is_of_one_class():
+def test_every_byte_value_is_in_exactly_one_class():
     assert sorted(value for members in BYTE_CLASSES.values() for value in members) == list(range(256))
 
 
-def test_bits_lie_where_their_bytes_are():
+def test_the_bits_of_a_byte_are_in_the_row_of_its_class():
     source = array(b"aB1 \n.\0\x01\xc3\x80\xff")
     trace = Trace(("model",), len(source))
     trace.append("model", 2.0 ** np.arange(-1, len(source) - 1))
@@ -209,12 +211,12 @@ def test_bits_lie_where_their_bytes_are():
     }
 
 
-def test_positions_double():
+def test_stretches_end_at_doubled_positions():
     rows = breakdown(CAROL[:5000], traced(CAROL[:5000]), ())["positions"]["rows"]
     assert [(row["from_byte"], row["to_byte"]) for row in rows] == [(0, 1024), (1024, 2048), (2048, 4096), (4096, 5000)]
 
 
-def test_documents_come_costliest_first_with_the_rest_in_one_row(monkeypatch):
+def test_documents_are_sorted_by_cost_with_the_rest_in_one_row(monkeypatch):
     monkeypatch.setattr(tables_of, "MAX_DOCUMENTS", 2)
     source = array(b"x" * 18)
     trace = Trace(("model",), 18)
@@ -236,19 +238,19 @@ def test_documents_come_costliest_first_with_the_rest_in_one_row(monkeypatch):
     assert dict(zip(quantiles["of"], quantiles["bits_per_byte"]["model"], strict=True))[0.5] == 2.0
 
 
-def test_one_document_needs_no_table_of_documents():
+def test_a_single_document_has_no_table_of_documents():
     assert "documents" not in breakdown(CAROL, traced(CAROL), [Document("carol", 0, len(CAROL))])
 
 
-def test_a_name_that_is_no_text_can_be_recorded_and_printed():
+def test_a_name_that_is_not_valid_text_can_be_recorded_and_printed():
     documents = [Document("bad\udcff\n\x1b[31m", 0, 10), Document("b.c", 10, 10)]
     tables = breakdown(CAROL[:20], traced(CAROL[:20]), documents)
     json.dumps(tables, ensure_ascii=False).encode()
     assert "\x1b" not in format_tables(tables)
 
 
-def test_a_learner_that_does_not_learn_is_flat_along_the_same_trigrams_only():
-    """Order-0 costs: in the table of all trigrams those of common ones come later, and look like learning."""
+def test_a_learner_that_does_not_learn_is_flat_in_the_table_of_the_same_trigrams_only():
+    """Order-0 costs: only common trigrams reach a high k, so the table of all trigrams looks like learning."""
     counts = np.bincount(CAROL, minlength=256)
     costs = np.rint(-np.log2(np.maximum(counts, 1) / len(CAROL)) / UNIT_BITS) * UNIT_BITS
     trace = Trace(("model",), len(CAROL))
@@ -260,13 +262,13 @@ def test_a_learner_that_does_not_learn_is_flat_along_the_same_trigrams_only():
     assert tables["trigram_learning"]["fits"]["model"]["exponent"] == pytest.approx(0, abs=1e-9)
 
 
-def test_each_trigram_of_the_cohort_is_once_in_each_k():
+def test_each_trigram_of_the_cohort_occurs_once_at_each_k():
     rows = breakdown(CAROL, traced(CAROL), ())["trigram_learning"]["rows"]
     assert len(rows) == 10
     assert {row["n_bytes"] / (row["to_k"] - row["from_k"] + 1) for row in rows[:-1]} == {rows[0]["n_bytes"]}
 
 
-def test_a_power_law_is_found_and_what_strays_from_it_is_told():
+def test_a_power_law_is_fitted_and_its_worst_point_reported():
     x = 2.0 ** np.arange(10)
     exact = power_law(x, 5 * x**-0.5, np.ones(10))
     assert (exact["exponent"], exact["factor"], exact["r2"]) == pytest.approx((-0.5, 5.0, 1.0))
@@ -278,25 +280,25 @@ def test_a_power_law_is_found_and_what_strays_from_it_is_told():
 
 
 @pytest.mark.parametrize("y", [[], [1, 2], [0, 1, 2]])
-def test_fewer_than_three_points_are_no_power_law(y):
+def test_fewer_than_three_points_have_no_fit(y):
     values = np.array(y, np.float64)
     assert power_law(np.arange(1.0, len(y) + 1), values, np.ones(len(y))) is None
 
 
-def test_a_text_shows_each_table_with_its_explanation_and_its_misfits():
+def test_the_text_has_each_table_with_its_explanation_and_its_fits():
     half = len(CAROL) // 2
     text = format_tables(breakdown(CAROL, traced(CAROL), [Document("a.x", 0, half), Document("b.y", half, half)]))
     assert all(line in text for line in EXPLANATIONS.values())
     assert "novel" in text and "times the fit at rank" in text and "bits/byte, of 2 documents" in text
 
 
-def test_a_text_says_what_memory_was_too_small_for(monkeypatch):
+def test_the_text_says_what_was_forgotten_to_save_memory(monkeypatch):
     monkeypatch.setattr(tables_of, "Copies", lambda source: Copies(source, 64))
-    assert "had to be forgotten" in format_tables(breakdown(CAROL, traced(CAROL), ()))
+    assert "were forgotten to save memory" in format_tables(breakdown(CAROL, traced(CAROL), ()))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not CORPORA.exists(), reason="needs the shared corpora")
+@pytest.mark.skipif(not CORPORA.exists(), reason="the real corpora are missing")
 @pytest.mark.parametrize("name", ["text/enwik6", "code/uv-new-2026-06.tar"])
 def test_the_rows_add_up_on_a_real_corpus(name):
     source = np.memmap(CORPORA / name, np.uint8, mode="r")

@@ -1,4 +1,4 @@
-"""The ledger: every byte of an archive is accounted for, and bits are bits."""
+"""The ledger: its entries add up, and its units are right."""
 
 import math
 
@@ -11,11 +11,11 @@ LEDGER = Ledger(
 )
 
 
-def test_header_payload_and_container_make_up_the_archive() -> None:
+def test_header_payload_and_container_add_up_to_the_archive() -> None:
     assert LEDGER.header_bytes + LEDGER.payload_bytes + LEDGER.container_bytes == LEDGER.archive_bytes
 
 
-def test_the_description_length_is_the_whole_archive() -> None:
+def test_the_description_length_is_the_complete_archive() -> None:
     assert LEDGER.archive_bits == 2400
     assert LEDGER.bits_per_byte == 2.4
 

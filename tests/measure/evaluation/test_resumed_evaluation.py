@@ -1,4 +1,4 @@
-"""An evaluation that was interrupted goes on, and measures what one that was not interrupted measures."""
+"""An interrupted evaluation is resumed, and has the results of an uninterrupted one."""
 
 import shutil
 
@@ -27,54 +27,60 @@ DATA = TEXT[:400] + np.random.default_rng(3).bytes(400) + TEXT[400:]  # a raw bl
 
 @pytest.fixture(autouse=True)
 def no_warm_up(monkeypatch):
-    """Speeds are not looked at."""
+    """No test compares speeds."""
     monkeypatch.setattr(evaluation, "warm_up", lambda *_: None)
 
 
 def measured(folder, resume=False, on_progress=lambda done, n_bytes: None, data=DATA):
     return prequential.evaluate(
-        data, config=CONFIG, runtime=PLAIN, baselines=("gzip",), verify=True, folder=folder, keep=True, resume=resume,
+        data,
+        config=CONFIG,
+        runtime=PLAIN,
+        baselines=("gzip",),
+        verify=True,
+        draft=prequential.DraftFolder(path=folder, keep=True, resume=resume),
         on_progress=on_progress,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def uninterrupted(tmp_path_factory):
+    """The evaluation, its archive, and its number of progress reports."""
     n_reports = [0]
 
     def count(done, n_bytes):
         n_reports[0] += 1
 
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path_factory.mktemp("uninterrupted")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluation, "warm_up", lambda *_: None)
         return measured(folder, on_progress=count), (folder / "archive.pq").read_bytes(), n_reports[0]
 
 
-def same(found, whole):
-    assert found.ledger == whole.ledger
-    for name, curve in whole.curves.items():
+def assert_same_results(found, expected):
+    assert found.ledger == expected.ledger
+    for name, curve in expected.curves.items():
         assert np.array_equal(found.curves[name].n_bytes, curve.n_bytes), name
         assert np.array_equal(found.curves[name].bits, curve.bits), name
-    for part in whole.trace.parts:
-        assert np.array_equal(found.trace.bits(part), whole.trace.bits(part)), part
-    assert found.tables == whole.tables
-    assert [r.compressed_bytes for r in found.baselines] == [r.compressed_bytes for r in whole.baselines]
+    for part in expected.trace.parts:
+        assert np.array_equal(found.trace.bits(part), expected.trace.bits(part)), part
+    assert found.tables == expected.tables
+    assert [r.compressed_bytes for r in found.baselines] == [r.compressed_bytes for r in expected.baselines]
 
 
 @pytest.mark.parametrize("share", [0.02, 0.2, 0.4, 0.9])  # coding takes the first half of all reports
-def test_it_goes_on_from_wherever_it_was(whole, tmp_path, share):
-    result, archive, n_reports = whole
+def test_it_can_be_resumed_from_any_point(uninterrupted, tmp_path, share):
+    result, archive, n_reports = uninterrupted
     with pytest.raises(InterruptionError):
         measured(tmp_path, on_progress=stopping_at(max(1, int(share * n_reports))))
     found = measured(tmp_path, resume=True)
-    same(found, result)
+    assert_same_results(found, result)
     assert (tmp_path / "archive.pq").read_bytes() == archive
     assert found.wall_s > 0
 
 
-def test_it_goes_on_as_often_as_it_is_interrupted(whole, tmp_path):
-    result, archive, _ = whole
+def test_it_can_be_resumed_several_times(uninterrupted, tmp_path):
+    result, archive, _ = uninterrupted
 
     def stopping_while_it_codes():
         stop = stopping_at(9)
@@ -87,11 +93,11 @@ def test_it_goes_on_as_often_as_it_is_interrupted(whole, tmp_path):
         except InterruptionError:
             n_attempts += 1
     assert n_attempts >= 3
-    same(found, result)
+    assert_same_results(found, result)
     assert (tmp_path / "archive.pq").read_bytes() == archive
 
 
-def test_what_was_finished_is_not_coded_again(whole, tmp_path, monkeypatch):
+def test_a_finished_archive_is_not_coded_again(uninterrupted, tmp_path, monkeypatch):
     def fail(*_):
         raise InterruptionError
 
@@ -102,9 +108,9 @@ def test_what_was_finished_is_not_coded_again(whole, tmp_path, monkeypatch):
     written = (tmp_path / "archive.pq").stat().st_mtime_ns
     seen = []
     found = measured(tmp_path, resume=True, on_progress=lambda done, n_bytes: seen.append(done.n_bytes))
-    same(found, whole[0])
+    assert_same_results(found, uninterrupted[0])
     assert (tmp_path / "archive.pq").stat().st_mtime_ns == written
-    assert seen.count(len(DATA)) <= 2  # of the verification alone
+    assert seen.count(len(DATA)) <= 2  # reports of the verification alone
     assert found.verify_wall_s
 
 
@@ -113,23 +119,23 @@ def interrupted(folder, n_reports=20):
         measured(folder, on_progress=stopping_at(n_reports))
 
 
-def test_another_corpus_is_refused_and_nothing_is_lost(whole, tmp_path):
+def test_another_corpus_is_refused_and_nothing_is_lost(uninterrupted, tmp_path):
     interrupted(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(CheckpointError, match="another"):
         measured(tmp_path, resume=True, data=DATA[:-1] + b"x")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    same(measured(tmp_path, resume=True), whole[0])
+    assert_same_results(measured(tmp_path, resume=True), uninterrupted[0])
 
 
 @pytest.mark.parametrize("other", [DATA[:300], DATA + b"more"])
-def test_a_corpus_of_another_length_is_refused_and_nothing_is_lost(whole, tmp_path, other):
+def test_a_corpus_of_another_length_is_refused_and_nothing_is_lost(uninterrupted, tmp_path, other):
     interrupted(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(CheckpointError, match="another run"):
         measured(tmp_path, resume=True, data=other)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    same(measured(tmp_path, resume=True), whole[0])
+    assert_same_results(measured(tmp_path, resume=True), uninterrupted[0])
 
 
 def test_a_finished_archive_of_another_corpus_is_refused(tmp_path):
@@ -142,11 +148,11 @@ def test_a_finished_archive_of_another_corpus_is_refused(tmp_path):
 def test_a_finished_archive_without_its_ledger_is_refused(tmp_path, damage):
     measured(tmp_path)
     (tmp_path / "encoded.json").write_bytes(damage)
-    with pytest.raises(CheckpointError, match="begin anew"):
+    with pytest.raises(CheckpointError, match="start again without --resume"):
         measured(tmp_path, resume=True)
 
 
-def test_costs_that_were_lost_are_noticed(tmp_path):
+def test_lost_costs_are_noticed(tmp_path):
     interrupted(tmp_path)
     costs = bytearray((tmp_path / "costs").read_bytes())
     costs[8:16] = bytes(8)
@@ -162,8 +168,10 @@ def test_lost_costs_of_a_finished_archive_are_noticed(tmp_path):
         measured(tmp_path, resume=True)
 
 
-@pytest.mark.parametrize("step", ["_take_name", "write_text", "write_curves"])
-def test_a_run_whose_folder_was_being_finished_is_finished_again(whole, tmp_path, monkeypatch, step):
+@pytest.mark.parametrize("step", ["_rename_to_free_name", "write_text", "write_curves"])
+def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
+    uninterrupted, tmp_path, monkeypatch, step
+):
     def finished(folder, resume):
         result = measured(folder.draft, resume)
         environment = {"machine": {}}
@@ -178,7 +186,7 @@ def test_a_run_whose_folder_was_being_finished_is_finished_again(whole, tmp_path
     done = getattr(runs, step)
 
     def done_and_stopped(*arguments):
-        if step != "_take_name":
+        if step != "_rename_to_free_name":
             done(*arguments)
         raise InterruptionError
 
@@ -192,7 +200,7 @@ def test_a_run_whose_folder_was_being_finished_is_finished_again(whole, tmp_path
         path = finished(folder, resume=True)
     (found,) = runs.read_runs(tmp_path)
     assert found.path == path
-    assert np.array_equal(found.curves["model"].bits, whole[0].curve.bits)
+    assert np.array_equal(found.curves["model"].bits, uninterrupted[0].curve.bits)
     assert sorted(file.name for file in path.iterdir()) == [
         "archive.pq",
         "curve.parquet",
@@ -204,22 +212,27 @@ def test_a_run_whose_folder_was_being_finished_is_finished_again(whole, tmp_path
 def test_without_keep_no_checkpoint_is_left(tmp_path):
     with pytest.raises(InterruptionError):
         prequential.evaluate(
-            DATA, config=CONFIG, runtime=PLAIN, baselines=(), folder=tmp_path, on_progress=stopping_at(20)
+            DATA,
+            config=CONFIG,
+            runtime=PLAIN,
+            baselines=(),
+            draft=prequential.DraftFolder(path=tmp_path),
+            on_progress=stopping_at(20),
         )
     assert not list(tmp_path.glob("*.checkpoint"))
 
 
-def test_a_draft_stays_where_its_run_can_go_on(tmp_path):
+def test_a_draft_stays_if_its_run_can_be_resumed(tmp_path):
     with pytest.raises(InterruptionError) as caught, new_run_folder(tmp_path, keep=True) as folder:
         measured(folder.draft, on_progress=stopping_at(20))
     (draft,) = tmp_path.iterdir()
     assert draft.name.startswith(DRAFT)
-    assert caught.value.__notes__[-1] == f"evaluate --resume {draft} goes on"
+    assert caught.value.__notes__[-1] == f"evaluate --resume {draft} continues this run"
     with interrupted_run_folder(draft) as folder:
         assert measured(folder.draft, resume=True).ledger.n_bytes == len(DATA)
 
 
-def test_a_draft_that_is_refused_stays_and_nobody_says_it_goes_on(tmp_path):
+def test_a_refused_draft_stays_without_a_note_that_it_can_be_resumed(tmp_path):
     with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True) as folder:
         measured(folder.draft, on_progress=stopping_at(20))
     (draft,) = tmp_path.iterdir()
@@ -229,18 +242,18 @@ def test_a_draft_that_is_refused_stays_and_nobody_says_it_goes_on(tmp_path):
     assert list(tmp_path.iterdir()) == [draft]
 
 
-def test_a_draft_of_nothing_goes(tmp_path):
+def test_an_empty_draft_is_deleted(tmp_path):
     with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True):
         raise InterruptionError
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["missing", ".run-empty", "other"])
-def test_what_no_evaluation_left_is_refused(tmp_path, name):
+def test_a_folder_that_no_evaluation_left_is_refused(tmp_path, name):
     (tmp_path / ".run-empty").mkdir()
     (tmp_path / "other").mkdir()
     shutil.copy(__file__, tmp_path / "other" / "archive.pq")
-    no_folder = pytest.raises(CheckpointError, match="no folder that an interrupted evaluation left")
+    no_folder = pytest.raises(CheckpointError, match="not a folder that an interrupted evaluation left")
     with no_folder, interrupted_run_folder(tmp_path / name):
         pass
     assert (tmp_path / "other" / "archive.pq").exists()

@@ -1,4 +1,4 @@
-"""Run folders: they appear whole or not at all, and what is read is what was measured."""
+"""Run folders: they are complete or absent, and later commands read the figures that were measured."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,9 @@ import pytest
 
 import prequential
 from prequential.errors import CorpusError, OutputError
-from prequential.measure.evaluation.runs import new_run_folder, read_run, read_runs, run_name
-from prequential.measure.record import evaluation_record
+from prequential.measure.evaluation.record import evaluation_record
+from prequential.measure.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name
+from prequential.measure.evaluation.runs_text import format_run
 
 PLAIN = prequential.Runtime(kernels="plain")
 CONFIG = prequential.Config(
@@ -26,9 +27,9 @@ def evaluated(root, n_bytes=3000):
             limit_bytes=n_bytes,
             runtime=PLAIN,
             baselines=("gzip", "xz"),
-            folder=folder.draft,
+            draft=prequential.DraftFolder(path=folder.draft),
         )
-        record = evaluation_record(result, PLAIN, "0")
+        record = evaluation_record(result, PLAIN)
         return result, folder.finish(root, record, result.curves)
 
 
@@ -39,7 +40,7 @@ def run(tmp_path_factory):
     return root, result, read_run(path)
 
 
-def test_the_archive_in_the_folder_is_as_long_as_the_ledger_says_and_decodes(run):
+def test_the_archive_has_the_size_in_the_ledger_and_decodes(run):
     _, result, found = run
     archive = found.archive.read_bytes()
     assert 8 * len(archive) == result.ledger.archive_bits == found.record["archive_bits"]
@@ -47,15 +48,15 @@ def test_the_archive_in_the_folder_is_as_long_as_the_ledger_says_and_decodes(run
     assert len(text) == 3000
 
 
-def test_entries_of_the_ledger_add_up_to_the_total_and_those_of_the_archive_to_its_size(run):
+def test_the_entries_of_the_ledger_add_up_to_the_total_and_to_the_size_of_the_archive(run):
     _, result, found = run
     bits = {row["entry"]: row["bits"] for row in found.record["ledger"]}
     assert sum(bits.values()) == found.record["total_bits"] == result.ledger.total_bits
-    inside = ("header", "alphabet", "ideal code length", "coder overhead", "container")
+    inside = ("header", "ideal code length", "coder overhead", "container")
     assert sum(bits[name] for name in inside) == 8 * found.archive.stat().st_size
 
 
-def test_bits_of_segments_add_up_to_the_ledgers_ideal_bits_for_the_model_and_to_the_parts_totals(run):
+def test_the_bits_of_segments_add_up_to_the_ideal_code_length_and_to_the_totals_of_the_parts(run):
     _, result, found = run
     assert found.curves["model"].bits[-1] == result.ledger.code_bits == found.record["parts"]["model"]
     for part in ("model", "gpt", "mixer"):
@@ -63,7 +64,7 @@ def test_bits_of_segments_add_up_to_the_ledgers_ideal_bits_for_the_model_and_to_
         assert result.trace.bits(part).sum() == found.record["parts"][part]
 
 
-def test_the_mixers_part_is_what_the_mixer_costs_when_it_is_the_learner(run):
+def test_the_part_of_the_mixer_is_the_cost_of_a_learner_with_the_mixer_alone(run):
     _, result, _ = run
     alone = prequential.evaluate(
         "sample:christmas_carol",
@@ -75,8 +76,8 @@ def test_the_mixers_part_is_what_the_mixer_costs_when_it_is_the_learner(run):
     assert alone.ledger.code_bits == result.trace.total_bits("mixer")
 
 
-def test_the_gpts_part_is_near_what_the_gpt_costs_when_it_is_the_learner(run):
-    """Alone it codes a byte by eight decisions of 16 bits, which round its frequencies."""
+def test_the_part_of_the_gpt_is_close_to_the_cost_of_a_learner_with_the_gpt_alone(run):
+    """Alone it codes a byte with eight decisions of 16 bits, which round its frequencies."""
     _, result, _ = run
     alone = prequential.evaluate(
         "sample:christmas_carol",
@@ -88,7 +89,7 @@ def test_the_gpts_part_is_near_what_the_gpt_costs_when_it_is_the_learner(run):
     assert alone.ledger.code_bits == pytest.approx(result.trace.total_bits("gpt"), rel=1e-3)
 
 
-def test_a_rerun_agrees_in_every_bit(run, tmp_path):
+def test_a_second_run_agrees_in_every_bit(run, tmp_path):
     _, _, found = run
     _, path = evaluated(tmp_path)
     again = read_run(path)
@@ -99,7 +100,7 @@ def test_a_rerun_agrees_in_every_bit(run, tmp_path):
     assert {n: again.record[n] for n in measured} == {n: found.record[n] for n in measured}
 
 
-def test_runs_are_listed_oldest_first_and_other_folders_passed_over(run):
+def test_runs_are_listed_oldest_first_without_other_folders(run):
     root, _, found = run
     (root / "else").mkdir(exist_ok=True)
     assert [r.name for r in read_runs(root)] == [found.name] == [run_name(found.record)]
@@ -113,7 +114,7 @@ def test_a_run_that_fails_leaves_no_folder(tmp_path):
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-def test_a_second_run_of_the_same_second_gets_a_name_of_its_own(run, tmp_path):
+def test_runs_of_the_same_second_get_different_names(run, tmp_path):
     _, result, found = run
     paths = []
     for _ in range(3):
@@ -122,11 +123,11 @@ def test_a_second_run_of_the_same_second_gets_a_name_of_its_own(run, tmp_path):
     assert paths == [found.name, f"{found.name}-2", f"{found.name}-3"]
 
 
-def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(run, tmp_path, monkeypatch):
+def test_a_name_that_another_process_has_just_taken_is_not_used(run, tmp_path, monkeypatch):
     _, result, found = run
     (tmp_path / found.name / "another's").mkdir(parents=True)
     exists = Path.exists
-    monkeypatch.setattr(Path, "exists", lambda path: path.name != found.name and exists(path))  # a moment ago
+    monkeypatch.setattr(Path, "exists", lambda path: path.name != found.name and exists(path))  # as just before
     with new_run_folder(tmp_path) as folder:
         assert folder.finish(tmp_path, found.record, result.curves).name == f"{found.name}-2"
     assert [path.name for path in (tmp_path / found.name).iterdir()] == ["another's"]
@@ -140,9 +141,13 @@ def test_a_hostile_corpus_name_stays_within_the_folder(run):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "no record"), ("{}", "no record of an evaluation"), ('{"kind": "evaluation", "schema": 99}', "schema 99")],
+    [
+        ("", "not a record"),
+        ("{}", "not the record of an evaluation"),
+        ('{"kind": "evaluation", "schema": 99}', "schema 99"),
+    ],
 )
-def test_what_is_no_run_is_refused(tmp_path, text, message):
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path, text, message):
     (tmp_path / "record.jsonl").write_text(text)
     with pytest.raises(CorpusError, match=message):
         read_run(tmp_path)
@@ -150,13 +155,63 @@ def test_what_is_no_run_is_refused(tmp_path, text, message):
         read_run(tmp_path / "missing")
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path):
+def test_a_folder_that_cannot_be_written_is_refused_before_the_evaluation(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write"), new_run_folder(tmp_path / "file"):
-        raise AssertionError("the work began")
+        raise AssertionError("the evaluation began")
+
+
+def test_records_of_older_versions_with_further_entries_in_the_ledger_are_read(run, tmp_path):
+    _, _, found = run
+    ledger = found.record["ledger"]
+    old = [ledger[0], {"entry": "alphabet", "bits": 0.0}, *ledger[1:], {"entry": "pre-trained weights", "bits": 0.0}]
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "record.jsonl").write_text(json.dumps({**found.record, "ledger": old}))
+    read = read_run(tmp_path / "old")
+    assert read.record["ledger"] == old
+    assert format_run(read) == format_run(found)
 
 
 def test_records_are_strict_json(run):
     text = (run[2].path / "record.jsonl").read_text()
     assert text.count("\n") == 1
     json.loads(text, parse_constant=lambda name: pytest.fail(name))
+
+
+def test_packed_runs_are_the_runs_of_the_folder_byte_for_byte(run, tmp_path):
+    root, _, found = run
+    packed = tmp_path / "runs.jsonl"
+    assert [each.name for each in pack_runs(root, packed)] == [found.name]
+    assert len(packed.read_text().splitlines()) == 1
+    for other in (read_runs(packed)[0], read_run(packed / found.name)):
+        assert (other.name, other.record) == (found.name, found.record)
+        assert other.record_line() == found.record_line() == (found.path / "record.jsonl").read_bytes()
+        assert other.curve_table() == (found.path / "curve.parquet").read_bytes()
+        assert other.curves["model"].bits.tolist() == found.curves["model"].bits.tolist()
+
+
+def test_a_file_of_packed_runs_is_overwritten_only_on_request(run, tmp_path):
+    packed = tmp_path / "runs.jsonl"
+    packed.write_text("other")
+    with pytest.raises(OutputError, match="exists"):
+        pack_runs(run[0], packed)
+    assert len(pack_runs(run[0], packed, overwrite=True)) == 1
+
+
+def test_a_folder_without_runs_cannot_be_packed(tmp_path):
+    with pytest.raises(CorpusError, match="no runs to pack"):
+        pack_runs(tmp_path, tmp_path / "runs.jsonl")
+
+
+@pytest.mark.parametrize("line", ["", "[]", "{}", "\xff", '{"kind": "other"}', '{"kind": "packed run", "name": "a"}'])
+def test_a_file_of_something_else_is_refused(tmp_path, line):
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(line.encode("latin-1") + b"\n")
+    with pytest.raises(CorpusError, match="is not a file that `prequential runs pack` wrote"):
+        read_runs(path)
+
+
+def test_a_name_that_the_file_does_not_have_is_refused(run, tmp_path):
+    pack_runs(run[0], tmp_path / "runs.jsonl")
+    with pytest.raises(CorpusError, match="has no run 'other'"):
+        read_run(tmp_path / "runs.jsonl" / "other")

@@ -1,11 +1,11 @@
-"""The trace: costs come back as they went in, and every grouping of them adds up to the same total."""
+"""The trace: costs are read as they were written, and all groupings add up to the same total."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prequential.codecs.bit_coder import UNIT_BITS, expected_bits, ideal_bits
+from prequential.codecs.bit_coder import UNIT_BITS, ideal_bits, symbol_bits
 from prequential.measure.evaluation.trace import GPT, MODEL, Trace
 
 COSTS = st.lists(st.integers(0, 2**29), min_size=1, max_size=200)
@@ -19,7 +19,7 @@ def filled(units, pieces=1):
 
 
 @given(COSTS, st.integers(1, 5))
-def test_costs_come_back_as_they_went_in(units, pieces):
+def test_costs_are_read_as_they_were_written(units, pieces):
     trace = filled(units, pieces)
     assert trace.bits(GPT).tolist() == [u * UNIT_BITS for u in units]
     assert trace.bits(GPT, slice(1, 3)).tolist() == [u * UNIT_BITS for u in units[1:3]]
@@ -35,14 +35,14 @@ def test_sums_over_any_stretches_add_up_to_the_total(units, data):
 
 
 @given(st.lists(st.integers(1, 2**16 - 1), min_size=8, max_size=8))
-def test_an_ideal_code_length_is_whole_units_near_the_logarithm(frequencies):
+def test_an_ideal_code_length_is_an_integer_number_of_units_near_the_logarithm(frequencies):
     cost = float(ideal_bits(np.array([frequencies], np.uint16))[0])
     assert (cost / UNIT_BITS).is_integer()
     assert cost == pytest.approx(-np.log2(np.array(frequencies) / 2**16).sum(), abs=8 * UNIT_BITS / 2)
 
 
 @given(st.lists(st.integers(1, 2**24 - 1), min_size=2, max_size=9), st.data())
-def test_a_symbol_coded_whole_costs_the_logarithm_of_its_own_frequency(row, data):
+def test_the_cost_of_a_symbol_is_the_logarithm_of_its_frequency(row, data):
     symbol = data.draw(st.integers(0, len(row) - 1))
-    (cost,) = expected_bits(np.array([row], np.int32), np.array([symbol]))
+    (cost,) = symbol_bits(np.array([row], np.int32), np.array([symbol]))
     assert cost == pytest.approx(24 - np.log2(row[symbol]), abs=UNIT_BITS / 2) and (cost / UNIT_BITS).is_integer()

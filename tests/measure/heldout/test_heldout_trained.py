@@ -1,4 +1,4 @@
-"""Learners that were trained elsewhere: an interrupted run's checkpoint is taken for what it is, or refused in one line."""
+"""Trained learners: the checkpoint of an interrupted run is loaded, or refused in one line."""
 
 import json
 
@@ -39,10 +39,10 @@ def saved(tmp_path):
 
 
 def load(path, check=lambda config: None):
-    return load_trained(str(path), "checkpoint", RUNTIME, 1 << 30, check, lambda done, n_bytes: None)
+    return load_trained(str(path), "checkpoint", RUNTIME, check, lambda done, n_bytes: None)
 
 
-def test_a_checkpoint_is_the_learner_as_far_as_its_run_came(saved):
+def test_a_checkpoint_is_the_learner_at_the_point_of_its_run(saved):
     path, learner = saved
     assert kind_of(str(path)) == "checkpoint"
     loaded, trained_on = load(path)
@@ -64,7 +64,7 @@ def test_a_learner_is_refused_before_it_is_built(saved):
         load(saved[0], refuse)
 
 
-def test_what_is_no_checkpoint_is_refused(saved, tmp_path):
+def test_a_file_that_is_not_a_checkpoint_is_refused(saved, tmp_path):
     data = saved[0].read_bytes()
     for name, damaged in {
         "cut": data[: len(data) // 2],
@@ -80,7 +80,7 @@ def test_what_is_no_checkpoint_is_refused(saved, tmp_path):
             load(path)
 
 
-def test_what_is_neither_model_nor_run_nor_checkpoint_is_a_corpus(tmp_path):
+def test_a_name_that_is_not_a_model_run_or_checkpoint_is_a_corpus(tmp_path):
     (tmp_path / "model.json").touch()
     for spec in (str(tmp_path), "-", "sample:christmas_carol", "hf:x", "missing.checkpoint"):
         assert kind_of(spec) == "corpus"

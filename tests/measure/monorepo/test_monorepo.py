@@ -1,4 +1,4 @@
-"""Monorepo loss without a repository: kinds, others behind the tree, settings of a series, and the picture of one."""
+"""Monorepo loss without a repository: kinds, conditional sizes, settings of a series, and the picture of a series."""
 
 import json
 import math
@@ -20,11 +20,11 @@ from prequential.corpora.git.file_rules import Rules
 from prequential.errors import ConfigError, CorpusError, OutputError
 from prequential.measure.evaluation.trace import MODEL, Trace
 from prequential.measure.heldout.summary import summarise_heldout
-from prequential.measure.monorepo.monorepo import KIND, SCHEMA, kinds_of, measure_behind
+from prequential.measure.monorepo.monorepo import KIND, SCHEMA, conditional_sizes, kinds_of
 from prequential.measure.monorepo.series import Setting, append_point, read_series
 from prequential.model.config import Config, ScheduleConfig
 from prequential.report import monorepo_picture
-from prequential.report.svg import MAX_DATE_STEPS, date_ticks
+from prequential.report.ticks import MAX_DATE_STEPS, date_ticks
 
 SETTING = Setting(config=Config(gpt=None, schedule=ScheduleConfig(history_bits=14)), rules=Rules())
 TEXT = b"".join(b"a line of code that is number %d\n" % i for i in range(99))
@@ -36,7 +36,7 @@ def group(name: str, bits: float, n_bytes: int = 100) -> dict[str, Any]:
 
 
 def record(day: int, rate: float, languages: tuple[str, ...] = ("Python",), name: str = "project") -> dict[str, Any]:
-    """A point of day `day` of 2026, whose bytes all cost as much."""
+    """A point of day `day` of 2026 whose bytes all have the same cost."""
     loss = {
         "documents": group("documents", 100 * rate),
         "kinds": [group("new", 100 * rate)],
@@ -81,20 +81,20 @@ def trace_of(bits: np.ndarray) -> Trace:
 
 def test_kinds_are_the_first_parts_of_names_and_sum_to_all_documents() -> None:
     documents = [Document("new/added/a.py", 0, 5), Document("added/new", 6, 3), Document("new/b.py", 9, 0)]
-    heldout = summarise_heldout(trace_of(np.arange(10.0)), documents)
-    new, added = kinds_of(heldout)
+    loss = summarise_heldout(trace_of(np.arange(10.0)), documents)
+    new, added = kinds_of(loss)
     assert (new.name, new.n_documents, new.n_bytes, new.bits) == ("new", 2, 5, 10.0)
     assert (added.name, added.n_documents, added.n_bytes, added.bits) == ("added", 1, 3, 21.0)
-    assert new.bits + added.bits == heldout.documents.bits
+    assert new.bits + added.bits == loss.documents.bits
 
 
-def test_behind_is_the_size_of_both_less_that_of_the_first() -> None:
+def test_a_conditional_size_is_the_size_of_both_minus_the_size_of_the_first() -> None:
     before, window = np.frombuffer(TEXT, np.uint8), np.frombuffer(TEXT[33:] + b"new", np.uint8)
-    (behind,) = measure_behind(before, window, [measure("xz", window.tobytes())])
+    (size,) = conditional_sizes(before, window, [measure("xz", window.tobytes())])
     both, first = measure("xz", before.tobytes() + window.tobytes()), measure("xz", TEXT)
-    assert behind.compressed_bytes == both.compressed_bytes - first.compressed_bytes
-    assert behind.compressed_bytes < 100 < measure("xz", window.tobytes()).compressed_bytes
-    assert measure_behind(None, window, []) == ()
+    assert size.compressed_bytes == both.compressed_bytes - first.compressed_bytes
+    assert size.compressed_bytes < 100 < measure("xz", window.tobytes()).compressed_bytes
+    assert conditional_sizes(None, window, []) == ()
 
 
 # A series
@@ -107,7 +107,7 @@ def test_a_setting_comes_back_from_its_record_through_json() -> None:
     assert setting.differing(setting) == []
 
 
-def test_a_series_that_was_chosen_by_other_tables_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_series_with_other_tables_of_rules_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     old = {"setting": SETTING.to_record()}
     monkeypatch.setitem(file_rules.EXTENSIONS, "new", "New")
     with pytest.raises(ConfigError, match="other rules"):
@@ -115,13 +115,13 @@ def test_a_series_that_was_chosen_by_other_tables_is_refused(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("broken", [{}, {"config": {}}, {"rules": 3}, {"train_limit_bytes": 0}, {"context": "none"}])
-def test_a_record_without_a_whole_setting_is_refused(broken: dict[str, Any]) -> None:
+def test_a_record_without_a_complete_setting_is_refused(broken: dict[str, Any]) -> None:
     setting = {**SETTING.to_record(), **broken} if broken else {}
-    with pytest.raises(CorpusError, match="whole setting"):
+    with pytest.raises(CorpusError, match="complete setting"):
         Setting.of({"setting": setting})
 
 
-def test_points_are_appended_without_their_documents_and_never_over_another_run(tmp_path: Path) -> None:
+def test_points_are_appended_without_their_documents_and_not_after_another_run(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     append_point(path, record(1, 2.0), [])
     (found,) = read_series(path)
@@ -137,7 +137,7 @@ def test_points_are_appended_without_their_documents_and_never_over_another_run(
     [(("test", "until"), None), (("test", "until_date"), "soon"), (("frozen", "novel"), None), (("dynamic",), []),
      (("overlap", "train", "byte_share"), "1"), (("setting",), None), (("environment",), {})],
 )  # fmt: skip
-def test_a_record_that_lacks_something_is_no_point(tmp_path: Path, where: tuple[str, ...], value: object) -> None:
+def test_a_record_that_lacks_a_field_is_refused(tmp_path: Path, where: tuple[str, ...], value: object) -> None:
     broken = json.loads(json.dumps(record(1, 2.0)))
     inner = broken
     for name in where[:-1]:
@@ -151,20 +151,20 @@ def test_a_record_that_lacks_something_is_no_point(tmp_path: Path, where: tuple[
 # Its picture
 
 
-def test_lines_stand_at_dates_and_leave_out_points_without_bytes() -> None:
+def test_lines_have_dates_and_leave_out_points_without_bytes() -> None:
     points = [record(1, 2.0), record(32, 3.0, ("Rust",)), record(60, 1.0, ("Python", "Rust"))]
-    whole, kinds, languages = monorepo_picture.panels(points)
-    assert [line.name for line in whole.series] == [
+    everything, kinds, languages = monorepo_picture.panels(points)
+    assert [line.name for line in everything.series] == [
         "frozen", "dynamic", "untrained", "frozen, clean documents", "frozen, novel bytes",
     ]  # fmt: skip
-    assert whole.series[0].y.tolist() == [2.0, 3.0, 1.0]
-    assert np.diff(whole.series[0].x).tolist() == [31 * 86400.0, 28 * 86400.0]
+    assert everything.series[0].y.tolist() == [2.0, 3.0, 1.0]
+    assert np.diff(everything.series[0].x).tolist() == [31 * 86400.0, 28 * 86400.0]
     assert [line.name for line in kinds.series] == ["new, frozen", "new, dynamic"]
     rust = next(line for line in languages.series if line.name == "Rust, frozen")
     assert rust.y.tolist() == [3.0, 1.0]
 
 
-def test_a_drawing_is_whole_xml_and_escapes_what_strangers_named() -> None:
+def test_a_drawing_is_valid_xml_and_escapes_names_from_the_repository() -> None:
     evil = "<script>&\"'"
     points = [record(1, 2.0, (evil,), name=evil)]
     root = ElementTree.fromstring(monorepo_picture.svg_file(points))
@@ -205,7 +205,7 @@ MOMENTS = st.integers(0, 4_000_000_000)
 @given(MOMENTS, MOMENTS)
 @example(0, 0)
 @example(1767225600, 1767225600 + 366 * 86400)
-def test_dates_of_an_axis_enclose_what_is_drawn_and_do_not_repeat(a: int, b: int) -> None:
+def test_dates_of_an_axis_enclose_the_data_and_do_not_repeat(a: int, b: int) -> None:
     low, high = min(a, b), max(a, b)
     ticks, labels = date_ticks(low, high)
     assert ticks[0] <= low <= high <= ticks[-1]

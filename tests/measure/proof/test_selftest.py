@@ -1,4 +1,4 @@
-"""doctor's fixed run: the digest that every machine, backend and kernel must give."""
+"""The fixed run of doctor gives the same digest with every backend and every kernel."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def test_another_digest_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow  # compiles every kernel
-def test_no_check_fails_on_this_machine_but_for_backends_that_are_not_exact() -> None:
+def test_no_check_fails_on_this_machine_except_for_inexact_backends() -> None:
     failed: list[Check] = [check for check in checks() if check.passed is not True]
     without = [] if torch.cuda.is_available() else ["fixed run on a GPU"]
     assert [check.name for check in failed if not check.name.startswith("matmul ")] == without

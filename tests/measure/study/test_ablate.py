@@ -1,4 +1,4 @@
-"""Ablations: features, the plan, contrasts that add up exactly, and verdicts that intervals alone decide."""
+"""Ablations: features, the plan, contrasts that add up exactly, and verdicts that depend only on intervals."""
 
 from dataclasses import replace
 from itertools import product
@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import prequential
 from prequential import Config, ConfigError, CorpusError, Curve, GPTConfig, MixerConfig, Runtime, ScheduleConfig, preset
 from prequential.codecs.bit_coder import UNIT_BITS
 from prequential.measure.evaluation.runs import Run
@@ -23,7 +22,7 @@ from prequential.measure.study.ablate import (
     without,
 )
 from prequential.measure.study.compare import Bootstrap, compare
-from prequential.measure.study.sweep import Outcome, sweep
+from prequential.measure.study.plans import Outcome, run_plan
 from prequential.online.flops import replay_factor
 
 TINY = Config(
@@ -41,14 +40,14 @@ CELL, N_CELLS = 64, 64
 # ---- features
 
 
-def test_the_order_in_which_features_are_taken_away_does_not_matter() -> None:
+def test_the_order_in_which_features_are_removed_does_not_matter() -> None:
     names = [name for name, feature in FEATURES.items() if feature.by_default]
     forwards = without(preset(5), names)
     assert without(preset(5), reversed(names)) == forwards
-    assert without(forwards, names) == forwards  # nor how often
+    assert without(forwards, names) == forwards  # and neither does a second removal
 
 
-def test_every_feature_can_be_taken_away_from_a_preset_with_a_gpt_but_what_it_does_not_have() -> None:
+def test_every_feature_of_a_preset_with_a_gpt_can_be_removed() -> None:
     for level in range(3, 10):
         lacking = [name for name in FEATURES if without(preset(level), [name]) == preset(level)]
         assert lacking == ["contexts", *([] if replay_factor(preset(level)) > 1 else ["replay"])]
@@ -69,20 +68,20 @@ def test_no_two_features_set_the_same_field() -> None:
 # ---- the plan
 
 
-def test_base_and_full_and_what_lies_one_feature_from_them_are_run_once_at_each_size() -> None:
-    made = plan_ablation(TINY, sizes=[(32, 2), (16, 1)], features=["replay", "decay", "momentum"], directions=BOTH)
-    assert made.sizes == ("16x1", "32x2")  # ascending by operations, however given
-    assert len(made.plan.settings) == 2 * 8
-    assert len(set(made.plan.configs)) == 2 * 8
-    assert {(c.gpt.width, c.gpt.n_layers) for c in made.plan.configs if c.gpt} == {(16, 1), (32, 2)}
+def test_base_full_and_their_neighbours_are_run_once_at_each_size() -> None:
+    ablation = plan_ablation(TINY, sizes=[(32, 2), (16, 1)], features=["replay", "decay", "momentum"], directions=BOTH)
+    assert ablation.sizes == ("16x1", "32x2")  # ascending by operations, in any order of the arguments
+    assert len(ablation.plan.settings) == 2 * 8
+    assert len(set(ablation.plan.configs)) == 2 * 8
+    assert {(c.gpt.width, c.gpt.n_layers) for c in ablation.plan.configs if c.gpt} == {(16, 1), (32, 2)}
 
 
 @pytest.mark.parametrize("direction", BOTH)
-def test_a_pair_differs_in_its_feature_alone(direction: str) -> None:
+def test_a_pair_differs_only_in_its_feature(direction: str) -> None:
     features = ["embeddings", "replay", "momentum"]
-    made = plan_ablation(TINY, sizes=[(16, 1)], features=features, directions=[direction], seeds=[0, 1])
+    ablation = plan_ablation(TINY, sizes=[(16, 1)], features=features, directions=[direction], seeds=[0, 1])
     for feature in features:
-        off, on = made.pair(direction, "16x1", feature)
+        off, on = ablation.pair(direction, "16x1", feature)
         assert off.configs != on.configs
         assert [without(config, [feature]) for config in on.configs] == list(off.configs)
         others = [name for name in features if name != feature]
@@ -90,9 +89,9 @@ def test_a_pair_differs_in_its_feature_alone(direction: str) -> None:
         assert [config.seed for config in on.configs] == [0, 1]
 
 
-def test_one_feature_alone_needs_two_configurations_from_either_side() -> None:
-    made = plan_ablation(TINY, sizes=[(16, 1)], features=["replay"], directions=BOTH)
-    assert [setting.name for setting in made.plan.settings] == ["16x1, base", "16x1, full"]
+def test_a_single_feature_needs_two_configurations_in_both_directions() -> None:
+    ablation = plan_ablation(TINY, sizes=[(16, 1)], features=["replay"], directions=BOTH)
+    assert [setting.name for setting in ablation.plan.settings] == ["16x1, base", "16x1, full"]
 
 
 def test_without_names_the_features_are_those_that_the_configuration_has() -> None:
@@ -102,23 +101,23 @@ def test_without_names_the_features_are_those_that_the_configuration_has() -> No
     assert plan_ablation(mixed, sizes=[(16, 1)]).features[-1] == "words"
 
 
-def test_a_size_that_is_no_configuration_is_refused_by_name() -> None:
-    made = plan_ablation(TINY, sizes=[(16, 1), (33, 1)])
-    assert (made.sizes, [refusal.name for refusal in made.plan.refusals]) == (("16x1",), ["33x1"])
-    with pytest.raises(ConfigError, match="no size is left; of 33x1"):
+def test_an_impossible_size_is_refused_by_name() -> None:
+    ablation = plan_ablation(TINY, sizes=[(16, 1), (33, 1)])
+    assert (ablation.sizes, [refusal.name for refusal in ablation.plan.refusals]) == (("16x1",), ["33x1"])
+    with pytest.raises(ConfigError, match="no size is left; 33x1"):
         plan_ablation(TINY, sizes=[(33, 1)])
 
 
 @pytest.mark.parametrize(
     ("config", "features", "message"),
     [
-        (TINY, ["reply"], "no feature 'reply'; there are embeddings"),
+        (TINY, ["reply"], "there is no feature 'reply'; the features are embeddings"),
         (TINY, ["words"], "has no 'words'"),
-        (preset(5), ["mixer", "words"], "'words' makes no difference where mixer"),
+        (preset(5), ["mixer", "words"], "'words' makes no difference without mixer"),
         (preset(2), None, "has none: choose another"),
     ],
 )
-def test_what_cannot_be_ablated_is_an_error(config: Config, features: list[str] | None, message: str) -> None:
+def test_an_impossible_ablation_is_an_error(config: Config, features: list[str] | None, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         plan_ablation(config, sizes=[(64, 1)], features=features)
 
@@ -165,7 +164,7 @@ def test_contrasts_add_up_to_the_unit() -> None:
     assert halves == a[0].curves["model"].bits[N_CELLS // 2 - 1]
 
 
-def test_only_seeds_that_every_term_has_count() -> None:
+def test_only_the_seeds_that_every_term_has_count() -> None:
     a = [synthetic_run(units(seed), seed) for seed in (0, 1)]
     b = [synthetic_run(units(5), 1)]
     assert contrast([(1, a), (-1, b)], BOOTSTRAP).bits == contrast([(1, a[1:]), (-1, b)], BOOTSTRAP).bits
@@ -190,7 +189,7 @@ def test_too_short_a_corpus_has_a_difference_and_no_interval() -> None:
         ((1, 1), -1, "fades"),
         ((1, 0), -1, "only small"),
         ((1, -1), -1, "only small"),
-        ((1, 0), 0, "unclear"),  # help that is not shown at the large size is not shown to be absent
+        ((1, 0), 0, "unclear"),  # no interval shows that the help is absent at the large size
         ((0, 1), 1, "only large"),
         ((1, 1), 1, "grows"),
         ((0, 0), 1, "grows"),
@@ -203,14 +202,14 @@ def test_too_short_a_corpus_has_a_difference_and_no_interval() -> None:
         ((), 0, "no run"),
     ],
 )
-def test_a_verdict_is_one_of_intervals(signs: tuple[int, ...], growth: int, expected: str) -> None:
+def test_a_verdict_depends_only_on_intervals(signs: tuple[int, ...], growth: int, expected: str) -> None:
     assert verdict(signs, growth) == expected
 
 
-def synthetic_outcomes(made: Ablation, saved: dict[tuple[str, str], int]) -> list[Outcome]:
-    """A run for each configuration; features save so many units a cell at a size, independently of each other."""
+def synthetic_outcomes(ablation: Ablation, saved: dict[tuple[str, str], int]) -> list[Outcome]:
+    """A run for each configuration. saved: the units per cell that a feature saves at a size, independently of the others."""
     outcomes = []
-    for (size, on), setting in made.settings.items():
+    for (size, on), setting in ablation.settings.items():
         for config in setting.configs:
             noise = np.random.default_rng([config.seed, len(outcomes)]).integers(-(2**20), 2**20, N_CELLS)
             total = units(99) + noise - sum(saved.get((size, feature), 0) for feature in on)
@@ -219,12 +218,12 @@ def synthetic_outcomes(made: Ablation, saved: dict[tuple[str, str], int]) -> lis
     return outcomes
 
 
-def test_what_helps_only_when_small_is_told_from_what_helps_and_from_what_does_nothing() -> None:
+def test_features_that_help_only_if_small_help_always_or_do_nothing_are_told_apart() -> None:
     features = ["replay", "decay", "momentum", "embeddings"]
-    made = plan_ablation(TINY, sizes=[(16, 1), (32, 1)], features=features, directions=BOTH, seeds=[0, 1])
+    ablation = plan_ablation(TINY, sizes=[(16, 1), (32, 1)], features=features, directions=BOTH, seeds=[0, 1])
     saved = {("16x1", "replay"): 2**24, ("16x1", "decay"): 2**24, ("32x1", "decay"): 2**24}
     saved |= {("16x1", "embeddings"): 2**23, ("32x1", "embeddings"): 2**25}
-    summary = summarise_ablation(made, synthetic_outcomes(made, saved), BOOTSTRAP)
+    summary = summarise_ablation(ablation, synthetic_outcomes(ablation, saved), BOOTSTRAP)
     for direction in BOTH:
         found = {r.feature: r.verdict for r in summary.results if r.direction == direction}
         assert (found["replay"], found["decay"], found["embeddings"]) == ("only small", "helps", "grows")
@@ -234,9 +233,9 @@ def test_what_helps_only_when_small_is_told_from_what_helps_and_from_what_does_n
         assert result.effects[at].saved.bits_per_byte == pytest.approx(expected, abs=2**20 * UNIT_BITS / CELL)
 
 
-def test_growth_and_interaction_are_the_sums_of_what_they_are_made_of() -> None:
-    made = plan_ablation(TINY, sizes=[(16, 1), (32, 1)], features=["replay", "decay"])
-    summary = summarise_ablation(made, synthetic_outcomes(made, {("16x1", "replay"): 2**24}), BOOTSTRAP)
+def test_growth_and_interaction_are_the_sums_of_their_parts() -> None:
+    ablation = plan_ablation(TINY, sizes=[(16, 1), (32, 1)], features=["replay", "decay"])
+    summary = summarise_ablation(ablation, synthetic_outcomes(ablation, {("16x1", "replay"): 2**24}), BOOTSTRAP)
     for result in summary.results:
         assert result.growth
         assert result.growth.bits == result.effects[1].saved.bits - result.effects[0].saved.bits
@@ -247,37 +246,32 @@ def test_growth_and_interaction_are_the_sums_of_what_they_are_made_of() -> None:
         assert one.interaction.bits == one.saved.bits - one.singles.bits
 
 
-def test_what_lacks_a_run_is_left_out_and_nothing_at_all_is_an_error() -> None:
-    made = plan_ablation(TINY, sizes=[(16, 1), (32, 1)], features=["replay", "decay"])
-    outcomes = synthetic_outcomes(made, {})
-    missing = made.pair(FROM_BASE, "32x1", "decay")[1]
-    summary = summarise_ablation(made, [o for o in outcomes if o.setting != missing], BOOTSTRAP)
+def test_results_that_lack_a_run_are_left_out_and_no_run_at_all_is_an_error() -> None:
+    ablation = plan_ablation(TINY, sizes=[(16, 1), (32, 1)], features=["replay", "decay"])
+    outcomes = synthetic_outcomes(ablation, {})
+    missing = ablation.pair(FROM_BASE, "32x1", "decay")[1]
+    summary = summarise_ablation(ablation, [o for o in outcomes if o.setting != missing], BOOTSTRAP)
     assert [[e.size for e in r.effects] for r in summary.results] == [["16x1", "32x1"], ["16x1"]]
     assert summary.results[1].growth is None
     assert summary.together[1].interaction is None
     with pytest.raises(CorpusError, match="no run"):
-        summarise_ablation(made, [])
+        summarise_ablation(ablation, [])
 
 
 # ---- real runs
 
 
-def test_what_a_feature_saves_is_the_difference_of_real_code_lengths_and_finished_runs_are_kept(tmp_path: Path) -> None:
-    made = plan_ablation(TINY, sizes=[(16, 1)], features=["replay", "short-start"])
+def test_a_saving_is_the_difference_of_real_code_lengths_and_finished_runs_are_used_again(tmp_path: Path) -> None:
+    ablation = plan_ablation(TINY, sizes=[(16, 1)], features=["replay", "short-start"])
     text = tmp_path / "text"
     text.write_bytes(b"it was the best of times, it was the worst of times. " * 20)
 
-    def swept() -> list[Outcome]:
-        given = {
-            "evaluate": prequential.evaluate,
-            "program_version": "1",
-            "runtime": Runtime(kernels="plain", threads=1),
-        }
-        return list(sweep(str(text), made.plan, tmp_path / "runs", **given))  # type: ignore[arg-type]
+    def run_all() -> list[Outcome]:
+        return list(run_plan(str(text), ablation.plan, tmp_path / "runs", runtime=Runtime(kernels="plain", threads=1)))
 
-    outcomes = swept()
+    outcomes = run_all()
     bits = {o.setting.name: o.run.record["code_bits"] for o in outcomes if o.run}
     assert len(bits) == 4
-    for result in summarise_ablation(made, outcomes).results:
+    for result in summarise_ablation(ablation, outcomes).results:
         assert result.effects[0].saved.bits == bits["16x1, base"] - bits[f"16x1, base + {result.feature}"]
-    assert not any(outcome.is_new for outcome in swept())
+    assert not any(outcome.is_new for outcome in run_all())

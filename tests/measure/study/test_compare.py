@@ -1,4 +1,4 @@
-"""Comparison: differences are exact, intervals cover what they say, what cannot be compared is refused."""
+"""Comparison: differences are exact, intervals have their stated coverage, and runs that are not comparable are refused."""
 
 import tempfile
 from pathlib import Path
@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from prequential.codecs.bit_coder import UNIT_BITS
 from prequential.errors import ConfigError, CorpusError
 from prequential.measure.evaluation.curves import Curve, write_curves
+from prequential.measure.evaluation.record import SCHEMA
 from prequential.measure.evaluation.runs import CURVE, RECORD, Run, read_run
-from prequential.measure.record import SCHEMA, append_record
+from prequential.measure.record import append_record
 from prequential.measure.study.compare import (
     Bootstrap,
     block_length,
@@ -27,7 +28,7 @@ UNITS = st.integers(0, 2**32 - 1)  # of one segment
 
 
 def write_run(folder: Path, units, *, seed=0, model="a", ends=None, blake2b="00", **fields) -> Run:
-    """A run whose segments cost so many units of 2**-22 bits; of SEGMENT bytes each unless `ends` says where they end."""
+    """A run whose segments cost the given units of 2**-22 bits. ends: where segments end; by default each has SEGMENT bytes."""
     folder.mkdir(parents=True)
     units = np.array(units, np.int64)
     ends = SEGMENT * np.arange(1, len(units) + 1) if ends is None else np.array(ends, np.int64)
@@ -50,7 +51,7 @@ def drawn_units(n_segments: int, seed: int) -> np.ndarray:
 
 
 def autoregressive(n_series: int, n: int, coefficient: float, seed: int) -> np.ndarray:
-    """AR(1) series (n_series, n) of mean 0 with standard normal shocks, in their stationary state."""
+    """AR(1) series (n_series, n) with mean 0 and standard normal shocks, in the stationary state."""
     shocks = np.random.default_rng(seed).standard_normal((n, n_series))
     series = np.empty_like(shocks)
     series[0] = shocks[0] / np.sqrt(1 - coefficient**2)
@@ -75,7 +76,7 @@ def test_differences_are_exact_to_the_unit_in_total_and_after_every_segment(pair
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(UNITS, min_size=20, max_size=60), st.integers(0, 2**64))
-def test_a_run_against_itself_differs_by_nothing_with_certainty(units, seed) -> None:
+def test_a_run_has_no_difference_to_itself_and_an_interval_of_length_0(units, seed) -> None:
     with tempfile.TemporaryDirectory() as root:
         run = write_run(Path(root, "a"), units)
         (difference,) = compare([run, run], bootstrap=Bootstrap(seed=seed, n_resamples=99)).differences
@@ -91,7 +92,7 @@ def test_a_run_against_itself_differs_by_nothing_with_certainty(units, seed) -> 
     st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True),
     st.sampled_from([None, 3 * SEGMENT]),
 )
-def test_exchanging_the_groups_turns_every_sign_and_nothing_else(seed, a_seeds, b_seeds, block) -> None:
+def test_exchanging_the_groups_changes_only_the_signs(seed, a_seeds, b_seeds, block) -> None:
     how = Bootstrap(seed=seed, n_resamples=99, block_bytes=block)
     with tempfile.TemporaryDirectory() as root:
         a, b = (
@@ -106,7 +107,7 @@ def test_exchanging_the_groups_turns_every_sign_and_nothing_else(seed, a_seeds, 
 
 
 def coverage(series: np.ndarray, block: int | None, how: Bootstrap) -> int:
-    """How many of the series (n, m), of true mean 0, have it in their interval."""
+    """How many of the series (n, m), whose true mean is 0, have 0 in their interval."""
     nothing = np.zeros((1, series.shape[1])), (0,)
     hits = 0
     for one in series:
@@ -115,13 +116,13 @@ def coverage(series: np.ndarray, block: int | None, how: Bootstrap) -> int:
     return hits
 
 
-def test_the_interval_of_dependent_differences_covers_the_true_one_at_its_nominal_rate() -> None:
+def test_the_interval_of_dependent_differences_has_its_nominal_coverage() -> None:
     n, nominal = 400, 0.9
     series = autoregressive(n, 1000, 0.5, seed=1)
     how = Bootstrap(confidence=nominal, n_resamples=399)
     three_deviations = 3 * np.sqrt(n * nominal * (1 - nominal))
     assert abs(coverage(series, None, how) - n * nominal) <= three_deviations
-    assert coverage(series, 1, how) < n * nominal - 2 * three_deviations  # cells alone miss the dependence
+    assert coverage(series, 1, how) < n * nominal - 2 * three_deviations  # single cells ignore the dependence
 
 
 @pytest.mark.slow
@@ -133,13 +134,13 @@ def test_the_interval_of_dependent_differences_covers_the_true_one_at_its_nomina
         (1000, 0, 0.90), (1000, 0.5, 0.90), (1000, 0.8, 0.89),
     ],
 )  # fmt: skip
-def test_intervals_cover_as_often_as_the_documentation_says(n_cells, coefficient, documented) -> None:
+def test_intervals_have_the_documented_coverage(n_cells, coefficient, documented) -> None:
     n = 1000
     hits = coverage(autoregressive(n, n_cells, coefficient, seed=6), None, Bootstrap(confidence=0.9, n_resamples=199))
     assert abs(hits / n - documented) <= 3 * np.sqrt(documented * (1 - documented) / n) + 0.005  # as rounded
 
 
-def test_the_interval_over_seeds_covers_the_true_difference_at_its_nominal_rate() -> None:
+def test_the_interval_over_seeds_has_its_nominal_coverage() -> None:
     n, n_seeds, nominal = 400, 5, 0.9
     random = np.random.default_rng(2)
     texts = autoregressive(n, 500, 0.5, seed=3)
@@ -170,17 +171,17 @@ def test_the_interval_of_runs_is_that_of_their_cells_scaled_to_the_corpus(tmp_pa
     assert (interval.block_bytes, interval.automatic) == (4 * SEGMENT, False)
 
 
-def test_runs_of_other_segments_have_an_exact_total_and_say_where_they_are_interpolated(tmp_path: Path) -> None:
+def test_runs_with_different_segments_have_an_exact_total_and_count_interpolated_cells(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", drawn_units(96, 1))
     b = write_run(tmp_path / "b", drawn_units(64, 2), model="b", ends=96 * np.arange(1, 65))
     (difference,) = compare([a, b]).differences
     assert difference.bits == (drawn_units(64, 2).sum() - drawn_units(96, 1).sum()) * UNIT_BITS
     assert difference.n_bytes[difference.known].tolist() == list(range(0, 96 * 64 + 1, 192))
     assert difference.interval.cell_bytes == 96
-    assert difference.interval.n_interpolated == 32  # every other cell's end
+    assert difference.interval.n_interpolated == 32  # the end of every second cell
 
 
-def test_extremes_and_the_crossing_lie_where_the_running_difference_has_them(tmp_path: Path) -> None:
+def test_extremes_and_the_crossing_are_those_of_the_running_difference(tmp_path: Path) -> None:
     unit = round(1 / UNIT_BITS)
     a = write_run(tmp_path / "a", [10 * unit] * 5)
     b = write_run(tmp_path / "b", [12 * unit, 13 * unit, 9 * unit, 4 * unit, 11 * unit], model="b")
@@ -216,7 +217,7 @@ def test_a_configuration_measured_again_is_a_group_of_its_own(tmp_path: Path) ->
     assert [group.runs for group in compare(runs).groups] == [("0", "1"), ("2", "3")]
 
 
-def test_labels_group_runs_whatever_their_configuration(tmp_path: Path) -> None:
+def test_labels_group_runs_of_any_configuration(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / str(i), drawn_units(3, i), model=str(i)) for i in range(3)]
     assert [group.runs for group in compare(runs, groups=["x", "y", "x"]).groups] == [("0", "2"), ("1",)]
 
@@ -237,7 +238,7 @@ def test_runs_that_are_not_comparable_are_refused_with_the_reason(tmp_path: Path
         compare(runs)
 
 
-def test_a_field_that_states_the_default_is_comparable_with_none(tmp_path: Path) -> None:
+def test_a_run_that_records_the_default_is_comparable_with_a_run_that_does_not(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", [1, 2, 3])
     b = write_run(tmp_path / "b", [1, 2, 4], model="b", alphabet="bytes", context="carried memory")
     assert compare([a, b]).differences[0].bits == UNIT_BITS
@@ -251,7 +252,7 @@ def test_a_curve_that_ends_before_the_corpus_is_refused(tmp_path: Path) -> None:
         compare([a, b])
 
 
-def test_one_group_alone_is_refused(tmp_path: Path) -> None:
+def test_a_single_group_is_refused(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / str(seed), [1, 2], seed=seed) for seed in range(2)]
     with pytest.raises(ConfigError, match="one group"):
         compare(runs)
@@ -259,7 +260,7 @@ def test_one_group_alone_is_refused(tmp_path: Path) -> None:
 
 def test_a_block_of_more_than_half_the_corpus_is_refused(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, drawn_units(20, 0), model=name) for name in "ab"]
-    with pytest.raises(ConfigError, match="more than half"):
+    with pytest.raises(ConfigError, match="longer than half"):
         compare(runs, bootstrap=Bootstrap(block_bytes=11 * SEGMENT))
 
 
@@ -298,5 +299,5 @@ def test_blocks_are_twice_the_rule_for_an_autoregressive_series_and_one_cell_for
 
 
 @pytest.mark.parametrize(("freedom", "t"), [(4, 2.776), (10, 2.228), (30, 2.042)])
-def test_widening_leads_from_the_normal_distribution_to_students_t(freedom, t) -> None:
+def test_widening_converts_the_normal_distribution_to_students_t(freedom, t) -> None:
     assert 1.95996 * Bootstrap(confidence=0.95).widening(freedom) == pytest.approx(t, rel=0.02)

@@ -1,4 +1,4 @@
-"""Ladders: a run contains the runs over its prefixes, sizes are one learner's, what diverged is named, the rule of steps."""
+"""Ladders: a run contains the runs over its prefixes, sizes share one learner, diverged runs are named, rule of step sizes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +15,8 @@ from prequential.measure.study.ladder import (
     Ladder,
     Rung,
     Size,
-    anomalies,
     check_steps,
+    diverged_runs,
     family,
     ladder_plan,
     n_weights,
@@ -27,7 +27,7 @@ from prequential.measure.study.ladder import (
     step_drift,
     step_plan,
 )
-from prequential.measure.study.sweep import Subject, sweep
+from prequential.measure.study.plans import Subject, run_plan
 from prequential.online.flops import total_flops
 
 TINY = Config(
@@ -52,7 +52,7 @@ def test_a_shorter_run_costs_what_the_longer_one_cost_for_its_bytes(mixer: Mixer
     long = prequential.evaluate(TEXT[:2500], config=config, baselines=(), runtime=PLAIN)
     short = prequential.evaluate(TEXT[:n_bytes], config=config, baselines=(), runtime=PLAIN)
     assert short.trace.bits("model").tolist() == long.trace.bits("model", slice(0, n_bytes)).tolist()
-    # the curves agree at every end of a segment that is not cut short; the last point lies within one of the longer run
+    # The curves agree at every end of a complete segment. The last point may be inside a segment of the longer run.
     assert set(short.curve.n_bytes[:-1]) <= set(long.curve.n_bytes)
     assert np.array_equal(short.curve.at(short.curve.n_bytes[:-1]), long.curve.at(short.curve.n_bytes[:-1]))
 
@@ -60,7 +60,7 @@ def test_a_shorter_run_costs_what_the_longer_one_cost_for_its_bytes(mixer: Mixer
 # ---- sizes
 
 
-def test_a_rung_differs_from_the_base_in_size_heads_seed_and_the_step_of_the_rule_alone() -> None:
+def test_a_rung_differs_from_the_base_only_in_size_heads_seed_and_the_step_of_the_rule() -> None:
     base = preset(5, pure=True)
     for size in (Size(24, 1), Size(48, 2), Size(256, 3)):
         config = scaled(base, size, seed=4)
@@ -74,7 +74,7 @@ def test_a_rung_differs_from_the_base_in_size_heads_seed_and_the_step_of_the_rul
     assert family(scaled(base, Size(24, 1), step_factor=2.0).to_dict()) != family(base.to_dict())
 
 
-def test_n_counts_the_weights_that_a_symbol_is_multiplied_with() -> None:
+def test_n_is_the_number_of_weights_that_a_symbol_is_multiplied_with() -> None:
     for config in (scaled(preset(5, pure=True), size) for size in DEFAULT_SIZES):
         assert config.gpt
         reading = total_flops(config, 1 << 16).reading / (1 << 16)
@@ -89,11 +89,11 @@ def test_a_plan_has_every_size_and_all_seeds_on_two() -> None:
     assert [[c.seed for c in setting.configs] for setting in chosen.settings] == [[5, 6], [5], [5], [5], [5]]
 
 
-def test_a_size_that_cannot_be_refuses_the_whole_ladder() -> None:
+def test_an_impossible_size_refuses_the_complete_ladder() -> None:
     with pytest.raises(ConfigError, match="multiple of 2"):
         ladder_plan(TINY, [Size(16, 1), Size(33, 1)])
     with pytest.raises(ConfigError, match="memory"):
-        ladder_plan(TINY, [Size(16, 1), Size(1024, 1)], max_memory_bytes=32 << 20)
+        ladder_plan(TINY, [Size(16, 1), Size(1024, 1)], runtime=replace(PLAIN, max_memory_bytes=32 << 20))
     with pytest.raises(ConfigError, match="has none"):
         ladder_plan(preset(1))
 
@@ -105,7 +105,7 @@ def test_sizes_are_written_as_width_and_layers() -> None:
             parse_size(wrong)
 
 
-def test_predicted_time_is_the_probe_s_for_a_probed_run_and_lies_between_probes_elsewhere() -> None:
+def test_the_predicted_time_is_that_of_the_probe_and_between_probes_it_is_interpolated() -> None:
     plan = ladder_plan(TINY, [Size(16, 1), Size(32, 1), Size(64, 1)], seeds=[0])
     small, middle, large = plan.configs
     n = 2000
@@ -128,19 +128,18 @@ def test_a_ladder_is_read_back_from_its_runs(tmp_path: Path) -> None:
     corpus.write_bytes(TEXT)
     plan = ladder_plan(TINY, [Size(32, 1), Size(16, 1)], seeds=[0, 1])
     for other in (plan, step_plan(TINY, [Size(16, 1)], factors=[2.0])):
-        made = sweep(str(corpus), other, tmp_path / "runs", evaluate=prequential.evaluate, program_version="1",
-                     limit_bytes=600, runtime=PLAIN)  # fmt: skip
-        assert all(outcome.run for outcome in made)
+        outcomes = run_plan(str(corpus), other, tmp_path / "runs", limit_bytes=600, runtime=PLAIN)
+        assert all(outcome.run for outcome in outcomes)
     ladder = read_ladder(tmp_path / "runs")
     assert [rung.name for rung in ladder.rungs] == ["16x1, seed 0", "16x1, seed 1", "32x1, seed 0", "32x1, seed 1"]
-    assert ladder.about.n_bytes == 600
+    assert ladder.subject.n_bytes == 600
     assert [rung.config for rung in ladder.rungs] == plan.configs
-    with pytest.raises(CorpusError, match="holds no runs of a GPT"):
+    with pytest.raises(CorpusError, match="has no runs of a GPT"):
         read_ladder(tmp_path / "empty")
 
 
 def synthetic(rates: dict[int, list[float]]) -> Ladder:
-    """Rungs of these widths, with windows of these bits per byte."""
+    """A ladder of these widths, whose curves have windows of these bits per byte."""
     rungs = []
     for width, values in rates.items():
         config = scaled(TINY, Size(width, 1))
@@ -152,25 +151,25 @@ def synthetic(rates: dict[int, list[float]]) -> Ladder:
     return Ladder(tuple(rungs), Subject(800, "0"))
 
 
-def test_a_run_above_the_uniform_code_or_rising_more_than_the_others_looks_diverged() -> None:
+def test_a_run_above_the_uniform_code_or_with_an_unusual_rise_looks_diverged() -> None:
     usual = [5.0, 4.0, 3.5, 3.8, 3.2, 3.0, 2.9, 3.1]
     harder_text = {16: usual, 32: [0.9 * r for r in usual], 48: [0.8 * r for r in usual]}
-    assert anomalies(synthetic(harder_text)) == {}
-    rising = anomalies(synthetic(harder_text | {64: [4.0, 3.0, 2.5, 2.6, 2.8, 3.2, 3.5, 3.9]}))
+    assert diverged_runs(synthetic(harder_text)) == {}
+    rising = diverged_runs(synthetic(harder_text | {64: [4.0, 3.0, 2.5, 2.6, 2.8, 3.2, 3.5, 3.9]}))
     assert list(rising) == ["64x1, seed 0"]
     assert "rises by 56%" in rising["64x1, seed 0"]
-    wild = anomalies(synthetic(harder_text | {64: [8.0, 9.0, 9.5, 9.1, 9.2, 9.3, 9.9, 9.9]}))
+    wild = diverged_runs(synthetic(harder_text | {64: [8.0, 9.0, 9.5, 9.1, 9.2, 9.3, 9.9, 9.9]}))
     assert "the uniform code has 8" in wild["64x1, seed 0"]
 
 
-# ---- the rule of steps
+# ---- the rule of step sizes
 
 
 def parabola(best: float) -> dict[float, float]:
     return {f: 3.0 + 0.05 * (np.log2(f) - np.log2(best)) ** 2 for f in (0.5, 1.0, 2.0)}
 
 
-def test_the_best_factor_is_the_vertex_of_the_parabola_and_its_drift_a_slope() -> None:
+def test_the_best_factor_is_the_vertex_of_the_parabola_and_the_drift_is_a_slope() -> None:
     sizes = [Size(16, 1), Size(32, 1), Size(64, 1)]
     best = [1.5, 1.2, 0.8]
     bits = {(size, f): b for size, at in zip(sizes, best, strict=True) for f, b in parabola(at).items()}
@@ -184,14 +183,14 @@ def test_the_best_factor_is_the_vertex_of_the_parabola_and_its_drift_a_slope() -
     assert step_drift(checks[:2]) is None
 
 
-def test_where_no_optimum_lies_among_the_factors_the_check_says_which_way() -> None:
+def test_without_an_optimum_among_the_factors_the_check_names_the_best_of_them() -> None:
     checks = check_steps({(Size(16, 1), f): b for f, b in ((0.5, 3.0), (1.0, 3.2), (2.0, 9.0))}, TINY)
     assert checks[0].best_factor is None
     assert "the fewest bits at 0.5" in checks[0].note
-    assert "diverged under factor 2" in checks[0].note
+    assert "diverged with factor 2" in checks[0].note
     assert checks[0].loss_percent == pytest.approx(100 * (3.2 / 3.0 - 1))
 
 
 def test_a_check_without_factor_1_is_refused() -> None:
-    with pytest.raises(ConfigError, match="need factor 1"):
+    with pytest.raises(ConfigError, match="needs the step factor 1"):
         check_steps({(Size(16, 1), f): 3.0 for f in (0.5, 2.0, 4.0)}, TINY)

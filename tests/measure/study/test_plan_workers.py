@@ -1,15 +1,17 @@
-"""A plan's runs, shared by several processes: each is made once, and the first process hears of all."""
+"""Several processes share a plan: each run is made once, and the first process reports all of them."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch.distributed as dist
 
 import prequential
-from prequential import Config, GPTConfig, Runtime, ScheduleConfig
-from prequential.measure.study.plan_workers import Spread
-from prequential.measure.study.sweep import Outcome, Plan, config_key, plan, sweep
+from prequential import Config, CorpusError, GPTConfig, Runtime, ScheduleConfig
+from prequential.measure.study.plan_workers import PlanWorker
+from prequential.measure.study.plans import Outcome, Plan, config_key, run_plan
+from prequential.measure.study.sweep import sweep_plan
 
 TINY = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
@@ -30,68 +32,72 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def two() -> tuple[Spread, Spread]:
+def workers() -> tuple[PlanWorker, PlanWorker]:
     store = dist.HashStore()
-    return Spread(store, 0, 2), Spread(store, 1, 2)
+    return PlanWorker(store, 0, 2), PlanWorker(store, 1, 2)
 
 
-def outcomes(
-    corpus: Path, folder: Path, of: Plan, spread: Spread | None, evaluate=prequential.evaluate
-) -> list[Outcome]:
-    machine = Runtime(kernels="plain", threads=1)
-    return list(sweep(corpus, of, folder, evaluate=evaluate, program_version="0", runtime=machine, spread=spread))
+def outcomes(corpus: Path, folder: Path, plan: Plan, worker: PlanWorker | None) -> list[Outcome]:
+    return list(run_plan(corpus, plan, folder, runtime=Runtime(kernels="plain", threads=1), worker=worker))
 
 
-def test_two_processes_make_every_run_once(corpus: Path, tmp_path: Path, two: tuple[Spread, Spread]) -> None:
-    of = plan(TINY, seeds=[0, 1, 2, 3, 4])
-    with ThreadPoolExecutor() as both:
-        first, other = both.map(lambda spread: outcomes(corpus, tmp_path / "runs", of, spread), two)
-    assert {o.config.seed for o in first} == {0, 1, 2, 3, 4}
-    assert len(first) == 5  # each once, by whichever process
-    assert len(prequential.read_runs(tmp_path / "runs")) == 5
-    assert {o.config.seed for o in other} < {0, 1, 2, 3, 4}
-    alone = {
-        o.config.seed: o.run.record["archive_bits"] for o in outcomes(corpus, tmp_path / "alone", of, None) if o.run
-    }
-    assert {o.config.seed: o.run.record["archive_bits"] for o in first if o.run} == alone
+def archive_bits(outcomes: list[Outcome]) -> dict[int, int]:
+    """Length of the archive of each finished run, by its seed."""
+    return {outcome.config.seed: outcome.run.record["archive_bits"] for outcome in outcomes if outcome.run}
 
 
-def test_the_first_hears_why_another_processs_run_failed(
-    corpus: Path, tmp_path: Path, two: tuple[Spread, Spread]
+def test_two_processes_make_every_run_once(
+    corpus: Path, tmp_path: Path, workers: tuple[PlanWorker, PlanWorker]
 ) -> None:
-    def fails(*_: object, **__: object) -> object:
-        raise prequential.CorpusError("the disk is gone")
-
-    first, other = two
-    of = plan(TINY, seeds=[0, 1])
-    assert [str(o.error) for o in outcomes(corpus, tmp_path / "runs", of, other, fails)] == ["the disk is gone"] * 2
-    heard = outcomes(corpus, tmp_path / "runs", of, first)
-    assert [(o.run, str(o.error)) for o in heard] == [(None, "the disk is gone")] * 2
-
-
-def test_a_folder_that_is_not_shared_is_named(corpus: Path, tmp_path: Path, two: tuple[Spread, Spread]) -> None:
-    first, other = two
-    of = plan(TINY, seeds=[0])
-    assert outcomes(corpus, tmp_path / "elsewhere", of, other)[0].run
-    (found,) = outcomes(corpus, tmp_path / "runs", of, first)
-    assert found.run is None
-    assert "which all workers must share" in str(found.error)
+    plan = sweep_plan(TINY, seeds=[0, 1, 2, 3, 4])
+    with ThreadPoolExecutor() as threads:
+        first, other = threads.map(lambda worker: outcomes(corpus, tmp_path / "runs", plan, worker), workers)
+    assert sorted(outcome.config.seed for outcome in first) == [0, 1, 2, 3, 4]
+    assert len(prequential.read_runs(tmp_path / "runs")) == 5
+    assert {outcome.config.seed for outcome in other} < {0, 1, 2, 3, 4}
+    assert archive_bits(first) == archive_bits(outcomes(corpus, tmp_path / "alone", plan, None))
 
 
-def test_a_process_that_has_ended_is_not_waited_for(
+def test_the_first_process_reports_why_the_run_of_another_failed(
+    corpus: Path, tmp_path: Path, workers: tuple[PlanWorker, PlanWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise CorpusError("the disk is gone")
+
+    first, other = workers
+    plan = sweep_plan(TINY, seeds=[0, 1])
+    with monkeypatch.context() as patch:
+        patch.setattr("prequential.measure.study.plans.evaluate", fail)
+        assert [str(o.error) for o in outcomes(corpus, tmp_path / "runs", plan, other)] == ["the disk is gone"] * 2
+    reported = outcomes(corpus, tmp_path / "runs", plan, first)
+    assert [(outcome.run, str(outcome.error)) for outcome in reported] == [(None, "the disk is gone")] * 2
+
+
+def test_a_folder_that_is_not_shared_is_named(
+    corpus: Path, tmp_path: Path, workers: tuple[PlanWorker, PlanWorker]
+) -> None:
+    first, other = workers
+    plan = sweep_plan(TINY, seeds=[0])
+    assert outcomes(corpus, tmp_path / "elsewhere", plan, other)[0].run
+    (outcome,) = outcomes(corpus, tmp_path / "runs", plan, first)
+    assert outcome.run is None
+    assert f"{tmp_path / 'runs'}, which all workers must share" in str(outcome.error)
+
+
+def test_the_first_process_does_not_wait_for_a_process_that_has_ended(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("prequential.measure.study.plan_workers.LOST_S", 0.5)
     store = dist.HashStore()
-    of = plan(TINY, seeds=[0, 1])
-    key = config_key(of.configs[0].to_dict())
-    store.set("beat 1", "3")  # all that is left of it, and a claim
+    plan = sweep_plan(TINY, seeds=[0, 1])
+    key = config_key(plan.configs[0].to_dict())
+    store.set("beat 1", "3")  # the last heartbeat of the process that has ended, and its claim
     assert store.add(f"claim {key}", 1) == 1
     store.set(f"by {key}", "1")
-    made = {o.config.seed: o for o in outcomes(corpus, tmp_path / "runs", of, Spread(store, 0, 2))}
+    made = {o.config.seed: o for o in outcomes(corpus, tmp_path / "runs", plan, PlanWorker(store, 0, 2))}
     assert made[1].run
-    assert str(made[0].error) == "worker 1, which had taken it, has ended or does not answer"
+    assert str(made[0].error) == "worker 1, which had claimed it, has ended or does not answer"
 
 
-def test_without_torchrun_nothing_is_shared() -> None:
-    assert Spread.launched() is None
+def test_without_torchrun_there_is_no_worker() -> None:
+    assert PlanWorker.launched() is None

@@ -1,4 +1,4 @@
-"""Selection: scores are code lengths of documents that all others precede; orders, budgets and copies are exact."""
+"""Selection: a score is a code length after all other documents; orders, budgets and copies are exact."""
 
 from itertools import pairwise
 
@@ -35,12 +35,12 @@ SMALL = Config(
     schedule=ScheduleConfig(history_bits=14, block_symbols=1 << 20),
 )
 PLAIN = Runtime(kernels="plain", threads=1)
-TEXT = np.frombuffer(sample_path("christmas_carol").read_bytes()[5000:13192], np.uint8)  # behind the licence
+TEXT = np.frombuffer(sample_path("christmas_carol").read_bytes()[5000:13192], np.uint8)  # after the licence
 NOISE = np.random.default_rng(0).integers(0, 256, 1024, np.uint8)
 
 
 def corpus(*parts: np.ndarray) -> tuple[np.ndarray, list[Document]]:
-    """Documents one after another, with a NUL behind each, as in a folder."""
+    """Documents one after another, each followed by a NUL, as in a folder."""
     pieces, documents, at = [], [], 0
     for i, part in enumerate(parts):
         documents.append(Document(f"d{i}", at, len(part)))
@@ -54,7 +54,7 @@ def scores(parts: list[np.ndarray], by: str, target: np.ndarray | None = None) -
 
 
 def bits_after(before: list[np.ndarray], parts: list[np.ndarray]) -> float:
-    """What `parts` cost after `before`: by the evaluation of both as one stream."""
+    """The cost of `parts` after `before`, from the evaluation of both as one stream."""
     stream = np.concatenate([*before, *parts])
     trace = prequential.evaluate(stream, config=SMALL, baselines=(), runtime=PLAIN).trace
     n_before = sum(map(len, before))
@@ -75,7 +75,7 @@ def test_the_surprise_of_each_half_is_its_code_length_after_the_other_half() -> 
     assert [s.code_bits for s in found] == [s.bits for s in found]
 
 
-def test_the_progress_is_what_the_target_or_a_second_reading_saves() -> None:
+def test_progress_is_the_saving_by_the_target_or_by_a_second_reading() -> None:
     a, b, target = TEXTS[:3]
     with_target = score_documents(*corpus(a, b), PROGRESS, SMALL, PLAIN, target=target)
     assert with_target[0].bits == bits_after([b], [a]) - bits_after([target, b], [a])
@@ -84,27 +84,27 @@ def test_the_progress_is_what_the_target_or_a_second_reading_saves() -> None:
     assert alone[1].code_bits == with_target[1].code_bits == bits_after([a], [b])
 
 
-def test_the_first_document_is_not_the_most_surprising_because_nothing_was_read_before() -> None:
+def test_the_first_document_is_not_more_surprising_than_the_others() -> None:
     found = scores(TEXTS, SURPRISE)
     straight = part_bits(TEXTS, SMALL, PLAIN) / 1024
-    assert straight[0] > 1.2 * straight[1:].mean()  # what a single pass would say
+    assert straight[0] > 1.2 * straight[1:].mean()  # in a single pass it would be
     assert found[0] < 1.2 * np.mean(found[1:])
 
 
-def test_noise_is_the_most_surprising_and_taught_least_by_a_target() -> None:
+def test_noise_has_the_highest_surprise_and_the_least_progress_with_a_target() -> None:
     parts = [*TEXTS[:2], NOISE, TEXTS[2]]
     assert int(np.argmax(scores(parts, SURPRISE))) == 2
     assert int(np.argmin(scores(parts, PROGRESS, target=TEXT[6144:]))) == 2
 
 
-def test_a_target_finds_what_is_like_it() -> None:
+def test_a_target_finds_similar_documents() -> None:
     shouted = np.array([ord(chr(byte).upper()) if byte < 128 else byte for byte in TEXT], np.uint8)
     parts = [TEXTS[0], shouted[1024:2048], shouted[2048:3072], TEXTS[3]]
     first = rank(score_documents(*corpus(*parts), PROGRESS, SMALL, PLAIN, target=TEXT[4096:]))[:2]
     assert {scored.document.name for scored in first} == {"d0", "d3"}
 
 
-def test_a_copy_of_an_earlier_document_or_of_the_target_has_nothing_novel() -> None:
+def test_a_copy_of_an_earlier_document_or_of_the_target_is_not_novel() -> None:
     found = scores([TEXTS[0], TEXTS[1], TEXTS[0]], NOVEL)
     assert found[2] == 0.0
     assert found[0] > 0.5
@@ -112,23 +112,23 @@ def test_a_copy_of_an_earlier_document_or_of_the_target_has_nothing_novel() -> N
     assert scores(TEXTS[:2], NOVEL, target=TEXTS[0])[0] == 0.0
 
 
-def test_what_is_nowhere_copied_is_novel_as_a_whole() -> None:
+def test_documents_without_copies_are_completely_novel() -> None:
     parts = [TEXTS[0], NOISE[: MATCH_BYTES - 1], TEXTS[3]]
     assert scores(parts, NOVEL) == scores(parts, SURPRISE)
 
 
-def test_empty_documents_are_left_out_and_one_alone_is_an_error() -> None:
+def test_empty_documents_are_left_out_and_a_single_document_is_an_error() -> None:
     nothing = np.zeros(0, np.uint8)
     found = score_documents(*corpus(nothing, TEXTS[0], nothing, TEXTS[1]), SURPRISE, SMALL, PLAIN)
     assert [s.document.name for s in found] == ["d1", "d3"]
     for by in MEASURES:
-        with pytest.raises(CorpusError, match="nothing to rank: 1 documents"):
+        with pytest.raises(CorpusError, match="two documents that are not empty: here are 1"):
             score_documents(*corpus(TEXTS[0], nothing), by, SMALL, PLAIN)
 
 
 @pytest.mark.parametrize("by", MEASURES)
 @pytest.mark.parametrize("target", [None, TEXTS[5]])
-def test_what_is_to_be_read_is_known_before_and_read_to_the_end(by: str, target: np.ndarray | None) -> None:
+def test_the_total_to_read_is_known_at_the_start_and_reached_at_the_end(by: str, target: np.ndarray | None) -> None:
     reports: list[tuple[int, int]] = []
     score_documents(
         *corpus(*TEXTS[:3]), by, SMALL, PLAIN, target=target, on_read=lambda n, total: reports.append((n, total))
@@ -145,7 +145,7 @@ SCORED = st.lists(st.tuples(st.integers(1, 50), st.floats(0, 400)), min_size=1, 
 
 
 @given(SCORED)
-def test_an_order_holds_every_document_once_and_ties_as_the_corpus_has_them(scored: list[Scored]) -> None:
+def test_an_order_has_every_document_once_and_ties_in_the_order_of_the_corpus(scored: list[Scored]) -> None:
     for order in (HIGH, LOW, MIDDLE):
         assert sorted(rank(scored, order), key=lambda s: s.document.offset) == scored
     for a, b in pairwise(rank(scored, HIGH)):
@@ -154,7 +154,7 @@ def test_an_order_holds_every_document_once_and_ties_as_the_corpus_has_them(scor
 
 
 @given(SCORED, st.integers(1, 500))
-def test_a_document_is_left_out_only_if_it_does_not_fit_any_more(scored: list[Scored], budget: int) -> None:
+def test_a_document_is_left_out_only_if_it_no_longer_fits(scored: list[Scored], budget: int) -> None:
     if budget < min(s.document.n_bytes for s in scored):
         with pytest.raises(ConfigError, match="no document fits"):
             choose(rank(scored), budget)
@@ -166,7 +166,7 @@ def test_a_document_is_left_out_only_if_it_does_not_fit_any_more(scored: list[Sc
     assert left >= 0
 
 
-def test_a_subset_is_the_chosen_bytes_in_the_order_of_the_corpus_or_of_ranks() -> None:
+def test_a_subset_has_the_selected_bytes_in_the_order_of_the_corpus_or_of_ranks() -> None:
     source, documents = corpus(*TEXTS[:3])
     scored = [Scored(d, bits, bits) for d, bits in zip(documents, (1.0, 3.0, 2.0), strict=True)]
     choices = choose(rank(scored), 2048)
@@ -181,15 +181,15 @@ def test_a_subset_is_the_chosen_bytes_in_the_order_of_the_corpus_or_of_ranks() -
 
 @given(st.integers(0, 300), st.integers(1, 100))
 def test_shards_cover_the_corpus_without_overlap(n_bytes: int, shard_bytes: int) -> None:
-    made = shards(n_bytes, shard_bytes, "x")
-    assert [at for d in made for at in range(d.offset, d.offset + d.n_bytes)] == list(range(n_bytes))
-    assert all(d.n_bytes == shard_bytes for d in made[:-1])
+    pieces = shards(n_bytes, shard_bytes, "x")
+    assert [at for d in pieces for at in range(d.offset, d.offset + d.n_bytes)] == list(range(n_bytes))
+    assert all(d.n_bytes == shard_bytes for d in pieces[:-1])
 
 
-def test_what_is_no_measure_order_or_shard_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="no measure 'loss'; there are surprise"):
+def test_an_unknown_measure_or_order_or_an_empty_shard_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="no measure 'loss'; the measures are surprise"):
         score_documents(*corpus(*TEXTS[:2]), "loss", SMALL, PLAIN)
-    with pytest.raises(ConfigError, match="no order 'best'; there are high"):
+    with pytest.raises(ConfigError, match="no order 'best'; the orders are high"):
         rank([], "best")
     with pytest.raises(ConfigError, match="shards of 0 bytes"):
         shards(10, 0, "x")

@@ -1,47 +1,45 @@
-"""prequential doctor: this machine, the arithmetic that is exact on it, and whether it computes what others compute."""
+"""prequential doctor: describes this machine, tests its arithmetic, and compares a fixed run with its expected digest."""
 
 import argparse
 import dataclasses
 import json
-import sys
 
+from prequential.cli import options
 from prequential.cli.failures import EXIT_FAILURE
-from prequential.cli.options import add_verbosity
 
-VERDICTS = {True: "ok", False: "FAILED", None: "skipped"}
+SUMMARY = "check that this machine computes exactly"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the subcommand."""
+    """Declares the command."""
     parser = commands.add_parser(
         "doctor",
-        help="check that this machine computes exactly",
-        description="Show the machine, test its arithmetic, and run a small fixed model whose digest is the same "
-        "everywhere. Some seconds; up to a minute when kernels have yet to be compiled.",
+        description="Describe the machine, test its arithmetic, and run a small fixed model whose digest is the same on every "
+        "machine. This takes some seconds, or up to a minute if kernels must be compiled first.",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    add_verbosity(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options.add_verbosity(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the findings as they come; fails if no arithmetic is exact, or digests differ."""
-    from prequential import __version__
+    """Prints each check when it is done; returns the exit code."""
     from prequential.measure.machine import machine, versions
     from prequential.measure.proof.selftest import checks
+    from prequential.measure.proof.text import format_check, format_fact
+    from prequential.version import VERSION
 
-    facts = {**machine(), "prequential": __version__, **versions()}
+    facts = {**machine(), "prequential": VERSION, **versions()}
     if not args.json:
         for name, value in facts.items():
-            print(f"{name:<26}{value}")
-    found = []
+            print(format_fact(name, value))
+    done = []
     for check in checks():
-        found.append(check)
+        done.append(check)
         if not args.json:
-            print(f"{check.name:<26}{VERDICTS[check.passed]}: {check.text}")
-            sys.stdout.flush()
+            print(format_check(check), flush=True)
     if args.json:
-        print(json.dumps({"machine": facts, "checks": [dataclasses.asdict(check) for check in found]}))
-    # A backend that is not exact is no fault: it is not used. Everything else is.
-    failed = [check for check in found if check.passed is False and not check.name.startswith("matmul ")]
+        print(json.dumps({"machine": facts, "checks": [dataclasses.asdict(check) for check in done]}))
+    # A matmul backend that is not exact is not a failure, because it is not used.
+    failed = [check for check in done if check.passed is False and not check.name.startswith("matmul ")]
     return EXIT_FAILURE if failed else 0

@@ -1,115 +1,161 @@
-"""prequential evaluate: the prequential description length of a corpus, side by side with what others reach."""
+"""prequential evaluate: the prequential description length of a corpus, next to the sizes that other compressors reach."""
 
 import argparse
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from prequential.cli import options
 from prequential.cli.failures import for_each
-from prequential.cli.options import add_model, add_runtime, add_verbosity, config, count, n_bytes, runtime
 from prequential.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from prequential.measure.cost.estimate import Estimate
+    from prequential.measure.evaluation.runs import RunFolder
+    from prequential.model.config import Config
+    from prequential.online.runtime import Runtime
+
+SUMMARY = "measure the code length of a corpus under a learner"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the subcommand."""
+    """Declares the command."""
     parser = commands.add_parser(
         "evaluate",
-        help="measure how many bits a corpus costs a learner",
-        description="Measure how many bits each corpus costs the learner, and what other compressors make of it.",
+        description="Measure the code length of each corpus under the learner, and the sizes that other compressors reach "
+        "(docs/MEASURES.md).",
     )
-    parser.add_argument(
-        "names", nargs="+", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -"
-    )
+    parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
     parser.add_argument("--verify", action="store_true", help="decode the archive and compare every byte")
-    parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
-    parser.add_argument("--json", action="store_true", help="print the record, one JSON object a line, not the report")
     parser.add_argument(
-        "--baselines", metavar="NAMES", help="compressors to compare with: names joined by commas, all, or none"
+        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the corpus"
     )
     parser.add_argument(
-        "--estimate", action="store_true", help="first say what it will cost; record it beside what it did"
-    )
-    parser.add_argument("--tables", action="store_true", help="print where the bits went, too (docs/TABLES.md)")
-    parser.add_argument("--output", metavar="FILE.jsonl", help="append the record to this file, too")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--runs", metavar="FOLDER", default="runs", help="where the run folder goes (default: %(default)s)"
-    )
-    where.add_argument("--no-run", action="store_true", help="leave no run folder")
-    where.add_argument(
-        "--resume", metavar="DRAFT", help="go on with the folder that the interrupted evaluation of this corpus left"
+        "--baselines", metavar="NAMES", help="compressors to compare with: names separated by commas, all, or none"
     )
     parser.add_argument(
-        "--configs-tried", type=count, default=1, metavar="N", help="this is the best of N configurations"
+        "--estimate", action="store_true", help="first estimate the cost; the record holds it next to the actual cost"
     )
-    parser.add_argument("--seeds-tried", type=count, default=1, metavar="N", help="this is the best of N seeds")
-    add_model(parser)
-    add_runtime(parser)
-    add_verbosity(parser)
+    parser.add_argument("--tables", action="store_true", help="also print tables of where the bits go")
+    parser.add_argument(
+        "--configs-tried",
+        type=options.positive_integer,
+        default=1,
+        metavar="N",
+        help="the configuration is the best of N; the ledger counts the choice (default: 1)",
+    )
+    parser.add_argument(
+        "--seeds-tried",
+        type=options.positive_integer,
+        default=1,
+        metavar="N",
+        help="the seed is the best of N; the ledger counts the choice (default: 1)",
+    )
+    _add_outputs(parser)
+    options.add_learner(parser)
+    options.add_runtime(parser)
+    options.add_verbosity(parser)
     parser.set_defaults(run=run)
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the record, one JSON object a line, not the report")
+    parser.add_argument("--output", metavar="FILE.jsonl", help="also append the record to this file")
+    folder = parser.add_mutually_exclusive_group()
+    folder.add_argument(
+        "--runs", metavar="FOLDER", default="runs", help="folder of the new run folder (default: %(default)s)"
+    )
+    folder.add_argument("--no-run", action="store_true", help="write no run folder")
+    folder.add_argument(
+        "--resume", metavar="DRAFT", help="resume an interrupted evaluation of this corpus from the folder that it left"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Evaluates every corpus; returns the exit code."""
-    from prequential import __version__, api
-    from prequential.cli.commands.machine.estimate import estimate_before
-    from prequential.measure.evaluation.breakdown_text import format_tables
-    from prequential.measure.evaluation.runs import interrupted_run_folder, new_run_folder
-    from prequential.measure.evaluation.summary import format_report
-    from prequential.measure.record import append_record, check_writable, evaluation_record
-
     if args.resume is not None and len(args.names) > 1:
-        args.parser.error("--resume goes on with one corpus, not with several")
-    learner, machine, baselines = config(args), runtime(args), _baselines(args)
+        args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
+    config, runtime = options.learner_config(args), options.runtime(args)
+    return for_each(args.names, partial(_evaluate, args, config, runtime, _baselines(args)), verbose=args.verbose)
 
-    def evaluate(name: str) -> None:
-        if args.output is not None:
-            check_writable(args.output)  # before the work, not after it
-        expected = estimate_before(name, args, learner, machine) if args.estimate else None
-        if args.resume is None:
-            root, run_folder = Path(args.runs), nullcontext() if args.no_run else new_run_folder(args.runs, keep=True)
-        else:
-            root, run_folder = Path(args.resume).parent, interrupted_run_folder(args.resume)
-        with run_folder as folder:
-            with progress_bar(name, quiet=args.quiet) as show:
-                evaluation = api.evaluate(
-                    name,
-                    config=learner,
-                    limit_bytes=args.limit,
-                    baselines=baselines,
-                    verify=args.verify,
-                    folder=folder.draft if folder else None,
-                    keep=True,
-                    resume=args.resume is not None,
-                    n_configs=args.configs_tried,
-                    n_seeds=args.seeds_tried,
-                    runtime=machine,
-                    max_memory_bytes=args.max_memory,
-                    on_progress=show,
-                )
-            record = evaluation_record(evaluation, machine, __version__, show.health.findings, expected)
-            path = folder.finish(root, record, evaluation.curves) if folder else None
-        if args.json:
-            print(json.dumps(record))
-        else:
-            pieces = [format_report(record), *([format_tables(record["tables"])] if args.tables else [])]
-            print("\n\n".join(pieces) + (f"\n\nrun: {path}\n" if path else "\n"))
-        sys.stdout.flush()
-        if args.output is not None:
-            append_record(args.output, record)
 
-    return for_each(args.names, evaluate, verbose=args.verbose)
+def _evaluate(
+    args: argparse.Namespace, config: "Config", runtime: "Runtime", baselines: Sequence[str], name: str
+) -> None:
+    from prequential.measure.cost.estimate import compare_with_evaluation
+    from prequential.measure.evaluation.evaluation import DraftFolder, evaluate
+    from prequential.measure.evaluation.record import evaluation_record
+    from prequential.measure.record import append_record, check_writable
+
+    if args.output is not None:
+        check_writable(args.output)  # before the work, not after it
+    estimate = _estimate(args, config, runtime, name) if args.estimate else None
+    with _run_folder(args) as folder:
+        with progress_bar(name, quiet=args.quiet) as show:
+            evaluation = evaluate(
+                name,
+                config=config,
+                limit_bytes=args.limit,
+                baselines=baselines,
+                verify=args.verify,
+                draft=DraftFolder(path=folder.draft, keep=True, resume=args.resume is not None) if folder else None,
+                runtime=runtime,
+                on_progress=show,
+            ).declaring(n_configs=args.configs_tried, n_seeds=args.seeds_tried)
+        accuracy = compare_with_evaluation(estimate, evaluation) if estimate else None
+        record = evaluation_record(evaluation, runtime, show.health.findings, accuracy)
+        root = Path(args.runs) if args.resume is None else Path(args.resume).parent
+        path = folder.finish(root, record, evaluation.curves) if folder else None
+    _print_record(args, record, path)
+    if args.output is not None:
+        append_record(args.output, record)
+
+
+def _run_folder(args: argparse.Namespace) -> "AbstractContextManager[RunFolder | None]":
+    from prequential.measure.evaluation.runs import interrupted_run_folder, new_run_folder
+
+    if args.resume is not None:
+        return interrupted_run_folder(args.resume)
+    return nullcontext() if args.no_run else new_run_folder(args.runs, keep=True)
+
+
+def _estimate(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> "Estimate":
+    """The estimated cost of the evaluation, which is printed on stderr unless --quiet."""
+    from prequential.measure.cost.estimate import estimate
+    from prequential.measure.cost.estimate_text import format_summary
+    from prequential.measure.cost.run_cost import planned_header
+    from prequential.online.source import open_source
+
+    runtime.check(config)
+    with open_source(name, args.limit) as source:
+        found, _ = estimate(source.symbols[:], planned_header(source, config), runtime)
+    if not args.quiet:
+        print(f"{name}: {format_summary(found)}", file=sys.stderr)
+    return found
+
+
+def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: Path | None) -> None:
+    from prequential.measure.evaluation.breakdown_text import format_tables
+    from prequential.measure.evaluation.summary import format_report
+
+    if args.json:
+        print(json.dumps(record), flush=True)
+        return
+    parts = [format_report(record), *([format_tables(record["tables"])] if args.tables else [])]
+    print("\n\n".join(parts) + (f"\n\nrun: {run_folder}\n" if run_folder else "\n"), flush=True)
 
 
 def _baselines(args: argparse.Namespace) -> Sequence[str]:
-    """The names that --baselines stands for; an unknown one ends the program as an error of usage."""
+    """The names that --baselines means; an unknown name ends the program with a usage error."""
     from prequential.codecs.baselines.registry import BASELINES, DEFAULT_BASELINES
 
     if args.baselines in (None, "all", "none"):
         return {None: DEFAULT_BASELINES, "all": tuple(BASELINES), "none": ()}[args.baselines]
     names = args.baselines.split(",")
     if unknown := [name for name in names if name not in BASELINES]:
-        args.parser.error(f"no baseline {unknown[0]!r}; there are {', '.join(BASELINES)}")
+        args.parser.error(f"there is no baseline {unknown[0]!r}; the baselines are {', '.join(BASELINES)}")
     return tuple(dict.fromkeys(names))

@@ -1,187 +1,188 @@
-"""prequential heldout: what a test corpus costs a learner that was trained on another one."""
+"""prequential heldout: the held-out loss of a test corpus under a learner that was trained on another corpus."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from prequential.cli.commands.measure.monorepo import add_repo_options, run_repo
-from prequential.cli.options import add_model, add_runtime, add_verbosity, config, n_bytes, runtime
+from prequential.cli import options
 from prequential.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from prequential.measure.heldout.trained import TrainedOn
     from prequential.model.config import Config
-    from prequential.model.learner import Learner
+    from prequential.model.learner import OnlineLearner
     from prequential.online.runtime import Runtime
 
-    Load = Callable[[], tuple[Learner, TrainedOn]]
+    LoadLearner = Callable[[], tuple[OnlineLearner, TrainedOn]]
 
+SUMMARY = "measure the held-out loss of a trained learner"
 RECORDS = "heldout.jsonl"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declares the subcommand."""
+    """Declares the command."""
     parser = commands.add_parser(
         "heldout",
-        help="measure what a test corpus costs a learner that was trained on another",
-        description="Train on one corpus, and measure what another costs: with all that was learned frozen, and as learning "
-        "goes on; by document and language, seen before or not.",
+        description="Train on one corpus and measure the loss on another one: frozen (no learning on the test corpus) and "
+        "dynamic (learning continues); by document and by language, and by whether the text also occurs in the training corpus "
+        "(docs/MEASURES.md).",
     )
+    parser.add_argument("--repo", nargs="?", action=_Moved, help=argparse.SUPPRESS)
     parser.add_argument(
         "--train",
         metavar="X",
-        help="a corpus; a run folder of `evaluate`; a model's folder; or NAME.checkpoint of an interrupted run",
+        required=True,
+        help="a corpus, a run folder of `evaluate`, the folder of a stored model, or NAME.checkpoint of an interrupted run",
     )
-    parser.add_argument("--test", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -")
+    parser.add_argument("--test", metavar="CORPUS", required=True, help=options.CORPUS)
+    options.add_context(parser, default="carried")
+    losses = parser.add_mutually_exclusive_group()
+    losses.add_argument("--frozen-only", action="store_true", help="leave out the dynamic loss")
+    losses.add_argument("--dynamic-only", action="store_true", help="leave out the frozen loss")
     parser.add_argument(
-        "--context",
-        choices=("carried", "isolated", "strided"),
-        help="what else a frozen symbol is predicted from: the stream before it (default); its own document; a strided window",
+        "--no-overlap", action="store_true", help="do not search for text of the test corpus in the training corpus"
     )
-    parser.add_argument("--stride", type=int, metavar="N", help="of --context strided (default: half the GPT's window)")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--frozen-only", action="store_true", help="leave out the dynamic loss")
-    which.add_argument("--dynamic-only", action="store_true", help="leave out the frozen loss")
     parser.add_argument(
-        "--no-overlap", action="store_true", help="do not look for the test corpus in the training corpus"
+        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the test corpus"
     )
-    parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the test corpus")
     parser.add_argument(
-        "--train-limit", type=n_bytes, metavar="BYTES", help="only the beginning of the training corpus"
+        "--train-limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the training corpus"
     )
-    parser.add_argument("--save-model", metavar="DIR", help="store the trained learner in this new folder")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--runs", metavar="FOLDER", default="runs", help=f"{RECORDS} in it gets the record (default: %(default)s)"
-    )
-    where.add_argument("--no-run", action="store_true", help="keep no record")
-    parser.add_argument("--json", action="store_true", help="print the record, one JSON object, not the tables")
-    add_repo_options(parser)
-    add_model(parser)
-    add_runtime(parser)
-    add_verbosity(parser)
+    _add_outputs(parser)
+    options.add_learner(parser)
+    options.add_runtime(parser)
+    options.add_verbosity(parser)
     parser.set_defaults(run=run)
 
 
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--save-model", metavar="DIR", help="store the trained learner in this new folder")
+    folder = parser.add_mutually_exclusive_group()
+    folder.add_argument(
+        "--runs", metavar="FOLDER", default="runs", help=f"append the record to {RECORDS} in it (default: %(default)s)"
+    )
+    folder.add_argument("--no-run", action="store_true", help="append no record")
+    parser.add_argument("--json", action="store_true", help="print the record, one JSON object, instead of tables")
+
+
+class _Moved(argparse.Action):
+    """--repo, which has become a command."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        hint = "see prequential monorepo --help"
+        parser.exit(options.EXIT_USAGE, f"prequential: heldout --repo is now the command monorepo; {hint}\n")
+
+
 def run(args: argparse.Namespace) -> int:
-    """Trains, measures, prints; returns the exit code."""
-    if args.repo is not None or args.series is not None:
-        return run_repo(args)
+    """Trains, measures and prints; returns the exit code."""
     _check_usage(args)
-    from prequential import __version__
-    from prequential.corpora.corpus import beginning
-    from prequential.corpora.sources import open_corpus
-    from prequential.errors import CorpusError
     from prequential.files import writing
-    from prequential.measure.heldout.run import measure_heldout
     from prequential.measure.heldout.text import format_heldout
-    from prequential.measure.heldout.trained import describe
     from prequential.measure.record import append_record, check_writable
 
-    machine = runtime(args)
     records = None if args.no_run else Path(args.runs) / RECORDS
     if records:
         with writing(args.runs):
             records.parent.mkdir(parents=True, exist_ok=True)
         check_writable(records)  # before the work, not after it
-    with open_corpus(args.test) as corpus:
-        symbols = corpus.bytes()[: args.limit]
-        if not len(symbols):
-            raise CorpusError(f"nothing to score: the test corpus {args.test!r} is empty")
-        measured = measure_heldout(
-            _loader(args, machine),
-            symbols,
-            beginning(corpus.documents, len(symbols)),
-            machine,
-            context=args.context,
-            stride=args.stride,
-            frozen=not args.dynamic_only,
-            dynamic=not args.frozen_only,
-            overlap=not args.no_overlap,
-            stage=partial(progress_bar, quiet=args.quiet),
-            warn=lambda text: print(f"prequential: WARNING: {text}", file=sys.stderr),
-        )
-        record = measured.to_record({**describe(corpus, symbols), "limit_bytes": args.limit}, machine, __version__)
-    print(json.dumps(record) if args.json else format_heldout(record))
-    sys.stdout.flush()
+    record = _measure(args, options.runtime(args))
+    print(json.dumps(record) if args.json else format_heldout(record), flush=True)
     if records:
         append_record(records, record)
     return 0
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    if args.train is None or args.test is None:
-        args.parser.error("say --train X and --test CORPUS, or --repo PATH")
-    args.context = args.context or "carried"
     if args.limit == 0 or args.train_limit == 0:
-        args.parser.error("--limit and --train-limit are at least 1")
+        args.parser.error("--limit and --train-limit must be at least 1")
     if args.stride is not None and args.context != "strided":
-        args.parser.error("--stride belongs to --context strided")
+        args.parser.error("--stride belongs to --context strided: give both, or leave out --stride")
     if args.audit_every:
         args.parser.error("heldout has no audit: leave out --audit-every")
     if args.train == "-" == args.test:
-        args.parser.error("standard input is one corpus, not two")
+        args.parser.error("standard input cannot be both corpora: give a file as --train or --test")
 
 
-def _loader(args: argparse.Namespace, machine: Runtime) -> Load:
-    """What gives the trained learner. What can be refused before the work, is refused here."""
-    from prequential.measure.heldout.trained import kind_of
+def _measure(args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
+    from prequential.errors import CorpusError
+    from prequential.measure.heldout.policy import Policy
+    from prequential.measure.heldout.run import Plan, measure_heldout
+    from prequential.measure.heldout.trained import describe
+    from prequential.online.source import open_source
+
+    with open_source(args.test, args.limit) as source:
+        if not source.n_bytes:
+            raise CorpusError(f"nothing to score: the test corpus {args.test!r} is empty")
+        measured = measure_heldout(
+            _learner_loader(args, runtime),
+            source,
+            runtime,
+            Plan(
+                frozen=None if args.dynamic_only else Policy(args.context, args.stride),
+                dynamic=not args.frozen_only,
+                overlap=not args.no_overlap,
+            ),
+            stage=partial(progress_bar, quiet=args.quiet),
+            warn=lambda text: print(f"prequential: WARNING: {text}", file=sys.stderr),
+        )
+        return measured.to_record({**describe(source), "limit_bytes": args.limit}, runtime)
+
+
+def _learner_loader(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
+    """A function that returns the trained learner. Everything that can be refused before the work is refused here."""
+    from prequential.measure.heldout.trained import kind_of, load_trained
 
     kind = kind_of(args.train)
     if kind == "corpus":
-        return _from_corpus(args, machine)
-    own = {"-1..-9 or --config": args.preset or args.config, "--pure": args.pure, "--seed": args.seed is not None}
-    own |= {"--train-limit": args.train_limit, "--save-model": args.save_model}
-    if given := [option for option, value in own.items() if value]:
+        return _trainer(args, runtime)
+    if given := [*options.given_learner_options(args), *_given_training_options(args)]:
         args.parser.error(f"--train names a {kind}, which is a trained learner: leave out {', '.join(given)}")
 
-    def load() -> tuple[Learner, TrainedOn]:
-        from prequential.measure.heldout.trained import load_trained
-
+    def load() -> tuple[OnlineLearner, TrainedOn]:
         with progress_bar(kind, quiet=args.quiet) as show:
-            return load_trained(args.train, kind, machine, args.max_memory, partial(_check, args, machine), show)
+            return load_trained(args.train, kind, runtime, partial(_check, args, runtime), show)
 
     return load
 
 
-def _from_corpus(args: argparse.Namespace, machine: Runtime) -> Load:
-    """What trains a learner, and stores it if it is to be stored."""
-    from prequential import __version__
-    from prequential.corpora.sources import open_corpus
+def _given_training_options(args: argparse.Namespace) -> Sequence[str]:
+    values = {"--train-limit": args.train_limit, "--save-model": args.save_model}
+    return [name for name, value in values.items() if value]
+
+
+def _trainer(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
+    """A function that trains a learner on the corpus, and stores it if --save-model asks for that."""
     from prequential.files import check_new_folder
     from prequential.measure.heldout.trained import train_on
     from prequential.online.model_store import save_model
+    from prequential.online.source import open_source
+    from prequential.version import VERSION
 
-    learned = config(args)
-    _check(args, machine, learned)
+    config = options.learner_config(args)
+    _check(args, runtime, config)
     if args.save_model:
         check_new_folder(args.save_model)
 
-    def train() -> tuple[Learner, TrainedOn]:
-        with open_corpus(args.train) as corpus, progress_bar("training", quiet=args.quiet) as show:
-            learner, trained_on = train_on(corpus, args.train_limit, machine.learner(learned), show)
+    def train() -> tuple[OnlineLearner, TrainedOn]:
+        with open_source(args.train, args.train_limit) as source, progress_bar("training", quiet=args.quiet) as show:
+            learner, trained_on = train_on(source, runtime.learner(config), show)
         if args.save_model:
-            save_model(args.save_model, learner, {**trained_on.about, "prequential": __version__})
+            save_model(args.save_model, learner, {**trained_on.about, "prequential": VERSION})
         return learner, trained_on
 
     return train
 
 
-def _check(args: argparse.Namespace, machine: Runtime, learned: Config) -> None:
-    """Refuses a learner that is too large or too slow, or cannot be frozen as was asked."""
-    from prequential.measure.heldout.heldout import check_context
-    from prequential.online.flops import check_work
-    from prequential.online.limits import check_memory
+def _check(args: argparse.Namespace, runtime: Runtime, config: Config) -> None:
+    """Refuses a learner that is too large or too slow, or that cannot be frozen with the context of the options."""
+    from prequential.measure.heldout.policy import Policy
 
-    check_memory(
-        learned, args.max_memory - (1 << learned.schedule.history_bits), machine
-    )  # frozen, it has a second ring
-    check_work(learned)
+    runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
     if not args.dynamic_only:
-        check_context(learned, args.context, args.stride)
+        Policy(args.context, args.stride).stride_for(config)

@@ -1,268 +1,227 @@
-"""The part of `prequential heldout` that is about a git repository: a point of a series, and the picture of one."""
+"""prequential monorepo: the loss of a window of a git repository as a point of a series, and the picture of a series."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from prequential.cli.options import Parser, config, runtime
+from prequential.cli import options
 from prequential.cli.progress import progress_bar
-from prequential.errors import ConfigError, CorpusError
+from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
-    from prequential.corpora.git.window import GitCorpus, GitDocuments
     from prequential.measure.heldout.trained import TrainedOn
+    from prequential.measure.monorepo.next_point import NextPoint
     from prequential.measure.monorepo.series import Setting
-    from prequential.model.learner import Learner
+    from prequential.model.learner import OnlineLearner
     from prequential.online.runtime import Runtime
 
-    Load = Callable[[], tuple[Learner, TrainedOn]]
+    LoadLearner = Callable[[], tuple[OnlineLearner, TrainedOn]]
 
-# Options of `heldout` without --repo, and what they are when nobody gave them.
-ELSEWHERE = {"train": None, "test": None, "limit": None, "save_model": None} | dict.fromkeys(
-    ("frozen_only", "dynamic_only", "no_overlap", "no_run"), False
-)
+SUMMARY = "measure the loss of the text that new commits add to a git repository"
+PICTURES = (".svg", ".png", ".html")
 
 
-def add_repo_options(parser: argparse.ArgumentParser) -> None:
-    """What `heldout` takes to read a git repository."""
-    group = parser.add_argument_group("git repository (docs/MONOREPO.md)")
-    group.add_argument("--repo", metavar="PATH", help="train on the tree as of --since, score what came later")
-    group.add_argument(
-        "--since", metavar="DATE|COMMIT", help="where a new series begins; a series goes on where it ended"
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = commands.add_parser(
+        "monorepo",
+        description="Train on the tree of a git repository at --since, and measure the loss of the text that later commits "
+        "added. Each measurement is a point of a series; the next point begins where the last one ended (docs/MEASURES.md). "
+        "Without REPO, draw the series of --series.",
     )
-    group.add_argument("--until", metavar="DATE|COMMIT", help="where the window ends (default: HEAD)")
-    group.add_argument(
-        "--languages", metavar="A,B", help="only these, such as Python,Rust (default: all that are known)"
+    parser.add_argument("repository", nargs="?", metavar="REPO", help="root of a git repository")
+    window = parser.add_argument_group("window")
+    window.add_argument(
+        "--since", metavar="DATE|COMMIT", help="beginning of a new series; an existing series continues from its end"
     )
-    group.add_argument(
-        "--series", metavar="FILE", help="append the point to this file (default: RUNS/REPO.series.jsonl)"
+    window.add_argument("--until", metavar="DATE|COMMIT", help="end of the window (default: HEAD)")
+    window.add_argument(
+        "--languages",
+        metavar="A,B",
+        help="use only these languages, such as Python,Rust (default: all known languages)",
     )
-    group.add_argument("--model", metavar="DIR", help="one model for all points: trained and stored there by the first")
+    options.add_context(window, default=None)
+    window.add_argument(
+        "--train-limit", type=options.byte_count, metavar="BYTES", help="train only on the beginning of the tree"
+    )
+    window.add_argument(
+        "--model", metavar="DIR", help="use one model for all points; the first point trains it and stores it there"
+    )
+    _add_outputs(parser)
+    options.add_learner(parser)
+    options.add_runtime(parser)
+    options.add_verbosity(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--series",
+        metavar="FILE",
+        help="append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
+    )
+    group.add_argument("--runs", metavar="FOLDER", default="runs", help="folder of the series (default: %(default)s)")
     group.add_argument("--picture", metavar="FILE", help="draw the series: .svg, .png (needs matplotlib) or .html")
     group.add_argument("-f", "--force", action="store_true", help="overwrite the picture")
+    group.add_argument("--json", action="store_true", help="print the record, one JSON object, instead of tables")
 
 
-def run_repo(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Measures and appends one point, draws the series, or both; returns the exit code."""
     from prequential.files import check_output
 
     _check_usage(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
-    path = Path(args.series) if args.repo is None else _add_point(args)
+    series = Path(args.series) if args.repository is None else _add_point(args)
     if args.picture:
-        _draw(path, args.picture, overwrite=args.force)
+        _draw(series, args.picture, overwrite=args.force)
     return 0
 
 
 def _check_usage(args: argparse.Namespace) -> None:
     error = args.parser.error
-    for name, unused in ELSEWHERE.items():
-        if getattr(args, name) != unused:
-            error(f"--{name.replace('_', '-')} goes with --train and --test, not with --repo or --series")
-    if args.repo is None and not args.picture:
-        error("--series without --repo is there to be drawn: give --picture")
-    if args.repo is None and (args.since or args.until or args.model):
-        error("--since, --until and --model go with --repo")
-    if args.picture and Path(args.picture).suffix not in (".svg", ".png", ".html"):
-        error(f"--picture {args.picture}: name a file with .svg, .png or .html")
+    if args.repository is None and not (args.series and args.picture):
+        error("give REPO to measure a point, or --series FILE and --picture FILE to draw a series")
+    if args.repository is None and (args.since or args.until or args.model):
+        error("--since, --until and --model need REPO")
+    if args.picture and Path(args.picture).suffix not in PICTURES:
+        error(f"--picture {args.picture}: the name must end in .svg, .png or .html")
     if args.audit_every:
-        error("heldout has no audit: leave out --audit-every")
+        error("monorepo has no audit: leave out --audit-every")
     if args.train_limit == 0:
-        error("--train-limit is at least 1")
-
-
-class _Work(NamedTuple):
-    """What a point needs: the series it goes to, its records, what its points share, and the window's documents."""
-
-    path: Path
-    records: list[dict[str, Any]]
-    setting: Setting
-    window: GitDocuments
+        error("--train-limit must be at least 1")
 
 
 def _add_point(args: argparse.Namespace) -> Path:
-    """Measures the next point and appends it, if there is anything to measure; the series."""
-    from prequential import __version__
+    """Measures the next point and appends it, if there is anything to measure; returns the series."""
     from prequential.corpora.git.window import open_documents
-    from prequential.measure.monorepo.monorepo import measure_point
     from prequential.measure.monorepo.series import append_point, slim
-    from prequential.measure.monorepo.text import format_point
+    from prequential.measure.monorepo.text import format_empty_window, format_point
     from prequential.measure.table import printable
 
-    machine = runtime(args)
-    work = _prepare(args)
-    with open_documents(work.window) as window:
-        if not window.documents:
-            _nothing_new(args, window)
-            return work.path
-        _check_before(args, work, machine)
-        point = measure_point(
-            _loader(args, work, machine),
-            window,
-            machine,
-            context=work.setting.context,
-            stride=work.setting.stride,
-            stage=partial(progress_bar, quiet=args.quiet),
-            warn=_warn,
-        )
-        record = point.to_record(work.setting.to_record(), machine, __version__)
-    append_point(work.path, record, work.records)
-    print(
-        json.dumps(slim(record), allow_nan=False)
-        if args.json
-        else f"{format_point(record)}\n\npoint {len(work.records) + 1} of {printable(str(work.path))}"
-    )
-    sys.stdout.flush()
-    return work.path
+    runtime = options.runtime(args)
+    point = _next_point(args)
+    with open_documents(point.window) as window:
+        if not window.documents:  # the next window begins where this one does
+            print("null" if args.json else format_empty_window(window), flush=True)
+            return point.series
+        _check_before(point, runtime)
+        record = _measure(args, point, window, runtime)
+    append_point(point.series, record, point.records)
+    if args.json:
+        print(json.dumps(slim(record), allow_nan=False), flush=True)
+    else:
+        place = f"point {len(point.records) + 1} of {printable(str(point.series))}"
+        print(f"{format_point(record)}\n\n{place}", flush=True)
+    return point.series
 
 
-def _prepare(args: argparse.Namespace) -> _Work:
+def _next_point(args: argparse.Namespace) -> NextPoint:
     """Reads the series and finds the window; nothing is computed or written yet."""
-    from prequential.corpora.git.session import find_objects
-    from prequential.corpora.git.window import read_window
+    from prequential.measure.monorepo.next_point import NextPoint, next_window, series_path
     from prequential.measure.monorepo.series import read_series
 
-    name = find_objects(args.repo).name
-    file = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-.') or 'repo'}.series.jsonl"
-    path = Path(args.series or Path(args.runs) / file)
-    records = read_series(path)
-    last = records[-1]["test"] if records else None
-    since = args.since or (last["until"] if last else None)
+    series = Path(args.series) if args.series else series_path(args.runs, args.repository)
+    records = read_series(series)
+    since = args.since or (records[-1]["test"]["until"] if records else None)
     if since is None:
-        parser: Parser = args.parser
-        parser.error(f"{path} has no points yet: say with --since where the series begins")
-    if last and last["name"] != name:
-        raise ConfigError(f"the series is of the repository {last['name']!r}, not of {name!r}")
+        options.usage_error(args, f"{series} has no points yet: give --since, the beginning of the series")
     setting = _setting(args, records)
-    window = read_window(args.repo, since, args.until or "HEAD", setting.rules)
-    if window.since is None:
-        raise CorpusError(f"there is no tree as old as {args.since} to train on: the history begins later")
-    if last and window.since != last["until"]:
-        raise ConfigError(
-            f"the series ended at {last['until'][:12]}, and the window begins at {window.since[:12]}: leave out --since, or "
-            "name another --series"
-        )
-    return _Work(path, records, setting, window)
+    window = next_window(args.repository, records, since, args.until or "HEAD", setting.rules)
+    return NextPoint(repository=args.repository, series=series, records=records, setting=setting, window=window)
 
 
 def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> Setting:
-    """That of the series, with which the options given must agree; of a new series that of the options."""
+    """The setting of the series, with which the given options must agree; of a new series, that of the options."""
     from prequential.corpora.git.file_rules import Rules
+    from prequential.measure.monorepo.next_point import check_same_setting
     from prequential.measure.monorepo.series import Setting
 
-    chosen = args.preset is not None or args.config is not None or args.pure or args.seed is not None
+    previous = Setting.of(records[-1]) if records else None
     languages = tuple(args.languages.split(",")) if args.languages else None
-    old = Setting.of(records[-1]) if records else None
     try:
-        new = Setting(
-            config=old.config if old and not chosen else config(args),
-            rules=old.rules if old and languages is None else Rules(languages=languages),
-            train_limit_bytes=old.train_limit_bytes if old and args.train_limit is None else args.train_limit,
-            context=args.context or (old.context if old else "carried"),
-            stride=old.stride if old and args.stride is None else args.stride,
-            fixed=args.model is not None,
-        )
+        given: dict[str, Any] = {"fixed": args.model is not None}
+        if previous is None or options.given_learner_options(args):
+            given["config"] = options.learner_config(args)
+        if previous is None or languages:
+            given["rules"] = Rules(languages=languages)
+        values = {"train_limit_bytes": args.train_limit, "context": args.context, "stride": args.stride}
+        given |= {name: value for name, value in values.items() if value is not None}
+        setting = replace(previous, **given) if previous else Setting(**given)
     except ConfigError as error:
-        args.parser.error(str(error))
-    if old and (names := old.differing(new)):
-        what = ", ".join("model" if name == "fixed" else name.removesuffix("_bytes") for name in names)
-        raise ConfigError(f"the series has another {what}: its points would not be comparable; begin a new --series")
-    return new
+        options.usage_error(args, error)
+    if previous:
+        check_same_setting(previous, setting)
+    return setting
 
 
-def _nothing_new(args: argparse.Namespace, window: GitCorpus) -> None:
-    """Says so; the next window begins where this one did."""
-    from prequential.measure.monorepo.monorepo import reasons
-
-    origin = window.origin
-    line = f"{window.name}: {origin['n_commits']} commits after {str(origin['since'])[:12]} bring nothing to score"
-    print("null" if args.json else f"{line}{reasons(window.excluded)}; nothing is appended")
-
-
-def _check_before(args: argparse.Namespace, work: _Work, machine: Runtime) -> None:
-    """Refuses what cannot end well before anything is computed, and makes the series' folder."""
-    from prequential import __version__
+def _check_before(point: NextPoint, runtime: Runtime) -> None:
+    """Refuses what cannot succeed before anything is computed, and makes the folder of the series."""
     from prequential.files import writing
     from prequential.measure.record import check_writable
-    from prequential.online.flops import check_work
-    from prequential.online.limits import check_memory
+    from prequential.version import VERSION
 
-    learned = work.setting.config
-    check_memory(
-        learned, args.max_memory - (1 << learned.schedule.history_bits), machine
-    )  # frozen, it has a second ring
-    check_work(learned)
-    with writing(work.path):
-        work.path.parent.mkdir(parents=True, exist_ok=True)
-    check_writable(work.path)
-    if work.records:
-        old, new = work.records[-1]["environment"]["versions"]["prequential"], __version__
-        if old != new:
-            _warn(
-                f"the last point was made by version {old}, this one by {new}: the learner may have changed between them"
-            )
+    config = point.setting.config
+    runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
+    with writing(point.series):
+        point.series.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(point.series)
+    if point.records:
+        version = point.records[-1]["environment"]["versions"]["prequential"]
+        if version != VERSION:
+            _warn(f"the last point was made by version {version}, this one by {VERSION}: the learner may have changed")
 
 
-def _loader(args: argparse.Namespace, work: _Work, machine: Runtime) -> Load:
-    """What gives the learner that has read the tree before the window; or, with --model, before the first window."""
-    from prequential import __version__
+def _measure(args: argparse.Namespace, point: NextPoint, window: Any, runtime: Runtime) -> dict[str, Any]:
+    from prequential.measure.monorepo.monorepo import measure_point
+
+    setting = point.setting
+    measured = measure_point(
+        _learner_loader(args, point, runtime),
+        window,
+        runtime,
+        setting.policy,
+        stage=partial(progress_bar, quiet=args.quiet),
+        warn=_warn,
+    )
+    return measured.to_record(setting.to_record(), runtime)
+
+
+def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime) -> LoadLearner:
+    """A function that returns the learner trained on the tree before this window; with --model, before the first window."""
     from prequential.corpora.git.window import read_tree
+    from prequential.files import check_new_folder
     from prequential.measure.monorepo.monorepo import train_on_tree
+    from prequential.measure.monorepo.next_point import load_series_model
+    from prequential.online.model_store import save_model
+    from prequential.version import VERSION
 
-    setting = work.setting
-    if args.model and (work.records or Path(args.model).exists()):
-        return partial(_stored, args, work, machine)
+    setting = point.setting
+    if args.model and (point.records or Path(args.model).exists()):
+        return partial(load_series_model, args.model, point, runtime)
 
-    def train() -> tuple[Learner, TrainedOn]:
-        from prequential.files import check_new_folder
-        from prequential.online.model_store import save_model
-
+    def train() -> tuple[OnlineLearner, TrainedOn]:
         if args.model:
             check_new_folder(args.model)
-        tree = read_tree(args.repo, str(work.window.since), setting.rules)
+        tree = read_tree(args.repository, str(point.window.since), setting.rules)
         with progress_bar("training", quiet=args.quiet) as show:
             learner, trained_on = train_on_tree(
-                tree, setting.train_limit_bytes, lambda: machine.learner(setting.config), show
+                tree, setting.train_limit_bytes, lambda: runtime.learner(setting.config), show
             )
         if args.model:
-            save_model(args.model, learner, {**trained_on.about, "prequential": __version__})
+            save_model(args.model, learner, {**trained_on.about, "prequential": VERSION})
         return learner, trained_on
 
     return train
-
-
-def _stored(args: argparse.Namespace, work: _Work, machine: Runtime) -> tuple[Learner, TrainedOn]:
-    """The learner in --model, if it is the series' own, and the tree that it has read.
-
-    Raises ConfigError for another model, CorpusError for one that was trained on a tree that does not lie before the window.
-    """
-    from prequential.corpora.corpus import beginning
-    from prequential.corpora.git.window import read_tree, read_window
-    from prequential.measure.heldout.trained import TrainedOn, describe
-    from prequential.measure.monorepo.monorepo import open_tree
-    from prequential.online.model_store import load_model
-
-    stored = load_model(args.model, machine, args.max_memory)
-    about, commit = stored.trained_on, stored.trained_on.get("until")
-    if work.records and stored.learner.digest().hex() != work.records[-1]["learner_digest"]:
-        raise ConfigError(f"the model in {args.model!r} is not that of the series")
-    if stored.config != work.setting.config or about.get("read") != "tree" or not isinstance(commit, str):
-        raise ConfigError(f"the model in {args.model!r} has another configuration, or was not trained on a git tree")
-    read_window(args.repo, commit, str(work.window.since))  # raises where that tree is not before the window
-    with open_tree(read_tree(args.repo, commit, work.setting.rules)) as corpus:
-        symbols = corpus.bytes()[: work.setting.train_limit_bytes]
-        if describe(corpus, symbols)["blake2b"] != about.get("blake2b"):
-            raise ConfigError(f"the model in {args.model!r} was trained on other bytes of that tree")
-        documents = beginning(corpus.documents, len(symbols))
-    return stored.learner, TrainedOn(kind="model", about=about, symbols=symbols, documents=documents)
 
 
 def _warn(text: str) -> None:
@@ -276,7 +235,7 @@ def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
 
     records, kind = read_series(series), Path(picture).suffix
     if kind == ".png":
-        data = plots.file_of(monorepo_picture.figure(records), "png")
+        data = plots.png(monorepo_picture.figure(records))
     else:
         text = monorepo_picture.svg_file(records) if kind == ".svg" else monorepo_picture.page(records)
         data = text.encode("utf-8", "replace")

@@ -3,35 +3,38 @@
 import argparse
 import sys
 
-from prequential.cli.options import add_verbosity
+from prequential.cli import options
 
+SUMMARY = "show runs as an HTML page or as plots"
 DEFAULT_OUTPUT = "report.html"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the subcommand."""
+    """Declares the command."""
     parser = commands.add_parser(
         "report",
-        help="runs as an HTML page, or as plots",
-        description="Make one HTML page of run folders, whole in itself; or their plots as PNG and SVG files.",
+        description="Write one self-contained HTML page about run folders, or their plots as PNG and SVG files "
+        "(docs/MEASURES.md).",
     )
-    parser.add_argument("names", nargs="+", metavar="RUN", help="run folder, as `evaluate` leaves it")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
+    parser.add_argument("names", nargs="+", metavar="RUN", help="run folder of `evaluate`")
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument(
         "-o",
         "--output",
         metavar="FILE.html",
-        help=f"name of the page; - is standard output (default: {DEFAULT_OUTPUT}, or no page if there is --plots)",
+        help=f"name of the page; - is standard output (default: {DEFAULT_OUTPUT}, or no page with --plots)",
     )
-    where.add_argument("-c", "--stdout", action="store_true", help="write the page to standard output")
-    parser.add_argument("--plots", metavar="FOLDER", help="write the curves there, as PNG and SVG (needs matplotlib)")
+    target.add_argument("-c", "--stdout", action="store_true", help="write the page to standard output")
+    parser.add_argument(
+        "--plots", metavar="FOLDER", help="write plots to this folder, as PNG and SVG (needs matplotlib)"
+    )
     parser.add_argument("-f", "--force", action="store_true", help="overwrite existing files; write to a terminal")
-    add_verbosity(parser)
+    options.add_verbosity(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes what was asked for; all of it or a failure."""
+    """Writes the page, the plots or both; returns the exit code."""
     from prequential.files import check_output
     from prequential.measure.evaluation.runs import read_run
     from prequential.report.plots import save_plots
@@ -57,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 def _write(output: str, page: str, *, overwrite: bool) -> None:
     from prequential.files import output_file, stream_output
 
-    data = page.encode("utf-8", "replace")  # half a surrogate pair, from a stranger's JSON, is no character
+    data = page.encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair
     if output != "-":
         with output_file(output, overwrite=overwrite) as sink:
             sink.write(data)

@@ -1,127 +1,88 @@
-"""prequential runs: what there is in a folder of runs, and one of them as `evaluate` printed it."""
+"""prequential runs: the list of the runs in a folder, one run as `evaluate` printed it, and a folder of runs as one file."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from prequential.cli.options import add_verbosity
+from prequential.cli import options
+from prequential.errors import CorpusError
 
-if TYPE_CHECKING:
-    from prequential.measure.evaluation.runs import Run
-
-TITLES = ("run", "corpus", "bytes", "model", "bits/byte", "kB/s", "verified", "time")
+SUMMARY = "list, show and pack earlier evaluations"
 DEFAULT_FOLDER = "runs"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the subcommand and its own two."""
-    parser = commands.add_parser(
-        "runs", help="list and show earlier evaluations", description="List and show earlier evaluations."
-    )
+    """Declares the command and its three actions."""
+    parser = commands.add_parser("runs", description="List, show and pack earlier evaluations (docs/MEASURES.md).")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     listing = actions.add_parser(
-        "list", help="all runs in a folder", description="List all runs in a folder, oldest first."
+        "list", help="all runs in a folder", description="List all runs in a folder, the oldest first."
     )
-    listing.add_argument("folder", nargs="?", metavar="FOLDER", help=f"folder of runs (default: {DEFAULT_FOLDER})")
-    listing.add_argument("--json", action="store_true", help="one JSON object a line")
+    listing.add_argument(
+        "folder",
+        nargs="?",
+        metavar="FOLDER",
+        help=f"folder of runs, or file of packed runs (default: {DEFAULT_FOLDER})",
+    )
+    listing.add_argument("--json", action="store_true", help="print one JSON object a line")
     listing.set_defaults(run=list_runs)
     showing = actions.add_parser("show", help="one run", description="Show one run as `evaluate` printed it.")
-    showing.add_argument("name", metavar="RUN", help="run folder")
-    showing.add_argument("--json", action="store_true", help="the record, one JSON object")
+    showing.add_argument("name", metavar="RUN", help="run folder; FILE/NAME for a packed run")
+    showing.add_argument("--json", action="store_true", help="print the record, one JSON object")
     showing.set_defaults(run=show_run)
-    for action in (listing, showing):
-        add_verbosity(action)
+    packing = actions.add_parser(
+        "pack",
+        help="all runs of a folder in one file",
+        description="Write the records and the curves of all runs in a folder into one text file, without the archives. Commands "
+        "that read a folder of runs read such a file too (docs/MEASURES.md).",
+    )
+    packing.add_argument("folder", metavar="FOLDER", help="folder of runs")
+    packing.add_argument("-o", "--output", metavar="FILE", required=True, help="file to write")
+    packing.add_argument("-f", "--force", action="store_true", help="overwrite an existing file")
+    packing.set_defaults(run=pack_runs)
+    for action in (listing, showing, packing):
+        options.add_verbosity(action)
 
 
 def list_runs(args: argparse.Namespace) -> int:
-    """Prints a row for each run."""
-    from prequential.errors import CorpusError
+    """Prints a row for each run, and on stderr the interrupted evaluations."""
     from prequential.measure.evaluation.runs import interrupted_runs, read_runs
-    from prequential.measure.table import format_table
+    from prequential.measure.evaluation.runs_text import format_runs, run_record
 
-    if args.folder is not None and not Path(args.folder).is_dir():
-        raise CorpusError(f"{args.folder!r} is no folder of runs")
+    if args.folder is not None and not Path(args.folder).exists():
+        raise CorpusError(f"{args.folder!r} is not a runs folder: there is no such folder")
     folder = args.folder or DEFAULT_FOLDER
-    entries = [describe(run) for run in read_runs(folder)]
+    records = [run_record(run) for run in read_runs(folder)]
     if args.json:
-        for entry in entries:
-            print(json.dumps(entry))
+        for record in records:
+            print(json.dumps(record))
     else:
-        print(format_table(TITLES, [_row(entry) for entry in entries]))
+        print(format_runs(records))
     if not args.quiet:
         for draft in interrupted_runs(folder):
-            print(f"prequential: unfinished: evaluate --resume {draft} goes on, if it does not run", file=sys.stderr)
+            print(
+                f"prequential: unfinished: evaluate --resume {draft} resumes it, unless it is still running",
+                file=sys.stderr,
+            )
     return 0
-
-
-def describe(run: "Run") -> dict[str, Any]:
-    """The figures of the list, as JSON values. Raises CorpusError for a record that is not whole."""
-    from prequential.errors import CorpusError
-    from prequential.measure.evaluation.summary import model_summary
-
-    record = run.record
-    try:
-        return {
-            "run": str(run.path),
-            "corpus": record["corpus"].get("name"),
-            "n_bytes": record["corpus"]["n_bytes"],
-            "blake2b": record["corpus"]["blake2b"],
-            "model": model_summary(record["config"]),
-            "archive_bytes": record["archive_bytes"],
-            "bits_per_byte": record["bits_per_byte"],
-            "bytes_per_s": record["bytes_per_s"],
-            "verified": record["verified"],
-            "time": record["time"],
-        }
-    except (AttributeError, KeyError, TypeError) as error:
-        raise CorpusError(f"{str(run.path)!r} is no whole run: {type(error).__name__}: {error}") from error
-
-
-def _row(entry: dict[str, Any]) -> list[str]:
-    from prequential.measure.table import printable
-
-    return [
-        printable(Path(entry["run"]).name),
-        printable(str(entry["corpus"] or "bytes")),
-        f"{entry['n_bytes']:,}",
-        printable(entry["model"]),
-        f"{entry['bits_per_byte']:.4f}",
-        f"{entry['bytes_per_s'] / 1e3:,.2f}",
-        "yes" if entry["verified"] else "no",
-        printable(entry["time"]),
-    ]
 
 
 def show_run(args: argparse.Namespace) -> int:
-    """Prints the report, and from which byte on the model lay below each baseline."""
-    from prequential.errors import CorpusError
+    """Prints the report of a run, and from which byte the model is below each baseline."""
     from prequential.measure.evaluation.runs import read_run
-    from prequential.measure.evaluation.summary import format_report
+    from prequential.measure.evaluation.runs_text import format_run
 
-    record = read_run(args.name).record
-    if args.json:
-        print(json.dumps(record))
-        return 0
-    try:
-        text = f"{format_report(record)}\n\n{format_crossings(record)}"
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CorpusError(f"{args.name!r} is no whole run: {type(error).__name__}: {error}") from error
-    print(text)
+    run = read_run(args.name)
+    print(json.dumps(run.record) if args.json else format_run(run))
     return 0
 
 
-def format_crossings(record: dict[str, Any]) -> str:
-    """From which byte on the model's ideal code length lies below each baseline's size, to the end."""
-    from prequential.measure.table import format_table
+def pack_runs(args: argparse.Namespace) -> int:
+    """Writes the file of packed runs, and prints how many there are."""
+    from prequential.measure.evaluation import runs
 
-    labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
-    crossings = record["crossings"].items()
-    return format_table(
-        ("the model is below", "from byte"), [[labels.get(name, name), _from_byte(byte)] for name, byte in crossings]
-    )
-
-
-def _from_byte(byte: int | None) -> str:
-    return "never" if byte is None else f"{byte:,}"
+    packed = runs.pack_runs(args.folder, args.output, overwrite=args.force)
+    if not args.quiet:
+        print(f"{len(packed)} runs packed into {args.output}")
+    return 0

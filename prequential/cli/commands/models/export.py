@@ -2,84 +2,64 @@
 
 import argparse
 import json
-import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from prequential.cli import options
 from prequential.cli.failures import for_each
-from prequential.cli.options import add_runtime, add_verbosity, n_bytes, runtime
 
 if TYPE_CHECKING:
-    from prequential.measure.export.export import Losses
+    from prequential.online.runtime import Runtime
 
-LEFT_OUT = "its context mixer is left out: without it the GPT predicts worse than the model does"
+SUMMARY = "write the GPT of a stored model as a plain torch module"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the subcommand."""
+    """Declares the command."""
     parser = commands.add_parser(
         "export",
-        help="write a model's GPT as a plain torch module",
         description="Write the GPT of a stored model as gpt.py, config.json and model.safetensors: plain PyTorch with float32 "
-        "weights, without this program (docs/MODELS.md).",
+        "weights, which does not need this program (docs/DATA.md).",
     )
-    parser.add_argument("name", metavar="MODEL", help="a folder that `train` made")
+    parser.add_argument("name", metavar="MODEL", help="folder of a model that `train` stored")
     parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="the new folder")
     parser.add_argument(
-        "--check", metavar="CORPUS", help="also say what this corpus costs the frozen GPT, exactly and by the module"
+        "--check", metavar="CORPUS", help="also measure the loss of the frozen GPT and of the module on this corpus"
     )
-    parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="with --check: only the beginning of the corpus")
-    parser.add_argument("--json", action="store_true", help="one JSON object, not lines")
-    add_runtime(parser)
-    add_verbosity(parser)
+    parser.add_argument(
+        "--limit", type=options.byte_count, metavar="BYTES", help="with --check: use only the beginning of the corpus"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    options.add_runtime(parser)
+    options.add_verbosity(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exports; returns the exit code."""
+    """Exports the model; returns the exit code."""
     if args.limit is not None and args.check is None:
-        args.parser.error("--limit is of the corpus of --check")
-    from prequential.corpora.sources import open_corpus
+        args.parser.error("--limit applies to the corpus of --check: give --check CORPUS, or leave out --limit")
+    return for_each([args.name], partial(_export, args, options.runtime(args)), verbose=args.verbose)
+
+
+def _export(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
     from prequential.files import check_new_folder
     from prequential.measure.export.export import export, losses
-    from prequential.online.flops import check_work
+    from prequential.measure.export.text import format_export
     from prequential.online.model_store import load_model
+    from prequential.online.source import open_source
 
-    machine = runtime(args)
-
-    def export_model(name: str) -> None:
-        check_new_folder(args.output)
-        model = load_model(name, machine, args.max_memory)
-        about = {
-            "from": {"digest": model.digest, "config": model.config.to_dict(), "trained_on": model.trained_on},
-            "left_out": ["mixer"] if model.config.mixer else [],
-        }
-        module = export(args.output, model.learner, about)
-        record = {
-            "kind": "export",
-            "folder": args.output,
-            "n_parameters": sum(weight.numel() for weight in module.parameters()),
-            **about,
-        }
-        found = None
-        if args.check is not None:
-            check_work(model.config)
-            with open_corpus(args.check) as corpus:
-                found = losses(model.learner, module, corpus.bytes()[: args.limit], machine)
-            record["check"] = {"corpus": corpus.describe(), **vars(found), "difference": found.difference}
-        print(json.dumps(record) if args.json else _report(record, args.check, found))
-        sys.stdout.flush()
-
-    return for_each([args.name], export_model, verbose=args.verbose)
-
-
-def _report(record: dict[str, Any], check: str | None, found: "Losses | None") -> str:
-    lines = [f"{record['folder']}: a GPT of {record['n_parameters']:,} parameters; gpt.py reads it"]
-    if record["left_out"]:
-        lines.append(LEFT_OUT)
-    if found:
-        exact, plain = (bits / found.n_bytes for bits in (found.exact_bits, found.float_bits))
-        lines.append(
-            f"{check}, {found.n_bytes:,} bytes, weights frozen: {exact:.4f} bits/byte exactly, {plain:.4f} by the module "
-            f"({found.difference:+.3%})"
-        )
-    return "\n".join(lines)
+    check_new_folder(args.output)
+    model = load_model(name, runtime)
+    about = {
+        "from": {"digest": model.digest, "config": model.config.to_dict(), "trained_on": model.trained_on},
+        "left_out": ["mixer"] if model.config.mixer else [],
+    }
+    module = export(args.output, model.learner, about)
+    n_parameters = sum(weight.numel() for weight in module.parameters())
+    record: dict[str, Any] = {"kind": "export", "folder": args.output, "n_parameters": n_parameters, **about}
+    if args.check is not None:
+        with open_source(args.check, args.limit) as source:
+            found = losses(model.learner, module, source.symbols[:], runtime)
+        record["check"] = {"corpus": dict(source.origin), **vars(found), "difference": found.difference}
+    print(json.dumps(record) if args.json else format_export(record), flush=True)

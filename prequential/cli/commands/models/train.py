@@ -1,85 +1,72 @@
-"""prequential train: a learner that has read a corpus, kept in a folder."""
+"""prequential train: a learner that has read a corpus, stored in a folder."""
 
 import argparse
 import json
-import sys
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
+from prequential.cli import options
 from prequential.cli.failures import for_each
-from prequential.cli.options import add_model, add_runtime, add_verbosity, config, n_bytes, runtime
 from prequential.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from prequential.model.config import Config
+    from prequential.online.runtime import Runtime
+
+SUMMARY = "train a learner on a corpus, and store it"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the subcommand."""
+    """Declares the command."""
     parser = commands.add_parser(
         "train",
-        help="let a learner read a corpus, and keep it",
-        description="Let a learner read a corpus from its first byte to its last, say what that cost, and store what it has "
-        "become: a folder for `heldout` and `export`, and for `load_model` in Python (docs/MODELS.md).",
+        description="Train a learner on a corpus from its first byte to its last, print the code length, and store the learner "
+        "in a folder for `heldout` and `export`, and for `load_model` in Python (docs/DATA.md).",
     )
-    parser.add_argument("name", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -")
+    parser.add_argument("name", metavar="CORPUS", help=options.CORPUS)
     parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="the new folder")
-    parser.add_argument("--limit", type=n_bytes, metavar="BYTES", help="only the beginning of the corpus")
+    parser.add_argument(
+        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the corpus"
+    )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on from MODEL.checkpoint, if an interrupted run left it (docs/RUNS.md)",
+        help="resume from MODEL.checkpoint, if an interrupted run left it (docs/RELIABILITY.md)",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object, not a line")
-    add_model(parser)
-    add_runtime(parser)
-    add_verbosity(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a line")
+    options.add_learner(parser)
+    options.add_runtime(parser)
+    options.add_verbosity(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains and stores; returns the exit code."""
-    from prequential import __version__
-    from prequential.codecs.archive_header import Header
-    from prequential.corpora.sources import open_corpus
+    """Trains and stores the learner; returns the exit code."""
+    config, runtime = options.learner_config(args), options.runtime(args)
+    return for_each([args.name], partial(_train, args, config, runtime), verbose=args.verbose)
+
+
+def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
     from prequential.files import check_new_folder
+    from prequential.measure.export.text import format_training
     from prequential.measure.heldout.trained import describe
-    from prequential.online.flops import check_work
-    from prequential.online.limits import check_memory
     from prequential.online.model_store import save_model
-    from prequential.online.training import insured, train
+    from prequential.online.source import open_source
+    from prequential.online.training import train, training_checkpoints
+    from prequential.version import VERSION
 
-    learned, machine = config(args), runtime(args)
-
-    def train_on(name: str) -> None:
-        check_new_folder(args.output)
-        check_memory(learned, args.max_memory, machine)
-        check_work(learned)
-        with insured(args.output, resume=args.resume) as checkpoints, open_corpus(name) as corpus:
-            symbols = corpus.bytes()[: args.limit]
-            about = describe(corpus, symbols)
-            header = Header(
-                n_bytes=len(symbols),
-                blake2b=bytes.fromhex(about["blake2b"]),
-                config=learned.to_dict(),
-                corpus=corpus.describe(),
-            )
-            learner = machine.learner(learned)
-            with progress_bar(name, quiet=args.quiet) as show:
-                done = train(learner, symbols, show, (checkpoints, header))
-            trained_on = {
-                **about,
-                "limit_bytes": args.limit,
-                "code_bits": done.code_bits,
-                "prequential": __version__,
-            }
-            digest = save_model(args.output, learner, trained_on)
-        record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
-        print(json.dumps({**record, "config": learned.to_dict()}) if args.json else _line(record))
-        sys.stdout.flush()
-
-    return for_each([args.name], train_on, verbose=args.verbose)
-
-
-def _line(record: dict[str, Any]) -> str:
-    corpus = record["trained_on"]
-    return (
-        f"{corpus['name']}: {corpus['n_bytes']:,} bytes read at {corpus['code_bits'] / corpus['n_bytes']:.4f} bits/byte "
-        f"(prequential); model {record['digest'][:16]} in {record['model']}"
-    )
+    check_new_folder(args.output)
+    runtime.check(config)
+    with training_checkpoints(args.output, resume=args.resume) as checkpoints, open_source(name, args.limit) as source:
+        learner = runtime.learner(config)
+        with progress_bar(name, quiet=args.quiet) as show:
+            done = train(learner, source.symbols[:], show, (checkpoints, source.header(config)))
+        trained_on = {
+            **describe(source),
+            "limit_bytes": args.limit,
+            "code_bits": done.code_bits,
+            "prequential": VERSION,
+        }
+        digest = save_model(args.output, learner, trained_on)
+    record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
+    print(json.dumps({**record, "config": config.to_dict()}) if args.json else format_training(record), flush=True)

@@ -1,4 +1,4 @@
-"""prequential score: runs what was forecast, or reads it, and writes down how far off the forecast was."""
+"""prequential score: the error of a frozen forecast, from the run that was forecast."""
 
 from __future__ import annotations
 
@@ -7,116 +7,72 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from prequential.cli.options import add_runtime, add_verbosity, runtime
+from prequential.cli import options
 from prequential.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from prequential.measure.evaluation.runs import Run
-    from prequential.model.config import Config
+
+SUMMARY = "make the run that was forecast, and score the forecast"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declares the subcommand."""
+    """Declares the command."""
     parser = commands.add_parser(
         "score",
-        help="run what was forecast, and score the forecast",
-        description="Read the run that was forecast, or make it, and append a line to scores.jsonl beside the forecast: errors, "
-        "interval hits, skill over naive forecasts. Nothing is ever taken out of that file.",
+        description="Find the run that was forecast, or make it, and append a line to scores.jsonl in the folder of the "
+        "forecast: errors, interval hits, and skill over naive forecasts. No line of that file is ever removed "
+        "(docs/STUDIES.md).",
     )
-    parser.add_argument("forecast", metavar="FORECAST", help="a file of `prequential forecast`")
+    parser.add_argument("forecast", metavar="FORECAST", help="a file that `prequential forecast` wrote")
     parser.add_argument(
-        "source", nargs="?", metavar="CORPUS", help="to make the run if it is not there, and to check it"
+        "source",
+        nargs="?",
+        metavar="CORPUS",
+        help="corpus of the target: make the run if there is none, and check its bytes",
     )
     parser.add_argument(
-        "--runs", metavar="DIR", default="runs", help="where the run is, or goes (default: %(default)s)"
+        "--runs", metavar="DIR", default="runs", help="folder of the run, or file of packed runs (default: %(default)s)"
     )
-    parser.add_argument("--json", action="store_true", help="print the line, not a table")
-    add_runtime(parser)
-    add_verbosity(parser)
+    parser.add_argument("--json", action="store_true", help="print the line instead of a table")
+    options.add_runtime(parser)
+    options.add_verbosity(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Scores the forecast; returns the exit code."""
-    from prequential.measure.study.forecast import append_score, read_forecast, score
-    from prequential.model.config import Config
+    from prequential.measure.study.forecast import read_forecast
+    from prequential.measure.study.score import append_score, find_target_run, score
+    from prequential.measure.study.text.forecast import format_score
 
-    record = read_forecast(args.forecast)
-    config = Config.from_record(record["target"]["config"])
-    found = _made(args, record, config) if args.source else _found(args, record, config)
-    line = score(record, found)
-    path = append_score(args.forecast, line)
+    forecast = read_forecast(args.forecast)
+    record = score(forecast, _make_run(args, forecast) if args.source else find_target_run(args.runs, forecast))
+    path = append_score(args.forecast, record)
     if args.json:
-        print(json.dumps(line, allow_nan=False))
+        print(json.dumps(record, allow_nan=False))
     elif not args.quiet:
-        print(format_score(line))
-        print(f"appended to {path}")
+        print(f"{format_score(record)}\nappended to {path}")
     return 0
 
 
-def _found(args: argparse.Namespace, record: dict[str, Any], config: Config) -> Run:
-    """The newest run of the target in the folder."""
-    from prequential.errors import CorpusError
-    from prequential.measure.evaluation.runs import read_runs
-    from prequential.measure.study.sweep import config_key
+def _make_run(args: argparse.Namespace, forecast: dict[str, Any]) -> Run:
+    """The target's run over the corpus: a finished one, or a new one. Raises CorpusError for another corpus than the ladder's."""
+    from prequential.measure.study.plans import Plan, Setting, run_plan, subject_of
+    from prequential.measure.study.score import check_prefix
+    from prequential.model.config import Config
 
-    key, n_bytes = config_key(config.to_dict()), record["target"]["n_bytes"]
-    there = [
-        one
-        for one in read_runs(args.runs)
-        if config_key(one.record["config"]) == key and one.record["corpus"]["n_bytes"] == n_bytes
-    ]
-    if not there:
-        raise CorpusError(f"{args.runs!r} holds no run of the target: name the corpus, and it will be made")
-    return there[-1]
-
-
-def _made(args: argparse.Namespace, record: dict[str, Any], config: Config) -> Run:
-    """The target's run over the corpus: the one that is there, or a new one. The corpus must be the ladder's."""
-    from prequential import __version__, api
-    from prequential.measure.study.forecast import check_prefix
-    from prequential.measure.study.sweep import Plan, Setting, subject, sweep
-
-    check_prefix(record, subject(args.source, record["corpus"]["n_bytes"]))
-    plan = Plan(settings=(Setting(name="target", configs=(config,)),), refusals=(), max_memory_bytes=args.max_memory)
-    (outcome,) = sweep(
+    check_prefix(forecast, subject_of(args.source, forecast["corpus"]["n_bytes"]))
+    config = Config.from_record(forecast["target"]["config"])
+    (outcome,) = run_plan(
         args.source,
-        plan,
+        Plan(settings=(Setting(name="target", configs=(config,)),), refusals=()),
         args.runs,
-        evaluate=api.evaluate,
-        program_version=__version__,
-        limit_bytes=record["target"]["n_bytes"],
-        runtime=runtime(args),
-        watching=partial(progress_bar, quiet=args.quiet),
+        limit_bytes=forecast["target"]["n_bytes"],
+        runtime=options.runtime(args),
+        open_progress=partial(progress_bar, quiet=args.quiet),
     )
     if outcome.error:
         raise outcome.error
     assert outcome.run
     return outcome.run
-
-
-def format_score(line: dict[str, Any]) -> str:
-    """Error, interval, skill."""
-    from prequential.measure.table import format_table
-
-    def share(value: float | None) -> str:
-        return "-" if value is None else f"{value:+.2f}"
-
-    rows = []
-    for one in line["scores"]:
-        digits = ",.0f" if one["quantity"] == "total_bits" else ".4f"
-        rows.append(
-            (
-                one["quantity"],
-                *(format(one[name], digits) for name in ("point", "low", "high", "actual")),
-                f"{one['percent']:+.2f} %",
-                "hit" if one["hit"] else "missed",
-                share(one["seed_deviations"]),
-                *(share(skill) for skill in one["skill"].values()),
-                share(one["of_remaining_gain"]),
-            )
-        )
-    titles = ("", "forecast", "90 % from", "to", "actual", "error", "interval", "in seed deviations",
-              "skill: last rung", "skill: line", "of remaining gain")  # fmt: skip
-    notes = ["after the fact: this was no forecast"] if line["after_the_fact"] else []
-    return "\n".join([format_table(titles, rows), *notes])

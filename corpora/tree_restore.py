@@ -1,0 +1,147 @@
+"""From the stream of a folder (tree.py describes it) back to the folder. The stream may be hostile."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from prequential.corpora.chunks import CHUNK_N_BYTES, DOCUMENT_END, reading
+from prequential.errors import CorruptArchiveError, OutputError
+
+MAGIC = b"prequential-tree 1\n"
+# System calls accept paths of at most 4096 bytes, each at most 6 characters in JSON. 64 KiB is more than enough.
+MAX_LINE_N_BYTES = 1 << 16
+MAX_DEPTH = 256  # parts of a path; pathlib and shutil recurse once per folder, and Python's limit is near 1000
+
+
+class TreeFile(NamedTuple):
+    """One file of a tree: POSIX path relative to the root, length, and whether its owner may execute it."""
+
+    path: bytes
+    n_bytes: int
+    executable: bool
+
+    @property
+    def name(self) -> str:
+        """The path as text. Bytes that are not UTF-8 become surrogates, as in os.fsdecode."""
+        return self.path.decode("utf-8", "surrogateescape")
+
+    def line(self) -> bytes:
+        """The file's line in the list: canonical JSON without spaces, including the LF."""
+        entry = {"path": self.name, "n_bytes": self.n_bytes, "executable": self.executable}
+        text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "surrogateescape") + b"\n"
+
+
+def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Makes the folder `target` from the tree stream in the file `stream_path`. The stream may be hostile.
+
+    `target` must not exist, or be an empty folder. The list is checked before anything is written. The files are written to a
+    temporary folder next to `target`, which is renamed at the end, so the target is complete or absent.
+    Raises CorruptArchiveError for bytes that `Tree.stream` never makes (a path that leaves the folder or is listed twice, lengths
+    with a wrong sum), OutputError if the target exists or cannot be written, CorpusError if the stream cannot be read.
+    """
+    with reading(stream_path), Path(stream_path).open("rb") as stream:
+        files = _read_list(stream)
+        _check_total(files, stream)
+        with _new_folder(Path(os.path.abspath(target))) as folder:  # noqa: PTH100  # resolve() would follow a link
+            for file in files:
+                _restore_file(stream, file, folder)
+
+
+def host_path(root: Path, path: bytes) -> Path:
+    """`path` below `root`. path: relative, with slashes. Joined as bytes, so names that are not UTF-8 work in every locale."""
+    return Path(os.fsdecode(os.fsencode(root) + b"/" + path))
+
+
+def _read_list(stream: IO[bytes]) -> list[TreeFile]:
+    if stream.readline(len(MAGIC)) != MAGIC:
+        raise CorruptArchiveError(
+            f"the archive does not contain a folder: its bytes do not start with {MAGIC.decode().strip()!r}"
+        )
+    files: list[TreeFile] = []
+    while (line := stream.readline(MAX_LINE_N_BYTES)) != b"\n":
+        file = _parse(line)
+        if not _is_safe(file.path):
+            raise CorruptArchiveError(f"the file list contains a path that cannot be restored: {file.name[:200]!r}")
+        if files and file.path <= files[-1].path:  # strictly ascending, so no path occurs twice
+            raise CorruptArchiveError(f"the file list is not in ascending order at {file.name!r}")
+        files.append(file)
+    return files
+
+
+def _parse(line: bytes) -> TreeFile:
+    """The file of one line. Accepts only lines that `TreeFile.line` writes: no other spelling, key or type."""
+    try:
+        entry = json.loads(line.decode("utf-8", "surrogateescape"))
+        path, n_bytes, executable = entry["path"], entry["n_bytes"], entry["executable"]
+        file = TreeFile(path.encode("utf-8", "surrogateescape"), n_bytes, executable)
+        if type(n_bytes) is int and n_bytes >= 0 and type(executable) is bool and file.line() == line:
+            return file
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass
+    raise CorruptArchiveError(f"the file list contains a line that does not describe a file: {line[:200]!r}")
+
+
+def _is_safe(path: bytes) -> bool:
+    """Whether `path` stays inside the folder that it is joined to, is not too deep, and does not name git's own files."""
+    parts = path.split(b"/")
+    return (
+        len(parts) <= MAX_DEPTH
+        and b"\0" not in path
+        and not any(part in (b"", b".", b"..") or is_git(part) for part in parts)
+        # On Windows a part can contain a drive or a backslash; basename removes these.
+        and all(os.path.basename(part) == part for part in parts)  # noqa: PTH119
+    )
+
+
+def is_git(name: bytes) -> bool:
+    """Whether git would read `name` as a repository on some system, in any case. A hostile repository could run commands."""
+    return name.lower() == b".git"
+
+
+def _check_total(files: Sequence[TreeFile], stream: IO[bytes]) -> None:
+    claimed_n_bytes = stream.tell() + sum(file.n_bytes + len(DOCUMENT_END) for file in files)
+    n_bytes = os.fstat(stream.fileno()).st_size
+    if claimed_n_bytes != n_bytes:
+        raise CorruptArchiveError(f"the file list declares {claimed_n_bytes} bytes, but the stream has {n_bytes}")
+
+
+@contextmanager
+def _new_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder next to `target`. It is renamed to `target` if the body succeeds and deleted if not."""
+    try:
+        if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+            raise OutputError(f"{str(target)!r} exists; choose another folder, or empty it")
+        with tempfile.TemporaryDirectory(
+            dir=target.parent, prefix=f".{target.name[:100]}.", suffix=".partial"
+        ) as outer:
+            folder = Path(outer) / "tree"  # mkdir gives it the user's default permissions; `outer` is private
+            folder.mkdir()
+            yield folder
+            folder.replace(target)  # replaces an empty folder, refuses anything else
+    except OSError as error:
+        raise OutputError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+
+
+def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path) -> None:
+    path = host_path(folder, file.path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    n_left = file.n_bytes
+    with path.open("xb") as output:
+        while n_left:
+            chunk = stream.read(min(n_left, CHUNK_N_BYTES))
+            if not chunk:
+                raise CorruptArchiveError(f"the stream ends inside {file.name!r}")
+            output.write(chunk)
+            n_left -= len(chunk)
+        output.flush()
+        os.fsync(output.fileno())
+    if file.executable:
+        mode = path.stat().st_mode
+        path.chmod(mode | (mode & 0o444) >> 2)  # everyone who may read it may execute it
+    if stream.read(1) != DOCUMENT_END:
+        raise CorruptArchiveError(f"{file.name!r} is not followed by NUL; its length in the file list is wrong")

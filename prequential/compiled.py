@@ -1,0 +1,52 @@
+"""How kernels are compiled: by numba, with a cache on disk next to the source file of each kernel.
+
+Design decisions:
+
+- No fast-math. LLVM then neither reorders nor contracts operations: `a * b + c` rounds twice, as it does in plain torch.
+- One thread per call, without the interpreter lock. The caller decides what runs in parallel (exact/pool.py).
+- The import deletes stale kernels. numba's cache checks only the source file of the kernel itself, but constants and helpers
+  of other files are compiled into it. So every cached kernel that is older than any kernel source is deleted.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+
+Array = np.ndarray
+
+PACKAGE = Path(__file__).parent
+KERNEL_SOURCES = (
+    "exact/*.py",
+    "model/gpt/*.py",
+    "model/mixer/*.py",
+    "model/decoding.py",
+    "model/hashing.py",
+    "codecs/bit_coder.py",
+    "compiled.py",
+)
+
+
+def _sources() -> Iterator[Path]:
+    for pattern in KERNEL_SOURCES:
+        yield from PACKAGE.glob(pattern)
+
+
+def _delete_stale_kernels() -> None:
+    sources = list(_sources())
+    newest = max(source.stat().st_mtime for source in sources)
+    for folder in {source.parent for source in sources}:
+        for cached in (folder / "__pycache__").glob("*.nb[ic]"):
+            with suppress(OSError):
+                if cached.stat().st_mtime < newest:
+                    cached.unlink()
+
+
+_delete_stale_kernels()
+# One decorator with two names. Python calls a `kernel`. Only kernels call an `inlined` function, and LLVM inlines it.
+# numba infers all types at run time. For type checkers the result is Any, so calls with starred arguments are accepted.
+inlined: Any = numba.njit(cache=True, nogil=True, error_model="numpy")
+kernel: Any = inlined

@@ -1,0 +1,107 @@
+"""`compress`: from bytes or a named corpus to an archive. The command line is a thin layer over this.
+
+A run divides its work among its own threads, and leaves torch at one thread for the complete process.
+"""
+
+import io
+import os
+import time
+from dataclasses import dataclass
+from typing import BinaryIO, overload
+
+from prequential.codecs.archive_header import Header
+from prequential.files import check_output
+from prequential.measure.evaluation.ledger import Ledger
+from prequential.model.config import Config
+from prequential.model.presets import preset
+from prequential.online import coding
+from prequential.online.coding import OnProgress, ignore
+from prequential.online.outputs import checkpoints_of, open_sink
+from prequential.online.runtime import Runtime
+from prequential.online.source import Data, PathLike, open_source
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressionResult:
+    """The cost of an archive. wall_s: wall time of coding alone, in seconds."""
+
+    header: Header
+    ledger: Ledger
+    wall_s: float
+
+
+@overload
+def compress(
+    source: Data | PathLike,
+    output: None = None,
+    *,
+    config: Config | None = None,
+    runtime: Runtime | None = None,
+    on_progress: OnProgress = ignore,
+) -> bytes: ...
+
+
+@overload
+def compress(
+    source: Data | PathLike,
+    output: PathLike | BinaryIO,
+    *,
+    config: Config | None = None,
+    runtime: Runtime | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    on_progress: OnProgress = ignore,
+) -> CompressionResult: ...
+
+
+def compress(
+    source: Data | PathLike,
+    output: PathLike | BinaryIO | None = None,
+    *,
+    config: Config | None = None,
+    runtime: Runtime | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    on_progress: OnProgress = ignore,
+) -> bytes | CompressionResult:
+    """The archive of `source` as bytes; with an `output`, the archive is written there and its cost returned.
+
+    source: bytes in memory, a path, or a corpus named as on the command line (`sample:NAME`, `-`, a folder, ...).
+    output: a path or an open binary file. A path appears when the archive is complete, with the mode and time of a source file.
+    Until then OUTPUT.partial holds a valid prefix, and OUTPUT.checkpoint the state of the run, saved from time to time (2.5 % of
+    the time). resume: continue from those two, if an interrupted run left them; the archive is the same, byte for byte.
+    config: the learner, for instance `prequential.preset(7)`; the default preset if None. runtime: how to compute; it changes the
+    speed only. on_progress: called after each segment with (totals so far, bytes of the original).
+    Equal bytes, name and config give equal archives on every machine.
+
+    Raises CorpusError, OutputError, InexactMachineError, ConfigError (also for a model above the memory limit of the runtime),
+    and CheckpointError if the interrupted run was a different one.
+
+    >>> import prequential
+    >>> text = b"It was the best of times, it was the worst of times. " * 20
+    >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
+    >>> plain = prequential.Runtime(kernels="plain")  # nothing to compile; the default is faster for longer texts
+    >>> archive = prequential.compress(text, config=small, runtime=plain)
+    >>> len(archive) < len(text)
+    True
+    >>> prequential.decompress(archive, runtime=plain) == text
+    True
+    """
+    config, runtime = config or preset(), runtime or Runtime()
+    runtime.check(config)  # before the source is read
+    if isinstance(output, str | os.PathLike):
+        check_output(output, overwrite=overwrite)
+    memory = io.BytesIO()
+    target = memory if output is None else output
+    with (
+        open_source(source, in_order=True) as opened,
+        open_sink(target, overwrite=overwrite, resume=resume, like=opened.file) as sink,
+    ):
+        header, learner = opened.header(config), runtime.learner(config)
+        start_s = time.perf_counter()
+        for done in coding.compress(opened.symbols, header, sink, learner, checkpoints_of(output, resume=resume)):
+            on_progress(done, header.n_bytes)
+        wall_s = time.perf_counter() - start_s
+    if output is None:
+        return memory.getvalue()
+    return CompressionResult(header=header, ledger=Ledger.from_progress(done), wall_s=wall_s)

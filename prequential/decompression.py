@@ -1,0 +1,125 @@
+"""`decompress`: from an archive to the original.
+
+This module and its imports are the decoder that a description length counts (measure/evaluation/decoder_source.py).
+"""
+
+import io
+import os
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast, overload
+
+from prequential.codecs.archive import ArchiveReader
+from prequential.codecs.archive_header import Header
+from prequential.corpora.chunks import reading
+from prequential.corpora.tree_restore import restore_tree
+from prequential.errors import CorruptArchiveError, OutputError
+from prequential.files import Sink, output_file
+from prequential.online import coding
+from prequential.online.coding import OnProgress, ignore
+from prequential.online.outputs import PathLike, checkpoints_of, open_sink
+from prequential.online.runtime import Runtime
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecompressionResult:
+    """A decoded archive whose digest was compared. n_bytes: of the original. wall_s: wall time of coding alone, in seconds."""
+
+    header: Header
+    n_bytes: int
+    wall_s: float
+
+
+@overload
+def decompress(
+    archive: bytes | bytearray | memoryview | PathLike | BinaryIO,
+    output: None = None,
+    *,
+    runtime: Runtime | None = None,
+    on_progress: OnProgress = ignore,
+) -> bytes: ...
+
+
+@overload
+def decompress(
+    archive: bytes | bytearray | memoryview | PathLike | BinaryIO,
+    output: PathLike | BinaryIO,
+    *,
+    runtime: Runtime | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    on_progress: OnProgress = ignore,
+) -> DecompressionResult: ...
+
+
+def decompress(
+    archive: bytes | bytearray | memoryview | PathLike | BinaryIO,
+    output: PathLike | BinaryIO | None = None,
+    *,
+    runtime: Runtime | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    on_progress: OnProgress = ignore,
+) -> bytes | DecompressionResult:
+    """The original as bytes; with an `output`, it is written there.
+
+    output: a path or an open binary file. A path appears when the complete original is verified; it is a folder if the archive
+    holds one. Until then OUTPUT.partial holds the verified beginning, which stays there if the archive is damaged. A binary file
+    receives each block once it is verified (for a folder, the stream of corpora/tree.py). resume: as for `compress`.
+
+    Raises CorpusError for an archive that cannot be read, CorruptArchiveError, UnsupportedVersionError, OutputError,
+    InexactMachineError, and ConfigError for a model above the memory limit of the runtime.
+    """
+    memory = io.BytesIO()
+    with _archive(archive) as file:
+        reader = ArchiveReader(file)
+        config, runtime = coding.config_of(reader.header), runtime or Runtime()
+        runtime.check(config)  # before anything is built or written
+        with _original(
+            reader.header,
+            memory if output is None else output,
+            overwrite=overwrite,
+            resume=resume,
+            like=Path(archive) if isinstance(archive, str | os.PathLike) and Path(archive).is_file() else None,
+        ) as sink:
+            start_s = time.perf_counter()
+            try:
+                checkpoints = checkpoints_of(output, resume=resume)
+                for done in coding.decompress(reader, sink, runtime.learner(config), checkpoints):
+                    on_progress(done, reader.header.n_bytes)
+                if sink.blake2b != reader.header.blake2b:
+                    raise CorruptArchiveError("the original's digest differs from the header's")
+            except CorruptArchiveError as error:
+                raise CorruptArchiveError(f"{error}; {sink.n_bytes} bytes before it are good") from error
+            wall_s = time.perf_counter() - start_s
+    if output is None:
+        return memory.getvalue()
+    return DecompressionResult(header=reader.header, n_bytes=sink.n_bytes, wall_s=wall_s)
+
+
+def _original(
+    header: Header, output: PathLike | BinaryIO, *, overwrite: bool, resume: bool, like: Path | None
+) -> AbstractContextManager[Sink]:
+    """The sink of the original: a file, an open stream, or a file that is unpacked to a folder at the end."""
+    if header.corpus.get("kind") != "tree" or not isinstance(output, str | os.PathLike):
+        return open_sink(output, overwrite=overwrite, resume=resume, like=like)
+    folder = Path(output)
+
+    def check() -> None:
+        if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+            raise OutputError(f"{str(output)!r} exists; choose another folder, or empty it")
+
+    return output_file(
+        output, overwrite=overwrite, resume=resume, check=check, publish=lambda stream, _: restore_tree(stream, folder)
+    )
+
+
+def _archive(archive: bytes | bytearray | memoryview | PathLike | BinaryIO) -> AbstractContextManager[BinaryIO]:
+    if isinstance(archive, str | os.PathLike):
+        with reading(archive):
+            return Path(archive).open("rb")
+    if hasattr(archive, "read"):
+        return nullcontext(cast(BinaryIO, archive))
+    return io.BytesIO(cast(bytes, archive))

@@ -1,0 +1,83 @@
+"""A sink for bytes that counts and hashes them, and names its file in every error."""
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from prequential.errors import OutputError
+
+PathLike = str | os.PathLike[str]
+
+
+class Sink:
+    """Writes bytes to a file; counts and hashes them. A failure raises OutputError with the file's name.
+
+    If the reader of a pipe has closed it, BrokenPipeError passes through: in a pipeline this is not an error.
+    """
+
+    def __init__(self, file: BinaryIO, name: PathLike) -> None:
+        self.n_bytes = 0
+        self._file, self._name = file, os.fspath(name)
+        self._blake2b = hashlib.blake2b(digest_size=32)
+
+    def write(self, data: bytes) -> int:
+        """Writes all of `data` and returns its length in bytes. Raises OutputError, BrokenPipeError."""
+        with writing(self._name):
+            self._file.write(data)
+        self._blake2b.update(data)
+        self.n_bytes += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Passes all buffered bytes to the system. Raises OutputError, BrokenPipeError."""
+        with writing(self._name):
+            self._file.flush()
+
+    def sync(self) -> None:
+        """Flushes, and waits until a file on a disk is stored there. Raises OutputError, BrokenPipeError."""
+        self.flush()
+        with suppress(OSError, ValueError):  # pipes, memory
+            os.fsync(self._file.fileno())
+
+    def resume(self, n_bytes: int) -> None:
+        """Continues after the first n_bytes of the existing file, as if they had just been written, and drops the rest.
+
+        Raises OutputError if the file is shorter.
+        """
+        with writing(self._name):
+            self._file.seek(0)
+            while self.n_bytes < n_bytes and (data := self._file.read(min(1 << 20, n_bytes - self.n_bytes))):
+                self._blake2b.update(data)
+                self.n_bytes += len(data)
+            self._file.truncate()
+        if self.n_bytes < n_bytes:
+            raise OutputError(
+                f"{self._name!r} holds {self.n_bytes} bytes, fewer than the {n_bytes} of the checkpoint; start again with -f"
+            )
+
+    @property
+    def blake2b(self) -> bytes:
+        """BLAKE2b digest of the bytes written so far, 32 bytes."""
+        return self._blake2b.digest()
+
+
+@contextmanager
+def writing(name: PathLike) -> Iterator[None]:
+    """Turns an OSError of the body into OutputError: `cannot write 'NAME': REASON`. BrokenPipeError passes through."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write {os.fspath(name)!r}: {error.strerror or error}") from error
+
+
+def stream_output(file: BinaryIO, *, overwrite: bool = False) -> Sink:
+    """A sink for an open stream; the caller closes the stream. Raises OutputError for a terminal, unless `overwrite`."""
+    name = "standard output" if file is getattr(sys.stdout, "buffer", None) else str(getattr(file, "name", "output"))
+    if not overwrite and file.isatty():
+        raise OutputError(f"{name} is a terminal; redirect it, name a file with -o, or force the output with -f")
+    return Sink(file, name)

@@ -1,0 +1,75 @@
+"""The record of an evaluation, as JSON values. It suffices to repeat the run: corpus digest, configuration, versions, machine.
+
+SCHEMA changes when a name changes its meaning or is removed. New names may be added at any time.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from prequential.measure.evaluation import baselines
+from prequential.measure.evaluation.curves import crossing_byte
+from prequential.measure.evaluation.evaluation import Evaluation
+from prequential.measure.record import environment
+from prequential.measure.watch.finding import Finding
+from prequential.model.config import Config
+from prequential.online.runtime import Runtime
+
+SCHEMA = 1
+
+
+def evaluation_record(
+    evaluation: Evaluation,
+    runtime: Runtime,
+    findings: Iterable[Finding] = (),
+    estimate: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The evaluation without its curves, the environment, and the findings about its health, as JSON values.
+
+    docs/MEASURES.md describes the fields. estimate: the cost as it was estimated, next to the actual cost; None: not estimated.
+    """
+    header, ledger = evaluation.header, evaluation.ledger
+    return {
+        "schema": SCHEMA,
+        "kind": "evaluation",
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "corpus": {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()},
+        "limit_bytes": evaluation.limit_bytes,
+        "config": header.config,
+        "archive_bits": ledger.archive_bits,
+        "bits_per_byte": ledger.bits_per_byte,
+        "code_bits": ledger.code_bits,
+        "code_bits_per_byte": ledger.code_bits_per_byte,
+        "code_nats_per_byte": ledger.code_nats_per_byte,
+        "coder_overhead_ppm": ledger.coder_overhead_ppm,
+        "archive_bytes": ledger.archive_bytes,
+        "header_bytes": ledger.header_bytes,
+        "payload_bytes": ledger.payload_bytes,
+        "container_bytes": ledger.container_bytes,
+        "n_blocks": ledger.n_blocks,
+        "n_raw_blocks": ledger.n_raw_blocks,
+        "ledger": [{"entry": entry, "bits": bits} for entry, bits in ledger.entries()],
+        "decoder_bytes": ledger.decoder_bytes,
+        "n_configs": ledger.n_configs,
+        "n_seeds": ledger.n_seeds,
+        "total_bits": ledger.total_bits,
+        "benchmark_bytes": ledger.benchmark_bytes,
+        "parts": {part: evaluation.trace.total_bits(part) for part in evaluation.trace.parts},
+        "crossings": {
+            baseline.name: crossing_byte(evaluation.curve, evaluation.curves[baseline.name])
+            for baseline in evaluation.baselines
+        },
+        "tables": evaluation.tables,
+        "wall_s": evaluation.wall_s,
+        "bytes_per_s": ledger.n_bytes / evaluation.wall_s,
+        "verified": evaluation.verify_wall_s is not None,
+        "verify_wall_s": evaluation.verify_wall_s,
+        "verify_bytes_per_s": ledger.n_bytes / evaluation.verify_wall_s if evaluation.verify_wall_s else None,
+        "peak_memory_bytes": evaluation.peak_memory_bytes,
+        "baselines": [baselines.to_record(result) for result in evaluation.baselines],
+        "notes": list(evaluation.notes),
+        "findings": [asdict(finding) for finding in findings],
+        "estimate": estimate,
+        "environment": environment(runtime, Config.from_dict(evaluation.header.config)),
+    }

@@ -1,0 +1,242 @@
+"""Plans of runs over one corpus, which `sweep`, `ladder` and `ablate` share, and the runs one after another.
+
+    plan = sweep_plan(preset(5, pure=True), widths=[64, 128], seeds=[0, 1])
+    outcomes = list(run_plan("book.txt", plan, "runs"))
+
+Each run leaves a run folder (measure/evaluation/runs.py). A finished run of the same configuration over the same bytes is used
+again, so an interrupted plan continues when it is started again.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from prequential.errors import CorpusError
+from prequential.measure.evaluation.evaluation import DraftFolder, evaluate
+from prequential.measure.evaluation.record import evaluation_record
+from prequential.measure.evaluation.runs import PathLike, Run, new_run_folder, read_run, read_runs
+from prequential.measure.study.plan_workers import PlanWorker
+from prequential.measure.watch.progress import SilentProgress
+from prequential.model.config import Config
+from prequential.online.flops import total_flops
+from prequential.online.runtime import Runtime
+from prequential.online.source import open_source
+from prequential.version import VERSION
+
+OpenProgress = Callable[[str], AbstractContextManager[SilentProgress]]  # from the name of a run to its `on_progress`
+
+
+# ---- the plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Configurations that differ only in their seed. Results are averaged over them."""
+
+    name: str
+    configs: tuple[Config, ...]
+
+
+class Refusal(NamedTuple):
+    """A combination of values that is not a valid configuration, and the reason."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The settings to run, in order, and the refused combinations."""
+
+    settings: tuple[Setting, ...]
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def runs(self) -> list[tuple[Setting, Config]]:
+        """Setting and configuration of every run, in order."""
+        return [(setting, config) for setting in self.settings for config in setting.configs]
+
+    @property
+    def configs(self) -> list[Config]:
+        """The configuration of every run, in order."""
+        return [config for _, config in self.runs]
+
+    def flops(self, n_bytes: int) -> float:
+        """Operations of all runs over n_bytes."""
+        return sum(len(setting.configs) * total_flops(setting.configs[0], n_bytes).total for setting in self.settings)
+
+
+def config_key(config: Mapping[str, Any]) -> str:
+    """A string that is equal for equal configurations. config: from `Config.to_dict`, or the same values read from JSON."""
+    return json.dumps(config, sort_keys=True)
+
+
+# ---- the corpus
+
+
+class Subject(NamedTuple):
+    """The bytes that all runs of a plan read: their number, and their BLAKE2b-256 in hexadecimal digits."""
+
+    n_bytes: int
+    blake2b: str
+
+
+def subject_of(source: str | PathLike, limit_bytes: int | None = None) -> Subject:
+    """Length and digest of the corpus, or of its beginning.
+
+    Raises CorpusError for an empty corpus, and for standard input, which can be read only once.
+    """
+    if source == "-":
+        raise CorpusError("each run of a plan reads the corpus again: save standard input to a file first")
+    with open_source(source, limit_bytes) as opened:
+        if not opened.n_bytes:
+            raise CorpusError("the corpus is empty: there is nothing to run")
+        return Subject(opened.n_bytes, opened.blake2b.hex())
+
+
+def recorded_subject(record: Mapping[str, Any]) -> Subject:
+    """The bytes that a record names, of a run or of a forecast."""
+    return Subject(record["corpus"]["n_bytes"], record["corpus"]["blake2b"])
+
+
+# ---- the runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The result of one planned run: a run folder or an error. is_new: False for a run that was finished before."""
+
+    setting: Setting
+    config: Config
+    run: Run | None = None
+    error: Exception | None = None
+    is_new: bool = True
+
+    @property
+    def name(self) -> str:
+        """Setting and seed."""
+        return run_title(self.setting, self.config)
+
+
+def run_title(setting: Setting, config: Config) -> str:
+    """What to call a planned run: setting and seed."""
+    return f"{setting.name}, seed {config.seed}"
+
+
+def finished_runs(folder: PathLike, subject: Subject) -> dict[str, Run]:
+    """The newest run of each configuration in `folder`, by `config_key`, over these bytes and by this version of the program.
+
+    Raises CorpusError for a run that cannot be read.
+    """
+    return {
+        config_key(run.record["config"]): run
+        for run in read_runs(folder)
+        if recorded_subject(run.record) == subject and run.record["environment"]["versions"]["prequential"] == VERSION
+    }
+
+
+def runs_by_setting(outcomes: Iterable[Outcome]) -> dict[Setting, list[Run]]:
+    """The finished runs of each setting that has one."""
+    runs: dict[Setting, list[Run]] = {}
+    for outcome in outcomes:
+        if outcome.run:
+            runs.setdefault(outcome.setting, []).append(outcome.run)
+    return runs
+
+
+@contextmanager
+def _open_silent(name: str) -> Iterator[SilentProgress]:
+    yield SilentProgress(name)
+
+
+def run_plan(
+    source: str | PathLike,
+    plan: Plan,
+    folder: PathLike,
+    *,
+    limit_bytes: int | None = None,
+    baselines: Sequence[str] = (),
+    runtime: Runtime | None = None,
+    open_progress: OpenProgress = _open_silent,
+    worker: PlanWorker | None = None,
+) -> Iterator[Outcome]:
+    """Runs the plan over `source` and yields each outcome as soon as it is known. A failed run does not stop the others.
+
+    folder: where finished runs are looked for and new run folders are written. open_progress: opens the progress of a run.
+    worker: this process, if several share the plan. Each yields the runs that it made or found; the first one finally yields
+    those of the others. The other arguments are those of `evaluate`. Raises CorpusError if the corpus or a run cannot be read.
+    """
+    subject = subject_of(source, limit_bytes)
+    maker = _RunMaker(source, subject, Path(folder), limit_bytes, baselines, runtime or Runtime(), open_progress)
+    finished = finished_runs(folder, subject)
+    claimed_elsewhere: dict[str, tuple[Setting, Config]] = {}
+    for setting, config in plan.runs:
+        key = config_key(config.to_dict())
+        if run := finished.get(key):
+            yield Outcome(setting=setting, config=config, run=run, is_new=False)
+        elif worker and not worker.claim(key):
+            claimed_elsewhere[key] = setting, config
+        else:
+            outcome = maker.outcome(setting, config)
+            if worker and (error := outcome.error):
+                worker.fail(key, str(error) or type(error).__name__)
+            yield outcome
+    if worker:
+        worker.leave()
+        if worker.is_first:
+            yield from _outcomes_elsewhere(claimed_elsewhere, folder, subject, worker)
+
+
+def _outcomes_elsewhere(
+    claimed: Mapping[str, tuple[Setting, Config]], folder: PathLike, subject: Subject, worker: PlanWorker
+) -> Iterator[Outcome]:
+    """The outcomes of runs that other processes claimed, once these processes have ended. claimed: by `config_key`."""
+    failures = worker.failures(claimed)
+    finished = finished_runs(folder, subject)
+    for key, (setting, config) in claimed.items():
+        run = None if key in failures else finished.get(key)
+        reason = failures.get(key, f"the run of another worker is not in {folder}, which all workers must share")
+        yield Outcome(setting=setting, config=config, run=run, error=None if run else CorpusError(reason))
+
+
+@dataclass(frozen=True)
+class _RunMaker:
+    """Makes the runs of a plan. The fields are the arguments of `run_plan`."""
+
+    source: str | PathLike
+    subject: Subject
+    folder: Path
+    limit_bytes: int | None
+    baselines: Sequence[str]
+    runtime: Runtime
+    open_progress: OpenProgress
+
+    def outcome(self, setting: Setting, config: Config) -> Outcome:
+        """A new run of this configuration, or the error that it failed with."""
+        try:
+            run = self._run(run_title(setting, config), config)
+        except Exception as error:  # the caller of `run_plan` reports it
+            return Outcome(setting=setting, config=config, error=error)
+        return Outcome(setting=setting, config=config, run=run)
+
+    def _run(self, name: str, config: Config) -> Run:
+        with new_run_folder(self.folder) as new:
+            with self.open_progress(name) as progress:
+                evaluation = evaluate(
+                    self.source,
+                    config=config,
+                    limit_bytes=self.limit_bytes,
+                    baselines=self.baselines,
+                    draft=DraftFolder(path=new.draft),
+                    runtime=self.runtime,
+                    on_progress=progress,
+                )
+            record = evaluation_record(evaluation, self.runtime, progress.health.findings)
+            if (found := recorded_subject(record)) != self.subject:
+                raise CorpusError(
+                    f"the corpus changed during the runs: its digest was {self.subject.blake2b}, now it is {found.blake2b}"
+                )
+            return read_run(new.finish(self.folder, record, evaluation.curves))

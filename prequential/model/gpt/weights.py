@@ -1,0 +1,203 @@
+"""The weights of the GPT and its forward pass, which is the same for reading a stream and for learning from rows.
+
+The input h is the sum of the embeddings of the last E symbols, with one table for each position. Embeddings of hashed contexts
+are added if the configuration has them (context_table.py). Only the table of the newest symbol is initialised with random
+values, the others with zeros. Each layer has pre-norm residual blocks: h += attention(rmsnorm(h)); h += mlp(rmsnorm(h)). Then
+logits = head(rmsnorm(h)).
+
+Design decisions: no gains and no biases, rotary positions, normalised queries and keys, squared ReLU, output projections
+initialised with zeros, and a head that shares no weights with the embedding. Each matrix has a float32 master copy for the
+optimiser and int8 levels for all products.
+
+Letters in this package: R rows, T columns (positions in a row or segment), D width, H heads, K = D/H, V symbols of the alphabet,
+E embedding tables, C last symbols that a prediction depends on, W window, L layers, N = R*T positions.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Self
+
+import torch
+
+from prequential.exact.backend import Backend
+from prequential.exact.plain import FINE
+from prequential.exact.random import uniform
+from prequential.exact.tables import HOST, ROTARY_PERIOD, rotary_table, rotary_wave_numbers
+from prequential.model.config import N_SYMBOLS, GPTConfig
+from prequential.model.gpt.context_table import ContextTable
+
+Tensor = torch.Tensor
+SavedActivations = dict[str, tuple[Tensor, ...]]  # by the name of the matrix that uses them
+
+# The largest dot product of a normalised query and key is K. This is the best factor found at K = 64. `Weights.score_scale`
+# adapts it to other K, so that the largest score stays 0.18 * 64.
+SCORE_SCALE = 0.18
+
+
+class Linear:
+    """A weight matrix (C_in, C_out): a float32 master copy, and int8 levels with a scale per output column.
+
+    An update writes the master copy in place. `quantise` then replaces the levels and scales, so a snapshot keeps the old ones.
+    """
+
+    def __init__(self, weight: Tensor, backend: Backend) -> None:
+        self.weight, self.backend = weight, backend
+        self.quantise()
+
+    def quantise(self) -> None:
+        """Replaces levels and scales by those of the master copy."""
+        self.levels, self.scale = self.backend.primitives.quantise_columns(self.weight)
+
+    def with_backend(self, backend: Backend, device: torch.device) -> "Linear":
+        """The same levels for another backend, on a device. The float32 master copy is shared."""
+        other = copy(self)
+        other.backend = backend
+        other.levels, other.scale = self.levels.to(device), self.scale.to(device)
+        return other
+
+    def sums(self, x: Tensor) -> Tensor:
+        """x (N, C_in) int8 -> (N, C_out) int32. The product is these sums times the row scale of x and `self.scale`."""
+        return self.backend.matmul(x, self.levels)
+
+    def input_gradient_sums(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient at the input, as integer sums (N, C_in) and row scales (N,), from g (N, C_out) at the output.
+
+        g is multiplied by the scales of the columns before it is rounded, so that the scale is constant along the summed axis.
+        """
+        levels, row_scale = self.backend.primitives.quantise_rows(g, column_factor=self.scale)
+        return self.backend.matmul(levels, self.levels.t()), row_scale
+
+    def fine_input_gradient_sums(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        """`input_gradient_sums` with 15 bits of each entry instead of 7: (254 + 1) * 127 * 127 * C_out < 2**31 for C_out <= 522.
+
+        For the head. There g has rows frequency - onehot, and all but the likeliest symbols are below 1/254 of the largest entry.
+        """
+        high, low, row_scale = self.backend.primitives.quantise_rows_finely(g, self.scale)
+        sums = self.backend.matmul(high, self.levels.t()) * FINE + self.backend.matmul(low, self.levels.t())
+        return sums, row_scale
+
+    def weight_gradient(self, x: Tensor, x_scale: Tensor, g: Tensor) -> Tensor:
+        """The gradient (C_in, C_out) float32 at the weight. x (N, C_in) int8, x_scale (N,): input; g (N, C_out): at output."""
+        levels, column_scale = self.backend.primitives.quantise_columns(g, row_factor=x_scale)
+        return self.backend.primitives.dequantise(self.backend.matmul(x.t(), levels), None, column_scale)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """All weights of a GPT: the embedding (E, V, D) float32, the context table, and the matrices.
+
+    layers: the matrices of each layer by name: qkv, out, up and down. head_width: K.
+    """
+
+    embedding: Tensor
+    contexts: ContextTable
+    layers: Sequence[dict[str, Linear]]
+    head: Linear
+    head_width: int
+    backend: Backend
+
+    @classmethod
+    def initial(cls, config: GPTConfig, seed: int, backend: Backend, device: torch.device) -> Self:
+        """The weights before the first step: output projections, head, context table and all but one embedding table are zero."""
+        d, m = config.width, config.mlp_factor * config.width
+        half_width = math.sqrt(3.0 / d) * 0.5  # the standard deviation is 0.5 / sqrt(D)
+
+        def linear(name: str, n_in: int, n_out: int, half_width: float) -> Linear:
+            return Linear(uniform(seed, name, (n_in, n_out), half_width).to(device), backend)
+
+        layers = [
+            {
+                "qkv": linear(f"{i}.qkv", d, 3 * d, half_width),
+                "out": linear(f"{i}.out", d, d, 0.0),
+                "up": linear(f"{i}.up", d, m, half_width),
+                "down": linear(f"{i}.down", m, d, 0.0),
+            }
+            for i in range(config.n_layers)
+        ]
+        embedding = torch.zeros(config.n_embeddings, N_SYMBOLS, d, device=device)
+        embedding[0] = uniform(seed, "embedding", (N_SYMBOLS, d), 1.0).to(device)
+        contexts, head = ContextTable(config, backend.primitives), linear("head", d, N_SYMBOLS, 0.0)
+        return cls(embedding, contexts, layers, head, d // config.n_heads, backend)
+
+    @property
+    def score_scale(self) -> float:
+        """The factor of the dot product of a normalised query and key, which depends on the width of a head."""
+        return SCORE_SCALE * 64.0 / self.head_width
+
+    @property
+    def device(self) -> torch.device:
+        """The device of all weights except the context table, which stays on the host."""
+        return self.embedding.device
+
+    def snapshot(self) -> "Weights":
+        """Weights that later updates do not change.
+
+        An update writes the embedding in place, so it is copied. An update replaces the levels of a matrix, so a reference to the
+        old levels is enough. The context table is shared: it is written only after the segment has ended.
+        """
+        layers = [{name: copy(linear) for name, linear in layer.items()} for layer in self.layers]
+        return replace(self, embedding=self.embedding.clone(), layers=layers, head=copy(self.head))
+
+    def with_backend(self, backend: Backend, device: torch.device = HOST) -> "Weights":
+        """The same weights for another backend, on a device."""
+        layers = [{name: m.with_backend(backend, device) for name, m in layer.items()} for layer in self.layers]
+        head = self.head.with_backend(backend, device)
+        return replace(self, embedding=self.embedding.to(device), layers=layers, head=head, backend=backend)
+
+    def inference_tensors(self) -> dict[str, Tensor]:
+        """The tensors that predictions depend on, by name: embedding, context table, and the levels and scales of each matrix."""
+        matrices = {f"{i}.{name}": linear for i, layer in enumerate(self.layers) for name, linear in layer.items()}
+        matrices["head"] = self.head
+        tensors = {f"{name}.levels": linear.levels for name, linear in matrices.items()}
+        return {
+            "embedding": self.embedding,
+            "contexts": self.contexts.rows,
+            **tensors,
+            **{f"{n}.scale": linear.scale for n, linear in matrices.items()},
+        }
+
+    def logits(
+        self, recent: Tensor, attend: Callable[[int, Tensor], Tensor], saved: SavedActivations | None = None
+    ) -> Tensor:
+        """Logits (N, V) float32 of the next symbol. recent: the last symbols at each position, (N, C) int64, the newest first.
+
+        attend(i, qkv) computes the attention of layer i, (N, 3D) -> (N, D) float32. If `saved` is given, it receives the
+        activations that the backward pass needs.
+        """
+
+        def save(name: str, *values: Tensor) -> tuple[Tensor, ...]:
+            if saved is not None:
+                saved[name] = values
+            return values
+
+        ops, h = self.backend.primitives, self.embedding[0][recent[:, 0]]  # (N, D)
+        for e, table in enumerate(self.embedding[1:], 1):
+            h = h + table[recent[:, e]]
+        h = self.contexts.add_to(h, recent)
+        for i, layer in enumerate(self.layers):
+            x, r, _ = save(f"{i}.qkv", *ops.normalise_rows(h))
+            qkv = ops.dequantise(layer["qkv"].sums(x), r, layer["qkv"].scale)  # (N, 3D)
+            x, s = save(f"{i}.out", *ops.quantise_rows(attend(i, qkv)))
+            h = ops.dequantise(layer["out"].sums(x), s, layer["out"].scale, base=h)
+            x, r, _ = save(f"{i}.up", *ops.normalise_rows(h))
+            x, s, _ = save(f"{i}.down", *ops.squared_relu(layer["up"].sums(x), r, layer["up"].scale))
+            h = ops.dequantise(layer["down"].sums(x), s, layer["down"].scale, base=h)
+        x, r, _ = save("head", *ops.normalise_rows(h))
+        return ops.dequantise(self.head.sums(x), r, self.head.scale)
+
+
+def rotary_phases(config: GPTConfig, first: int, n_columns: int, device: torch.device = HOST) -> tuple[Tensor, Tensor]:
+    """cos and sin of the rotary phases of the columns first .. first + n_columns - 1: two (T, K/2) float32."""
+    waves = rotary_wave_numbers(config.width // config.n_heads // 2)
+    phase = (torch.arange(first, first + n_columns)[:, None] * waves) % ROTARY_PERIOD
+    cos, sin = rotary_table()
+    return cos[phase].to(device), sin[phase].to(device)
+
+
+@lru_cache(maxsize=4)
+def phases_of_rows(config: GPTConfig, n_columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The rotary phases of rows, which begin at column 0. Cached, because every step needs them."""
+    return rotary_phases(config, 0, n_columns, device)

@@ -1,0 +1,98 @@
+"""What is coded: the bytes, their digest, and where they came from. Every command opens its corpus here."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.codecs.archive_header import Header
+from prequential.corpora.corpus import Corpus, Document, beginning
+from prequential.corpora.sources import open_corpus
+from prequential.corpora.symbols import Symbols
+from prequential.files import PathLike
+from prequential.model.config import Config
+
+Data = bytes | bytearray | memoryview | NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A corpus, or the beginning of one, as bytes.
+
+    symbols: (n,) uint8, or an object that gives slices of it. origin: JSON values that identify the origin of the bytes, {} for
+    bytes in memory. documents: in stream order. whole_bytes: of the complete corpus. file: the corpus's file, if it is one file.
+    """
+
+    symbols: Symbols
+    origin: Mapping[str, str | int | None]
+    documents: Sequence[Document]
+    whole_bytes: int
+    file: Path | None = None
+    _corpus: Corpus | None = None  # knows the digest of the complete corpus
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that are coded."""
+        return len(self.symbols)
+
+    @property
+    def name(self) -> str:
+        """What to call the corpus in records; "" for bytes in memory."""
+        return str(self.origin.get("name", ""))
+
+    @cached_property
+    def blake2b(self) -> bytes:
+        """BLAKE2b digest of the bytes, 32 bytes. Reads them once."""
+        if self._corpus is not None and self.n_bytes == self.whole_bytes:
+            return bytes.fromhex(self._corpus.blake2b)
+        return digest_of(self.symbols[:])
+
+    def header(self, config: Config) -> Header:
+        """The header of an archive of these bytes."""
+        return Header(n_bytes=self.n_bytes, blake2b=self.blake2b, config=config.to_dict(), corpus=dict(self.origin))
+
+    def record(self) -> dict[str, Any]:
+        """JSON values that identify the bytes: origin, n_bytes, blake2b."""
+        return {**self.origin, "n_bytes": self.n_bytes, "blake2b": self.blake2b.hex()}
+
+
+def digest_of(symbols: NDArray[np.uint8]) -> bytes:
+    """BLAKE2b digest of symbols (n,), 32 bytes."""
+    return hashlib.blake2b(np.ascontiguousarray(symbols).data, digest_size=32).digest()
+
+
+@contextmanager
+def open_source(source: Data | PathLike, limit_bytes: int | None = None, *, in_order: bool = False) -> Iterator[Source]:
+    """The corpus that `source` names (corpora/sources.py), or bytes in memory; at most the first limit_bytes.
+
+    in_order: the caller reads from front to back, as an encoder does: no temporary file and no memory map is needed. Otherwise
+    `symbols` is an array. Raises CorpusError, OutputError and MissingDependencyError as `open_corpus` does.
+    """
+    if not isinstance(source, str | os.PathLike):
+        symbols = np.frombuffer(source, np.uint8)
+        yield Source(symbols[:limit_bytes], {}, (), len(symbols))
+        return
+    with open_corpus(source) as corpus:
+        yield source_of(corpus, limit_bytes, in_order=in_order)
+
+
+def source_of(corpus: Corpus, limit_bytes: int | None = None, *, in_order: bool = False) -> Source:
+    """An open corpus, or its beginning, as a Source; valid while the corpus is open."""
+    everything: Symbols = corpus.symbols() if in_order else corpus.bytes()
+    n_bytes = len(everything) if limit_bytes is None else min(limit_bytes, len(everything))
+    complete = n_bytes == len(everything)
+    return Source(
+        symbols=everything if complete else everything[:n_bytes],
+        origin=corpus.describe(),
+        documents=corpus.documents if complete else beginning(corpus.documents, n_bytes),
+        whole_bytes=len(everything),
+        file=corpus.path if corpus.kind == "file" else None,
+        _corpus=corpus,
+    )

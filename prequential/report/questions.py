@@ -1,0 +1,128 @@
+"""The frequently asked questions about a run, answered from its record alone."""
+
+import json
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prequential.errors import ConfigError
+from prequential.measure.evaluation.runs import ARCHIVE, Run
+from prequential.model.presets import PRESETS, preset
+from prequential.report.markup import Html, element, join
+
+Record = Mapping[str, Any]
+
+
+def questions(run: Run) -> Html:
+    """The questions with their answers, and the commands that repeat the run and test its archive."""
+    record = run.record
+    pairs = (join(element("dt", question), element("dd", answer)) for question, answer in _answers(record))
+    commands = f"{command(record)}\nprequential test {_quoted(f'{run.path.resolve().name}/{ARCHIVE}')}"
+    return join(element("dl", *pairs), element("pre", element("code", commands)), element("p", _origin(record)))
+
+
+def _answers(record: Record) -> Iterator[tuple[str, str]]:
+    yield (
+        "Do the probabilities sum to one?",
+        "Yes, exactly. Each bit of a byte is coded with two integer frequencies, one for 0 and one for 1. "
+        f"Each is at least 1, and their sum is 65,536. {_decoding(record)}",
+    )
+    yield "Is this the full file or a subset?", _extent(record)
+    n_bytes = record["corpus"]["n_bytes"]
+    yield "Bytes or tokens?", f"Bytes of the raw input: bits/byte divides by their number, {n_bytes:,}."
+    yield "Are the model, a tokenizer or a dictionary counted?", _counted(record)
+    yield "Was the seed selected?", f"The seed is {record['config']['seed']}. {_selection(record)}"
+    yield (
+        "Has anyone else reproduced it?",
+        "A record cannot say. The archive decodes on any machine, and the same command makes the same archive, "
+        "byte for byte:",
+    )
+
+
+def _decoding(record: Record) -> str:
+    if record["verified"]:
+        return "The decoder read only the archive, and every byte matched the input."
+    return "This run did not decode the archive. The last command below does."
+
+
+def _extent(record: Record) -> str:
+    corpus = record["corpus"]
+    content = f"{corpus['n_bytes']:,} bytes of {_source(corpus)}, BLAKE2b {corpus['blake2b']}"
+    if "limit_bytes" not in record:
+        return f"{content}. The record does not say whether the input continued after them."
+    if record["limit_bytes"] is None or record["limit_bytes"] > corpus["n_bytes"]:
+        return f"The full input: {content}."
+    return f"At most the first {record['limit_bytes']:,} bytes: {content}."
+
+
+def _source(corpus: Record) -> str:
+    return f"the {corpus['kind']} {corpus.get('name')}" if "kind" in corpus else "data given in memory"
+
+
+def _counted(record: Record) -> str:
+    beyond_archive = record["total_bits"] - record["archive_bits"]
+    return (
+        "Nothing is trained beforehand: weights and tables start from the seed and learn from each byte after it is coded. "
+        "There is no tokenizer and no dictionary. "
+        f"The {record['bits_per_byte']:.4f} bits/byte do not include the decoder's source, {record['decoder_bytes']:,} bytes "
+        f"zipped. The total cost includes it: {beyond_archive:,.0f} bits above the archive's."
+    )
+
+
+def _selection(record: Record) -> str:
+    n_configs, n_seeds = record["n_configs"], record["n_seeds"]
+    if n_configs * n_seeds == 1:
+        return "The user declared that one configuration and one seed were tried: nothing was selected."
+    return (
+        f"The user declared it as the best of {n_configs:,} configurations and {n_seeds:,} seeds. To name the selected one "
+        f"costs {math.log2(n_configs) + math.log2(n_seeds):.1f} bits, which the total cost includes."
+    )
+
+
+def _origin(record: Record) -> str:
+    environment = record["environment"]
+    commit = environment.get("git_commit")
+    text = f"Made with prequential {environment['versions']['prequential']}"
+    if not commit:
+        return f"{text}."
+    changed = ", with files that differ from it" if commit.endswith("-dirty") else ""
+    return f"{text}, commit {commit.removesuffix('-dirty')}{changed}."
+
+
+def command(record: Record) -> str:
+    """The shell command that repeats the run.
+
+    It always has --limit, which changes nothing if the run read the full input. For a configuration that is not a preset it
+    expects the configuration of the page in the file config.json. Data sets, shards, standard input and git windows appear as
+    CORPUS: the record has their digest, but not every option that they were opened with.
+    """
+    corpus = record["corpus"]
+    name, kind = str(corpus.get("name") or "FILE"), corpus.get("kind")
+    sources = {"file": name, "tree": name, "sample": f"sample:{name}", None: name}
+    source = sources.get(kind, "CORPUS")
+    declared = [
+        f"{option} {record[key]}"
+        for option, key in (("--configs-tried", "n_configs"), ("--seeds-tried", "n_seeds"))
+        if record[key] != 1
+    ]
+    limit = f"--limit {corpus['n_bytes']}"
+    model = _model_options(record["config"])
+    return " ".join(["prequential evaluate", *model, limit, *declared, "--verify --", _quoted(source)])
+
+
+def _model_options(config: Record) -> list[str]:
+    """The options that select this configuration."""
+    for level in PRESETS:
+        for pure in (False, True):
+            try:
+                known = preset(level, pure=pure, seed=config["seed"])
+            except ConfigError:
+                continue
+            if json.loads(json.dumps(known.to_dict())) == config:
+                return [f"-{level}", *(["--pure"] if pure else []), *([f"--seed {known.seed}"] if known.seed else [])]
+    return ["--config config.json"]
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text) if text.isprintable() else f"$'{ascii(text)[1:-1]}'"

@@ -1,0 +1,365 @@
+"""monorepo: windows that meet, one setting for a series, its pictures; and repositories that do not exist or hold nothing."""
+
+import json
+import os
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prequential.cli.main import main
+from prequential.corpora.git.window import open_documents, read_tree, read_window
+from prequential.measure.evaluation.trace import MODEL
+from prequential.measure.heldout.heldout import dynamic_trace
+from prequential.model.config import Config
+from prequential.online.runtime import Runtime
+from prequential.online.training import train
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")
+DAY_S, NEW_YEAR_S = 86400, 1767268800  # noon of 2026-01-01
+LOSSES = ("frozen", "dynamic", "untrained")
+Files = Mapping[bytes, bytes | tuple[bytes, bytes]]  # content, or mode and content
+Call = Callable[..., tuple[int, str, str]]
+
+
+def git(path: Path, *args: str, stdin: bytes = b"") -> str:
+    env = {"PATH": os.environ["PATH"], "HOME": str(path), "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(["git", "-C", str(path), *args], env=env, input=stdin, capture_output=True, check=True)
+    return done.stdout.decode().strip()
+
+
+def make(path: Path, commits: Mapping[int, Files]) -> Path:
+    """A repository with a commit at noon of each of these days of January 2026."""
+    stream = []
+    for day, files in commits.items():
+        who = b"A <a@b> %d +0000" % (NEW_YEAR_S + DAY_S * (day - 1))
+        stream.append(b"commit refs/heads/main\nauthor %s\ncommitter %s\ndata 1\nx\n" % (who, who))
+        for name, content in files.items():
+            mode, data = content if isinstance(content, tuple) else (b"100644", content)
+            if mode == b"160000":
+                stream.append(b"M 160000 %s %s\n" % (data, name))
+            else:
+                stream.append(b"M %s inline %s\ndata %d\n%s\n" % (mode, name, len(data), data))
+    path.mkdir()
+    git(path, "init", "--quiet", "--initial-branch=main")
+    git(path, "fast-import", "--quiet", stdin=b"".join(stream))
+    return path
+
+
+def code(n_lines: int, mark: str = "") -> bytes:
+    return b"".join(b"value_%d = compute(%d)  # %s\n" % (i, i * i, mark.encode()) for i in range(n_lines))
+
+
+HISTORY: dict[int, Files] = {
+    1: {b"a.py": code(30, "first"), b"README.md": b"A project that computes values.\n" * 5, b"vendor/v.py": code(5)},
+    10: {b"a.py": code(30, "first") + code(4, "edited"), b"b.py": code(12, "new"), b"main.rs": b"fn main() {}\n" * 8},
+    20: {b"c.py": code(10, "later"), b"README.md": b"A project that computes values.\n" * 5 + b"It has parts.\n"},
+    30: {b"uv.lock": b"version = 1\n"},
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("history") / "project", HISTORY)
+
+
+@pytest.fixture
+def call(
+    small_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    """Runs `prequential monorepo ARGS` in this process, in an empty folder; exit code, stdout and stderr."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    def call(*args: str, config: bool = True) -> tuple[int, str, str]:
+        extra = ["--config", str(small_config)] if config else []
+        try:
+            code = main(["monorepo", "--quiet", "--kernels", "plain", *extra, *args])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def records(path: str = "runs/project.series.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def series_of(call: Call, project: Path, *first: str, later: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """The series of two points of the history."""
+    for args in (["--since", "2026-01-05", "--until", "2026-01-15", *first], [*later]):
+        done, _, errors = call(str(project), *args)
+        assert (done, errors) == (0, "")
+    return records()
+
+
+# A point
+
+
+def test_a_point_is_the_window_in_commit_order_scored_after_the_tree(
+    call: Call, project: Path, small_config: Path
+) -> None:
+    done, out, errors = call(str(project), "--since", "2026-01-05", "--until", "2026-01-15", "--json")
+    assert (done, errors) == (0, "")
+    (record,) = records()
+    assert record == json.loads(out)
+    learner = Runtime(kernels="plain").learner(Config.from_dict(json.loads(small_config.read_text())))
+    with open_documents(read_tree(project, "2026-01-05")) as tree:
+        train(learner, tree.bytes())
+    with open_documents(read_window(project, "2026-01-05", "2026-01-15")) as window:
+        trace = dynamic_trace(learner, window.bytes())
+        assert record["test"]["blake2b"] == window.blake2b
+    assert record["dynamic"]["total"]["bits"] == trace.total_bits(MODEL)
+    assert record["train"]["n_bytes"] == len(code(30, "first")) + 160 + 2
+    assert (record["train"]["until"], record["test"]["n_commits"]) == (record["test"]["since"], 1)
+    assert record["excluded"] == {}
+
+
+def test_kinds_languages_and_clean_and_dirty_documents_add_up_exactly(call: Call, project: Path) -> None:
+    for record in series_of(call, project):
+        for loss in (record[name] for name in LOSSES):
+            for groups in (loss["kinds"], loss["languages"], [loss["clean"], loss["dirty"]]):
+                for value in ("n_documents", "n_bytes", "bits"):
+                    assert sum(group[value] for group in groups) == loss["documents"][value]
+            assert loss["documents"]["bits"] + loss["outside"]["bits"] == loss["total"]["bits"]
+    first, second = records()
+    assert [(g["name"], g["n_documents"]) for g in first["frozen"]["kinds"]] == [("new", 2), ("added", 1)]
+    assert [(g["name"], g["n_bytes"]) for g in second["frozen"]["kinds"]] == [
+        ("new", len(code(10, "later"))),
+        ("added", 14),
+    ]
+    assert {g["name"] for g in first["frozen"]["languages"]} == {"Python", "Rust"}
+
+
+def test_other_compressors_are_measured_alone_and_after_the_training_bytes(call: Call, project: Path) -> None:
+    record = series_of(call, project)[0]
+    alone = {b["name"]: b["compressed_bytes"] for b in record["baselines"]}
+    behind = {b["name"]: b["compressed_bytes"] for b in record["behind"]}
+    assert {*alone} == {*behind} >= {"xz"}
+    assert 0 < behind["xz"] < alone["xz"]  # the tree holds lines like these
+
+
+def test_only_the_selected_languages_and_training_bytes_are_read(call: Call, project: Path) -> None:
+    args = ("--languages", "Python", "--train-limit", "100")
+    for record in series_of(call, project, *args):
+        assert record["train"]["n_bytes"] == 100
+        assert {g["name"] for g in record["frozen"]["languages"]} == {"Python"}
+        assert record["setting"]["rules"]["languages"] == ["Python"]
+
+
+def test_the_report_describes_the_window_and_names_the_point(call: Call, project: Path) -> None:
+    done, out, _ = call(str(project), "--since", "2026-01-05")
+    assert done == 0
+    assert out.startswith("window: 3 commits after ")
+    assert "trained on: the tree at " in out
+    assert "after the training bytes" in out
+    assert out.endswith("point 1 of runs/project.series.jsonl\n")
+
+
+# A series
+
+
+def test_the_next_window_begins_where_the_last_one_ended_with_the_same_setting(call: Call, project: Path) -> None:
+    call(str(project), "--since", "2026-01-05", "--until", "2026-01-15")
+    done, _, errors = call(str(project), config=False)  # no learner is named: the series has one
+    assert (done, errors) == (0, "")
+    first, second = records()
+    assert second["test"]["since"] == first["test"]["until"] == second["train"]["until"]
+    assert second["setting"] == first["setting"]
+    assert second["learner_digest"] != first["learner_digest"]  # trained afresh
+
+
+def test_an_empty_window_appends_nothing_and_the_next_window_begins_there(call: Call, project: Path) -> None:
+    call(str(project), "--since", "2026-01-05", "--until", "2026-01-25")
+    before = Path("runs/project.series.jsonl").read_bytes()
+    done, out, errors = call(str(project))
+    assert (done, errors, len(out.splitlines())) == (0, "", 1)
+    assert "1 commits after" in out
+    assert "nothing to score; left out: 1 lock; nothing is appended" in out
+    assert call(str(project), "--json") == (0, "null\n", "")
+    assert Path("runs/project.series.jsonl").read_bytes() == before
+
+
+def test_an_empty_first_window_leaves_no_file(call: Call, project: Path) -> None:
+    done, out, errors = call(str(project), "--since", "HEAD")
+    assert (done, errors, len(out.splitlines())) == (0, "", 1)
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "config", "part"),
+    [
+        (["-1"], False, "another config"),
+        (["--seed", "3"], False, "another config"),
+        (["--languages", "Rust"], True, "another rules"),
+        (["--train-limit", "50"], True, "another train_limit"),
+        (["--context", "isolated"], True, "another context"),
+        (["--model", "m"], True, "another model"),
+        (["--since", "2026-01-05"], True, "leave out --since"),
+    ],
+)
+def test_a_point_that_is_not_comparable_is_refused_in_one_line(
+    call: Call, project: Path, args: list[str], config: bool, part: str
+) -> None:
+    call(str(project), "--since", "2026-01-05", "--until", "2026-01-15")
+    before = Path("runs/project.series.jsonl").read_bytes()
+    done, out, errors = call(str(project), *args, config=config)
+    assert (done, out, len(errors.splitlines())) == (1, "", 1)
+    assert part in errors
+    assert Path("runs/project.series.jsonl").read_bytes() == before
+
+
+def test_one_stored_model_scores_every_window(call: Call, project: Path) -> None:
+    first, second = series_of(call, project, "--model", "model", later=("--model", "model"))
+    assert first["learner_digest"] == second["learner_digest"]
+    assert first["train"]["until"] == second["train"]["until"] == first["test"]["since"]
+    assert (first["train"]["source"], second["train"]["source"]) == ("corpus", "model")
+    done, _, errors = call(str(project))
+    assert (done, len(errors.splitlines())) == (1, 1)
+    assert "another model" in errors
+
+
+def test_a_stored_model_begins_a_series_if_its_tree_lies_before_the_window(call: Call, project: Path) -> None:
+    whole = series_of(call, project, "--model", "model", later=("--model", "model"))
+    again = (str(project), "--model", "model", "--series", "other.jsonl")
+    assert call(*again, "--since", "2026-01-15")[::2] == (0, "")
+    assert records("other.jsonl")[0]["frozen"] == whole[1]["frozen"]
+    Path("other.jsonl").unlink()
+    done, _, errors = call(*again, "--since", "2026-01-15", "--languages", "Python")
+    assert (done, len(errors.splitlines())) == (1, 1)
+    assert "trained on other bytes" in errors
+
+
+def test_a_model_of_the_future_or_of_another_series_is_refused(call: Call, project: Path) -> None:
+    call(
+        str(project),
+        "--since",
+        "2026-01-15",
+        "--until",
+        "2026-01-25",
+        "--model",
+        "late",
+        "--series",
+        "late.jsonl",
+    )
+    done, _, errors = call(str(project), "--since", "2026-01-05", "--model", "late", "--series", "early.jsonl")
+    assert (done, len(errors.splitlines())) == (1, 1)
+    assert "is not on the first-parent history" in errors
+    call(str(project), "--since", "2026-01-05", "--until", "2026-01-15", "--model", "model")
+    done, _, errors = call(str(project), "--model", "late")
+    assert (done, len(errors.splitlines())) == (1, 1)
+    assert "is not the model of the series" in errors
+
+
+# Pictures
+
+
+def test_a_series_is_drawn_as_svg_and_as_a_page_that_load_nothing_external(call: Call, project: Path) -> None:
+    series_of(call, project)
+    for name in ("series.svg", "series.html"):
+        assert call("--series", "runs/project.series.jsonl", "--picture", name) == (0, "", "")
+        text = Path(name).read_text()
+        assert "frozen" in text
+        assert "http" not in text.replace("http-equiv", "").replace('xmlns="http://www.w3.org/2000/svg"', "")
+    ElementTree.parse("series.svg")
+    done, _, errors = call("--series", "runs/project.series.jsonl", "--picture", "series.svg")
+    assert (done, len(errors.splitlines())) == (1, 1)
+    assert call(str(project), "--picture", "series.svg", "--force")[::2] == (0, "")
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        ([], "give REPO"),
+        (["project"], "--since"),
+        (["--series", "s.jsonl"], "--picture"),
+        (["--series", "s.jsonl", "--picture", "a.gif"], ".svg, .png or .html"),
+        (["--series", "s.jsonl", "--picture", "a.svg", "--since", "HEAD"], "need REPO"),
+        (["project", "--since", "HEAD", "--train", "x"], "--train x"),
+        (["project", "--since", "HEAD", "--languages", "Klingon"], "unknown languages ['Klingon']"),
+        (["project", "--since", "HEAD", "--audit-every", "2"], "leave out --audit-every"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(
+    call: Call, project: Path, args: list[str], part: str
+) -> None:
+    Path("project").symlink_to(project)
+    done, out, errors = call(*args)
+    assert (done, out, len(errors.splitlines())) == (2, "", 1)
+    assert part in errors
+
+
+def test_a_wrong_repository_or_window_is_one_line_with_its_name(call: Call, project: Path) -> None:
+    Path("plain").mkdir()
+    Path("loop").symlink_to("loop")
+    Path("empty").mkdir()
+    git(Path("empty"), "init", "--quiet")
+    shallow = Path("shallow").absolute()
+    git(Path.cwd(), "clone", "--quiet", "--depth=1", f"file://{project}", str(shallow))
+    side = make(Path("side").absolute(), HISTORY)
+    git(side, "update-ref", "refs/heads/side", git(side, "rev-parse", "HEAD"))
+    stranger = git(side, "-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-m", "x", "HEAD^{tree}")
+    for repo, since, until, part in [
+        ("plain", "HEAD", "HEAD", "not the root of a git repository"),
+        ("loop", "HEAD", "HEAD", "not a folder"),
+        ("missing", "HEAD", "HEAD", "not a folder"),
+        ("empty", "HEAD", "HEAD", "has no commits"),
+        ("shallow", "2026-01-05", "HEAD", "shallow clone"),
+        ("side", stranger, "HEAD", "not on the first-parent history"),
+        ("side", "HEAD", "HEAD~1", "not on the first-parent history"),
+        ("side", "2026-01-15", "2026-01-05", "begins after its end"),
+        ("side", "2025-01-01", "HEAD", "no tree to train on at 2025-01-01"),
+        ("side", "nonsense", "HEAD", "no commit 'nonsense'"),
+        ("side", "2026-02-31", "HEAD", "is not an ISO 8601 date"),
+    ]:
+        done, out, errors = call(repo, "--since", since, "--until", until)
+        assert (done, out, len(errors.splitlines())) == (1, "", 1), (repo, since, until, errors)
+        assert part in errors
+    assert not Path("runs").exists()
+
+
+def test_a_tree_with_only_binaries_has_nothing_to_learn_from(call: Call, tmp_path: Path) -> None:
+    repo = make(
+        tmp_path / "binary", {1: {b"x.py": b"\x7fELF\0\0\1", b"photo.jpg": b"\xff\xd8\0"}, 2: {b"a.py": code(3)}}
+    )
+    done, out, errors = call(str(repo), "--since", "2026-01-02")
+    assert (done, out, len(errors.splitlines())) == (1, "", 1)
+    assert "nothing to learn from in the tree of 'binary'" in errors
+    assert "1 binary" in errors
+
+
+def test_odd_names_bytes_links_modules_and_huge_files_are_scored_or_counted(call: Call, tmp_path: Path) -> None:
+    odd: Files = {
+        b"caf\xe9.py": b"name = '\xff\xfe'\n" * 9,
+        b"huge.py": b"x" * ((1 << 20) + 1),
+        b"loop.py": (b"120000", b"loop.py"),
+        b"module": (b"160000", b"1" * 40),
+        b"image.py": b"\0\1\2",
+        b"plain.py": code(3),
+    }
+    repo = make(tmp_path / "odd", {1: {b"a.py": code(9)}, 2: odd})
+    done, out, errors = call(str(repo), "--since", "2026-01-02")
+    assert (done, errors) == (0, "")
+    assert r"new/caf\udce9.py" in out
+    (record,) = records("runs/odd.series.jsonl")
+    assert record["excluded"] == {"size": 1, "symlink": 1, "submodule": 1, "binary": 1}
+    assert record["frozen"]["documents"]["n_bytes"] == 9 * len(b"name = '\xff\xfe'\n") + len(code(3))
+
+
+@pytest.mark.parametrize("tail", [b'{"kind": "monorepo"', b"[]\n", b'{"kind": "monorepo", "schema": 1}\n', b"\xff\n"])
+def test_a_series_with_a_torn_or_foreign_line_is_named_and_not_changed(call: Call, project: Path, tail: bytes) -> None:
+    call(str(project), "--since", "2026-01-05", "--until", "2026-01-15")
+    series = Path("runs/project.series.jsonl")
+    series.write_bytes(whole := series.read_bytes() + tail)
+    done, out, errors = call(str(project))
+    assert (done, out, len(errors.splitlines())) == (1, "", 1)
+    assert "line 2 of" in errors
+    assert series.read_bytes() == whole

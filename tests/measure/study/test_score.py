@@ -1,0 +1,71 @@
+"""Scores: the errors of a forecast, and the runs that do not score it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planted_ladder import N_BYTES, TARGET, make_run
+
+from prequential import CorpusError
+from prequential.measure.study.forecast import sealed
+from prequential.measure.study.ladder import Ladder, Size
+from prequential.measure.study.plans import Subject
+from prequential.measure.study.score import append_score, check_prefix, find_target_run, score
+
+
+def test_a_score_has_the_errors_of_the_forecast(frozen: dict[str, Any], tmp_path: Path) -> None:
+    run = make_run(tmp_path, TARGET.size, TARGET.n_bytes)
+    total = score(frozen, run)["scores"][0]
+    made, code_bits = frozen["forecasts"]["total_bits"], run.record["code_bits"]
+    assert total["actual"] == pytest.approx(code_bits)
+    assert total["percent"] == pytest.approx(100 * (made["point"] / code_bits - 1))
+    assert total["hit"] == (made["low"] <= code_bits <= made["high"])
+    naive_error = made["naive"]["last_rung"] - total["actual"]
+    assert total["skill"]["last_rung"] == pytest.approx(1 - abs((made["point"] - total["actual"]) / naive_error))
+    gain = (made["last_rung_bits_per_byte"] - made["floor_bits_per_byte"]) * TARGET.n_bytes
+    assert total["of_remaining_gain"] == pytest.approx((made["point"] - total["actual"]) / gain)
+
+
+def test_scores_are_appended_to_the_earlier_ones(frozen: dict[str, Any], tmp_path: Path) -> None:
+    record = score(frozen, make_run(tmp_path, TARGET.size, TARGET.n_bytes))
+    for n in (1, 2):
+        path = append_score(tmp_path / "forecast.json", record)
+        assert len(path.read_text().splitlines()) == n
+    assert path.name == "scores.jsonl"
+
+
+def test_the_newest_run_of_the_target_is_found(frozen: dict[str, Any], tmp_path: Path) -> None:
+    make_run(tmp_path, TARGET.size, TARGET.n_bytes, seed=1)
+    make_run(tmp_path, TARGET.size, TARGET.n_bytes + 1)
+    with pytest.raises(CorpusError, match="has no run of the target"):
+        find_target_run(tmp_path, frozen)
+    run = make_run(tmp_path, TARGET.size, TARGET.n_bytes)
+    assert find_target_run(tmp_path, frozen).path == run.path
+
+
+def test_a_run_that_began_before_the_forecast_scores_only_a_forecast_after_the_fact(
+    frozen: dict[str, Any], tmp_path: Path
+) -> None:
+    run = make_run(tmp_path, TARGET.size, TARGET.n_bytes)
+    run.record["wall_s"] = 3600.0  # begun an hour ago
+    with pytest.raises(CorpusError, match="began before the forecast was frozen"):
+        score(frozen, run)
+    assert score(sealed({**frozen, "after_the_fact": True}), run)["after_the_fact"]
+
+
+def test_a_run_of_another_size_length_or_text_is_refused(frozen: dict[str, Any], tmp_path: Path) -> None:
+    for other in (
+        make_run(tmp_path, Size(96, 1), TARGET.n_bytes),
+        make_run(tmp_path, TARGET.size, TARGET.n_bytes + 1),
+    ):
+        with pytest.raises(CorpusError, match="not the run that was forecast"):
+            score(frozen, other)
+    known = sealed({**frozen, "target": {**frozen["target"], "blake2b": "other"}})
+    with pytest.raises(CorpusError, match="other bytes"):
+        score(known, make_run(tmp_path, TARGET.size, TARGET.n_bytes))
+
+
+def test_a_corpus_that_begins_with_other_bytes_is_refused(frozen: dict[str, Any], ladder: Ladder) -> None:
+    check_prefix(frozen, ladder.subject)
+    with pytest.raises(CorpusError, match="does not begin with the bytes"):
+        check_prefix(frozen, Subject(N_BYTES, "other"))

@@ -1,0 +1,60 @@
+"""What the tests draw: curves, a table, and two runs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import prequential
+from prequential.measure.evaluation.curves import Curve
+from prequential.measure.evaluation.evaluation import DraftFolder
+from prequential.measure.evaluation.record import evaluation_record
+from prequential.measure.evaluation.runs import Run, new_run_folder, read_run
+
+
+@pytest.fixture
+def curves() -> dict[str, Curve]:
+    """The model, a part of it and a baseline, all over 80,000 bytes."""
+    positions = np.arange(1, 5001) * 16
+    gzip = Curve(n_bytes=np.array([1024, 4096, 80_000]), bits=np.array([2048.0, 16_384.0, 400_000.0]))
+    parts = {name: Curve(n_bytes=positions, bits=rate * positions) for name, rate in (("model", 3.0), ("gpt", 4.0))}
+    return {**parts, "gzip": gzip}
+
+
+@pytest.fixture
+def table() -> dict[str, Any]:
+    """Cost by occurrence, with a fitted power law."""
+    return {
+        "rows": [
+            {"name": "1", "n_bytes": 10, "bits": {"model": 80.0}, "mean_k": 1.0},
+            {"name": "2", "n_bytes": 10, "bits": {"model": 40.0}, "mean_k": 2.0},
+            {"name": "all others", "n_bytes": 5, "bits": {"model": 1.0}},
+        ],
+        "fits": {"model": {"exponent": -1.0, "factor": 8.0}},
+    }
+
+
+def make_run(root: Path, contexts: tuple[str, ...], seed: int = 0) -> Run:
+    """A verified run of a small mixer over the beginning of the bundled sample."""
+    plain = prequential.Runtime(kernels="plain")
+    mixer = prequential.MixerConfig(contexts=contexts, table_bits=10)
+    config = prequential.Config(gpt=None, mixer=mixer, seed=seed)
+    with new_run_folder(root) as folder:
+        result = prequential.evaluate(
+            "sample:christmas_carol",
+            config=config,
+            limit_bytes=6000,
+            baselines=["gzip", "ppmd", "order0"],
+            verify=True,
+            draft=DraftFolder(path=folder.draft),
+            runtime=plain,
+        ).declaring(n_seeds=2)
+        return read_run(folder.finish(root, evaluation_record(result, plain), result.curves))
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """Two runs over the same bytes with different models."""
+    root = tmp_path_factory.mktemp("runs")
+    return [make_run(root, ("1", "2")), make_run(root, ("1", "2", "3"), seed=7)]

@@ -1,0 +1,79 @@
+"""The documents: every link leads somewhere, every document that the source names exists, and the log's lines are short."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md")])
+SOURCES = [
+    path for folder in ("prequential", "benchmarks", "tests") for path in sorted((PROJECT / folder).rglob("*.py"))
+]
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def without_code(text: str) -> str:
+    """The text without indented and fenced blocks, in which brackets mean something else."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return "\n".join(line for line in text.splitlines() if not line.startswith("    "))
+
+
+def anchors(document: Path) -> set[str]:
+    """The names of a document's headings, as links use them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def broken_links(document: Path) -> Iterator[str]:
+    for link in LINK.findall(without_code(document.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    assert list(broken_links(document)) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "b.md").write_text("# One heading\n")
+    (tmp_path / "a.md").write_text(
+        "[x](b.md#one-heading) [y](b.md#two) [z](c.md) [w](https://example.org)\n\n    [v](d.md)\n"
+    )
+    assert list(broken_links(tmp_path / "a.md")) == ["b.md#two", "c.md"]
+
+
+def test_every_document_that_the_source_names_exists() -> None:
+    named = {
+        (path.name, name)
+        for path in (*SOURCES, *sorted((PROJECT / "notebooks").glob("*.ipynb")), *DOCUMENTS, PROJECT / "Makefile")
+        for name in re.findall(r"\bdocs/([A-Z]+\.md)\b", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    assert sorted(pair for pair in named if not (PROJECT / "docs" / pair[1]).is_file()) == []
+
+
+def test_no_document_has_a_gap_to_fill() -> None:
+    assert [path.name for path in DOCUMENTS if "@@" in path.read_text(encoding="utf-8")] == []
+
+
+def test_the_lines_of_the_log_are_short() -> None:
+    lines = (PROJECT / "docs" / "LOG.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > 130] == []
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    text = (PROJECT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"[\w/]+\.py\b", text))
+    assert len(named) > 40
+    roots = (PROJECT, PROJECT / "prequential")
+    beside = [
+        path.parent for path in (PROJECT / "prequential").rglob("*.py")
+    ]  # "contexts.py", after its folder was named
+    assert sorted(name for name in named if not any((root / name).is_file() for root in (*roots, *beside))) == []
