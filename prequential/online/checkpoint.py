@@ -187,8 +187,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
 
 
 def read_tensors(file: Any, own: Mapping[str, Tensor], others: Collection[str] = ()) -> dict[str, Tensor]:
-    """All tensors of an open safetensors file: those of `own`, with the same names and shapes, and `others`.
+    """Copies of all tensors of an open safetensors file: those of `own`, with the same names and shapes, and `others`.
 
+    The library maps the file. Another process may write to it after a check of the values, so only copies are checked and used.
     Raises ValueError, before any is read, for a file with other names or shapes. The caller checks the values.
     """
     if set(file.keys()) != own.keys() | set(others):
@@ -196,7 +197,7 @@ def read_tensors(file: Any, own: Mapping[str, Tensor], others: Collection[str] =
     for name, tensor in own.items():
         if file.get_slice(name).get_shape() != list(tensor.shape):
             raise ValueError(f"{name} has another shape")
-    return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
 
 
 def _saved(about: Mapping[str, Any], tensors: Mapping[str, Tensor], n_bytes: int) -> Saved:

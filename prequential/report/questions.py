@@ -125,4 +125,5 @@ def _model_options(config: Record) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    return shlex.quote(text) if text.isprintable() else f"$'{ascii(text)[1:-1]}'"
+    """`text` as one word of a POSIX shell, whatever characters it contains."""
+    return shlex.quote(text)

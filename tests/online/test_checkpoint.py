@@ -311,3 +311,16 @@ def test_compression_of_a_read_only_source_resumes_and_the_archive_has_its_mode(
         if not resume:
             assert (tmp_path / "a.pq.partial").stat().st_mode & 0o777 == 0o644
     assert (tmp_path / "a.pq").stat().st_mode & 0o777 == 0o444
+
+
+def test_what_was_read_does_not_change_with_the_file(tmp_path):
+    """A process that rewrites the file after the check of its values must not reach the kernels."""
+    path, values = tmp_path / "a.safetensors", torch.arange(1000, dtype=torch.int64)
+    checkpoint.save_tensors(path, {"a": values})
+    with safetensors.safe_open(path, framework="pt") as file:
+        read = checkpoint.read_tensors(file, {"a": values})
+        with path.open("r+b") as other:
+            other.seek(-8 * len(values), 2)
+            other.write(b"\xff" * 8 * len(values))
+        assert torch.equal(read["a"], values)
+    assert torch.equal(read["a"], values)

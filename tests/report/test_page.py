@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,28 @@ def test_the_command_names_the_preset_if_there_is_one(runs: list[Run], level: in
     assert f"-{level}" in words
     assert ("--pure" in words) == pure
     assert ("--seed" in words) == bool(seed)
+
+
+HOSTILE_NAMES = (
+    "a'; touch x",
+    "a\n'$(touch x)'",
+    "\x1b'`touch x`",
+    "$'\\'; touch x #",
+    '\t"; touch x',
+    "-rf",
+    "a\\",
+    "é\n'|touch x",
+)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_no_shell_runs_anything_from_a_corpus_name(runs: list[Run], shell: str, tmp_path: Path) -> None:
+    for name in HOSTILE_NAMES:
+        corpus = runs[0].record["corpus"] | {"kind": "file", "name": name}
+        line = command(runs[0].record | {"corpus": corpus}).replace("prequential evaluate", r"printf '%s\0'", 1)
+        done = subprocess.run([shell, "-c", line], cwd=tmp_path, capture_output=True, check=True)
+        assert done.stdout.split(b"\0")[-2] == name.encode()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_corpus_name_cannot_inject_shell_commands(runs: list[Run]) -> None:
