@@ -18,7 +18,7 @@ from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.outputs import checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
-from prequential.online.source import Data, PathLike, open_source
+from prequential.online.source import Data, HashedSymbols, PathLike, open_source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +97,11 @@ def compress(
         open_source(source, in_order=True) as opened,
         open_sink(target, overwrite=overwrite, resume=resume, like=opened.file) as sink,
     ):
-        header, learner = opened.header(config), runtime.learner(config)
+        header, learner, symbols = opened.header(config), runtime.learner(config), HashedSymbols(opened.symbols)
         start_s = time.perf_counter()
-        for done in coding.compress(opened.symbols, header, sink, learner, checkpoints_of(output, resume=resume)):
+        for done in coding.compress(symbols, header, sink, learner, checkpoints_of(output, resume=resume)):
             on_progress(done, header.n_bytes)
+        symbols.check(header.blake2b, opened.name)
         wall_s = time.perf_counter() - start_s
     if output is None:
         return memory.getvalue()

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.codecs.archive_header import Header
+from prequential.corpora.chunks import CHUNK_N_BYTES
 from prequential.corpora.corpus import Corpus, Document, beginning
 from prequential.corpora.sources import open_corpus
 from prequential.corpora.symbols import Symbols
+from prequential.errors import CorpusError
 from prequential.files import PathLike
 from prequential.model.config import Config
 
@@ -61,6 +63,34 @@ class Source:
     def record(self) -> dict[str, Any]:
         """JSON values that identify the bytes: origin, n_bytes, blake2b."""
         return {**self.origin, "n_bytes": self.n_bytes, "blake2b": self.blake2b.hex()}
+
+
+class HashedSymbols:
+    """Symbols for one reading from front to back, with the digest of what was read. A jump ahead reads the part between, too."""
+
+    def __init__(self, symbols: Symbols) -> None:
+        self._symbols, self._position = symbols, 0
+        self._blake2b = hashlib.blake2b(digest_size=32)
+
+    def __len__(self) -> int:
+        return len(self._symbols)
+
+    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
+        start, stop, _ = where.indices(len(self))
+        while self._position < start:
+            self._read(min(CHUNK_N_BYTES, start - self._position))
+        return self._read(max(0, stop - start))
+
+    def _read(self, n: int) -> NDArray[np.uint8]:
+        part = np.array(self._symbols[self._position : self._position + n])  # a copy: what is hashed is what is coded
+        self._blake2b.update(part.data)
+        self._position += n
+        return part
+
+    def check(self, expected: bytes, name: str) -> None:
+        """Raises CorpusError unless the bytes read have this digest, which was taken before the reading."""
+        if self._blake2b.digest() != expected:
+            raise CorpusError(f"{name!r} changed while it was read: its bytes are not those of the header; start again")
 
 
 def digest_of(symbols: NDArray[np.uint8]) -> bytes:

@@ -28,6 +28,7 @@ from prequential.online.checkpoint import Checkpoints, identity
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks, segments
+from prequential.online.source import HashedSymbols
 
 ARCHIVE = "archive.pq"
 COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # deleted when the evaluation is complete
@@ -65,7 +66,8 @@ class Draft:
         with output_file(self.archive, resume=self._resume) as sink:
             start_s = time.perf_counter()
             learner, saves = runtime.learner(self._config), checkpoints if keep or self._resume else None
-            reports = coding.compress(symbols, self._header, sink, learner, saves)
+            hashed = HashedSymbols(symbols)
+            reports = coding.compress(hashed, self._header, sink, learner, saves)
             first = next(reports)
             start_s -= self._resume_costs(first, seconds)
             for done in chain((first,), reports):
@@ -75,6 +77,7 @@ class Draft:
                         time.perf_counter() - start_s - checkpoints.spent_s
                     )
                 on_progress(done, len(symbols))
+            hashed.check(self._header.blake2b, str(self._header.corpus.get("name", "")))
             wall_s, ledger = time.perf_counter() - start_s - checkpoints.spent_s, Ledger.from_progress(done)
             self._save_result(ledger, wall_s)
         return ledger, wall_s
