@@ -23,7 +23,7 @@ MAX_MODULES, MAX_LINES, MAX_LINES_P90, MAX_PARAMETERS = 15, 60, 20, 8
 # From the lowest to the highest: a module imports only from its own line and from lines above it in this list.
 # codecs and corpora share no imports, and neither imports torch.
 ORDER = (
-    ("errors", "version"),
+    ("errors", "printable", "strict_json", "version"),
     ("compiled", "files"),
     ("codecs",),
     ("corpora",),
@@ -33,7 +33,7 @@ ORDER = (
     ("decompression",),
     ("measure.machine", "measure.table"),
     ("measure.watch",),
-    ("measure.record",),
+    ("measure.fields", "measure.record"),
     ("measure.evaluation",),
     ("compression",),
     ("measure.cost", "measure.proof"),
@@ -47,7 +47,7 @@ ORDER = (
     ("cli", "__main__"),
 )
 SEPARATE = ({"codecs", "corpora"}, {"codecs", "exact"}, {"corpora", "exact"}, {"corpora", "model"})
-WITHOUT_TORCH = ("errors", "version", "compiled", "files", "codecs", "corpora")
+WITHOUT_TORCH = ("errors", "printable", "strict_json", "version", "compiled", "files", "codecs", "corpora")
 
 
 @dataclass(frozen=True)

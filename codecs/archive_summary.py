@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 from prequential.codecs.archive import ArchiveReader
@@ -13,6 +12,7 @@ from prequential.codecs.archive_header import Header, read_header
 from prequential.codecs.archive_index import END_MAGIC, LENGTH_BYTES, TRAILER_BYTES
 from prequential.codecs.byte_source import CHECKSUM_BYTES, ByteSource
 from prequential.errors import CorruptArchiveError
+from prequential.files import open_regular
 
 MIN_RECORD_BYTES = 16  # kind, three lengths, digest, checksum
 
@@ -79,7 +79,7 @@ def survey(path: str | os.PathLike[str]) -> Survey:
 
     Raises UnsupportedVersionError or CorruptArchiveError for a damaged header, OSError.
     """
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         reader = ArchiveReader(file)
         blocks, offset, fault = _blocks_before_fault(reader)
         archive_bytes, n_bytes_held = file.seek(0, os.SEEK_END), reader.n_bytes_covered
@@ -136,7 +136,7 @@ def _blocks_after_fault(
 
 def read_payload(path: str | os.PathLike[str], block: SurveyedBlock) -> bytes:
     """The payload of an intact block."""
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         file.seek(block.offset)
         source = ByteSource(file)
         kind = read_kind(source)
@@ -150,7 +150,7 @@ def summarise(path: str | os.PathLike[str]) -> ArchiveSummary:
     Header and index are verified by their checksums, block heads by the index and the file's length.
     Raises UnsupportedVersionError, CorruptArchiveError, OSError.
     """
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         archive_bytes = file.seek(0, os.SEEK_END)
         file.seek(0)
         source = ByteSource(file)

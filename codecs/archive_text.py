@@ -5,6 +5,7 @@ from typing import Any
 
 from prequential.codecs.archive_summary import summarise, survey
 from prequential.errors import CorruptArchiveError
+from prequential.printable import printable
 
 TITLES = ("archive bytes", "original bytes", "bits/byte", "blocks", "original", "archive")
 _ROW = "{:>14}  {:>14}  {:>9}  {:>6}  {}  {}"
@@ -53,9 +54,9 @@ def format_archive(record: dict[str, Any]) -> str:
     """The table row of an `archive_record`."""
     n_held = record["n_bytes_held"]
     rate = f"{8 * record['archive_bytes'] / n_held:.4f}" if n_held else "-"
-    name = ascii(record["archive"])[1:-1]
+    name = printable(record["archive"])
     if n_held < record["n_bytes"]:
         name += f" (incomplete: the first {n_held} bytes)"
     corpus = record["corpus"]
-    original = " ".join(ascii(str(corpus[key]))[1:-1] for key in ("kind", "name") if key in corpus) or "bytes"
+    original = " ".join(printable(str(corpus[key])) for key in ("kind", "name") if key in corpus) or "bytes"
     return _ROW.format(record["archive_bytes"], record["n_bytes"], rate, len(record["blocks"]), original, name)

@@ -1,6 +1,6 @@
 """The samples of the package: real texts for demonstrations and tests without a network.
 
-A corpus is memory-mapped, so the samples are files on the disk and the package must be installed unzipped.
+A corpus is a file, so the samples are files on the disk and the package must be installed unzipped.
 """
 
 from importlib.resources import as_file, files

@@ -1,12 +1,14 @@
 """A corpus: a sequence of bytes in one file or in a stream (streamed.py), and the origin of these bytes.
 
-No function here reads a corpus into memory. `symbols()` reads the parts that are requested, `bytes()` maps the file, and the
-digest reads it in chunks. So the memory does not depend on the file's length. The file must not change while the corpus is open;
-a changed length is refused.
+`symbols()` reads the parts that are requested, and the digest reads chunks. `bytes()` gives random access to a copy, which is on
+the disk if it is long. So the memory does not depend on the file's length. A length that changes while the corpus is open is
+refused.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import mmap
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,10 +19,14 @@ from typing import IO, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.corpora.chunks import read_chunks, reading
+from prequential.corpora.chunks import CHUNK_N_BYTES, reading, spool
 from prequential.corpora.symbols import FileSymbols, Symbols
 from prequential.errors import CorpusError
+from prequential.files import open_regular
 
+SMALL_N_BYTES = 64 << 20  # a copy of at most so many bytes is in memory, a longer one in a temporary file
+
+Chunks = Iterator[bytes]
 Kind = Literal["file", "stdin", "tree", "dataset", "shards", "sample", "git"]
 
 
@@ -30,6 +36,11 @@ class Document(NamedTuple):
     name: str
     offset: int
     n_bytes: int
+
+
+def unicode_name(name: str | bytes) -> str:
+    r"""A file name as valid Unicode, for records. Bytes that are not UTF-8 become \xNN."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def beginning(documents: Sequence[Document], n_bytes: int) -> list[Document]:
@@ -47,6 +58,8 @@ class Corpus(AbstractContextManager["Corpus"]):
     n_bytes: length of that file when the corpus was opened.
     documents: in stream order, not overlapping. A plain file is one document.
     origin: JSON values that only this kind has (revision, number of files and others).
+    mode: the permissions that all its files have. Outputs that contain the bytes get no others.
+    spool: the temporary file at `path`, if it is one. spool_dir: as in `open_corpus`.
     """
 
     kind: Kind
@@ -55,7 +68,9 @@ class Corpus(AbstractContextManager["Corpus"]):
     n_bytes: int
     documents: Sequence[Document]
     origin: Mapping[str, str | int | None]
+    mode: int = 0o777
     spool: IO[bytes] | None = field(default=None, repr=False)
+    spool_dir: str | os.PathLike[str] | None = None
 
     def describe(self) -> dict[str, str | int | None]:
         """The origin of the bytes as JSON values, for records and archive headers. Does not read the bytes."""
@@ -67,25 +82,45 @@ class Corpus(AbstractContextManager["Corpus"]):
 
         Raises CorpusError if the file cannot be read or if its length has changed.
         """
-        digest, n_bytes = hashlib.blake2b(digest_size=32), 0
-        with reading(self.path), self.path.open("rb") as stream:
-            for chunk in read_chunks(stream, self.path):
-                digest.update(chunk)
-                n_bytes += len(chunk)
-        if n_bytes != self.n_bytes:
-            raise _changed(self.path, self.n_bytes, n_bytes)
+        digest = hashlib.blake2b(digest_size=32)
+        for chunk in self._chunks(self.n_bytes):
+            digest.update(chunk)
         return digest.hexdigest()
 
-    def bytes(self) -> NDArray[np.uint8]:
-        """(n_bytes,) uint8, read-only, mapped from the file. Raises CorpusError if the file's length has changed.
+    def bytes(self, limit_bytes: int | None = None) -> NDArray[np.uint8]:
+        """The bytes, or the first limit_bytes of them: (n,) uint8, read-only. The array may outlive the corpus.
 
-        The array may outlive the corpus: on POSIX systems a mapping survives the deletion of its file.
+        It is a copy: in memory up to SMALL_N_BYTES, otherwise in a temporary file without a name, which is mapped. The file of a
+        user is never mapped: a process that reads a mapped file dies by a signal if another one truncates it. Only the temporary
+        file of this corpus, if it has one, is mapped and not copied. Raises CorpusError if the file cannot be read or if its
+        length has changed, OutputError if the disk is full.
         """
-        return mapped(self.path, self.n_bytes)
+        n = self._length(limit_bytes)
+        if self.spool is not None:
+            return mapped(self.spool, n)
+        if n <= SMALL_N_BYTES:
+            return np.frombuffer(b"".join(self._chunks(n)), np.uint8)
+        with spool(self._chunks(n), self.spool_dir, n) as copy:
+            return mapped(copy, n)
 
-    def symbols(self) -> Symbols:
-        """The bytes for reading from front to back, as `compress` does. They do not stay in memory."""
-        return FileSymbols(self.path, self.n_bytes)
+    def symbols(self, limit_bytes: int | None = None) -> Symbols:
+        """The bytes, or the first limit_bytes, for reading from front to back, as `compress` does. They do not stay in memory."""
+        return FileSymbols(self.path, self._length(limit_bytes))
+
+    def _length(self, limit_bytes: int | None) -> int:
+        return self.n_bytes if limit_bytes is None else min(limit_bytes, self.n_bytes)
+
+    def _chunks(self, n_bytes: int) -> Chunks:
+        """The first n_bytes in chunks, all from one open file. Raises CorpusError."""
+        with reading(self.path), open_regular(self.path) as file:
+            if (found := os.fstat(file.fileno()).st_size) != self.n_bytes:
+                raise _changed(self.path, self.n_bytes, found)
+            for start in range(0, n_bytes, CHUNK_N_BYTES):
+                n = min(CHUNK_N_BYTES, n_bytes - start)
+                chunk = file.read(n)
+                if len(chunk) < n:
+                    raise _changed(self.path, self.n_bytes, os.fstat(file.fileno()).st_size)
+                yield chunk
 
     def close(self) -> None:
         """Deletes the temporary file, if the corpus has one. May be called again."""
@@ -99,16 +134,11 @@ class Corpus(AbstractContextManager["Corpus"]):
         self.close()
 
 
-def mapped(path: Path, n_bytes: int) -> NDArray[np.uint8]:
-    """(n_bytes,) uint8, read-only, mapped from the file. Raises CorpusError if the file has another length."""
-    with reading(path):
-        found = path.stat().st_size
-    if found != n_bytes:
-        raise _changed(path, n_bytes, found)
+def mapped(file: IO[bytes], n_bytes: int) -> NDArray[np.uint8]:
+    """(n_bytes,) uint8, read-only, mapped from a temporary file that holds them. It stays valid when the file is deleted."""
     if n_bytes == 0:  # mmap refuses an empty file
-        return np.frombuffer(b"", dtype=np.uint8)
-    with reading(path):
-        return np.memmap(path, dtype=np.uint8, mode="r", shape=(n_bytes,))
+        return np.frombuffer(b"", np.uint8)
+    return np.frombuffer(mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ), np.uint8)
 
 
 def _changed(path: Path, before: int, now: int) -> CorpusError:

@@ -1,7 +1,8 @@
 """A data set as a corpus: the text column of its rows, each followed by a separator, through the `datasets` package.
 
 The package is optional and slow to import, so it is imported when a data set is opened. It does not run code of a data set
-(since version 4 it cannot). Rows are read in small batches from its tables on the disk, so memory is one batch of rows.
+(since version 4 it cannot; older versions are refused). Data sets that lead out of their folder or repository are refused
+(dataset_check.py). Rows are read in small batches from its tables on the disk, so memory is one batch of rows.
 
 Two properties of the package are avoided. If the hub does not answer, the package retries for a long time. So this module first
 asks the hub once, with a time limit. If loading a revision fails, the package uses *any* revision in its cache. So this module
@@ -12,12 +13,20 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from prequential.corpora.chunks import unwritable
+from prequential.corpora.dataset_check import (
+    CARDS,
+    check_card,
+    check_contents,
+    check_data_files,
+    check_folder,
+    check_path,
+)
 from prequential.corpora.dataset_spec import DatasetSpec
 from prequential.corpora.row_documents import RowDocuments
 from prequential.corpora.streamed import Survey
@@ -103,21 +112,38 @@ def _import_datasets() -> Any:
         import datasets
     except ImportError as error:
         raise MissingDependencyError("data sets need the `datasets` package: pip install 'prequential[hub]'") from error
+    if int(datasets.__version__.split(".")[0]) < 4:
+        raise MissingDependencyError(
+            "data sets need version 4 or later of the `datasets` package, because older versions run code of a data set: "
+            "pip install 'prequential[hub]'"
+        )
     return datasets
 
 
 def _local_builder(datasets: Any, spec: DatasetSpec, cache_dir: str) -> Any:
     path = Path(spec.source).absolute()  # a relative name could also name a builder
     if path.is_dir():
-        return datasets.load_dataset_builder(str(path), spec.config, cache_dir=cache_dir)
+        folder = path.resolve()
+        check_folder(folder)
+        builder = datasets.load_dataset_builder(str(folder), spec.config, cache_dir=cache_dir)
+        check_data_files(builder, folder)
+        return builder
     if path.suffix not in BUILDERS:
         raise CorpusError(f"{spec.source!r} is not a data set file; known are {', '.join(BUILDERS)}")
+    check_path(path)
+    check_contents(path)
     return datasets.load_dataset_builder(
         BUILDERS[path.suffix], spec.config, data_files=[str(path)], cache_dir=cache_dir
     )
 
 
 def _hub_builder(datasets: Any, spec: DatasetSpec, commit: str) -> Any:
+    import huggingface_hub
+
+    for name in CARDS:
+        with suppress(huggingface_hub.errors.EntryNotFoundError):  # also if it is not in the cache
+            card = huggingface_hub.hf_hub_download(spec.source, name, repo_type="dataset", revision=commit)
+            check_card(Path(card))
     builder = datasets.load_dataset_builder(spec.source, spec.config, revision=commit)
     if builder.hash != commit:
         raise CorpusError(

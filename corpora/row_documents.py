@@ -2,16 +2,17 @@
 
 import os
 import tempfile
+import weakref
 from collections.abc import Sequence
-from typing import overload
+from typing import BinaryIO, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.corpora.chunks import unwritable
-from prequential.corpora.corpus import Document
+from prequential.corpora.corpus import Document, mapped
 
-IN_MEMORY = 1 << 16  # offsets kept in memory; more are in a mapped temporary file without a name
+IN_MEMORY = 1 << 16  # offsets kept in memory; earlier ones are in a temporary file without a name
 
 
 class RowDocuments(Sequence[Document]):
@@ -20,19 +21,19 @@ class RowDocuments(Sequence[Document]):
     def __init__(self, separator_n_bytes: int, spool_dir: str | os.PathLike[str] | None = None) -> None:
         """spool_dir: the folder of the temporary file. None: the system's temporary folder."""
         self._separator_n_bytes, self._spool_dir = separator_n_bytes, spool_dir
-        self._starts: NDArray[np.int64] = np.zeros(IN_MEMORY, np.int64)  # of each document, then of the next one
+        self._file: BinaryIO | None = None
+        self._on_disk: NDArray[np.int64] = np.zeros(0, np.int64)  # starts of the first documents, mapped
+        self._in_memory: NDArray[np.int64] = np.zeros(IN_MEMORY, np.int64)  # of the others, then of the next one
         self._n = 0
         self.n_bytes = 0  # of all documents so far, including separators
 
     def append(self, n_bytes: int) -> None:
-        """Adds a document of `n_bytes` bytes. Raises OutputError if the temporary file cannot be made."""
+        """Adds a document of `n_bytes` bytes. Raises OutputError if the temporary file cannot be written."""
         self._n += 1
         self.n_bytes += n_bytes + self._separator_n_bytes
-        if self._n == len(self._starts):
-            more = _on_disk(2 * self._n, self._spool_dir)
-            more[: self._n] = self._starts
-            self._starts = more
-        self._starts[self._n] = self.n_bytes
+        if self._n - len(self._on_disk) == IN_MEMORY:
+            self._write()
+        self._in_memory[self._n - len(self._on_disk)] = self.n_bytes
 
     def __len__(self) -> int:
         return self._n
@@ -45,17 +46,23 @@ class RowDocuments(Sequence[Document]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(self._n))]
         row = range(self._n)[index]
-        start, next_start = self._starts[row : row + 2].tolist()
+        start, next_start = self._start(row), self._start(row + 1)
         return Document(str(row), start, next_start - start - self._separator_n_bytes)
 
+    def _start(self, row: int) -> int:
+        n = len(self._on_disk)
+        return int(self._on_disk[row] if row < n else self._in_memory[row - n])
 
-def _on_disk(n: int, folder: str | os.PathLike[str] | None) -> NDArray[np.int64]:
-    """(n,) int64 zeros, in a file that is deleted with the array. Allocates the disk at once; a full disk would crash later."""
-    try:
-        with tempfile.TemporaryFile(dir=folder, prefix="prequential-") as file:
-            file.truncate(8 * n)
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, 8 * n)
-            return np.memmap(file, np.int64, shape=(n,))
-    except OSError as error:
-        raise unwritable(folder, error) from error
+    def _write(self) -> None:
+        """Moves the starts in memory to the file. They are written and then mapped: writing to mapped memory is a signal, and not
+        an error, if the disk is full."""
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._spool_dir, prefix="prequential-", buffering=0)  # noqa: SIM115
+                weakref.finalize(self, self._file.close)
+            data = self._in_memory.data.cast("B")
+            while data:
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            raise unwritable(self._spool_dir, error) from error
+        self._on_disk = mapped(self._file, 8 * self._n).view(np.int64)

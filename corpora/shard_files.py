@@ -4,8 +4,12 @@
     lines   .jsonl .ndjson .json, also + .gz or .zst      rows, one JSON object per line; the text is a member
     text    .txt, also + .gz or .zst; any other .gz .zst  the shard is one document; its bytes are not changed
 
-Memory: 64 rows of a table and a page of its column, one line, or 1 MiB. A shard that is damaged, ends early, or has a row without
-a text in UTF-8 is refused. The message names the shard and the row, counted from 0. Nothing is skipped silently.
+Memory: one line, 1 MiB, or a page of a table's column and a batch of rows. A small table may hold terabytes, because each row may
+be the same entry of a dictionary. So a batch has at most BATCH_N_ROWS rows, and so few that they take BATCH_BYTES if each is as
+long as all texts that their row group stores. A batch of a large row group is one row.
+
+A shard that is damaged, ends early, or has a row that is too long or without a text in UTF-8 is refused. The message names the
+shard and the row, counted from 0. Nothing is skipped silently.
 """
 
 import io
@@ -15,10 +19,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prequential.corpora.chunks import CHUNK_N_BYTES
 from prequential.errors import CorpusError
+from prequential.files import open_regular
+from prequential.strict_json import check_json_size
 
 ShardKind = Literal["table", "lines", "text"]
 
@@ -26,8 +33,8 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 KINDS: dict[str, ShardKind] = {
     ".parquet": "table", ".jsonl": "lines", ".ndjson": "lines", ".json": "lines", ".txt": "text",
 }  # fmt: skip
-BATCH_N_ROWS = 64  # a row can be a complete book
-MAX_LINE_BYTES = 1 << 28
+BATCH_N_ROWS, BATCH_BYTES = 16, 1 << 26
+MAX_LINE_BYTES = MAX_ROW_BYTES = 1 << 28
 
 FOREIGN_ERRORS = (OSError, ValueError, pa.ArrowException)  # Arrow raises all three
 
@@ -81,7 +88,7 @@ def _unreadable(where: str, error: Exception) -> CorpusError:
 
 def _table_rows(path: Path, column: str) -> Iterator[bytes]:
     with (
-        path.open("rb") as stream,
+        open_regular(path) as stream,
         pq.ParquetFile(stream, buffer_size=CHUNK_N_BYTES, pre_buffer=False, page_checksum_verification=True) as file,
     ):
         schema = file.schema_arrow
@@ -90,8 +97,17 @@ def _table_rows(path: Path, column: str) -> Iterator[bytes]:
             raise _BadShardError(_missing(column, schema.names))
         if not _is_string(schema.field(found[0]).type):
             raise _BadShardError(f"column {column!r} holds {schema.field(found[0]).type}, not strings")
-        for batch in file.iter_batches(BATCH_N_ROWS, columns=[column], use_threads=False):
-            yield from _texts(batch.column(column))
+        for group in range(file.num_row_groups):
+            n_bytes = _stored_bytes(file.metadata.row_group(group), column)
+            n_rows = min(max(BATCH_BYTES // n_bytes, 1), BATCH_N_ROWS)
+            for batch in file.iter_batches(n_rows, row_groups=[group], columns=[column], use_threads=False):
+                yield from _texts(batch.column(column), max(n_bytes, BATCH_BYTES // n_rows))
+
+
+def _stored_bytes(group: Any, column: str) -> int:
+    """The length of a column in a row group as it is stored, without compression; at least 1."""
+    chunks = map(group.column, range(group.num_columns))
+    return max(1, sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == column))
 
 
 def _is_string(kind: Any) -> bool:
@@ -100,19 +116,25 @@ def _is_string(kind: Any) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def _texts(column: Any) -> Iterator[bytes]:
+def _texts(column: Any, longest: int) -> Iterator[bytes]:
+    """The texts of a batch. longest: the length in bytes that a row has at most, as its row group declares."""
     strings = column.cast(pa.large_string())
     try:
         strings.validate(full=True)
         is_valid = True
     except pa.ArrowInvalid:  # the loop finds the row
         is_valid = False
-    for text in strings.cast(pa.large_binary()).to_pylist():
-        if text is None:
-            raise _BadRowError("the text is null")
+    texts, limit = strings.cast(pa.large_binary()), min(longest, MAX_ROW_BYTES)
+    lengths = pc.binary_length(texts).to_pylist()
+    n_good = next((i for i, n_bytes in enumerate(lengths) if n_bytes is None or n_bytes > limit), len(lengths))
+    for text in texts.slice(0, n_good).to_pylist():
         if not is_valid:
             _check_utf8(text)
         yield text
+    if n_good < len(lengths):
+        n_bytes = lengths[n_good]
+        reason = "is null" if n_bytes is None else f"has {n_bytes:,} bytes, more than {limit:,}"
+        raise _BadRowError(f"the text {reason}")
 
 
 def _check_utf8(text: bytes) -> None:
@@ -133,6 +155,7 @@ def _line_rows(path: Path, column: str) -> Iterator[bytes]:
 def _member(line: bytes, name: str) -> bytes:
     _check_utf8(line)
     try:
+        check_json_size(line)
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise _BadRowError(f"the line is not JSON: {error}") from error
@@ -156,7 +179,7 @@ def _missing(column: str, columns: list[str]) -> str:
 
 def _opened(path: Path) -> BinaryIO:
     """The file's contents, decompressed. Several frames or members may follow each other; all must be complete."""
-    file = path.open("rb")
+    file = open_regular(path)
     compression = COMPRESSIONS.get(path.suffix.lower())
     if compression is None:
         return file

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from prequential.corpora.chunks import DOCUMENT_END, read_chunks, reading
-from prequential.corpora.corpus import Document
+from prequential.corpora.corpus import Document, unicode_name
 from prequential.corpora.dataset_spec import parse_options
 from prequential.corpora.row_documents import RowDocuments
 from prequential.corpora.shard_files import ShardKind, read_rows, read_text, shard_kind
@@ -37,6 +37,7 @@ from prequential.corpora.streamed import Survey
 from prequential.corpora.tree import Tree, scan_tree
 from prequential.corpora.tree_restore import TreeFile, host_path
 from prequential.errors import CorpusError
+from prequential.files import open_regular
 
 DEFAULT_COLUMN, DEFAULT_BUFFER = "text", 1024
 MAX_SEED, MAX_BUFFER, MAX_ROWS = (1 << 63) - 1, 1 << 24, (1 << 63) - 1
@@ -86,13 +87,17 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Shards:
-    """The shards of a folder in reading order. files: paths relative to `root`, and the lengths of the (compressed) files."""
+    """The shards of a folder in reading order. files: paths relative to `root`, and the lengths of the (compressed) files.
+
+    mode: the permissions that all of them have.
+    """
 
     spec: ShardsSpec
     root: Path
     files: Sequence[TreeFile]
     kind: ShardKind
     n_skipped: int
+    mode: int = 0o777
 
     def chunks(self) -> Iterator[bytes]:
         """The corpus: each document and its separator. Each call starts at the first document. Raises CorpusError."""
@@ -114,7 +119,7 @@ class Shards:
         opened = self.files if self.spec.rows is None else self.files[:n_opened]
         named: Sequence[Document] = documents
         if self.kind == "text":
-            named = [d._replace(name=printable(f)) for d, f in zip(documents, self.files, strict=False)]
+            named = [d._replace(name=unicode_name(f.path)) for d, f in zip(documents, self.files, strict=False)]
         return Survey(documents.n_bytes, digest.hexdigest(), named, self._origin(opened, len(documents)))
 
     def _origin(self, opened: Sequence[TreeFile], n_rows: int) -> dict[str, str | int | None]:
@@ -136,7 +141,7 @@ class Shards:
         digest = hashlib.blake2b(digest_size=32)
         for file in files:
             contents, path = hashlib.blake2b(digest_size=32), self._path(file)
-            with reading(path), path.open("rb") as stream:
+            with reading(path), open_regular(path) as stream:
                 for chunk in read_chunks(stream, path):
                     contents.update(chunk)
             digest.update(b"%s\0%d\0%s\n" % (file.path, file.n_bytes, contents.hexdigest().encode()))
@@ -151,12 +156,14 @@ class Shards:
     def _rows(self) -> Iterator[Piece]:
         assert self.kind != "text"
         for number, file in enumerate(self.files):
-            for text in read_rows(self._path(file), printable(file), self.kind, self.spec.column or DEFAULT_COLUMN):
+            for text in read_rows(
+                self._path(file), unicode_name(file.path), self.kind, self.spec.column or DEFAULT_COLUMN
+            ):
                 yield Piece(number, text, True)
 
     def _text_pieces(self) -> Iterator[Piece]:
         for number, file in enumerate(self.files[: self.spec.rows]):
-            for chunk in read_text(self._path(file), printable(file)):
+            for chunk in read_text(self._path(file), unicode_name(file.path)):
                 yield Piece(number, chunk, False)
             yield Piece(number, b"", True)
 
@@ -184,7 +191,7 @@ def find_shards(spec: ShardsSpec) -> Shards:
         key = _key(spec.seed)
         files.sort(key=lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path))
     n_skipped = tree.n_skipped + len(tree.files) - len(files)
-    return Shards(spec=spec, root=tree.root, files=files, kind=kind, n_skipped=n_skipped)
+    return Shards(spec=spec, root=tree.root, files=files, kind=kind, n_skipped=n_skipped, mode=tree.mode)
 
 
 def _scan(path: Path) -> Tree:
@@ -193,7 +200,7 @@ def _scan(path: Path) -> Tree:
         status = path.stat()
     if path.is_dir():
         return scan_tree(path)
-    return Tree(path.parent, [TreeFile(fsencode(path.name), status.st_size, False)], 0)
+    return Tree(path.parent, [TreeFile(fsencode(path.name), status.st_size, False)], 0, status.st_mode & 0o777 | 0o600)
 
 
 def _common_kind(files: Sequence[TreeFile], folder: str) -> ShardKind:
@@ -203,8 +210,8 @@ def _common_kind(files: Sequence[TreeFile], folder: str) -> ShardKind:
     for file in files:
         if shard_kind(file.name) != kind:
             raise CorpusError(
-                f"{folder!r} contains shards of several kinds: {printable(first)!r} ({kind}) and "
-                f"{printable(file)!r} ({shard_kind(file.name)}); name a folder of one kind"
+                f"{folder!r} contains shards of several kinds: {unicode_name(first.path)!r} ({kind}) and "
+                f"{unicode_name(file.path)!r} ({shard_kind(file.name)}); name a folder of one kind"
             )
     return kind
 
@@ -232,8 +239,3 @@ def shuffled(documents: Iterator[Piece], seed: int, n_places: int) -> Iterator[P
 
 def _key(seed: int) -> bytes:
     return seed.to_bytes(8, "little")
-
-
-def printable(file: TreeFile) -> str:
-    r"""The shard's name as valid Unicode. Bytes that are not UTF-8 become \xNN."""
-    return file.path.decode("utf-8", "backslashreplace")

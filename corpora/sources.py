@@ -1,10 +1,11 @@
 """From the name of a corpus on the command line to an open corpus: `open_corpus`.
 
-A file is used in its place. Data sets and shards are read from front to back, again for each pass; they become a temporary file
-only for random access. Standard input and folders always become a temporary file.
+Files, data sets and shards are read from front to back, again for each pass. Only for random access they are copied: into memory
+if they are short, otherwise into a temporary file. Standard input and folders always become a temporary file.
 """
 
 import os
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from typing import IO
 
 from prequential.corpora.bundled import sample_path
 from prequential.corpora.chunks import read_chunks, reading, spool
-from prequential.corpora.corpus import Corpus, Document, Kind
+from prequential.corpora.corpus import Corpus, Document, Kind, unicode_name
 from prequential.corpora.dataset import load_rows
 from prequential.corpora.dataset_spec import DatasetSpec
 from prequential.corpora.shards import ShardsSpec, find_shards
@@ -28,7 +29,7 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
     """The corpus that `spec` names. Use it in a `with` statement, which deletes its temporary file if it has one.
 
     spec:
-        PATH            a file, mapped in its place; or a folder, as the stream of `tree.py`
+        PATH            a file, read in its place; or a folder, as the stream of `tree.py`
         -               standard input
         sample:NAME     a text of the package
         hf:...          a data set in local files or on the Hugging Face hub: `dataset_spec.py`
@@ -43,7 +44,7 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
         if spec == "-":
             return _open_stdin(spool_dir)
         if spec.startswith("sample:"):
-            return _open_file(sample_path(spec.removeprefix("sample:")), kind="sample")
+            return _open_file(sample_path(spec.removeprefix("sample:")), kind="sample", spool_dir=spool_dir)
         if spec.startswith("hf:"):
             return _open_dataset(DatasetSpec.parse(spec.removeprefix("hf:")), spool_dir)
         if spec.startswith("shards:"):
@@ -51,10 +52,10 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
     path = Path(spec)
     if path.is_dir():
         return _open_tree(path, spool_dir)
-    return _open_file(path, kind="file")
+    return _open_file(path, kind="file", spool_dir=spool_dir)
 
 
-def _open_file(path: Path, kind: Kind) -> Corpus:
+def _open_file(path: Path, kind: Kind, spool_dir: str | os.PathLike[str] | None) -> Corpus:
     with reading(path):
         status = path.stat()
         if not path.is_file():  # opening a pipe would block, and a device may be endless
@@ -62,25 +63,44 @@ def _open_file(path: Path, kind: Kind) -> Corpus:
                 f"{str(path)!r} is neither a file nor a folder; to read from a pipe, pass - as the corpus"
             )
         path.open("rb").close()  # refuses an unreadable file now and not in the middle of a run
-    name = path.stem if kind == "sample" else _printable(path.name)
+    name = path.stem if kind == "sample" else unicode_name(path.name)
     documents = [Document(name, 0, status.st_size)]
-    return Corpus(kind=kind, name=name, path=path, n_bytes=status.st_size, documents=documents, origin={})
+    return Corpus(
+        kind=kind,
+        name=name,
+        path=path,
+        n_bytes=status.st_size,
+        documents=documents,
+        origin={},
+        mode=status.st_mode & 0o777 | 0o600 if kind == "file" else 0o777,
+        spool_dir=spool_dir,
+    )
 
 
 def _open_stdin(spool_dir: str | os.PathLike[str] | None) -> Corpus:
     file = spool(read_chunks(sys.stdin.buffer, "standard input"), spool_dir)
-    return _spooled(file, "stdin", "-", [Document("-", 0, file.tell())], {})
+    return _spooled(file, "stdin", "-", [Document("-", 0, file.tell())], {}, _stdin_mode())
+
+
+def _stdin_mode() -> int:
+    """The permissions of the file that standard input is redirected from."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):  # replaced by an object without a descriptor
+        return 0o777
+    return mode & 0o777 | 0o600 if stat.S_ISREG(mode) else 0o777
 
 
 def _open_tree(folder: Path, spool_dir: str | os.PathLike[str] | None) -> Corpus:
     tree = scan_tree(folder)  # before the temporary file exists, which may be inside the folder
     file = spool(tree.stream(), spool_dir, tree.n_bytes)
-    name = _printable(folder.absolute().name)
-    return _spooled(file, "tree", name, tree.documents(), {"n_files": len(tree.files), "n_skipped": tree.n_skipped})
+    name = unicode_name(folder.absolute().name)
+    origin = {"n_files": len(tree.files), "n_skipped": tree.n_skipped}
+    return _spooled(file, "tree", name, tree.documents(), origin, tree.mode)
 
 
 def _open_dataset(spec: DatasetSpec, spool_dir: str | os.PathLike[str] | None) -> Corpus:
-    name = _printable(Path(spec.source).name) if spec.revision is None else spec.source
+    name = unicode_name(Path(spec.source).name) if spec.revision is None else spec.source
     with ExitStack() as resources:
         rows = resources.enter_context(load_rows(spec, spool_dir))
         found = rows.survey(spool_dir)
@@ -89,8 +109,8 @@ def _open_dataset(spec: DatasetSpec, spool_dir: str | os.PathLike[str] | None) -
 
 def _open_shards(spec: ShardsSpec, spool_dir: str | os.PathLike[str] | None) -> Corpus:
     shards, path = find_shards(spec), Path(spec.folder)
-    name = _printable(path.absolute().name)
-    return _streamed("shards", name, path, shards.survey(spool_dir), shards.chunks, spool_dir, ExitStack())
+    name = unicode_name(path.absolute().name)
+    return _streamed("shards", name, path, shards.survey(spool_dir), shards.chunks, spool_dir, ExitStack(), shards.mode)
 
 
 def _streamed(
@@ -101,6 +121,7 @@ def _streamed(
     read: ReadChunks,
     spool_dir: str | os.PathLike[str] | None,
     resources: ExitStack,
+    mode: int = 0o777,
 ) -> Corpus:
     return StreamedCorpus(
         kind=kind,
@@ -109,6 +130,7 @@ def _streamed(
         n_bytes=found.n_bytes,
         documents=found.documents,
         origin=found.origin,
+        mode=mode,
         read=read,
         digest=found.blake2b,
         spool_dir=spool_dir,
@@ -117,7 +139,12 @@ def _streamed(
 
 
 def _spooled(
-    file: IO[bytes], kind: Kind, name: str, documents: Sequence[Document], origin: Mapping[str, str | int | None]
+    file: IO[bytes],
+    kind: Kind,
+    name: str,
+    documents: Sequence[Document],
+    origin: Mapping[str, str | int | None],
+    mode: int,
 ) -> Corpus:
     return Corpus(
         kind=kind,
@@ -126,10 +153,6 @@ def _spooled(
         n_bytes=file.tell(),
         documents=documents,
         origin=origin,
+        mode=mode,
         spool=file,
     )
-
-
-def _printable(name: str) -> str:
-    r"""A file name as valid Unicode. Bytes that are not UTF-8 become \xNN."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,21 +1,15 @@
 """A corpus that is read again from its source for each pass. It needs a temporary file only for random access."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
-from os import PathLike
-from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from prequential.corpora.chunks import spool
-from prequential.corpora.corpus import Corpus, Document, mapped
+from prequential.corpora.chunks import CHUNK_N_BYTES
+from prequential.corpora.corpus import Chunks, Corpus, Document
 from prequential.corpora.symbols import StreamSymbols
 
-ReadChunks = Callable[[], Iterator[bytes]]  # each call reads the corpus from its first byte
+ReadChunks = Callable[[], Chunks]  # each call reads the corpus from its first byte
 
 
 class Survey(NamedTuple):
@@ -32,12 +26,11 @@ class StreamedCorpus(Corpus):
     """A corpus without a file of its bytes; `path` is the source.
 
     read: reads the corpus in chunks; each call starts at the first byte. digest: BLAKE2b of all bytes, in hexadecimal.
-    spool_dir: as in `open_corpus`. resources: closed when the corpus is closed.
+    resources: closed when the corpus is closed.
     """
 
     read: ReadChunks = field(repr=False)
     digest: str
-    spool_dir: str | PathLike[str] | None = None
     resources: ExitStack = field(default_factory=ExitStack, repr=False)
 
     @property
@@ -45,18 +38,17 @@ class StreamedCorpus(Corpus):
         """As in Corpus, from the first pass."""
         return self.digest
 
-    def symbols(self) -> StreamSymbols:
+    def symbols(self, limit_bytes: int | None = None) -> StreamSymbols:
         """As in Corpus. Writes nothing to a disk."""
-        return StreamSymbols(self.read, self.n_bytes, self.digest)
-
-    def bytes(self) -> NDArray[np.uint8]:
-        """As in Corpus. The first call writes a temporary file of n_bytes. Raises OutputError if the disk is full."""
-        return mapped(Path(self._spooled.name), self.n_bytes)
+        n = self._length(limit_bytes)
+        return StreamSymbols(self.read, n, self.digest if n == self.n_bytes else None)
 
     def close(self) -> None:
         """As in Corpus."""
         self.resources.close()
 
-    @cached_property
-    def _spooled(self) -> BinaryIO:
-        return cast(BinaryIO, self.resources.enter_context(spool(self.read(), self.spool_dir, self.n_bytes)))
+    def _chunks(self, n_bytes: int) -> Chunks:
+        """As in Corpus. Raises CorpusError if the bytes are not those of the first pass."""
+        symbols = self.symbols(n_bytes)
+        for start in range(0, n_bytes, CHUNK_N_BYTES):
+            yield symbols[start : start + CHUNK_N_BYTES].tobytes()

@@ -1,7 +1,6 @@
 """Reading a corpus from front to back: slices of its bytes, in memory that does not depend on its length.
 
-An encoder needs only the length, for the archive's header, and then each block once. A mapped file would also work, but its pages
-count as memory of the process after they were read, until the system frees them.
+An encoder needs only the length, for the archive's header, and then each block once.
 """
 
 import hashlib
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from prequential.corpora.chunks import CHUNK_N_BYTES, reading
 from prequential.errors import CorpusError
+from prequential.files import open_regular
 
 
 class Symbols(Protocol):
@@ -36,8 +36,9 @@ class FileSymbols:
     def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
         start, stop, _ = where.indices(self._n_bytes)
         n = max(0, stop - start)
-        with reading(self._path):
-            found = np.fromfile(self._path, np.uint8, n, offset=start)
+        with reading(self._path), open_regular(self._path) as file:
+            file.seek(start)
+            found = np.frombuffer(file.read(n), np.uint8)
         if len(found) != n:
             raise CorpusError(f"{str(self._path)!r} changed while it was open: it now ends before byte {stop}")
         return found
@@ -46,11 +47,11 @@ class FileSymbols:
 class StreamSymbols:
     """The n_bytes of a stream. `read` starts the stream; it is called again if a slice begins before the end of the last one.
 
-    The slice with the last byte raises CorpusError if the digest of all bytes is not `blake2b`, 32 bytes in hexadecimal.
-    Memory: the slice, and one chunk of `read`.
+    The slice with the last byte raises CorpusError if the digest of all bytes is not `blake2b`, 32 bytes in hexadecimal; None for
+    the beginning of a stream, whose digest is not known. Memory: the slice, and one chunk of `read`.
     """
 
-    def __init__(self, read: Callable[[], Iterator[bytes]], n_bytes: int, blake2b: str) -> None:
+    def __init__(self, read: Callable[[], Iterator[bytes]], n_bytes: int, blake2b: str | None) -> None:
         self._read, self._n_bytes, self._expected = read, n_bytes, blake2b
         self._begin()
 
@@ -81,7 +82,8 @@ class StreamSymbols:
             self._rest = self._rest[len(part) :]
         self._digest.update(taken)
         self._position += n_bytes
-        if self._position == self._n_bytes and self._digest.hexdigest() != self._expected:
+        is_complete = self._expected is not None and self._position == self._n_bytes
+        if is_complete and self._digest.hexdigest() != self._expected:
             raise self._changed()
         return bytes(taken)
 

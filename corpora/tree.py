@@ -25,15 +25,20 @@ from prequential.corpora.chunks import DOCUMENT_END, read_chunks, reading
 from prequential.corpora.corpus import Document
 from prequential.corpora.tree_restore import MAGIC, MAX_DEPTH, TreeFile, host_path, is_git
 from prequential.errors import CorpusError
+from prequential.files import open_regular
 
 
 @dataclass(frozen=True)
 class Tree:
-    """The result of scanning a folder: its files in stream order, and the number of skipped entries."""
+    """The result of scanning a folder: its files in stream order, and the number of skipped entries.
+
+    mode: the read and write permissions that the folder and all its files have.
+    """
 
     root: Path
     files: Sequence[TreeFile]
     n_skipped: int
+    mode: int
 
     def documents(self) -> list[Document]:
         """The position of each file's contents in the stream."""
@@ -58,7 +63,7 @@ class Tree:
     def _contents(self, file: TreeFile) -> Iterator[bytes]:
         path = host_path(self.root, file.path)
         n_bytes = 0
-        with reading(path), path.open("rb") as stream:
+        with reading(path), open_regular(path, follow_links=False) as stream:
             for chunk in read_chunks(stream, path):
                 n_bytes += len(chunk)
                 yield chunk
@@ -75,6 +80,8 @@ def scan_tree(root: Path) -> Tree:
     """
     files: list[TreeFile] = []
     n_skipped = 0
+    with reading(root):
+        mode = root.stat().st_mode & 0o666
     folders = [b""]  # relative to the root, each with its slash
     while folders:
         folder = folders.pop()
@@ -90,10 +97,11 @@ def scan_tree(root: Path) -> Tree:
                     folders.append(path + b"/")
                 elif entry.is_file(follow_symlinks=False):
                     status = entry.stat(follow_symlinks=False)
+                    mode &= status.st_mode
                     files.append(TreeFile(path, status.st_size, bool(status.st_mode & stat.S_IXUSR)))
                 else:
                     n_skipped += 1
-    return Tree(root, sorted(files), n_skipped)
+    return Tree(root, sorted(files), n_skipped, mode | 0o600)
 
 
 def _header(files: Sequence[TreeFile]) -> bytes:

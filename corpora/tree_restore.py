@@ -1,8 +1,9 @@
 """From the stream of a folder (tree.py describes it) back to the folder. The stream may be hostile."""
 
 import json
+import logging
 import os
-import tempfile
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +11,19 @@ from typing import IO, NamedTuple
 
 from prequential.corpora.chunks import CHUNK_N_BYTES, DOCUMENT_END, reading
 from prequential.errors import CorruptArchiveError, OutputError
+from prequential.files import folder_permissions, permissions, set_mode, sync_folder
+from prequential.files.work_folder import NEW_FOLDER, delete_incomplete
 
 MAGIC = b"prequential-tree 1\n"
 # System calls accept paths of at most 4096 bytes, each at most 6 characters in JSON. 64 KiB is more than enough.
 MAX_LINE_N_BYTES = 1 << 16
 MAX_DEPTH = 256  # parts of a path; pathlib and shutil recurse once per folder, and Python's limit is near 1000
+# Code points that HFS+ ignores in names, as in git's utf8.c.
+IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
+GIT = re.compile(
+    r"\.git[ .]*(?::.*)?", re.DOTALL
+)  # Windows removes dots and spaces at the end, and reads `:x` as a stream
+BARE = re.compile(rb"(?:^|/)(head|objects|refs|commondir)(?=/|\Z)")  # what makes a folder a repository without `.git`
 
 
 class TreeFile(NamedTuple):
@@ -36,20 +45,32 @@ class TreeFile(NamedTuple):
         return text.encode("utf-8", "surrogateescape") + b"\n"
 
 
-def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[str], *, mode: int = 0o777) -> None:
     """Makes the folder `target` from the tree stream in the file `stream_path`. The stream may be hostile.
 
-    `target` must not exist, or be an empty folder. The list is checked before anything is written. The files are written to a
-    temporary folder next to `target`, which is renamed at the end, so the target is complete or absent.
+    `target` must not exist, or be an empty folder. The list is checked before anything is written. The files are written to the
+    folder new.folder next to the stream, in the working folder of `target`. It is renamed at the end, so the target is complete
+    or absent. mode: permissions that files and folders have at most, in addition to the user's umask.
     Raises CorruptArchiveError for bytes that `Tree.stream` never makes (a path that leaves the folder or is listed twice, lengths
     with a wrong sum), OutputError if the target exists or cannot be written, CorpusError if the stream cannot be read.
     """
     with reading(stream_path), Path(stream_path).open("rb") as stream:
         files = _read_list(stream)
         _check_total(files, stream)
-        with _new_folder(Path(os.path.abspath(target))) as folder:  # noqa: PTH100  # resolve() would follow a link
+        draft = Path(stream_path).with_name(NEW_FOLDER)
+        with _new_folder(Path(os.path.abspath(target)), draft) as folder:  # noqa: PTH100  # resolve() would follow a link
+            allowed = permissions(mode)
             for file in files:
-                _restore_file(stream, file, folder)
+                _restore_file(stream, file, folder, allowed)
+            for name, _, _ in os.walk(folder):
+                set_mode(Path(name), folder_permissions(allowed))
+                sync_folder(Path(name))
+    if (repository := bare_repository(files)) is not None:
+        logging.getLogger(__name__).warning(
+            "%r is a bare git repository: git runs programs that its config and hooks name, also for a prompt of the shell, "
+            "when you work in it; look at them first",
+            os.path.join(target, repository).rstrip("/"),  # noqa: PTH118
+        )
 
 
 def host_path(root: Path, path: bytes) -> Path:
@@ -99,8 +120,25 @@ def _is_safe(path: bytes) -> bool:
 
 
 def is_git(name: bytes) -> bool:
-    """Whether git would read `name` as a repository on some system, in any case. A hostile repository could run commands."""
-    return name.lower() == b".git"
+    """Whether git would read `name` as a repository on some file system, in any case. A hostile repository could run commands.
+
+    `git~1` is not one of these names: it is a short name of a `.git` that exists, and no restored folder has one.
+    """
+    return GIT.fullmatch(name.decode("utf-8", "surrogateescape").translate(IGNORED).lower()) is not None
+
+
+def bare_repository(files: Sequence[TreeFile]) -> str | None:
+    """The first folder that git reads as a repository although it has no `.git`; "" is the root. None if there is none."""
+    signs: dict[bytes, set[bytes]] = {}  # by folder
+    for file in files:
+        path = file.path.lower()
+        for sign in BARE.finditer(path):
+            signs.setdefault(path[: sign.start()], set()).add(sign[1])
+    for folder, found in signs.items():
+        if b"head" in found and (b"commondir" in found or {b"objects", b"refs"} <= found):
+            file = next(file for file in files if file.path.lower().startswith(folder))
+            return os.fsdecode(file.path[: len(folder)])
+    return None
 
 
 def _check_total(files: Sequence[TreeFile], stream: IO[bytes]) -> None:
@@ -111,23 +149,23 @@ def _check_total(files: Sequence[TreeFile], stream: IO[bytes]) -> None:
 
 
 @contextmanager
-def _new_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder next to `target`. It is renamed to `target` if the body succeeds and deleted if not."""
+def _new_folder(target: Path, draft: Path) -> Iterator[Path]:
+    """The new folder `draft`. It is renamed to `target` if the body succeeds and deleted if not."""
     try:
         if target.exists() and not (target.is_dir() and not any(target.iterdir())):
             raise OutputError(f"{str(target)!r} exists; choose another folder, or empty it")
-        with tempfile.TemporaryDirectory(
-            dir=target.parent, prefix=f".{target.name[:100]}.", suffix=".partial"
-        ) as outer:
-            folder = Path(outer) / "tree"  # mkdir gives it the user's default permissions; `outer` is private
-            folder.mkdir()
-            yield folder
-            folder.replace(target)  # replaces an empty folder, refuses anything else
+        delete_incomplete(draft)
+        draft.mkdir(mode=0o700)
+        try:
+            yield draft
+            draft.replace(target)  # replaces an empty folder, refuses anything else
+        finally:
+            delete_incomplete(draft)
     except OSError as error:
         raise OutputError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
 
 
-def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path) -> None:
+def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path, allowed: int) -> None:
     path = host_path(folder, file.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     n_left = file.n_bytes
@@ -140,8 +178,9 @@ def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path) -> None:
             n_left -= len(chunk)
         output.flush()
         os.fsync(output.fileno())
-    if file.executable:
-        mode = path.stat().st_mode
-        path.chmod(mode | (mode & 0o444) >> 2)  # everyone who may read it may execute it
+    readable = allowed & 0o666
+    set_mode(
+        path, readable | (readable & 0o444) >> 2 if file.executable else readable
+    )  # who may read it may execute it
     if stream.read(1) != DOCUMENT_END:
         raise CorruptArchiveError(f"{file.name!r} is not followed by NUL; its length in the file list is wrong")

@@ -95,7 +95,7 @@ def compress(
     target = memory if output is None else output
     with (
         open_source(source, in_order=True) as opened,
-        open_sink(target, overwrite=overwrite, resume=resume, like=opened.file) as sink,
+        open_sink(target, overwrite=overwrite, resume=resume, like=opened.file, mode=opened.mode) as sink,
     ):
         header, learner, symbols = opened.header(config), runtime.learner(config), HashedSymbols(opened.symbols)
         start_s = time.perf_counter()

@@ -38,6 +38,7 @@ def decompress(
     output: None = None,
     *,
     runtime: Runtime | None = None,
+    max_output_bytes: int | None = None,
     on_progress: OnProgress = ignore,
 ) -> bytes: ...
 
@@ -50,6 +51,7 @@ def decompress(
     runtime: Runtime | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    max_output_bytes: int | None = None,
     on_progress: OnProgress = ignore,
 ) -> DecompressionResult: ...
 
@@ -61,6 +63,7 @@ def decompress(
     runtime: Runtime | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    max_output_bytes: int | None = None,
     on_progress: OnProgress = ignore,
 ) -> bytes | DecompressionResult:
     """The original as bytes; with an `output`, it is written there.
@@ -68,6 +71,7 @@ def decompress(
     output: a path or an open binary file. A path appears when the complete original is verified; it is a folder if the archive
     holds one. Until then OUTPUT.partial holds the verified beginning, which stays there if the archive is damaged. A binary file
     receives each block once it is verified (for a folder, the stream of corpora/tree.py). resume: as for `compress`.
+    max_output_bytes: a longer original is refused before anything is built or written; None: a small archive may have a long one.
 
     Raises CorpusError for an archive that cannot be read, CorruptArchiveError, UnsupportedVersionError, OutputError,
     InexactMachineError, and ConfigError for a model above the memory limit of the runtime.
@@ -75,6 +79,7 @@ def decompress(
     memory = io.BytesIO()
     with _archive(archive) as file:
         reader = ArchiveReader(file)
+        _check_length(reader.header, max_output_bytes)
         config, runtime = coding.config_of(reader.header), runtime or Runtime()
         runtime.check(config)  # before anything is built or written
         with _original(
@@ -99,6 +104,18 @@ def decompress(
     return DecompressionResult(header=reader.header, n_bytes=sink.n_bytes, wall_s=wall_s)
 
 
+def _check_length(header: Header, most: int | None) -> None:
+    """Raises OutputError for an original of more than `most` bytes.
+
+    No block goes beyond the header's length, and a folder's list declares exactly the bytes of the stream that it is part of.
+    """
+    if most is not None and header.n_bytes > most:
+        raise OutputError(
+            f"the original has {header.n_bytes:,} bytes, more than the limit of {most:,} bytes; "
+            "raise the limit (--max-output) if you trust the source"
+        )
+
+
 def _original(
     header: Header, output: PathLike | BinaryIO, *, overwrite: bool, resume: bool, like: Path | None
 ) -> AbstractContextManager[Sink]:
@@ -112,7 +129,11 @@ def _original(
             raise OutputError(f"{str(output)!r} exists; choose another folder, or empty it")
 
     return output_file(
-        output, overwrite=overwrite, resume=resume, check=check, publish=lambda stream, _: restore_tree(stream, folder)
+        output,
+        overwrite=overwrite,
+        resume=resume,
+        check=check,
+        publish=lambda stream, _: restore_tree(stream, folder, mode=like.stat().st_mode if like else 0o777),
     )
 
 

@@ -1,13 +1,15 @@
 """The errors of this package. Each message says what is wrong, where, and what to do. The command line prints it as one line."""
 
+from prequential.printable import printable
+
 MAX_MESSAGE = 900
 
 
 class PrequentialError(Exception):
-    """The base class. Its message is one line for a user. A long one is shortened, because it may quote a hostile file."""
+    """The base class. Its message is one printable line for a user. A long one is shortened: it may quote a hostile file."""
 
     def __init__(self, message: object = "") -> None:
-        text = str(message)
+        text = printable(" ".join(str(message).split()))
         super().__init__(text if len(text) <= MAX_MESSAGE else f"{text[:600]} [...] {text[-200:]}")
 
 

@@ -2,12 +2,14 @@
 
 There is one process for each kind of question. Answers are parsed by the lengths and counts that git gives, so names and contents
 of files can never be taken for git's own words.
+
+Objects may be hostile. Only complete object ids are given to git. The contents of commits and blobs must have the hash that their
+id states, so a history has no cycle. Lengths and numbers are limited, because a small tree can list one subtree many times.
 """
 
 import hashlib
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,18 +17,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from prequential.corpora.chunks import unwritable
 from prequential.corpora.git.file_rules import is_safe
-from prequential.corpora.git.patch import PATCH_OPTIONS, Pair, read_added_lines
-from prequential.corpora.git.process import PIPE_N_BYTES, GitProcess, git_program
+from prequential.corpora.git.patch import PATCH_OPTIONS, Patch
+from prequential.corpora.git.process import GitProcess, environment, start_git, wrong_answer
 from prequential.corpora.git.repository import Repository
 from prequential.errors import CorpusError
 
 MAX_COMMIT_N_BYTES = 1 << 24
+MAX_ENTRIES = 1 << 23  # of a tree, and of the difference of two trees
+MAX_PATH_N_BYTES = 1 << 12  # as in Linux. It also limits the depth of a tree.
+MAX_ATTRIBUTE_FILES = 1 << 14
 RENAMES = ("--find-renames=50%", "-l1000")
 DATE = re.compile(
     r"\d{4}-\d\d-\d\d.*", re.DOTALL
 )  # never a hash and hardly ever a branch; all other text is a revision
 BOOLEANS = {b"set": True, b"true": True, b"unset": False, b"false": False}
+ATTRIBUTES = ("linguist-generated", "linguist-vendored")
+COMMIT = re.compile(
+    rb"tree ([^\n]*)\n(?:parent ([^\n]*)\n)?(?:[^\n]+\n)*?committer [^\n]* (-?\d{1,18}) [^ \n]* *(?:\n|\Z)"
+)
+OBJECT = re.compile(rb"([0-9a-f]+) ([a-z]+) (\d{1,18})\n")
+ENTRY = re.compile(rb"([0-7]{6}) (?:blob|commit) ([0-9a-f]+)\t([^\0]+)\0")
+CHANGE = re.compile(rb"[0-7]{6} ([0-7]{6}) ([0-9a-f]+) ([0-9a-f]+) ([ACDMRT])\d*\0")
 
 
 class Commit(NamedTuple):
@@ -71,25 +84,25 @@ class Session:
         self._repository, self._scratch, self._stack = repository, scratch, stack
         self._processes: dict[str, GitProcess] = {}
         self._has_attributes = False
-        new_hash = getattr(hashlib, repository.hash_name)
-        self.empty_tree: str = new_hash(b"tree 0\0").hexdigest()
-        self.empty_blob: bytes = new_hash(b"blob 0\0").hexdigest().encode()
+        self.empty_tree = self._hash(b"tree", b"").decode()
+        self.empty_blob = self._hash(b"blob", b"")
         options = ("--quiet", "--bare", "--template=", f"--object-format={repository.hash_name}")
         self._start("init", *options, str(scratch / "git"), borrow=False).finish()
 
     def commit(self, commit_id: str) -> Commit:
-        """The commit as it was written, without grafts and replacements. Raises CorpusError if it is missing."""
+        """The commit as it was written, without grafts and replacements. Raises CorpusError if it is missing or malformed."""
         data = self._object(commit_id.encode(), b"commit", MAX_COMMIT_N_BYTES)
-        head = (data or b"").split(b"\n\n", 1)[0].split(b"\n")
-        fields = [line.split(b" ", 1) for line in head if not line.startswith(b" ") and b" " in line]
-        parents = [value.decode() for key, value in fields if key == b"parent"]
+        malformed = CorpusError(f"commit {commit_id} of {self._repository.name!r} is malformed; try git fsck")
+        if (found := COMMIT.match(data or b"")) is None:
+            raise malformed
+        if not all(self._repository.has_id(other) for other in (found[1], found[2]) if other is not None):
+            raise malformed
+        date_s = int(found[3])
         try:
-            first = dict(reversed(fields))
-            date_s = int(first[b"committer"].rsplit(b" ", 2)[1])
             datetime.fromtimestamp(date_s, UTC)
-            return Commit(commit_id, first[b"tree"].decode(), parents[0] if parents else None, date_s)
-        except (KeyError, ValueError, IndexError, OverflowError, OSError) as error:
-            raise CorpusError(f"commit {commit_id} of {self._repository.name!r} is malformed; try git fsck") from error
+        except (ValueError, OverflowError, OSError) as error:
+            raise malformed from error
+        return Commit(commit_id, found[1].decode(), found[2].decode() if found[2] else None, date_s)
 
     def first_parents(self, commit_id: str) -> Iterator[Commit]:
         """The commit, its first parent, the first parent of that one, and so on to the first commit."""
@@ -112,81 +125,117 @@ class Session:
         return self._object(blob_id, b"blob", max_n_bytes)
 
     def files(self, tree: str) -> Iterator[tuple[bytes, bytes, bytes]]:
-        """Mode, object id and path of each entry below `tree` that is not a folder, ascending by the bytes of the path."""
-        process = self._start("ls-tree", "-r", "-z", "--full-tree", tree)
-        while entry := process.read_until(b"\0"):
-            head, path = entry[:-1].split(b"\t", 1)
-            mode, _, object_id = head.split(b" ")
-            yield mode, object_id, path
+        """Mode, object id and path of each entry below `tree` that is not a folder, ascending by the bytes of the path.
 
-    def changes(self, before: str, after: str) -> list[Change]:
-        """The differences between two trees, without deletions, in git's order (by path)."""
-        process = self._process("diff-tree", "--stdin", "-r", "-z", "--raw", "--no-abbrev", *RENAMES)
-        process.send(f"{before} {after}\nend\n".encode())  # diff-tree repeats a line that is not an id, and flushes
-        process.read_until(b"\n")  # it also repeats the two ids
-        changes = []
-        while process.read_exactly(1) == b":":
-            _, mode, old_id, new_id, status = process.read_until(b"\0")[:-1].split(b" ")
-            path = process.read_until(b"\0")[:-1]
-            if status[:1] in b"RC":
-                path = process.read_until(b"\0")[:-1]
-            if status != b"D":
-                changes.append(Change(mode, old_id, new_id, status[:1], path))
-        process.read_exactly(len(b"nd\n"))
-        return changes
-
-    def added_lines(self, before: str, after: str, wanted: set[Pair], max_n_bytes: int) -> Iterator[tuple[Pair, bytes]]:
-        """((old id, new id), added lines) of each wanted edit between two trees, in the order of `changes`.
-
-        The iterator must be exhausted before the next call. max_n_bytes: as in `read_added_lines`. Memory: the added lines of
-        one file.
+        Memory: one entry. Raises CorpusError for a tree with too many entries or too long paths.
         """
-        if not wanted:
-            return
+        process = self._start("ls-tree", "-r", "-z", "--full-tree", self._checked(tree))
+        n_entries = 0
+        while process.has_more():
+            entry = ENTRY.fullmatch(process.read_until(b"\0"))
+            if entry is None or not self._repository.has_id(entry[2]):
+                raise wrong_answer("an entry of a tree of another form")
+            n_entries = self._counted(n_entries, entry[3])
+            yield entry[1], entry[2], entry[3]
+        process.close()
+
+    def changes(self, before: str, after: str) -> Iterator[Change]:
+        """The differences between two trees, without deletions, in git's order (by path).
+
+        The iterator must be exhausted before the next call. Memory: one change. Raises CorpusError as `files` does.
+        """
+        options = ("--stdin", "-r", "-z", "--raw", "--no-abbrev", *RENAMES)
+        process = self._compare(self._process("diff-tree", *options), before, after)
+        n_entries = 0
+        while (head := process.read_exactly(1)) == b":":
+            change = CHANGE.fullmatch(process.read_until(b"\0"))
+            if change is None or not all(map(self._repository.has_id, change.group(2, 3))):
+                raise wrong_answer("a change of another form")
+            path = process.read_until(b"\0")[:-1]
+            if change[4] in (b"R", b"C"):
+                path = process.read_until(b"\0")[:-1]
+            n_entries = self._counted(n_entries, path)
+            if change[4] != b"D":
+                yield Change(change[1], change[2], change[3], change[4], path)
+        if head + process.read_exactly(len(b"nd\n")) != b"end\n":
+            raise wrong_answer("a change of another form")
+
+    def patch(self, before: str, after: str, max_n_bytes: int) -> Patch:
+        """The patch between two trees, in the order of `changes`; it must be read to its end. max_n_bytes: as in `Patch`."""
         options = ("--no-color", "--no-indent-heuristic", *PATCH_OPTIONS, *RENAMES)
-        process = self._process("diff-tree", "--stdin", "-r", *options)
-        process.send(f"{before} {after}\nend\n".encode())
-        process.read_until(b"\n")
-        yield from read_added_lines(process, wanted, max_n_bytes)
+        return Patch(self._compare(self._process("diff-tree", "--stdin", "-r", *options), before, after), max_n_bytes)
 
     def load_attributes(self, tree: str) -> None:
         """Makes `attributes` answer from the .gitattributes files of `tree`, and from no others."""
-        entries = []
+        process, n_files = self._start("update-index", "-z", "--index-info"), 0
         for mode, blob_id, path in self.files(tree):
             if path.rsplit(b"/", 1)[-1] == b".gitattributes" and mode.startswith(b"100") and is_safe(path):
-                entries.append(mode + b" " + blob_id + b"\t" + path + b"\0")
-        self._has_attributes = bool(entries)
-        if entries:
-            process = self._start("update-index", "-z", "--index-info")
-            process.send(b"".join(entries))
-            process.finish()
+                process.send(mode + b" " + blob_id + b"\t" + path + b"\0")
+                n_files += 1
+                if n_files > MAX_ATTRIBUTE_FILES:
+                    raise self._too_many(f"{MAX_ATTRIBUTE_FILES:,} .gitattributes files")
+        process.finish()
+        process.close()
+        self._has_attributes = n_files > 0
 
     def attributes(self, path: bytes) -> tuple[bool | None, bool | None]:
         """(linguist-generated, linguist-vendored) of a safe path; None if no .gitattributes file decides."""
         if not self._has_attributes:
             return None, None
-        process = self._process("check-attr", "--cached", "-z", "--stdin", "linguist-generated", "linguist-vendored")
+        process = self._process("check-attr", "--cached", "-z", "--stdin", *ATTRIBUTES)
         process.send(path + b"\0")
         found = []
-        for _ in range(2):
-            _, _, value = (process.read_until(b"\0")[:-1] for _ in range(3))
-            found.append(BOOLEANS.get(value))
+        for name in ATTRIBUTES:
+            if (process.read_until(b"\0"), process.read_until(b"\0")) != (path + b"\0", name.encode() + b"\0"):
+                raise wrong_answer("another attribute than the requested one")
+            found.append(BOOLEANS.get(process.read_until(b"\0")[:-1]))
         return found[0], found[1]
 
     def _object(self, object_id: bytes, wanted_type: bytes, max_n_bytes: int) -> bytes | None:
+        """The contents of an object; None if they are longer than max_n_bytes. Raises CorpusError if they have another hash."""
         process = self._process("cat-file", "--batch")
-        process.send(object_id + b"\n")
-        answer = process.read_until(b"\n").split()
-        if len(answer) != 3 or answer[1] != wanted_type:
+        process.send(self._checked(object_id.decode()).encode() + b"\n")
+        header = OBJECT.fullmatch(process.read_until(b"\n"))
+        what = f"{wanted_type.decode()} {object_id.decode()}"
+        if header is None or header.group(1, 2) != (object_id, wanted_type):
             hint = "it is a shallow clone: git fetch --unshallow" if self._repository.is_shallow else "try git fsck"
-            what = f"{wanted_type.decode()} {object_id.decode()}"
             raise CorpusError(f"{self._repository.name!r} lacks {what}, which its history needs; {hint}")
-        n_bytes = n_left = int(answer[2])
-        while n_bytes > max_n_bytes and n_left:
-            n_left -= len(process.read_exactly(min(n_left, PIPE_N_BYTES)))
-        data = process.read_exactly(n_left)
-        process.read_exactly(1)
-        return data if n_bytes <= max_n_bytes else None
+        if (n_bytes := int(header[3])) > max_n_bytes:
+            self._processes.pop("cat-file").close()  # a new process starts faster than a long object is skipped
+            return None
+        data, end = process.read_exactly(n_bytes), process.read_exactly(1)
+        if end != b"\n" or self._hash(wanted_type, data) != object_id:
+            raise CorpusError(f"{self._repository.name!r} has other bytes in {what} than its name says; try git fsck")
+        return data
+
+    def _hash(self, kind: bytes, data: bytes) -> bytes:
+        digest = hashlib.new(self._repository.hash_name, b"%s %d\0" % (kind, len(data)), usedforsecurity=False)
+        digest.update(data)
+        return digest.hexdigest().encode()
+
+    def _checked(self, object_id: str) -> str:
+        if not self._repository.has_id(object_id.encode()):
+            raise CorpusError(f"{object_id!r} is not a complete object id of {self._repository.name!r}")
+        return object_id
+
+    def _counted(self, n_entries: int, path: bytes) -> int:
+        """n_entries + 1. Raises CorpusError if this or the path is above its limit."""
+        if len(path) > MAX_PATH_N_BYTES:
+            raise self._too_many(f"{MAX_PATH_N_BYTES:,} bytes in a path")
+        if n_entries >= MAX_ENTRIES:
+            raise self._too_many(f"{MAX_ENTRIES:,} entries in a tree")
+        return n_entries + 1
+
+    def _too_many(self, limit: str) -> CorpusError:
+        return CorpusError(f"{self._repository.name!r} has more than {limit}, the limit of this program")
+
+    def _compare(self, process: GitProcess, before: str, after: str) -> GitProcess:
+        """The diff-tree process, with the comparison of two trees as its next output, followed by the line `end`."""
+        request = f"{self._checked(before)} {self._checked(after)}\n".encode()
+        process.send(request + b"end\n")  # diff-tree repeats a line that is not an id, and flushes
+        if process.read_until(b"\n") != request:  # it also repeats the two ids
+            raise wrong_answer("other trees than the requested ones")
+        return process
 
     def _process(self, *args: str) -> GitProcess:
         """The process of this command, which answers many requests."""
@@ -196,22 +245,24 @@ class Session:
         return self._processes[command]
 
     def _start(self, *args: str, borrow: bool = True) -> GitProcess:
-        env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") and k != "XDG_CONFIG_HOME"}
-        env |= {"HOME": str(self._scratch), "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
-        env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1"}
+        env = environment() | {"HOME": str(self._scratch), "XDG_CONFIG_HOME": str(self._scratch)}
+        env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
+        env |= {"GIT_NO_LAZY_FETCH": "1"}
         if borrow:
             env |= {"GIT_DIR": str(self._scratch / "git"), "GIT_OBJECT_DIRECTORY": str(self._repository.objects)}
-        errors = self._stack.enter_context(tempfile.TemporaryFile(dir=self._scratch))  # noqa: SIM115
-        command, pipe = [git_program(), *args], subprocess.PIPE
-        process = GitProcess(
-            subprocess.Popen(command, cwd=self._scratch, env=env, stdin=pipe, stdout=pipe, stderr=errors), errors
-        )
+        # No tree is checked out here, so paths that are special on other systems are names like others.
+        options = ("-c", "core.protectNTFS=false", "-c", "core.protectHFS=false")
+        process = start_git([*options, *args], self._scratch, env)
         self._stack.callback(process.close)
         return process
 
 
 @contextmanager
 def session_in(repository: Repository) -> Iterator[Session]:
-    """A session with a scratch folder. Both are closed and deleted after the block."""
-    with tempfile.TemporaryDirectory(prefix="prequential-git-") as scratch, ExitStack() as stack:
+    """A session with a scratch folder. Both are closed and deleted after the block. Raises OutputError if it cannot be made."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="prequential-git-")
+    except OSError as error:
+        raise unwritable(None, error) from error
+    with folder as scratch, ExitStack() as stack:
         yield Session(repository, Path(scratch), stack)

@@ -21,7 +21,7 @@ other reading happens in an empty repository that borrows its objects. So config
 objects and info/attributes of the repository, which also differ between clones, have no effect. The .gitattributes files are
 those of the commit; for a window, those at its end. No checkout, no network.
 
-Memory: ids of the files of one tree, the commits of the window, the changes of one commit, one file.
+Memory: ids of the files of one tree and of the window, the commits of the window, one file.
 """
 
 import os
@@ -34,7 +34,7 @@ from typing import Literal, NamedTuple
 from prequential.corpora.chunks import DOCUMENT_END, spool
 from prequential.corpora.corpus import Corpus, Document
 from prequential.corpora.git.file_rules import Rules, is_safe, language_of
-from prequential.corpora.git.patch import NO_PAIR, Pair
+from prequential.corpora.git.patch import Patch
 from prequential.corpora.git.repository import Repository, find_repository
 from prequential.corpora.git.session import Change, Commit, Session, parse_date, session_in
 from prequential.errors import CorpusError
@@ -208,16 +208,20 @@ class _Reader:
             before = base.tree
             self._seen.update(bytes.fromhex(blob.decode()) for _, blob, _ in self._session.files(before))
         for commit in steps:
-            changes = self._session.changes(before, commit.tree)
-            pairs = {(c.before, c.after) for c in changes if c.status in b"MR" and c.before != c.after}
-            # One diff for the commit, in the order of `changes`, read as far as each edit needs it.
-            patches = self._session.added_lines(before, commit.tree, pairs, self._rules.max_file_bytes)
-            for change in changes:
+            patch: Patch | None = (
+                None  # one for the commit, in the order of `changes`, read as far as each edit needs it
+            )
+            for change in self._session.changes(before, commit.tree):
                 if change.status in b"AT":
                     yield from self._documents(change, commit, "new")
-                else:
-                    yield from self._documents(change, commit, "added", _lines_of(change, patches))
-            next(patches, None)
+                    continue
+                added = b""
+                if change.before != change.after:
+                    patch = patch or self._session.patch(before, commit.tree, self._rules.max_file_bytes)
+                    added = patch.added_lines((change.before, change.after))
+                yield from self._documents(change, commit, "added", added)
+            if patch:
+                patch.skip_rest()
             before = commit.tree
 
     def _documents(
@@ -255,15 +259,3 @@ class _Reader:
         if added is None:
             return data
         return added or "nothing added"
-
-
-def _lines_of(change: Change, patches: Iterator[tuple[Pair, bytes]]) -> bytes:
-    """The added lines of an edit, from the next patch. The patch must belong to this edit."""
-    if change.before == change.after:
-        return b""
-    pair, lines = next(patches, (NO_PAIR, b""))
-    if pair != (change.before, change.after):
-        raise CorpusError(
-            f"git lists a change of {change.path!r} but shows no lines of it; report this with the output of git --version"
-        )
-    return lines

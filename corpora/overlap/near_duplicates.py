@@ -12,8 +12,8 @@ one. The constants come from splitmix64 with fixed seeds. All arithmetic is on i
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple, Self
+from operator import itemgetter
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ MAX_SHINGLED_BYTES = 1 << 22  # for longer documents, a sample of about 2**20 sh
 
 Keys = NDArray[np.uint64]
 Indices = NDArray[np.int64]
+_Integer = TypeVar("_Integer", np.uint64, np.int64)
 
 
 def constants(n: int, seed: int) -> Keys:
@@ -59,6 +60,7 @@ def _powers(base: int, n: int) -> Keys:
 _POWERS = _powers(int(_STEP), CHUNK_BYTES)
 _INVERSES = _powers(pow(int(_STEP), -1, 2**64), CHUNK_BYTES)
 
+_LOW_HALF = np.uint64(2**32 - 1)
 _WORD = np.zeros(256, np.bool_)
 _WORD[[*range(0x30, 0x3A), *range(0x41, 0x5B), *range(0x61, 0x7B), *range(0x80, 0x100)]] = True
 _SINGLE = ~_WORD
@@ -74,8 +76,8 @@ def mixed(keys: Keys) -> Keys:
     return keys
 
 
-def distinct(keys: Keys) -> Keys:
-    """The distinct keys of (m,), ascending. Several times as fast as np.unique, which hashes 64-bit integers."""
+def distinct(keys: NDArray[_Integer]) -> NDArray[_Integer]:
+    """The distinct keys of (m,), ascending. np.unique would hash 64-bit integers: slower, and quadratic for chosen integers."""
     keys = np.sort(keys)
     return keys[np.diff(keys, prepend=~keys[:1]) != 0]
 
@@ -207,6 +209,13 @@ class Side(NamedTuple):
     signatures: Signatures
 
 
+class Shingles(NamedTuple):
+    """The distinct shingles of a document whose low half is below `limit`, ascending."""
+
+    keys: Keys
+    limit: int
+
+
 def nearest(query: Side, index: Side, *, earlier: bool = False) -> tuple[Indices, NDArray[np.float64]]:
     """For each document of `query`, a near duplicate in `index` and their Jaccard similarity; -1 and 0 if there is none.
 
@@ -216,15 +225,17 @@ def nearest(query: Side, index: Side, *, earlier: bool = False) -> tuple[Indices
     """
     found, jaccard = np.full(len(query.signatures.empty), -1, np.int64), np.zeros(len(query.signatures.empty))
     queries, indices = _candidates(query.signatures, index.signatures, earlier)
-    bounds = np.flatnonzero(np.diff(queries, prepend=-1, append=-1)) if len(queries) else np.empty(0, np.int64)
-    for first, last in pairwise(bounds.tolist()):
-        at = int(queries[first])
-        for other in indices[first : min(last, first + MAX_COMPARED)].tolist():
-            similarity = _jaccard(query, at, index, other)
+    place = np.arange(len(queries)) - np.searchsorted(queries, queries)  # among the candidates of its query
+    for i in range(MAX_COMPARED):
+        pairs = np.flatnonzero((place == i) & (jaccard[queries] < 1))
+        held, theirs = -1, Shingles(np.empty(0, np.uint64), 0)
+        # In the order of `index`: many short documents may resemble parts of one long one, whose shingles take long.
+        for at, other in sorted(zip(queries[pairs].tolist(), indices[pairs].tolist(), strict=True), key=itemgetter(1)):
+            if other != held:
+                held, theirs = other, _shingles(index, other)
+            similarity = _jaccard(_shingles(query, at), theirs)
             if similarity >= NEAR_JACCARD and similarity > jaccard[at]:
                 found[at], jaccard[at] = other, similarity
-            if jaccard[at] == 1:
-                break
     return found, jaccard
 
 
@@ -241,7 +252,7 @@ def _candidates(query: Signatures, index: Signatures, earlier: bool) -> tuple[In
             same = (at < len(indices)) & (held[np.minimum(at, len(indices))] == wanted)
             pairs.append(queries[same] * n_index + indices[order[at[same]]])
             at = at + 1
-    first, second = np.divmod(np.unique(np.concatenate(pairs)), n_index)
+    first, second = np.divmod(distinct(np.concatenate(pairs)), n_index)
     if earlier:
         first, second = first[second < first], second[second < first]
     agreeing = _agreeing(query.minima, first, index.minima, second)
@@ -260,21 +271,21 @@ def _agreeing(a: NDArray[np.uint32], rows_a: Indices, b: NDArray[np.uint32], row
     return agreeing
 
 
-def _jaccard(a: Side, at_a: int, b: Side, at_b: int) -> float:
+def _jaccard(a: Shingles, b: Shingles) -> float:
     """The shingles in both of two documents, divided by the shingles in either of them."""
-    longest = max(int(side.layout.ends[at] - side.layout.offsets[at]) for side, at in ((a, at_a), (b, at_b)))
-    limit = np.uint64(min(2**32 * MAX_SHINGLED_BYTES // longest, 2**32))
-    ours, theirs = _shingles(a, at_a, limit), _shingles(b, at_b, limit)
+    limit = np.uint64(min(a.limit, b.limit))
+    ours, theirs = (keys[(keys & _LOW_HALF) < limit] for keys in (a.keys, b.keys))
     n_common = len(np.intersect1d(ours, theirs, assume_unique=True))
     return n_common / max(len(ours) + len(theirs) - n_common, 1)
 
 
-def _shingles(side: Side, at: int, limit: np.uint64) -> Keys:
-    """The distinct shingles of document `at` whose low half is below `limit`, ascending."""
+def _shingles(side: Side, at: int) -> Shingles:
+    """The shingles of document `at`."""
     start, end = int(side.layout.offsets[at]), int(side.layout.ends[at])
+    limit = min(2**32 * MAX_SHINGLED_BYTES // (end - start), 2**32)
     layout = Layout(np.zeros(1, np.int64), np.array([end - start]))
     parts = [np.empty(0, np.uint64)]
     for keys, owners in token_chunks(side.stream[start:end], layout):
         shingles, _ = grams(keys, owners, SHINGLE_TOKENS)
-        parts.append(distinct(shingles[(shingles & np.uint64(2**32 - 1)) < limit]))
-    return distinct(np.concatenate(parts))
+        parts.append(distinct(shingles[(shingles & _LOW_HALF) < np.uint64(limit)]))
+    return Shingles(distinct(np.concatenate(parts)), limit)

@@ -1,10 +1,13 @@
 """Failures as one line each on stderr. If a command has several inputs, it continues after a failure."""
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
 
+from prequential.cli.streams import StandardOutputError
 from prequential.errors import PrequentialError
+from prequential.printable import printable
 
 EXIT_FAILURE = 1
 
@@ -15,7 +18,7 @@ def for_each(names: Iterable[str], run: Callable[[str], None], *, verbose: bool)
     for name in names:
         try:
             run(name)
-        except BrokenPipeError:  # the reader of standard output has closed it
+        except (BrokenPipeError, StandardOutputError):  # no later result could be printed either
             raise
         except Exception as error:
             report_failure(name, error, verbose=verbose)
@@ -27,21 +30,23 @@ def report_failure(name: str | None, error: Exception, *, verbose: bool) -> None
     """Prints `prequential: NAME: reason`, after the traceback if `verbose`."""
     if verbose:
         traceback.print_exception(error)
-    parts = ["prequential", *([] if name is None else [name if name.isprintable() else ascii(name)]), _reason(error)]
-    print(with_notes(": ".join(parts), error), file=sys.stderr)
+    print(
+        with_notes(": ".join(["prequential", *([] if name is None else [name]), _reason(error)]), error),
+        file=sys.stderr,
+    )
 
 
 def with_notes(line: str, error: BaseException) -> str:
     """The line with the notes of the exception: what is left of the work, and how to resume it."""
-    notes = (note if note.isprintable() else ascii(note)[1:-1] for note in getattr(error, "__notes__", []))
-    return "; ".join([line, *notes])
+    return printable("; ".join([line, *getattr(error, "__notes__", [])]))
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, PrequentialError):
-        return " ".join(str(error).split())
+        return str(error)
     if isinstance(error, MemoryError):
         return "out of memory"
     if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
+        reason = error.strerror or type(error).__name__
+        return f"{os.fsdecode(error.filename)!r}: {reason}" if isinstance(error.filename, str | bytes) else reason
     return " ".join(f"unexpected {type(error).__name__}: {error} (-v prints the traceback)".split())

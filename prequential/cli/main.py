@@ -20,6 +20,9 @@ from prequential.cli.commands.models import export, train
 from prequential.cli.commands.study import ablate, forecast, ladder, score, select, sweep
 from prequential.cli.failures import EXIT_FAILURE, report_failure, with_notes
 from prequential.cli.options import Parser
+from prequential.cli.streams import end_output, open_missing_streams, printable_streams
+from prequential.errors import ConfigError
+from prequential.online.workers.environment import workers
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),
@@ -60,7 +63,12 @@ def _command_list() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
-    n_workers, rank = _workers()
+    open_missing_streams()  # before any file is opened
+    try:
+        n_workers, rank = workers()
+    except ConfigError as error:
+        report_failure(None, error, verbose=False)
+        return EXIT_FAILURE
     if rank:
         _silence_output()
     args = build_parser().parse_args(argv)
@@ -72,17 +80,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     if rank == 0 or shared == "runs":  # a worker that shares steps has nothing to clean up
         _unwind_on_signals()
-    return _run(args)
+    with printable_streams():
+        try:
+            return _run(args)
+        finally:
+            end_output()
 
 
 def _run(args: argparse.Namespace) -> int:
     """Runs the command; every exception becomes one line and an exit code."""
     try:
         code: int = args.run(args)
-        sys.stdout.flush()
+        if code == 0:  # otherwise the reason has been printed
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
-        _discard_stdout()
         return EXIT_FAILURE
     except KeyboardInterrupt as interruption:
         print(with_notes("prequential: interrupted", interruption), file=sys.stderr)
@@ -91,20 +103,9 @@ def _run(args: argparse.Namespace) -> int:
         if getattr(end, "__notes__", None):
             print(with_notes("prequential: ended", end), file=sys.stderr)
         raise
-    except OSError as error:  # from the flush above: stdout is a full disk
-        report_failure("standard output", error, verbose=getattr(args, "verbose", False))
-        _discard_stdout()
-        return EXIT_FAILURE
     except Exception as error:
         report_failure(None, error, verbose=getattr(args, "verbose", False))
         return EXIT_FAILURE
-
-
-def _workers() -> tuple[int, int]:
-    """How many processes torchrun started of this command (online/workers/), and the rank of this one."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return 1, 0
-    return int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
 
 
 def _silence_output() -> None:
@@ -112,11 +113,6 @@ def _silence_output() -> None:
     devnull = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(devnull, stream.fileno())
-
-
-def _discard_stdout() -> None:
-    """Discards what is still buffered, so that the interpreter does not fail when it closes stdout."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Version(argparse.Action):

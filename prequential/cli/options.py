@@ -6,16 +6,14 @@ The presets are known to the package of the learner, which is slow to import. A 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from prequential.errors import ConfigError
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config, ReplicaConfig
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", int, float)
 
 EXIT_USAGE = 2
+MAX_CONFIG_BYTES = 1 << 20
 CORPUS = "file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -35,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **kwargs)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_USAGE, f"prequential: {message}; see {self.prog} --help\n")
+        self.exit(EXIT_USAGE, f"prequential: {printable(message)}; see {self.prog} --help\n")
 
 
 # ---- types of arguments
@@ -102,10 +101,20 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resume",
         action="store_true",
-        help="resume an interrupted run from the PATH.partial and PATH.checkpoint that it left (docs/RELIABILITY.md)",
+        help="resume an interrupted run, if it left a checkpoint next to its output (docs/RELIABILITY.md)",
     )
     group.add_argument(
         "-k", "--keep", action="store_true", help="no effect: the source is always kept (accepted as gzip accepts it)"
+    )
+
+
+def add_max_output(parser: argparse.ArgumentParser) -> None:
+    """Adds the limit of an original's length."""
+    parser.add_argument(
+        "--max-output",
+        type=byte_count,
+        metavar="BYTES",
+        help="refuse archives whose original is longer, such as 10G (default: no limit; 1 kB may hold terabytes of zeros)",
     )
 
 
@@ -197,7 +206,7 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
 def runtime(args: argparse.Namespace) -> Runtime:
     """The Runtime of the options of `add_runtime`; a value out of range ends the program with a usage error."""
     from prequential.online.runtime import Runtime
-    from prequential.online.workers.team import launched
+    from prequential.online.workers.environment import launched
 
     try:
         if launched() and args.device == "auto":
@@ -256,21 +265,23 @@ def usage_error(args: argparse.Namespace, reason: ConfigError | str) -> NoReturn
 
 def _replicas(args: argparse.Namespace) -> ReplicaConfig:
     from prequential.model.config import ReplicaConfig
+    from prequential.online.workers.environment import workers
 
     if not args.sync_every:
         raise ConfigError("--replicas needs --sync-every K, the number of steps between two averages")
-    is_shared = getattr(args, "shared", None) == "steps" and "TORCHELASTIC_RUN_ID" in os.environ
-    n_workers = int(os.environ["WORLD_SIZE"]) if is_shared else 1
+    n_workers = workers()[0] if getattr(args, "shared", None) == "steps" else 1
     if not args.replicas and n_workers == 1:
         raise ConfigError("--sync-every needs --replicas N, unless torchrun started several workers of one run")
     return ReplicaConfig(n_replicas=args.replicas or n_workers, sync_every=args.sync_every)
 
 
 def _read_config(path: str) -> Config:
+    from prequential.files import read_regular
     from prequential.model.config import Config
+    from prequential.strict_json import parse_json
 
     try:
-        return Config.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        return Config.from_dict(parse_json(read_regular(path, MAX_CONFIG_BYTES)))
     except OSError as error:
         raise ConfigError(f"cannot read {path!r}: {error.strerror}") from error
     except ValueError as error:

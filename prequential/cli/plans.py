@@ -79,6 +79,17 @@ def run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Out
     return sorted(outcomes, key=lambda outcome: plan.configs.index(outcome.config))
 
 
+def report_bad_runs(args: argparse.Namespace) -> bool:
+    """Whether the folder of runs holds some that cannot be read, so that the plan cannot use them; prints a line for each."""
+    from prequential.measure.evaluation.runs import read_runs
+
+    bad: list[Exception] = []
+    read_runs(args.runs, bad.append)
+    for error in bad:
+        report_failure(None, error, verbose=args.verbose)
+    return bool(bad)
+
+
 @contextmanager
 def _note_on_interruption() -> Iterator[None]:
     try:

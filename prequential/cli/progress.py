@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from prequential.cli.streams import terminal
+
 if TYPE_CHECKING:
     from prequential.measure.watch.progress import SilentProgress
 
@@ -32,13 +34,13 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
 def _watch(title: str, *, quiet: bool) -> SilentProgress:
     from prequential.measure.watch.progress import ProgressBar, ProgressLines, SilentProgress
 
-    if quiet or sys.stderr is None:
+    if quiet:
         return SilentProgress(title)
     if not sys.stderr.isatty():
         return ProgressLines(title)
     from tqdm import tqdm
 
-    return ProgressBar(title, tqdm, stays=False)
+    return ProgressBar(title, tqdm, stays=False, terminal=terminal(sys.stderr))
 
 
 class _WarningHandler(logging.Handler):

@@ -1,40 +1,64 @@
-"""Output files and folders that are either complete or absent.
+"""Output files and folders that are either complete or absent, and safe reading of files that a stranger may have made.
 
-This holds after an error, a full disk, Ctrl-C, SIGTERM, `kill -9` and a power cut. A file grows in TARGET.partial, in the same
-folder. It is synchronised and then renamed, so nothing half-written ever has the target's name. A new folder is filled under a
-temporary name. Devices and pipes are written directly.
+This holds after an error, a full disk, Ctrl-C, SIGTERM, `kill -9` and a power cut. A file grows in a hidden working folder next
+to its name. It is synchronised and then linked to its name, so nothing half-written ever has this name. A new folder is filled
+under a temporary name. Devices and pipes are written directly.
 """
 
-from prequential.files.folders import check_new_folder, new_folder, sync_file, sync_folder, write_text
-from prequential.files.locks import hold_lock, open_regular_file
-from prequential.files.outputs import (
-    check_output,
-    checkpoint_draft,
+from prequential.files.append import append_line, check_appendable
+from prequential.files.folders import (
+    check_new_folder,
+    folder_permissions,
+    new_folder,
+    permissions,
+    set_mode,
+    share_folder,
+    sync_file,
+    sync_folder,
+    write_bytes,
+    write_text,
+)
+from prequential.files.outputs import check_output, output_file
+from prequential.files.regular import open_regular, read_regular
+from prequential.files.sink import PathLike, Sink, stream_output, writing
+from prequential.files.work_folder import (
+    check_own_folder,
     checkpoint_path,
     delete_checkpoint,
-    delete_checkpoint_draft,
-    output_file,
+    delete_new_checkpoint,
+    hold_work_folder,
+    open_own_file,
     partial_path,
+    work_folder,
 )
-from prequential.files.sink import PathLike, Sink, stream_output, writing
 
 __all__ = [
     "PathLike",
     "Sink",
+    "append_line",
+    "check_appendable",
     "check_new_folder",
     "check_output",
-    "checkpoint_draft",
+    "check_own_folder",
     "checkpoint_path",
     "delete_checkpoint",
-    "delete_checkpoint_draft",
-    "hold_lock",
+    "delete_new_checkpoint",
+    "folder_permissions",
+    "hold_work_folder",
     "new_folder",
-    "open_regular_file",
+    "open_own_file",
+    "open_regular",
     "output_file",
     "partial_path",
+    "permissions",
+    "read_regular",
+    "set_mode",
+    "share_folder",
     "stream_output",
     "sync_file",
     "sync_folder",
+    "work_folder",
+    "write_bytes",
     "write_text",
     "writing",
 ]

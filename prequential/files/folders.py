@@ -1,4 +1,4 @@
-"""New folders that are either complete or absent, and durable writes of files and folders."""
+"""New folders that are either complete or absent, durable writes of files and folders, and permissions."""
 
 import os
 import secrets
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prequential.errors import OutputError
-from prequential.files.sink import PathLike, writing
+from prequential.files.sink import PathLike, sync, writing
 
 
 def check_new_folder(folder: PathLike) -> None:
@@ -25,31 +25,70 @@ def check_new_folder(folder: PathLike) -> None:
 
 
 @contextmanager
-def new_folder(folder: PathLike) -> Iterator[Path]:
-    """A temporary folder to fill. It becomes `folder` if the body succeeds and is deleted if not. Raises OutputError."""
+def new_folder(folder: PathLike, *, mode: int = 0o777) -> Iterator[Path]:
+    """A temporary folder to fill. It becomes `folder` if the body succeeds and is deleted if not. Raises OutputError.
+
+    Only its owner may read it until then. mode: permissions that it has at most at the end, in addition to the user's umask.
+    """
     path = Path(folder)
     with writing(folder):
         check_new_folder(folder)
         draft = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-        draft.mkdir()
+        draft.mkdir(mode=0o700)
         try:
             yield draft
-            for file in draft.iterdir():  # safetensors makes its files readable for their owner only
-                file.chmod(draft.stat().st_mode & 0o666)
+            share_folder(draft, mode)
             sync_folder(draft)
             check_new_folder(folder)  # again: another run may have made it first
             draft.rename(path)  # also replaces an empty folder
-            sync_folder(path.parent)
+            try:
+                sync_folder(path.parent)
+            except OSError:  # it may be lost in a power cut
+                path.rename(draft)
+                raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)  # after success it has another name
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a text file in UTF-8 and synchronises it. Raises OSError."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
+def permissions(mode: int = 0o777) -> int:
+    """The permissions of a new folder that may have `mode` at most: those that the user's umask leaves."""
+    umask = os.umask(0o077)  # there is no other way to read it; files that another thread makes meanwhile are private
+    os.umask(umask)
+    return mode & ~umask | 0o600
+
+
+def folder_permissions(allowed: int) -> int:
+    """The permissions of a folder for files with the permissions `allowed`: everyone who may read them may enter it."""
+    return allowed & 0o666 | 0o100 | (allowed & 0o444) >> 2
+
+
+def share_folder(folder: Path, mode: int = 0o777) -> None:
+    """Gives a private folder and its files the permissions that the user's umask and `mode` allow. Raises OSError."""
+    allowed = permissions(mode)
+    for file in folder.iterdir():
+        if file.is_file() and not file.is_symlink():
+            set_mode(file, allowed & 0o666)
+    set_mode(folder, folder_permissions(allowed))
+
+
+def set_mode(path: Path, mode: int) -> None:
+    """Changes the permissions of a file or folder, if its file system has permissions (FAT has none). Raises OSError."""
+    with suppress(PermissionError):
+        path.chmod(mode)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes a file and synchronises it. Replaces another file or link of this name. Raises OSError."""
+    path.unlink(missing_ok=True)
+    with path.open("xb") as file:  # "x" does not follow links
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file in UTF-8, as `write_bytes` does. Raises OSError."""
+    write_bytes(path, text.encode())
 
 
 def sync_file(path: PathLike) -> None:
@@ -59,10 +98,12 @@ def sync_file(path: PathLike) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Waits until new and renamed files of the folder are stored, if the file system supports this."""
-    with suppress(OSError):
+    """Waits until new and renamed files of the folder are stored, if the file system supports this. Raises OSError."""
+    try:
         number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+    except PermissionError:  # a folder that may be written but not listed, and every folder on Windows
+        return
+    try:
+        sync(number)
+    finally:
+        os.close(number)

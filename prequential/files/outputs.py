@@ -1,22 +1,29 @@
-"""Output files that are either complete or absent: written as TARGET.partial, synchronised, renamed to TARGET.
+"""Output files that are either complete or absent.
 
-If a run leaves a checkpoint (online/checkpoint.py), TARGET.partial stays next to it, and the run can be resumed. Otherwise
-TARGET.partial is deleted, or replaced by the next run.
+A file grows in the working folder of its name (work_folder.py). When it is complete, it is synchronised and then linked to its
+name, which replaces nothing unless the caller allows it. If a run leaves a checkpoint, the working folder stays, and the run can
+be resumed. Otherwise it is deleted.
 """
 
 import os
-import shutil
-import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
-from prequential.files.folders import sync_folder
-from prequential.files.locks import closing, lock, open_regular_file
+from prequential.files.folders import permissions, set_mode, sync_folder
 from prequential.files.sink import PathLike, Sink, writing
+from prequential.files.work_folder import (
+    CHECKPOINT,
+    PARTIAL,
+    closing,
+    delete_checkpoint,
+    hold_work_folder,
+    open_own_file,
+)
 
 Publish = Callable[[Path, Path], None]  # turns the complete partial file into the target
 
@@ -27,52 +34,11 @@ def check_output(target: PathLike, *, overwrite: bool) -> None:
     if path.is_dir():
         raise OutputError(f"{str(target)!r} is a folder; give the name of a file")
     if not overwrite and (path.is_symlink() or path.is_file()):
-        raise OutputError(f"{str(target)!r} exists; choose another name with -o, or overwrite it with -f")
+        raise _exists(target)
 
 
-def partial_path(target: PathLike) -> Path:
-    """The temporary file in which the output `target` grows."""
-    path = Path(os.path.realpath(target))  # a link stays: the file that it names is replaced
-    return path.with_name(path.name + ".partial")
-
-
-def checkpoint_path(target: PathLike) -> Path:
-    """The checkpoint of the run that makes `target`."""
-    path = Path(os.path.realpath(target))
-    return path.with_name(path.name + ".checkpoint")
-
-
-def checkpoint_draft(checkpoint: Path) -> Path:
-    """The folder in which the next checkpoint is written. The library that writes it makes temporary files of its own."""
-    return checkpoint.with_name(checkpoint.name + ".new")
-
-
-def delete_checkpoint_draft(checkpoint: Path) -> None:
-    """Deletes a checkpoint that a killed run left incomplete."""
-    folder = checkpoint_draft(checkpoint)
-    if folder.is_symlink() or folder.is_file():
-        folder.unlink()
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def delete_checkpoint(checkpoint: Path) -> None:
-    """Deletes the checkpoint, and an incomplete one next to it."""
-    checkpoint.unlink(missing_ok=True)
-    delete_checkpoint_draft(checkpoint)
-
-
-def _rename(temporary: Path, path: Path) -> None:
-    temporary.replace(path)
-
-
-class _Paths(NamedTuple):
-    """A target as the user names it, the file that it stands for, and the two files of a run that makes it."""
-
-    target: PathLike
-    path: Path
-    temporary: Path
-    checkpoint: Path
+def _exists(target: PathLike) -> OutputError:
+    return OutputError(f"{str(target)!r} exists; choose another name with -o, or overwrite it with -f")
 
 
 @contextmanager
@@ -82,100 +48,137 @@ def output_file(
     overwrite: bool = False,
     resume: bool = False,
     like: PathLike | None = None,
+    mode: int = 0o777,
     check: Callable[[], None] | None = None,
-    publish: Publish = _rename,
+    publish: Publish | None = None,
 ) -> Iterator[Sink]:
     """A sink whose bytes become `target` if the body succeeds.
 
-    If the body fails, TARGET.partial is deleted, with two exceptions. It stays next to a checkpoint, for a resumed run. And it
-    stays after a CorruptArchiveError, as the intact beginning of a damaged archive.
+    Until then only its owner may read them. If the body fails, they are deleted, with two exceptions. They stay next to a
+    checkpoint, for a resumed run. And after a CorruptArchiveError, the intact beginning of an archive becomes TARGET.from-0.
 
-    resume: opens the file of an interrupted run, if that run left it and a checkpoint. The caller then calls `Sink.resume`.
+    resume: continues the file of an interrupted run, if that run left it and a checkpoint. The caller then calls `Sink.resume`.
     like: a file from which the target gets its permissions and modification time.
+    mode: permissions that the target has at most; without `like`, the user's umask limits them too.
     check: raises OutputError if the target must not be written. It is called at the start and again before `publish`.
+    publish: makes the target of the complete file; None: the file itself becomes the target.
     Raises OutputError if the target exists or cannot be written, if an interrupted run could be resumed (unless `overwrite`),
     and if another run is writing the target.
     """
     check = check or partial(check_output, target, overwrite=overwrite)
     check()
-    paths = _Paths(target, Path(os.path.realpath(target)), partial_path(target), checkpoint_path(target))
-    if paths.path.exists() and not paths.path.is_file() and publish is _rename:
-        with _device(paths) as sink:
+    path = Path(os.path.realpath(target))
+    if path.exists() and not path.is_file() and publish is None:
+        with _device(target, path) as sink:
             yield sink
         return
-    with closing(_open_partial(paths, overwrite=overwrite, resume=resume)) as file:
-        _lock_partial(paths, file, like)
-        sink = Sink(file, target)
-        try:
-            yield sink
-            sink.sync()
-            check()  # again: hours may have passed
-            _publish(paths, publish, like)
-        except BaseException as error:
-            _keep_or_delete(paths, error, n_bytes=sink.n_bytes)
-            raise
+    with hold_work_folder(target) as folder:
+        check()  # again, now that no other run writes it
+        draft = _Draft(target, path, folder, like, mode)
+        with closing(draft.open(overwrite=overwrite, resume=resume)) as file:
+            sink = Sink(file, target)
+            try:
+                yield sink
+                sink.sync()
+                check()  # again: hours may have passed
+                draft.publish(publish or partial(_name, target, overwrite=overwrite))
+            except BaseException as error:
+                with suppress(OSError):  # the first error is the cause
+                    draft.keep_or_delete(error, n_bytes=sink.n_bytes)
+                raise
 
 
 @contextmanager
-def _device(paths: _Paths) -> Iterator[Sink]:
+def _device(target: PathLike, path: Path) -> Iterator[Sink]:
     """A sink that writes directly to a device or a named pipe."""
-    with writing(paths.target):
-        file = paths.path.open("wb")
+    with writing(target):
+        file = path.open("wb")
     with closing(file):
-        sink = Sink(file, paths.target)
+        sink = Sink(file, target)
         yield sink
         sink.flush()
 
 
-def _open_partial(paths: _Paths, *, overwrite: bool, resume: bool) -> BinaryIO:
-    """TARGET.partial, open for writing: that of an interrupted run if `resume` and a checkpoint exists, otherwise a new file."""
-    temporary, checkpoint = paths.temporary, paths.checkpoint
-    interrupted = temporary.exists() and checkpoint.exists()
-    if interrupted and not resume and not overwrite:
-        raise OutputError(
-            f"an interrupted run left {str(temporary)!r}; continue it with --resume, or start again with -f"
-        )
-    with writing(paths.target):
-        if interrupted and resume:
-            return open_regular_file(temporary)
-        if temporary.exists():
-            with closing(open_regular_file(temporary)) as old:
-                lock(old, paths.target)
-            delete_checkpoint(checkpoint)
-        temporary.unlink(missing_ok=True)  # a new file, because the old name may be a link to anything
-        return temporary.open("x+b")
-
-
-def _lock_partial(paths: _Paths, file: BinaryIO, like: PathLike | None) -> None:
-    """Locks TARGET.partial and gives it the permissions of `like` at once, so that a copy of a private file stays private."""
-    with writing(paths.target):
-        lock(file, paths.target)
-        if like is not None:
-            paths.temporary.chmod(
-                Path(like).stat().st_mode & 0o777 | stat.S_IWUSR
-            )  # writable, so that it can be resumed
-
-
-def _publish(paths: _Paths, publish: Publish, like: PathLike | None) -> None:
-    """Turns TARGET.partial into the target and deletes the checkpoint."""
-    with writing(paths.target):
-        if like is not None:
-            status = Path(like).stat()
-            paths.temporary.chmod(status.st_mode & 0o777)
-            os.utime(paths.temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
-        publish(paths.temporary, paths.path)
-        sync_folder(paths.path.parent)
-        paths.temporary.unlink(missing_ok=True)
-        delete_checkpoint(paths.checkpoint)
-
-
-def _keep_or_delete(paths: _Paths, error: BaseException, *, n_bytes: int) -> None:
-    """After an error: keeps TARGET.partial, of n_bytes, if it is still useful, and says so in a note. Otherwise deletes it."""
-    if isinstance(error, CheckpointError):
+def _name(target: PathLike, temporary: Path, path: Path, *, overwrite: bool) -> None:
+    """Gives the file its final name, which replaces another file only if `overwrite`."""
+    if overwrite:
+        temporary.replace(path)
         return
-    if paths.checkpoint.exists():
-        error.add_note("--resume continues from the last checkpoint")
-    elif isinstance(error, CorruptArchiveError) and n_bytes:
-        error.add_note(f"they are in {str(paths.temporary)!r}")
-    else:
-        paths.temporary.unlink(missing_ok=True)
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError as error:  # made since the last check
+        raise _exists(target) from error
+    except OSError:  # a file system without links
+        check_output(target, overwrite=False)
+        temporary.rename(path)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """The files of a run in its working folder. The other fields are arguments of `output_file`."""
+
+    target: PathLike
+    path: Path
+    folder: Path
+    like: PathLike | None
+    mode: int
+
+    @property
+    def temporary(self) -> Path:
+        return self.folder / PARTIAL
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / CHECKPOINT
+
+    def open(self, *, overwrite: bool, resume: bool) -> BinaryIO:
+        """The partial file, open for writing: that of an interrupted run if `resume` and a checkpoint exists, or a new one."""
+        interrupted = self.temporary.exists() and self.checkpoint.exists()
+        if interrupted and not resume and not overwrite:
+            raise OutputError(
+                f"an interrupted run left {str(self.folder)!r}; continue it with --resume, or start again with -f"
+            )
+        with writing(self.target):
+            if interrupted and resume:
+                return open_own_file(self.temporary)
+            delete_checkpoint(self.checkpoint)
+            self.temporary.unlink(missing_ok=True)  # a new file, because the old name may be a link to anything
+            return open_own_file(self.temporary)
+
+    def publish(self, publish: Publish) -> None:
+        """Turns the partial file into the target and deletes the checkpoint."""
+        with writing(self.target):
+            if self.like is None:
+                set_mode(self.temporary, permissions(self.mode) & 0o666)
+            else:
+                status = Path(self.like).stat()
+                set_mode(self.temporary, status.st_mode & self.mode & 0o777)
+                with suppress(PermissionError):
+                    os.utime(self.temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+            publish(self.temporary, self.path)
+            try:
+                sync_folder(self.path.parent)
+            finally:
+                with suppress(OSError):  # the target is complete
+                    self.temporary.unlink(missing_ok=True)
+                    delete_checkpoint(self.checkpoint)
+
+    def keep_or_delete(self, error: BaseException, *, n_bytes: int) -> None:
+        """After an error: keeps the partial file, of n_bytes, if it is still useful, and says so in a note."""
+        if isinstance(error, CheckpointError):
+            return
+        if self.checkpoint.exists():
+            error.add_note("--resume continues from the last checkpoint")
+            return
+        if isinstance(error, CorruptArchiveError) and n_bytes:
+            error.add_note(self._saved_beginning())
+        self.temporary.unlink(missing_ok=True)
+
+    def _saved_beginning(self) -> str:
+        """Keeps the intact beginning of a damaged archive, and says where."""
+        name = f"{os.fspath(self.target)}.from-0"
+        try:
+            _name(name, self.temporary, Path(os.path.realpath(name)), overwrite=False)
+        except (OSError, OutputError) as error:
+            return f"they are not saved, because {error}"
+        return f"they are in {name!r}"

@@ -1,15 +1,18 @@
 """A sink for bytes that counts and hashes them, and names its file in every error."""
 
+import errno
 import hashlib
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import BinaryIO
 
 from prequential.errors import OutputError
 
 PathLike = str | os.PathLike[str]
+
+NOT_STORED = {errno.EIO, errno.ENOSPC, errno.EDQUOT}  # errors of fsync after which the bytes may be lost
 
 
 class Sink:
@@ -39,8 +42,12 @@ class Sink:
     def sync(self) -> None:
         """Flushes, and waits until a file on a disk is stored there. Raises OutputError, BrokenPipeError."""
         self.flush()
-        with suppress(OSError, ValueError):  # pipes, memory
-            os.fsync(self._file.fileno())
+        try:
+            number = self._file.fileno()
+        except (OSError, ValueError):  # memory
+            return
+        with writing(self._name):
+            sync(number)
 
     def resume(self, n_bytes: int) -> None:
         """Continues after the first n_bytes of the existing file, as if they had just been written, and drops the rest.
@@ -62,6 +69,18 @@ class Sink:
     def blake2b(self) -> bytes:
         """BLAKE2b digest of the bytes written so far, 32 bytes."""
         return self._blake2b.digest()
+
+
+def sync(number: int) -> None:
+    """Waits until the file or folder of a descriptor is stored on the disk. Raises OSError if it cannot be stored.
+
+    Pipes, and folders on some file systems, cannot be synchronised; this is not an error.
+    """
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno in NOT_STORED:
+            raise
 
 
 @contextmanager

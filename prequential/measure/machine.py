@@ -3,12 +3,15 @@
 import importlib.metadata
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import torch
+
+from prequential.corpora.git.process import environment
 
 CHECKOUT = Path(__file__).parents[2]
 SOURCE_FOLDERS = ("prequential", "codecs", "corpora")  # of the package; the last two are linked into the first
@@ -71,11 +74,14 @@ def git_commit() -> str | None:
     """The commit of the checkout that this code runs from, with -dirty if files of the package differ, or None."""
     if not (CHECKOUT / ".git").exists():  # an installed wheel may be inside another repository
         return None
-    command = ["git", "-C", str(CHECKOUT), "status", "--porcelain=v2", "--branch", "--", *SOURCE_FOLDERS]
+    command = ["git", "status", "--porcelain=v2", "--branch", "--", *SOURCE_FOLDERS]
+    env = environment() | {"GIT_CEILING_DIRECTORIES": str(CHECKOUT.parent), "GIT_OPTIONAL_LOCKS": "0"}
     try:
-        lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
+        output = subprocess.run(
+            command, cwd=CHECKOUT, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=10
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid")), None)
-    differs = any(not line.startswith("#") for line in lines)
-    return f"{commit}-dirty" if commit and differs else commit
+    commit = re.search(rb"^# branch\.oid ([0-9a-f]+)$", output, re.MULTILINE)
+    differs = any(not line.startswith(b"#") for line in output.splitlines())
+    return f"{commit[1].decode()}-dirty" if commit and differs else commit and commit[1].decode()

@@ -1,14 +1,12 @@
 """The environment in every record, and the files of records: one JSON object a line; lines are only appended."""
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from prequential.exact import matmul
-from prequential.files import writing
+from prequential.files import PathLike, append_line
 from prequential.measure.machine import git_commit, machine, versions
 from prequential.model.config import Config
 from prequential.online.runtime import KERNELS, Runtime
@@ -32,16 +30,6 @@ def environment(runtime: Runtime, config: Config) -> dict[str, Any]:
     }
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raises OutputError if records cannot be appended to the file at `path`. Creates the file if it is missing."""
-    with writing(path), Path(path).open("ab"):
-        pass
-
-
-def append_record(path: str | os.PathLike[str], record: dict[str, Any]) -> None:
+def append_record(path: PathLike, record: dict[str, Any]) -> None:
     """Appends one line to the file at `path`, which it creates if it is missing. Raises OutputError."""
-    line = json.dumps(record, allow_nan=False, ensure_ascii=False).encode() + b"\n"
-    with writing(path), Path(path).open("ab") as file:
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
+    append_line(path, json.dumps(record, allow_nan=False, ensure_ascii=False).encode() + b"\n")

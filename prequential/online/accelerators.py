@@ -1,7 +1,6 @@
 """Which device runs the GPT. A device is used only after a test: its bits must equal those of this processor."""
 
 import logging
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from prequential.model.config import Config, GPTConfig
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import DEVICE_COLUMNS
-from prequential.online.workers.team import launched
+from prequential.online.workers.environment import launched, local_rank, local_workers
 
 Tensor = torch.Tensor
 
@@ -47,7 +46,7 @@ def claim_device() -> torch.device:
     Raises RuntimeError where torch cannot use it.
     """
     if launched():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+        torch.cuda.set_device(local_rank() % torch.cuda.device_count())
     return torch.device("cuda", torch.cuda.current_device())
 
 
@@ -55,7 +54,7 @@ def check_device_count() -> None:
     """Raises InexactMachineError or ConfigError unless each process that torchrun started here can have its own device."""
     if not cuda_available():
         raise InexactMachineError(NO_DEVICE)
-    n_workers, n_devices = int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
+    n_workers, n_devices = local_workers(), torch.cuda.device_count()
     if n_workers > n_devices:
         raise ConfigError(
             f"{n_workers} workers need a CUDA device each, but this machine has {n_devices}: start fewer workers"

@@ -24,8 +24,10 @@ from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import N_WORDS, STATE_SIZE, WORDS_PER_SYMBOL
 from prequential.errors import CheckpointError
 from prequential.exact.digest import digest
-from prequential.files import checkpoint_draft, delete_checkpoint_draft, sync_file, sync_folder
+from prequential.files import delete_new_checkpoint, open_own_file, sync_file, sync_folder
+from prequential.files.work_folder import NEW_CHECKPOINT
 from prequential.online.loop import Learner
+from prequential.online.tensor_file import TensorFile, open_tensors
 
 Tensor = torch.Tensor
 
@@ -97,6 +99,7 @@ class Checkpoints:
         """
         if not self.resume or not self.exists:
             return None
+        open_own_file(self.path, create=False).close()  # raises OutputError for that of another user
         return read(self.path, identity(direction, header), learner)
 
     def try_save(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
@@ -138,30 +141,27 @@ def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Save
         "written": saved.written,
     }  # fmt: skip
     text = json.dumps({**about, "digest": _digest(tensors, about)}, sort_keys=True)
-    folder = checkpoint_draft(path)
-    delete_checkpoint_draft(path)
-    folder.mkdir()
+    folder = path.with_name(NEW_CHECKPOINT)
+    delete_new_checkpoint(path)
+    folder.mkdir(mode=0o700)
     try:
         draft = folder / path.name
         save_tensors(draft, tensors, {METADATA: text})
         draft.replace(path)
     finally:
-        delete_checkpoint_draft(path)
+        delete_new_checkpoint(path)
     sync_folder(path.parent)
 
 
 def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     """Reads what `write` saved. Raises CheckpointError for a damaged file or one of another run; discard the learner then."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            about = _described(path, file.metadata(), expected)
-            own = {LEARNER + name: tensor for name, tensor in learner.state().items()}
-            try:
-                tensors = read_tensors(file, own, CODER_TENSORS.keys())
-            except ValueError as error:
-                raise CheckpointError(f"{str(path)!r} does not fit the run: {error}") from error
-    except (OSError, safetensors.SafetensorError) as error:
-        raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
+    with open_tensors(path) as file:
+        about = _described(path, file.metadata, expected)
+        own = {LEARNER + name: tensor for name, tensor in learner.state().items()}
+        try:
+            tensors = read_tensors(file, own, CODER_TENSORS.keys())
+        except ValueError as error:
+            raise CheckpointError(f"{str(path)!r} does not fit the run: {error}") from error
     if about.pop("digest", None) != _digest(tensors, about):
         raise CheckpointError(f"{str(path)!r} is damaged: its digest does not match its contents")
     dtypes = {name: tensor.dtype for name, tensor in own.items()} | CODER_TENSORS
@@ -186,18 +186,17 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
     sync_file(path)
 
 
-def read_tensors(file: Any, own: Mapping[str, Tensor], others: Collection[str] = ()) -> dict[str, Tensor]:
-    """Copies of all tensors of an open safetensors file: those of `own`, with the same names and shapes, and `others`.
+def read_tensors(file: TensorFile, own: Mapping[str, Tensor], others: Collection[str] = ()) -> dict[str, Tensor]:
+    """All tensors of a file: those of `own`, with the same names and shapes, and `others`. They share no memory with the file.
 
-    The library maps the file. Another process may write to it after a check of the values, so only copies are checked and used.
     Raises ValueError, before any is read, for a file with other names or shapes. The caller checks the values.
     """
-    if set(file.keys()) != own.keys() | set(others):
+    if file.types.keys() != own.keys() | set(others):
         raise ValueError("it holds other tensors")
     for name, tensor in own.items():
-        if file.get_slice(name).get_shape() != list(tensor.shape):
+        if file.types[name][1] != tuple(tensor.shape):
             raise ValueError(f"{name} has another shape")
-    return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
+    return {name: file.read(name) for name in file.types}
 
 
 def _saved(about: Mapping[str, Any], tensors: Mapping[str, Tensor], n_bytes: int) -> Saved:
@@ -237,7 +236,7 @@ def _described(path: Path, metadata: Mapping[str, str] | None, expected: Mapping
     try:
         about = json.loads((metadata or {})[METADATA])
         version = about["version"]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{str(path)!r} is not a checkpoint of this program") from error
     if version != VERSION:
         raise CheckpointError(f"{str(path)!r} is a checkpoint of version {version!r}; this program reads {VERSION}")

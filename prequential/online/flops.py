@@ -21,7 +21,7 @@ from prequential.model.config import N_SYMBOLS, Config, GPTConfig, MixerConfig, 
 from prequential.model.gpt.reader import COLUMNS_AT_ONCE
 from prequential.model.mixer.mixer import LANES
 from prequential.model.mixer.mixing import EXTRA_INPUTS, INPUTS_PER_CONTEXT, N_SETS
-from prequential.online.schedule import blocks, segments
+from prequential.online.schedule import GROWTH, blocks, segments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,17 +85,56 @@ def flops_per_byte(config: Config, n_bytes: int | None = None) -> Flops:
     return _segment_flops(config, full) / full.n_symbols
 
 
-def total_flops(config: Config, n_bytes: int) -> Flops:
-    """Operations of coding n_bytes, as integers, with the segments of the schedule.
+def most_flops_per_byte(config: Config) -> float:
+    """A bound of `flops_per_byte(config, n).total` for all n.
 
-    Takes about a microsecond for each segment. Raises CorpusError for n_bytes < 1.
+    Every segment except the first of the corpus has a step, on at most all rows. Attention costs most in full runs.
     """
+    s = config.schedule
+    n_read = min(s.segment_symbols, s.block_symbols, COLUMNS_AT_ONCE)
+    step = _segment_flops(config, _Segment(0, s.n_rows, s.row_symbols)).total
+    return _segment_flops(config, _Segment(n_read, 0, 0)).total / n_read + step * steps_per_byte(config)
+
+
+def steps_per_byte(config: Config) -> float:
+    """The most segments, and so steps of the GPT, for each byte.
+
+    Segments have at least the size of the first ones, except the last segment of each block.
+    """
+    s = config.schedule
+    n_symbols = min(s.first_segment_symbols, s.segment_symbols)
+    return -(-s.block_symbols // n_symbols) / s.block_symbols
+
+
+def total_flops(config: Config, n_bytes: int) -> Flops:
+    """Operations of coding n_bytes, as integers, with the segments of the schedule. Raises CorpusError for n_bytes < 1."""
     if n_bytes < 1:
         raise CorpusError(f"operations per byte are counted over 1 byte or more, not {n_bytes}")
     total = Flops()
-    for segment, n in Counter(_segments(n_bytes, config.schedule)).items():
+    for segment, n in _segment_counts(n_bytes, config.schedule).items():
         total += _segment_flops(config, segment) * n
     return total
+
+
+def _segment_counts(n_bytes: int, config: ScheduleConfig) -> Counter[_Segment]:
+    """How often each kind of segment occurs in a corpus. Takes at most a second or two, also for the longest corpus.
+
+    Once segments have grown to their full size and steps to all rows, the rest of a block has full segments and one remainder.
+    """
+    counts: Counter[_Segment] = Counter()
+    n_growing, n_done = max(GROWTH * config.segment_symbols, config.n_rows * config.row_symbols), 0
+    for segment in _segments(n_bytes, config):
+        if n_done >= n_growing:
+            break
+        counts[segment] += 1
+        n_done += segment.n_symbols
+    open_block = min(-n_done % config.block_symbols, n_bytes - n_done)
+    n_blocks, last_block = divmod(n_bytes - n_done - open_block, config.block_symbols)
+    for n_symbols, n in ((open_block, 1), (config.block_symbols, n_blocks), (last_block, 1)):
+        n_full, rest = divmod(n_symbols, config.segment_symbols)
+        counts[_Segment(config.segment_symbols, config.n_rows, config.row_symbols)] += n * n_full
+        counts[_Segment(rest, config.n_rows, config.row_symbols)] += n * (rest > 0)
+    return +counts
 
 
 def _segments(n_bytes: int, config: ScheduleConfig) -> Iterator[_Segment]:

@@ -10,35 +10,26 @@ configuration. docs/DATA.md describes model.json.
 
 import hashlib
 import json
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import torch
 
 from prequential.errors import CheckpointError, ConfigError, UnsupportedVersionError
 from prequential.exact.digest import digest
-from prequential.files import PathLike, new_folder, write_text
+from prequential.files import PathLike, new_folder, open_regular, read_regular, write_text
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online.checkpoint import read_tensors, save_tensors
 from prequential.online.runtime import Runtime
+from prequential.online.tensor_file import open_tensors
 
 FORMAT, VERSION = "prequential model", 1
 DESCRIPTION, TENSORS = "model.json", "model.safetensors"
 MAX_DESCRIPTION_BYTES = 1 << 20
 FIELDS = {"format", "version", "config", "trained_on", "state_digest", "tensors_blake2b", "digest"}
-DTYPES = {
-    "F32": torch.float32,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +49,14 @@ class StoredModel:
         return self.learner.config
 
 
-def save_model(folder: PathLike, learner: OnlineLearner, trained_on: Mapping[str, Any]) -> str:
+def save_model(folder: PathLike, learner: OnlineLearner, trained_on: Mapping[str, Any], *, mode: int = 0o777) -> str:
     """Writes the learner to a new folder and returns its digest (StoredModel.digest). Call it between two segments.
 
-    trained_on: JSON values that describe what it has read: the corpus, n_bytes, blake2b, the program's version. Raises
-    OutputError, also if `folder` exists and is not empty.
+    trained_on: JSON values that describe what it has read: the corpus, n_bytes, blake2b, the program's version. mode: permissions
+    that the folder has at most; a model contains what its learner has read. Raises OutputError, also if `folder` exists and is
+    not empty.
     """
-    with new_folder(folder) as draft:
+    with new_folder(folder, mode=mode) as draft:
         tensors = learner.state()
         save_tensors(draft / TENSORS, tensors)
         about = {
@@ -109,15 +101,10 @@ def load_model(folder: PathLike, runtime: Runtime) -> StoredModel:
 
 def _described(path: Path) -> dict[str, Any]:
     """The object in model.json. Raises CheckpointError if it is damaged or has other fields, and UnsupportedVersionError."""
-    _check_file(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_DESCRIPTION_BYTES + 1)
-        if len(data) > MAX_DESCRIPTION_BYTES:
-            raise ValueError(f"longer than {MAX_DESCRIPTION_BYTES} bytes")
-        about = json.loads(data)
+        about = json.loads(read_regular(path, MAX_DESCRIPTION_BYTES, follow_links=False))
     except OSError as error:
-        raise CheckpointError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+        raise _unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{str(path)!r} does not describe a model: {error}") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
@@ -136,15 +123,11 @@ def _described(path: Path) -> dict[str, Any]:
 def _tensors(path: Path, learner: OnlineLearner) -> dict[str, torch.Tensor]:
     """The file's tensors. Raises ValueError unless names, shapes and types are those of the learner's, and CheckpointError."""
     own = learner.state()
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            if set(file.keys()) == own.keys():  # otherwise read_tensors raises ValueError
-                for name, tensor in own.items():
-                    if DTYPES.get(file.get_slice(name).get_dtype()) != tensor.dtype:
-                        raise ValueError(f"{name} has another type")
-            tensors = read_tensors(file, own)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
+    with open_tensors(path, follow_links=False) as file:
+        tensors = read_tensors(file, own)
+    for name, tensor in own.items():
+        if tensors[name].dtype != tensor.dtype:
+            raise ValueError(f"{name} has another type")
     if (
         tensors["counters"][1] > learner.config.schedule.segment_symbols
     ):  # the next step makes rows of this many symbols
@@ -152,24 +135,18 @@ def _tensors(path: Path, learner: OnlineLearner) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def _check_file(path: Path) -> None:
-    """Raises CheckpointError for links, pipes and devices, which no stored model contains, and for a missing file."""
-    try:
-        mode = path.lstat().st_mode
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise CheckpointError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', error)}") from error
-    if not stat.S_ISREG(mode):
-        raise CheckpointError(f"{str(path)!r} is a link or not a regular file")
-
-
 def _blake2b(path: Path) -> str:
     """BLAKE2b digest of a file, 32 bytes in hexadecimal. Raises CheckpointError."""
-    _check_file(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path, follow_links=False) as file:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
-    except OSError as error:
-        raise CheckpointError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> CheckpointError:
+    reason = "a link" if path.is_symlink() else getattr(error, "strerror", None) or error
+    return CheckpointError(f"{str(path)!r} cannot be read: {reason}")
 
 
 def _digest_of(tensors: Mapping[str, torch.Tensor]) -> str:

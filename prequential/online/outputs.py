@@ -11,11 +11,11 @@ from prequential.online.checkpoint import Checkpoints
 
 
 def open_sink(
-    output: PathLike | BinaryIO, *, overwrite: bool, resume: bool = False, like: Path | None = None
+    output: PathLike | BinaryIO, *, overwrite: bool, resume: bool = False, like: Path | None = None, mode: int = 0o777
 ) -> AbstractContextManager[Sink]:
     """A sink for a path, as `files.output_file` makes it, or for an open binary file, which is flushed at the end."""
     if isinstance(output, str | os.PathLike):
-        return output_file(output, overwrite=overwrite, resume=resume, like=like)
+        return output_file(output, overwrite=overwrite, resume=resume, like=like, mode=mode)
     return _flushed(stream_output(output, overwrite=overwrite))
 
 

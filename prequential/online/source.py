@@ -45,16 +45,21 @@ class Source:
         return len(self.symbols)
 
     @property
+    def mode(self) -> int:
+        """The permissions that all files of the corpus have. Outputs that contain its bytes get no others."""
+        return self._corpus.mode if self._corpus else 0o777
+
+    @property
     def name(self) -> str:
         """What to call the corpus in records; "" for bytes in memory."""
         return str(self.origin.get("name", ""))
 
     @cached_property
     def blake2b(self) -> bytes:
-        """BLAKE2b digest of the bytes, 32 bytes. Reads them once."""
-        if self._corpus is not None and self.n_bytes == self.whole_bytes:
+        """BLAKE2b digest of the bytes, 32 bytes. Reads them once: those of the array if there is one, and not its file again."""
+        if self._corpus is not None and self.n_bytes == self.whole_bytes and not isinstance(self.symbols, np.ndarray):
             return bytes.fromhex(self._corpus.blake2b)
-        return digest_of(self.symbols[:])
+        return digest_of(self.symbols)
 
     def header(self, config: Config) -> Header:
         """The header of an archive of these bytes."""
@@ -88,22 +93,26 @@ class HashedSymbols:
         return part
 
     def check(self, expected: bytes, name: str) -> None:
-        """Raises CorpusError unless the bytes read have this digest, which was taken before the reading."""
+        """Raises CorpusError unless all bytes have this digest, which was taken before the reading. Reads those that are left."""
+        self[len(self) :]  # a run that resumes after the last block has read nothing
         if self._blake2b.digest() != expected:
             raise CorpusError(f"{name!r} changed while it was read: its bytes are not those of the header; start again")
 
 
-def digest_of(symbols: NDArray[np.uint8]) -> bytes:
+def digest_of(symbols: Symbols) -> bytes:
     """BLAKE2b digest of symbols (n,), 32 bytes."""
-    return hashlib.blake2b(np.ascontiguousarray(symbols).data, digest_size=32).digest()
+    digest = hashlib.blake2b(digest_size=32)
+    for start in range(0, len(symbols), CHUNK_N_BYTES):
+        digest.update(np.ascontiguousarray(symbols[start : start + CHUNK_N_BYTES]).data)
+    return digest.digest()
 
 
 @contextmanager
 def open_source(source: Data | PathLike, limit_bytes: int | None = None, *, in_order: bool = False) -> Iterator[Source]:
     """The corpus that `source` names (corpora/sources.py), or bytes in memory; at most the first limit_bytes.
 
-    in_order: the caller reads from front to back, as an encoder does: no temporary file and no memory map is needed. Otherwise
-    `symbols` is an array. Raises CorpusError, OutputError and MissingDependencyError as `open_corpus` does.
+    in_order: the caller reads from front to back, as an encoder does: no copy of the bytes is needed. Otherwise `symbols` is an
+    array, a copy of the bytes (`Corpus.bytes`). Raises CorpusError, OutputError and MissingDependencyError as `open_corpus` does.
     """
     if not isinstance(source, str | os.PathLike):
         symbols = np.frombuffer(source, np.uint8)
@@ -115,14 +124,13 @@ def open_source(source: Data | PathLike, limit_bytes: int | None = None, *, in_o
 
 def source_of(corpus: Corpus, limit_bytes: int | None = None, *, in_order: bool = False) -> Source:
     """An open corpus, or its beginning, as a Source; valid while the corpus is open."""
-    everything: Symbols = corpus.symbols() if in_order else corpus.bytes()
-    n_bytes = len(everything) if limit_bytes is None else min(limit_bytes, len(everything))
-    complete = n_bytes == len(everything)
+    symbols: Symbols = corpus.symbols(limit_bytes) if in_order else corpus.bytes(limit_bytes)
+    complete = len(symbols) == corpus.n_bytes
     return Source(
-        symbols=everything if complete else everything[:n_bytes],
+        symbols=symbols,
         origin=corpus.describe(),
-        documents=corpus.documents if complete else beginning(corpus.documents, n_bytes),
-        whole_bytes=len(everything),
+        documents=corpus.documents if complete else beginning(corpus.documents, len(symbols)),
+        whole_bytes=corpus.n_bytes,
         file=corpus.path if corpus.kind == "file" else None,
         _corpus=corpus,
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CheckpointError, CorpusError, OutputError
-from prequential.files import PathLike, checkpoint_path, delete_checkpoint, hold_lock
+from prequential.files import PathLike, check_new_folder, checkpoint_path, delete_checkpoint, hold_work_folder
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved
 from prequential.online.coding import NO_BITS, NO_SYMBOLS, OnProgress, Progress, ignore
 from prequential.online.loop import Learner, run
@@ -82,14 +82,17 @@ def _saved(done: Progress) -> Saved:
 
 @contextmanager
 def training_checkpoints(model: PathLike, *, resume: bool) -> Iterator[Checkpoints]:
-    """The checkpoints of a training that makes `model`, in MODEL.checkpoint, which is deleted when the body succeeds.
+    """The checkpoints of a training that makes `model`, in its working folder, deleted when the body succeeds.
 
-    resume: continue from that file. Raises OutputError if it exists without resume, or if another training writes this model.
+    resume: continue from there. Raises OutputError if a checkpoint exists without resume, or if another run writes this model.
     """
     path = checkpoint_path(model)
-    with hold_lock(path.with_name(path.name + ".lock"), model):
+    with hold_work_folder(model) as folder:
+        check_new_folder(model)  # again, now that no other run writes it
         if path.exists() and not resume:
-            raise OutputError(f"an interrupted run left {str(path)!r}: continue it with --resume, or delete it")
+            raise OutputError(
+                f"an interrupted run left {str(folder)!r}: continue it with --resume, or delete that folder"
+            )
         try:
             yield Checkpoints(path, resume=resume)
         except BaseException as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 
 from prequential.errors import MissingDependencyError
 from prequential.files import output_file, writing
+from prequential.printable import printable
 from prequential.report import run_panels
 from prequential.report.style import LINE_COLOURS as COLOURS
 from prequential.report.svg import DASHES, N_COLOURS, Axes, Panel, Series, svg_file
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from prequential.measure.evaluation.runs import Run
+
+MAX_NAME = 80  # letters
 
 
 def learning_curves(curves: run_panels.Curves, title: str = "") -> Figure:
@@ -50,7 +54,7 @@ def figure(heading: str, panels: Sequence[Panel]) -> Figure:
     """The heading and the panels, from top to bottom. Raises MissingDependencyError without matplotlib."""
     found = new_figure(8.0, 0.8 + 4.2 * len(panels))
     if heading:
-        found.suptitle(heading, parse_math=False)
+        found.suptitle(_short(heading), parse_math=False)
     for plot, panel in zip(found.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
         draw(plot, panel.series, panel.axes, panel.title)
     return found
@@ -75,11 +79,17 @@ def draw(plot: Any, series: Sequence[Series], axes: Axes, title: str) -> None:
     if axes.dates and series:
         x = np.concatenate([line.x for line in series])
         plot.set_xticks(*date_ticks(float(x.min()), float(x.max())))
-    plot.set_title(title, fontsize="medium", parse_math=False)
+    plot.set_title(_short(title), fontsize="medium", parse_math=False)
     plot.grid(visible=True, linewidth=0.4)
     if series:
-        for text in plot.legend(handles, [line.name for line in series], fontsize="small").get_texts():
+        for text in plot.legend(handles, [_short(line.name) for line in series], fontsize="small").get_texts():
             text.set_parse_math(False)
+
+
+def _short(name: str) -> str:
+    """The name as far as there is room for it."""
+    name = printable(name)
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 3]}..."
 
 
 def _drawn_line(plot: Any, line: Series) -> Any:
@@ -92,7 +102,9 @@ def _drawn_line(plot: Any, line: Series) -> Any:
 def png(figure: Figure) -> bytes:
     """The figure as a PNG file. Equal figures give equal bytes."""
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=150)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name with letters that no font has, or without room
+        figure.savefig(file, format="png", dpi=150)
     return file.getvalue()
 
 
@@ -102,11 +114,12 @@ def save_plots(runs: Sequence[Run], folder: str | os.PathLike[str], *, overwrite
     Raises MissingDependencyError without matplotlib, CorpusError if the curves of a run cannot be read, and OutputError if a
     file exists, unless `overwrite`.
     """
+    panels = [run_panels.panels_for_files(run) for run in runs]  # before anything is written
     with writing(folder):
         Path(folder).mkdir(parents=True, exist_ok=True)
     paths = []
-    for run, name in zip(runs, run_panels.distinct_names(runs), strict=True):
-        for panel_name, panel in run_panels.panels_for_files(run).items():
+    for run, name, found in zip(runs, run_panels.distinct_names(runs), panels, strict=True):
+        for panel_name, panel in found.items():
             for kind, content in _picture_files(run.path.resolve().name, panel).items():
                 paths.append(Path(folder) / f"{name}-{panel_name}.{kind}")
                 with output_file(paths[-1], overwrite=overwrite) as sink:

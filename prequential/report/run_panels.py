@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.measure.evaluation.breakdown import LEARNING, OCCURRENCES
 from prequential.measure.evaluation.curves import Curve, prefixes
 from prequential.measure.evaluation.trace import GPT, MIXER, MODEL
 from prequential.report.svg import N_COLOURS, Axes, Panel, Series
@@ -84,7 +85,7 @@ def tail(table: Mapping[str, Any], title: str = "Cost at the k-th occurrence") -
 
     table: one of measure/evaluation/breakdown.py. Its rows of occurrences have a mean_k; without such rows there are no series.
     """
-    rows = [row for row in table["rows"] if row.get("mean_k")]
+    rows = [row for row in table["rows"] if row.get("mean_k") and row["n_bytes"]]
     parts = rows[0]["bits"] if rows else ()
     fits = table.get("fits", {})
     series = [line for style, part in enumerate(parts) for line in _tail_lines(rows, part, fits.get(part), style)]
@@ -130,7 +131,10 @@ def panels_for_files(run: Run) -> dict[str, Panel]:
     Raises CorpusError if the curves cannot be read.
     """
     found = {"learning": learning(run.curves), "regret": regret(run.curves)}
-    found |= {name: tail(table) for name, table in run.record["tables"].items()}
+    tables = run.record["tables"]
+    found |= {
+        name: tail(tables[name]) for name in (OCCURRENCES, LEARNING) if name in tables
+    }  # a record may name anything
     return {name: panel for name, panel in found.items() if panel.series}
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from prequential.measure.evaluation.ledger import bits_per_byte
 from prequential.measure.evaluation.runs import Run
-from prequential.measure.evaluation.summary import model_summary
-from prequential.measure.watch.finding import Finding
+from prequential.measure.evaluation.summary import model_summary, recorded_findings
 from prequential.report import run_panels
 from prequential.report.markup import Html, element, join
 from prequential.report.svg import html_figure
@@ -126,7 +125,7 @@ def ledger(record: Record) -> Html:
 
 def findings(record: Record) -> Html:
     """What the health watch found during the run."""
-    found = [str(Finding(**finding)) for finding in record.get("findings", ())]
+    found = [str(finding) for finding in recorded_findings(record)]
     if not found:
         return element("p", "Nothing unusual: no spike, divergence, plateau, slowdown or memory growth.")
     return element("ul", *(element("li", finding) for finding in found))

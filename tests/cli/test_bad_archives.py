@@ -85,13 +85,13 @@ def test_failures_give_exit_code_1(tested):
 def test_the_good_beginning_of_a_damaged_archive_is_kept_under_another_name(run, archive, text, tmp_path):
     (tmp_path / "a.pq").write_bytes(archive[: len(archive) * 2 // 3])
     done = run(tmp_path, "decompress", "a.pq")
-    kept = (tmp_path / "a.partial").read_bytes()
+    kept = (tmp_path / "a.from-0").read_bytes()
     assert 0 < len(kept) < len(text)
     assert text.startswith(kept)
     assert done.returncode == 1
     assert f"{len(kept)} bytes before it are good; they are in" in done.stderr.decode()
     assert len(done.stderr.splitlines()) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.partial", "a.pq"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.from-0", "a.pq"]
 
 
 def test_an_archive_damaged_in_its_first_block_leaves_nothing(run, archive, tmp_path):
@@ -126,7 +126,7 @@ def test_keep_going_lists_intact_blocks_after_the_damage_and_saves_raw_ones(run,
     assert "blocks 2-3 (original bytes 2048-4096) stored raw and intact" in message
     assert "blocks 4-5 (original bytes 4096-6144) intact, but coded" in message
     assert (tmp_path / "a.from-2048").read_bytes() + (tmp_path / "a.from-3072").read_bytes() == noise
-    assert (tmp_path / "a.partial").read_bytes() == text[:1024]
+    assert (tmp_path / "a.from-0").read_bytes() == text[:1024]
 
 
 def test_standard_output_gets_the_verified_blocks_of_a_damaged_archive(run, archive, text, tmp_path):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from prequential.files import checkpoint_path
+
 FULL = Path("/dev/full")
 
 
@@ -83,7 +85,7 @@ def test_an_interrupted_run_leaves_nothing(start, tmp_path, number, code):
     (tmp_path / "a").write_bytes(os.urandom(1 << 20))
     process = start(tmp_path, "compress", "a")
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*.partial")) and time.monotonic() < deadline:
+    while not list(tmp_path.glob(".*/partial")) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
@@ -126,7 +128,7 @@ sys.exit(main(sys.argv[1:]))
 def test_an_interrupted_run_resumes_from_its_checkpoint_and_makes_the_same_archive(number, run, start, tmp_path):
     (tmp_path / "a").write_bytes(os.urandom(20_000) + b"It was the best of times, it was the worst of times. " * 300)
     assert run(tmp_path, "compress", "a", "-o", "whole.pq").returncode == 0
-    checkpoint, n_stops = tmp_path / "a.pq.checkpoint", 0
+    checkpoint, n_stops = checkpoint_path(tmp_path / "a.pq"), 0
     while n_stops < 3:
         before = checkpoint.stat().st_mtime_ns if n_stops else 0
         process = start(tmp_path, "compress", "--resume", "a", python=("-c", HURRIED))
@@ -143,7 +145,7 @@ def test_an_interrupted_run_resumes_from_its_checkpoint_and_makes_the_same_archi
         n_stops += 1
     assert n_stops > 0
     if process.returncode:
-        assert run(tmp_path, "list", "a.pq.partial").returncode == 0
+        assert run(tmp_path, "list", ".a.pq.prequential/partial").returncode == 0
         assert run(tmp_path, "compress", "--resume", "a").returncode == 0
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "whole.pq"]
@@ -153,7 +155,7 @@ def test_an_interrupted_evaluation_resumes_and_measures_the_same(run, start, tmp
     (tmp_path / "a").write_bytes(os.urandom(20_000) + b"It was the best of times, it was the worst of times. " * 300)
     whole = json.loads(run(tmp_path, "evaluate", "--json", "--baselines", "gzip", "--runs", "whole", "a").stdout)
     process = start(tmp_path, "evaluate", "--baselines", "gzip", "a", python=("-c", HURRIED))
-    while process.poll() is None and not list(tmp_path.glob("runs/.run-*/archive.pq.checkpoint")):
+    while process.poll() is None and not list(tmp_path.glob("runs/.run-*/.*/run.checkpoint")):
         time.sleep(0.002)
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)

@@ -170,9 +170,9 @@ def test_a_pipe_gets_a_line_a_minute(clock: Clock, capsys: pytest.CaptureFixture
     assert lines[0].startswith("prequential: a: 1%, 2.000 bits/byte")
 
 
-def test_a_name_with_control_characters_is_shown_as_ascii(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_with_control_characters_is_shown_with_escapes(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     ProgressLines("a\x1b[2J\nb").warn(["look"])
-    assert capsys.readouterr().err == "prequential: 'a\\x1b[2J\\nb': warning: look\n"
+    assert capsys.readouterr().err == "prequential: a\\x1b[2J\\nb: warning: look\n"
 
 
 def test_the_bar_of_a_notebook_stays_with_the_last_figures(capsys: pytest.CaptureFixture[str]) -> None:

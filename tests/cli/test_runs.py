@@ -100,11 +100,12 @@ def test_runs_without_an_action_is_a_usage_error(run, tmp_path):
 def test_interrupted_evaluations_are_named_below_the_list(run, tmp_path):
     for name, holds in (
         (".run-begun", ()),
-        (".run-saved", ("archive.pq.checkpoint",)),
+        (".run-saved", (".archive.pq.prequential/run.checkpoint",)),
         (".run-coded", ("archive.pq",)),
     ):
         (tmp_path / "runs" / name).mkdir(parents=True)
         for file in holds:
+            (tmp_path / "runs" / name / file).parent.mkdir(exist_ok=True)
             (tmp_path / "runs" / name / file).touch()
     done = run(tmp_path, "runs", "list")
     assert (done.returncode, done.stdout.count(b"\n")) == (0, 1)

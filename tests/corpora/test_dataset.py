@@ -102,7 +102,7 @@ def test_a_data_set_leaves_no_files_and_prints_nothing(tmp_path: Path, capfd: py
     with open_corpus(f"hf:{tmp_path}/rows.jsonl", spool_dir=tmp_path / "spool") as corpus:
         assert len(list((tmp_path / "spool").iterdir())) == 1  # the package's tables
         corpus.bytes()
-        assert len(list((tmp_path / "spool").iterdir())) == 2
+        assert len(list((tmp_path / "spool").iterdir())) == 1
     assert list((tmp_path / "spool").iterdir()) == []
     assert capfd.readouterr() == ("", "")
 

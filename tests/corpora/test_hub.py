@@ -86,6 +86,25 @@ def test_the_rows_of_a_data_set_on_the_hub_are_the_corpus(hub: str, tmp_path: Pa
     assert said == r"b'from the hub\x00'"
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("version: {home}/written", "has a version that cannot be the name of a folder"),
+        ("data_files: {home}/secret.jsonl", "names data files outside the data set"),
+        ("data_files: 'zip://*::http://127.0.0.1:9/x.zip'", "names data files outside the data set"),
+    ],
+)
+def test_metadata_on_the_hub_that_lead_out_of_the_repository_are_refused(
+    line: str, reason: str, hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret.jsonl").write_bytes(b'{"text": "secret"}\n')
+    text = f"---\nconfigs:\n- config_name: default\n  {line.format(home=tmp_path)}\n---\n"
+    monkeypatch.setitem(FILES, "README.md", text.encode())
+    said, _ = open_in_new_process(f"hf:owner/texts@{COMMIT}", tmp_path / "home", HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    assert "CorpusError" in said and reason in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "secret.jsonl"]
+
+
 def test_a_revision_that_the_hub_does_not_have_is_refused(hub: str, tmp_path: Path) -> None:
     said, _ = open_in_new_process("hf:owner/texts@v2", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
     assert "CorpusError: the hub does not give owner/texts@v2 to you: RevisionNotFoundError" in said

@@ -1,6 +1,7 @@
-"""open_corpus on files and standard input: mapping, descriptions, temporary files and refusals."""
+"""open_corpus on files and standard input: bytes, descriptions, temporary files and refusals."""
 
 import hashlib
+import mmap
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from prequential.corpora import corpus as corpus_module
 from prequential.corpora.chunks import CHUNK_N_BYTES, read_chunks, spool
 from prequential.corpora.corpus import Document
 from prequential.corpora.sources import open_corpus
@@ -45,13 +47,31 @@ def test_a_file_gives_its_bytes(data: bytes, tmp_path: Path) -> None:
         assert corpus.blake2b == blake2b(data)
 
 
-def test_a_file_is_mapped_in_place_and_not_deleted(tmp_path: Path) -> None:
-    path = tmp_path / "data"
+@pytest.mark.parametrize("small_n_bytes", [0, 100])
+def test_a_copy_of_a_file_outlives_the_corpus_and_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_n_bytes: int
+) -> None:
+    monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", small_n_bytes)
+    path, spool_dir = tmp_path / "data", tmp_path / "spool"
     path.write_bytes(b"abc")
-    with open_corpus(str(path)) as corpus:
+    spool_dir.mkdir()
+    with open_corpus(str(path), spool_dir=spool_dir) as corpus:
         assert corpus.path == path
-        assert isinstance(corpus.bytes(), np.memmap)
+        found, beginning = corpus.bytes(), corpus.bytes(2)
     assert path.read_bytes() == b"abc"
+    path.write_bytes(b"")
+    assert (found.tobytes(), beginning.tobytes()) == (b"abc", b"ab")
+    assert list(spool_dir.iterdir()) == []
+    assert isinstance(getattr(found.base, "obj", None), mmap.mmap) == (small_n_bytes == 0)
+
+
+def test_only_the_beginning_that_is_asked_for_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 10)
+    (tmp_path / "data").write_bytes(bytes(100))
+    with open_corpus(tmp_path / "data", spool_dir=tmp_path / "missing") as corpus:
+        assert len(corpus.bytes(10)) == len(corpus.symbols(10)) == 10
+        with pytest.raises(OutputError, match="cannot spool to"):
+            corpus.bytes()
 
 
 @pytest.mark.parametrize("data", [b"", b"abc"])

@@ -26,6 +26,7 @@ from watch import confined
 
 import prequential
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
+from prequential.files import checkpoint_path
 from prequential.online import checkpoint
 
 Tensors = dict[str, torch.Tensor]
@@ -165,7 +166,7 @@ def interrupted(folder: Path, name: str) -> tuple[Tensors, About]:
     checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")  # always due
     with suppress(InterruptionError):
         prequential.decompress(folder / "a.pq", folder / "a", runtime=RUNTIME, on_progress=stop)
-    with safetensors.safe_open(folder / "a.checkpoint", framework="pt") as file:
+    with safetensors.safe_open(checkpoint_path(folder / "a"), framework="pt") as file:
         about = json.loads(file.metadata()[METADATA])
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     del about["digest"]
@@ -213,7 +214,7 @@ def tried(cases: dict[str, Change]) -> dict[str, str]:
             seed = case.split()[-1]
             tensors, about = interrupted(Path(folder), seed)
             change(tensors, about)
-            write(Path(folder, "a.checkpoint"), tensors, about)
+            write(checkpoint_path(Path(folder, "a")), tensors, about)
             found[case] = outcome(Path(folder), seed)
     return found
 
@@ -223,17 +224,19 @@ def damaged(count: int) -> dict[str, int]:
     rng, found = Random(1), dict[str, int]()
     with tempfile.TemporaryDirectory() as folder:
         interrupted(Path(folder), "mixer")
-        files = {name: Path(folder, name).read_bytes() for name in os.listdir(folder)}  # noqa: PTH208
+        files = {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+        checkpoint_file = checkpoint_path(Path(folder, "a"))
         for _ in range(count):
-            data = bytearray(files["a.checkpoint"])
+            data = bytearray(files[checkpoint_file])
             for _ in range(rng.choice((1, 1, 4))):
                 # the description of the tensors comes first
                 at = rng.randrange(len(data) if rng.random() < 0.3 else 3000)
                 data[at] ^= 1 << rng.randrange(8)
             if rng.random() < 0.2:
                 del data[rng.randrange(len(data)) :]
-            for name, content in {**files, "a.checkpoint": bytes(data)}.items():
-                Path(folder, name).write_bytes(content)
+            for path, content in {**files, checkpoint_file: bytes(data)}.items():
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(content)
             said = outcome(Path(folder), "mixer")
             found[said] = found.get(said, 0) + 1
             Path(folder, "a").unlink(missing_ok=True)

@@ -80,13 +80,13 @@ def trial(work: Callable[[Path], None], folder: Path, run_s: float, draw: random
             counts["failed"] += status
             return
         counts["kills"] += 1
-        counts["kills after a checkpoint"] += any(folder.glob("*.checkpoint"))
+        counts["kills after a checkpoint"] += any(folder.glob(".*/run.checkpoint"))
     counts["failed"] += status_of(start(work, folder)) or 0
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file in the folder."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def trials(work: Callable[[Path], None], given: dict[str, bytes], count: int, draw: random.Random) -> dict[str, int]:

@@ -28,6 +28,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 import prequential
 from prequential.cli.main import main as program
 from prequential.corpora.bundled import sample_path
+from prequential.files import checkpoint_path
 
 N_WORKERS = 2
 MAX_RESTARTS = 2
@@ -41,7 +42,7 @@ def work(folder: Path) -> None:
     number = folder / "workers" / f"{restart}.{rank}"
     number.with_suffix(".new").write_text(str(os.getpid()))
     number.with_suffix(".new").rename(f"{number}.pid")
-    if restart == "1" and rank == "0" and (folder / "a.pq.checkpoint").exists():
+    if restart == "1" and rank == "0" and checkpoint_path(folder / "a.pq").exists():
         (folder / "workers" / "resumed").touch()
     hurry()
     code = program(

@@ -313,7 +313,7 @@ def judged(mutant: Mutant, box: Path, *, to_path: bool) -> str:
 
 def check_left(box: Path, *, decoded: bool) -> None:
     """Empties the sandbox. Raises BrokenRuleError if it holds more than the archive and the output or its correct beginning."""
-    partial = box / "out.partial"
+    partial = box / "out.from-0"
     beginning = partial.read_bytes() if partial.is_file() and not decoded else None
     names = emptied(box)
     if beginning is not None:

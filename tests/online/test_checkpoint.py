@@ -1,6 +1,7 @@
 """An interrupted run resumes, and its result has the bytes of an uninterrupted run."""
 
 import json
+import os
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -15,9 +16,11 @@ from interruption import InterruptionError, stopping_at
 
 import prequential
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
+from prequential.files import checkpoint_path, partial_path, work_folder
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online import checkpoint
 from prequential.online.runtime import Runtime
+from prequential.online.tensor_file import open_tensors
 
 pytestmark = pytest.mark.usefixtures("always_due")
 
@@ -90,7 +93,7 @@ def test_any_number_of_interruptions_gives_the_same_archive(stops, data, archive
 
 def test_the_partial_output_is_a_valid_prefix_and_not_a_valid_archive(archives, tmp_path):
     interrupted(compress, tmp_path, after=14)
-    written = (tmp_path / "a.pq.partial").read_bytes()
+    written = partial_path(tmp_path / "a.pq").read_bytes()
     assert archives["both"].startswith(written)
     with pytest.raises(CorruptArchiveError):
         prequential.decompress(written, runtime=ONE)
@@ -109,7 +112,7 @@ def test_resume_without_a_checkpoint_starts_from_the_beginning(archives, tmp_pat
 def test_output_after_the_checkpoint_is_written_again(archives, tmp_path):
     """As after a power cut: the output is longer than at the checkpoint, and its end is arbitrary."""
     interrupted(compress, tmp_path, after=9)
-    with (tmp_path / "a.pq.partial").open("ab") as file:
+    with partial_path(tmp_path / "a.pq").open("ab") as file:
         file.write(b"half a block")
     assert compress(tmp_path, resume=True) == archives["both"]
 
@@ -147,16 +150,17 @@ def test_decompression_of_a_folder_resumes_too(tmp_path):
 )
 def test_a_checkpoint_of_another_run_is_refused_with_the_reason_and_kept(changed, reason, tmp_path):
     interrupted(compress, tmp_path, after=9)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    folder = work_folder(tmp_path / "a.pq")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(CheckpointError, match=reason):
         compress(tmp_path, resume=True, **changed)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_checkpoint_of_the_opposite_direction_is_refused(archives, tmp_path):
     interrupted(decompress, tmp_path, archives["both"], after=9)
-    (tmp_path / "a.checkpoint").rename(tmp_path / "a.pq.checkpoint")
-    (tmp_path / "a.pq.partial").write_bytes(archives["both"][:-30])
+    work_folder(tmp_path / "a").rename(work_folder(tmp_path / "a.pq"))
+    partial_path(tmp_path / "a.pq").write_bytes(archives["both"][:-30])
     with pytest.raises(CheckpointError, match="another command"):
         compress(tmp_path, resume=True)
 
@@ -164,7 +168,7 @@ def test_a_checkpoint_of_the_opposite_direction_is_refused(archives, tmp_path):
 @pytest.mark.parametrize("part", ["header", "block"])
 def test_a_partial_output_of_another_run_is_refused(part, archives, tmp_path):
     interrupted(compress, tmp_path, after=22)
-    path = tmp_path / "a.pq.partial"
+    path = partial_path(tmp_path / "a.pq")
     written = bytearray(path.read_bytes())
     written[20 if part == "header" else -20] ^= 4
     path.write_bytes(written)
@@ -174,7 +178,7 @@ def test_a_partial_output_of_another_run_is_refused(part, archives, tmp_path):
 
 def test_any_flipped_bit_of_a_checkpoint_is_found(tmp_path):
     interrupted(compress, tmp_path, after=9)
-    path = tmp_path / "a.pq.checkpoint"
+    path = checkpoint_path(tmp_path / "a.pq")
     intact = path.read_bytes()
     random = np.random.default_rng(0)
     for place in [0, 9, 100, *random.integers(0, len(intact), 60).tolist()]:
@@ -188,7 +192,7 @@ def test_any_flipped_bit_of_a_checkpoint_is_found(tmp_path):
 @pytest.mark.parametrize("n_bytes", [0, 1, 8, 200, 5000])
 def test_a_truncated_checkpoint_is_refused(n_bytes, tmp_path):
     interrupted(compress, tmp_path, after=9)
-    path = tmp_path / "a.pq.checkpoint"
+    path = checkpoint_path(tmp_path / "a.pq")
     path.write_bytes(path.read_bytes()[:n_bytes])
     with pytest.raises(CheckpointError):
         compress(tmp_path, resume=True)
@@ -211,7 +215,7 @@ def described(path):
 )
 def test_a_crafted_checkpoint_is_refused(about, tensors, reason, tmp_path):
     interrupted(compress, tmp_path, after=9)
-    path = tmp_path / "a.pq.checkpoint"
+    path = checkpoint_path(tmp_path / "a.pq")
     old_about, old_tensors = described(path)
     text = json.dumps({**old_about, **about}, sort_keys=True)
     safetensors.torch.save_file({**old_tensors, **tensors}, path, {"prequential": text})
@@ -309,7 +313,7 @@ def test_compression_of_a_read_only_source_resumes_and_the_archive_has_its_mode(
                 source, tmp_path / "a.pq", config=CONFIG, runtime=ONE, resume=resume, on_progress=on_progress
             )
         if not resume:
-            assert (tmp_path / "a.pq.partial").stat().st_mode & 0o777 == 0o644
+            assert partial_path(tmp_path / "a.pq").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "a.pq").stat().st_mode & 0o777 == 0o444
 
 
@@ -317,10 +321,47 @@ def test_what_was_read_does_not_change_with_the_file(tmp_path):
     """A process that rewrites the file after the check of its values must not reach the kernels."""
     path, values = tmp_path / "a.safetensors", torch.arange(1000, dtype=torch.int64)
     checkpoint.save_tensors(path, {"a": values})
-    with safetensors.safe_open(path, framework="pt") as file:
+    with open_tensors(path) as file:
         read = checkpoint.read_tensors(file, {"a": values})
         with path.open("r+b") as other:
             other.seek(-8 * len(values), 2)
             other.write(b"\xff" * 8 * len(values))
         assert torch.equal(read["a"], values)
     assert torch.equal(read["a"], values)
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path):
+    """The library would map the file, and end the program by a signal."""
+    path, values = tmp_path / "a.safetensors", torch.arange(100_000, dtype=torch.int64)
+    checkpoint.save_tensors(path, {"a": values})
+    with pytest.raises(CheckpointError, match="ends within a"), open_tensors(path) as file:
+        os.truncate(path, 1000)
+        checkpoint.read_tensors(file, {"a": values})
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[]", b"{", b"[" * 100_000, b'{"a":1}', b'{"a":{"dtype":"I64","shape":[-1],"data_offsets":[0,8]}}',
+        b'{"a":{"dtype":"X","shape":[1],"data_offsets":[0,8]}}', b'{"a":{"dtype":"I64","shape":[1],"data_offsets":[]}}',
+        b'{"a":{"dtype":"I64","shape":1,"data_offsets":[0,8]}}', b'{"__metadata__":3}',
+        b'{"a":{"dtype":"I64","shape":[true],"data_offsets":[0,8]}}', b"\xff\xfe",
+    ],
+)  # fmt: skip
+def test_a_crafted_header_of_tensors_is_refused(header, tmp_path):
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(CheckpointError, match="header is damaged"), open_tensors(path):
+        pass
+
+
+@pytest.mark.parametrize("shape", ["[1099511627776]", "[1048576,1048576]"])
+def test_a_header_does_not_take_memory_that_the_file_does_not_have(shape, tmp_path):
+    path = tmp_path / "a.safetensors"
+    header = b'{"a":{"dtype":"I64","shape":%b,"data_offsets":[0,8]}}' % shape.encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(CheckpointError, match="ends within a"), open_tensors(path) as file:
+        file.read("a")
+    path.write_bytes((1 << 27).to_bytes(8, "little") + b"{}")
+    with pytest.raises(CheckpointError, match="declares a header of 134,217,728 bytes"), open_tensors(path):
+        pass

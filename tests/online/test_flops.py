@@ -1,5 +1,6 @@
 """Operations per byte: the counts from shapes equal the products that a real run computes."""
 
+import time
 from collections import Counter
 from dataclasses import astuple, replace
 
@@ -10,7 +11,16 @@ import torch
 from prequential import Config, CorpusError, GPTConfig, MixerConfig, Runtime, ScheduleConfig, compress, preset
 from prequential.exact.matmul import Matmul
 from prequential.model.mixer.mixer import Mixer
-from prequential.online.flops import Flops, flops_per_byte, mixer_inputs, mixer_operations, replay_factor, total_flops
+from prequential.online.flops import (
+    Flops,
+    _segment_counts,
+    _segments,
+    flops_per_byte,
+    mixer_inputs,
+    mixer_operations,
+    replay_factor,
+    total_flops,
+)
 from prequential.online.schedule import segments
 
 SCHEDULE = ScheduleConfig(
@@ -111,6 +121,29 @@ def test_more_contexts_and_a_gpt_cost_the_mixer_more() -> None:
     few, all_of_them = MixerConfig(contexts=("1", "2", "4")), MixerConfig()
     assert mixer_operations(few, has_gpt=False) < mixer_operations(all_of_them, has_gpt=False)
     assert mixer_operations(few, has_gpt=True) == mixer_operations(few, has_gpt=False) + 256
+
+
+@pytest.mark.parametrize("block_symbols", [1, 100, 128, 2048, 1 << 16])
+def test_blocks_after_the_segments_have_grown_are_counted_at_once(block_symbols: int) -> None:
+    schedule = ScheduleConfig(
+        first_segment_symbols=32,
+        segment_symbols=128,
+        row_symbols=32,
+        n_rows=6,
+        history_bits=14,
+        block_symbols=block_symbols,
+    )
+    for n_bytes in (1, 8192, 8193, 9000, 65536 * 2, 65536 * 3 + 129):
+        assert _segment_counts(n_bytes, schedule) == Counter(_segments(n_bytes, schedule))
+
+
+def test_the_longest_corpus_is_counted_in_a_moment() -> None:
+    shortest = replace(SCHEDULE, first_segment_symbols=1, segment_symbols=1, block_symbols=1 << 25)
+    smallest = replace(SMALL, schedule=shortest)
+    start = time.perf_counter()
+    flops = total_flops(smallest, 2**63 - 1)
+    assert time.perf_counter() - start < 5
+    assert flops.reading == int(flops_per_byte(smallest).reading) * (2**63 - 1)
 
 
 def test_no_bytes_have_no_operations_per_byte() -> None:

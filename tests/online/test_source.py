@@ -1,6 +1,7 @@
 """The bytes that are coded: opened once, described once, and refused if they change meanwhile."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -43,10 +44,29 @@ def test_what_is_hashed_is_every_byte_also_those_before_a_jump() -> None:
         symbols.check(bytes(32), "a")
 
 
-@pytest.mark.parametrize("what", ["compress", "evaluate"])
-def test_a_file_that_changes_while_it_is_coded_is_an_error_and_leaves_no_output(tmp_path: Path, what: str) -> None:
+def test_a_file_that_changes_while_it_is_coded_is_an_error_and_leaves_no_output(tmp_path: Path) -> None:
     path, output = tmp_path / "a", tmp_path / "a.pq"
     path.write_bytes(TEXT)
+
+    with pytest.raises(CorpusError, match="'a' changed while it was read"):
+        prequential.compress(path, output, config=SMALL, runtime=RUNTIME, on_progress=changing(path))
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_an_evaluation_codes_the_bytes_that_it_has_copied(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(TEXT)
+    found = prequential.evaluate(
+        path, config=SMALL, runtime=RUNTIME, baselines=(), verify=True, on_progress=changing(path)
+    )
+    assert path.read_bytes() != TEXT
+    assert found.header.blake2b == digest_of(np.frombuffer(TEXT, np.uint8))
+    expected = prequential.evaluate(TEXT, config=SMALL, runtime=RUNTIME, baselines=())
+    assert (found.ledger.code_bits, found.tables) == (expected.ledger.code_bits, expected.tables)
+
+
+def changing(path: Path) -> Callable[[prequential.Progress, int], None]:
+    """A function that overwrites a part of the file while the beginning is coded."""
 
     def change(done: prequential.Progress, n_bytes: int) -> None:
         if done.n_bytes < 2048:
@@ -55,9 +75,4 @@ def test_a_file_that_changes_while_it_is_coded_is_an_error_and_leaves_no_output(
                 file.write(b"other bytes")
                 os.fsync(file.fileno())
 
-    with pytest.raises(CorpusError, match="'a' changed while it was read"):
-        if what == "compress":
-            prequential.compress(path, output, config=SMALL, runtime=RUNTIME, on_progress=change)
-        else:
-            prequential.evaluate(path, config=SMALL, runtime=RUNTIME, baselines=(), on_progress=change)
-    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    return change

@@ -10,6 +10,7 @@ from test_model_store import CONFIG, DATA, EACH, ONE, TWO
 
 from prequential.codecs.archive_header import Header
 from prequential.errors import CheckpointError, OutputError
+from prequential.files import checkpoint_path
 from prequential.model.config import Config
 from prequential.online.coding import Progress
 from prequential.online.runtime import Runtime
@@ -39,7 +40,7 @@ def test_a_training_interrupted_anywhere_gives_the_same_result(tmp_path, config)
                 training(tmp_path, runtime, config, n_segments)
             notes = getattr(caught.value, "__notes__", [])
             assert notes == (
-                ["--resume continues from the last checkpoint"] if (tmp_path / "m.checkpoint").exists() else []
+                ["--resume continues from the last checkpoint"] if checkpoint_path(tmp_path / "m").exists() else []
             )
         assert training(tmp_path, ONE, config) == uninterrupted
         assert not list(tmp_path.iterdir())
@@ -60,11 +61,11 @@ def test_two_processes_cannot_train_one_model(tmp_path):
 def test_a_checkpoint_is_neither_overwritten_nor_used_for_another_run(tmp_path):
     with pytest.raises(InterruptionError):
         training(tmp_path, ONE, CONFIG, 4)
-    saved = (tmp_path / "m.checkpoint").read_bytes()
-    with pytest.raises(OutputError, match="continue it with --resume, or delete it"):
+    saved = checkpoint_path(tmp_path / "m").read_bytes()
+    with pytest.raises(OutputError, match="continue it with --resume, or delete that folder"):
         training(tmp_path, ONE, CONFIG, resume=False)
     with pytest.raises(CheckpointError, match="another configuration"):
         training(tmp_path, ONE, replace(CONFIG, seed=1))
     with pytest.raises(CheckpointError, match="another original"):
         training(tmp_path, ONE, CONFIG, data=DATA[:-1])
-    assert (tmp_path / "m.checkpoint").read_bytes() == saved
+    assert checkpoint_path(tmp_path / "m").read_bytes() == saved

@@ -23,6 +23,7 @@ import prequential
 from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, PrequentialError
 from prequential.exact import plain
+from prequential.files import checkpoint_path
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.online import accelerators, checkpoint
 from prequential.online.runtime import Runtime
@@ -136,7 +137,7 @@ def interrupted(runtime: Runtime, folder: Path, name: str) -> str:
     try:
         prequential.compress(TEXT, folder / "a.pq", config=CONFIGS[name], runtime=runtime, on_progress=stop)
     except InterruptionError:
-        return str((folder / "a.pq.checkpoint").exists())
+        return str(checkpoint_path(folder / "a.pq").exists())
     return "not interrupted"
 
 

@@ -246,7 +246,6 @@ def test_text_from_records_is_never_markup(runs: list[Run], tmp_path: Path) -> N
         runs[0],
         tmp_path,
         corpus=record["corpus"] | {"name": EVIL, "kind": EVIL, "blake2b": EVIL},
-        time=EVIL,
         notes=[EVIL],
         findings=[finding],
         baselines=[baseline | {"label": EVIL} for baseline in record["baselines"]],
@@ -264,9 +263,12 @@ def test_text_from_records_is_never_markup(runs: list[Run], tmp_path: Path) -> N
 
 @pytest.mark.parametrize("missing", ["archive_bytes", "config", "ledger", "environment"])
 def test_an_incomplete_record_is_refused_with_its_name(runs: list[Run], tmp_path: Path, missing: str) -> None:
-    run = changed(runs[0], tmp_path, **{missing: None})
-    with pytest.raises(CorpusError, match=r"copy-0' is not a complete run"):
-        html_report([run])
+    with pytest.raises(CorpusError, match=rf"copy-0.* is not a complete record: '{missing}' is not"):
+        changed(runs[0], tmp_path, **{missing: None})
+    record = {name: value for name, value in runs[0].record.items() if name != missing}
+    (tmp_path / "copy-0" / RECORD).write_text(json.dumps(record))
+    with pytest.raises(CorpusError, match="copy-0"):
+        html_report([read_run(tmp_path / "copy-0")])
 
 
 def test_several_runs_are_compared(runs: list[Run]) -> None:

@@ -15,7 +15,6 @@ thread; matrix products; and the rest, which is elementwise. On another machine,
 Nothing of this was measured on the other machines.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from importlib.resources import files
@@ -24,12 +23,15 @@ from typing import Any
 
 from prequential.errors import ConfigError
 from prequential.exact.pool import MAX_DEFAULT_THREADS
+from prequential.files import read_regular
 from prequential.measure.cost.segment_work import SegmentWork
+from prequential.strict_json import parse_json
 
 PEAK_SHARE = 0.3  # of the public peak, for products as small as these
 KERNELS_PER_PRODUCT = 7  # as counted at the presets (benchmarks/gpu.py: 6.6 to 9.7)
 LAUNCH_S = 2.5e-6  # from one kernel to the next: 2 us in a captured step, 5 us if the host launches each kernel
 KINDS = ("cpu", "gpu")
+MAX_TABLE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,7 @@ def segment_time_s(device: Device, work: SegmentWork) -> float:
 
 def built_in_devices() -> list[Device]:
     """The device table of the package."""
-    return _parse_devices(files(__package__).joinpath("devices.json").read_text(encoding="utf-8"), "devices.json")
+    return _parse_devices(files(__package__).joinpath("devices.json").read_bytes(), "devices.json")
 
 
 def read_devices(path: str | Path) -> list[Device]:
@@ -82,11 +84,9 @@ def read_devices(path: str | Path) -> list[Device]:
     Raises ConfigError if the file cannot be read or has another form.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_regular(path, MAX_TABLE_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise ConfigError(f"{str(path)!r} is not JSON: {error}") from error
     table = {device.name: device for device in (*built_in_devices(), *_parse_devices(text, str(path)))}
     return list(table.values())
 
@@ -99,10 +99,10 @@ def select_devices(devices: Sequence[Device], names: Sequence[str]) -> list[Devi
     return [table[name] for name in names] if names else list(devices)
 
 
-def _parse_devices(text: str, file_name: str) -> list[Device]:
+def _parse_devices(text: bytes, file_name: str) -> list[Device]:
     names = {field.name for field in fields(Device)}
     try:
-        entries: Any = json.loads(text)
+        entries: Any = parse_json(text)
     except ValueError as error:
         raise ConfigError(f"{file_name!r} is not JSON: {error}") from error
     if not isinstance(entries, list):

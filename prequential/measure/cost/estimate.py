@@ -19,6 +19,7 @@ from prequential.codecs.archive import ArchiveWriter
 from prequential.codecs.archive_block import Block, BlockKind
 from prequential.codecs.archive_header import Header
 from prequential.codecs.baselines.registry import BASELINES
+from prequential.corpora.symbols import Symbols
 from prequential.errors import CorpusError
 from prequential.measure.cost.probe import PROBE_BYTES, Probe, ProbePass, probe_in_new_process
 from prequential.measure.evaluation.evaluation import Evaluation, warm_up
@@ -80,7 +81,7 @@ class Estimate:
 
 
 def estimate(
-    source: NDArray[np.uint8], header: Header, runtime: Runtime, *, probe_bytes: int = PROBE_BYTES
+    source: Symbols, header: Header, runtime: Runtime, *, probe_bytes: int = PROBE_BYTES
 ) -> tuple[Estimate, Probe]:
     """The cost on this machine of coding `source` (n,) uint8, which `header` describes, and the probe that it is derived from.
 
@@ -145,7 +146,7 @@ def _segment_sizes(n_bytes: int, schedule: ScheduleConfig) -> list[int]:
 
 
 def _growth_bytes(n_probed: int, n_bytes: int, schedule: ScheduleConfig) -> int:
-    """Memory that a run uses beyond its probe: the corpus, which is memory-mapped, and the further history that it fills."""
+    """Memory that an evaluation uses beyond its probe: its copy of the corpus, and the further history that it fills."""
     ring = 1 << schedule.history_bits
     return n_bytes + min(ring, n_bytes) - min(ring, n_probed)
 
@@ -161,7 +162,7 @@ def container_bytes(header: Header, schedule: ScheduleConfig) -> int:
     return writer.n_bytes_written
 
 
-def predicted_code_bits(source: NDArray[np.uint8], probe: Probe, trend: RatioTrend) -> tuple[float, float, float]:
+def predicted_code_bits(source: Symbols, probe: Probe, trend: RatioTrend) -> tuple[float, float, float]:
     """The ideal code length of `source`: lower bound, estimate, upper bound. Exact if the probe coded all of it."""
     n, n_probed = len(source), probe.n_bytes
     bits = np.cumsum(probe.encoded.code_bits)
@@ -189,15 +190,11 @@ def _reference_bits(data: NDArray[np.uint8]) -> float:
 
 
 def compare_with_evaluation(found: Estimate, evaluation: Evaluation) -> dict[str, Any]:
-    """The estimate and what the evaluation measured, as JSON values. relative_error is (estimated - actual) / actual.
-
-    The estimated memory includes the trace that an evaluation maps, 4 bytes for each byte and part, and compressing does not.
-    """
-    trace_bytes = 4 * found.n_bytes * len(evaluation.trace.parts)
+    """The estimate and what the evaluation measured, as JSON values. relative_error is (estimated - actual) / actual."""
     pairs = {
         "compress_s": (found.compress_s, evaluation.wall_s),
         "decompress_s": (found.decompress_s, evaluation.verify_wall_s),
-        "peak_memory_bytes": (found.peak_memory_bytes + trace_bytes, evaluation.peak_memory_bytes),
+        "peak_memory_bytes": (found.peak_memory_bytes, evaluation.peak_memory_bytes),
         "archive_bytes": (found.archive_bytes, evaluation.ledger.archive_bytes),
     }
     bounds = {

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential.corpora.symbols import Symbols
 from prequential.errors import CorruptArchiveError, PrequentialError
 from prequential.measure.evaluation.evaluation import warm_up
 from prequential.measure.machine import peak_memory_bytes
@@ -26,7 +27,7 @@ from prequential.online.schedule import GROWTH, blocks, segments
 PROBE_BYTES = 48 << 10
 MIN_FULL_SEGMENTS = 4
 
-Symbols = NDArray[np.uint8]
+Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,7 @@ def probe_blocks(n_bytes: int, probe_bytes: int, schedule: ScheduleConfig) -> tu
     return [*blocks(first, schedule), slice(late, late + n_full_bytes)], n_full_bytes
 
 
-def run_probe(source: Symbols, n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime) -> Probe:
+def run_probe(source: Bytes, n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime) -> Probe:
     """Encodes and decodes the beginning of a corpus of n_bytes; `source` holds at least the bytes that are coded.
 
     The figures are those of a run only in a new process (`probe_in_new_process`). Raises CorruptArchiveError if the decoded bytes
@@ -134,13 +135,13 @@ def _import_engine() -> None:
     """Does nothing: a process that has found this function has imported the engine."""
 
 
-def _probe_symbols(source: Symbols, parts: Sequence[slice]) -> Symbols:
+def _probe_symbols(source: Symbols, parts: Sequence[slice]) -> Bytes:
     """A copy of the first symbols, as many as the parts have."""
     return np.array(source[: sum(part.stop - part.start for part in parts)])
 
 
 def _code(
-    config: Config, runtime: Runtime, coder: BitCoder, parts: Sequence[slice], symbols: Symbols, n_full: int
+    config: Config, runtime: Runtime, coder: BitCoder, parts: Sequence[slice], symbols: Bytes, n_full: int
 ) -> tuple[ProbePass, tuple[int, ...]]:
     """Codes `symbols`, or decodes them in place, with a new learner; returns the pass and the sizes of its segments."""
     started = time.perf_counter()
@@ -170,7 +171,7 @@ def _code(
     return found, tuple(sizes)
 
 
-def _mixer_byte_s(config: Config, runtime: Runtime, parts: Sequence[slice], symbols: Symbols) -> float:
+def _mixer_byte_s(config: Config, runtime: Runtime, parts: Sequence[slice], symbols: Bytes) -> float:
     """Seconds a byte of a mixer without a GPT. The GPT adds little to the mixer's own work."""
     if config.mixer is None:
         return 0.0

@@ -83,7 +83,7 @@ def measure_run_cost(
     probe_bytes: int = PROBE_BYTES,
 ) -> RunCost:
     """The cost of coding `source` with the learner of `config`. Raises what `estimate` raises."""
-    found, probe = estimate(source.symbols[:], planned_header(source, config), runtime, probe_bytes=probe_bytes)
+    found, probe = estimate(source.symbols, planned_header(source, config), runtime, probe_bytes=probe_bytes)
     rates = product_rates(config, runtime)
     work = segment_work(probe, rates, config, runtime)
     n_blocks = -(-source.n_bytes // config.schedule.block_symbols)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from prequential.corpora.corpus import Document
 from prequential.measure.evaluation.novelty import N_DECILES, Copies, Trigrams, Words
 from prequential.measure.evaluation.trace import Trace
-from prequential.measure.table import printable
+from prequential.printable import printable
 
 Row = dict[str, Any]
 Table = dict[str, Any]

@@ -5,6 +5,7 @@ from typing import Any
 from prequential.measure.evaluation import breakdown
 from prequential.measure.evaluation.breakdown import CLOSE, Row, Table
 from prequential.measure.table import format_table
+from prequential.printable import printable
 
 EXPLANATIONS = {
     breakdown.POSITIONS: "By position in the corpus: each stretch is as long as all stretches before it.",
@@ -66,7 +67,7 @@ def _quantiles(table: Table) -> list[str]:
 
 def _fits(name: str, table: Table) -> list[str]:
     y, x = FITS.get(name, ("y", "x"))
-    return [_fit(part, y, x, fit) for part, fit in table.get("fits", {}).items() if fit is not None]
+    return [printable(_fit(part, y, x, fit)) for part, fit in table.get("fits", {}).items() if fit is not None]
 
 
 def _fit(part: str, y: str, x: str, fit: dict[str, Any]) -> str:

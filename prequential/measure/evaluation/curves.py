@@ -4,6 +4,7 @@ A curve is known at some positions: the learner's at the end of every segment, a
 prefix costs a run of the baseline. Between these positions, curves are straight lines.
 """
 
+import io
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +18,21 @@ from numpy.typing import NDArray
 
 from prequential.corpora.chunks import reading
 from prequential.errors import CorpusError
-from prequential.files import sync_file, writing
+from prequential.files import read_regular, write_bytes, writing
+from prequential.measure.fields import MAX_COUNT, MAX_NUMBER
 
 FIRST_PREFIX = 1 << 10  # bytes
 PREFIXES_PER_OCTAVE = 2
+MAX_CURVE_FILE_BYTES = 1 << 30
+MAX_CURVE_ROWS = 1 << 26  # of all curves; a corpus of 5 GB in segments of 256 bytes has as many
+MAX_CURVE_BYTES = 1 << 31  # of all columns, uncompressed
+MAX_SERIES, MAX_NAMES_BYTES = 1 << 10, 1 << 16
+BATCH_N_ROWS = 1 << 16
+COLUMNS = {
+    "series": pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+    "n_bytes": pyarrow.int64(),
+    "bits": pyarrow.float64(),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +90,10 @@ def write_curves(path: str | os.PathLike[str], curves: Mapping[str, Curve]) -> N
             "bits": np.concatenate([c.bits for c in curves.values()]),
         }
     )
+    contents = io.BytesIO()
+    pyarrow.parquet.write_table(table, contents, compression="zstd")
     with writing(path):
-        pyarrow.parquet.write_table(table, Path(path), compression="zstd")
-        sync_file(path)
+        write_bytes(Path(path), contents.getvalue())
 
 
 def read_curves(path: str | os.PathLike[str]) -> Curves:
@@ -89,16 +102,53 @@ def read_curves(path: str | os.PathLike[str]) -> Curves:
     pandas.read_parquet(path) reads the same table.
     """
     with reading(path):
-        table = Path(path).read_bytes()
+        table = read_regular(path, MAX_CURVE_FILE_BYTES)
     return parse_curves(table, path)
 
 
 def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:
     """The curves in the contents of a file that `write_curves` wrote. Raises CorpusError, which names `path`."""
     try:
-        columns: Any = pyarrow.parquet.read_table(pyarrow.BufferReader(table))
-        series, n_bytes, bits = (columns[name].to_numpy() for name in ("series", "n_bytes", "bits"))
-    except (pyarrow.ArrowException, KeyError) as error:
+        with pyarrow.parquet.ParquetFile(pyarrow.BufferReader(table), read_dictionary=["series"]) as file:
+            _check_table(file)
+            return _curves(file)
+    except (pyarrow.ArrowException, KeyError, OSError, ValueError) as error:  # Arrow raises all four
         raise CorpusError(f"{str(path)!r} is not a table of curves: {error}") from error
-    names = list(dict.fromkeys(series.tolist()))
-    return {name: Curve(n_bytes=n_bytes[series == name], bits=bits[series == name]) for name in names}
+
+
+def _check_table(file: Any) -> None:
+    """Raises ValueError unless the columns, their types and their declared sizes are those of curves."""
+    if {field.name: field.type for field in file.schema_arrow} != COLUMNS:
+        raise ValueError("it needs the columns series (strings), n_bytes (int64) and bits (double)")
+    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+    n_bytes = sum(group.total_byte_size for group in groups)
+    if sum(group.num_rows for group in groups) > MAX_CURVE_ROWS or n_bytes > MAX_CURVE_BYTES:
+        raise ValueError(f"it has more than {MAX_CURVE_ROWS:,} rows, or {MAX_CURVE_BYTES:,} bytes")
+
+
+def _curves(file: Any) -> Curves:
+    """The curves of a table, which is read in batches, because its declared sizes may be wrong. Raises ValueError."""
+    parts: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
+    n_rows = 0
+    for batch in file.iter_batches(BATCH_N_ROWS, use_threads=False):
+        n_rows += len(batch)
+        series, n_bytes, bits = (batch.column(name) for name in ("series", "n_bytes", "bits"))
+        if n_rows > MAX_CURVE_ROWS or len(series.dictionary) > MAX_SERIES or series.dictionary.nbytes > MAX_NAMES_BYTES:
+            raise ValueError("it has more rows or names than it declares")
+        if series.null_count or n_bytes.null_count or bits.null_count:
+            raise ValueError("a value is missing")
+        rows, names = series.indices.to_numpy(), series.dictionary.to_pylist()
+        for i in np.unique(rows).tolist():
+            earlier = parts.setdefault(names[i], [])
+            part = n_bytes.to_numpy()[rows == i], bits.to_numpy()[rows == i]
+            _check_points(names[i], *part, after=int(earlier[-1][0][-1]) if earlier else 0)
+            earlier.append(part)
+    joined = {name: tuple(map(np.concatenate, zip(*both, strict=True))) for name, both in parts.items()}
+    return {name: Curve(n_bytes=ends, bits=totals) for name, (ends, totals) in joined.items()}
+
+
+def _check_points(name: str, n_bytes: NDArray[np.int64], bits: NDArray[np.float64], *, after: int) -> None:
+    """Raises ValueError unless the positions (n,) ascend beyond `after`, and the bits (n,) are numbers from 0."""
+    ascend = n_bytes[0] > after and np.all(n_bytes[1:] > n_bytes[:-1]) and n_bytes[-1] <= MAX_COUNT
+    if not ascend or not np.all((bits >= 0) & (bits <= MAX_NUMBER)):  # also for NaN
+        raise ValueError(f"the curve {name!r} does not ascend, or is not finite")

@@ -2,26 +2,28 @@
 
 An interrupted evaluation leaves in its folder what it needs to resume:
 
-    archive.pq.partial, archive.pq.checkpoint     while it codes, as of `compress`; afterwards archive.pq
+    .archive.pq.prequential/                      while it codes, as of `compress`; afterwards archive.pq
     costs, seconds                                the cost of each byte; the time at which each segment ended
-    encoded.json                                  ledger and wall time of a finished archive
+    encoded.json                                  wall time of a finished archive, its digest and those of its costs
 """
 
+import hashlib
 import json
+import math
 import time
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.codecs.archive_header import Header
-from prequential.errors import CheckpointError
-from prequential.files import checkpoint_path, open_regular_file, output_file, partial_path, write_text
+from prequential.corpora.chunks import read_chunks, reading
+from prequential.errors import CheckpointError, CorpusError
+from prequential.files import checkpoint_path, open_regular, output_file, partial_path, write_text, writing
 from prequential.measure.evaluation.ledger import Ledger
-from prequential.measure.evaluation.trace import GPT, MIXER, MODEL, Trace, map_array
+from prequential.measure.evaluation.trace import GPT, MIXER, MODEL, ArrayFile, Trace
+from prequential.measure.fields import TEXT, TIME_S, WALL_S, Form, check_fields, read_object
 from prequential.model.config import Config
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints, identity
@@ -33,6 +35,8 @@ from prequential.online.source import HashedSymbols
 ARCHIVE = "archive.pq"
 COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # deleted when the evaluation is complete
 
+RESULT: Form = {"wall_s": WALL_S, "run": {}, "archive": TEXT, "costs": {"*": TEXT}}  # the form of encoded.json
+MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
 WRONG_COSTS = "the recorded costs do not belong to this archive: start again without --resume"
 
 
@@ -61,7 +65,7 @@ class Draft:
         """
         if self._resume and self.archive.exists():
             return self._finished()
-        seconds = self._open_seconds()
+        seconds = ArrayFile(np.float64, len(self.ends), self._folder / SECONDS)
         checkpoints = self._checkpoints(seconds)
         with output_file(self.archive, resume=self._resume) as sink:
             start_s = time.perf_counter()
@@ -73,24 +77,18 @@ class Draft:
             for done in chain((first,), reports):
                 self._append_costs(done)
                 if len(done.segment):
-                    seconds[np.searchsorted(self.ends, done.n_bytes)] = (
-                        time.perf_counter() - start_s - checkpoints.spent_s
-                    )
+                    wall_s = time.perf_counter() - start_s - checkpoints.spent_s
+                    seconds.write(int(np.searchsorted(self.ends, done.n_bytes)), np.array([wall_s]))
                 on_progress(done, len(symbols))
             hashed.check(self._header.blake2b, str(self._header.corpus.get("name", "")))
             wall_s, ledger = time.perf_counter() - start_s - checkpoints.spent_s, Ledger.from_progress(done)
-            self._save_result(ledger, wall_s)
+            self._save_result(wall_s, sink.blake2b)
         return ledger, wall_s
 
-    def _open_seconds(self) -> np.memmap[Any, Any]:
-        """The wall time of coding at the end of each segment, in a memory-mapped file."""
-        with open_regular_file(self._folder / SECONDS) as file:
-            return map_array(file, np.dtype(np.float64), self.ends.shape)
-
-    def _checkpoints(self, seconds: np.memmap[Any, Any]) -> Checkpoints:
+    def _checkpoints(self, seconds: ArrayFile) -> Checkpoints:
         def sync() -> None:
             self.trace.sync()
-            seconds.flush()
+            seconds.sync()
 
         archive = self.archive
         return Checkpoints(checkpoint_path(archive), partial_path(archive), resume=self._resume, sync=sync)
@@ -102,7 +100,7 @@ class Draft:
             if GPT in self.trace.parts and done.segment_gpt_bits is not None:
                 self.trace.append(GPT, done.segment_gpt_bits)
 
-    def _resume_costs(self, first: Progress, seconds: NDArray[np.float64]) -> float:
+    def _resume_costs(self, first: Progress, seconds: ArrayFile) -> float:
         """Continues the trace of earlier runs; returns the seconds that their coding took.
 
         first: the first report of this run. Raises CheckpointError if the trace does not belong to the checkpoint.
@@ -110,31 +108,48 @@ class Draft:
         n_coded_before = first.n_bytes - len(first.segment)
         if not n_coded_before:
             return 0.0
-        costs = self.trace.sums(MODEL, np.array([n_coded_before]))[0]
-        if costs + float(first.segment_bits.sum()) != first.code_bits:
+        costs = self.trace.sums(MODEL, np.array([n_coded_before]))[0] + float(first.segment_bits.sum())
+        if not math.isclose(costs, first.code_bits, rel_tol=1e-9 if costs > MAX_EXACT_BITS else 0.0):
             raise CheckpointError(WRONG_COSTS)
         for part in {MODEL, GPT} & set(self.trace.parts):
             self.trace.resume(part, n_coded_before)
-        return float(seconds[np.searchsorted(self.ends, n_coded_before)])
+        last = int(np.searchsorted(self.ends, n_coded_before))
+        wall_s = float(seconds.read(last, last + 1)[0])
+        if not TIME_S.holds(wall_s):
+            raise CheckpointError("the recorded times are damaged: start again without --resume")
+        return wall_s
 
-    def _save_result(self, ledger: Ledger, wall_s: float) -> None:
-        self.trace.sync()
-        about = {"ledger": asdict(ledger), "wall_s": wall_s, "run": identity("compress", self._header)}
-        write_text(self._folder / ENCODED, json.dumps(about))
+    def _save_result(self, wall_s: float, archive_blake2b: bytes) -> None:
+        about = {
+            "wall_s": wall_s,
+            "run": identity("compress", self._header),
+            "archive": archive_blake2b.hex(),
+            "costs": self._costs_digests(),
+        }
+        with writing(self._folder / ENCODED):
+            self.trace.sync()
+            write_text(self._folder / ENCODED, json.dumps(about))
+
+    def _costs_digests(self) -> dict[str, str]:
+        return {part: self.trace.digest(part) for part in self.trace.parts if part != MIXER}
 
     def _finished(self) -> tuple[Ledger, float]:
-        """What an earlier run saved about its finished archive. Raises CheckpointError if that is damaged or of another run."""
+        """Ledger and wall time of the archive that an earlier run finished.
+
+        Raises CheckpointError if the archive, its costs or its description are damaged, or of another run.
+        """
         path = self._folder / ENCODED
         try:
-            about = json.loads(path.read_text(encoding="utf-8"))
-            ledger, wall_s = Ledger(**about["ledger"]), float(about["wall_s"])
-            same_run = about["run"] == identity("compress", self._header)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(
-                f"{str(path)!r} does not describe {self.archive.name}: start again without --resume"
-            ) from error
-        if not same_run or ledger.archive_bytes != self.archive.stat().st_size:
-            raise CheckpointError(f"{str(self.archive)!r} belongs to another run: start again without --resume")
-        if self.trace.total_bits(MODEL) != ledger.code_bits:
+            about = read_object(path)
+            check_fields(about, RESULT, repr(str(path)))
+        except CorpusError as error:
+            raise CheckpointError(f"{error}: start again without --resume") from error
+        digest = hashlib.blake2b(digest_size=32)
+        with reading(self.archive), open_regular(self.archive) as file:
+            for chunk in read_chunks(file, self.archive):
+                digest.update(chunk)
+        if about["run"] != identity("compress", self._header) or about["archive"] != digest.hexdigest():
+            raise CheckpointError(f"{str(self.archive)!r} is damaged, or of another run: start again without --resume")
+        if about["costs"] != self._costs_digests():
             raise CheckpointError(WRONG_COSTS)
-        return ledger, wall_s
+        return Ledger.of_archive(self.archive, code_bits=self.trace.total_bits(MODEL)), about["wall_s"]

@@ -20,6 +20,7 @@ from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
 from prequential.codecs.baselines.registry import DEFAULT_BASELINES, BaselineResult
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
+from prequential.corpora.chunks import reading
 from prequential.errors import CorpusError, CorruptArchiveError
 from prequential.measure.evaluation.baselines import measure_baselines
 from prequential.measure.evaluation.breakdown import breakdown
@@ -51,6 +52,7 @@ class Evaluation:
     notes: baselines that were skipped, and why.
     trace: the cost of each byte.
     limit_bytes: only so many bytes from the beginning of the corpus were to be read; None: all.
+    mode: the permissions that all files of the corpus have; the archive gets no others.
     """
 
     header: Header
@@ -64,6 +66,7 @@ class Evaluation:
     notes: tuple[str, ...]
     trace: Trace = field(repr=False, compare=False)
     limit_bytes: int | None = None
+    mode: int = 0o777
 
     def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
         """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
@@ -121,7 +124,7 @@ def evaluate(
     runtime.check(config)  # before the source is read
     with open_source(source, limit_bytes) as opened:
         result = _evaluate(opened, config, runtime, _Options(baselines, verify, draft), on_progress)
-    return replace(result, limit_bytes=limit_bytes)
+    return replace(result, limit_bytes=limit_bytes, mode=opened.mode)
 
 
 class _Options(NamedTuple):
@@ -195,7 +198,7 @@ def _verify(source: NDArray[np.uint8], archive: Path, learner: Learner, on_progr
     """Decodes the archive and compares every byte; returns the wall time in seconds. Raises CorruptArchiveError."""
     comparison = _Comparison(source)
     start_s = time.perf_counter()
-    with archive.open("rb") as file:
+    with reading(archive), archive.open("rb") as file:
         for done in coding.decompress(ArchiveReader(file), comparison, learner):
             on_progress(done, len(source))
     if comparison.n_bytes != len(source):

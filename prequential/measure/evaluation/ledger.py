@@ -6,9 +6,12 @@ the decoder, which a receiver needs in addition, and the bits that name the chos
 """
 
 import math
+import os
 from dataclasses import dataclass, replace
 from typing import Self
 
+from prequential.codecs.archive_block import BlockKind
+from prequential.codecs.archive_summary import summarise
 from prequential.measure.evaluation.decoder_source import decoder_zip_bytes
 from prequential.online.coding import Progress
 
@@ -48,6 +51,20 @@ class Ledger:
             n_blocks=done.n_blocks,
             n_raw_blocks=done.n_raw_blocks,
             code_bits=done.code_bits,
+        )
+
+    @classmethod
+    def of_archive(cls, path: str | os.PathLike[str], *, code_bits: float) -> Self:
+        """The ledger of the archive at `path`, whose ideal code length is known. Raises CorruptArchiveError."""
+        summary = summarise(path)
+        return cls(
+            n_bytes=summary.header.n_bytes,
+            archive_bytes=summary.archive_bytes,
+            header_bytes=summary.header_bytes,
+            payload_bytes=summary.payload_bytes,
+            n_blocks=len(summary.blocks),
+            n_raw_blocks=sum(block.kind is BlockKind.RAW for block in summary.blocks),
+            code_bits=code_bits,
         )
 
     def declaring(self, *, n_configs: int, n_seeds: int) -> Self:

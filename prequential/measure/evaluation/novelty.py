@@ -1,7 +1,11 @@
 """How novel a byte is: whether it is copied, how often its trigram occurred before, how common its word is in the corpus.
 
 Each class labels the bytes of a corpus in one pass, in consecutive stretches. Memory is limited. Words and trigrams are counted
-exactly (words up to MAX_WORD_SLOTS), and every copy is verified byte by byte.
+exactly (words up to MAX_WORD_SLOTS). Every copy and every word is compared byte by byte.
+
+The hash of a window or word is a polynomial modulo the prime 2**61 - 1, at a point that depends on all bytes of the corpus. So
+nobody can choose bytes that collide (n different windows or words of 1 GiB have fewer than n colliding pairs on average), and the
+result is the same on every machine.
 
     copied   byte i is copied if it lies in some [s, s + 32) that equals [t, t + 32) of the same corpus with t < s. It is in a
              match of 32 bytes or more that begins earlier and may overlap its source, as in LZ77
@@ -9,6 +13,8 @@ exactly (words up to MAX_WORD_SLOTS), and every copy is verified byte by byte.
              bytes would need 16 GiB
     word     a maximal run of letters: A-Z, a-z, and bytes from 128 on, which in UTF-8 are mostly letters. "The" is not "the"
 """
+
+import hashlib
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +27,9 @@ MAX_WORD_SLOTS = 1 << 23  # 96 MiB; further words, beyond 3/4 as many, count as 
 N_TRIGRAMS = 1 << 24
 N_DECILES = 10
 
-HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, which is odd
-HASH_FACTOR_OUT = np.uint64(pow(0x9E3779B97F4A7C15, MATCH_BYTES, 1 << 64))  # for the byte that leaves the window
+PRIME, PRIME_BITS = np.uint64((1 << 61) - 1), np.uint64(61)
+LOW_HALF, HALF_BITS = np.uint64((1 << 32) - 1), np.uint64(32)
+MIX_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, which is odd
 MATCH_END, N_WINDOWS, N_FORGOTTEN = range(
     3
 )  # state of Copies: end of the last match, windows held, windows overwritten
@@ -39,6 +46,11 @@ def read_only(source: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return view
 
 
+def hash_point(source: NDArray[np.uint8]) -> np.uint64:
+    """Where the polynomials of the hashes are evaluated: 32 bits from all bytes of the corpus."""
+    return np.uint64(int.from_bytes(hashlib.blake2b(source.data, digest_size=4).digest()) | 1 << 31)
+
+
 class Copies:
     """Which bytes of `source` (n,) uint8 are copied (see above).
 
@@ -53,6 +65,9 @@ class Copies:
         dtype = np.uint32 if self._position_bits <= 32 else np.uint64
         self._table = np.zeros(_n_slots(len(source), max_slots * 4 // np.dtype(dtype).itemsize), dtype)
         self._state = np.zeros(3, np.int64)
+        self._point = hash_point(self._source)
+        highest = pow(int(self._point), MATCH_BYTES, int(PRIME))  # the factor of the byte that leaves the window
+        self._leaving = np.array([-byte * highest % int(PRIME) for byte in range(256)], np.uint64)
 
     @property
     def n_forgotten(self) -> int:
@@ -63,7 +78,10 @@ class Copies:
         """(end - start,): 1 for a copied byte, 0 for a novel one. Call it for consecutive stretches."""
         labels = np.empty(end - start, np.uint8)
         tag_bits = min(8 * self._table.itemsize - self._position_bits, 32)
-        _mark_copied(self._source, start, self._table, self._position_bits, (1 << tag_bits) - 1, self._state, labels)
+        _mark_copied(
+            self._source, start, self._point, self._leaving, self._table, self._position_bits, (1 << tag_bits) - 1,
+            self._state, labels,
+        )  # fmt: skip
         return labels
 
 
@@ -97,7 +115,7 @@ class Trigrams:
 
 
 class Words:
-    """How common the word of each byte of `source` (n,) uint8 is. Unverified 64-bit hashes distinguish words.
+    """How common the word of each byte of `source` (n,) uint8 is.
 
     Words with equal numbers of occurrences form a class. times (C,) int64: these numbers, ascending. n_distinct (C,): the number
     of words in each class. deciles (C,): all occurrences, those of the most common words first, are cut into ten equal parts; a
@@ -108,8 +126,9 @@ class Words:
     def __init__(self, source: NDArray[np.uint8], max_slots: int = MAX_WORD_SLOTS) -> None:
         self._source = read_only(source)
         n_slots = _n_slots(len(source), max_slots)
-        self._keys, counts = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.uint32)
-        self.n_untracked = int(_count_words(self._source, LETTERS, self._keys, counts))
+        table, counts = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.uint32)
+        self._lookup = LETTERS, hash_point(self._source), table, np.uint64(len(source).bit_length())
+        self.n_untracked = int(_count_words(self._source, *self._lookup, counts))
         self.times, self.n_distinct = _classes(counts, self.n_untracked)
         rarer = np.cumsum(self.times * self.n_distinct)
         n_words = int(rarer[-1]) if len(rarer) else 0
@@ -122,7 +141,7 @@ class Words:
     def next_labels(self, start: int, end: int) -> NDArray[np.uint8]:
         """(end - start,): the decile of each byte's word, or N_DECILES outside words. Call it for consecutive stretches."""
         labels = np.empty(end - start, np.uint8)
-        _mark_words(self._source, start, LETTERS, self._keys, self._decile_of, self._rarest, self._state, labels)
+        _mark_words(self._source, start, *self._lookup, self._decile_of, self._rarest, self._state, labels)
         return labels
 
 
@@ -148,16 +167,41 @@ def _look_up(counts: NDArray[np.uint32], times: NDArray[np.int64], deciles: NDAr
     return found
 
 
+@inlined
+def _times(a: np.uint64, b: np.uint64) -> np.uint64:
+    """A number below 2**61 + 4 that is a * b modulo PRIME, for a <= 2**61 + 2**32 and b < 2**32."""
+    high, low = (a >> HALF_BITS) * b, (a & LOW_HALF) * b
+    # high * 2**32 = (high >> 29) * 2**61 + the rest, and 2**61 is 1. The sum of the four terms is below 2**63.
+    rest = (high & ((np.uint64(1) << np.uint64(29)) - np.uint64(1))) << HALF_BITS
+    total = (high >> np.uint64(29)) + rest + (low >> PRIME_BITS) + (low & PRIME)
+    return (total & PRIME) + (total >> PRIME_BITS)
+
+
+@inlined
+def _reduced(a: np.uint64) -> np.uint64:
+    """a modulo PRIME, for a < 2**63."""
+    a = (a & PRIME) + (a >> PRIME_BITS)
+    return a - PRIME if a >= PRIME else a
+
+
+@inlined
+def _mixed(key: np.uint64) -> np.uint64:
+    """A one-to-one mapping whose upper half gives the home slot, and the lower half the tag."""
+    key = (key ^ (key >> np.uint64(29))) * MIX_FACTOR
+    return key ^ (key >> HALF_BITS)
+
+
 @kernel
 def _mark_copied(
-    source: Array, start: int, table: Array, position_bits: int, tag_mask: int, state: Array, copied: Array
-) -> None:
+    source: Array, start: int, point: np.uint64, leaving: Array, table: Array, position_bits: int, tag_mask: int,
+    state: Array, copied: Array,
+) -> None:  # fmt: skip
     """Fills copied (m,) for the m bytes from `start` on. A window at i, if it occurred before, makes bytes i to i + 31 copied."""
     last = source.size - MATCH_BYTES  # the last window's start
     window = np.uint64(0)
     if start <= last:
         for i in range(start, start + MATCH_BYTES):
-            window = window * HASH_FACTOR + np.uint64(source[i])
+            window = _reduced(_times(window, point) + np.uint64(source[i]))
     earlier = -1  # where the previous window began when it occurred first
     for i in range(start, start + copied.size):
         if i <= last:
@@ -168,8 +212,8 @@ def _mark_copied(
             if earlier >= 0:
                 state[MATCH_END] = i + MATCH_BYTES
             if i < last:
-                window = window * HASH_FACTOR - np.uint64(source[i]) * HASH_FACTOR_OUT
-                window += np.uint64(source[i + MATCH_BYTES])
+                window = _times(window, point) + leaving[source[i]] + np.uint64(source[i + MATCH_BYTES])
+                window = _reduced(window)
         copied[i - start] = i < state[MATCH_END]
 
 
@@ -182,10 +226,8 @@ def _find_or_add(
     An entry is (tag, position + 1), 0 for an empty slot. The tag avoids most comparisons. Once 3/4 of the slots are used, a new
     window replaces the one in its home slot. So some slots stay empty, and probing always ends.
     """
-    mixed = (window ^ (window >> np.uint64(29))) * HASH_FACTOR
-    mixed ^= mixed >> np.uint64(32)
-    last_slot = np.uint64(table.size - 1)
-    home = (mixed >> np.uint64(32)) & last_slot
+    mixed, last_slot = _mixed(window), np.uint64(table.size - 1)
+    home = (mixed >> HALF_BITS) & last_slot
     tag = mixed & tag_mask
     slot = home
     entry = np.uint64(table[slot])
@@ -229,41 +271,62 @@ def _count_trigrams(source: Array, start: int, counts: Array, seen: Array) -> No
 
 
 @inlined
-def _read_word(source: Array, start: int, letters: Array) -> tuple[int, np.uint64]:
-    """The end of the word that begins at `start`, and its hash, which is not 0."""
+def _read_word(source: Array, start: int, letters: Array, point: np.uint64) -> tuple[int, np.uint64]:
+    """The end of the word that begins at `start`, and its hash."""
     end, key = start, np.uint64(0)
     while end < source.size and letters[source[end]]:
-        key = (key ^ np.uint64(source[end])) * HASH_FACTOR
-        key ^= key >> np.uint64(29)
+        key = _times(key, point) + np.uint64(source[end])
         end += 1
-    return end, max(key, np.uint64(1))
+    return end, key
 
 
 @inlined
-def _slot_of(key: np.uint64, keys: Array) -> np.uint64:
-    """The slot that holds the key, or the empty slot where it belongs."""
-    last_slot = np.uint64(keys.size - 1)
-    slot = (key * HASH_FACTOR >> np.uint64(32)) & last_slot
-    while keys[slot] != 0 and keys[slot] != key:
+def _find_word(
+    source: Array, start: int, end: int, key: np.uint64, letters: Array, table: Array, position_bits: np.uint64
+) -> tuple[np.uint64, np.uint64]:
+    """The slot that holds the word, or the empty slot where it belongs; and the word's entry: (tag, start + 1), 0 if empty."""
+    mixed, last_slot = _mixed(key), np.uint64(table.size - 1)
+    entry = (mixed << position_bits) | np.uint64(start + 1)
+    slot = (mixed >> HALF_BITS) & last_slot
+    while table[slot] != 0:
+        if table[slot] >> position_bits == entry >> position_bits:
+            earlier = np.int64(table[slot] & ((np.uint64(1) << position_bits) - np.uint64(1))) - 1
+            if _same_word(source, earlier, start, end, letters):
+                break
         slot = (slot + np.uint64(1)) & last_slot
-    return slot
+    return slot, entry
+
+
+@inlined
+def _same_word(source: Array, earlier: int, start: int, end: int, letters: Array) -> bool:
+    """Whether the word that begins at `earlier` has the bytes from start to end."""
+    after = earlier + end - start
+    if after > source.size or (after < source.size and letters[source[after]]):
+        return False
+    for j in range(end - start):  # noqa: SIM110  # numba has no generators
+        if source[earlier + j] != source[start + j]:
+            return False
+    return True
 
 
 @kernel
-def _count_words(source: Array, letters: Array, keys: Array, counts: Array) -> int:
+def _count_words(
+    source: Array, letters: Array, point: np.uint64, table: Array, position_bits: np.uint64, counts: Array
+) -> int:
     """Counts every word of the corpus; returns the number of occurrences left out because the table was full."""
     n_words, n_untracked, i = 0, 0, 0
     while i < source.size:
         if not letters[source[i]]:
             i += 1
             continue
-        i, key = _read_word(source, i, letters)
-        slot = _slot_of(key, keys)
-        if keys[slot] == 0:
-            if 4 * (n_words + 1) > 3 * keys.size:
+        start = i
+        i, key = _read_word(source, start, letters, point)
+        slot, entry = _find_word(source, start, i, key, letters, table, position_bits)
+        if table[slot] == 0:
+            if 4 * (n_words + 1) > 3 * table.size:
                 n_untracked += 1
                 continue
-            keys[slot] = key
+            table[slot] = entry
             n_words += 1
         counts[slot] += 1
     return n_untracked
@@ -271,12 +334,13 @@ def _count_words(source: Array, letters: Array, keys: Array, counts: Array) -> i
 
 @kernel
 def _mark_words(
-    source: Array, start: int, letters: Array, keys: Array, decile_of: Array, rarest: int, state: Array, labels: Array
-) -> None:
+    source: Array, start: int, letters: Array, point: np.uint64, table: Array, position_bits: np.uint64, decile_of: Array,
+    rarest: int, state: Array, labels: Array,
+) -> None:  # fmt: skip
     """Fills labels (m,) for the m bytes from `start` on. A word is read once, even if it spans several stretches."""
     for i in range(start, start + labels.size):
         if i >= state[WORD_END] and letters[source[i]]:
-            state[WORD_END], key = _read_word(source, i, letters)
-            slot = _slot_of(key, keys)
-            state[WORD_LABEL] = decile_of[slot] if keys[slot] == key else rarest
+            state[WORD_END], key = _read_word(source, i, letters, point)
+            slot, _ = _find_word(source, i, state[WORD_END], key, letters, table, position_bits)
+            state[WORD_LABEL] = decile_of[slot] if table[slot] != 0 else rarest
         labels[i - start] = state[WORD_LABEL] if i < state[WORD_END] else N_DECILES

@@ -11,12 +11,69 @@ from typing import Any
 from prequential.measure.evaluation import baselines
 from prequential.measure.evaluation.curves import crossing_byte
 from prequential.measure.evaluation.evaluation import Evaluation
+from prequential.measure.fields import (
+    COUNT,
+    EXPONENT,
+    FLAG,
+    FROM_1,
+    NUMBER,
+    POSITIVE,
+    SIZE,
+    TEXT,
+    TIME,
+    TIME_S,
+    WALL_S,
+    Form,
+)
 from prequential.measure.record import environment
 from prequential.measure.watch.finding import Finding
 from prequential.model.config import Config
 from prequential.online.runtime import Runtime
 
 SCHEMA = 1
+# What readers of records rely on (`check_fields`). Older records lack some names; a reader that needs one of them says so.
+CONFIG_FORM: Form = {
+    "seed?": COUNT,
+    "gpt?": ({"width?": SIZE, "n_layers?": SIZE, "n_heads?": SIZE, "window?": SIZE, "vector_step?": POSITIVE}, None),
+    "mixer?": ({"contexts?": [TEXT], "table_bits?": COUNT}, None),
+    "replicas?": ({"n_replicas?": SIZE, "sync_every?": SIZE}, None),
+}
+TABLE_FORM: Form = {
+    "rows": [{"n_bytes?": COUNT, "bits?": {"*": NUMBER}, "mean_k?": FROM_1}],
+    "fits?": {"*": ({"factor": POSITIVE, "exponent": EXPONENT}, None)},
+}
+FORM: Form = {
+    "corpus": {"n_bytes": SIZE, "blake2b": TEXT, "name?": (TEXT, None), "kind?": TEXT},
+    "config?": CONFIG_FORM,
+    "environment?": {
+        "machine?": {"cpu?": TEXT},
+        "threads?": COUNT,
+        "backend?": TEXT,
+        "kernels?": TEXT,
+        "versions?": {"*": (TEXT, None)},
+        "git_commit?": (TEXT, None),
+    },
+    "time?": TIME,
+    "limit_bytes?": (COUNT, None),
+    **dict.fromkeys(("archive_bytes?", "n_configs?", "n_seeds?"), SIZE),
+    **dict.fromkeys(("archive_bits?", "header_bytes?", "payload_bytes?", "container_bytes?", "decoder_bytes?"), COUNT),
+    **dict.fromkeys(("n_blocks?", "n_raw_blocks?", "peak_memory_bytes?", "benchmark_bytes?"), COUNT),
+    **dict.fromkeys(("bits_per_byte?", "code_bits?", "code_bits_per_byte?", "total_bits?", "bytes_per_s?"), POSITIVE),
+    **dict.fromkeys(("code_nats_per_byte?", "coder_overhead_ppm?"), NUMBER),
+    "wall_s?": WALL_S,
+    "verified?": FLAG,
+    "verify_wall_s?": (WALL_S, None),
+    "verify_bytes_per_s?": (POSITIVE, None),
+    "ledger?": [{"entry": TEXT, "bits": NUMBER}],
+    "parts?": {"*": NUMBER},
+    "crossings?": {"*": (COUNT, None)},
+    "tables?": {"*": TABLE_FORM},
+    "baselines?": [
+        {"name": TEXT, "label": TEXT, "compressed_bytes": SIZE, "wall_s": TIME_S, "bits_per_byte?": POSITIVE}
+    ],
+    "notes?": [TEXT],
+    "findings?": [{"kind": TEXT, "position": COUNT, "block": COUNT, "message": TEXT, "cause": TEXT}],
+}
 
 
 def evaluation_record(

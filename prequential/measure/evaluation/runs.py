@@ -20,18 +20,39 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError, CorpusError
-from prequential.files import PathLike, checkpoint_path, output_file, sync_folder, write_text, writing
-from prequential.measure.evaluation.curves import Curves, parse_curves, write_curves
+from prequential.files import (
+    PathLike,
+    check_own_folder,
+    checkpoint_path,
+    hold_work_folder,
+    output_file,
+    read_regular,
+    share_folder,
+    sync_folder,
+    write_text,
+    writing,
+)
+from prequential.measure.evaluation.curves import MAX_CURVE_FILE_BYTES, Curves, parse_curves, write_curves
 from prequential.measure.evaluation.draft import ARCHIVE, COSTS, ENCODED, SECONDS
-from prequential.measure.evaluation.record import SCHEMA
+from prequential.measure.evaluation.record import FORM, SCHEMA
+from prequential.measure.evaluation.trace import MODEL
+from prequential.measure.fields import (
+    MAX_RECORD_BYTES,
+    MAX_RECORDS_BYTES,
+    TEXT,
+    check_fields,
+    parse_object,
+    read_lines,
+    read_object,
+)
 
 RECORD, CURVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "environment.json"
 DRAFT = ".run-"
@@ -61,15 +82,21 @@ class Run:
 
     @cached_property
     def curves(self) -> Curves:
-        """Cumulative bits against bytes of "model", its parts and each baseline. Raises CorpusError if they cannot be read."""
-        return parse_curves(self.curve_table(), self.path / CURVE)
+        """Cumulative bits against bytes of "model", its parts and each baseline. That of the model ends at the corpus's end.
+
+        Raises CorpusError if they cannot be read.
+        """
+        curves, n_bytes = parse_curves(self.curve_table(), self.path / CURVE), self.record["corpus"]["n_bytes"]
+        if MODEL not in curves or curves[MODEL].n_bytes[-1] != n_bytes:
+            raise CorpusError(f"{str(self.path)!r} has no curve of the model up to byte {n_bytes}: evaluate again")
+        return curves
 
     def curve_table(self) -> bytes:
         """The contents of curve.parquet. Raises CorpusError if they cannot be read."""
         if self.packed_curves is not None:
             return self.packed_curves
         with reading(self.path / CURVE):
-            return (self.path / CURVE).read_bytes()
+            return read_regular(self.path / CURVE, MAX_CURVE_FILE_BYTES)
 
     def record_line(self) -> bytes:
         """The contents of record.jsonl."""
@@ -87,20 +114,16 @@ def read_run(path: PathLike) -> Run:
             if run.name == folder.name:
                 return run
         raise CorpusError(f"{str(folder.parent)!r} has no run {folder.name!r}: `prequential runs list` lists its runs")
-    with reading(path):
-        text = (folder / RECORD).read_text(encoding="utf-8")
-    try:
-        record = json.loads(text)
-    except ValueError as error:
-        raise CorpusError(f"{str(folder / RECORD)!r} is not a record: {error}") from error
-    return Run(folder, _checked_record(record, folder / RECORD))
+    record = os.path.join(path, RECORD)  # noqa: PTH118 - of ".", it names the folder
+    return Run(folder, _checked_record(read_object(record), record))
 
 
-def _checked_record(record: Any, path: Path) -> dict[str, Any]:
+def _checked_record(record: Any, path: PathLike) -> dict[str, Any]:
     if not isinstance(record, dict) or record.get("kind") != "evaluation":
         raise CorpusError(f"{str(path)!r} is not the record of an evaluation")
     if record.get("schema") != SCHEMA:
         raise CorpusError(f"{str(path)!r} has schema {record.get('schema')!r}; this version reads {SCHEMA}")
+    check_fields(record, FORM, repr(str(path)))
     return record
 
 
@@ -109,33 +132,53 @@ def record_line(record: dict[str, Any]) -> str:
     return json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def read_runs(path: PathLike) -> list[Run]:
+def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = None) -> list[Run]:
     """All runs in the folder `path`, or in a file that `pack_runs` wrote, oldest first; none if `path` does not exist.
 
-    Raises CorpusError as `read_run` does.
+    on_bad: called with the error of each run that cannot be read, which is left out. None: such an error is raised.
     """
-    root = Path(path)
-    if not root.exists():
-        return []
-    with reading(path):
-        if root.is_file():
-            with root.open("rb") as file:
-                runs = [_unpacked(line, root) for line in file]
-        else:
-            folders = [each for each in root.iterdir() if not each.name.startswith(".") and (each / RECORD).is_file()]
-            runs = [read_run(folder) for folder in folders]
+    root, runs = Path(path), []
+    for read in _readers(root) if os.path.lexists(root) else ():
+        try:
+            runs.append(read())
+        except CorpusError as error:
+            if on_bad is None:
+                raise
+            on_bad(error)
     return sorted(runs, key=lambda run: (str(run.record.get("time")), run.name))
+
+
+def _readers(root: Path) -> Iterator[Callable[[], Run]]:
+    """A function for each run at `root` that reads it. Raises CorpusError if the runs cannot be found."""
+    with reading(root):
+        if root.is_file():
+            yield from (partial(_unpacked, line, root) for line in read_lines(root))
+        else:
+            folders = [each for each in root.iterdir() if not each.name.startswith(".")]
+            yield from (partial(read_run, folder) for folder in folders if _may_be_run(folder))
+
+
+def _may_be_run(folder: Path) -> bool:
+    """Whether `folder` has a record of any kind, or cannot be searched."""
+    try:
+        os.lstat(folder / RECORD)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _unpacked(line: bytes, path: Path) -> Run:
     try:
-        values = json.loads(line)
-        if values["kind"] != PACKED:
-            raise ValueError(values["kind"])
-        run_path, curves = path / values["name"], base64.b64decode(values["curves"], validate=True)
-        return Run(run_path, _checked_record(values["record"], run_path), curves)
-    except (ValueError, KeyError, TypeError) as error:
+        values = parse_object(line, repr(str(path)))
+        check_fields(values, {"kind": TEXT, "name": TEXT, "record": {}, "curves": TEXT}, repr(str(path)))
+        if values["kind"] != PACKED or "/" in values["name"]:
+            raise ValueError
+        curves = base64.b64decode(values["curves"], validate=True)
+    except (ValueError, CorpusError) as error:
         raise CorpusError(f"{str(path)!r} is not a file that `prequential runs pack` wrote") from error
+    return Run(path / values["name"], _checked_record(values["record"], path / values["name"]), curves)
 
 
 def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> list[Run]:
@@ -151,7 +194,13 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
         for run in runs:
             curves = base64.b64encode(run.curve_table()).decode()
             values = {"kind": PACKED, "name": run.name, "record": run.record, "curves": curves}
-            sink.write(record_line(values).encode())
+            line = record_line(values).encode()
+            if len(line) > MAX_RECORD_BYTES or sink.n_bytes + len(line) > MAX_RECORDS_BYTES:
+                raise CorpusError(
+                    f"{os.fspath(folder)!r} is too large to be packed: a run may take {MAX_RECORD_BYTES:,} bytes, all runs "
+                    f"{MAX_RECORDS_BYTES:,}"
+                )
+            sink.write(line)
     return runs
 
 
@@ -168,18 +217,22 @@ class RunFolder:
 
     draft: Path
 
-    def finish(self, root: Path, record: dict[str, Any], curves: Curves) -> Path:
-        """Writes the remaining files and renames the draft; returns the new path (`run_name`). Raises OutputError."""
+    def finish(self, root: Path, record: dict[str, Any], curves: Curves, *, mode: int = 0o777) -> Path:
+        """Writes the remaining files and renames the draft; returns the new path (`run_name`). Raises OutputError.
+
+        mode: permissions that the folder has at most, in addition to the user's umask.
+        """
         draft = self.draft
         write_curves(draft / CURVE, curves)
         with writing(root):
             write_text(draft / ENVIRONMENT, json.dumps(record["environment"], indent=2) + "\n")
             write_text(draft / RECORD, record_line(record))
+            share_folder(draft, mode)
             sync_folder(draft)
-            draft.chmod(0o755)
             path = _rename_to_free_name(draft, root / run_name(record))
-            for name in (COSTS, SECONDS, ENCODED):  # not earlier: until here the draft can be resumed
-                (path / name).unlink(missing_ok=True)
+            with suppress(OSError):  # the run is complete
+                for name in (COSTS, SECONDS, ENCODED):  # not earlier: until here the draft can be resumed
+                    (path / name).unlink(missing_ok=True)
             sync_folder(root)
         return path
 
@@ -193,17 +246,26 @@ def new_run_folder(root: PathLike, *, keep: bool = False) -> Iterator[RunFolder]
     with writing(root):
         Path(root).mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
-    with _deleting(draft, unless=lambda: keep and _can_be_resumed(draft)):
-        yield RunFolder(draft)
+    try:
+        with hold_work_folder(draft), _deleting(draft, unless=lambda: keep and _can_be_resumed(draft)):
+            yield RunFolder(draft)
+    finally:
+        with suppress(OSError):
+            draft.rmdir()  # empty if it could not be locked
 
 
 @contextmanager
 def interrupted_run_folder(draft: PathLike) -> Iterator[RunFolder]:
-    """The draft of an interrupted run. It stays if the body fails. Raises CheckpointError if `draft` is not such a folder."""
+    """The draft of an interrupted run. It stays if the body fails.
+
+    Raises CheckpointError if `draft` is not such a folder, OutputError if it is another user's, or if its run still works.
+    """
     folder = Path(draft)
     if not (folder.name.startswith(DRAFT) and _can_be_resumed(folder)):
         raise CheckpointError(f"{os.fspath(draft)!r} is not a folder that an interrupted evaluation left")
-    with _deleting(folder, unless=lambda: True):
+    with writing(draft):
+        check_own_folder(folder)
+    with hold_work_folder(folder), _deleting(folder, unless=lambda: True):
         yield RunFolder(folder)
 
 

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from prequential.errors import CorpusError
 from prequential.measure.evaluation.runs import Run
 from prequential.measure.evaluation.summary import format_report, model_summary
-from prequential.measure.table import format_table, printable
+from prequential.measure.table import format_table
 
 TITLES = ("run", "corpus", "bytes", "model", "bits/byte", "kB/s", "verified", "time")
 
@@ -14,21 +13,18 @@ TITLES = ("run", "corpus", "bytes", "model", "bits/byte", "kB/s", "verified", "t
 def run_record(run: Run) -> dict[str, Any]:
     """The figures of a run for the list of runs, as JSON values. Raises CorpusError if the record is incomplete."""
     record = run.record
-    try:
-        return {
-            "run": str(run.path),
-            "corpus": record["corpus"].get("name"),
-            "n_bytes": record["corpus"]["n_bytes"],
-            "blake2b": record["corpus"]["blake2b"],
-            "model": model_summary(record["config"]),
-            "archive_bytes": record["archive_bytes"],
-            "bits_per_byte": record["bits_per_byte"],
-            "bytes_per_s": record["bytes_per_s"],
-            "verified": record["verified"],
-            "time": record["time"],
-        }
-    except (AttributeError, KeyError, TypeError) as error:
-        raise _incomplete(run, error) from error
+    return {
+        "run": str(run.path),
+        "corpus": record["corpus"].get("name"),
+        "n_bytes": record["corpus"]["n_bytes"],
+        "blake2b": record["corpus"]["blake2b"],
+        "model": model_summary(record["config"]),
+        "archive_bytes": record["archive_bytes"],
+        "bits_per_byte": record["bits_per_byte"],
+        "bytes_per_s": record["bytes_per_s"],
+        "verified": record["verified"],
+        "time": record["time"],
+    }
 
 
 def format_runs(records: list[dict[str, Any]]) -> str:
@@ -38,22 +34,19 @@ def format_runs(records: list[dict[str, Any]]) -> str:
 
 def format_run(run: Run) -> str:
     """The report of the evaluation, and the crossings. Raises CorpusError if the record is incomplete."""
-    try:
-        return f"{format_report(run.record)}\n\n{_crossings(run.record)}"
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _incomplete(run, error) from error
+    return f"{format_report(run.record)}\n\n{_crossings(run.record)}"
 
 
 def _row(record: dict[str, Any]) -> list[str]:
     return [
-        printable(Path(record["run"]).name),
-        printable(str(record["corpus"] or "bytes")),
+        Path(record["run"]).name,
+        str(record["corpus"] or "bytes"),
         f"{record['n_bytes']:,}",
-        printable(record["model"]),
+        record["model"],
         f"{record['bits_per_byte']:.4f}",
         f"{record['bytes_per_s'] / 1e3:,.2f}",
         "yes" if record["verified"] else "no",
-        printable(record["time"]),
+        record["time"],
     ]
 
 
@@ -64,7 +57,3 @@ def _crossings(record: dict[str, Any]) -> str:
         [labels.get(name, name), "never" if byte is None else f"{byte:,}"] for name, byte in record["crossings"].items()
     ]
     return format_table(("the model is below", "from byte"), rows)
-
-
-def _incomplete(run: Run, error: Exception) -> CorpusError:
-    return CorpusError(f"the record of the run {str(run.path)!r} is incomplete: {type(error).__name__}: {error}")

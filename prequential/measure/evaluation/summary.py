@@ -1,16 +1,19 @@
 """An evaluation as text, from its record: a recorded run prints the same as a new one."""
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
-from prequential.measure.table import format_table, printable
+from prequential.measure.table import format_table
 from prequential.measure.watch.finding import Finding
+from prequential.printable import printable
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 
 
 def format_report(record: dict[str, Any]) -> str:
     """The figures of one evaluation record, the table of the compressors, notes and warnings."""
-    findings = [f"warning: {Finding(**finding)}" for finding in record.get("findings", ())]
+    findings = [f"warning: {finding}" for finding in recorded_findings(record)]
     lines = [
         *_figures(record),
         "",
@@ -19,6 +22,12 @@ def format_report(record: dict[str, Any]) -> str:
         *findings,
     ]
     return "\n".join(map(printable, lines))
+
+
+def recorded_findings(record: Mapping[str, Any]) -> list[Finding]:
+    """The findings in the record; none in records of older versions."""
+    names = [field.name for field in fields(Finding)]
+    return [Finding(**{name: values[name] for name in names}) for values in record.get("findings", ())]
 
 
 def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
@@ -40,8 +49,8 @@ def model_summary(config: dict[str, Any]) -> str:
     parts = []
     if gpt:
         parts.append(f"GPT {gpt['n_layers']} x {gpt['width']}, window {gpt['window']}")
-    if replicas := config.get("replicas"):
-        parts[-1] = f"{replicas['n_replicas']} of {parts[-1]}, averaged every {replicas['sync_every']} steps"
+        if replicas := config.get("replicas"):
+            parts[-1] = f"{replicas['n_replicas']} of {parts[-1]}, averaged every {replicas['sync_every']} steps"
     if mixer:
         parts.append(f"{len(mixer['contexts'])} mixed contexts in 2**{mixer['table_bits']} buckets")
     return " + ".join(parts)

@@ -1,42 +1,102 @@
 """The trace of a run: the cost of each byte under the learner, and under each of its parts.
 
-Costs are whole units of 2**-22 bits, 4 bytes each, in a memory-mapped file. So memory does not grow with the corpus, and an
-interrupted run can be resumed. Sums are exact: every table and curve adds up to the ideal code length in the ledger.
+Costs are whole units of 2**-22 bits, 4 bytes each, in a file. So memory does not grow with the corpus, and an interrupted run can
+be resumed. Sums are exact: every table and curve adds up to the ideal code length in the ledger.
 """
 
-import math
+import errno
+import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from prequential.codecs.bit_coder import UNIT_BITS
+from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError
-from prequential.files import open_regular_file
+from prequential.files import open_own_file, writing
 
 MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the complete learner, its GPT alone, its context mixer alone
 
 
-def map_array(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """A memory-mapped array. The file either holds an array of this size, or is empty and then filled with zeros.
+CHUNK = 1 << 20  # values that are read at a time
+NOT_SUPPORTED = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV}
 
-    Raises CheckpointError, and does not change the file, if it has another size.
+
+class ArrayFile:
+    """A one-dimensional array in a file, zero where nothing was written. It is closed when it is no longer used.
+
+    It is not mapped: a process that writes to a mapped file dies by a signal if the disk is full. Here that is an OutputError.
     """
-    n_bytes = dtype.itemsize * math.prod(shape)
+
+    def __init__(self, dtype: DTypeLike, n: int, path: Path | None = None) -> None:
+        """path: a file that may exist already; None: a temporary file.
+
+        Reserves the space on the disk, if the file system can. Raises OutputError if the disk is full. Raises CheckpointError,
+        and does not change the file, if it has another size.
+        """
+        self._dtype, self._name = np.dtype(dtype), str(path or tempfile.gettempdir())
+        with (
+            writing(self._name),
+            open_own_file(path) if path else tempfile.TemporaryFile(prefix="prequential-") as file,
+        ):
+            _reserve(file, self._dtype.itemsize * n)
+            self._file = os.fdopen(os.dup(file.fileno()), "r+b", buffering=0)
+        weakref.finalize(self, self._file.close)
+
+    def write(self, start: int, values: NDArray[Any]) -> None:
+        """Writes values (n,) from position `start` on. Raises OutputError."""
+        data = values.astype(self._dtype).view(np.uint8).data
+        with writing(self._name):
+            self._file.seek(start * self._dtype.itemsize)
+            while data:
+                data = data[self._file.write(data) :]
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """The values (stop - start,) from position `start` on.
+
+        Raises CheckpointError if another process has cut the file, CorpusError if it cannot be read.
+        """
+        values = np.empty(stop - start, self._dtype)
+        data = values.view(np.uint8).data
+        with reading(self._name):
+            self._file.seek(start * self._dtype.itemsize)
+            while data:
+                if not (n := self._file.readinto(data)):
+                    raise CheckpointError(f"{self._name!r} became shorter while it was in use")
+                data = data[n:]
+        return values
+
+    def sync(self) -> None:
+        """Waits until everything that was written is stored on the disk. Raises OSError."""
+        os.fsync(self._file.fileno())
+
+
+def _reserve(file: BinaryIO, n_bytes: int) -> None:
+    """Gives a new file its length, and reserves space for it, so that a full disk is an error before the work. Raises OSError."""
     if (found := os.fstat(file.fileno()).st_size) not in (0, n_bytes):
         raise CheckpointError(
             f"another run left a file of {found:,} bytes, but this run needs {n_bytes:,}: start again without --resume"
         )
     file.truncate(n_bytes)
-    return np.memmap(file, dtype, mode="r+", shape=shape)
+    if n_bytes and hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file.fileno(), 0, n_bytes)
+        except OSError as error:
+            if error.errno not in NOT_SUPPORTED:
+                raise
 
 
 class Trace:
-    """The ideal code length of each of n bytes under each of P parts. It is filled from the first byte to the last."""
+    """The ideal code length of each of n bytes under each of P parts. It is filled from the first byte to the last.
+
+    A full disk raises OutputError, when the trace is made or later.
+    """
 
     def __init__(self, parts: Sequence[str], n_bytes: int, path: Path | None = None) -> None:
         """path: the file of the trace, which may exist already; None: a temporary file.
@@ -44,9 +104,7 @@ class Trace:
         Raises CheckpointError if the file exists and has another size.
         """
         self.parts, self.n_bytes = tuple(parts), n_bytes
-        shape = (len(self.parts), max(n_bytes, 1))
-        with open_regular_file(path) if path else tempfile.TemporaryFile(prefix="prequential-") as file:
-            self._units = map_array(file, np.dtype(np.uint32), shape)
+        self._units = ArrayFile(np.uint32, len(self.parts) * max(n_bytes, 1), path)
         self._n_filled = dict.fromkeys(self.parts, 0)
 
     def resume(self, part: str, n_bytes: int) -> None:
@@ -54,26 +112,50 @@ class Trace:
         self._n_filled[part] = n_bytes
 
     def sync(self) -> None:
-        """Writes everything that was appended to the disk."""
-        self._units.flush()
+        """Waits until everything that was appended is stored on the disk. Raises OSError."""
+        self._units.sync()
 
     def append(self, part: str, bits: NDArray[np.float64]) -> None:
         """Appends the costs (n,) of the part's next bytes, in bits: whole units, each below 2**10 bits."""
         start = self._n_filled[part]
-        self._units[self.parts.index(part), start : start + len(bits)] = bits / UNIT_BITS
+        if start + len(bits) > self.n_bytes:
+            raise ValueError(f"{start + len(bits)} costs for {self.n_bytes} bytes")
+        self._units.write(self._first(part) + start, bits / UNIT_BITS)
         self._n_filled[part] = start + len(bits)
 
     def bits(self, part: str, where: slice = slice(None)) -> NDArray[np.float64]:
-        """The costs (n,) float64 of the bytes in `where`, in bits. Their sums are exact below 2**31 bits."""
-        return np.multiply(self._units[self.parts.index(part), : self.n_bytes][where], UNIT_BITS, dtype=np.float64)
+        """The costs (n,) float64 of the bytes in `where`, a slice without a step, in bits. Sums are exact below 2**31 bits."""
+        start, stop, _ = where.indices(self.n_bytes)
+        first = self._first(part)
+        return np.multiply(self._units.read(first + start, first + max(start, stop)), UNIT_BITS, dtype=np.float64)
 
     def total_bits(self, part: str) -> float:
         """The cost of all bytes, in bits."""
         return float(self.sums(part, np.array([self.n_bytes]))[0])
 
+    def digest(self, part: str) -> str:
+        """BLAKE2b of the costs of all bytes, in hexadecimal digits."""
+        found = hashlib.blake2b(digest_size=32)
+        for _, units in self._chunks(part, self.n_bytes):
+            found.update(units.data)
+        return found.hexdigest()
+
     def sums(self, part: str, ends: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Cumulative costs (n,) in bits at the ascending positions `ends` (n,), each from 1 to n_bytes."""
-        starts = np.concatenate(([0], ends[:-1]))
-        units = self._units[self.parts.index(part)]
-        steps = [int(units[a:b].sum(dtype=np.int64)) for a, b in zip(starts, ends, strict=True)]
-        return np.multiply(np.cumsum(np.array(steps, np.int64)), UNIT_BITS, dtype=np.float64)
+        """Cumulative costs (n,) in bits at the ascending positions `ends` (n,), each from 0 to n_bytes."""
+        sums, total = np.zeros(len(ends), np.int64), 0
+        for start, units in self._chunks(part, int(ends[-1])):
+            running = np.cumsum(units, dtype=np.int64) + total
+            first, last = np.searchsorted(ends, (start + 1, start + len(units) + 1))
+            sums[first:last] = running[ends[first:last] - start - 1]
+            total = running[-1]
+        return np.multiply(sums, UNIT_BITS, dtype=np.float64)
+
+    def _first(self, part: str) -> int:
+        """The position of the part's first byte in the file."""
+        return self.parts.index(part) * max(self.n_bytes, 1)
+
+    def _chunks(self, part: str, n_bytes: int) -> Iterator[tuple[int, NDArray[np.uint32]]]:
+        """The units of the first n_bytes in chunks, each with its position."""
+        first = self._first(part)
+        for start in range(0, n_bytes, CHUNK):
+            yield start, self._units.read(first + start, first + min(start + CHUNK, n_bytes))

@@ -56,13 +56,13 @@ def plain_module(learner: OnlineLearner) -> plain_gpt.GPT:
     return module.eval()
 
 
-def export(folder: PathLike, learner: OnlineLearner, about: Mapping[str, Any]) -> plain_gpt.GPT:
+def export(folder: PathLike, learner: OnlineLearner, about: Mapping[str, Any], *, mode: int = 0o777) -> plain_gpt.GPT:
     """Writes the module of the GPT to a new folder, and returns it. about: further JSON values for config.json.
 
     Raises ConfigError if the learner has no GPT, OutputError.
     """
     module, shape = plain_module(learner), asdict(_shape(_gpt_config(learner)))
-    with new_folder(folder) as draft:
+    with new_folder(folder, mode=mode) as draft:
         save_tensors(draft / TENSORS, module.state_dict())
         write_text(draft / CONFIG, json.dumps({"model": shape, **about}, indent=2) + "\n")
         write_text(draft / MODULE, Path(plain_gpt.__file__).read_text(encoding="utf-8"))

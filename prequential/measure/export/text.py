@@ -2,13 +2,15 @@
 
 from typing import Any
 
+from prequential.printable import printable
+
 WITHOUT_MIXER = "the context mixer of the model is left out, so the GPT predicts worse than the model"
 
 
 def format_training(record: dict[str, Any]) -> str:
     """One line: the corpus, its prequential code length, and the folder of the model."""
     corpus = record["trained_on"]
-    return (
+    return printable(
         f"{corpus['name']}: {corpus['n_bytes']:,} bytes read at {corpus['code_bits'] / corpus['n_bytes']:.4f} bits/byte "
         f"(prequential); model {record['digest'][:16]} in {record['model']}"
     )
@@ -25,4 +27,4 @@ def format_export(record: dict[str, Any]) -> str:
             f"{check['corpus']['name']}, {check['n_bytes']:,} bytes, weights frozen: {exact:.4f} bits/byte under the exact GPT, "
             f"{plain:.4f} under the module ({check['difference']:+.3%})"
         )
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))

@@ -17,7 +17,7 @@ from prequential.corpora.git.file_rules import language_of
 from prequential.corpora.overlap.overlap import Overlap
 from prequential.errors import CorpusError
 from prequential.measure.evaluation.trace import MODEL, Trace
-from prequential.measure.table import printable
+from prequential.printable import printable
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_DOCUMENTS = 1000  # in a record: the costliest ones; the others are one group

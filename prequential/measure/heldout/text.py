@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from prequential.measure.table import format_table, printable
+from prequential.measure.table import format_table
+from prequential.printable import printable
 
 MAX_ROWS = 10
 LOSSES = ("frozen", "dynamic", "untrained")
@@ -44,11 +45,11 @@ def _head(record: Record) -> str:
             f"overlap: {share:.2f} % of the test bytes lie in copies of 50 bytes or more from the training corpus"
         )
         lines += [f"WARNING: {overlap['warning']}"] if overlap["warning"] else []
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _name(corpus: Record) -> str:
-    return printable(str(corpus.get("name", "a corpus")))
+    return str(corpus.get("name", "a corpus"))
 
 
 def _trained(train: Record) -> str:

@@ -3,30 +3,31 @@
 In all four cases the GPT has also learned from the last segment that was read (online/training.finish).
 """
 
+import io
 import json
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import safetensors
 from numpy.typing import NDArray
 
 from prequential.codecs.archive import ArchiveReader
-from prequential.corpora.chunks import reading
-from prequential.corpora.corpus import Document
+from prequential.corpora.chunks import reading, spool
+from prequential.corpora.corpus import Document, mapped
 from prequential.corpora.sources import PREFIXES
 from prequential.errors import CheckpointError, ConfigError, CorpusError, CorruptArchiveError
+from prequential.files import open_regular
 from prequential.measure.evaluation.runs import ARCHIVE, RECORD, read_run
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online import checkpoint
-from prequential.online.coding import OnProgress, config_of, decompress
+from prequential.online.coding import OnProgress, Progress, config_of, decompress
 from prequential.online.model_store import load_model
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source, digest_of
+from prequential.online.tensor_file import open_tensors
 from prequential.online.training import finish, train
 
 Bytes = NDArray[np.uint8]
@@ -87,7 +88,8 @@ def load_trained(
 ) -> tuple[OnlineLearner, TrainedOn]:
     """The learner of a run, a model or a checkpoint. The archive of a run is decoded, which takes as long as the run did.
 
-    Raises CorpusError, CorruptArchiveError, CheckpointError, ConfigError, and what `check` raises.
+    Raises CorpusError, CorruptArchiveError, CheckpointError, ConfigError, OutputError if there is no room for the decoded corpus,
+    and what `check` raises.
     """
     if kind == "run":
         return _of_run(Path(path), runtime, check, on_progress)
@@ -101,7 +103,7 @@ def load_trained(
 def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress) -> tuple[OnlineLearner, TrainedOn]:
     """The learner that decoded the archive of a run: it has learned what the learner of the run learned."""
     run = read_run(path)
-    with reading(run.archive), run.archive.open("rb") as archive, tempfile.TemporaryFile(prefix="prequential-") as file:
+    with reading(run.archive), open_regular(run.archive) as archive:
         reader = ArchiveReader(archive)
         header = reader.header
         if not header.n_bytes:
@@ -109,10 +111,20 @@ def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress)
         config = config_of(header)
         check(config)
         learner = runtime.learner(config)
-        for done in decompress(reader, file, learner):
-            on_progress(done, header.n_bytes)
-        file.flush()
-        symbols = np.memmap(file, np.uint8, "r")
+        done = Progress()
+
+        def decoded() -> Iterator[bytes]:
+            nonlocal done
+            part = io.BytesIO()
+            with reading(run.archive):
+                for done in decompress(reader, part, learner):
+                    on_progress(done, header.n_bytes)
+                    yield part.getvalue()
+                    part.seek(0)
+                    part.truncate()
+
+        with spool(decoded(), None, header.n_bytes) as file:
+            symbols = mapped(file, file.tell())
     if digest_of(symbols) != header.blake2b:
         raise CorruptArchiveError(f"{str(run.archive)!r} decodes to other bytes than its header says")
     finish(learner)
@@ -141,12 +153,12 @@ def _of_checkpoint(path: Path, runtime: Runtime, check: Check) -> tuple[OnlineLe
 def _identity_in(path: Path) -> dict[str, Any]:
     """The fields of a checkpoint that identify its run. Raises CheckpointError if they are missing or not valid."""
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {})[checkpoint.METADATA])
+        with open_tensors(path) as file:
+            about = json.loads(file.metadata[checkpoint.METADATA])
         identity = {name: about[name] for name in checkpoint.MISMATCHES}
         Config.from_dict(identity["config"])
         if type(identity["n_bytes"]) is not int or not isinstance(identity["corpus"], dict):
             raise ValueError("a field has another type")
-    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError, ConfigError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError, ConfigError) as error:
         raise CheckpointError(f"{str(path)!r} is not a checkpoint of this program: {error}") from error
     return identity

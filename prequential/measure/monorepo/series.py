@@ -4,22 +4,42 @@ All points of a series have the same Setting, so they are comparable. Each windo
 ended, so windows neither overlap nor leave gaps.
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from prequential.corpora.chunks import reading
 from prequential.corpora.git.file_rules import Rules
 from prequential.errors import ConfigError, CorpusError, OutputError
 from prequential.files import PathLike
+from prequential.measure.evaluation.record import CONFIG_FORM
+from prequential.measure.fields import COUNT, FLAG, NUMBER, TEXT, TIME, Form, check_fields, parse_object, read_lines
 from prequential.measure.heldout.policy import Context, Policy
 from prequential.measure.monorepo.monorepo import KIND, LOSSES, SCHEMA
 from prequential.measure.record import append_record
 from prequential.model.config import Config
+
+_GROUP: Form = {"name": TEXT, "n_documents": COUNT, "n_bytes": COUNT, "bits": NUMBER}
+_LOSS: Form = {
+    **dict.fromkeys(("documents", "clean", "dirty", "novel"), _GROUP),
+    "kinds": [_GROUP],
+    "languages": [_GROUP],
+}
+# What a series, its picture and its page rely on (`check_fields`).
+FORM: Form = {
+    "test": {
+        "n_bytes": COUNT,
+        "n_commits": COUNT,
+        "until_date": TIME,
+        **dict.fromkeys(("name", "since", "until"), TEXT),
+    },
+    "train": {"until": TEXT},
+    "overlap": {"train": {"byte_share": NUMBER}},
+    "learner_digest": TEXT,
+    "environment": {"versions": {"prequential": TEXT}},
+    "setting": {"config?": CONFIG_FORM, "fixed?": FLAG, "context?": TEXT},
+    **dict.fromkeys(LOSSES, _LOSS),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,51 +100,22 @@ class Setting:
 
 def read_series(path: PathLike) -> list[dict[str, Any]]:
     """The records of a series, oldest first; none if the file does not exist. Raises CorpusError if a line is not a record."""
-    if not Path(path).exists():
+    if not os.path.lexists(path):
         return []
-    with reading(path):
-        data = Path(path).read_bytes()
     records = []
-    for number, line in enumerate(data.splitlines(keepends=True), 1):
+    for number, line in enumerate(read_lines(path), 1):
         where = f"line {number} of {os.fspath(path)!r}"
         try:
-            record = json.loads(line) if line.endswith(b"\n") else None
-        except (ValueError, RecursionError):
+            record = parse_object(line, where) if line.endswith(b"\n") else None
+        except CorpusError:
             record = None
         if not isinstance(record, dict) or record.get("kind") != KIND:
             raise CorpusError(f"{where} is not a complete record of a monorepo loss: delete it, or name another series")
         if record.get("schema") != SCHEMA:
             raise CorpusError(f"{where} has schema {record.get('schema')!r}; this version reads {SCHEMA}")
-        check_point(record, where)
+        check_fields(record, FORM, where)
         records.append(record)
     return records
-
-
-def check_point(record: Mapping[str, Any], where: str) -> None:
-    """Raises CorpusError if the record lacks a field that a series, its picture or its page need."""
-    try:
-        complete = _has_all_fields(record)
-    except (KeyError, TypeError, AttributeError, ValueError):
-        complete = False
-    if not complete:
-        raise CorpusError(
-            f"{where} is not a complete record of a monorepo loss: fields are missing or have another type"
-        )
-
-
-def _has_all_fields(record: Mapping[str, Any]) -> bool:
-    """Whether the fields of a point have the right types. Raises KeyError, TypeError, AttributeError or ValueError if not."""
-    window = record["test"]
-    numbers = [window["n_bytes"], window["n_commits"], record["overlap"]["train"]["byte_share"]]
-    texts = [window[name] for name in ("name", "since", "until", "until_date")]
-    texts += [record["learner_digest"], record["train"]["until"], record["environment"]["versions"]["prequential"]]
-    for loss in (record[name] for name in LOSSES):
-        single = [loss[name] for name in ("documents", "clean", "dirty", "novel")]
-        groups = [*single, *loss["kinds"], *loss["languages"]]
-        numbers += [group[value] for group in groups for value in ("n_documents", "n_bytes", "bits")]
-        texts += [group["name"] for group in groups]
-    has_types = all(type(n) in (int, float) for n in numbers) and all(isinstance(text, str) for text in texts)
-    return has_types and isinstance(record["setting"], dict) and datetime.fromisoformat(window["until_date"]).year > 0
 
 
 def append_point(path: PathLike, record: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 from prequential.corpora.git.window import GitCorpus
 from prequential.measure.heldout.text import format_heldout
 from prequential.measure.monorepo.monorepo import LOSSES, reasons
-from prequential.measure.table import format_table, printable
+from prequential.measure.table import format_table
+from prequential.printable import printable
 
 Record = dict[str, Any]
 
@@ -27,7 +28,7 @@ def format_empty_window(window: GitCorpus) -> str:
     """One line that says that a window has nothing to score, and why its files were left out."""
     n_commits, since = window.origin["n_commits"], str(window.origin["since"])[:12]
     excluded = reasons(window.excluded)
-    return f"{window.name}: {n_commits} commits after {since} have nothing to score{excluded}; nothing is appended"
+    return f"{printable(window.name)}: {n_commits} commits after {since} have nothing to score{excluded}; nothing is appended"
 
 
 def _kinds(record: Record) -> str:
@@ -43,5 +44,5 @@ def _conditional_sizes(record: Record) -> str:
     n_bytes = record["test"]["n_bytes"]
     rows = [("dynamic, all bytes", record["dynamic"]["total"]["bits"])]
     rows += [(size["label"], 8.0 * size["compressed_bytes"]) for size in record["behind"]]
-    cells = [[printable(name), f"{bits:,.0f}", f"{bits / n_bytes:.4f}"] for name, bits in rows]
+    cells = [[name, f"{bits:,.0f}", f"{bits / n_bytes:.4f}"] for name, bits in rows]
     return format_table(("after the training bytes", "bits", "bits/byte"), cells)

@@ -16,12 +16,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.codecs.bit_coder import UNIT_BITS
+from prequential.errors import CorpusError
 from prequential.measure.evaluation.curves import Curve
 from prequential.measure.study.ladder import Ladder, Rung, Size
 from prequential.measure.study.references import final_window_bytes
 from prequential.measure.study.scaling import FORMS, MIN_PREFIXES, MIN_SIZES, Floats, Observations, Projection
 from prequential.online.flops import total_flops
 
+MAX_LOSS = 2.0**10  # bits per byte
 CONFIDENCE = 0.9
 MIN_COMPUTE_RATIO = 2.0  # of a hidden run to the largest fitted run: a nearer one is not an extrapolation
 MIN_CELLS = 8  # with fewer cells, the interval is that of the normal distribution, and is not calibrated
@@ -37,12 +40,17 @@ QUANTITIES: tuple[Quantity, ...] = ("total_bits", "final_bits_per_byte")
 
 
 def loss_bits_per_byte(curve: Curve, n_bytes: Lengths, quantity: Quantity) -> Floats:
-    """Loss (P,) after n_bytes (P,): the mean over all of them, or over their last window (`final_window_bytes`)."""
+    """Loss (P,) after n_bytes (P,): the mean over all of them, or over their last window (`final_window_bytes`).
+
+    Raises CorpusError for a loss that no run has.
+    """
     ends = np.asarray(n_bytes, np.int64)
-    if quantity == "total_bits":
-        return curve.at(ends) / ends
-    windows = np.array([final_window_bytes(int(end)) for end in ends])
-    return (curve.at(ends) - curve.at(ends - windows)) / windows
+    windows = ends if quantity == "total_bits" else np.array([final_window_bytes(int(end)) for end in ends])
+    losses = (curve.at(ends) - curve.at(ends - windows)) / windows
+    wrong = ends[(losses < UNIT_BITS) | (losses > MAX_LOSS)]
+    if len(wrong):
+        raise CorpusError(f"a curve has an impossible loss up to byte {wrong[0]}: its run is damaged")
+    return losses
 
 
 def length_in_law(n_bytes: Lengths, quantity: Quantity) -> Floats:

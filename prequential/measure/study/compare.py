@@ -139,8 +139,8 @@ class Difference:
 
     @property
     def percent(self) -> float:
-        """The difference in percent of the reference's ideal code length."""
-        return 100 * self.bits / self.reference.mean_bits
+        """The difference in percent of the reference's ideal code length; 0 if that is 0."""
+        return 100 * self.bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
 
     @property
     def archive_bits(self) -> float:

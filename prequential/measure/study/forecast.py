@@ -15,16 +15,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from prequential.corpora.chunks import reading
 from prequential.errors import ConfigError, CorpusError
 from prequential.measure.evaluation.curves import Curve
 from prequential.measure.evaluation.runs import PathLike, Run, read_runs
 from prequential.measure.evaluation.trace import MODEL
+from prequential.measure.fields import COUNT, FLAG, NUMBER, POSITIVE, SIZE, TEXT, TIME, Form, check_fields, read_object
 from prequential.measure.study.backtest import (
     CONFIDENCE,
     QUANTITIES,
@@ -51,6 +50,28 @@ from prequential.version import VERSION
 SCHEMA = 1
 N_RESAMPLES = 400
 FORMS_WITH_IDENTITY = ("additive", "crossed")
+_QUANTITY: Form = {
+    **dict.fromkeys(("point", "low", "high", "last_rung_bits_per_byte", "floor_bits_per_byte"), NUMBER),
+    "naive": {"last_rung": NUMBER, "line": NUMBER, "*": NUMBER},
+    "deviations": {"seeds": (NUMBER, None)},
+}
+# What `score` relies on (`check_fields`). The seal shows later changes, but anyone can seal a record.
+FORM: Form = {
+    "blake2b": TEXT,
+    "created_at": TIME,
+    "after_the_fact": FLAG,
+    "compute": {"ratio": POSITIVE},
+    "corpus": {"n_bytes": SIZE, "blake2b": TEXT},
+    "target": {
+        "n_bytes": SIZE,
+        "blake2b": (TEXT, None),
+        "config": {
+            "seed": COUNT,
+            "gpt": {"width": SIZE, "n_layers": SIZE, "n_heads": SIZE, "vector_step": POSITIVE},
+        },
+    },
+    "forecasts": dict.fromkeys(QUANTITIES, _QUANTITY),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,16 +331,12 @@ def sealed(record: dict[str, Any]) -> dict[str, Any]:
 
 def read_forecast(path: PathLike) -> dict[str, Any]:
     """A sealed forecast. Raises CorpusError if the file is not a forecast, or was changed after it was frozen."""
-    with reading(path):
-        text = Path(path).read_text(encoding="utf-8")
-    try:
-        record = json.loads(text)
-    except ValueError as error:
-        raise CorpusError(f"{str(path)!r} is not JSON: {error}") from error
+    record = read_object(path)
     if not isinstance(record, dict) or record.get("kind") != "forecast" or record.get("schema") != SCHEMA:
         raise CorpusError(f"{str(path)!r} is not a forecast of schema {SCHEMA}")
     if sealed(record) != record:
         raise CorpusError(f"{str(path)!r} was changed after it was frozen: its digest does not match")
+    check_fields(record, FORM, repr(str(path)))
     return record
 
 

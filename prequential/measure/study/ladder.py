@@ -290,7 +290,7 @@ def diverged_runs(ladder: Ladder) -> dict[str, str]:
     MAX_RISE times the rise that is usual in the ladder, whose runs all read the same text.
     """
     rates = np.array([rung.curve.windows(N_WINDOWS).bits for rung in ladder.rungs])  # (R, W) bits per byte
-    rises = (rates / np.minimum.accumulate(rates, 1)).max(1)
+    rises = (rates / np.maximum(np.minimum.accumulate(rates, 1), 1e-9)).max(1)
     usual = float(np.median(rises))
     reasons = {}
     for rung, rate, rise in zip(ladder.rungs, rates, rises, strict=True):

@@ -6,7 +6,6 @@ Every process goes through the complete plan in order. The processes agree only 
 themselves are in the folder, which all processes must share.
 """
 
-import os
 import threading
 import time
 from collections.abc import Iterable
@@ -15,7 +14,8 @@ from itertools import count
 import torch.distributed as dist
 
 from prequential.exact.pool import available_threads
-from prequential.online.workers.team import launched, meet
+from prequential.online.workers.environment import launched, local_workers
+from prequential.online.workers.team import meet
 
 POLL_S = 0.2
 HEARTBEAT_S = 5.0
@@ -40,7 +40,7 @@ class PlanWorker:
     @property
     def n_threads(self) -> int:
         """This process's share of the processors of its machine."""
-        return available_threads(int(os.environ["LOCAL_WORLD_SIZE"]))
+        return available_threads(local_workers())
 
     def claim(self, key: str) -> bool:
         """Whether this process is the first to claim the run, and therefore makes it."""

@@ -91,7 +91,7 @@ def subject_of(source: str | PathLike, limit_bytes: int | None = None) -> Subjec
     """
     if source == "-":
         raise CorpusError("each run of a plan reads the corpus again: save standard input to a file first")
-    with open_source(source, limit_bytes) as opened:
+    with open_source(source, limit_bytes, in_order=True) as opened:
         if not opened.n_bytes:
             raise CorpusError("the corpus is empty: there is nothing to run")
         return Subject(opened.n_bytes, opened.blake2b.hex())
@@ -129,13 +129,19 @@ def run_title(setting: Setting, config: Config) -> str:
 def finished_runs(folder: PathLike, subject: Subject) -> dict[str, Run]:
     """The newest run of each configuration in `folder`, by `config_key`, over these bytes and by this version of the program.
 
-    Raises CorpusError for a run that cannot be read.
+    Runs that cannot be read are left out. Raises CorpusError for a folder that cannot be read.
     """
     return {
         config_key(run.record["config"]): run
-        for run in read_runs(folder)
-        if recorded_subject(run.record) == subject and run.record["environment"]["versions"]["prequential"] == VERSION
+        for run in read_runs(folder, on_bad=lambda error: None)
+        if recorded_subject(run.record) == subject and _version(run.record) == VERSION
     }
+
+
+def _version(record: Mapping[str, Any]) -> str | None:
+    """The version of the program that made the run; None if the record does not say."""
+    version: str | None = record.get("environment", {}).get("versions", {}).get("prequential")
+    return version
 
 
 def runs_by_setting(outcomes: Iterable[Outcome]) -> dict[Setting, list[Run]]:
@@ -167,7 +173,7 @@ def run_plan(
 
     folder: where finished runs are looked for and new run folders are written. open_progress: opens the progress of a run.
     worker: this process, if several share the plan. Each yields the runs that it made or found; the first one finally yields
-    those of the others. The other arguments are those of `evaluate`. Raises CorpusError if the corpus or a run cannot be read.
+    those of the others. The other arguments are those of `evaluate`. Raises CorpusError if the corpus cannot be read.
     """
     subject = subject_of(source, limit_bytes)
     maker = _RunMaker(source, subject, Path(folder), limit_bytes, baselines, runtime or Runtime(), open_progress)
@@ -239,4 +245,4 @@ class _RunMaker:
                 raise CorpusError(
                     f"the corpus changed during the runs: its digest was {self.subject.blake2b}, now it is {found.blake2b}"
                 )
-            return read_run(new.finish(self.folder, record, evaluation.curves))
+            return read_run(new.finish(self.folder, record, evaluation.curves, mode=evaluation.mode))

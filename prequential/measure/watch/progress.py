@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from prequential.measure.watch.finding import Finding
 from prequential.measure.watch.health import Health
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.online.coding import Progress
@@ -24,7 +25,7 @@ class SilentProgress:
 
     def __init__(self, title: str) -> None:
         self.health = Health()
-        self._title = title if title.isprintable() else ascii(title)
+        self._title = printable(title)
         self._due_s = time.monotonic() + self.delay_s
         self._has_failed = False
 
@@ -56,7 +57,7 @@ class SilentProgress:
         """Removes what does not stay, at the end of the run."""
 
     def _line(self, *parts: str) -> str:
-        return ": ".join(["prequential", *([self._title] if self._title else []), *parts])
+        return printable(": ".join(["prequential", *([self._title] if self._title else []), *parts]))
 
     def _status(self, done: Progress, n_bytes: int) -> str:
         return f"{done.n_bytes / n_bytes if n_bytes else 1:.0%}, {self.health.status(n_bytes)}".rstrip(", ")
@@ -75,19 +76,25 @@ class ProgressLines(SilentProgress):
 
 
 class ProgressBar(SilentProgress):
-    """A tqdm bar. stays: the bar remains after each run, and the next run has a new one; otherwise `close` removes it."""
+    """A tqdm bar on `terminal`, by default stderr.
+
+    stays: the bar remains after each run, and the next run has a new one; otherwise `close` removes it.
+    """
 
     period_s, delay_s = 0.2, 0.0
     shows_end = True
 
-    def __init__(self, title: str, tqdm: Any, *, stays: bool) -> None:
+    def __init__(self, title: str, tqdm: Any, *, stays: bool, terminal: TextIO | None = None) -> None:
         super().__init__(title)
-        self._tqdm, self._stays = tqdm, stays
+        self._tqdm, self._stays, self._terminal = tqdm, stays, terminal
         self._short_title = self._title if len(self._title) <= MAX_TITLE else f"…{self._title[1 - MAX_TITLE :]}"
         self._bar = None if stays else self._new_bar()
 
     def _new_bar(self) -> Any:
-        return self._tqdm(desc=self._short_title, bar_format="{desc} |{bar}|", dynamic_ncols=True, leave=self._stays)
+        form = "{desc} |{bar}|"
+        return self._tqdm(
+            desc=self._short_title, bar_format=form, dynamic_ncols=True, leave=self._stays, file=self._terminal
+        )
 
     def update(self, done: Progress, n_bytes: int) -> None:
         if self._bar is None:
@@ -98,7 +105,7 @@ class ProgressBar(SilentProgress):
             self.close()
 
     def write(self, line: str) -> None:
-        self._tqdm.write(line, file=sys.stderr)
+        self._tqdm.write(line, file=self._terminal or sys.stderr)
 
     def close(self) -> None:
         if self._bar is not None:

@@ -11,8 +11,9 @@ from prequential.errors import ConfigError, InexactMachineError, WorkerLostError
 from prequential.model.config import Config
 from prequential.online import accelerators
 from prequential.online.runtime import Runtime
+from prequential.online.workers.environment import launched
 from prequential.online.workers.shared import LOAD, MODEL, STEP, STOP, TeamGPT, padded, shared_gpt
-from prequential.online.workers.team import Team, launched
+from prequential.online.workers.team import Team
 
 
 def serve(team: Team, runtime: Runtime) -> None:

@@ -2,9 +2,12 @@
 
 All values are integers, or float32 numbers that arrive unchanged: a maximum, a sum of integers, a copy. The work that they share
 is in shared.py (the steps of one run) and measure/study/plan_workers.py (the runs of a plan).
+
+Workers trust each other: nobody is authenticated and nothing is encrypted. On one machine they listen on the loopback interface.
 """
 
 import os
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,25 +16,39 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from prequential.errors import WorkerLostError
+from prequential.errors import ConfigError, WorkerLostError
+from prequential.online.workers.environment import local_workers, n_restarts, workers
 
 Tensor = torch.Tensor
 
 STEP_TIMEOUT = timedelta(minutes=30)  # for a worker that does not answer; the end of one is noticed at once
 BACKEND, WITH_DEVICES = "gloo", "cpu:gloo,cuda:nccl"
+GLOO_INTERFACE, NCCL_INTERFACE = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
 IDLE_TIMEOUT = timedelta(days=7)  # between two commands of the first worker
-
-
-def launched() -> bool:
-    """Whether this is one of several processes that torchrun started."""
-    return dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
 
 
 def meet() -> tuple[dist.Store, int, int]:
     """The key-value store of all processes of one torchrun, which of them this is, and how many there are."""
-    store, rank, size = next(dist.rendezvous("env://"))
+    restart = n_restarts()
+    with _reaching():
+        store, rank, size = next(dist.rendezvous("env://"))
     # torchrun keeps the store when it restarts the workers: entries of the earlier ones must not be read
-    return dist.PrefixStore("start " + os.environ["TORCHELASTIC_RESTART_COUNT"], store), rank, size
+    return dist.PrefixStore(f"start {restart}", store), rank, size
+
+
+def choose_interfaces() -> None:
+    """The network interfaces of gloo and NCCL: loopback, unless the user has named others; for several machines he must.
+
+    By default gloo would listen at the address that the host's name has, and NCCL on any interface. Raises ConfigError.
+    """
+    if GLOO_INTERFACE not in os.environ and local_workers() < workers()[0]:
+        raise ConfigError(
+            f"these workers are on several machines: name the network interface between them, such as {GLOO_INTERFACE}=eth0; "
+            "whoever can connect to it is trusted (docs/MACHINES.md)"
+        )
+    loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
+    for variable in (GLOO_INTERFACE, NCCL_INTERFACE) if loopback and local_workers() == workers()[0] else ():
+        os.environ.setdefault(variable, loopback[0])
 
 
 class Team:
@@ -43,12 +60,13 @@ class Team:
     def __init__(self, *, with_devices: bool = False) -> None:
         """with_devices: also exchange tensors on CUDA devices, by NCCL; each worker has its own device."""
         backend = WITH_DEVICES if with_devices else BACKEND
+        self.n_local = local_workers()  # workers on this machine
+        choose_interfaces()
+        store, rank, size = meet()
         with _reaching():
-            store, rank, size = meet()
             dist.init_process_group(backend, timeout=STEP_TIMEOUT, store=store, rank=rank, world_size=size)
             self._idle = dist.new_group(timeout=IDLE_TIMEOUT, backend=BACKEND)
         self.rank, self.size = rank, size
-        self.n_local = int(os.environ["LOCAL_WORLD_SIZE"])  # workers on this machine
         self._lock = threading.RLock()
 
     @contextmanager

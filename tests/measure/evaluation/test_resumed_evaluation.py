@@ -1,14 +1,17 @@
 """An interrupted evaluation is resumed, and has the results of an uninterrupted one."""
 
+import os
 import shutil
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from interruption import InterruptionError, stopping_at
 
 import prequential
-from prequential.errors import CheckpointError, CorpusError
+from prequential.errors import CheckpointError, CorpusError, OutputError, PrequentialError
 from prequential.measure.evaluation import evaluation, runs
+from prequential.measure.evaluation.record import evaluation_record
 from prequential.measure.evaluation.runs import DRAFT, interrupted_run_folder, new_run_folder
 
 pytestmark = pytest.mark.usefixtures("always_due")
@@ -121,20 +124,20 @@ def interrupted(folder, n_reports=20):
 
 def test_another_corpus_is_refused_and_nothing_is_lost(uninterrupted, tmp_path):
     interrupted(tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(CheckpointError, match="another"):
         measured(tmp_path, resume=True, data=DATA[:-1] + b"x")
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert_same_results(measured(tmp_path, resume=True), uninterrupted[0])
 
 
 @pytest.mark.parametrize("other", [DATA[:300], DATA + b"more"])
 def test_a_corpus_of_another_length_is_refused_and_nothing_is_lost(uninterrupted, tmp_path, other):
     interrupted(tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(CheckpointError, match="another run"):
         measured(tmp_path, resume=True, data=other)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert_same_results(measured(tmp_path, resume=True), uninterrupted[0])
 
 
@@ -179,9 +182,11 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
             "kind": "evaluation",
             "schema": runs.SCHEMA,
             "environment": environment,
-            "time": "2026-01-01T00:00:00",
+            "time": "2026-01-01T00:00:00+00:00",
+            "config": {},
+            "corpus": {"name": "a", "n_bytes": len(DATA), "blake2b": "0" * 64},
         }
-        return folder.finish(tmp_path, record | {"corpus": {"name": "a", "blake2b": "0" * 64}}, result.curves)
+        return folder.finish(tmp_path, record, result.curves)
 
     done = getattr(runs, step)
 
@@ -219,7 +224,7 @@ def test_without_keep_no_checkpoint_is_left(tmp_path):
             draft=prequential.DraftFolder(path=tmp_path),
             on_progress=stopping_at(20),
         )
-    assert not list(tmp_path.glob("*.checkpoint"))
+    assert not list(tmp_path.rglob("run.checkpoint"))
 
 
 def test_a_draft_stays_if_its_run_can_be_resumed(tmp_path):
@@ -240,6 +245,45 @@ def test_a_refused_draft_stays_without_a_note_that_it_can_be_resumed(tmp_path):
         measured(folder.draft, resume=True, data=DATA[:-1] + b"x")
     assert not hasattr(caught.value, "__notes__")
     assert list(tmp_path.iterdir()) == [draft]
+
+
+def test_two_processes_do_not_continue_one_draft(tmp_path):
+    with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True) as folder:
+        measured(folder.draft, on_progress=stopping_at(20))
+    (draft,) = tmp_path.iterdir()
+    with interrupted_run_folder(draft) as folder:
+        measured(folder.draft, resume=True)  # its archive is complete, its run is not
+        with pytest.raises(OutputError, match="another run"), interrupted_run_folder(draft):
+            pass
+
+
+def test_a_draft_of_another_user_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True) as folder:
+        measured(folder.draft, on_progress=stopping_at(20))
+    (draft,) = tmp_path.iterdir()
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(OutputError, match="another owner"), interrupted_run_folder(draft):
+        pass
+
+
+LEFT = ("record.jsonl", "environment.json", "curve.parquet", "encoded.json", "costs", "seconds", "archive.pq")
+
+
+@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize("kind", ["symbolic", "hard"])
+def test_no_file_outside_a_strangers_draft_is_written(name, kind, tmp_path):
+    victim, root = tmp_path / "victim", tmp_path / "runs"
+    with pytest.raises(InterruptionError), new_run_folder(root, keep=True) as folder:
+        measured(folder.draft, on_progress=stopping_at(20))
+    (draft,) = root.iterdir()
+    saved = (draft / name).read_bytes() if (draft / name).exists() else b"precious"
+    (draft / name).unlink(missing_ok=True)
+    victim.write_bytes(saved)
+    (draft / name).symlink_to(victim) if kind == "symbolic" else os.link(victim, draft / name)
+    with suppress(PrequentialError), interrupted_run_folder(draft) as folder:
+        result = measured(folder.draft, resume=True)
+        folder.finish(root, evaluation_record(result, PLAIN), result.curves)
+    assert victim.read_bytes() == saved
 
 
 def test_an_empty_draft_is_deleted(tmp_path):

@@ -142,7 +142,7 @@ def test_a_hostile_corpus_name_stays_within_the_folder(run):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not a record"),
+        ("", "not JSON"),
         ("{}", "not the record of an evaluation"),
         ('{"kind": "evaluation", "schema": 99}', "schema 99"),
     ],

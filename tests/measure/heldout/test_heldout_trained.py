@@ -1,14 +1,20 @@
-"""Trained learners: the checkpoint of an interrupted run is loaded, or refused in one line."""
+"""Trained learners: the checkpoint of an interrupted run, or a finished run, is loaded, or refused in one line."""
 
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
 
+import prequential
 from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import ENCODE, BitCoder
+from prequential.corpora import chunks
 from prequential.corpora.bundled import sample_path
-from prequential.errors import CheckpointError, ConfigError
+from prequential.errors import CheckpointError, ConfigError, OutputError
+from prequential.measure.evaluation.runs import Run
+from prequential.measure.heldout import trained
 from prequential.measure.heldout.trained import kind_of, load_trained
 from prequential.model.config import Config, MixerConfig, ScheduleConfig
 from prequential.online import checkpoint
@@ -84,3 +90,37 @@ def test_a_name_that_is_not_a_model_run_or_checkpoint_is_a_corpus(tmp_path):
     (tmp_path / "model.json").touch()
     for spec in (str(tmp_path), "-", "sample:christmas_carol", "hf:x", "missing.checkpoint"):
         assert kind_of(spec) == "corpus"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run folder with the archive of TEXT."""
+    prequential.compress(TEXT.tobytes(), tmp_path / "archive.pq", config=CONFIG, runtime=RUNTIME)
+    monkeypatch.setattr(trained, "read_run", lambda path: Run(path, {}))
+    return tmp_path
+
+
+def test_the_bytes_of_a_run_are_decoded_into_a_temporary_file(run):
+    learner, trained_on = load_trained(str(run), "run", RUNTIME, lambda config: None, lambda done, n_bytes: None)
+    assert trained_on.symbols.tobytes() == TEXT.tobytes()
+    assert [document.n_bytes for document in trained_on.documents] == [len(TEXT)]
+    expected = RUNTIME.learner(CONFIG)
+    done = train(expected, TEXT)
+    assert (learner.digest(), trained_on.about["code_bits"]) == (expected.digest(), done.code_bits)
+
+
+def test_a_run_whose_bytes_do_not_fit_on_the_disk_is_an_output_error(run, monkeypatch):
+    class Full:
+        """A temporary file on a full disk."""
+
+        name = "full"
+
+        def write(self, data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(chunks.tempfile, "NamedTemporaryFile", lambda **_: Full())
+    with pytest.raises(OutputError, match=r"cannot spool to .*: No space left on device"):
+        load_trained(str(run), "run", RUNTIME, lambda config: None, lambda done, n_bytes: None)

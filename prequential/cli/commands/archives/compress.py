@@ -10,6 +10,7 @@ from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar
 from prequential.errors import OutputError
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config
@@ -59,7 +60,7 @@ def _compress(args: argparse.Namespace, config: "Config", runtime: "Runtime", na
     if args.verbose and not args.quiet:
         ledger = result.ledger
         print(
-            f"{name}: {ledger.n_bytes} -> {ledger.archive_bytes} bytes, {ledger.bits_per_byte:.4f} bits/byte, "
+            f"{printable(name)}: {ledger.n_bytes} -> {ledger.archive_bytes} bytes, {ledger.bits_per_byte:.4f} bits/byte, "
             f"{result.wall_s:.1f} s",
             file=sys.stderr,
         )

@@ -9,6 +9,7 @@ from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar
 from prequential.errors import CorruptArchiveError, OutputError
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
@@ -30,6 +31,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         action="store_true",
         help="if an archive is damaged, also list the intact blocks after the damage, and save those that are stored raw",
     )
+    options.add_max_output(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
     parser.set_defaults(run=run, shared="steps")
@@ -60,6 +62,7 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
                 runtime=runtime,
                 overwrite=args.force,
                 resume=args.resume,
+                max_output_bytes=args.max_output,
                 on_progress=show,
             )
     except CorruptArchiveError as error:
@@ -68,7 +71,7 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
                 error.add_note(line)
         raise
     if args.verbose and not args.quiet:
-        print(f"{name}: {result.n_bytes} bytes, {result.wall_s:.1f} s", file=sys.stderr)
+        print(f"{printable(name)}: {result.n_bytes} bytes, {result.wall_s:.1f} s", file=sys.stderr)
 
 
 def _output(args: argparse.Namespace, name: str) -> str | BinaryIO:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
@@ -24,6 +25,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         description="Decode each archive, check every block and the complete original against their digests, and write nothing.",
     )
     parser.add_argument("names", nargs="*", default=["-"], metavar="FILE.pq", help="archive, or - (default: -)")
+    options.add_max_output(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
     parser.set_defaults(run=run)
@@ -42,7 +44,8 @@ def _test(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
             sys.stdin.buffer if name == "-" else name,
             devnull,
             runtime=runtime,
+            max_output_bytes=args.max_output,
             on_progress=show,
         )
     if args.verbose and not args.quiet:
-        print(f"{name}: intact, {result.n_bytes} bytes, {result.wall_s:.1f} s", file=sys.stderr)
+        print(f"{printable(name)}: intact, {result.n_bytes} bytes, {result.wall_s:.1f} s", file=sys.stderr)

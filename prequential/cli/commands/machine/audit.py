@@ -11,6 +11,7 @@ from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar
 from prequential.errors import LawError
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.measure.proof.findings import Finding
@@ -68,7 +69,7 @@ def _audit(args: argparse.Namespace, config: "Config", runtime: "Runtime", name:
     if args.json:
         print(json.dumps({"name": name, "checks": [dataclasses.asdict(finding) for finding in findings]}), flush=True)
     else:
-        print(f"{name}\n{format_findings(findings)}", flush=True)
+        print(f"{printable(name)}\n{format_findings(findings)}", flush=True)
     for finding in findings:
         if finding.failure:
             raise LawError(f"this check failed: {finding.check}: {finding.failure}")

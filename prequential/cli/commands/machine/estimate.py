@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.errors import ConfigError
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.measure.cost.devices import Device
@@ -76,7 +77,7 @@ def _estimate(
     from prequential.online.source import open_source
 
     runtime.check(config)
-    with open_source(name, args.limit) as source:
+    with open_source(name, args.limit, in_order=True) as source:
         cost = measure_run_cost(
             source, config, runtime, devices=devices, n_workers=args.workers, probe_bytes=args.probe or PROBE_BYTES
         )
@@ -84,7 +85,7 @@ def _estimate(
     if args.json:
         print(json.dumps({**record, "environment": environment(runtime, config)}, allow_nan=False), flush=True)
     else:
-        print(f"{name}\n{format_run_cost(cost)}\n", flush=True)
+        print(f"{printable(name)}\n{format_run_cost(cost)}\n", flush=True)
 
 
 def _devices(args: argparse.Namespace) -> "list[Device]":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.measure.cost.estimate import Estimate
@@ -86,13 +87,14 @@ def run(args: argparse.Namespace) -> int:
 def _evaluate(
     args: argparse.Namespace, config: "Config", runtime: "Runtime", baselines: Sequence[str], name: str
 ) -> None:
+    from prequential.files import check_appendable
     from prequential.measure.cost.estimate import compare_with_evaluation
     from prequential.measure.evaluation.evaluation import DraftFolder, evaluate
     from prequential.measure.evaluation.record import evaluation_record
-    from prequential.measure.record import append_record, check_writable
+    from prequential.measure.record import append_record
 
     if args.output is not None:
-        check_writable(args.output)  # before the work, not after it
+        check_appendable(args.output)  # before the work, not after it
     estimate = _estimate(args, config, runtime, name) if args.estimate else None
     with _run_folder(args) as folder:
         with progress_bar(name, quiet=args.quiet) as show:
@@ -109,7 +111,7 @@ def _evaluate(
         accuracy = compare_with_evaluation(estimate, evaluation) if estimate else None
         record = evaluation_record(evaluation, runtime, show.health.findings, accuracy)
         root = Path(args.runs) if args.resume is None else Path(args.resume).parent
-        path = folder.finish(root, record, evaluation.curves) if folder else None
+        path = folder.finish(root, record, evaluation.curves, mode=evaluation.mode) if folder else None
     _print_record(args, record, path)
     if args.output is not None:
         append_record(args.output, record)
@@ -131,10 +133,10 @@ def _estimate(args: argparse.Namespace, config: "Config", runtime: "Runtime", na
     from prequential.online.source import open_source
 
     runtime.check(config)
-    with open_source(name, args.limit) as source:
-        found, _ = estimate(source.symbols[:], planned_header(source, config), runtime)
+    with open_source(name, args.limit, in_order=True) as source:
+        found, _ = estimate(source.symbols, planned_header(source, config), runtime)
     if not args.quiet:
-        print(f"{name}: {format_summary(found)}", file=sys.stderr)
+        print(f"{printable(name)}: {format_summary(found)}", file=sys.stderr)
     return found
 
 
@@ -146,7 +148,7 @@ def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: 
         print(json.dumps(record), flush=True)
         return
     parts = [format_report(record), *([format_tables(record["tables"])] if args.tables else [])]
-    print("\n\n".join(parts) + (f"\n\nrun: {run_folder}\n" if run_folder else "\n"), flush=True)
+    print("\n\n".join(parts) + (f"\n\nrun: {printable(str(run_folder))}\n" if run_folder else "\n"), flush=True)
 
 
 def _baselines(args: argparse.Namespace) -> Sequence[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.progress import progress_bar
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.measure.heldout.trained import TrainedOn
@@ -82,15 +83,15 @@ class _Moved(argparse.Action):
 def run(args: argparse.Namespace) -> int:
     """Trains, measures and prints; returns the exit code."""
     _check_usage(args)
-    from prequential.files import writing
+    from prequential.files import check_appendable, writing
     from prequential.measure.heldout.text import format_heldout
-    from prequential.measure.record import append_record, check_writable
+    from prequential.measure.record import append_record
 
     records = None if args.no_run else Path(args.runs) / RECORDS
     if records:
         with writing(args.runs):
             records.parent.mkdir(parents=True, exist_ok=True)
-        check_writable(records)  # before the work, not after it
+        check_appendable(records)  # before the work, not after it
     record = _measure(args, options.runtime(args))
     print(json.dumps(record) if args.json else format_heldout(record), flush=True)
     if records:
@@ -129,7 +130,7 @@ def _measure(args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
                 overlap=not args.no_overlap,
             ),
             stage=partial(progress_bar, quiet=args.quiet),
-            warn=lambda text: print(f"prequential: WARNING: {text}", file=sys.stderr),
+            warn=lambda text: print(printable(f"prequential: WARNING: {text}"), file=sys.stderr),
         )
         return measured.to_record({**describe(source), "limit_bytes": args.limit}, runtime)
 
@@ -173,7 +174,8 @@ def _trainer(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
         with open_source(args.train, args.train_limit) as source, progress_bar("training", quiet=args.quiet) as show:
             learner, trained_on = train_on(source, runtime.learner(config), show)
         if args.save_model:
-            save_model(args.save_model, learner, {**trained_on.about, "prequential": VERSION})
+            about = {**trained_on.about, "prequential": VERSION}
+            save_model(args.save_model, learner, about, mode=source.mode)
         return learner, trained_on
 
     return train

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from prequential.cli import options
 from prequential.cli.progress import progress_bar
 from prequential.errors import ConfigError
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.measure.heldout.trained import TrainedOn
@@ -106,7 +107,6 @@ def _add_point(args: argparse.Namespace) -> Path:
     from prequential.corpora.git.window import open_documents
     from prequential.measure.monorepo.series import append_point, slim
     from prequential.measure.monorepo.text import format_empty_window, format_point
-    from prequential.measure.table import printable
 
     runtime = options.runtime(args)
     point = _next_point(args)
@@ -166,15 +166,14 @@ def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> Setting
 
 def _check_before(point: NextPoint, runtime: Runtime) -> None:
     """Refuses what cannot succeed before anything is computed, and makes the folder of the series."""
-    from prequential.files import writing
-    from prequential.measure.record import check_writable
+    from prequential.files import check_appendable, writing
     from prequential.version import VERSION
 
     config = point.setting.config
     runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
     with writing(point.series):
         point.series.parent.mkdir(parents=True, exist_ok=True)
-    check_writable(point.series)
+    check_appendable(point.series)
     if point.records:
         version = point.records[-1]["environment"]["versions"]["prequential"]
         if version != VERSION:
@@ -218,14 +217,15 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
                 tree, setting.train_limit_bytes, lambda: runtime.learner(setting.config), show
             )
         if args.model:
-            save_model(args.model, learner, {**trained_on.about, "prequential": VERSION})
+            about = {**trained_on.about, "prequential": VERSION}
+            save_model(args.model, learner, about, mode=Path(args.repository).stat().st_mode)
         return learner, trained_on
 
     return train
 
 
 def _warn(text: str) -> None:
-    print(f"prequential: warning: {text}", file=sys.stderr)
+    print(printable(f"prequential: warning: {text}"), file=sys.stderr)
 
 
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config
@@ -116,7 +117,7 @@ def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", nam
         about = {"kind": "references", **corpora, "config": config.to_dict()}
         print(json.dumps({**about, **record, "environment": environment(runtime, config)}), flush=True)
     else:
-        title = f"{name}, {found.split.code_bits:,.0f} bits by the GPT as it learns"
+        title = f"{printable(name)}, {found.split.code_bits:,.0f} bits by the GPT as it learns"
         print(f"{title}\n\n{format_references(record)}\n", flush=True)
 
 
@@ -124,4 +125,4 @@ def _stage_printer(name: str, *, quiet: bool) -> Callable[[str], object]:
     """Prints each stage on stderr, if that is a terminal."""
     if quiet or not sys.stderr.isatty():
         return lambda stage: None
-    return lambda stage: print(f"{name}: {stage}", file=sys.stderr)
+    return lambda stage: print(f"{printable(name)}: {stage}", file=sys.stderr)

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from prequential.cli import options
+from prequential.printable import printable
 
 SUMMARY = "show runs as an HTML page or as plots"
 DEFAULT_OUTPUT = "report.html"
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         written += [output] if output != "-" else []
     if not args.quiet:
         for path in written:
-            print(path, file=sys.stderr)
+            print(printable(path), file=sys.stderr)
     return 0
 
 

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 from prequential.cli import options
+from prequential.cli.failures import EXIT_FAILURE, report_failure
 from prequential.errors import CorpusError
+from prequential.printable import printable
 
 SUMMARY = "list, show and pack earlier evaluations"
 DEFAULT_FOLDER = "runs"
@@ -53,7 +55,12 @@ def list_runs(args: argparse.Namespace) -> int:
     if args.folder is not None and not Path(args.folder).exists():
         raise CorpusError(f"{args.folder!r} is not a runs folder: there is no such folder")
     folder = args.folder or DEFAULT_FOLDER
-    records = [run_record(run) for run in read_runs(folder)]
+    records, bad = [], list[CorpusError]()
+    for run in read_runs(folder, bad.append):
+        try:
+            records.append(run_record(run))
+        except CorpusError as error:
+            bad.append(error)
     if args.json:
         for record in records:
             print(json.dumps(record))
@@ -62,10 +69,12 @@ def list_runs(args: argparse.Namespace) -> int:
     if not args.quiet:
         for draft in interrupted_runs(folder):
             print(
-                f"prequential: unfinished: evaluate --resume {draft} resumes it, unless it is still running",
+                f"prequential: unfinished: evaluate --resume {printable(str(draft))} resumes it, unless it is still running",
                 file=sys.stderr,
             )
-    return 0
+    for reason in bad:
+        report_failure(None, reason, verbose=args.verbose)
+    return EXIT_FAILURE if bad else 0
 
 
 def show_run(args: argparse.Namespace) -> int:
@@ -84,5 +93,5 @@ def pack_runs(args: argparse.Namespace) -> int:
 
     packed = runs.pack_runs(args.folder, args.output, overwrite=args.force)
     if not args.quiet:
-        print(f"{len(packed)} runs packed into {args.output}")
+        print(f"{len(packed)} runs packed into {printable(args.output)}")
     return 0

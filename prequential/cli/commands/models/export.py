@@ -3,6 +3,7 @@
 import argparse
 import json
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
@@ -55,7 +56,7 @@ def _export(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
         "from": {"digest": model.digest, "config": model.config.to_dict(), "trained_on": model.trained_on},
         "left_out": ["mixer"] if model.config.mixer else [],
     }
-    module = export(args.output, model.learner, about)
+    module = export(args.output, model.learner, about, mode=Path(name).stat().st_mode)
     n_parameters = sum(weight.numel() for weight in module.parameters())
     record: dict[str, Any] = {"kind": "export", "folder": args.output, "n_parameters": n_parameters, **about}
     if args.check is not None:

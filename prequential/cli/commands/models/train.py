@@ -31,7 +31,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="resume from MODEL.checkpoint, if an interrupted run left it (docs/RELIABILITY.md)",
+        help="resume an interrupted training of MODEL, if it left a checkpoint (docs/RELIABILITY.md)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a line")
     options.add_learner(parser)
@@ -67,6 +67,6 @@ def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name:
             "code_bits": done.code_bits,
             "prequential": VERSION,
         }
-        digest = save_model(args.output, learner, trained_on)
+        digest = save_model(args.output, learner, trained_on, mode=source.mode)
     record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
     print(json.dumps({**record, "config": config.to_dict()}) if args.json else format_training(record), flush=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.failures import EXIT_FAILURE
-from prequential.cli.plans import add_plan, check_seeds, prints_text, run_plan
+from prequential.cli.plans import add_plan, check_seeds, prints_text, report_bad_runs, run_plan
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
     runtime = options.runtime(args)
     ablation, bootstrap = _ablation(args, runtime)
-    corpus = subject_of(args.source, args.limit)
+    corpus, has_bad_runs = subject_of(args.source, args.limit), report_bad_runs(args)
     if prints_text(args) or (args.dry_run and not args.json):
         print(format_plan(ablation, corpus, finished_runs(args.runs, corpus).keys()), flush=True)
     outcomes = [] if args.dry_run else run_plan(args, ablation.plan, runtime)
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(ablation_record(ablation, corpus, outcomes, summary), allow_nan=False))
     elif summary:
         print(("\n" if prints_text(args) else "") + format_summary(ablation, summary))
-    return EXIT_FAILURE if any(outcome.error for outcome in outcomes) else 0
+    return EXIT_FAILURE if has_bad_runs or any(outcome.error for outcome in outcomes) else 0
 
 
 def _ablation(args: argparse.Namespace, runtime: Runtime) -> tuple[Ablation, Bootstrap]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.failures import EXIT_FAILURE
-from prequential.cli.plans import add_plan, prints_text, run_plan
+from prequential.cli.plans import add_plan, prints_text, report_bad_runs, run_plan
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ def run(args: argparse.Namespace) -> int:
         args.limit, args.runs = args.limit or STEP_CHECK_BYTES, f"{args.runs}/steps"
     runtime = options.runtime(args)
     plan = _plan(args, runtime)
-    corpus = subject_of(args.source, args.limit)
+    corpus, has_bad_runs = subject_of(args.source, args.limit), report_bad_runs(args)
     finished = finished_runs(args.runs, corpus).keys()
     predicted_s = predicted_remaining_s(args.source, plan, corpus, finished, runtime) if args.dry_run else None
     if prints_text(args) or (args.dry_run and not args.json):
         print(format_plan(plan, corpus, finished, predicted_s), flush=True)
     outcomes = [] if args.dry_run else run_plan(args, plan, runtime)
     _print_results(args, plan, corpus, outcomes, predicted_s)
-    return EXIT_FAILURE if any(outcome.error for outcome in outcomes) else 0
+    return EXIT_FAILURE if has_bad_runs or any(outcome.error for outcome in outcomes) else 0
 
 
 def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:

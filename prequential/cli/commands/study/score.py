@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.progress import progress_bar
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.measure.evaluation.runs import Run
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(record, allow_nan=False))
     elif not args.quiet:
-        print(f"{format_score(record)}\nappended to {path}")
+        print(f"{format_score(record)}\nappended to {printable(str(path))}")
     return 0
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
+from prequential.cli.streams import terminal
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _write_subset(args: argparse.Namespace, source: Source, choices: Sequence[Ch
     from prequential.files import output_file
     from prequential.measure.study.selection import subset
 
-    with output_file(args.write, overwrite=args.force) as sink:
+    with output_file(args.write, overwrite=args.force, mode=source.mode) as sink:
         for part in subset(source.symbols[:], choices, by_rank=args.write_order == "rank"):
             sink.write(part.tobytes())
 
@@ -193,8 +194,8 @@ def _progress_bar(*, quiet: bool) -> Iterator[Callable[[int, int], object]]:
     """Shows on a terminal how many bytes were read."""
     from tqdm import tqdm
 
-    is_hidden = quiet or sys.stderr is None or not sys.stderr.isatty()
-    with tqdm(unit="B", unit_scale=True, desc="select", leave=False, disable=is_hidden) as bar:
+    is_hidden, file = quiet or not sys.stderr.isatty(), terminal(sys.stderr)
+    with tqdm(unit="B", unit_scale=True, desc="select", leave=False, disable=is_hidden, file=file) as bar:
 
         def on_read(n_bytes: int, n_total: int) -> None:
             bar.total = n_total

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.failures import EXIT_FAILURE
-from prequential.cli.plans import add_plan, check_seeds, prints_text, run_plan
+from prequential.cli.plans import add_plan, check_seeds, prints_text, report_bad_runs, run_plan
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
     runtime = options.runtime(args)
     plan = _plan(args, runtime)
-    corpus = subject_of(args.source, args.limit)
+    corpus, has_bad_runs = subject_of(args.source, args.limit), report_bad_runs(args)
     baseline = read_run(args.baseline) if args.baseline else None
     if baseline:
         check_baseline(baseline, corpus)  # before the work, not after it
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(sweep_record(plan, corpus, outcomes, summary), allow_nan=False))
     elif summary:
         print(("\n" if prints_text(args) else "") + format_summary(summary))
-    return EXIT_FAILURE if any(outcome.error for outcome in outcomes) else 0
+    return EXIT_FAILURE if has_bad_runs or any(outcome.error for outcome in outcomes) else 0
 
 
 def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:

@@ -9,6 +9,7 @@ from prequential.measure.study.compare import (
     bounded_e_value,
 )
 from prequential.measure.table import format_table
+from prequential.printable import printable
 
 RUN_TITLES = ("", "runs", "seeds", "bits", "bits/byte", "archive bits")
 DIFFERENCE_TITLES = ("", "bits", "bits/byte", "%", "archive bits")
@@ -19,11 +20,13 @@ def format_comparison(comparison: Comparison) -> str:
     """The complete report, without a final newline."""
     corpus, groups = comparison.corpus, comparison.groups
     parts = [
-        f"corpus {corpus.get('name') or 'bytes'}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}",
+        printable(
+            f"corpus {corpus.get('name') or 'bytes'}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"
+        ),
         format_table(RUN_TITLES, [_group_row(group, corpus["n_bytes"]) for group in groups]),
-        "\n".join(f"{group.label}: {', '.join(group.runs)}" for group in groups),
+        "\n".join(printable(f"{group.label}: {', '.join(group.runs)}") for group in groups),
         format_table(DIFFERENCE_TITLES, [_difference_row(difference) for difference in comparison.differences]),
-        *("\n".join(f"{name:<20}{text}" for name, text in _details(d)) for d in comparison.differences),
+        *("\n".join(printable(f"{name:<20}{text}") for name, text in _details(d)) for d in comparison.differences),
         f"If this comparison is used to choose the best of these {comparison.n_runs} runs, the choice costs log2 "
         f"{comparison.n_runs} = {comparison.choice_bits:.2f} bits more.",
     ]

@@ -5,6 +5,7 @@ from typing import Any
 
 from prequential.measure.study.backtest import Calibration
 from prequential.measure.table import format_table
+from prequential.printable import printable
 
 SCORE_TITLES = (
     "", "forecast", "90 % from", "to", "actual", "error", "interval", "in seed deviations", "skill: last rung", "skill: line",
@@ -53,7 +54,7 @@ def format_forecast(record: dict[str, Any]) -> str:
         [
             f"target: {gpt['width']}x{gpt['n_layers']}, {target['n_weights']:,} weights, {target['n_bytes']:,} bytes, "
             f"{record['compute']['ratio']:.1f} times the operations of the largest run fitted",
-            f"form: {record['form']} ({record['form_chosen_by']}); proxy: {proxy['name'] if proxy else 'none'}",
+            f"form: {record['form']} ({record['form_chosen_by']}); proxy: {printable(proxy['name']) if proxy else 'none'}",
             format_table(("", "forecast", "90 % from", "to", "last rung", "line"), rows),
             f"total bits by the law of final windows ({identity['form']}): {identity['disagreement_percent']:+.2f} %",
             f"frozen: {record['blake2b']}",
@@ -73,7 +74,7 @@ def format_score(record: dict[str, Any]) -> str:
                 f"{score['percent']:+.2f} %",
                 "hit" if score["hit"] else "missed",
                 _share(score["seed_deviations"]),
-                *map(_share, score["skill"].values()),
+                *(_share(score["skill"][name]) for name in ("last_rung", "line")),
                 _share(score["of_remaining_gain"]),
             )
         )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from prequential.measure.study.selection import Choice
-from prequential.measure.table import format_table, printable
+from prequential.measure.table import format_table
 
 MAX_ROWS = 10  # half of them from each end
 
@@ -15,7 +15,7 @@ def format_selection(record: dict[str, Any], choices: Sequence[Choice]) -> str:
     shown = choices if len(choices) <= MAX_ROWS else [*choices[:half], *choices[-half:]]
     rows = [
         [
-            printable(choice.scored.document.name),
+            choice.scored.document.name,
             str(choice.rank),
             f"{choice.scored.document.n_bytes:,}",
             f"{choice.scored.bits:,.1f}",

@@ -6,6 +6,7 @@ from prequential.measure.study.plans import Outcome, Plan, Subject, config_key
 from prequential.measure.study.sweep import Result, Summary
 from prequential.measure.table import format_table
 from prequential.online.flops import flops_per_byte
+from prequential.printable import printable
 
 TITLES = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data multiple", "front")
 
@@ -31,7 +32,9 @@ def format_outcome(outcome: Outcome) -> str:
     assert outcome.run
     record = outcome.run.record
     figures = f"{record['bits_per_byte']:.4f} bits/byte, {record['bytes_per_s'] / 1e3:,.2f} kB/s"
-    return f"{outcome.name}: {figures}, {'' if outcome.is_new else 'finished already, '}{outcome.run.path}"
+    return (
+        f"{outcome.name}: {figures}, {'' if outcome.is_new else 'finished already, '}{printable(str(outcome.run.path))}"
+    )
 
 
 def format_summary(summary: Summary) -> str:
@@ -45,7 +48,7 @@ def format_summary(summary: Summary) -> str:
             f"the choice among {summary.n_configs} configurations costs {summary.choice_bits:.2f} bits, of a single run among "
             f"{summary.n_runs} {summary.run_choice_bits:.2f} bits",
             "front: no other configuration has fewer bits for as few operations; spread: largest minus smallest over seeds",
-            f"data multiple: bytes that {summary.baseline} needs for the same loss, divided by the bytes needed here",
+            f"data multiple: bytes that {printable(summary.baseline)} needs for the same loss, divided by the bytes needed here",
             *(f"data multiple of {r.name}: none, {r.reason}" for r in summary.results if r.reason),
         ]
     )

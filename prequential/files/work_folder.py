@@ -1,0 +1,205 @@
+"""The working folder of an output: what a run needs until its output is complete, and a lock against a second run.
+
+For an output NAME it is .NAME.prequential, next to it, readable for its owner only:
+
+    owner            marks the folder as ours; locked while a run writes the output
+    partial          the output so far
+    run.checkpoint   the run between two segments (online/checkpoint.py)
+    new.checkpoint/  the next checkpoint while it is written
+    new.folder/      a restored folder while it is written
+
+Only files of these names are ever deleted, and only in a folder that carries our mark and belongs to this user.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from prequential.errors import OutputError
+from prequential.files.folders import sync_folder
+from prequential.files.sink import PathLike, writing
+
+MARK = b"prequential working folder 1\n"
+OWNER, PARTIAL, CHECKPOINT, NEW_CHECKPOINT, NEW_FOLDER = (
+    "owner",
+    "partial",
+    "run.checkpoint",
+    "new.checkpoint",
+    "new.folder",
+)
+
+
+def work_folder(target: PathLike) -> Path:
+    """The working folder of the output `target`. A link stays: the folder is that of the file that it names."""
+    path = Path(os.path.realpath(target))
+    return path.with_name(f".{path.name}.prequential")
+
+
+def partial_path(target: PathLike) -> Path:
+    """The file in which the output `target` grows."""
+    return work_folder(target) / PARTIAL
+
+
+def checkpoint_path(target: PathLike) -> Path:
+    """The checkpoint of the run that makes `target`."""
+    return work_folder(target) / CHECKPOINT
+
+
+def delete_new_checkpoint(checkpoint: Path) -> None:
+    """Deletes a checkpoint that a killed run left incomplete."""
+    delete_incomplete(checkpoint.with_name(NEW_CHECKPOINT))
+
+
+def delete_incomplete(folder: Path) -> None:
+    """Deletes a folder that this run, or a killed one, has not completed."""
+    if folder.is_symlink() or folder.is_file():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def delete_checkpoint(checkpoint: Path) -> None:
+    """Deletes the checkpoint, and an incomplete one next to it."""
+    checkpoint.unlink(missing_ok=True)
+    delete_new_checkpoint(checkpoint)
+
+
+@contextmanager
+def hold_work_folder(target: PathLike) -> Iterator[Path]:
+    """The working folder of `target`, made if it is missing, and locked while the body runs. Deleted if nothing is left in it.
+
+    Raises OutputError if another run holds it, or if a folder of this name is not ours.
+    """
+    with writing(target):
+        folder = work_folder(target)
+        try:
+            owner = _locked_owner(folder, target)
+        except OSError:
+            with suppress(OSError):
+                folder.rmdir()  # made just now, or left by a killed run; fails if it is not empty
+            raise
+    with closing(owner):
+        try:
+            yield folder
+        finally:
+            _delete_unused(folder)
+
+
+def _delete_unused(folder: Path) -> None:
+    """Deletes the folder, which this run has locked, if nothing is left in it."""
+    with suppress(OSError):
+        if {path.name for path in folder.iterdir()} == {OWNER}:
+            (folder / OWNER).unlink()
+            folder.rmdir()
+
+
+def _locked_owner(folder: Path, target: PathLike) -> BinaryIO:
+    """The file `owner` in the folder, locked. Both are made if they are missing."""
+    while True:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            sync_folder(folder.parent)
+        with suppress(FileNotFoundError):  # another run has just deleted the folder
+            check_own_folder(folder)
+            is_alone = {path.name for path in folder.iterdir()} <= {OWNER}
+            if not is_alone and not os.path.lexists(folder / OWNER):
+                raise _not_ours(folder)
+            owner = open_own_file(folder / OWNER, create=is_alone)
+            lock(owner, target)
+            if _is_same(owner, folder / OWNER):  # otherwise the run that held the lock has just deleted it
+                try:
+                    _check_mark(owner, folder, may_complete=is_alone)
+                except (OSError, OutputError):
+                    with suppress(OSError):
+                        owner.close()
+                    raise
+                return owner
+            owner.close()
+
+
+def _check_mark(owner: BinaryIO, folder: Path, *, may_complete: bool) -> None:
+    """Raises OutputError unless the file holds our mark. A run that was killed may have left a part of it: completes it."""
+    found = owner.read(len(MARK) + 1)
+    if found != MARK and not (may_complete and MARK.startswith(found)):
+        raise _not_ours(folder)
+    try:
+        owner.write(MARK[len(found) :])
+        owner.flush()
+    except OSError:
+        _delete_unused(folder)
+        raise
+
+
+def _is_same(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def check_own_folder(folder: Path) -> None:
+    """Raises OutputError unless this is a folder, not a link, and belongs to this user. Raises OSError if it is missing."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or _is_foreign(status):
+        raise _not_ours(folder)
+
+
+def _is_foreign(status: os.stat_result) -> bool:
+    return hasattr(os, "geteuid") and status.st_uid != os.geteuid()
+
+
+def _not_ours(path: Path) -> OutputError:
+    return OutputError(
+        f"{str(path)!r} is not a file or folder that a run of yours left: it is a link, of another kind or of another owner; "
+        "move it away"
+    )
+
+
+def open_own_file(path: Path, *, create: bool = True) -> BinaryIO:
+    """The file of an earlier run of this user, open for reading and writing; made if it is missing and `create`.
+
+    Raises OutputError for a link, which may lead out of the folder, for anything else that is not a regular file, and for a file
+    of another user.
+    """
+    flags = os.O_RDWR | os.O_CREAT * create
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+        flags |= getattr(os, name, 0)
+    if path.is_symlink():
+        raise _not_ours(path)
+    number = os.open(path, flags, 0o600)
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or _is_foreign(status):
+        os.close(number)
+        raise _not_ours(path)
+    return os.fdopen(number, "r+b")
+
+
+@contextmanager
+def closing(file: BinaryIO) -> Iterator[BinaryIO]:
+    """Closes the file at the end. Ignores errors of the close, because the flush has already reported them."""
+    try:
+        yield file
+    finally:
+        with suppress(OSError):
+            file.close()
+
+
+def lock(file: BinaryIO, target: PathLike) -> None:
+    """Locks the file until it is closed. Raises OutputError if another run holds the lock."""
+    try:
+        import fcntl
+    except ImportError:  # not on every system
+        return
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise OutputError(
+            f"another run is writing {os.fspath(target)!r}; wait until it ends, or choose another name"
+        ) from error
+    except OSError:  # a file system without locks
+        return

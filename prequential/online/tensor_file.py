@@ -1,0 +1,76 @@
+"""Reading safetensors files that a stranger may have made, or may change at any time.
+
+The library maps such a file. If another process truncates it, a read ends the program by a signal; if it writes to it, checked
+values change. Here every tensor is read into memory of its own, and only then checked and used. Files are written by the library.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prequential.errors import CheckpointError
+from prequential.files import open_regular
+
+MAX_HEADER_BYTES = 1 << 20  # JSON, which expands in memory
+METADATA = "__metadata__"
+DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
+    "U8": torch.uint8,
+}  # fmt: skip
+
+
+class TensorFile:
+    """An open safetensors file. metadata: strings by name. types: dtype and shape of each tensor by name."""
+
+    def __init__(self, file: BufferedReader) -> None:
+        """Reads the header. Raises ValueError if it is not that of a safetensors file of these dtypes."""
+        n_bytes = int.from_bytes(file.read(8), "little")
+        if n_bytes > MAX_HEADER_BYTES:
+            raise ValueError(f"it declares a header of {n_bytes:,} bytes")
+        try:
+            header = json.loads(file.read(n_bytes))
+            self.metadata: dict[str, Any] = dict(header.pop(METADATA, {}))
+            self.types = {
+                name: (DTYPES[entry["dtype"]], tuple(map(_size, entry["shape"]))) for name, entry in header.items()
+            }
+            self._starts = {name: _size(entry["data_offsets"][0]) for name, entry in header.items()}
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+            raise ValueError(f"its header is damaged: {type(error).__name__}") from error
+        self._file, self._first = file, 8 + n_bytes
+
+    def read(self, name: str) -> torch.Tensor:
+        """A tensor, in memory that it does not share. Raises ValueError if the file ends before its last byte."""
+        dtype, shape = self.types[name]
+        n_bytes, start = math.prod(shape) * dtype.itemsize, self._first + self._starts[name]
+        if start + n_bytes > os.fstat(self._file.fileno()).st_size:  # before memory is taken for it
+            raise ValueError(f"it ends within {name}")
+        tensor = torch.empty(shape, dtype=dtype)
+        self._file.seek(start)
+        if n_bytes and self._file.readinto(tensor.numpy().reshape(-1).view("uint8").data) != n_bytes:
+            raise ValueError(f"it ends within {name}")
+        return tensor
+
+
+def _size(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 48:
+        raise ValueError("not a size")
+    return value
+
+
+@contextmanager
+def open_tensors(path: Path, *, follow_links: bool = True) -> Iterator[TensorFile]:
+    """The safetensors file at `path`. Raises CheckpointError if it cannot be read, also within the body."""
+    try:
+        with open_regular(path, follow_links=follow_links) as file:
+            yield TensorFile(file)
+    except OSError as error:
+        raise CheckpointError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error

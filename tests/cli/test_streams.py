@@ -1,0 +1,236 @@
+"""Foreign names on the terminal: controls are escaped, other Unicode stays. Standard streams that are closed or full."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from prequential.cli.streams import PrintableStream
+from prequential.errors import CorpusError
+from prequential.files import check_output
+from prequential.measure.table import format_table
+from prequential.printable import printable
+
+FULL = Path("/dev/full")
+LEGITIMATE = ["имя", "文字　名", "اسم", "e\u0301", "👩\u200d💻", "a b-c_d", "ZWNJ\u200cx"]
+CONTROLS = [
+    "\x00",
+    "\x07",
+    "\x1b[2J",
+    "\r",
+    "\x7f",
+    "\x9b31m",
+    "\u202e",
+    "\u2066",
+    "\u2028",
+    "\udcff",
+    "\ud800",
+    "\u200f",
+]
+HOSTILE = "x\x1b[2J\x07\x9b\u202e\nverified: yes\udcff"
+
+
+# ---- the function
+
+
+@pytest.mark.parametrize("name", LEGITIMATE)
+def test_legitimate_names_stay_as_they_are(name: str) -> None:
+    assert printable(name) == name
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_what_controls_a_terminal_becomes_an_escape(control: str) -> None:
+    for text in (printable(f"a{control}b"), printable(f"a{control}b", multiline=True)):
+        assert control[0] not in text
+        text.encode()
+        assert printable(text) == text
+
+
+def test_a_name_is_one_line_and_a_text_keeps_its_lines() -> None:
+    assert printable("a\nb\tc") == "a\\nb\\tc"
+    assert printable("a\nb\tc", multiline=True) == "a\nb\tc"
+
+
+def test_json_stays_json() -> None:
+    line = json.dumps({"name": "".join(CONTROLS)})
+    assert json.loads(printable(line)) == json.loads(line)
+
+
+def test_a_message_is_one_printable_line() -> None:
+    assert str(CorpusError("a\x1b[2J\n  b\u202e")) == "a\\x1b[2J b\\u202e"
+
+
+def test_a_cell_of_a_table_cannot_begin_a_row() -> None:
+    assert len(format_table(["name", "n"], [["a\nb", "1\x1b"]]).split("\n")) == 2
+
+
+# ---- the single exit
+
+
+def test_a_stream_escapes_what_a_forgotten_place_prints() -> None:
+    text = io.StringIO()
+    stream = PrintableStream(text, is_output=True)
+    print(HOSTILE, "имя", file=stream, flush=True)
+    stream.writelines(["\x1b\n"])
+    assert text.getvalue() == "x\\x1b[2J\\x07\\u009b\\u202e\nverified: yes\\udcff имя\n\\x1b\n"
+
+
+def test_a_traceback_cannot_control_the_terminal(run, tmp_path: Path) -> None:
+    done = run(tmp_path, "list", "-v", "missing\x1b[2J")
+    assert done.returncode == 1
+    assert b"Traceback" in done.stderr
+    assert b"\x1b" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
+    """A folder with a corpus of a hostile name, its archive, and its run."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / HOSTILE).write_bytes(text)
+    return folder
+
+
+def clean(done: "subprocess.CompletedProcess[bytes]", code: int = 0) -> str:
+    """The output, which has no control characters and no line that a name began."""
+    assert done.returncode == code, done.stderr
+    shown = (done.stdout + done.stderr).decode()
+    assert not any(control[0] in shown for control in CONTROLS)
+    assert not any(line.startswith("verified: yes") for line in shown.split("\n"))
+    return shown
+
+
+def test_no_command_prints_a_name_with_controls(run, hostile: Path) -> None:
+    archive = f"{HOSTILE}.pq"
+    assert "x\\x1b[2J" in clean(run(hostile, "compress", "-v", "-1", HOSTILE))
+    for command in (["list"], ["list", "--json"], ["test", "-v"], ["decompress", "-f", "-v"], ["audit"]):
+        clean(run(hostile, *command, archive))
+    clean(run(hostile, "evaluate", "--baselines", "none", "--tables", "--limit", "2K", HOSTILE))
+    clean(run(hostile, "evaluate", "--baselines", "none", "--runs", HOSTILE + "-runs", "--limit", "2K", HOSTILE))
+    folders = sorted(path for path in hostile.glob("*/*") if path.is_dir())
+    assert len(folders) == 2
+    for command in (["runs", "show"], ["compare", str(folders[0])]):
+        clean(run(hostile, *command, str(folders[1])))
+    clean(run(hostile, "report", "-f", "-o", f"{HOSTILE}.html", str(folders[1])))
+    clean(run(hostile, "runs", "list", HOSTILE + "-runs"))
+    clean(run(hostile, "estimate", "-1", "--probe", "1K", HOSTILE))
+
+
+def test_a_usage_error_quotes_no_controls(run, tmp_path: Path) -> None:
+    assert "\\x1b" in clean(run(tmp_path, "list", "--\x1b[2J", "a"), code=2)
+
+
+def test_names_in_any_alphabet_are_printed_as_they_are(run, tmp_path: Path, archive: bytes) -> None:
+    for name in LEGITIMATE:
+        (tmp_path / f"{name}.pq").write_bytes(archive)
+    shown = run(tmp_path, "list", *(f"{name}.pq" for name in LEGITIMATE)).stdout.decode()
+    for name in LEGITIMATE:
+        assert f"{name}.pq\n" in shown
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+)
+def test_a_narrow_encoding_shows_escapes(tmp_path: Path, archive: bytes, setting: dict[str, str]) -> None:
+    (tmp_path / "имя\udcff.pq").write_bytes(archive)
+    command = [sys.executable, "-m", "prequential", "list", "имя\udcff.pq", "missing-文字"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])} | setting
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout.count(b"\n"), done.stderr.count(b"\n")) == (1, 2, 1)
+    assert b"Traceback" not in done.stderr
+
+
+# ---- closed and full streams
+
+
+@pytest.fixture(scope="module")
+def shell(small_config: Path):
+    """Runs a line of bash in a folder; $P is the program, $C the options of the small learner."""
+
+    def run(folder: Path, line: str) -> "subprocess.CompletedProcess[bytes]":
+        settings = {
+            "P": f"{sys.executable} -m prequential",
+            "C": f"--kernels plain --config {small_config}",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        return subprocess.run(
+            ["bash", "-c", line], cwd=folder, env={**os.environ, **settings}, capture_output=True, timeout=120
+        )
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path, text: bytes, archive: bytes) -> Path:
+    (tmp_path / "a").write_bytes(text)
+    (tmp_path / "a.pq").write_bytes(archive)
+    (tmp_path / "noise").write_bytes(bytes(range(256)) * 8)
+    return tmp_path
+
+
+CLOSED = ["2>&-", ">&-", "<&- >&- 2>&-"]
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_closed_streams_never_reach_an_output_file(shell, folder: Path, closed: str, text: bytes) -> None:
+    done = shell(
+        folder,
+        f"$P compress -f -v $C -o made.pq a {closed} && $P decompress -v --kernels plain -o made made.pq {closed}",
+    )
+    assert done.returncode == 0, done.stderr
+    assert (folder / "made").read_bytes() == text
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_closed_stderr_loses_only_diagnostics(shell, folder: Path, text: bytes, archive: bytes) -> None:
+    done = shell(folder, "$P decompress -v --kernels plain -c a.pq 2>&-")
+    assert (done.returncode, done.stdout) == (0, text)
+    done = shell(folder, "$P compress -v $C -c a 2>&-")
+    assert (done.returncode, done.stdout[:4], done.stdout[-4:]) == (0, archive[:4], archive[-4:])
+    done = shell(folder, "$P list missing a.pq 2>&-")
+    assert (done.returncode, done.stdout.count(b"\n")) == (1, 2)
+    assert shell(folder, "$P --no-such 2>&-").returncode == 2
+    done = shell(folder, "$P evaluate -v --baselines none $C a 2>&-")
+    assert done.returncode == 0
+    assert b"bits/byte" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "decompress --kernels plain -c a.pq",
+        "list a.pq",
+        pytest.param("compress $C -c a", marks=pytest.mark.slow),
+        pytest.param("evaluate --baselines none $C a", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("stream", [">&-", "> /dev/full"])
+def test_an_output_that_cannot_be_written_is_one_line(shell, folder: Path, command: str, stream: str) -> None:
+    done = shell(folder, f"$P {command} {stream}")
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+    assert b"standard output" in done.stderr
+    assert shell(folder, f"$P {command} {stream} 2>&-").returncode == 1
+
+
+def test_a_closed_input_is_one_line(shell, folder: Path) -> None:
+    for command in ("compress $C -c", "decompress --kernels plain -c"):
+        done = shell(folder, f"$P {command} <&-")
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full")
+def test_a_full_stderr_changes_no_result(shell, folder: Path, text: bytes) -> None:
+    done = shell(folder, "$P decompress -v --kernels plain -c a.pq 2>/dev/full")
+    assert done.stdout == text
+    assert shell(folder, "$P list missing a.pq 2>/dev/full").stdout.count(b"\n") == 2
+
+
+def test_an_error_in_python_is_printable_too(tmp_path: Path) -> None:
+    (tmp_path / HOSTILE).touch()
+    with pytest.raises(Exception) as refused:
+        check_output(tmp_path / HOSTILE, overwrite=False)
+    assert str(refused.value).isprintable()

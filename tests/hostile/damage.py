@@ -1,0 +1,400 @@
+"""Damage to records: to their bytes, to their JSON values, to the lines of a file of records, and to tables of curves."""
+
+import io
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.compute
+import pyarrow.parquet
+from mutate import BYTE_MUTATIONS, _splice
+
+# ---- bytes
+
+
+def damaged_bytes(data: bytes, rng: Random) -> bytes:
+    """One to eight changes of a few bytes each."""
+    changes = [change for change in BYTE_MUTATIONS if change is not _splice]
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
+        data = rng.choice(changes)(data, rng)
+    return data
+
+
+# ---- JSON
+
+RAW = "\ue000raw"  # begins a string that stands for text which is not JSON of Python
+RAW_TEXTS = [
+    "9" * 400, "-" + "9" * 400, "9" * 5000, "1e400", "-1e400", "1e-400", "1" + "0" * 400 + ".5", "NaN", "Infinity", "-Infinity",
+    "-0.0", "[" * 100_000, "[" * 3000 + "]" * 3000, '{"a":' * 900 + "1" + "}" * 900, '{"a":' * 100_000,
+    "[0" + ",0" * 200_000 + "]", '{"name":1,"name":2}', "tru", "0x10", "1_000", "'a'", '"\\ud800"', '"\x01"', '"\\u0000"',
+]  # fmt: skip
+TEXTS = [
+    "", "x", "\x1b[31mred", "a\nprequential: forged", "\u202egnp.exe", "\ud800", "\x00", "\x7f\x9b2J",
+    "</script><script>alert(1)</script>", "<svg onload=x>", "]]>", "&amp;\"'", "../../../etc/passwd", "/dev/zero", "C:\\nul",
+    "x" * 3000, "\u0301" * 500, "{0.__class__}", "%s%n", "2026-01-01T00:00:00+00:00", "9999-12-31T23:59:59-23:59",
+    "0001-01-01T00:00:00+14:00", "2026-01-01T00:00:00", "not a date", "evaluation", "forecast", "monorepo", "packed run",
+    "\u0663", "1e5", "1", "gzip", "model", "nan", "$a^2$", "\\frac", "x" * 300_000,
+]  # fmt: skip
+NUMBERS = [
+    0, -1, 1, 2, 3, 7, 64, 255, 1 << 16, 1 << 31, 1 << 32, (1 << 53) + 1, (1 << 63) - 1, 1 << 63, 1 << 64, 10**20, -(10**20),
+    10**300, 10**400, 0.0, -0.0, 0.5, 1.5, -1.5, 1e-9, 1e9, 1e18, 1e19, 1e154, 1e155, 1e300, 1e308, -1e308, 5e-324,
+    float("nan"), float("inf"), -float("inf"),
+]  # fmt: skip
+OTHERS = [None, True, False, [], {}, [[]], [None], {"": None}, ["x"], [1], {"a": 1}, [{}], [[1, 2], [3]]]
+
+
+def hostile_value(rng: Random) -> Any:
+    """A value of any type."""
+    kind = rng.randrange(8)
+    if kind < 3:
+        return rng.choice(NUMBERS)
+    if kind < 5:
+        return rng.choice(TEXTS)
+    return deepcopy(rng.choice(OTHERS)) if kind < 7 else RAW + str(rng.randrange(len(RAW_TEXTS)))
+
+
+def damaged_value(value: Any, rng: Random) -> Any:
+    """A copy with one to three changes at random places."""
+    value = deepcopy(value)
+    for _ in range(rng.choice((1, 1, 1, 1, 2, 3))):
+        places = list(_places(value))
+        if not places or rng.random() < 0.01:
+            return hostile_value(rng)
+        container, key = rng.choice(places)
+        rng.choice(VALUE_CHANGES)(container, key, value, rng)
+    return value
+
+
+def _places(value: Any) -> Any:
+    """(container, key) of every value in it."""
+    if isinstance(value, dict):
+        keys = list(value)
+    elif isinstance(value, list):
+        keys = list(range(len(value)))
+    else:
+        return
+    for key in keys:
+        yield value, key
+        yield from _places(value[key])
+
+
+def _set(container: Any, key: Any, root: Any, rng: Random) -> None:
+    container[key] = hostile_value(rng)
+
+
+def _nudge(container: Any, key: Any, root: Any, rng: Random) -> None:
+    """Another value of the same type."""
+    old = container[key]
+    if isinstance(old, bool):
+        container[key] = not old
+    elif isinstance(old, int | float):
+        container[key] = rng.choice(
+            (*(n for n in NUMBERS if type(n) is type(old)), old + 1, old - 1, -old, old * 2, old / 2, float(old))
+        )
+    elif isinstance(old, str):
+        container[key] = rng.choice((*TEXTS, old[:-1], old + "0", old.upper(), old[::-1]))
+    else:
+        container[key] = type(old)() if rng.random() < 0.5 else None
+
+
+def _delete(container: Any, key: Any, root: Any, rng: Random) -> None:
+    del container[key]
+
+
+def _add(container: Any, key: Any, root: Any, rng: Random) -> None:
+    if isinstance(container, list):
+        container.insert(rng.randint(0, len(container)), hostile_value(rng))
+    else:
+        container[rng.choice(TEXTS)] = hostile_value(rng)
+
+
+def _rename(container: Any, key: Any, root: Any, rng: Random) -> None:
+    if isinstance(container, dict):
+        container[rng.choice(TEXTS)] = container.pop(key)
+
+
+def _exchange(container: Any, key: Any, root: Any, rng: Random) -> None:
+    """The value of another place."""
+    other, other_key = rng.choice(list(_places(root)))
+    container[key] = deepcopy(other[other_key])
+
+
+def _wrap(container: Any, key: Any, root: Any, rng: Random) -> None:
+    container[key] = rng.choice(([container[key]], {"name": container[key]}, str(container[key])[:1000]))
+
+
+def _repeat(container: Any, key: Any, root: Any, rng: Random) -> None:
+    old = container[key]
+    if isinstance(old, list | str):
+        container[key] = old * rng.choice((2, 3, 100, 20_000 if len(str(old)) < 100 else 4))
+    elif isinstance(old, dict):
+        container[key] = {f"{name}{i}": value for i in range(rng.choice((2, 100))) for name, value in old.items()}
+
+
+VALUE_CHANGES: list[Callable[[Any, Any, Any, Random], None]] = [
+    _set, _set, _set, _nudge, _nudge, _nudge, _delete, _delete, _add, _rename, _exchange, _exchange, _wrap, _repeat,
+]  # fmt: skip
+
+
+def to_text(value: Any, rng: Random, *, indent: int | None = None) -> bytes:
+    """The value as JSON, with the raw texts in it, in UTF-8 or almost."""
+    text = json.dumps(value, ensure_ascii=rng.random() < 0.5, indent=indent)
+    for i, raw in enumerate(RAW_TEXTS):
+        for mark in (f'"{RAW}{i}"', json.dumps(f"{RAW}{i}")):
+            text = text.replace(mark, raw)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def damaged_json(data: bytes, rng: Random, seal: Callable[[Any], Any] = lambda value: value) -> bytes:
+    """A file of one JSON value. seal: corrects a digest in the value."""
+    how = rng.random()
+    if how < 0.15:
+        return damaged_bytes(data, rng)
+    value = damaged_value(json.loads(data), rng)
+    if rng.random() < 0.9:
+        value = seal(value)
+    return _recoded(to_text(value, rng) + b"\n", rng)
+
+
+def _recoded(data: bytes, rng: Random) -> bytes:
+    """Nearly always as it is; else in another encoding, or between other bytes."""
+    how = rng.randrange(150)
+    changed = {
+        0: lambda: b"\xef\xbb\xbf" + data,
+        1: lambda: data.decode("utf-8", "replace").encode("utf-16"),
+        2: lambda: b"\0" * 10 + data,
+        3: lambda: data + b"\0" * 10,
+        4: lambda: data.replace(b"\n", b"\r\n"),
+        5: lambda: data.replace(b" ", b"\n"),
+        6: lambda: data * 2,
+        7: lambda: b"",
+        8: lambda: b"\n",
+        9: lambda: data + b" " * (1 << 20),
+        10: lambda: b"\xff" + data,
+    }
+    return changed[how]() if how in changed else data
+
+
+def damaged_lines(data: bytes, rng: Random, value: Callable[[Any, Random], Any] = damaged_value) -> bytes:
+    """A file with a JSON value in each line. value: changes one of them."""
+    lines = data.splitlines(keepends=True)
+    how, i = rng.randrange(20), rng.randrange(len(lines))
+    if how < 2:
+        return damaged_bytes(data, rng)
+    if how == 2:
+        lines.insert(rng.randint(0, len(lines)), lines[i])
+    elif how == 3:
+        del lines[i]
+    elif how == 4:
+        rng.shuffle(lines)
+    elif how == 5:
+        lines.insert(
+            i, rng.choice((b"\n", b"null\n", b"[]\n", b"{}\n", b"\x0c\n", b"\xe2\x80\xa8\n", b"x" * 3_000_000 + b"\n"))
+        )
+    elif how == 6:
+        lines[-1] = lines[-1].rstrip(b"\n")
+    elif how == 7:
+        lines = lines * rng.choice((2, 50))
+    else:
+        lines[i] = to_text(value(json.loads(lines[i]), rng), rng) + b"\n"
+    return _recoded(b"".join(lines), rng)
+
+
+# ---- tables of curves
+
+POSITIONS = [0, -1, 1, 1 << 31, 1 << 53, (1 << 63) - 1, -(1 << 63)]
+BITS = [float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 5e-324, 1e308, -1e308, 1e300]
+TYPES = [
+    pyarrow.int8(), pyarrow.int32(), pyarrow.uint64(), pyarrow.float16(), pyarrow.float32(), pyarrow.float64(),
+    pyarrow.string(), pyarrow.large_string(), pyarrow.binary(), pyarrow.bool_(), pyarrow.decimal128(38, 3),
+    pyarrow.timestamp("us"), pyarrow.date32(), pyarrow.null(), pyarrow.list_(pyarrow.int64()), pyarrow.struct([("a",
+    pyarrow.int64())]), pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), pyarrow.binary(8),
+    pyarrow.map_(pyarrow.string(), pyarrow.int64()), pyarrow.duration("s"), pyarrow.time64("us"),
+]  # fmt: skip
+
+
+def damaged_table(data: bytes, rng: Random) -> bytes:
+    """A table of curves with other columns, types, rows or values; or with damaged bytes."""
+    how = rng.random()
+    if how < 0.2:
+        return damaged_bytes(data, rng)
+    if how < 0.35:
+        return _damaged_footer(data, rng)
+    if how < 0.36:
+        return _bomb(rng)
+    columns = {
+        name: column.to_pylist() for name, column in zip(("series", "n_bytes", "bits"), _columns(data), strict=True)
+    }
+    for _ in range(rng.choice((1, 1, 2))):
+        rng.choice(TABLE_CHANGES)(columns, rng)
+    return _written(_typed(columns, rng), rng)
+
+
+def _columns(data: bytes) -> list[Any]:
+    table = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
+    return [table[name] for name in ("series", "n_bytes", "bits")]
+
+
+Columns = dict[str, list[Any]]
+
+
+def _change_position(columns: Columns, rng: Random) -> None:
+    _change(
+        columns["n_bytes"],
+        rng,
+        lambda old: rng.choice((*POSITIONS, None, old and old + 1, old and old - 1, old and old * 2)),
+    )
+
+
+def _change_bits(columns: Columns, rng: Random) -> None:
+    _change(
+        columns["bits"], rng, lambda old: rng.choice((*BITS, None, old and -old, old and old * 1e9, old and old / 3))
+    )
+
+
+def _change_series(columns: Columns, rng: Random) -> None:
+    named = [name for name in set(columns["series"]) if name is not None]
+    old, new = (
+        rng.choice(sorted(named) or [None]),
+        rng.choice((None, *(text.encode("utf-8", "replace").decode() for text in TEXTS))),
+    )
+    if rng.random() < 0.5:
+        columns["series"][:] = [new if name == old else name for name in columns["series"]]
+    else:
+        _change(columns["series"], rng, lambda _: new)
+
+
+def _change(values: list[Any], rng: Random, new: Callable[[Any], Any]) -> None:
+    """Changes one value, or all of them."""
+    if not values:
+        return
+    if rng.random() < 0.15:
+        values[:] = [new(old) for old in values]
+    else:
+        i = rng.choice((0, -1, rng.randrange(len(values))))
+        values[i] = new(values[i])
+
+
+def _reorder(columns: Columns, rng: Random) -> None:
+    name = rng.choice(list(columns))
+    rng.choice((rng.shuffle, lambda values: values.sort(key=str), lambda values: values.reverse()))(columns[name])
+
+
+def _choose_rows(columns: Columns, rng: Random) -> None:
+    n = min(map(len, columns.values()))
+    rows = rng.choice(
+        ([], [0], [n - 1], list(range(n // 2)), list(range(n)) * 2, sorted(rng.choices(range(n), k=n)) if n else [])
+    )
+    rows = [row for row in rows if 0 <= row < n]
+    for name in columns:
+        columns[name] = [columns[name][row] for row in rows]
+
+
+def _scale_positions(columns: Columns, rng: Random) -> None:
+    """Positions and bits far larger or smaller than those of the record."""
+    factor = rng.choice((2, 1000, 1 << 40, 1 << 51))
+    columns["n_bytes"] = [n and n * factor for n in columns["n_bytes"]]
+
+
+def _many_series(columns: Columns, rng: Random) -> None:
+    n = rng.choice((100, 3000))
+    columns["series"] += [f"s{i}" for i in range(n)]
+    columns["n_bytes"] += [2000] * n
+    columns["bits"] += [1.0] * n
+
+
+TABLE_CHANGES: list[Callable[[Columns, Random], None]] = [
+    _change_position, _change_position, _change_bits, _change_bits, _change_series, _change_series, _reorder, _choose_rows,
+    _scale_positions, _many_series,
+]  # fmt: skip
+
+
+def _typed(columns: Columns, rng: Random) -> Any:
+    """The columns as a table, sometimes with other types, names or further columns."""
+    kinds = {"series": pyarrow.string(), "n_bytes": pyarrow.int64(), "bits": pyarrow.float64()}
+    low, high = -(1 << 63), (1 << 63) - 1
+    columns["n_bytes"] = [n if n is None else min(max(n, low), high) for n in columns["n_bytes"]]
+    arrays = {name: pyarrow.array(columns[name], kind) for name, kind in kinds.items()}
+    if rng.random() < 0.5:
+        arrays["series"] = arrays["series"].dictionary_encode()
+    if rng.random() < 0.3:
+        name = rng.choice(list(arrays))
+        arrays[name] = _of_type(arrays[name], rng.choice(TYPES))
+    names = list(arrays)
+    values = list(arrays.values())
+    how = rng.randrange(20)
+    if how == 0:
+        at = rng.randrange(len(names))
+        del names[at], values[at]
+    elif how == 1:
+        names[rng.randrange(len(names))] = rng.choice(("Series", "bits", "n_bytes", "", "\x1b[31m", "series.list"))
+    elif how == 2:
+        names.append(rng.choice(("bits", "more", "series")))
+        values.append(values[rng.randrange(len(values))])
+    return pyarrow.Table.from_arrays(values, names=names)
+
+
+def _of_type(array: Any, kind: Any) -> Any:
+    """The array in another type; nulls if its values have no such form."""
+    try:
+        return array.cast(kind)
+    except (pyarrow.ArrowException, ValueError):
+        return pyarrow.nulls(len(array), kind)
+
+
+def _written(table: Any, rng: Random) -> bytes:
+    out = io.BytesIO()
+    options = {
+        "compression": rng.choice(("zstd", "none", "snappy", "gzip", "brotli", "lz4")),
+        "row_group_size": rng.choice((None, 1, 7)),
+        "use_dictionary": rng.random() < 0.7,
+        "data_page_version": rng.choice(("1.0", "2.0")),
+        "version": rng.choice(("1.0", "2.4", "2.6")),
+        "store_schema": rng.random() < 0.7,
+        "write_statistics": rng.random() < 0.5,
+    }
+    try:
+        pyarrow.parquet.write_table(table, out, **options)
+    except (pyarrow.ArrowException, ValueError):  # a type that cannot be written
+        out = io.BytesIO()
+        pyarrow.parquet.write_table(table.select([]), out)
+    return out.getvalue()
+
+
+def _damaged_footer(data: bytes, rng: Random) -> bytes:
+    """Damage to the description at the end, whose length is corrected; or to that length."""
+    n = int.from_bytes(data[-8:-4], "little")
+    if rng.random() < 0.15:
+        return (
+            data[:-8]
+            + rng.choice((0, 1, n - 1, n + 1, len(data), 1 << 31, (1 << 32) - 1)).to_bytes(4, "little")
+            + b"PAR1"
+        )
+    footer = damaged_bytes(data[-8 - n : -8], rng)
+    return (
+        data[: -8 - n] + footer + len(footer).to_bytes(4, "little") + rng.choice((b"PAR1", b"PAR1", b"PAR1", b"PARE"))
+    )
+
+
+def _bomb(rng: Random) -> bytes:
+    return _made_bomb(rng.choice((0, 3_000_000, 30_000_000)))
+
+
+@cache
+def _made_bomb(n: int) -> bytes:
+    """A few kB that become gigabytes: n rows, or a few long texts."""
+    if not n:
+        texts = pyarrow.array(["x" * 30_000_000] * 8, pyarrow.large_string())
+        table = {"series": texts, "n_bytes": np.arange(1, 9), "bits": np.ones(8)}
+    else:
+        zeros = pyarrow.array(np.zeros(n, np.int8))
+        names = pyarrow.DictionaryArray.from_arrays(zeros, pyarrow.array(["model"]))
+        table = {"series": names, "n_bytes": zeros.cast(pyarrow.int64()), "bits": zeros.cast(pyarrow.float64())}
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(table), out, compression="zstd")
+    return out.getvalue()

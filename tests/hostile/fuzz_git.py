@@ -1,0 +1,312 @@
+"""Fuzzer of git repositories: damaged objects and damaged answers of git give documents or one error, in bounded time and memory.
+
+    python tests/hostile/fuzz_git.py --count 10000 --seed 1
+
+Each mutant is a small repository of loose objects (git_objects.py). Either its objects are damaged: their contents, with names
+that still match or that do not, their types, lengths, files and references. Or its objects are intact, and the bytes that this
+program reads from git's pipes are damaged. Then `read_tree` and `read_window` read the repository. Every outcome other than
+documents or a PrequentialError is kept in the report, as are open files that are left, and this script then exits with 1.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from git_objects import Objects, commit, object_id, tree
+from limits import bounded, peak_bytes
+
+from prequential.corpora.git import process, repository, session
+from prequential.corpora.git.file_rules import Rules
+from prequential.corpora.git.process import GitProcess
+from prequential.corpora.git.window import GitDocuments, read_tree, read_window
+from prequential.errors import PrequentialError
+
+SILENCE_S = 0.3
+EXTRA_BYTES = 64 << 20
+MODES = [b"100644", b"100755", b"120000", b"160000", b"40000", b"040000", b"0", b"777777", b"99999999999", b"x", b""]
+NAMES = [
+    b"a.py",
+    b".gitattributes",
+    b"..",
+    b".git",
+    b"",
+    b"/",
+    b"a/b.py",
+    b"\n.py",
+    b"git~1",
+    b"d" * 5000 + b".py",
+    b"\t.py",
+]
+IDS = [b"HEAD", b"HEAD^{tree}", b"0" * 40, b"1" * 39, b"1" * 41, b"A" * 40, b":/x", b"--all", b"main\n", b""]
+NUMBERS = [b"0", b"1", b"-1", b"39", b"41", b"65536", b"4294967296", b"9" * 30, b"1e3", b"0x10"]
+Object = tuple[bytes, bytes]  # type and contents
+
+
+# ---- repositories
+
+
+def text(n: int, mark: str = "") -> bytes:
+    return b"".join(b"line %d%s\n" % (i, mark.encode()) for i in range(n))
+
+
+def plain() -> tuple[dict[str, Object], list[str]]:
+    """The objects of an intact repository, each after those it names, and its commits."""
+    objects: dict[str, Object] = {}
+
+    def add(kind: bytes, data: bytes) -> str:
+        objects[name := object_id(kind, data)] = (kind, data)
+        return name
+
+    def folder(**files: bytes | str) -> str:
+        entries = {}
+        for name, data in sorted(files.items()):
+            mode, to = (b"40000", data) if isinstance(data, str) else (b"100644", add(b"blob", data))
+            entries[name.replace("__", ".").encode()] = (mode, to)
+        return add(b"tree", tree(entries))
+
+    attributes = b"made.py linguist-generated\n"
+    states = [
+        folder(a__py=text(9), sub=folder(b__py=text(5, "b"), c__c=b"int c;\n")),
+        folder(__gitattributes=attributes, a__py=text(12), sub=folder(b__py=text(5, "b"), c__c=b"int c;\nint d;")),
+        folder(__gitattributes=attributes, a__py=text(8), made__py=b"m\n", moved=folder(b__py=text(6, "b"))),
+        folder(__gitattributes=attributes, a__py=text(8, "!"), made__py=b"m\n", n__rs=b"fn main() {}\n" * 50),
+    ]
+    commits: list[str] = []
+    for day, state in enumerate(states, start=1):
+        commits.append(add(b"commit", commit(state, commits[-1] if commits else None, day)))
+    return objects, commits
+
+
+PLAIN, COMMITS = plain()
+
+
+# ---- damage
+
+
+def damaged(data: bytes, rng: Random) -> bytes:
+    """The bytes with one to three changes."""
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        at, n = rng.randint(0, len(data)), rng.choice((1, 1, 2, 8, 40))
+        data = rng.choice(
+            (
+                data[:at] + bytes(b ^ 1 << rng.randrange(8) for b in data[at : at + 1]) + data[at + 1 :],
+                data[:at] + data[at + n :],
+                data[:at] + rng.randbytes(n) + data[at:],
+                data[:at] + rng.choice((b"\0", b"\n", b" ", b"\t", b"-", b"+", b":", b"@@ ")) + data[at:],
+                data[:at] + rng.choice(IDS + NUMBERS) + data[at + rng.choice((0, n)) :],
+                data[: at + n] + data[at:],
+                data[:at],
+            )
+        )
+    return data
+
+
+def changed(kind: bytes, data: bytes, names: list[str], rng: Random) -> bytes:
+    """The contents of an object with a change that fits its type, or with damaged bytes."""
+    if kind == b"commit" and rng.random() < 0.7:
+        lines = data.split(b"\n")
+        at = rng.randrange(len(lines))
+        word = rng.choice((*IDS, *NUMBERS, *(name.encode() for name in names)))
+        lines[at] = rng.choice(
+            (b"tree " + word, b"parent " + word, b"committer " + word, lines[at] + b" " + word, word)
+        )
+        return b"\n".join(lines)
+    if kind == b"tree" and rng.random() < 0.7:
+        entry = rng.choice(MODES) + b" " + rng.choice(NAMES) + b"\0" + bytes.fromhex(rng.choice(names))
+        ends = [i + 21 for i in range(len(data)) if data[i : i + 1] == b"\0"]
+        at = rng.choice([0, *ends, len(data)])
+        return data[:at] + entry * rng.choice((1, 1, 1, 3000)) + data[at:]
+    return damaged(data, rng)
+
+
+def with_damaged_objects(path: Path, rng: Random) -> str:
+    """Writes a repository with one to three damaged objects. Returns the kind of the damage."""
+    objects, names = Objects(path), list(PLAIN)
+    victims = set(rng.sample(names, rng.choice((1, 1, 2, 3))))
+    how = rng.choice(
+        ("contents, renamed", "contents, renamed", "contents, old name", "contents, old name", "type", "file")
+    )
+    new_names: dict[bytes, bytes] = {}  # in hexadecimal and in bytes
+    tip = ""
+    for old, (kind, data) in PLAIN.items():
+        for before, after in new_names.items():
+            data = data.replace(before, after)
+        if old in victims and how.startswith("contents"):
+            data = changed(kind, data, names, rng)
+        if old in victims and how == "type":
+            kind = rng.choice((b"blob", b"tree", b"commit", b"tag", b"x", b""))
+        tip = objects.write(kind, data, None if how == "contents, renamed" else old)
+        if tip != old:
+            new_names |= {old.encode(): tip.encode(), bytes.fromhex(old): bytes.fromhex(tip)}
+        if old in victims and how == "file":
+            _damage_file(objects.place(tip), objects.place(rng.choice(names)), rng)
+    objects.tip(tip)
+    if rng.random() < 0.03:
+        how = "head"
+        head = path / rng.choice(("HEAD", "refs/heads/main", "config", "packed-refs"))
+        head.write_bytes(damaged(head.read_bytes() if head.exists() else tip.encode(), rng))
+    return how
+
+
+def _damage_file(place: Path, other: Path, rng: Random) -> None:
+    """Replaces or damages the file of an object."""
+    compressed = place.read_bytes()
+    how = rng.randrange(8)
+    if how < 3:
+        place.write_bytes(damaged(compressed, rng))
+    elif how < 5:
+        head, _, data = zlib.decompress(compressed).partition(b"\0")
+        head = rng.choice((head.split(b" ")[0] + b" " + rng.choice(NUMBERS), damaged(head, rng)))
+        place.write_bytes(zlib.compress(head + b"\0" + data + b"\0" * rng.choice((0, 1, 1 << 20))))
+    else:
+        place.unlink()
+        if how == 5:
+            os.mkfifo(place)
+        elif how == 6:
+            place.symlink_to(other)
+
+
+@contextmanager
+def damaged_answers(rng: Random, probability: float) -> Iterator[None]:
+    """Inside the block, each piece that is read from git's output is damaged with this probability, or git is stopped."""
+
+    class Damaged(GitProcess):
+        def _fill(self) -> int:
+            if rng.random() < probability / 4:
+                self._process.kill()
+            old = len(self._buffer)
+            n_bytes = super()._fill()
+            if n_bytes and rng.random() < probability:
+                self._buffer[old:] = damaged(bytes(self._buffer[old:]), rng)
+            return n_bytes
+
+    def start(*args: Any) -> GitProcess:
+        git = process.start_git(*args)
+        git.__class__ = Damaged
+        return git
+
+    try:
+        session.start_git = repository.start_git = start
+        yield
+    finally:
+        session.start_git = repository.start_git = process.start_git
+
+
+# ---- checks
+
+
+def outcome(read: Callable[[], GitDocuments]) -> str:
+    """The number of documents, or the beginning of the error."""
+    try:
+        with bounded(extra_bytes=EXTRA_BYTES):
+            return "documents" if list(read()) else "no documents"
+    except PrequentialError as error:
+        message = str(error)
+        assert "\n" not in message and message.isprintable(), message
+        return f"{type(error).__name__}: {_cause(message)}"
+
+
+def _cause(message: str) -> str:
+    """The class of an error; used for the report only."""
+    marks = ("could not read the repository: its answer", "could not read the repository: it has not", "ended early")
+    marks += (
+        "could not read the repository",
+        "malformed",
+        "lacks",
+        "other bytes",
+        "no commit",
+        "more than",
+        "not the root",
+    )
+    return next((mark for mark in (*marks, "not on the first-parent history") if mark in message), message[:80])
+
+
+@dataclass
+class Report:
+    """The outcomes of a run."""
+
+    seed: int
+    n_mutants: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    damage: Counter[str] = field(default_factory=Counter)
+    broken: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    slowest_s: float = 0.0
+    peak_mib: int = 0
+    n_open_files: int = 0  # more at the end than at the start
+
+
+def run(count: int, seed: int, *, seconds: float = float("inf")) -> Report:
+    """Reads `count` mutants, or as many as fit into the time."""
+    report, start, before = Report(seed), time.monotonic(), process.SILENCE_S
+    process.SILENCE_S = SILENCE_S
+    n_open = _n_open_files()
+    try:
+        while report.n_mutants < count and time.monotonic() - start < seconds:
+            _judge_one(Random(seed * 1_000_003 + report.n_mutants), report)
+    finally:
+        process.SILENCE_S = before
+    report.seconds = round(time.monotonic() - start, 1)
+    if report.n_mutants and (more := _n_open_files() - n_open) > 0:
+        report.n_open_files = more
+        report.broken.append(f"{more} files were left open")
+    return report
+
+
+def _judge_one(rng: Random, report: Report) -> None:
+    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="hostile-git-", dir=place) as folder:
+        path = Path(folder) / "r"
+        if rng.random() < 0.6:
+            how, probability = with_damaged_objects(path, rng), 0.0
+        else:
+            objects = Objects(path)
+            for name, (kind, data) in PLAIN.items():
+                objects.write(kind, data, name)
+            objects.tip(COMMITS[-1])
+            how, probability = "answers", rng.choice((0.02, 0.1, 0.5))
+        report.damage[how] += 1
+        rules = Rules(max_file_bytes=rng.choice((10, 100, 1 << 20)))
+        since = rng.choice((COMMITS[0], "2025-01-01", "2026-01-02"))
+        for read in (lambda: read_tree(path, "HEAD", rules), lambda: read_window(path, since, "HEAD", rules)):
+            began = time.monotonic()
+            try:
+                with damaged_answers(rng, probability):
+                    found = outcome(read)
+            except Exception as error:
+                found = "broken"
+                report.broken.append(f"{report.n_mutants}: {how}: {type(error).__name__}: {str(error)[:300]}")
+            report.outcomes[found] += 1
+            report.slowest_s = max(report.slowest_s, round(time.monotonic() - began, 2))
+    report.n_mutants += 1
+    report.peak_mib = max(report.peak_mib, peak_bytes() >> 20)
+
+
+def _n_open_files() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0  # noqa: PTH112, PTH208
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=1000, help="mutants (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    args = parser.parse_args()
+    report = run(args.count, args.seed, seconds=args.seconds)
+    print(json.dumps(vars(report), indent=1))
+    return 1 if report.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,585 @@
+"""Fuzzer of every foreign file that commands read, except archives, models and corpora (mutate.py, checkpoints.py, fuzz_git.py).
+
+    python tests/hostile/fuzz_records.py --count 10000 --seed 1 [--kind NAME] [--seconds S]
+
+The files are those of record_seeds.py: records of runs, curves, packed runs, forecasts, scores, held-out records, series,
+configurations, tables of machines, and drafts of interrupted evaluations. One file is damaged (damage.py), and a complete
+command line reads it, in this process.
+
+The outcome must be success, or exit code 1 or 2 with printable lines on stderr, each of which begins with `prequential`. There
+may be no other exception, no warning of a library, and no change of a file that the command does not name. Time and memory are
+bounded. JSON, SVG and HTML that a command makes must be well-formed. A resumed draft becomes the archive of an undisturbed run,
+or nothing is deleted. Files that break a rule are kept, and this script then exits with 1.
+"""
+
+import argparse
+import io
+import json
+import re
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+from damage import damaged_bytes, damaged_json, damaged_lines, damaged_table, damaged_value
+from limits import bounded, peak_bytes
+from mutate import BrokenRuleError, sandbox
+from record_seeds import OPTIONS, finished, has_git, quick, seeds
+from watch import confined
+
+from prequential.cli.main import main as prequential_main
+from prequential.errors import PrequentialError
+from prequential.measure.evaluation.curves import Curve
+from prequential.measure.evaluation.runs import read_run
+from prequential.measure.study.forecast import sealed
+
+FIGURES = (
+    "ledger",
+    "code_bits",
+    "payload_bytes",
+    "n_blocks",
+    "n_raw_blocks",
+    "parts",
+    "crossings",
+    "tables",
+    "config",
+    "corpus",
+)
+Damage = Callable[[bytes, Random], bytes]
+SECONDS, EXTRA_BYTES = 5.0, 256 << 20
+PLOTS_S = 20.0  # matplotlib draws a dozen files
+MAX_LINE = 2000  # characters on stderr
+UNSAFE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+UNEXPECTED = re.compile(r"unexpected \w+(Error|Exception)")
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Command(NamedTuple):
+    """A command line. makes: files that it may make or append to. programs: it starts git."""
+
+    args: tuple[str, ...]
+    makes: tuple[str, ...] = ()
+    programs: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """Files of which one is damaged, how, and commands of which one reads it."""
+
+    files: tuple[str, ...]
+    damage: Damage
+    commands: tuple[Command, ...]
+
+
+def _command(text: str, *makes: str, programs: bool = False) -> Command:
+    args = text.split()
+    computes = args[0] in ("evaluate", "sweep", "ladder", "heldout", "score", "monorepo", "compress")
+    return Command((*args, *(OPTIONS if computes else ())), makes, programs)
+
+
+# ---- the kinds
+
+
+def _reads_runs(folder: str, first: str, second: str) -> tuple[Command, ...]:
+    """Commands that read two runs of a folder, or of a file of packed runs; `first` is damaged."""
+    first, second = f"{folder}/{first}", f"{folder}/{second}"
+    return (
+        _command(f"runs list {folder}"),
+        _command(f"runs list {folder} --json"),
+        _command(f"runs show {first}"),
+        _command(f"runs show {first} --json"),
+        _command(f"runs pack {folder} -o out.packed", "out.packed"),
+        _command(f"compare {first} {second}"),
+        _command(f"compare {second} {first} --json"),
+        _command(f"compare {first} {first} {second} --group a,a,b"),
+        _command(f"report {first} -q -o out.html", "out.html"),
+        _command(f"report {first} {second} -q -o out.html", "out.html"),
+        _command(f"report {second} {first} -c"),
+        _command(f"sweep text.txt --config both.json --width 16,32 --dry-run --runs {folder}"),
+        _command(f"sweep text.txt --config both.json --runs {folder} --dry-run --json --baseline {first}"),
+    )
+
+
+def _reads_ladder(path: str) -> tuple[Command, ...]:
+    target = "--target-width 64 --target-bytes 9000 -o out.json"
+    return (
+        _command(f"forecast {path} {target}", "out.json"),
+        _command(f"forecast {path} {target} --json --with-diverged", "out.json"),
+        _command(f"forecast {path} --backtest"),
+        _command(f"ladder text.txt --config pure.json --sizes 16x1,24x1 --dry-run --runs {path}"),
+    )
+
+
+PLOTS = (_command("report runs/a runs/c -q --plots plots", "plots"),)
+BEYOND = "--target-width 64 --target-bytes 4500 --corpus long.txt -o out.json --json"
+PROXY = (_command(f"forecast ladder {BEYOND} --proxy target/run", "out.json"),)
+SCORE = (
+    _command("score forecast.json --runs target", "scores.jsonl"),
+    _command("score forecast.json --runs target --json", "scores.jsonl"),
+)
+PICTURES = (
+    _command("monorepo --series series.jsonl --picture out.svg", "out.svg"),
+    _command("monorepo --series series.jsonl --picture out.html", "out.html"),
+)
+MORE_PICTURES = (
+    _command("monorepo --series series.jsonl --picture out.png", "out.png"),
+    _command("monorepo REPOSITORY --series series.jsonl", "series.jsonl", programs=True),
+)
+USES_CONFIG = (
+    _command("evaluate tiny.txt --no-run --baselines none --max-memory 64M --config CONFIG"),
+    _command("compress tiny.txt -o out.pq --max-memory 64M --config CONFIG", "out.pq"),
+    _command("sweep tiny.txt --runs none --dry-run --config CONFIG"),
+    _command("heldout --train tiny.txt --test tiny.txt --no-run --max-memory 64M --config CONFIG"),
+)
+DRAFTS = ("drafts/.run-coding", "drafts/.run-coded")
+IN_DRAFTS = {
+    DRAFTS[0]: ("costs", "seconds", ".archive.pq.prequential/partial", ".archive.pq.prequential/run.checkpoint",
+                ".archive.pq.prequential/owner"),
+    DRAFTS[1]: ("costs", "seconds", "encoded.json", "archive.pq"),
+}  # fmt: skip
+
+
+def _damaged_packed(data: bytes, rng: Random) -> bytes:
+    """A file of packed runs in which one run is damaged, or its curves."""
+    import base64
+
+    def change(values: Any, rng: Random) -> Any:
+        how = rng.random()
+        if how < 0.4:
+            return values | {
+                "curves": base64.b64encode(damaged_table(base64.b64decode(values["curves"]), rng)).decode()
+            }
+        if how < 0.8:
+            return values | {"record": damaged_value(values["record"], rng)}
+        return damaged_value(values, rng)
+
+    return damaged_lines(data, rng, change)
+
+
+def _damaged_forecast(data: bytes, rng: Random) -> bytes:
+    def seal(value: Any) -> Any:
+        try:
+            return sealed(value)
+        except (AttributeError, ValueError, TypeError, RecursionError):
+            return value
+
+    return damaged_json(data, rng, seal)
+
+
+def _damaged_file(data: bytes, rng: Random) -> bytes:
+    """Damage to a file of numbers; sometimes it is empty, or of another length."""
+    how = rng.randrange(10)
+    if how == 0:
+        return rng.choice((b"", data[:-1], data + b"\0", data[: len(data) // 2], data * 2))
+    if how == 1:
+        return bytes([rng.choice((0, 0xFF, 0x7F))]) * len(data)
+    if data[:1] == b"{":
+        return damaged_json(data, rng)
+    changed = damaged_bytes(data, rng)
+    return changed if rng.random() < 0.4 else changed[: len(data)].ljust(len(data), b"\0")
+
+
+RECORD, CURVE, HELDOUT = "record.jsonl", "curve.parquet", "measured/heldout.jsonl"
+KINDS: dict[str, tuple[Case, ...]] = {
+    "record": (
+        Case((f"runs/a/{RECORD}",), damaged_json, _reads_runs("runs", "a", "c") * 2),
+        Case((f"runs/c/{RECORD}",), damaged_json, _reads_runs("runs", "c", "b") * 2),
+        Case((f"runs/a/{RECORD}", f"runs/c/{RECORD}"), damaged_json, PLOTS),
+        Case((f"ladder/0/{RECORD}", f"ladder/3/{RECORD}"), damaged_json, _reads_ladder("ladder")),
+        Case((f"target/run/{RECORD}",), damaged_json, (*SCORE, *PROXY)),
+    ),
+    "curve": (
+        Case((f"runs/a/{CURVE}",), damaged_table, _reads_runs("runs", "a", "c")[5:11]),
+        Case((f"runs/c/{CURVE}",), damaged_table, _reads_runs("runs", "c", "b")[5:11]),
+        Case((f"runs/a/{CURVE}", f"runs/c/{CURVE}"), damaged_table, PLOTS),
+        Case((f"ladder/0/{CURVE}", f"ladder/3/{CURVE}"), damaged_table, _reads_ladder("ladder")[:3]),
+        Case((f"target/run/{CURVE}",), damaged_table, (*SCORE, *PROXY)),
+    ),
+    "packed": (
+        Case(("runs.packed",), _damaged_packed, _reads_runs("runs.packed", "a", "c") * 2),
+        Case(("ladder.packed",), _damaged_packed, _reads_ladder("ladder.packed")),
+    ),
+    "forecast": (
+        Case(
+            ("forecast.json",), _damaged_forecast,
+            (*SCORE, _command("score forecast.json long.txt --runs target", "scores.jsonl", "target/")),
+        ),
+    ),
+    "appended": (
+        Case(("scores.jsonl",), damaged_lines, SCORE),
+        Case((HELDOUT,), damaged_lines, (
+            _command("heldout --train tiny.txt --test tiny.txt --config mixer.json --runs measured", HELDOUT),
+            _command(f"evaluate tiny.txt --no-run --baselines none --config mixer.json --output {HELDOUT}", HELDOUT),
+        )),
+    ),
+    "series": (
+        Case(("series.jsonl",), damaged_lines, PICTURES * 6 + MORE_PICTURES),
+    ),
+    "config": tuple(
+        Case((f"{name}.json",), damaged_json, tuple(
+            command._replace(args=tuple(f"{name}.json" if arg == "CONFIG" else arg for arg in command.args))
+            for command in USES_CONFIG
+        ))
+        for name in ("mixer", "both", "pure")
+    ),
+    "machines": (Case(("machines.json",), damaged_json, (_command("estimate missing.txt --machines machines.json"),)),),
+    "draft": tuple(
+        Case(tuple(f"{draft}/{name}" for name in names), _damaged_file, (
+            _command(f"evaluate text.txt --config {config} --baselines gzip --resume {draft}", "drafts"),
+            _command(f"evaluate text.txt --config {config} --baselines gzip --resume {draft} --json", "drafts"),
+        ))
+        for (draft, names), config in zip(IN_DRAFTS.items(), ("both.json", "mixer.json"), strict=True)
+    ),
+}  # fmt: skip
+WEIGHTS = {
+    "record": 6, "curve": 6, "packed": 4, "forecast": 3, "appended": 1, "series": 3, "config": 2, "machines": 1, "draft": 3,
+}  # fmt: skip
+
+
+# ---- running a command
+
+
+class Done(NamedTuple):
+    """What a command did. error: the last exception that was reported on stderr."""
+
+    code: Any
+    out: str
+    err: str
+    error: BaseException | None
+    warned: tuple[str, ...]
+
+
+def ran(command: Command, box: Path) -> Done:
+    """Runs the command in this process, within limits, in the folder `box`."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="", write_through=True) for _ in range(2))
+    errors: list[BaseException] = []
+
+    def report(name: str | None, error: Exception, *, verbose: bool) -> None:
+        errors.append(error)
+        real_report(name, error, verbose=verbose)
+
+    from prequential.cli import failures
+
+    real_report = failures.report_failure
+    is_plot = "--plots" in command.args or "out.png" in command.args
+    if is_plot:
+        _load_matplotlib()
+    args = [str(seeds() / "repository") if arg == "REPOSITORY" else arg for arg in command.args]
+    with (
+        bounded(PLOTS_S if is_plot else SECONDS, EXTRA_BYTES),
+        nullcontext() if command.programs else confined(box),
+        warnings.catch_warnings(record=True) as caught,
+        mock.patch.object(failures, "report_failure", report),
+        mock.patch("prequential.cli.main.report_failure", report),
+        mock.patch.object(sys, "unraisablehook", sys.unraisablehook),
+        mock.patch.object(tempfile, "tempdir", str(box / "tmp")),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        warnings.simplefilter("always")
+        try:
+            code: Any = prequential_main(args)
+        except SystemExit as end:
+            code = end.code
+    texts = [stream.buffer.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err)]  # type: ignore[attr-defined]
+    return Done(
+        code, *texts, errors[-1] if errors else None, tuple(f"{w.filename}:{w.lineno} {w.message}" for w in caught)
+    )
+
+
+@cache
+def _load_matplotlib() -> None:
+    """Draws a figure, so that the library makes its folders and its list of fonts."""
+    from prequential.report import plots
+
+    plots.png(plots.learning_curves({"model": Curve(n_bytes=np.array([1, 2]), bits=np.array([1.0, 2.0]))}))
+
+
+def files_in(box: Path) -> dict[str, bytes]:
+    """The contents of all files by their path."""
+    return {str(path.relative_to(box)): path.read_bytes() for path in sorted(box.rglob("*")) if path.is_file()}
+
+
+def restore(box: Path, expected: dict[str, bytes]) -> None:
+    """Makes the files of the sandbox the expected ones."""
+    for name, data in files_in(box).items():
+        if expected.get(name) != data:
+            (box / name).unlink()
+    for path in sorted((path for path in box.rglob("*") if path.is_dir()), reverse=True):
+        if path.name != "tmp" and not any(name.startswith(f"{path.relative_to(box)}/") for name in expected):
+            shutil.rmtree(path, ignore_errors=True)
+    for name, data in expected.items():
+        if not (box / name).exists():
+            (box / name).parent.mkdir(parents=True, exist_ok=True)
+            (box / name).write_bytes(data)
+
+
+# ---- rules
+
+
+def judged(command: Command, box: Path, before: dict[str, bytes]) -> str:
+    """The outcome of the command. before: the files in the sandbox, the damaged one among them. Raises BrokenRuleError."""
+    done = ran(command, box)
+    after = files_in(box)
+    _check_streams(done)
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    if strange := sorted(name for name in changed if not name.startswith(command.makes)):
+        raise BrokenRuleError(f"changed other files: {strange[:3]}")
+    if done.code == 0:
+        _check_json(command, done)
+    if "--resume" in command.args:
+        _check_resumed(command, done, box, before, after)
+    elif done.code:
+        _check_nothing_made(before, after, changed)
+    else:
+        for name in sorted(changed):
+            _check_file(name, before.get(name, b""), after.get(name))
+    return f"exit {done.code}" + (f", {type(done.error).__name__}" if done.error else "")
+
+
+def _check_streams(done: Done) -> None:
+    if done.warned:
+        raise BrokenRuleError(f"warning: {done.warned[0]}")
+    if done.error and not isinstance(done.error, PrequentialError):
+        raise BrokenRuleError(f"{type(done.error).__name__} {_place(done.error)}: {done.error}")
+    if done.code not in (0, 1, 2):
+        raise BrokenRuleError(f"exit code {done.code!r}")
+    lines = done.err.split("\n")[:-1]
+    if (done.code and not any("WARNING" not in line for line in lines)) or done.err[-1:] not in ("", "\n"):
+        raise BrokenRuleError(f"no complete line on stderr: {done.err[:300]!r}")
+    for line in lines:
+        if not line.startswith("prequential") or len(line) > MAX_LINE or UNEXPECTED.search(line):
+            raise BrokenRuleError(f"a line on stderr: {line[:300]!r}")
+    for text in (done.out, done.err):
+        if found := UNSAFE.search(text):
+            raise BrokenRuleError(
+                f"unsafe character {found[0]!r} in {text[max(0, found.start() - 50) : found.end() + 20]!r}"
+            )
+
+
+def _place(error: BaseException) -> str:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/prequential/" in f.filename]
+    return ", ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames[-2:])
+
+
+def _check_json(command: Command, done: Done) -> None:
+    if "--json" in command.args:
+        for line in done.out.splitlines():
+            strict_json(line)
+    if "-c" in command.args:
+        check_html(done.out)
+
+
+def strict_json(text: str | bytes) -> Any:
+    """The value of standard JSON."""
+
+    def refuse(name: str) -> None:
+        raise BrokenRuleError(f"JSON with {name}")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise BrokenRuleError(f"not JSON: {error}: {text[:100]!r}") from error
+
+
+def _check_nothing_made(before: dict[str, bytes], after: dict[str, bytes], changed: set[str]) -> None:
+    """After a failure all files are as before; a file that was to be appended to may have been made."""
+    if wrong := [name for name in changed if name in before or after.get(name)]:
+        raise BrokenRuleError(f"a refused command changed {sorted(wrong)[:3]}")
+
+
+def _check_file(name: str, before: bytes, after: bytes | None) -> None:
+    if after is None:
+        raise BrokenRuleError(f"deleted {name}")
+    kind = Path(name).suffix
+    if kind == ".jsonl":
+        if not after.startswith(before):
+            raise BrokenRuleError(f"lost lines of {name}")
+        lines = after.removesuffix(b"\n").split(b"\n")
+        strict_json(lines[-1])
+        if lines[:-1] != before.removesuffix(b"\n").split(b"\n")[: len(before) and None]:
+            raise BrokenRuleError(f"the line of {name} does not stand alone: {lines[-1][:60]!r}")
+    elif kind in (".json", ".packed"):
+        for text in after.splitlines() if kind == ".packed" else [after]:
+            strict_json(text)
+    elif kind == ".svg":
+        check_svg(after.decode())
+    elif kind == ".html":
+        check_html(after.decode())
+
+
+def check_svg(text: str) -> None:
+    """Raises BrokenRuleError unless this is XML whose coordinates are finite numbers."""
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise BrokenRuleError(f"SVG is not XML: {error}") from error
+    for element in root.iter():
+        if "script" in str(element.tag):
+            raise BrokenRuleError("a script")
+        for name, value in element.attrib.items():
+            if name.startswith("on"):
+                raise BrokenRuleError(f"attribute {name}")
+            if name in ("d", "x", "y", "viewBox") and re.search("nan|inf|e", value):
+                raise BrokenRuleError(f"coordinates {name}={value[:80]!r}")
+
+
+class _Balance(HTMLParser):
+    """The names of open elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag == "script" or any(name.startswith("on") for name, _ in attrs):
+            raise BrokenRuleError(f"a script: {tag} {attrs}")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            raise BrokenRuleError(f"HTML with a wrong </{tag}>")
+
+
+def check_html(text: str) -> None:
+    """Raises BrokenRuleError unless all elements are closed, no script is in it, and each drawing is XML."""
+    parser = _Balance()
+    parser.feed(text)
+    parser.close()
+    if parser.open:
+        raise BrokenRuleError(f"HTML with open elements: {parser.open[:5]}")
+    for drawing in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        check_svg(drawing)
+
+
+def _check_resumed(command: Command, done: Done, box: Path, before: dict[str, bytes], after: dict[str, bytes]) -> None:
+    """A resumed draft has become the run of record_seeds.finished, or has all its files. An empty file may become longer."""
+    draft = command.args[command.args.index("--resume") + 1]
+    if done.code:
+        if lost := [name for name, data in before.items() if name not in after or (data and after[name] != data)]:
+            raise BrokenRuleError(f"a refused draft lost {lost[:3]}")
+        return
+    if left := [name for name in after if name.startswith(draft)]:
+        raise BrokenRuleError(f"a finished draft left {left[:3]}")
+    (made,) = {name.split("/")[1] for name in after if name.startswith("drafts/text.txt-")}
+    found, expected = read_run(box / "drafts" / made), finished(Path(draft).name)
+    if found.archive.read_bytes() != expected.archive.read_bytes():
+        raise BrokenRuleError("another archive than that of an undisturbed run")
+    is_changed = any(before[name] != (seeds() / name).read_bytes() for name in before if name.endswith("/costs"))
+    for name in FIGURES[:2] if is_changed else FIGURES:  # the checkpoint knows the sum of the learner's costs, no more
+        if json.dumps(found.record[name]) != json.dumps(expected.record[name]):
+            raise BrokenRuleError(
+                f"figures: {name} {str(found.record[name])[:80]}, not {str(expected.record[name])[:80]}"
+            )
+    for name, curve in expected.curves.items() if not is_changed else ():
+        if not _same(curve, found.curves[name]):
+            raise BrokenRuleError(f"figures: curve {name}")
+
+
+def _same(a: Curve, b: Curve) -> bool:
+    return a.n_bytes.tolist() == b.n_bytes.tolist() and a.bits.tolist() == b.bits.tolist()
+
+
+# ---- a run
+
+
+@dataclass
+class Report:
+    """The outcomes of a run, by kind."""
+
+    seed: int
+    n_mutants: int = 0
+    outcomes: dict[str, Counter[str]] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    slowest_s: float = 0.0
+    slowest: str = ""
+    peak_mib: int = 0
+
+
+@contextmanager
+def prepared() -> Iterator[tuple[Path, dict[str, bytes]]]:
+    """A sandbox with the seeds, and their contents."""
+    with quick(), sandbox() as box:
+        shutil.copytree(seeds(), box, dirs_exist_ok=True, ignore=shutil.ignore_patterns("repository"))
+        (box / "tmp").mkdir()
+        yield box, files_in(box)
+
+
+def run(
+    count: int, seed: int, *, kind: str | None = None, seconds: float = float("inf"), keep: Path | None = None
+) -> Report:
+    """Judges `count` damaged files, or as many as fit into the time. keep: a folder for those that break a rule."""
+    report, rng = Report(seed=seed), Random(seed)
+    kinds = (
+        [kind]
+        if kind
+        else [name for name, weight in WEIGHTS.items() for _ in range(weight) if name != "series" or has_git()]
+    )
+    with prepared() as (box, files):
+        start = time.monotonic()
+        while report.n_mutants < count and time.monotonic() - start < seconds:
+            name = rng.choice(kinds)
+            case = rng.choices(KINDS[name], [len(case.commands) for case in KINDS[name]])[0]
+            _judge_one(name, case, box, files, report, rng, keep)
+        report.seconds = round(time.monotonic() - start, 1)
+    return report
+
+
+def _judge_one(
+    kind: str, case: Case, box: Path, files: dict[str, bytes], report: Report, rng: Random, keep: Path | None
+) -> None:
+    target, command = rng.choice(case.files), rng.choice(case.commands)
+    before = {**files, target: case.damage(files[target], rng)}
+    (box / target).write_bytes(before[target])
+    began = time.monotonic()
+    try:
+        outcome = judged(command, box, before)
+    except Exception as error:
+        outcome = "broken"
+        text = f"{kind} {report.n_mutants}: {type(error).__name__}: {str(error)[:400]} [{' '.join(command.args)}]"
+        report.broken.append(text)
+        if keep:
+            keep.mkdir(parents=True, exist_ok=True)
+            (keep / f"seed{report.seed}-{report.n_mutants}-{target.replace('/', '_')}").write_bytes(before[target])
+    restore(box, files)
+    report.outcomes.setdefault(kind, Counter())[outcome] += 1
+    report.n_mutants += 1
+    if (took_s := round(time.monotonic() - began, 2)) > report.slowest_s:
+        report.slowest_s, report.slowest = took_s, " ".join(command.args)
+    report.peak_mib = max(report.peak_mib, peak_bytes() >> 20)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=10_000, help="damaged files (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default: %(default)s)")
+    parser.add_argument("--kind", choices=tuple(KINDS), help="only this kind")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    parser.add_argument("--keep", type=Path, default=Path("mutants"), help="folder for files that break a rule")
+    args = parser.parse_args()
+    report = run(args.count, args.seed, kind=args.kind, seconds=args.seconds, keep=args.keep.absolute())
+    print(json.dumps(vars(report), indent=1))
+    return 1 if report.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

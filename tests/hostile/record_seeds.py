@@ -1,0 +1,206 @@
+"""Small valid records of runs, curves, forecasts, series and drafts, made by the program itself. fuzz_records.py damages them.
+
+They are in one folder:
+
+    tiny.txt, text.txt, long.txt      corpora; each begins with the one before it
+    mixer.json, both.json, pure.json  learners: a mixer, a GPT with a mixer, a GPT
+    runs/a, runs/b, runs/c            runs of two seeds of the mixer, and of the GPT with a mixer
+    ladder/0 ... ladder/3             runs of the GPT at three sizes, one of them with two seeds
+    runs.packed, ladder.packed        packed runs
+    forecast.json, target/run         a forecast of a fourth size over long.txt, and its run
+    scores.jsonl                      the score of that forecast
+    measured/heldout.jsonl            a held-out record
+    series.jsonl                      a series of two points; absent without git
+    machines.json                     a table of machines
+    drafts/.run-coding                an evaluation that was interrupted while it coded
+    drafts/.run-coded                 an evaluation that was interrupted when it had coded
+
+Learners and corpora are as small as their purpose allows.
+"""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import prequential
+from prequential.cli.main import main
+from prequential.measure.evaluation.runs import Run, new_run_folder, read_run
+from prequential.online import checkpoint
+
+RUNTIME = prequential.Runtime(threads=1, kernels="plain")
+OPTIONS = ("--kernels", "plain", "--threads", "1", "-q")
+TEXT = b"".join(b"line %d: the quick brown fox\n" % (i * i) for i in range(120))[:2000]
+LONG = TEXT + b"".join(b"row %d: jumps over the lazy dog\n" % (i * 7) for i in range(200))[:2500]
+SCHEDULE = prequential.ScheduleConfig(
+    first_segment_symbols=128, segment_symbols=256, row_symbols=16, n_rows=16, history_bits=14, block_symbols=700
+)
+MIXER = prequential.MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4)
+GPT = prequential.GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=1, window=8)
+LEARNERS = {
+    "mixer": prequential.Config(gpt=None, mixer=MIXER, schedule=SCHEDULE),
+    "other": prequential.Config(seed=1, gpt=None, mixer=MIXER, schedule=SCHEDULE),
+    "both": prequential.Config(gpt=GPT, mixer=MIXER, schedule=SCHEDULE),
+    "pure": prequential.Config(gpt=GPT, mixer=None, schedule=SCHEDULE),
+}
+MACHINES = [
+    {
+        "name": "a", "kind": "cpu", "cores": 4, "int8_tops": 1.0, "memory_gb_per_s": 20.0, "memory_gb": 16, "source": "x"
+    },
+    {
+        "name": "b", "kind": "gpu", "cores": None, "int8_tops": 9.5, "memory_gb_per_s": 300.0, "memory_gb": 24, "source": "y"
+    },
+]  # fmt: skip
+
+
+class InterruptionError(Exception):
+    """Raised instead of Ctrl-C."""
+
+
+@contextmanager
+def quick() -> Iterator[None]:
+    """Evaluations without a warm-up, and records without the commit, for which git would be started."""
+    with (
+        mock.patch("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None),
+        mock.patch("prequential.measure.record.git_commit", lambda: None),
+    ):
+        yield
+
+
+@contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    """The body with `folder` as working directory."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@cache
+def seeds() -> Path:
+    """The folder of all seeds. It is deleted at the end of the process."""
+    folder = tempfile.TemporaryDirectory(prefix="record-seeds-")
+    weakref.finalize(seeds, folder.cleanup)
+    with inside(Path(folder.name)), quick():
+        for make in (_make_inputs, _make_runs, _make_forecast, _make_measurements, _make_drafts):
+            make()
+    return Path(folder.name)
+
+
+def has_git() -> bool:
+    """Whether a series can be made."""
+    return shutil.which("git") is not None
+
+
+def _call(*args: str) -> None:
+    """Runs a command that must succeed."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        code = main(args)
+    assert code == 0, (args, said.getvalue())
+
+
+def _make_inputs() -> None:
+    Path("text.txt").write_bytes(TEXT)
+    Path("long.txt").write_bytes(LONG)
+    Path("tiny.txt").write_bytes(TEXT[:200])
+    Path("machines.json").write_text(json.dumps(MACHINES))
+    for name, config in LEARNERS.items():
+        Path(f"{name}.json").write_text(json.dumps(config.to_dict()))
+
+
+def _evaluate(name: str, folder: str, *, corpus: str = "text.txt", config: str) -> None:
+    """Makes a run folder of this name."""
+    _call("evaluate", corpus, "--config", config, "--runs", "made", "--baselines", "gzip", *OPTIONS)
+    Path(folder).mkdir(exist_ok=True)
+    (made,) = Path("made").iterdir()
+    made.rename(Path(folder, name))
+
+
+def _make_runs() -> None:
+    for name, learner in (("a", "mixer"), ("b", "other"), ("c", "both")):
+        _evaluate(name, "runs", config=f"{learner}.json")
+    ladder = ("--sizes", "16x1,24x1,32x1", "--seeds", "0,1", "--seeded", "24x1", *OPTIONS)
+    _call("ladder", "text.txt", "--config", "pure.json", "--runs", "ladder", *ladder)
+    for i, path in enumerate(sorted(Path("ladder").iterdir())):
+        path.rename(f"ladder/{i}")
+    for name in ("runs", "ladder"):
+        _call("runs", "pack", name, "-o", f"{name}.packed")
+
+
+def _make_forecast() -> None:
+    _call("forecast", "ladder", "--target-width", "64", "--target-bytes", str(len(LONG)), "-o", "forecast.json", "-q")
+    _call("score", "forecast.json", "long.txt", "--runs", "target", *OPTIONS)
+    next(Path("target").iterdir()).rename("target/run")
+
+
+def _make_measurements() -> None:
+    args = ("--train", "text.txt", "--test", "long.txt", "--config", "mixer.json", "--runs", "measured", *OPTIONS)
+    _call("heldout", *args)
+    if has_git():
+        _make_repository(Path("repository"))
+        for dates in (("--since", "2026-01-05", "--until", "2026-01-15"), ()):
+            _call("monorepo", "repository", *dates, "--config", "mixer.json", "--series", "series.jsonl", *OPTIONS)
+
+
+def _make_repository(path: Path) -> None:
+    """Three commits, each ten days after the one before it."""
+    stream = []
+    for day in (1, 10, 20):
+        who = b"A <a@b> %d +0000" % (1767268800 + 86400 * (day - 1))
+        stream.append(b"commit refs/heads/main\nauthor %s\ncommitter %s\ndata 1\nx\n" % (who, who))
+        for name in (b"a.py", b"%d.rs" % day):
+            data = TEXT[: 100 * day]
+            stream.append(b"M 100644 inline %s\ndata %d\n%s\n" % (name, len(data), data))
+    path.mkdir()
+    env = {"PATH": os.environ["PATH"], "HOME": str(path), "GIT_CONFIG_NOSYSTEM": "1"}
+    for args, stdin in (
+        (["init", "--quiet", "--initial-branch=main"], b""),
+        (["fast-import", "--quiet"], b"".join(stream)),
+    ):
+        subprocess.run(["git", "-C", str(path), *args], env=env, input=stdin, check=True)
+
+
+def _make_drafts() -> None:
+    """Drafts of text.txt: for `both` while it codes, for `mixer` when it has coded."""
+    with (
+        mock.patch.object(checkpoint, "FIRST_AFTER_S", 0.0),
+        mock.patch.object(checkpoint, "BYTES_PER_S", float("inf")),
+        mock.patch.object(checkpoint, "COST", float("inf")),
+    ):
+        _interrupt(".run-coding", "both", lambda done: done.n_bytes > len(TEXT) // 2)
+    with mock.patch("prequential.measure.evaluation.evaluation.measure_baselines", side_effect=InterruptionError):
+        _interrupt(".run-coded", "mixer", lambda done: False)
+
+
+def _interrupt(name: str, learner: str, is_last: Callable[[Any], bool]) -> None:
+    def on_progress(done: Any, n_bytes: int) -> None:
+        if is_last(done):
+            raise InterruptionError
+
+    with suppress(InterruptionError), new_run_folder("drafts", keep=True) as folder:
+        prequential.evaluate(
+            "text.txt",
+            config=LEARNERS[learner],
+            baselines=(),
+            runtime=RUNTIME,
+            on_progress=on_progress,
+            draft=prequential.DraftFolder(path=folder.draft, keep=True),
+        )
+    folder.draft.rename(folder.draft.with_name(name))
+
+
+def finished(draft: str) -> Run:
+    """The run that the resumed draft must become, without its times: that of the same learner over the same bytes."""
+    return read_run(seeds() / "runs" / {".run-coding": "c", ".run-coded": "a"}[draft])

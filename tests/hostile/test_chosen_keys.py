@@ -1,0 +1,204 @@
+"""Corpora whose words, windows or n-grams were chosen to collide take no longer than others, and keys of hashes change no result.
+
+The chosen ones would collide in tables with a known hash: each of n would be compared with n / 2 others on average.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from prequential.corpora.bundled import sample_path
+from prequential.corpora.corpus import Document
+from prequential.corpora.overlap import key_table, near_duplicates
+from prequential.corpora.overlap.key_table import KeyTable
+from prequential.corpora.overlap.near_duplicates import GRAM_TOKENS, SHINGLE_TOKENS, Layout, Side, Signatures, nearest
+from prequential.corpora.overlap.overlap import measure_overlap
+from prequential.measure.evaluation import novelty
+from prequential.measure.evaluation.novelty import Copies, Words
+
+Bytes = NDArray[np.uint8]
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+N_CHOSEN = 1 << 14
+MOST_TIMES_LONGER = 5  # with a known hash: 30 to 500 for N_CHOSEN words or keys, 7 for twice as many windows
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """The shortest of three runs; kernels are compiled in the first."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def chosen_rows(hashes_of: Callable[[Bytes], NDArray[np.uint64]], shape: tuple[int, int], n_slots: int) -> Bytes:
+    """Rows of letters, (n, width), of which all belong to the first 256th of the slots under a known hash."""
+    random, found, n_found = np.random.default_rng(1), [], 0
+    while n_found < shape[0]:
+        rows = random.integers(0x61, 0x7B, (1 << 19, shape[1])).astype(np.uint8)
+        found.append(rows[(hashes_of(rows) & np.uint64(n_slots - 1)) < n_slots // 256])
+        n_found += len(found[-1])
+    return np.concatenate(found)[: shape[0]]
+
+
+def word_homes(rows: Bytes) -> NDArray[np.uint64]:
+    """The home slots of words in a table with a known hash, before they are masked."""
+    keys = np.zeros(len(rows), np.uint64)
+    for column in rows.T:
+        keys = (keys ^ column) * FACTOR
+        keys ^= keys >> np.uint64(29)
+    return keys * FACTOR >> np.uint64(32)
+
+
+def window_homes(rows: Bytes) -> NDArray[np.uint64]:
+    """The same for windows of 32 bytes."""
+    windows = np.zeros(len(rows), np.uint64)
+    for column in rows.T:
+        windows = windows * FACTOR + column
+    mixed = (windows ^ windows >> np.uint64(29)) * FACTOR
+    return (mixed ^ mixed >> np.uint64(32)) >> np.uint64(32)
+
+
+@pytest.mark.parametrize(
+    ("table_of", "homes_of", "n", "width"),
+    [
+        pytest.param(Words, word_homes, N_CHOSEN, 8, id="words"),
+        pytest.param(Copies, window_homes, 2 * N_CHOSEN, 32, id="windows"),
+    ],
+)
+def test_chosen_words_and_windows_take_no_longer_than_others(table_of, homes_of, n, width) -> None:
+    n_bytes = n * (width + 1)
+    chosen = chosen_rows(homes_of, (n, width), 1 << (n_bytes + n_bytes // 2).bit_length())
+    others = np.random.default_rng(2).integers(0x61, 0x7B, chosen.shape).astype(np.uint8)
+
+    def labelled(rows: Bytes) -> float:
+        source = np.append(rows, np.full((len(rows), 1), 0x20, np.uint8), 1).reshape(-1)
+        return seconds(lambda: table_of(source).next_labels(0, len(source)))
+
+    labelled(others[:10])
+    assert labelled(chosen) < MOST_TIMES_LONGER * labelled(others)
+
+
+def test_chosen_keys_take_no_longer_than_others() -> None:
+    def added(keys: NDArray[np.uint64]) -> float:
+        table = KeyTable(len(keys), 1 << 20)
+        return seconds(lambda: (table.add(keys, np.arange(len(keys))), table.find(keys)))
+
+    others = np.random.default_rng(2).integers(1, 2**64, N_CHOSEN, np.uint64)
+    added(others[:10])
+    assert added(np.arange(1, N_CHOSEN + 1).astype(np.uint64)) < MOST_TIMES_LONGER * added(others)
+
+
+# ---- keys change no result
+
+
+CORPORA = [
+    np.frombuffer(sample_path("christmas_carol").read_bytes()[:30_000], np.uint8),
+    np.random.default_rng(3).integers(0x60, 0x64, 20_000).astype(np.uint8),
+    np.random.default_rng(4).integers(0, 256, 5_000).astype(np.uint8),
+    np.zeros(1000, np.uint8),
+]
+
+
+@pytest.mark.parametrize("source", CORPORA, ids=["text", "few letters", "noise", "zeros"])
+def test_words_and_copies_do_not_depend_on_the_key(source: Bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for point in (novelty.hash_point(source), 1 << 31, (1 << 32) - 1, 0xDEADBEEF, 0xB504F333):
+        monkeypatch.setattr(novelty, "hash_point", lambda _, point=point: np.uint64(point))
+        words, copies = Words(source), Copies(source)
+        labels = [table.next_labels(0, len(source)).tolist() for table in (words, copies)]
+        counts = [words.times.tolist(), words.n_distinct.tolist(), words.n_untracked, copies.n_forgotten]
+        found.append((labels, counts))
+    assert all(other == found[0] for other in found)
+
+
+def test_words_without_a_slot_do_not_depend_on_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for point in (1 << 31, 0xDEADBEEF, 0xB504F333):
+        monkeypatch.setattr(novelty, "hash_point", lambda _, point=point: np.uint64(point))
+        words = Words(CORPORA[0], max_slots=256)
+        assert words.n_untracked > 1000
+        found.append((words.n_untracked, words.times.tolist(), words.next_labels(0, len(CORPORA[0])).tolist()))
+    assert found[0] == found[1] == found[2]
+
+
+def test_the_key_is_the_same_on_every_machine_and_depends_on_every_byte() -> None:
+    source = CORPORA[0].copy()
+    assert novelty.hash_point(source) == novelty.hash_point(source.copy()) == 0xBDF1D992
+    for at in (0, len(source) // 2, len(source) - 1):
+        changed = source.copy()
+        changed[at] ^= 1
+        assert novelty.hash_point(changed) != novelty.hash_point(source)
+
+
+def corpus_of(texts: Sequence[bytes]) -> tuple[Bytes, list[Document]]:
+    ends = np.cumsum([len(text) for text in texts]).tolist()
+    documents = [
+        Document(str(i), end - len(text), len(text)) for i, (end, text) in enumerate(zip(ends, texts, strict=True))
+    ]
+    return np.frombuffer(b"".join(texts), np.uint8), documents
+
+
+@pytest.mark.parametrize("memory", [1024, 1 << 14, 1 << 24])
+def test_overlap_does_not_depend_on_the_key(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = CORPORA[0].tobytes()
+    train, test = (
+        corpus_of([text[:9000], text[12_000:15_000]]),
+        corpus_of([text[5000:13_000], text[:400], text[5000:6000]]),
+    )
+    found = []
+    for seed in range(4):
+        words = np.random.default_rng(seed).integers(0, 2**64, (8, 256), np.uint64)
+        monkeypatch.setattr(key_table, "_random_words", lambda words=words: words)
+        overlap = measure_overlap(*train, *test, max_memory_bytes=memory)
+        found.append(
+            (overlap.to_dict(), overlap.in_train.tolist(), overlap.in_test.tolist(), overlap.seen_grams.tolist())
+        )
+    assert all(other == found[0] for other in found)
+    assert (found[0][0]["n_forgotten_windows"] > 0) == (memory < 1 << 24)
+
+
+def test_every_table_draws_its_own_key() -> None:
+    assert not np.array_equal(KeyTable(8, 16)._random, KeyTable(8, 16)._random)
+
+
+# ---- near duplicates
+
+
+def test_many_documents_that_resemble_a_long_one_do_not_read_it_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each short document holds the 5-grams that have the long one's 64 minima, so all are candidates."""
+    words = [b"w%d" % i for i in np.random.default_rng(0).integers(0, 10**6, 20_000)]
+    long = b" ".join(words)
+    keys = np.concatenate([near_duplicates.grams(*chunk, SHINGLE_TOKENS)[0] for chunk in _chunks(long)])
+    halves = (keys >> np.uint64(32)).astype(np.uint32)
+    starts = sorted({int(np.argmin((halves ^ flip) * factor)) for factor, flip in near_duplicates._ROWS.T})
+    short = b" ".join(b" ".join(words[at : at + SHINGLE_TOKENS]) for at in starts)
+    query, index = (_side(*corpus_of(texts)) for texts in ([short + b" x%d " % i for i in range(40)], [long]))
+    read = []
+    shingles = near_duplicates._shingles
+    monkeypatch.setattr(
+        near_duplicates, "_shingles", lambda side, at: (read.append(side is index), shingles(side, at))[1]
+    )
+    assert len(near_duplicates._candidates(query.signatures, index.signatures, False)[0]) == 40
+    found, _ = nearest(query, index)
+    assert (found == -1).all()
+    assert sum(read) == 1
+
+
+def _chunks(text: bytes):
+    source = np.frombuffer(text, np.uint8)
+    return near_duplicates.token_chunks(source, Layout(np.zeros(1, np.int64), np.array([len(source)])))
+
+
+def _side(source: Bytes, documents: Sequence[Document]) -> Side:
+    side = Side(source, Layout.of(documents, len(source)), Signatures(len(documents)))
+    for keys, owners in near_duplicates.token_chunks(side.stream, side.layout):
+        side.signatures.add(*near_duplicates.grams(keys, owners, SHINGLE_TOKENS))
+    assert SHINGLE_TOKENS < GRAM_TOKENS
+    return side

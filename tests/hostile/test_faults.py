@@ -1,0 +1,178 @@
+"""A failing disk: each system call of a command fails in turn (faults.py). This file runs a sample; with -m slow, all of them."""
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from faults import is_possible, restarted_with_library
+from seeds import RUNTIME
+
+import prequential
+from prequential.cli.failures import _reason
+from prequential.errors import CorpusError, OutputError
+from prequential.files import append_line, hold_work_folder, new_folder, output_file, set_mode, sync_folder
+from prequential.online.source import HashedSymbols, digest_of
+
+TINY = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
+needs_compiler = pytest.mark.skipif(not is_possible(), reason="needs Linux and a C compiler")
+
+
+def checked(*arguments: str) -> dict[str, object]:
+    """The report of faults.py, which has found no violation."""
+    done = restarted_with_library(arguments)
+    report = json.loads(done.stdout)
+    violations = [
+        (command, kind, manner, row["violations"])
+        for command, kinds in report.items()
+        for kind, manners in kinds.items()
+        for manner, row in manners.items()
+        if row["violations"]
+    ]
+    assert violations == [] and done.returncode == 0
+    return report  # type: ignore[no-any-return]
+
+
+@needs_compiler
+def test_a_sample_of_failing_calls_ends_in_one_line_or_not_at_all() -> None:
+    report = checked("--command", "compress", "evaluate", "--kind", "write", "fsync", "read", "disk", "--every", "40")
+    assert set(report) == {"compress", "evaluate"}
+
+
+COMMANDS = [
+    "compress", "compress -f", "compress --resume", "compress FOLDER", "decompress", "decompress --resume",
+    "decompress to a folder", "evaluate", "evaluate --resume", "train", "train --resume", "heldout",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_failing_call_ends_in_one_line_or_not_at_all(command: str) -> None:
+    assert set(checked("--command", command)) == {command}
+
+
+# ---- what it has found
+
+
+def fail(error: int, monkeypatch: pytest.MonkeyPatch, name: str = "fsync", *, at: int = 1) -> None:
+    """Lets the at-th call of this function of `os` fail."""
+    real, calls = getattr(os, name), [0]
+
+    def failing(*arguments: object, **options: object) -> object:
+        calls[0] += 1
+        if calls[0] == at:
+            raise OSError(error, os.strerror(error))
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(os, name, failing)
+
+
+def test_a_run_that_resumes_after_its_last_block_compares_the_digest_of_all_bytes() -> None:
+    data = np.arange(100, dtype=np.uint8)
+    HashedSymbols(data).check(digest_of(data), "a")
+    with pytest.raises(CorpusError, match="changed"):
+        HashedSymbols(data).check(digest_of(data[1:]), "a")
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_failed_synchronisation_is_an_error(
+    error: int, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(error, monkeypatch, at=at)  # of the folder of the working folder, the file, the folder of the file
+    with pytest.raises(OutputError, match=os.strerror(error)), output_file(tmp_path / "a") as sink:
+        sink.write(b"text")
+    assert {path.name for path in tmp_path.iterdir()} <= ({"a"} if at == 3 else set())
+
+
+def test_what_cannot_be_synchronised_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda number: (_ for _ in ()).throw(OSError(errno.EINVAL, "Invalid argument")))
+    sync_folder(tmp_path)
+    with output_file(tmp_path / "a") as sink:
+        sink.write(b"text")
+    assert (tmp_path / "a").read_bytes() == b"text"
+
+
+def test_a_folder_whose_name_cannot_be_stored_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(errno.EIO, monkeypatch, at=2)
+    with pytest.raises(OutputError), new_folder(tmp_path / "model") as draft:
+        (draft / "a").write_bytes(b"text")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outputs_appear_on_file_systems_without_permissions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    (tmp_path / "source").write_bytes(b"source")
+    monkeypatch.setattr(Path, "chmod", refuse)
+    monkeypatch.setattr(os, "utime", refuse)
+    for like in (None, tmp_path / "source"):
+        with output_file(tmp_path / "a", like=like, overwrite=True) as sink:
+            sink.write(b"text")
+    with new_folder(tmp_path / "model"):
+        pass
+    set_mode(tmp_path, 0o700)
+    assert {path.name for path in tmp_path.iterdir()} == {"source", "a", "model"}
+
+
+def test_the_first_error_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OutputError, match="the cause"), output_file(tmp_path / "a"):
+        fail(errno.EIO, monkeypatch, "unlink")
+        raise OutputError("the cause")
+
+
+def test_a_working_folder_that_cannot_be_marked_is_deleted(tmp_path: Path) -> None:
+    with limited_files(5), pytest.raises(OutputError, match="large"), hold_work_folder(tmp_path / "a"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_evaluation_that_cannot_begin_leaves_no_draft(tmp_path: Path) -> None:
+    from prequential.measure.evaluation.runs import new_run_folder
+
+    with limited_files(5), pytest.raises(OutputError, match="large"), new_run_folder(tmp_path / "runs"):
+        pass
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_record_of_which_a_part_was_written_is_taken_back(tmp_path: Path) -> None:
+    append_line(tmp_path / "a.jsonl", b"one\n")
+    with limited_files(10), pytest.raises(OutputError, match="large"):
+        append_line(tmp_path / "a.jsonl", b"a longer line\n")
+    assert (tmp_path / "a.jsonl").read_bytes() == b"one\n"
+
+
+@contextmanager
+def limited_files(n_bytes: int) -> Iterator[None]:
+    """No file becomes longer than this: a write beyond it writes a part, and the next one fails."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_folder_that_a_killed_run_has_not_completed_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").write_bytes(b"text " * 20)
+    prequential.compress(tmp_path / "a", tmp_path / "a.pq", config=TINY, runtime=RUNTIME)
+    with hold_work_folder(tmp_path / "b") as folder:
+        (folder / "new.folder").mkdir()
+        (folder / "new.folder" / "part").write_bytes(b"te")
+    prequential.decompress(tmp_path / "a.pq", tmp_path / "b", runtime=RUNTIME)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "a.pq", "b"}
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["file"]
+
+
+def test_a_message_names_the_file(tmp_path: Path) -> None:
+    assert _reason(OSError(errno.EIO, "Input/output error", "a\nb")) == r"'a\nb': Input/output error"
+    assert _reason(OSError(errno.EIO, "Input/output error")) == "Input/output error"

@@ -1,0 +1,287 @@
+"""A full disk, and a file that is cut while it is read, are errors of one line. No process dies by a signal (SIGBUS)."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prequential.corpora import corpus as corpus_module
+from prequential.corpora import row_documents
+from prequential.corpora.row_documents import RowDocuments
+from prequential.corpora.sources import open_corpus
+from prequential.errors import CheckpointError, CorpusError, OutputError
+from prequential.measure.evaluation import trace as trace_module
+from prequential.measure.evaluation.trace import MODEL, ArrayFile, Trace
+
+TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 400
+SETUP = """
+import os, sys
+from pathlib import Path
+import prequential
+from prequential.measure.evaluation import evaluation
+from prequential.online import checkpoint
+evaluation.warm_up = lambda *_: None
+checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")  # after each segment
+RUNTIME = prequential.Runtime(kernels="plain", threads=1)
+CONFIG = prequential.Config(
+    gpt=None,
+    mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6),
+    schedule=prequential.ScheduleConfig(history_bits=14, segment_symbols=256, block_symbols=8192),
+)
+
+def evaluate(corpus, folder, on_progress=lambda done, n_bytes: None, resume=False):
+    Path(folder).mkdir(exist_ok=True)
+    draft = prequential.DraftFolder(path=Path(folder), keep=True, resume=resume)
+    return prequential.evaluate(
+        corpus, config=CONFIG, runtime=RUNTIME, baselines=(), draft=draft, on_progress=on_progress
+    )
+"""
+
+
+def child(script: str, *arguments: object, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    command = [*before, sys.executable, "-c", SETUP + script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+# ---- a corpus that is cut while it is read
+
+
+CUT = """
+from prequential.corpora import corpus, sources
+corpus.SMALL_N_BYTES = int(sys.argv[3])
+with sources.open_corpus(sys.argv[1]) as opened:
+    found = opened.bytes()
+os.truncate(sys.argv[1], 0)
+print(int(found.sum()))
+"""
+
+
+@pytest.mark.parametrize("small_n_bytes", [0, 1 << 20])
+def test_the_bytes_of_a_corpus_do_not_change_if_its_file_is_cut(tmp_path: Path, small_n_bytes: int) -> None:
+    (tmp_path / "a").write_bytes(TEXT)
+    done = child(CUT, tmp_path / "a", tmp_path, small_n_bytes)
+    assert (done.returncode, done.stdout) == (0, f"{sum(TEXT)}\n"), done.stderr
+
+
+CUT_WHILE_CODED = """
+path = Path(sys.argv[1])
+found = evaluate(path, sys.argv[2], lambda done, n_bytes: os.truncate(path, 0))
+print(found.header.blake2b == evaluate(sys.argv[3].encode() * 400, sys.argv[2] + "2").header.blake2b)
+"""
+
+
+def test_an_evaluation_ends_if_its_corpus_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(TEXT)
+    done = child(CUT_WHILE_CODED, tmp_path / "a", tmp_path / "draft", TEXT[: len(TEXT) // 400].decode())
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+@pytest.mark.parametrize("small_n_bytes", [0, 1 << 20])
+def test_a_file_that_is_cut_while_it_is_copied_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_n_bytes: int
+) -> None:
+    monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", small_n_bytes)
+    monkeypatch.setattr(corpus_module, "CHUNK_N_BYTES", 100)
+    path = tmp_path / "a"
+    path.write_bytes(TEXT)
+    with open_corpus(path, spool_dir=tmp_path) as corpus:
+        chunks = corpus._chunks
+
+        def cut_after_a_chunk(n_bytes: int) -> corpus_module.Chunks:
+            for chunk in chunks(n_bytes):
+                yield chunk
+                os.truncate(path, 10_000)
+
+        object.__setattr__(corpus, "_chunks", cut_after_a_chunk)
+        with pytest.raises(CorpusError, match="changed while it was open: it had 31600 bytes and now has"):
+            corpus.bytes()
+    assert os.listdir(tmp_path) == ["a"]  # noqa: PTH208
+
+
+def test_a_corpus_that_does_not_fit_on_the_disk_is_an_output_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 0)
+    free = type("", (), {"free": 1000})
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
+    (tmp_path / "a").write_bytes(TEXT)
+    with open_corpus(tmp_path / "a") as corpus:
+        assert len(corpus.bytes(1000)) == 1000
+        with pytest.raises(OutputError, match="needs 31,600 bytes of disk, and 1,000 are free"):
+            corpus.bytes()
+
+
+# ---- the trace on a full disk
+
+
+FULL_DISK = """
+import errno
+from prequential.errors import OutputError
+
+if hasattr(os, "posix_fallocate"):  # the space is not reserved, so that the disk is full in the middle of the run
+    def not_supported(*_):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+    os.posix_fallocate = not_supported
+corpus, disk, other = sys.argv[1:]
+n_reports = 0
+
+def fill(done, n_bytes):
+    global n_reports
+    n_reports += 1
+    if n_reports != 10:
+        return
+    with open(disk + "/filler", "wb", buffering=0) as filler:
+        for n in (1 << 16, 1 << 12, 1):
+            try:
+                while filler.write(bytes(n)):
+                    pass
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+
+draft = Path(disk, "draft")
+try:
+    evaluate(corpus, draft, fill)
+except OutputError as error:
+    print(str(error).replace(disk, "DISK"))
+os.unlink(disk + "/filler")
+resumed, expected = evaluate(corpus, draft, resume=True), evaluate(corpus, other)
+print(resumed.ledger == expected.ledger, resumed.tables == expected.tables)
+print((draft / "archive.pq").read_bytes() == Path(other, "archive.pq").read_bytes())
+"""
+
+
+def can_mount() -> bool:
+    command = ["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not can_mount(), reason="this user cannot mount a small file system")
+def test_an_evaluation_on_a_full_disk_fails_in_one_line_and_can_be_resumed(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(TEXT)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = 'mount -t tmpfs -o size=4m tmpfs "$0" && exec "$@"'
+    before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(disk))
+    done = child(FULL_DISK, tmp_path / "a", disk, tmp_path / "other", before=before)
+    assert done.returncode == 0, done.stderr
+    error, *same = done.stdout.splitlines()
+    assert error == "cannot write 'DISK/draft/costs': No space left on device"
+    assert same == ["True True", "True"]
+
+
+LIMITED = """
+import resource
+from prequential.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, 64 << 10))
+raise SystemExit(main(["evaluate", "-1", "--quiet", "--baselines", "none", "--runs", sys.argv[2], sys.argv[1]]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of processes are a POSIX thing")
+def test_a_trace_that_does_not_fit_is_refused_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(TEXT)
+    done = child(LIMITED, tmp_path / "a", tmp_path / "runs")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"prequential: {tmp_path / 'a'}: cannot write '")
+    assert line.endswith("/costs': File too large")
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk without space to reserve."""
+
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(trace_module.os, "posix_fallocate", refuse, raising=False)
+
+
+@pytest.mark.parametrize("name", ["costs", None])
+@pytest.mark.usefixtures("full")
+def test_space_that_cannot_be_reserved_is_an_output_error(tmp_path: Path, name: str | None) -> None:
+    with pytest.raises(OutputError, match=r"^cannot write '.*': No space left on device$"):
+        Trace([MODEL], 100, tmp_path / name if name else None)
+
+
+@pytest.mark.parametrize("reason", [errno.EINVAL, errno.EOPNOTSUPP, None])
+def test_a_file_system_that_cannot_reserve_space_is_used_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int | None
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(reason, "not supported")
+
+    if reason is None:
+        monkeypatch.delattr(trace_module.os, "posix_fallocate", raising=False)
+    else:
+        monkeypatch.setattr(trace_module.os, "posix_fallocate", refuse, raising=False)
+    trace = Trace([MODEL], 3, tmp_path / "costs")
+    trace.append(MODEL, np.array([1.0, 2.0]))
+    assert trace.bits(MODEL).tolist() == [1.0, 2.0, 0.0]
+    assert trace.sums(MODEL, np.array([0, 1, 1, 3])).tolist() == [0.0, 1.0, 1.0, 3.0]
+
+
+def test_a_trace_that_is_cut_while_it_is_in_use_is_an_error(tmp_path: Path) -> None:
+    trace = Trace([MODEL], 5000, tmp_path / "costs")
+    os.truncate(tmp_path / "costs", 10)
+    with pytest.raises(CheckpointError, match="became shorter"):
+        trace.total_bits(MODEL)
+
+
+def test_more_costs_than_bytes_are_refused() -> None:
+    trace = Trace([MODEL, "gpt"], 3)
+    with pytest.raises(ValueError, match="4 costs for 3 bytes"):
+        trace.append(MODEL, np.zeros(4))
+
+
+def test_a_trace_closes_its_file_and_outlives_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "draft"
+    folder.mkdir()
+    trace = Trace([MODEL], 3, folder / "costs")
+    trace.append(MODEL, np.ones(3))
+    shutil.rmtree(folder)
+    assert trace.total_bits(MODEL) == 3.0
+    file = trace._units._file
+    del trace
+    assert file.closed
+
+
+def test_parts_of_writes_and_reads_are_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow:
+        """At most 5 bytes at a time, as at a signal or for 2 GiB."""
+
+        def __init__(self, file):
+            self.file, self.seek = file, file.seek
+
+        def write(self, data):
+            return self.file.write(data[:5])
+
+        def readinto(self, data):
+            return self.file.readinto(data[:5])
+
+    array = ArrayFile(np.int64, 10)
+    monkeypatch.setattr(array, "_file", Slow(array._file))
+    array.write(2, np.arange(7))
+    array.write(9, np.zeros(0))
+    assert array.read(0, 10).tolist() == [0, 0, 0, 1, 2, 3, 4, 5, 6, 0]
+    assert array.read(3, 3).tolist() == []
+
+
+# ---- the offsets of documents
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_offsets_of_documents_on_a_full_disk_are_an_output_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_documents, "IN_MEMORY", 10)
+    monkeypatch.setattr(row_documents.tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b", 0))  # noqa: SIM115, PTH123
+    documents = RowDocuments(1)
+    for _ in range(9):
+        documents.append(1)
+    with pytest.raises(OutputError, match=r"cannot spool to .*: No space left on device"):
+        documents.append(1)

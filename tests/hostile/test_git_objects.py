@@ -1,0 +1,325 @@
+"""Hostile git repositories: objects that no git writes, and git processes that hang, die or answer wrongly."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import fuzz_git
+import pytest
+from git_objects import Objects, commit, object_id, tree
+from limits import bounded
+
+from prequential.corpora.git import process, session
+from prequential.corpora.git.window import read_tree, read_window
+from prequential.errors import CorpusError
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> Objects:
+    return Objects(tmp_path / "r")
+
+
+def refusal(read: Callable[[], object]) -> str:
+    """The one line of the refusal, which comes in bounded time and memory."""
+    with bounded(), pytest.raises(CorpusError) as caught:
+        read()
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+# ---- object ids
+
+
+@pytest.mark.parametrize("parent", ["{id:.12}", "{id}^{{commit}}", "{id}\t", "-", "HEAD"])
+def test_a_parent_that_is_not_a_complete_id_is_not_followed(objects: Objects, parent: str) -> None:
+    first = objects.commit(objects.file(b"1\n"))
+    second = objects.commit(objects.file(b"2\n"), parent.format(id=first), 2)
+    objects.commit(objects.file(b"3\n"), second, 3)  # git itself checks the commit of the branch
+    assert "malformed" in refusal(lambda: list(read_window(objects.path, "2025-01-01")))
+
+
+@pytest.mark.parametrize("name", ["HEAD", "{id:.12}", "{id}\n"])
+def test_a_tree_that_is_not_a_complete_id_is_not_read(objects: Objects, name: str) -> None:
+    first = objects.commit(name.format(id=objects.file(b"1\n")))
+    objects.commit(objects.file(b"2\n"), first, 2)
+    assert "malformed" in refusal(lambda: list(read_tree(objects.path, "2026-01-02")))
+
+
+def test_a_revision_is_never_sent_to_the_process_that_reads_objects(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[bytes] = []
+    send = process.GitProcess.send
+    monkeypatch.setattr(process.GitProcess, "send", lambda git, request: (sent.append(request), send(git, request))[1])
+    first = objects.commit(objects.file(b"1\n"))
+    for kind in (b"tree ", b"parent "):
+        data = commit(objects.file(b"2\n"), first, 2).replace(kind, kind + b"HEAD:", 1)
+        objects.commit(objects.file(b"3\n"), objects.write(b"commit", data), 3)
+        refusal(lambda: list(read_window(objects.path, "2025-01-01")))
+    assert sent and not any(b"HEAD" in request for request in sent)
+
+
+def test_objects_that_are_stored_under_another_id_are_refused(objects: Objects) -> None:
+    objects.commit(objects.write(b"tree", tree({b"a.py": (b"100644", objects.write(b"blob", b"other", "1" * 40))})))
+    assert "other bytes in blob 1111" in refusal(lambda: list(read_tree(objects.path)))
+
+
+def test_a_history_with_a_cycle_ends(objects: Objects) -> None:
+    state = objects.file(b"1\n")
+    objects.write(b"commit", commit(state, "1" * 40), "1" * 40)
+    objects.commit(state, "1" * 40)
+    assert "other bytes in commit 1111" in refusal(lambda: read_window(objects.path, "2025-01-01"))
+    assert "other bytes in commit 1111" in refusal(lambda: read_tree(objects.path, "2025-01-01"))
+
+
+def test_a_tree_that_contains_itself_ends(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {b"a.py": (b"100644", objects.write(b"blob", b"1\n")), b"b": (b"40000", "1" * 40)}
+    objects.write(b"tree", tree(entries), "1" * 40)
+    first = objects.commit(objects.file(b"0\n"))
+    objects.commit(objects.write(b"tree", tree({b"d": (b"40000", "1" * 40)})), first, 2)
+    assert "4,096 bytes in a path" in refusal(lambda: list(read_tree(objects.path)))
+    objects.commit(objects.file(b"3\n"), objects.tip((objects.path / "refs/heads/main").read_text().strip()), 3)
+    assert refusal(lambda: list(read_window(objects.path, first)))
+
+
+# ---- numbers and lengths
+
+
+def test_a_tree_of_very_many_files_is_refused(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MAX_ENTRIES", 1000, raising=False)
+    objects.commit(objects.bomb(objects.file(b"1\n"), 9))
+    assert "more than 1,000 entries" in refusal(lambda: list(read_tree(objects.path)))
+
+
+def test_a_change_of_very_many_files_is_refused(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git lists all changes in its memory before it shows the first one."""
+    monkeypatch.setattr(process, "MEMORY_N_BYTES", 16 << 20, raising=False)
+    first = objects.commit(objects.file(b"1\n"))
+    second = objects.commit(objects.bomb(objects.file(b"2\n"), 9), first, 2)
+    objects.commit(objects.file(b"3\n"), second, 3)
+    assert "out of memory" in refusal(lambda: list(read_window(objects.path, first))).lower()
+
+
+def test_very_many_attribute_files_are_refused(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MAX_ATTRIBUTE_FILES", 50, raising=False)
+    objects.commit(objects.bomb(objects.file(b"*.py linguist-generated\n", b".gitattributes"), 2))
+    assert "more than 50 .gitattributes files" in refusal(lambda: list(read_tree(objects.path)))
+
+
+@pytest.mark.parametrize("is_window", [False, True])
+def test_a_path_that_is_too_long_is_refused(objects: Objects, is_window: bool) -> None:
+    first = objects.commit(objects.file(b"1\n"))
+    objects.commit(objects.file(b"2\n", b"d" * 4094 + b".py"), first, 2)
+    read = (lambda: read_window(objects.path, first)) if is_window else (lambda: read_tree(objects.path))
+    assert "more than 4,096 bytes in a path" in refusal(lambda: list(read()))
+
+
+def test_a_blob_that_is_too_long_is_not_read(objects: Objects) -> None:
+    place = objects.place(blob := "1" * 40)
+    compressor = zlib.compressobj(9)
+    with place.open("wb") as file:
+        file.write(compressor.compress(b"blob %d\0" % (4 << 30)))
+        for _ in range(64):
+            file.write(compressor.compress(bytes(1 << 20)))
+        file.write(compressor.flush())
+    entries = {b"a.py": (b"100644", blob), b"b.py": (b"100644", objects.write(b"blob", b"b\n"))}
+    objects.commit(objects.write(b"tree", tree(entries)))
+    with bounded(extra_bytes=64 << 20):
+        documents = read_tree(objects.path)
+        assert [d.name for d in documents] == ["b.py"]
+    assert documents.excluded == {"size": 1}
+
+
+def test_paths_that_are_special_on_other_systems_do_not_stop_the_reading(objects: Objects) -> None:
+    attributes = objects.file(b"* linguist-generated\n", b".gitattributes")
+    objects.commit(
+        objects.write(b"tree", tree({b"git~1": (b"40000", attributes), b"x": (b"40000", objects.file(b"x\n"))}))
+    )
+    assert [d.name for d in read_tree(objects.path)] == ["x/a.py"]
+
+
+# ---- processes
+
+
+@pytest.mark.parametrize("name", ["HEAD", "refs/heads/main", "config", "objects/info/alternates", "blob", "commit"])
+def test_a_named_pipe_in_the_repository_is_not_waited_for(
+    objects: Objects, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "SILENCE_S", 0.3, raising=False)
+    tip = objects.commit(objects.file(b"1\n"))
+    found = {"blob": objects.place(object_id(b"blob", b"1\n")), "commit": objects.place(tip)}
+    place = found.get(name, objects.path / name)
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    os.mkfifo(place)
+    refusal(lambda: list(read_tree(objects.path)))
+
+
+FAKES = {
+    "hangs": "sleep 60",
+    "ends": "exit 0",
+    "dies": "kill -9 $$",
+    "fails": "echo 'fatal: bad\nhint: x' >&2; exit 128",
+    "says nothing more": "exec >&-; sleep 60",
+    "says too much": "exec yes",
+    "says other words": "cat >/dev/null; echo sha1; echo maybe; echo; echo objects",
+    "names a folder with NUL": r"printf 'sha1\nfalse\n\nobjects\0x\n'",
+    "has no id": "echo sha1; echo false; echo; echo objects; exit 0",
+}
+
+
+@pytest.mark.parametrize("how", FAKES)
+def test_a_git_that_does_not_answer_as_git_does_is_one_line(
+    how: str, objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "SILENCE_S", 0.3, raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "git").write_text(f"#!/bin/sh\n{FAKES[how]}\n")
+    (tmp_path / "git").chmod(0o755)
+    refusal(lambda: list(read_tree(objects.path)))
+
+
+ANSWERS: dict[str, Callable[[bytes], bytes]] = {
+    "another id": lambda said: said.replace(b"blob", b"tree"),
+    "a negative size": lambda said: said.replace(b"blob 4\n", b"blob -4\n"),
+    "a large size": lambda said: said.replace(b"blob 4\n", b"blob 5\n"),
+    "a small size": lambda said: said.replace(b"blob 4\n", b"blob 3\n"),
+    "an endless size": lambda said: said.replace(b"blob 4\n", b"blob " + b"9" * 5000 + b"\n"),
+    "no end of a line": lambda said: said.replace(b"\n", b"") + bytes(1 << 17),
+    "another mode": lambda said: said.replace(b"100644", b"-00644"),
+    "another status": lambda said: said.replace(b" M\0", b" Z\0"),
+    "a longer hunk": lambda said: said.replace(b"+2 @@", b"+2,9 @@"),
+    "a shorter hunk": lambda said: said.replace(b"+2 @@", b"+2,0 @@"),
+    "another sign": lambda said: said.replace(b"\n+b", b"\n b"),
+    "no end": lambda said: said.replace(b"end\n", b"enD\n"),
+    "nothing": lambda said: b"",
+}
+
+
+@pytest.mark.parametrize("how", ANSWERS)
+def test_an_answer_of_another_form_is_one_line(how: str, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "SILENCE_S", 0.3, raising=False)
+    objects.commit(objects.file(b"a\n"))
+    first = objects.commit(objects.file(b"a\n"))
+    last = objects.commit(objects.file(b"a\nb\n"), first, 2)
+    window = read_window(objects.path, first, last)
+    fill = process.GitProcess._fill
+
+    def filled(git: process.GitProcess) -> int:
+        old = len(git._buffer)
+        fill(git)
+        said = ANSWERS[how](bytes(git._buffer[old:]))
+        git._buffer[old:] = said
+        return len(said)
+
+    monkeypatch.setattr(process.GitProcess, "_fill", filled)
+    refusal(lambda: list(window))
+
+
+# ---- the environment and the owner
+
+
+REDIRECTED = {
+    "GIT_DIR": "{other}",
+    "GIT_WORK_TREE": "{other}",
+    "GIT_OBJECT_DIRECTORY": "{other}/objects",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES": "{other}/objects",
+    "GIT_COMMON_DIR": "{other}",
+    "GIT_NAMESPACE": "x",
+    "GIT_INDEX_FILE": "{other}/HEAD",
+    "GIT_CEILING_DIRECTORIES": "/",
+    "GIT_CONFIG_GLOBAL": "{other}/config2",
+    "GIT_CONFIG_PARAMETERS": "'core.bare'='maybe'",
+    "GIT_CONFIG_COUNT": "nonsense",
+    "GIT_SHALLOW_FILE": "{other}/HEAD",
+    "GIT_GRAFT_FILE": "{other}/HEAD",
+    "GIT_DEFAULT_HASH": "sha256",
+    "GIT_TRACE": "{other}/trace",
+}
+
+
+@pytest.mark.parametrize("name", REDIRECTED)
+def test_variables_of_git_do_not_change_what_is_read(
+    name: str, objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Objects(tmp_path / "other")
+    (other.path / "config2").write_text("[core\n")
+    other.commit(other.file(b"other\n"))
+    objects.commit(objects.file(b"mine\n"))
+    monkeypatch.setenv(name, REDIRECTED[name].format(other=other.path))
+    assert [d.data for d in read_tree(objects.path)] == [b"mine\n"]
+    assert not (other.path / "trace").exists()
+
+
+def test_a_folder_below_a_repository_whose_path_has_a_colon_is_not_a_repository(tmp_path: Path) -> None:
+    objects = Objects(tmp_path / "a:b" / ".git")
+    objects.commit(objects.file(b"1\n"))
+    (objects.path / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n")
+    (tmp_path / "a:b" / "sub").mkdir()
+    assert "not the root of a git repository" in refusal(lambda: read_tree(tmp_path / "a:b" / "sub"))
+    assert [d.name for d in read_tree(tmp_path / "a:b")] == ["a.py"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
+def test_a_repository_of_another_owner_is_refused_with_the_reason_of_git(objects: Objects) -> None:
+    objects.commit(objects.file(b"1\n"))
+    os.chown(objects.path, 12345, 12345)
+    assert "dubious ownership" in refusal(lambda: read_tree(objects.path))
+
+
+def test_the_commit_of_the_program_does_not_depend_on_variables_of_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prequential.measure import machine
+
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "--quiet", str(tmp_path / "checkout")], check=True)
+    subprocess.run(
+        [*git, "commit", "--quiet", "--allow-empty", "-m", "x"], cwd=tmp_path / "checkout", check=True, env=clean()
+    )
+    monkeypatch.setattr(machine, "CHECKOUT", tmp_path / "checkout")
+    expected = machine.git_commit()
+    assert expected is not None and len(expected) == 40
+    other = Objects(tmp_path / "other")
+    other.commit(other.file(b"1\n"))
+    monkeypatch.setenv("GIT_DIR", str(other.path))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+    assert machine.git_commit() == expected
+    monkeypatch.delenv("GIT_DIR")
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other.path / "HEAD"))
+    assert machine.git_commit() == expected
+
+
+def clean() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+
+# ---- the fuzzer
+
+
+def test_damaged_repositories_and_answers_give_documents_or_one_error() -> None:
+    report = fuzz_git.run(12, 1)
+    assert (report.n_mutants, report.broken) == (12, [])
+
+
+@pytest.mark.slow
+def test_many_damaged_repositories_and_answers_give_documents_or_one_error() -> None:
+    command = [sys.executable, str(Path(fuzz_git.__file__)), "--count=3000", "--seed=2"]
+    done = subprocess.run(command, env=clean() | {"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True)
+    assert done.returncode == 0, done.stdout.decode()
+
+
+def test_a_mutant_is_a_repository_that_git_reads_unless_it_is_damaged(tmp_path: Path) -> None:
+    objects = Objects(tmp_path / "r")
+    for name, (kind, data) in fuzz_git.PLAIN.items():
+        objects.write(kind, data, name)
+    objects.tip(fuzz_git.COMMITS[-1])
+    subprocess.run(["git", "fsck", "--strict"], cwd=objects.path, env=clean(), check=True, capture_output=True)
+    assert [d.name for d in read_tree(objects.path)] == ["a.py", "n.rs"]
+    assert {d.kind for d in read_window(objects.path, "2025-01-01")} == {"new", "added"}

@@ -1,0 +1,98 @@
+"""`decompress --max-output` and `test --max-output`: an archive of a longer original is refused before anything is written."""
+
+from pathlib import Path
+
+import pytest
+from forge import Draft
+from make import TREES
+from seeds import RUNTIME, seeds, tree_archive
+
+import prequential
+from prequential.cli.main import main
+from prequential.errors import CorruptArchiveError, OutputError
+from prequential.online.runtime import Runtime
+
+
+def declaring(n_bytes: int) -> bytes:
+    """A valid header that declares an original of n_bytes bytes, and blocks of fewer."""
+    draft = Draft.of(seeds()["mixer"].archive)
+    draft.n_bytes = n_bytes
+    return draft.sealed()
+
+
+@pytest.fixture
+def unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails if a configuration is checked or a learner is built."""
+    seeds()
+
+    def fail(*_: object) -> None:
+        pytest.fail("the limit of the output is checked first")
+
+    monkeypatch.setattr(Runtime, "check", fail)
+    monkeypatch.setattr(Runtime, "learner", fail)
+
+
+@pytest.mark.usefixtures("unbuilt")
+@pytest.mark.parametrize("n_bytes", [4097, 1 << 40, (1 << 63) - 1])
+def test_a_longer_original_is_refused_before_anything_is_made(n_bytes: int, tmp_path: Path) -> None:
+    with pytest.raises(
+        OutputError, match=f"{n_bytes:,} bytes, more than the limit of 4,096 bytes; raise .*--max-output"
+    ):
+        prequential.decompress(declaring(n_bytes), tmp_path / "a", max_output_bytes=4096)
+    with pytest.raises(OutputError, match="more than the limit"):
+        prequential.decompress(declaring(n_bytes), max_output_bytes=4096)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("unbuilt")
+@pytest.mark.parametrize("command", ["decompress", "test"])
+def test_the_commands_refuse_it_in_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = tmp_path / "a.pq"
+    archive.write_bytes(declaring((4 << 10) + 1))
+    assert main([command, "--max-output", "4K", str(archive)]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "the original has 4,097 bytes, more than the limit of 4,096 bytes" in said.err
+    assert list(tmp_path.iterdir()) == [archive]
+
+
+@pytest.mark.parametrize("command", ["decompress", "test"])
+def test_the_limit_is_a_number_of_bytes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([command, "--max-output", "4Q", "a.pq"])
+    assert "'4Q' is not a number of bytes such as 65536, 64K, 10M or 4G" in capsys.readouterr().err
+
+
+def test_an_original_of_exactly_the_limit_is_decoded() -> None:
+    seed = seeds()["mixer"]
+    assert prequential.decompress(seed.archive, runtime=RUNTIME, max_output_bytes=len(seed.original)) == seed.original
+    assert prequential.decompress(seeds()["empty"].archive, runtime=RUNTIME, max_output_bytes=0) == b""
+
+
+def test_no_block_goes_beyond_the_declared_length(tmp_path: Path) -> None:
+    draft = Draft.of(seeds()["mixer"].archive)
+    n_bytes = draft.blocks[0].n_bytes
+    draft.n_bytes = n_bytes  # one of two blocks
+    with pytest.raises(CorruptArchiveError, match=r"block 1 .*exceeds the 24 bytes of the original"):
+        prequential.decompress(draft.sealed(), tmp_path / "a", runtime=RUNTIME, max_output_bytes=n_bytes)
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_limit_of_a_folder_is_that_of_its_list_and_contents(tmp_path: Path) -> None:
+    tree = seeds()["tree"]
+    n_bytes = len(tree.original)
+    with pytest.raises(OutputError, match="more than the limit"):
+        prequential.decompress(tree.archive, tmp_path / "t", runtime=RUNTIME, max_output_bytes=n_bytes - 1)
+    assert not any(tmp_path.iterdir())
+    prequential.decompress(tree.archive, tmp_path / "t", runtime=RUNTIME, max_output_bytes=n_bytes)
+    files = [path for path in (tmp_path / "t").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < n_bytes
+
+
+@pytest.mark.parametrize("name", ["length-huge", "length-absurd"])
+def test_a_list_of_files_cannot_declare_more_than_the_stream(name: str, tmp_path: Path) -> None:
+    archive = tree_archive(TREES[name])
+    with pytest.raises(CorruptArchiveError, match="the file list declares"):
+        prequential.decompress(archive, tmp_path / "t", runtime=RUNTIME, max_output_bytes=len(TREES[name]))
+    assert not (tmp_path / "t").exists()

@@ -1,0 +1,495 @@
+"""Records, curves, forecasts, series and shards of strangers: pipes, bombs, wrong values, and bad runs among good ones."""
+
+import base64
+import contextlib
+import copy
+import io
+import json
+import os
+import re
+import shutil
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from limits import bounded
+
+from prequential.cli.main import main
+from prequential.corpora.shard_files import read_rows
+from prequential.errors import ConfigError, CorpusError, PrequentialError
+from prequential.measure import fields
+from prequential.measure.cost.devices import read_devices
+from prequential.measure.evaluation.curves import read_curves
+from prequential.measure.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
+from prequential.measure.evaluation.runs_text import format_run, format_runs, run_record
+from prequential.measure.fields import Fields, check_fields, read_lines
+from prequential.measure.monorepo.series import read_series
+from prequential.measure.study.compare import Bootstrap, compare
+from prequential.measure.study.forecast import read_forecast, sealed
+from prequential.measure.study.plans import Subject, finished_runs
+from prequential.measure.study.score import score
+from prequential.measure.study.text.compare import format_comparison
+from prequential.report import run_panels
+from prequential.report.page import html_report
+from prequential.report.svg import Axes, Panel, Series, svg_file
+from prequential.strict_json import MAX_DEPTH, parse_json
+
+FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def ladder() -> list[Run]:
+    """Recorded runs of several learners over the same bytes."""
+    runs = read_runs(FORECASTS / "ladder.jsonl")
+    return [run for run in runs if run.record["corpus"] == runs[0].record["corpus"]]
+
+
+@pytest.fixture
+def runs_folder(tmp_path: Path, ladder: list[Run]) -> Path:
+    """A folder with two runs, a and b."""
+    for name, run in zip("ab", ladder, strict=False):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / RECORD).write_bytes(run.record_line())
+        (tmp_path / "runs" / name / CURVE).write_bytes(run.curve_table())
+    return tmp_path / "runs"
+
+
+def refused(work: Callable[[], object]) -> str:
+    with bounded(10.0), pytest.raises(PrequentialError) as error:
+        work()
+    message = str(error.value)
+    assert message.isprintable()
+    assert len(message) < 1000
+    return message
+
+
+# ---- pipes and devices
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "forecast": read_forecast,
+    "series": read_series,
+    "curves": read_curves,
+    "runs": read_runs,
+    "devices": read_devices,
+    "lines": lambda path: list(read_lines(path)),
+    "shard": lambda path: list(read_rows(path, "x", "table", "text")),
+    "lines of a shard": lambda path: list(read_rows(path, "x", "lines", "text")),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_pipe_or_a_device_is_refused_at_once(reader: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("pipe.json", "zero"):
+        assert "ot a " in refused(lambda name=name: READERS[reader](tmp_path / name))
+
+
+@pytest.mark.parametrize("file", [RECORD, CURVE])
+def test_a_run_with_a_pipe_is_refused_at_once(file: str, runs_folder: Path) -> None:
+    (runs_folder / "a" / file).unlink()
+    os.mkfifo(runs_folder / "a" / file)
+    assert "not a regular file" in refused(lambda: read_run(runs_folder / "a").curves)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["estimate", "--machines", "pipe", "a"],
+        ["compress", "--config", "pipe", "a"],
+        ["list", "pipe"],
+        ["score", "pipe"],
+        ["compress", "shards:pipe.parquet", "-o", "x"],
+        ["runs", "list", "pipe"],
+        ["report", "pipe"],
+    ],
+)
+def test_no_command_waits_for_a_pipe(
+    args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a").write_bytes(b"text")
+    for name in ("pipe", "pipe.parquet"):
+        os.mkfifo(name)
+    with bounded(20.0):
+        code = run_program(args)
+    assert code in (1, 2)
+    assert len([line for line in capsys.readouterr().err.splitlines() if line.startswith("prequential: ")]) == 1
+
+
+def run_program(args: list[str]) -> int:
+    try:
+        return main(args)
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+# ---- bombs
+
+
+def write_table(path: Path, columns: dict[str, Any], **options: Any) -> Path:
+    pq.write_table(pa.table(columns), path, compression="zstd", **options)
+    return path
+
+
+def repeated(value: Any, n: int, kind: Any) -> Any:
+    """n equal values of a dictionary, which take a few bytes in a file."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([value], kind))
+
+
+def test_a_table_of_more_rows_than_a_run_has_is_not_expanded(tmp_path: Path) -> None:
+    n, schema = 1 << 20, pa.schema([("series", pa.string()), ("n_bytes", pa.int64()), ("bits", pa.float64())])
+    part = pa.table(
+        [repeated("model", n, pa.string()).cast(pa.string()), np.ones(n, np.int64), np.ones(n)], schema=schema
+    )
+    with pq.ParquetWriter(tmp_path / CURVE, schema, compression="zstd") as writer:
+        for _ in range(70):
+            writer.write_table(part)
+    assert (tmp_path / CURVE).stat().st_size < MIB
+    with bounded(5.0, 64 * MIB), pytest.raises(CorpusError, match="rows"):
+        read_curves(tmp_path / CURVE)
+
+
+def test_a_long_name_of_a_curve_is_not_repeated(tmp_path: Path) -> None:
+    n = 1 << 16
+    columns = {
+        "series": repeated("m" * (16 * MIB), n, pa.string()),
+        "n_bytes": np.arange(1, n + 1),
+        "bits": np.ones(n),
+    }
+    write_table(tmp_path / CURVE, columns)
+    with bounded(5.0, 256 * MIB), pytest.raises(CorpusError, match="names"):
+        read_curves(tmp_path / CURVE)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"series": ["model"], "n_bytes": [1.5], "bits": [1.0]},
+        {"series": [1], "n_bytes": [1], "bits": [1.0]},
+        {"n_bytes": [1], "bits": [1.0]},
+        {"series": ["model"], "n_bytes": [1], "bits": [None]},
+        {"series": ["model"], "n_bytes": [1], "bits": [float("nan")]},
+        {"series": ["model"], "n_bytes": [0], "bits": [1.0]},
+        {"series": ["model", "model"], "n_bytes": [2, 1], "bits": [1.0, 2.0]},
+        {"series": ["model"], "n_bytes": [1], "bits": [-1.0]},
+    ],
+)
+def test_a_table_that_is_not_one_of_curves_is_refused(columns: dict[str, Any], tmp_path: Path) -> None:
+    columns = {name: pa.array(values) for name, values in columns.items()}
+    if columns["bits"].type == pa.null():
+        columns["bits"] = columns["bits"].cast(pa.float64())
+    write_table(tmp_path / CURVE, columns)
+    refused(lambda: read_curves(tmp_path / CURVE))
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"no table"])
+def test_a_damaged_table_is_refused(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / CURVE).write_bytes(data)
+    refused(lambda: read_curves(tmp_path / CURVE))
+
+
+@pytest.mark.parametrize("as_strings", [True, False])
+def test_the_rows_of_a_shard_are_expanded_one_by_one(as_strings: bool, tmp_path: Path) -> None:
+    text, column = "x" * (64 * MIB), {"text": repeated("x" * (64 * MIB), 1000, pa.string())}
+    path = write_table(tmp_path / "bomb.parquet", column, store_schema=not as_strings)
+    assert path.stat().st_size < MIB
+    with bounded(30.0, 512 * MIB):
+        rows = read_rows(path, "bomb.parquet", "table", "text")
+        assert [len(next(rows)) for _ in range(5)] == [len(text)] * 5
+        rows.close()
+
+
+def test_a_row_of_a_shard_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from prequential.corpora import shard_files
+
+    monkeypatch.setattr(shard_files, "MAX_ROW_BYTES", 1000)
+    path = write_table(tmp_path / "long.parquet", {"text": ["short", "x" * 1001]})
+    rows = read_rows(path, "long.parquet", "table", "text")
+    assert next(rows) == b"short"
+    with pytest.raises(CorpusError, match=r"row 1: the text has 1,001 bytes"):
+        next(rows)
+
+
+def test_long_lines_and_files_of_records_are_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "runs.jsonl"
+    with path.open("wb") as file:
+        file.truncate(fields.MAX_RECORDS_BYTES + 1)  # a single line
+    for read in (read_runs, read_series, read_forecast):
+        with bounded(5.0, 256 * MIB):
+            assert "bytes" in refused(lambda read=read: read(path))
+    monkeypatch.setattr(fields, "MAX_RECORDS_BYTES", 1000)
+    path.write_bytes(b"{}\n" * 400)
+    assert "split it" in refused(lambda: list(read_lines(path)))
+
+
+def test_runs_that_could_not_be_read_again_are_not_packed(
+    runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prequential.measure.evaluation.runs.MAX_RECORD_BYTES", 1000)
+    with pytest.raises(CorpusError, match="too large to be packed"):
+        pack_runs(runs_folder, tmp_path / "packed")
+    assert not (tmp_path / "packed").exists()
+
+
+MANY = b"[" + b"[]," * 3_000_000 + b"1]"
+BAD_JSON = {
+    "deep": b"[" * 100_000,
+    "deep but closed": b"[" * (MAX_DEPTH + 2) + b"]" * (MAX_DEPTH + 2),
+    "deep objects": b'{"a":' * 900 + b"1" + b"}" * 900,
+    "many values": MANY,
+    "NaN": b'{"a": NaN}',
+    "infinity": b'{"a": 1e999}',
+    "long integer": b'{"a": ' + b"9" * 5000 + b"}",
+    "half a pair": b'{"a": "\\ud800"}',
+    "half a pair in a name": b'{"\\udc00": 1}',
+    "not UTF-8": b'{"a": "\xff"}',
+    "cut": b'{"a": ',
+    "controls": b'{"a": "\x1b[2J"}',
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", BAD_JSON)
+def test_bad_json_is_refused_by_every_reader(name: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(BAD_JSON[name] + b"\n")
+    (tmp_path / RECORD).write_bytes(BAD_JSON[name])
+    with bounded(5.0), pytest.raises(ValueError):
+        parse_json(BAD_JSON[name])
+    for read in (read_forecast, read_series, read_runs, read_devices):
+        refused(lambda read=read: read(tmp_path / "x.json"))
+    refused(lambda: read_run(tmp_path))
+
+
+def test_commas_in_texts_are_not_values() -> None:
+    text = '\\",[{:' * 500_000
+    assert parse_json(json.dumps([text]).encode()) == [text]
+
+
+def test_a_line_of_a_shard_with_too_many_values_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b'{"text": "a", "more": ' + MANY + b"}\n")
+    with bounded(5.0, 128 * MIB):
+        assert "row 0" in refused(lambda: list(read_rows(tmp_path / "x.jsonl", "x", "lines", "text")))
+
+
+# ---- values
+
+
+def test_a_missing_name_is_an_error_about_the_file() -> None:
+    record = Fields({"a": 1}, "'x'")
+    assert (record["a"], record.get("b")) == (1, None)
+    with pytest.raises(CorpusError, match="'x' is incomplete: it has no 'b'"):
+        record["b"]
+
+
+def test_values_are_compared_with_a_form() -> None:
+    form = {"n": fields.COUNT, "t?": (fields.TEXT, None), "l?": [{"x": fields.NUMBER}], "m?": {"*": fields.FLAG}}
+    for good in ({"n": 0}, {"n": 1, "t": None, "l": [], "m": {"a": True}, "new": []}, {"n": 1, "l": [{"x": -1.5}]}):
+        check_fields(good, form, "x")
+    for bad in (
+        [],
+        {},
+        {"n": -1},
+        {"n": True},
+        {"n": 1.0},
+        {"n": 1, "t": 1},
+        {"n": 1, "l": [{}]},
+        {"n": 1, "m": {"a": 1}},
+    ):
+        with pytest.raises(CorpusError):
+            check_fields(bad, form, "x")
+    for bad_number in (float("inf"), 1e31, "1", True):
+        with pytest.raises(CorpusError, match="'x' is not a number"):
+            check_fields({"n": 1, "l": [{"x": bad_number}]}, form, "x")
+
+
+ODD = [None, True, -1, 0, 1e308, -1e308, 1e29, 1e-29, 2**62, 2**70, 1.5, "x", "", [], {}, [[]], {"a": 1}, "\x1b[31m\n"]
+ODD += ["2020-01-01", "9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00"]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of every value in a record."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, child in items for place in [(*path, key), *places(child, (*path, key))]]
+
+
+def mutated(record: Any, rng: Random) -> Any:
+    """The record with one value removed or replaced."""
+    record = copy.deepcopy(record)
+    everywhere = places(record)
+    *path, name = rng.choice([p for p in everywhere if len(p) <= rng.choice((1, 2, 9))])
+    parent = record
+    for key in path:
+        parent = parent[key]
+    if rng.random() < 0.25:
+        del parent[name]
+    else:
+        parent[name] = copy.deepcopy(rng.choice(ODD))
+    return record
+
+
+@pytest.fixture(scope="module")
+def rich_record(ladder: list[Run]) -> dict[str, Any]:
+    """The record of a run with all tables, baselines and findings."""
+    lines = (FORECASTS.parents[1] / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    last = [json.loads(line) for line in lines if '"kind": "evaluation"' in line][-1]
+    more = {name: last[name] for name in ("tables", "baselines", "notes", "ledger") if name in last}
+    finding = {"kind": "spike", "position": 7, "block": 0, "message": "loss spike", "cause": "data"}
+    return json.loads(ladder[0].record_line()) | more | {"findings": [finding]}
+
+
+def test_no_value_of_a_record_breaks_a_command(runs_folder: Path, rich_record: dict[str, Any]) -> None:
+    """Every command either works or names the record in one line. Seeded; a longer run found what the forms now exclude."""
+    rng, a, b = Random(17), runs_folder / "a", runs_folder / "b"
+    works: list[Callable[[], object]] = [
+        lambda: format_runs([run_record(read_run(a))]),
+        lambda: format_run(read_run(a)),
+        lambda: html_report([read_run(a), read_run(b)]),
+        lambda: run_panels.panels_for_files(read_run(a)),
+        lambda: format_comparison(compare([a, b], groups=["x", "y"], bootstrap=Bootstrap(n_resamples=99))),
+        lambda: finished_runs(runs_folder, Subject(1, "x")),
+    ]
+    for _ in range(150):
+        (a / RECORD).write_text(json.dumps(mutated(rich_record, rng)))
+        for work in works:
+            try:
+                work()
+            except PrequentialError as error:
+                assert str(error).isprintable()
+
+
+def test_no_value_of_a_forecast_breaks_its_score(tmp_path: Path, ladder: list[Run]) -> None:
+    rng, path = Random(17), tmp_path / "forecast.json"
+    good = read_forecast(FORECASTS / "forecast.json")
+    for _ in range(300):
+        try:
+            path.write_text(json.dumps(sealed(mutated(good, rng))))
+        except ValueError:  # cannot be sealed
+            continue
+        with contextlib.suppress(PrequentialError):
+            score(read_forecast(path), ladder[0])
+
+
+# ---- one bad run among good ones
+
+
+BAD_RUNS: dict[str, Callable[[Path], object]] = {
+    "no JSON": lambda folder: (folder / RECORD).write_bytes(b"\x1b{"),
+    "not UTF-8": lambda folder: (folder / RECORD).write_bytes(b"\xff"),
+    "deep": lambda folder: (folder / RECORD).write_bytes(b"[" * 100_000),
+    "incomplete": lambda folder: (folder / RECORD).write_text('{"kind": "evaluation", "schema": 1, "time": "x"}'),
+    "pipe": lambda folder: os.mkfifo(folder / RECORD),
+    "folder": lambda folder: (folder / RECORD).mkdir(),
+    "broken link": lambda folder: (folder / RECORD).symlink_to("nowhere"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_RUNS)
+def test_a_bad_run_is_named_and_the_others_are_listed(
+    kind: str, runs_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs_folder / "bad\x1b").mkdir()
+    BAD_RUNS[kind](runs_folder / "bad\x1b")
+    code = main(["runs", "list", str(runs_folder)])
+    shown = capsys.readouterr()
+    assert code == 1
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["run", "a", "b"]
+    assert re.fullmatch(r"prequential: .*bad\\x1b.*\n", shown.err)
+    with pytest.raises(CorpusError):
+        read_runs(runs_folder)
+
+
+def test_a_bad_run_does_not_stop_a_plan(runs_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs_folder / "bad").mkdir()
+    BAD_RUNS["incomplete"](runs_folder / "bad")
+    corpus = ["sample:christmas_carol", "--limit", "2K"]
+    for command in (
+        ["sweep", *corpus],
+        ["ladder", *corpus, "--sizes", "16x1"],
+        ["ablate", *corpus, "--sizes", "16x1,32x1"],
+    ):
+        code = main([*command, "-5", "--dry-run", "--runs", str(runs_folder)])
+        shown = capsys.readouterr()
+        assert (code, shown.err.count("\n")) == (1, 1), shown.err
+        assert "bad" in shown.err
+        assert "runs of 2,048 bytes" in shown.out
+
+
+def test_a_bad_line_of_packed_runs_is_named_and_the_others_are_listed(
+    runs_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = runs_folder.with_name("packed.jsonl")
+    pack_runs(runs_folder, packed)
+    lines = packed.read_bytes().splitlines(keepends=True)
+    values = json.loads(lines[0])
+    for bad in ({"name": "../../x"}, {"curves": "!"}, {"record": {}}):
+        line = json.dumps(values | bad).encode() + b"\n"
+        packed.write_bytes(line + lines[1])
+        assert main(["runs", "list", str(packed)]) == 1
+        shown = capsys.readouterr()
+        assert (shown.out.count("\n"), shown.err.count("\n")) == (2, 1)
+    assert base64.b64decode(values["curves"])
+
+
+@pytest.mark.parametrize("command", [["compare", "a", "bad"], ["report", "a", "bad"], ["runs", "show", "bad"]])
+def test_a_bad_run_that_is_asked_for_is_one_line(
+    command: list[str], runs_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs_folder)
+    shutil.copytree("b", "bad")
+    for data in (b"[" * 100_000, b"{}", b"\xff"):
+        Path("bad", RECORD).write_bytes(data)
+        assert main(command) == 1
+        shown = capsys.readouterr()
+        assert (shown.out, shown.err.count("\n")) == ("", 1)
+    Path("bad", RECORD).write_bytes(Path("b", RECORD).read_bytes())
+    Path("bad", CURVE).write_bytes(b"PAR1")
+    if command[0] != "runs":
+        assert main(command) == 1
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+# ---- pictures and pages
+
+
+CONTROLS = "".join(map(chr, [*range(32), *range(127, 160), 0x202E, 0x2028, 0xD800, 0xFFFE, 0xFFFF]))
+
+
+def test_names_with_controls_give_well_formed_pictures() -> None:
+    line = Series(f"имя{CONTROLS}", np.array([1.0, 2.0]), np.array([1.0, 2.0]))
+    text = svg_file(f"a{CONTROLS}", [Panel(f"b{CONTROLS}", [line], Axes())])
+    tree = ElementTree.parse(io.BytesIO(text.encode()))
+    shown = "".join(tree.getroot().itertext())
+    assert "имя\\x00" in shown
+    assert "\\x1b" in shown
+
+
+def test_pages_have_no_controls(runs_folder: Path) -> None:
+    record = json.loads((runs_folder / "a" / RECORD).read_bytes())
+    record["corpus"]["name"] = record["notes"] = "x\x1b[2J\x07\x9b\u202e"
+    record["notes"] = [record["corpus"]["name"]]
+    (runs_folder / "a" / RECORD).write_text(json.dumps(record))
+    page = html_report([read_run(runs_folder / "a")])
+    assert not set("\x1b\x07\x9b\u202e") & set(page)
+
+
+def test_a_table_cannot_name_a_picture(runs_folder: Path) -> None:
+    record = json.loads((runs_folder / "a" / RECORD).read_bytes())
+    table = {"rows": [{"name": "1", "n_bytes": 100, "bits": {"model": 400.0}, "mean_k": 1.0}]}
+    record["tables"] = {"/../../x": table}
+    (runs_folder / "a" / RECORD).write_text(json.dumps(record))
+    assert set(run_panels.panels_for_files(read_run(runs_folder / "a"))) == {"learning"}
+
+
+def test_a_table_of_devices_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"[{}]")
+    with pytest.raises(ConfigError):
+        read_devices(tmp_path / "x")

@@ -1,0 +1,99 @@
+"""A restored folder may be a git repository, whose configuration names programs: it is refused, or named in a warning."""
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from seeds import MIXER, RUNTIME
+
+import prequential
+from prequential.corpora.tree import scan_tree
+from prequential.corpora.tree_restore import MAGIC, TreeFile, is_git, restore_tree
+from prequential.errors import CorruptArchiveError
+
+GIT = [
+    ".git", ".GIT", ".giT", ".git.", ".git ", ".git. . ", ".git:x", ".git::$INDEX_ALLOCATION", ".git .:x", ".g\u200cit",
+    "\ufeff.git", ".gi\u206ft", ".G\u202aIt\u200f",
+]  # fmt: skip
+NOT_GIT = [
+    ".gitignore",
+    ".gitattributes",
+    "git",
+    ".gi",
+    ".git1",
+    "a.git",
+    ".github",
+    "x:.git",
+    "git~1",
+    ".g\u00eft",
+    "..git",
+]
+
+
+def restored(folder: Path, *names: str) -> Path:
+    """Restores files of these names, each of which is empty."""
+    files = [TreeFile(name.encode(), 0, False) for name in sorted(names)]
+    stream = MAGIC + b"".join(file.line() for file in files) + b"\n" + b"\0" * len(files)
+    (folder / "stream").write_bytes(stream)
+    restore_tree(folder / "stream", folder / "out")
+    return folder / "out"
+
+
+@pytest.mark.parametrize("name", GIT)
+def test_names_that_git_reads_as_a_repository_are_refused_and_not_stored(name: str, tmp_path: Path) -> None:
+    assert is_git(name.encode())
+    for path in (f"a/{name}/config", name, f"{name}/x"):
+        with pytest.raises(CorruptArchiveError, match="cannot be restored"):
+            restored(tmp_path, path)
+    (tmp_path / "in" / name).mkdir(parents=True)
+    (tmp_path / "in" / name / "config").touch()
+    assert (scan_tree(tmp_path / "in").files, scan_tree(tmp_path / "in").n_skipped) == ([], 1)
+
+
+@pytest.mark.parametrize("name", [name.encode() for name in NOT_GIT] + [b".git\xff", b"\xff.git"])
+def test_other_names_are_stored(name: bytes) -> None:
+    assert not is_git(name)
+
+
+BARE = {
+    "x": ["x/HEAD", "x/objects/info/packs", "x/refs/heads/main", "x/config"],
+    "a/b.git": ["a/b.git/HEAD", "a/b.git/objects/x", "a/b.git/refs/x", "z/HEAD", "z/objects/x", "z/refs/x"],
+    "A": ["A/head", "A/OBJECTS/x", "A/Refs/x"],
+    "files": ["files/HEAD", "files/objects", "files/refs"],  # git only asks whether these may be executed
+    "tree": ["tree/HEAD", "tree/commondir"],
+    "": ["HEAD", "objects/x", "refs/x", "a"],
+}
+
+
+@pytest.mark.parametrize("folder", BARE)
+def test_a_folder_that_is_a_bare_repository_is_named(
+    folder: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        out = restored(tmp_path, *BARE[folder], "other")
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"{str(out / folder)!r} is a bare git repository")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["HEAD", "objects/x"], ["a/HEAD", "b/objects/x", "b/refs/x"], ["x/objects/x", "x/refs/x"], ["HEAD/objects/refs"]],
+)
+def test_other_folders_are_restored_in_silence(
+    names: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    restored(tmp_path, *names)
+    assert caplog.records == []
+
+
+def test_decompress_prints_one_line(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", "--bare", str(tmp_path / "in" / "a\n.git")], check=True)
+    (tmp_path / "in" / "a\n.git" / "refs" / "x").touch()
+    (tmp_path / "in" / "a\n.git" / "objects" / "x").touch()
+    prequential.compress(tmp_path / "in", tmp_path / "x.pq", config=MIXER, runtime=RUNTIME)
+    command = [sys.executable, "-m", "prequential", "decompress", "x.pq"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "" and done.stderr.count("\n") == 1
+    assert r"'x/a\n.git' is a bare git repository" in done.stderr.replace("\\\\", "\\")

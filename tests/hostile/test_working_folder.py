@@ -1,0 +1,364 @@
+"""What stands next to an output: nobody else's files are deleted, followed, opened for others, or waited for."""
+
+import os
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from limits import bounded
+from seeds import RUNTIME, seeds
+
+import prequential
+from prequential.errors import CheckpointError, OutputError
+from prequential.files import checkpoint_path, hold_work_folder, output_file, partial_path, work_folder
+from prequential.files import work_folder as function  # noqa: F401
+from prequential.files.work_folder import MARK, OWNER
+from prequential.measure.record import append_record
+
+TINY = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
+PRECIOUS = b"precious"
+ARCHIVE = "net.pq"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / ARCHIVE).write_bytes(seeds()["mixer"].archive)
+    return tmp_path / "f"
+
+
+def decompress(folder: Path, **options: bool) -> None:
+    prequential.decompress(folder / ARCHIVE, folder / "net", runtime=RUNTIME, **options)  # type: ignore[call-overload]
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
+
+
+# ---- a user's files
+
+
+def test_files_of_the_user_with_likely_names_stay(folder: Path) -> None:
+    for name in ("net.checkpoint", "net.partial", "net.pq.partial", "net.from-0"):
+        (folder / name).write_bytes(PRECIOUS)
+    (folder / "net.checkpoint.new").mkdir()
+    (folder / "net.checkpoint.new" / "mine").write_bytes(PRECIOUS)
+    before = snapshot(folder)
+    decompress(folder)
+    assert snapshot(folder) == before | {"net": seeds()["mixer"].original}
+
+
+@pytest.mark.parametrize("files", [("mine",), ("partial", "run.checkpoint"), ("owner", "mine"), ("owner",)])
+def test_a_folder_without_our_mark_is_refused_and_stays(files: tuple[str, ...], folder: Path) -> None:
+    work_folder(folder / "net").mkdir()
+    for name in files:
+        (work_folder(folder / "net") / name).write_bytes(PRECIOUS)
+    before = snapshot(folder)
+    for options in ({}, {"resume": True}, {"overwrite": True}):
+        with pytest.raises(OutputError, match="not a file or folder that a run of yours left"):
+            decompress(folder, **options)
+    assert snapshot(folder) == before
+
+
+def test_a_file_or_link_in_place_of_the_working_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    work_folder(folder / "net").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OutputError, match="link"):
+        decompress(folder)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    work_folder(folder / "net").unlink()
+    work_folder(folder / "net").write_bytes(PRECIOUS)
+    with pytest.raises(OutputError):
+        decompress(folder)
+    assert work_folder(folder / "net").read_bytes() == PRECIOUS
+
+
+@pytest.mark.parametrize("begun", [None, b"", MARK[:5], MARK])
+def test_a_folder_that_a_killed_run_began_is_used_and_deleted(begun: bytes | None, folder: Path) -> None:
+    work_folder(folder / "net").mkdir()
+    if begun is not None:
+        (work_folder(folder / "net") / OWNER).write_bytes(begun)
+    decompress(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["net", ARCHIVE]
+
+
+def test_other_files_in_our_folder_stay(folder: Path) -> None:
+    work_folder(folder / "net").mkdir()
+    (work_folder(folder / "net") / OWNER).write_bytes(MARK)
+    (work_folder(folder / "net") / "mine").write_bytes(PRECIOUS)
+    decompress(folder)
+    assert (work_folder(folder / "net") / "mine").read_bytes() == PRECIOUS
+
+
+@pytest.mark.parametrize("name", ["owner", "partial", "run.checkpoint"])
+def test_a_foreign_owner_is_refused(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_interrupted(folder)
+    path = work_folder(folder / "net") / name
+    if os.geteuid() == 0:
+        os.chown(path, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises((OutputError, CheckpointError), match="another owner"):
+        decompress(folder, resume=True)
+
+
+def test_a_working_folder_of_a_foreign_owner_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_interrupted(folder)
+    if os.geteuid() == 0:
+        os.chown(work_folder(folder / "net"), 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    before = snapshot(folder)
+    with pytest.raises(OutputError, match="another owner"):
+        decompress(folder, resume=True)
+    assert snapshot(folder) == before
+
+
+class StopError(Exception):
+    """Interrupts a run."""
+
+
+def leave_interrupted(folder: Path) -> None:
+    from prequential.online import checkpoint
+
+    saved = checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST
+    checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")
+
+    def stop(*_: object) -> None:
+        if checkpoint_path(folder / "net").exists():
+            raise StopError
+
+    try:
+        with pytest.raises(StopError):
+            prequential.decompress(folder / ARCHIVE, folder / "net", runtime=RUNTIME, on_progress=stop)
+    finally:
+        checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = saved
+    assert partial_path(folder / "net").exists()
+
+
+# ---- pipes and links in place of our files
+
+
+@pytest.mark.parametrize("name", ["owner", "partial", "run.checkpoint"])
+def test_a_named_pipe_in_the_working_folder_is_refused_at_once(name: str, folder: Path) -> None:
+    leave_interrupted(folder)
+    path = work_folder(folder / "net") / name
+    path.unlink()
+    os.mkfifo(path)
+    with bounded(5.0), pytest.raises((OutputError, CheckpointError)):
+        decompress(folder, resume=True)
+
+
+LINKS: dict[str, Callable[[Path, Path], None]] = {
+    "symbolic": lambda link, target: link.symlink_to(target),
+    "hard": lambda link, target: os.link(target, link),
+}
+
+
+@pytest.mark.parametrize("kind", LINKS)
+@pytest.mark.parametrize("name", ["owner", "partial", "new.checkpoint"])
+def test_nothing_is_written_through_a_link_in_the_working_folder(
+    name: str, kind: str, folder: Path, tmp_path: Path
+) -> None:
+    leave_interrupted(folder)
+    victim = tmp_path / "victim"
+    victim.write_bytes(MARK[:3] if name == "owner" else PRECIOUS)
+    before = victim.read_bytes()
+    path = work_folder(folder / "net") / name
+    path.unlink(missing_ok=True)
+    LINKS[kind](path, victim)
+    with suppress(prequential.PrequentialError):
+        decompress(folder, resume=True)
+    assert victim.read_bytes() == before
+
+
+def test_records_are_not_appended_through_a_link_or_to_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_bytes(PRECIOUS)
+    for make in LINKS.values():
+        make(tmp_path / "heldout.jsonl", tmp_path / "victim")
+        with pytest.raises(OutputError):
+            append_record(tmp_path / "heldout.jsonl", {"a": 1})
+        (tmp_path / "heldout.jsonl").unlink()
+    os.mkfifo(tmp_path / "heldout.jsonl")
+    with bounded(5.0), pytest.raises(OutputError):
+        append_record(tmp_path / "heldout.jsonl", {"a": 1})
+    assert (tmp_path / "victim").read_bytes() == PRECIOUS
+
+
+def test_a_record_is_appended_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append_record(tmp_path / "a.jsonl", {"a": 1})
+    before, sync = (tmp_path / "a.jsonl").read_bytes(), os.fsync
+
+    def full(number: int) -> None:
+        sync(number)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match="No space left"):
+        append_record(tmp_path / "a.jsonl", {"a": 2})
+    assert (tmp_path / "a.jsonl").read_bytes() == before
+
+
+# ---- races
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_target_that_appears_during_the_run_is_not_replaced(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out"
+    if not links:
+
+        def refuse(self: Path, other: Path) -> None:
+            raise PermissionError(1, "Operation not permitted")
+
+        monkeypatch.setattr(Path, "hardlink_to", refuse)
+    with pytest.raises(OutputError, match="exists"), output_file(target) as sink:
+        sink.write(b"ours")
+        target.write_bytes(PRECIOUS)
+    assert target.read_bytes() == PRECIOUS
+    target.unlink()
+    with output_file(target) as sink:
+        sink.write(b"ours")
+    assert target.read_bytes() == b"ours"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_a_target_that_appears_after_the_last_check_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, chmod = tmp_path / "out", Path.chmod
+
+    def race(self: Path, mode: int) -> None:
+        target.write_bytes(PRECIOUS)
+        chmod(self, mode)
+
+    monkeypatch.setattr(Path, "chmod", race)
+    with pytest.raises(OutputError, match="exists"), output_file(target) as sink:
+        sink.write(b"ours")
+    assert target.read_bytes() == PRECIOUS
+
+
+def test_many_runs_of_one_output_never_hold_it_together(tmp_path: Path) -> None:
+    """Runs that begin while another one is just finishing find either its lock or its complete output."""
+    holders, together, refused, made = 0, 0, 0, 0
+    guard = threading.Lock()
+
+    def work() -> None:
+        nonlocal holders, together, refused, made
+        for _ in range(200):
+            try:
+                with hold_work_folder(tmp_path / "out"):
+                    with guard:
+                        holders += 1
+                        together += holders > 1
+                    made += 1
+                    with guard:
+                        holders -= 1
+            except OutputError:
+                refused += 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == 0
+    assert made + refused == 800 and made > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- permissions
+
+
+@pytest.fixture(autouse=True)
+def usual_umask() -> object:
+    before = os.umask(0o022)
+    yield None
+    os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def widest(folder: Path, run: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
+    """The widest permissions that any file or closed folder below `folder` had at any system call of the run."""
+    found = 0
+
+    def look(event: str, arguments: object) -> None:
+        nonlocal found
+        if event in ("open", "os.rename", "os.link", "os.remove", "os.chmod") and active:
+            for path in folder.rglob("*"):
+                with suppress(OSError):
+                    if path.is_file() and all(
+                        parent.stat().st_mode & 0o077 for parent in path.parents if folder in parent.parents
+                    ):
+                        found |= stat.S_IMODE(path.stat().st_mode) & 0o077
+
+    import sys
+
+    active = True
+    sys.addaudithook(look)
+    run()
+    active = False
+    return found
+
+
+def test_the_archive_of_a_private_file_is_private_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "source").write_bytes(b"secret " * 200)
+    (tmp_path / "source").chmod(0o600)
+    (tmp_path / "o").mkdir()
+
+    def run() -> None:
+        prequential.compress(tmp_path / "source", tmp_path / "o" / "a.pq", config=TINY, runtime=RUNTIME)
+        prequential.decompress(tmp_path / "o" / "a.pq", tmp_path / "o" / "a", runtime=RUNTIME)
+
+    assert widest(tmp_path / "o", run, monkeypatch) == 0
+    assert mode_of(tmp_path / "o" / "a.pq") == mode_of(tmp_path / "o" / "a") == 0o600
+
+
+def test_the_archive_and_the_restored_folder_of_private_files_are_private(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "public").write_bytes(b"text " * 100)
+    (tree / "sub" / "secret").write_bytes(b"secret " * 100)
+    for secret, mode in ((False, 0o644), (True, 0o600)):
+        (tree / "sub" / "secret").chmod(0o600 if secret else 0o644)
+        name = f"{secret}.pq"
+        prequential.compress(tree, tmp_path / name, config=TINY, runtime=RUNTIME)
+        assert mode_of(tmp_path / name) == mode
+        prequential.decompress(tmp_path / name, tmp_path / f"{secret}", runtime=RUNTIME)
+        assert mode_of(tmp_path / f"{secret}") == (0o700 if secret else 0o755)
+        assert mode_of(tmp_path / f"{secret}" / "sub" / "secret") == mode
+
+
+def test_the_archive_of_a_closed_folder_is_private(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a").write_bytes(b"text " * 100)
+    (tmp_path / "tree").chmod(0o700)
+    prequential.compress(tmp_path / "tree", tmp_path / "a.pq", config=TINY, runtime=RUNTIME)
+    assert mode_of(tmp_path / "a.pq") == 0o600
+
+
+@pytest.mark.parametrize(("mode", "folder_mode"), [(0o600, 0o700), (0o640, 0o750), (0o644, 0o755)])
+def test_runs_and_models_have_the_permissions_of_their_source(mode: int, folder_mode: int, tmp_path: Path) -> None:
+    from prequential.cli.main import main
+
+    source, config = tmp_path / "a", tmp_path / "config.json"
+    source.write_bytes(b"secret " * 200)
+    source.chmod(mode)
+    import json
+
+    config.write_text(json.dumps(TINY.to_dict()))
+    common = ["--config", str(config), "--kernels", "plain", "-q"]
+    runs, model = tmp_path / "runs", tmp_path / "model"
+    assert main(["evaluate", str(source), "--runs", str(runs), "--baselines", "none", *common]) == 0
+    assert main(["train", str(source), "-o", str(model), *common]) == 0
+    (run,) = (path for path in runs.iterdir() if path.is_dir())
+    for made in (run, model):
+        assert mode_of(made) == folder_mode
+        assert {mode_of(path) for path in made.iterdir()} == {mode}
