@@ -103,11 +103,16 @@ def clean(done: "subprocess.CompletedProcess[bytes]", code: int = 0) -> str:
     return shown
 
 
-def test_no_command_prints_a_name_with_controls(run, hostile: Path) -> None:
+def test_archives_of_a_name_with_controls_are_made_and_read_without_them(run, hostile: Path) -> None:
     archive = f"{HOSTILE}.pq"
-    assert "x\\x1b[2J" in clean(run(hostile, "compress", "-v", "-1", HOSTILE))
-    for command in (["list"], ["list", "--json"], ["test", "-v"], ["decompress", "-f", "-v"], ["audit"]):
+    assert "x\\x1b[2J" in clean(run(hostile, "compress", "-f", "-v", "-1", HOSTILE))
+    for command in (["list"], ["list", "--json"], ["test", "-v"], ["decompress", "-f", "-v"]):
         clean(run(hostile, *command, archive))
+
+
+@pytest.mark.slow
+def test_no_command_prints_a_name_with_controls(run, hostile: Path) -> None:
+    clean(run(hostile, "audit", "-1", HOSTILE))
     clean(run(hostile, "evaluate", "--baselines", "none", "--tables", "--limit", "2K", HOSTILE))
     clean(run(hostile, "evaluate", "--baselines", "none", "--runs", HOSTILE + "-runs", "--limit", "2K", HOSTILE))
     folders = sorted(path for path in hostile.glob("*/*") if path.is_dir())
@@ -172,7 +177,7 @@ def folder(tmp_path: Path, text: bytes, archive: bytes) -> Path:
     return tmp_path
 
 
-CLOSED = ["2>&-", ">&-", "<&- >&- 2>&-"]
+CLOSED = ["2>&-", "<&- >&- 2>&-", pytest.param(">&-", marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("closed", CLOSED)

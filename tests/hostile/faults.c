@@ -36,8 +36,6 @@ void faults_arm(const char *below, unsigned mask, long number, int error, int ho
     kinds = mask, nth = number, error_number = error, manner = how, report = to;
 }
 
-long faults_count(void) { return report ? report->n_calls : 0; }
-
 /* The path of a descriptor with the name after it; "" if there is none. */
 static const char *path_of(int descriptor, const char *name, char *found) {
     char link[64];
@@ -106,7 +104,8 @@ TRANSFERS(read, READ, (int fd, void *data, size_t n), fd, data, n)
 TRANSFERS(pread, READ, (int fd, void *data, size_t n, off_t at), fd, data, n, at)
 TRANSFERS(pread64, READ, (int fd, void *data, size_t n, off64_t at), fd, data, n, at)
 TRANSFERS(readv, READ, (int fd, const struct iovec *data, int n), fd, data, n)
-TRANSFERS(copy_file_range, WRITE, (int from, off64_t *at, int fd, off64_t *to, size_t n, unsigned flags), from, at, fd, to, n, flags)
+TRANSFERS(copy_file_range, WRITE, (int from, off64_t *at, int fd, off64_t *to, size_t n, unsigned flags), from, at, fd, to, n,
+          flags)
 TRANSFERS(sendfile, WRITE, (int fd, int from, off_t *at, size_t n), fd, from, at, n)
 TRANSFERS(sendfile64, WRITE, (int fd, int from, off64_t *at, size_t n), fd, from, at, n)
 ssize_t __read_chk(int fd, void *data, size_t n, size_t room) { return read(fd, data, n < room ? n : room); }
@@ -128,7 +127,7 @@ FAILS(int, -1, rmdir, REMOVE, AT_FDCWD, path, (const char *path), path)
 FAILS(int, -1, chmod, MODE, AT_FDCWD, path, (const char *path, mode_t mode), path, mode)
 FAILS(int, -1, fchmod, MODE, fd, NULL, (int fd, mode_t mode), fd, mode)
 FAILS(int, -1, fchmodat, MODE, at, path, (int at, const char *path, mode_t mode, int flags), at, path, mode, flags)
-FAILS(int, -1, utimensat, MODE, at, path, (int at, const char *path, const struct timespec *t, int flags), at, path, t, flags)
+FAILS(int, -1, utimensat, MODE, at, path, (int at, const char *path, const struct timespec t[2], int flags), at, path, t, flags)
 FAILS(int, -1, stat64, LOOK, AT_FDCWD, path, (const char *path, struct stat64 *found), path, found)
 FAILS(int, -1, lstat64, LOOK, AT_FDCWD, path, (const char *path, struct stat64 *found), path, found)
 FAILS(int, -1, fstat64, LOOK, fd, NULL, (int fd, struct stat64 *found), fd, found)
@@ -137,8 +136,10 @@ FAILS(DIR *, NULL, opendir, LIST, AT_FDCWD, path, (const char *path), path)
 FAILS(DIR *, NULL, fdopendir, LIST, fd, NULL, (int fd), fd)
 FAILS(struct dirent *, NULL, readdir, LIST, dirfd(folder), NULL, (DIR *folder), folder)
 FAILS(struct dirent64 *, NULL, readdir64, LIST, dirfd(folder), NULL, (DIR *folder), folder)
-FAILS(void *, MAP_FAILED, mmap, MAP, fd, NULL, (void *to, size_t n, int allowed, int flags, int fd, off_t at), to, n, allowed, flags, fd, at)
-FAILS(void *, MAP_FAILED, mmap64, MAP, fd, NULL, (void *to, size_t n, int allowed, int flags, int fd, off64_t at), to, n, allowed, flags, fd, at)
+FAILS(void *, MAP_FAILED, mmap, MAP, fd, NULL, (void *to, size_t n, int allowed, int flags, int fd, off_t at), to, n, allowed,
+      flags, fd, at)
+FAILS(void *, MAP_FAILED, mmap64, MAP, fd, NULL, (void *to, size_t n, int allowed, int flags, int fd, off64_t at), to, n, allowed,
+      flags, fd, at)
 
 static void count_checkpoint(const char *to) {
     size_t n = strlen(to), end = strlen("/run.checkpoint");
