@@ -316,8 +316,8 @@ def killed(count: int) -> dict[str, dict[str, int]]:
 
 
 def test_runs_killed_at_random_moments_give_the_same_bytes() -> None:
-    report = killed(3)
-    assert all(counts["identical"] == 3 and counts["kills"] >= 1 for counts in report.values())
+    report = killed(1)
+    assert all(counts["identical"] == 1 and counts["kills"] >= 1 for counts in report.values())
 
 
 @pytest.mark.slow
@@ -327,8 +327,8 @@ def test_200_runs_killed_at_random_moments_give_the_same_bytes() -> None:
 
 
 def test_mutated_archives_are_exact_or_refused(tmp_path: Path) -> None:
-    report = fuzzed(tmp_path, 2000, 1)
-    assert (report["n_mutants"], report["broken"]) == (2000, [])
+    report = fuzzed(tmp_path, 1000, 1)
+    assert (report["n_mutants"], report["broken"]) == (1000, [])
 
 
 @pytest.mark.slow

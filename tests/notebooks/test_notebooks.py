@@ -11,6 +11,7 @@ nbclient = pytest.importorskip("nbclient")
 
 PROJECT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
+LONG = {"learning_curves", "what_the_bits_buy", "monorepo_loss"}  # about 10 s each even so
 SMALL = {
     "LIMIT_BYTES": "6000",
     "THREADS": "1",
@@ -57,7 +58,10 @@ def test_there_are_notebooks():
     }
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.slow] if path.stem in LONG else [], id=path.stem) for path in NOTEBOOKS],
+)
 def test_a_notebook_runs_at_small_settings(path, tmp_path, monkeypatch):
     notebook = read(path)
     names = {line.partition(" =")[0] for line in parameters(notebook).source.splitlines()}

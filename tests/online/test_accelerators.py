@@ -81,7 +81,9 @@ def decoded(packed: bytes, runtime: Runtime) -> bytes:
     return sink.getvalue()
 
 
-@pytest.mark.parametrize(("config", "kernels"), [(CAPTURED, "fused"), (PURE, "plain")], ids=["mixed, captured", "pure"])
+@pytest.mark.parametrize(("config", "kernels"), [
+    pytest.param(CAPTURED, "fused", id="mixed, captured"), pytest.param(PURE, "plain", id="pure", marks=pytest.mark.slow),
+])
 def test_an_archive_made_on_either_device_is_the_same(monkeypatch, config, kernels):
     monkeypatch.setattr(accelerators, "TEST_COLUMNS", TEST_COLUMNS)
     source = text(800)
@@ -137,6 +139,7 @@ def test_steps_run_kernel_by_kernel_if_capturing_fails(monkeypatch, caplog):
     )
 
 
+@pytest.mark.slow
 def test_a_capture_that_fails_leaves_the_stream_and_the_levels_as_they_were(monkeypatch, caplog):
     host = Runtime(threads=1).exact_backend(CAPTURED)
     with simulated_cuda(monkeypatch):
@@ -229,7 +232,9 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=[] if fault == "a sum" else [pytest.mark.slow]) for fault in FAULTS]
+)
 def test_a_device_that_computes_other_bits_is_refused_or_not_used(monkeypatch, caplog, fault):
     name, function = FAULTS[fault]
     monkeypatch.setattr(plain, name, function)

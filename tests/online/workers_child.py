@@ -40,7 +40,7 @@ MIXED = Config(
 assert MIXED.gpt
 APART = replace(MIXED, gpt=replace(MIXED.gpt, contexts=()), replicas=ReplicaConfig(n_replicas=3, sync_every=5))
 CONFIGS = {"mixed": MIXED, "pure": replace(MIXED, mixer=None), "mixer": replace(MIXED, gpt=None), "apart": APART}
-TEXT = sample_path("christmas_carol").read_bytes()[:800]
+TEXT = sample_path("christmas_carol").read_bytes()[:600]
 ONE = Runtime(threads=1)
 
 
