@@ -81,9 +81,13 @@ def decoded(packed: bytes, runtime: Runtime) -> bytes:
     return sink.getvalue()
 
 
-@pytest.mark.parametrize(("config", "kernels"), [
-    pytest.param(CAPTURED, "fused", id="mixed, captured"), pytest.param(PURE, "plain", id="pure", marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    ("config", "kernels"),
+    [
+        pytest.param(CAPTURED, "fused", id="mixed, captured"),
+        pytest.param(PURE, "plain", id="pure", marks=pytest.mark.slow),
+    ],
+)
 def test_an_archive_made_on_either_device_is_the_same(monkeypatch, config, kernels):
     monkeypatch.setattr(accelerators, "TEST_COLUMNS", TEST_COLUMNS)
     source = text(800)
