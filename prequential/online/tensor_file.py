@@ -40,9 +40,14 @@ class TensorFile:
             self.types = {
                 name: (DTYPES[entry["dtype"]], tuple(map(_size, entry["shape"]))) for name, entry in header.items()
             }
-            self._starts = {name: _size(entry["data_offsets"][0]) for name, entry in header.items()}
+            places = {name: tuple(map(_size, entry["data_offsets"])) for name, entry in header.items()}
+            self._starts = {name: start for name, (start, _) in places.items()}
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             raise ValueError(f"its header is damaged: {type(error).__name__}") from error
+        for name, (start, end) in places.items():
+            dtype, shape = self.types[name]
+            if end - start != math.prod(shape) * dtype.itemsize:
+                raise ValueError(f"its header is damaged: {name} has another size than its values")
         self._file, self._first = file, 8 + n_bytes
 
     def read(self, name: str) -> torch.Tensor:
