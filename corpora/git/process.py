@@ -138,7 +138,7 @@ class GitProcess:
             raise self.failed()
 
     def close(self) -> None:
-        """Kills git, which may be in the middle of an answer that is no longer needed. May be called again."""
+        """Kills git, even in the middle of an answer. A second call does nothing."""
         self._process.kill()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:

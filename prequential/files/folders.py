@@ -52,7 +52,7 @@ def new_folder(folder: PathLike, *, mode: int = 0o777) -> Iterator[Path]:
 
 def permissions(mode: int = 0o777) -> int:
     """The permissions of a new folder that may have `mode` at most: those that the user's umask leaves."""
-    umask = os.umask(0o077)  # there is no other way to read it; files that another thread makes meanwhile are private
+    umask = os.umask(0o077)  # it can only be read by setting it; 077 keeps other threads' files private
     os.umask(umask)
     return mode & ~umask | 0o600
 

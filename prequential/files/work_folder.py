@@ -34,7 +34,7 @@ OWNER, PARTIAL, CHECKPOINT, NEW_CHECKPOINT, NEW_FOLDER = (
 
 
 def work_folder(target: PathLike) -> Path:
-    """The working folder of the output `target`. A link stays: the folder is that of the file that it names."""
+    """The working folder of the output `target`. If `target` is a link, the folder stands beside the file that the link names."""
     path = Path(os.path.realpath(target))
     return path.with_name(f".{path.name}.prequential")
 

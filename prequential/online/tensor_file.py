@@ -40,20 +40,18 @@ class TensorFile:
             self.types = {
                 name: (DTYPES[entry["dtype"]], tuple(map(_size, entry["shape"]))) for name, entry in header.items()
             }
-            places = {name: tuple(map(_size, entry["data_offsets"])) for name, entry in header.items()}
-            self._starts = {name: start for name, (start, _) in places.items()}
+            self._places = {name: tuple(map(_size, entry["data_offsets"])) for name, entry in header.items()}
+            for name, (start, end) in self._places.items():
+                if end - start != self._n_bytes(name):
+                    raise ValueError(f"{name} has another size than its values")
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             raise ValueError(f"its header is damaged: {type(error).__name__}") from error
-        for name, (start, end) in places.items():
-            dtype, shape = self.types[name]
-            if end - start != math.prod(shape) * dtype.itemsize:
-                raise ValueError(f"its header is damaged: {name} has another size than its values")
         self._file, self._first = file, 8 + n_bytes
 
     def read(self, name: str) -> torch.Tensor:
         """A tensor, in memory that it does not share. Raises ValueError if the file ends before its last byte."""
         dtype, shape = self.types[name]
-        n_bytes, start = math.prod(shape) * dtype.itemsize, self._first + self._starts[name]
+        n_bytes, start = self._n_bytes(name), self._first + self._places[name][0]
         if start + n_bytes > os.fstat(self._file.fileno()).st_size:  # before memory is taken for it
             raise ValueError(f"it ends within {name}")
         tensor = torch.empty(shape, dtype=dtype)
@@ -61,6 +59,10 @@ class TensorFile:
         if n_bytes and self._file.readinto(tensor.numpy().reshape(-1).view("uint8").data) != n_bytes:
             raise ValueError(f"it ends within {name}")
         return tensor
+
+    def _n_bytes(self, name: str) -> int:
+        dtype, shape = self.types[name]
+        return math.prod(shape) * dtype.itemsize
 
 
 def _size(value: Any) -> int:

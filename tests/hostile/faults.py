@@ -337,7 +337,7 @@ def contents(folder: Path) -> dict[str, Any]:
     for path in sorted(folder.rglob("*")):
         name = re.sub(r"^runs/(?!\.)[^/]+(?=/)", "runs/RUN", str(path.relative_to(folder)))
         if path.parent.name == "runs" and path.is_dir() and not path.name.startswith("."):
-            continue  # its name is that of a moment
+            continue  # its name contains the time
         value = None if path.is_dir() else comparable(path)
         found[name] = value if found.get(name, value) == value else "two runs that differ"
     return found

@@ -29,7 +29,7 @@ NOT_SUPPORTED = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, er
 
 
 class ArrayFile:
-    """A one-dimensional array in a file, zero where nothing was written. It is closed when it is no longer used.
+    """A one-dimensional array in a file. What was not written is zero. The file closes with the last reference.
 
     It is not mapped: a process that writes to a mapped file dies by a signal if the disk is full. Here that is an OutputError.
     """

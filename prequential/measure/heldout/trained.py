@@ -88,8 +88,8 @@ def load_trained(
 ) -> tuple[OnlineLearner, TrainedOn]:
     """The learner of a run, a model or a checkpoint. The archive of a run is decoded, which takes as long as the run did.
 
-    Raises CorpusError, CorruptArchiveError, CheckpointError, ConfigError, OutputError if there is no room for the decoded corpus,
-    and what `check` raises.
+    Raises CorpusError, CorruptArchiveError, CheckpointError, ConfigError, and what `check` raises. Raises OutputError if there is
+    no room for the decoded corpus.
     """
     if kind == "run":
         return _of_run(Path(path), runtime, check, on_progress)
