@@ -185,7 +185,7 @@ def functions() -> Iterator[Function]:
                     n_lines=(node.end_lineno or node.lineno) - node.lineno + 1,
                     n_parameters=len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs),
                     is_kernel=any(
-                        isinstance(d, ast.Name) and d.id in ("kernel", "inlined") for d in node.decorator_list
+                        isinstance(d, ast.Name) and d.id in ("kernel", "inlined", "merged") for d in node.decorator_list
                     ),
                 )
 

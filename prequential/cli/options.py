@@ -240,7 +240,10 @@ def learner_config(args: argparse.Namespace) -> Config:
             raise ConfigError(
                 "--pure reads contexts from a table, which replicas cannot share: leave out --sync-every or --pure"
             )
-        return replace(config, replicas=_replicas(args)) if args.sync_every or args.replicas else config
+        if not (args.sync_every or args.replicas):
+            return config
+        # Replicas do not share a table of contexts.
+        return replace(config, gpt=config.gpt and replace(config.gpt, contexts=()), replicas=_replicas(args))
     except ConfigError as error:
         usage_error(args, error)
 

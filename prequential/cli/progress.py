@@ -24,7 +24,8 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
     logger, handler = logging.getLogger("prequential"), _WarningHandler(watch)
     logger.addHandler(handler)
     try:
-        yield watch
+        with _compilation_shown(watch):
+            yield watch
     finally:
         logger.removeHandler(handler)
         with suppress(Exception):
@@ -41,6 +42,27 @@ def _watch(title: str, *, quiet: bool) -> SilentProgress:
     from tqdm import tqdm
 
     return ProgressBar(title, tqdm, stays=False, terminal=terminal(sys.stderr))
+
+
+@contextmanager
+def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
+    """Shows one line when kernels are compiled: a first run must not look as if it hung."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        said = False
+
+        def on_start(self, _: event.Event) -> None:
+            if not self.said:
+                self.said = True
+                with suppress(Exception):
+                    watch.write("prequential: compiling kernels, once after an installation (half a minute)")
+
+        def on_end(self, _: event.Event) -> None:
+            """Nothing to say."""
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
 
 
 class _WarningHandler(logging.Handler):

@@ -188,7 +188,7 @@ def _attention_backward_values(
         _round_columns(by_column[b, h], top, column_scale[b, h, 0])
 
 
-@inlined
+@kernel
 def _round_columns(x: Array, top: Array, scale: Array) -> None:
     """Rounds x (T, C) in place to 127 levels per column and stores the scales. top: the bits of the largest magnitudes, (C,)."""
     factor = np.empty(scale.size, dtype=np.float32)

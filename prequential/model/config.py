@@ -12,13 +12,34 @@ from prequential.errors import ConfigError
 
 N_SYMBOLS = 256  # size of the alphabet: symbols are bytes
 
-# The contexts of the mixer, in the order of `context_hashes` in model/mixer/contexts.py, which explains how to add one.
-# model/mixer/mixer.py describes each of them.
+# What a mixer is made of. Each name has one line in model/mixer/: contexts in contexts.py, sets of weights in sets.py, curves in
+# refine.py. The order is theirs, and the files explain how to add one.
 CONTEXTS = (
-    "0", "1", "2", "3", "4", "5", "6", "8",
-    "word", "word,1", "word2", "word,word3", "word3", "word,2",
-    "skip2-3", "skip1,3", "skip3-4", "above", "line,above", "first,word", "classes", "match", "word,marks",
+    "0", "1", "2", "3", "4", "5", "6", "8", "word", "word,1", "word2", "word,word3", "word3", "word,2", "skip2-3", "skip1,3",
+    "skip3-4", "above", "line,above", "first,word", "classes", "match", "word,marks", "11", "word,gap", "word,gap2,1",
+    "gap,word2,1", "gaps,words", "word2,gap2", "word,word4", "word,word3-4", "letters5", "keyword,gap", "keyword,word,1",
+    "firstword,word", "opened,word", "groups4", "groups4,2", "collapsed8", "collapsed4,2", "collapsed6", "skip1,4", "skip2",
+    "above2", "above,run", "line,1", "after1,2", "after1,3", "after2,1", "after2,2", "after3,1", "after3,2", "afterword,2",
+    "afterword,1", "match,1", "match,2", "vowels,length", "vowels6,1", "nest", "nest,1", "nest,word", "tag,word", "tag,1",
+    "folded4", "folded5", "sentence,word", "nibbles4", "nibbles7", "word4", "word,word3,1", "lengths,groups2", "case,word",
+    "after4,2", "phrase", "12", "16", "skip3-5", "skip4-6", "paragraph,word", "kilobyte,word", "halves", "2,word2",
+    "3,word2", "first,line", "word,suffix", "word,suffixes2", "word,suffixes3", "1,length,suffix", "2,length,suffix",
+    "word,initials", "word,gaps", "lengths,gaps", "folded6", "letters4", "place,word", "whole line", "above,next",
+    "indent,word", "indent,above", "whole line,above2", "inside", "inside,nest", "tags,word", "tags,line", "nextword",
+    "nextword2",
 )  # fmt: skip
+WEIGHT_SETS = (
+    "none", "bits", "1", "match,known", "bits,known", "words,gpt", "2,match", "3", "words,known", "expected", "column,above",
+    "runs", "classes3", "bits,class", "word", "run counts", "vowels", "history2,length", "nest", "first", "lines,match",
+    "followers", "suffix", "tags",
+)  # fmt: skip
+CURVES = ("1", "2", "3", "expected", "word", "4")
+# A fast mixer has few of each. Chosen one by one on text, code and JSON (docs/LOG.md).
+FAST_CONTEXTS = (
+    "1", "2", "3", "4", "6", "word", "whole line,above2", "collapsed6", "word2", "keyword,gap", "match,2", "first,line",
+)  # fmt: skip
+FAST_SETS = ("bits,class", "classes3", "words,known", "2,match")
+FAST_CURVES = ("1", "2")
 
 # The contexts whose embeddings can be inputs of the GPT, in the order of model/gpt/context_kernels.py.
 # model/gpt/context_table.py describes them.
@@ -42,14 +63,14 @@ def _check_range(config: object, **ranges: tuple[float, float]) -> None:
         _check(low <= value <= high, f"{name} = {value!r} lies outside [{low}, {high}]")
 
 
-def _distinct_names(names: Any, known: tuple[str, ...]) -> tuple[str, ...]:
+def _distinct_names(what: str, names: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     """The names as a tuple. Raises ConfigError unless it is a list of distinct known names."""
     _check(
-        isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names), "contexts must be a list of names"
+        isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names), f"{what} must be a list of names"
     )
-    _check(len(set(names)) == len(names), "contexts must not name one context twice")
+    _check(len(set(names)) == len(names), f"{what} must not hold one name twice")
     for name in names:
-        _check(name in known, f"unknown context {name!r}; choose from {', '.join(known)}")
+        _check(name in known, f"unknown name {name!r} in {what}; choose from {', '.join(known)}")
     return tuple(names)
 
 
@@ -87,7 +108,7 @@ class GPTConfig:
             momentum=(0.0, 0.999), beta1=(0.0, 0.999), beta2=(0.0, 0.9999), warmup_updates=(1, 100000),
             decay_updates=(1, 10**9),
         )  # fmt: skip
-        object.__setattr__(self, "contexts", _distinct_names(self.contexts, GPT_CONTEXTS))
+        object.__setattr__(self, "contexts", _distinct_names("contexts", self.contexts, GPT_CONTEXTS))
         _check(
             self.width % (2 * self.n_heads) == 0,
             f"width = {self.width} must be a multiple of 2 * n_heads = {2 * self.n_heads}",
@@ -108,17 +129,20 @@ class GPTConfig:
 class MixerConfig:
     """Shape of the context mixer.
 
-    contexts: which of CONTEXTS. table_bits: the table has 2**table_bits buckets of 64 bytes. match_bits: the index of matches has
-    2**match_bits positions.
+    contexts, sets and curves: which of CONTEXTS, WEIGHT_SETS and CURVES; by default few, for a fast mixer. table_bits: the
+    table has 2**table_bits buckets of 64 bytes. match_bits: the index of matches has 2**match_bits positions.
     """
 
-    contexts: tuple[str, ...] = CONTEXTS
-    table_bits: int = 23
+    contexts: tuple[str, ...] = FAST_CONTEXTS
+    sets: tuple[str, ...] = FAST_SETS
+    curves: tuple[str, ...] = FAST_CURVES
+    table_bits: int = 22
     match_bits: int = 20
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "contexts", _distinct_names(self.contexts, CONTEXTS))
-        _check(len(self.contexts) >= 1, "contexts: the mixer needs at least one")
+        for name, known in (("contexts", CONTEXTS), ("sets", WEIGHT_SETS), ("curves", CURVES)):
+            object.__setattr__(self, name, _distinct_names(name, getattr(self, name), known))
+            _check(len(getattr(self, name)) >= 1, f"{name}: the mixer needs at least one")
         _check_range(self, table_bits=(4, 26), match_bits=(4, 26))
 
 

@@ -3,48 +3,72 @@
 import dataclasses
 
 from prequential.errors import ConfigError
-from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.config import (
+    CONTEXTS,
+    CURVES,
+    FAST_CONTEXTS,
+    FAST_SETS,
+    GPT_CONTEXTS,
+    WEIGHT_SETS,
+    Config,
+    GPTConfig,
+    MixerConfig,
+    ScheduleConfig,
+)
 
 DEFAULT_PRESET = 5
-FEW_CONTEXTS = ("1", "2", "3", "4", "5", "6", "word", "word2", "classes", "line,above")
+# Contexts in the order in which they were chosen on text, code and JSON (docs/LOG.md).
+SECOND_CONTEXTS = (
+    *FAST_CONTEXTS, "word,word3-4", "groups4", "word,gaps", "above,next", "16", "collapsed8", "line,above", "vowels,length",
+    "5", "8", "match", "above", "word3", "word,marks", "nest,word", "after2,2", "skip1,3", "skip2-3", "first,word", "letters5",
+)  # fmt: skip
+THIRD_CONTEXTS = (
+    *SECOND_CONTEXTS, "0", "word,1", "word,word3", "word,2", "word2,gap2", "11", "classes", "phrase", "skip1,4", "tags,word",
+    "inside,nest", "nextword", "word,suffix", "indent,word", "afterword,1", "vowels6,1", "firstword,word", "keyword,word,1",
+    "sentence,word", "folded5", "case,word", "nest,1", "12", "halves", "3,word2", "word4", "above,run", "match,1", "opened,word",
+    "place,word", "line,1", "paragraph,word", "tag,word", "collapsed4,2", "nest", "word,word4", "groups4,2", "nextword2",
+    "after2,1",
+)  # fmt: skip
+SECOND_SETS = (*FAST_SETS, "bits", "vowels", "history2,length", "nest")
+THIRD_SETS = (*SECOND_SETS, "match,known", "words,gpt", "runs", "3", "expected", "column,above")
+
+_FAST = MixerConfig()
+_SECOND = MixerConfig(contexts=SECOND_CONTEXTS, sets=SECOND_SETS, curves=("1", "2", "word"))
+_THIRD = MixerConfig(contexts=THIRD_CONTEXTS, sets=THIRD_SETS, curves=CURVES)
 
 
-def _with_gpt(n_layers: int, width: int, segment_symbols: int, n_rows: int, table_bits: int = 23) -> Config:
-    return Config(
-        gpt=GPTConfig(n_layers=n_layers, width=width, n_heads=width // 64),
-        mixer=MixerConfig(table_bits=table_bits),
-        schedule=ScheduleConfig(segment_symbols=segment_symbols, n_rows=n_rows),
+def _with_gpt(n_layers: int, width: int, context_bits: int, segment_symbols: int, mixer: MixerConfig) -> Config:
+    gpt = GPTConfig(
+        n_layers=n_layers, width=width, n_heads=width // 64, contexts=GPT_CONTEXTS, context_bits=context_bits
     )
+    return Config(gpt=gpt, mixer=mixer, schedule=ScheduleConfig(segment_symbols=segment_symbols, n_rows=8))
 
+
+_MIXER_ONLY = Config(gpt=None, mixer=_THIRD)
+_DEFAULT = _with_gpt(2, 192, 19, 1024, dataclasses.replace(_THIRD, table_bits=23))
+_BEST = _with_gpt(3, 256, 20, 512, MixerConfig(contexts=CONTEXTS, sets=WEIGHT_SETS, curves=CURVES, table_bits=24))
 
 PRESETS: dict[int, Config] = {
-    1: Config(gpt=None, mixer=MixerConfig(contexts=FEW_CONTEXTS, table_bits=22)),
-    2: Config(gpt=None, mixer=MixerConfig(table_bits=22)),
-    3: _with_gpt(1, 128, 1024, 8),
-    4: _with_gpt(2, 128, 1024, 12),
-    5: _with_gpt(2, 192, 1024, 12),
-    6: _with_gpt(2, 256, 1024, 16, table_bits=24),
-    7: _with_gpt(3, 256, 1024, 16, table_bits=24),
-    8: _with_gpt(3, 256, 512, 16, table_bits=24),
-    9: _with_gpt(4, 384, 512, 16, table_bits=24),
-}
-PURE_CONTEXT_BITS = 20  # 4 million bytes of text have about 2 million different contexts
-PURE_SEGMENT_SYMBOLS, PURE_ROWS = 640, 10  # without the mixer, the GPT gains more from frequent steps
+    1: Config(gpt=None, mixer=_FAST), 2: Config(gpt=None, mixer=_SECOND), 3: _MIXER_ONLY, 4: _MIXER_ONLY,
+    5: _DEFAULT, 6: _DEFAULT, 7: _BEST, 8: _BEST, 9: _BEST,
+}  # fmt: skip
+
+
+def _pure(n_layers: int, width: int) -> Config:
+    gpt = GPTConfig(n_layers=n_layers, width=width, n_heads=width // 64, contexts=GPT_CONTEXTS, context_bits=20)
+    return Config(gpt=gpt, mixer=None, schedule=ScheduleConfig(segment_symbols=640, n_rows=10))
+
+
+# Without the mixer. The GPT then gains from more layers, and from frequent steps.
+PURE = {
+    3: _pure(1, 128), 4: _pure(1, 128), 5: _pure(2, 192), 6: _pure(2, 192), 7: _pure(4, 384), 8: _pure(4, 384), 9: _pure(4, 384),
+}  # fmt: skip
 
 
 def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
     """The Config of a level. pure: without the context mixer. Raises ConfigError for an unknown level, or pure without a GPT."""
     if level not in PRESETS:
         raise ConfigError(f"no preset {level}; choose {min(PRESETS)} to {max(PRESETS)}")
-    config = dataclasses.replace(PRESETS[level], seed=seed)
-    if not pure:
-        return config
-    if config.gpt is None:
-        raise ConfigError(f"preset {level} has no GPT, so it cannot be pure")
-    schedule = dataclasses.replace(
-        config.schedule,
-        segment_symbols=min(config.schedule.segment_symbols, PURE_SEGMENT_SYMBOLS),
-        n_rows=min(config.schedule.n_rows, PURE_ROWS),
-    )
-    gpt = dataclasses.replace(config.gpt, contexts=GPT_CONTEXTS, context_bits=PURE_CONTEXT_BITS)
-    return dataclasses.replace(config, gpt=gpt, mixer=None, schedule=schedule)
+    if pure and level not in PURE:
+        raise ConfigError(f"preset {level} has no GPT alone; choose {min(PURE)} to {max(PURE)}")
+    return dataclasses.replace((PURE if pure else PRESETS)[level], seed=seed)

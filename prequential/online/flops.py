@@ -19,8 +19,8 @@ from prequential.errors import CorpusError
 from prequential.exact.optim import NEWTON_SCHULZ_STEPS
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.gpt.reader import COLUMNS_AT_ONCE
-from prequential.model.mixer.mixer import LANES
-from prequential.model.mixer.mixing import EXTRA_INPUTS, INPUTS_PER_CONTEXT, N_SETS
+from prequential.model.mixer.mixer import n_inputs
+from prequential.model.mixer.sets import N_LAST
 from prequential.online.schedule import GROWTH, blocks, segments
 
 
@@ -194,23 +194,19 @@ def _orthogonalisation(n_in: int, n_out: int) -> int:
     return NEWTON_SCHULZ_STEPS * (4 * r * r * c + 2 * r * r * r)
 
 
-# The mixer's operations apart from its products, counted in model/mixer/mixing.py. Hashes and look-ups are the smaller part.
-_PER_CONTEXT_AND_BIT = 6  # three adaptive probabilities (history, node, run): a multiply-add each
-_CURVES_PER_BIT = 8  # two curves, interpolated between two points: two multiply-adds each
+# The mixer's operations apart from its products, counted in model/mixer/. Hashes and look-ups are the smaller part.
+_PER_CONTEXT_AND_BIT = 8  # four adaptive probabilities (history, node, run, history and run): a multiply-add each
+_PER_CURVE_AND_BIT = 4  # interpolated between two points: two multiply-adds
 _PER_CONTEXT_AND_BYTE = 22  # three hashes of six operations, and two bucket addresses of a multiply and an add
 
 
-def mixer_inputs(mixer: MixerConfig) -> int:
-    """I: the inputs of a decision, padded to a multiple of LANES."""
-    return -(-(len(mixer.contexts) * INPUTS_PER_CONTEXT + EXTRA_INPUTS) // LANES) * LANES
-
-
 def mixer_operations(mixer: MixerConfig, *, has_gpt: bool) -> int:
-    """Integer operations for each byte, an estimate: 8 * (4 S (I + 1) + 6 C + 8) + 22 C, and 256 to sum the GPT's frequencies.
+    """Integer operations for each byte, an estimate: 8 * (4 S (I + F) + 8 C + 4 M) + 22 C, and 256 to sum the GPT's frequencies.
 
-    C contexts, S weight sets, I inputs. A bit is predicted by S sums of I products and one sum of S products. Each of these
-    weights then learns by a multiply-add: 2 * 2 * (S I + S).
+    C contexts, S weight sets, F last sets, M maps of curves, I inputs. A bit is predicted by S sums of I products and F sums of S
+    products. Each of these weights then learns by a multiply-add: 2 * 2 * (S I + S F).
     """
-    n_contexts = len(mixer.contexts)
-    per_bit = 4 * N_SETS * (mixer_inputs(mixer) + 1) + _PER_CONTEXT_AND_BIT * n_contexts + _CURVES_PER_BIT
+    n_contexts, n_sets = len(mixer.contexts), len(mixer.sets)
+    per_bit = 4 * n_sets * (n_inputs(mixer) + N_LAST) + _PER_CONTEXT_AND_BIT * n_contexts
+    per_bit += _PER_CURVE_AND_BIT * len(mixer.curves)
     return 8 * per_bit + _PER_CONTEXT_AND_BYTE * n_contexts + (N_SYMBOLS if has_gpt else 0)

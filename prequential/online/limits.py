@@ -4,11 +4,11 @@ An archive's header may come from a stranger. It may declare a model whose value
 """
 
 from prequential.errors import ConfigError
-from prequential.model.config import N_SYMBOLS, Config, GPTConfig, MixerConfig, ScheduleConfig
-from prequential.model.mixer import mixing
-from prequential.model.mixer.contexts import PAST_SIZE
-from prequential.model.mixer.histories import N_HISTORIES
-from prequential.model.mixer.mixer import LANES
+from prequential.model.config import N_SYMBOLS, WEIGHT_SETS, Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.mixer import mixing, nodes, refine, sets
+from prequential.model.mixer.histories import N_GROUPS, N_HISTORIES
+from prequential.model.mixer.mixer import n_inputs
+from prequential.model.mixer.past import INDIRECT_SIZE, PAST_SIZE
 from prequential.online.flops import most_flops_per_byte, steps_per_byte
 
 MAX_MEMORY_BYTES = 4 << 30  # the default limit
@@ -114,9 +114,16 @@ def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
 
 
 def _mixer_bytes(mixer: MixerConfig) -> int:
-    n_inputs = len(mixer.contexts) * mixing.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS + LANES
-    weights = sum(mixing.SET_SIZES) * n_inputs * 4
-    maps = (len(mixer.contexts) * (N_HISTORIES + mixing.RUN_MAP) + mixing.MATCH_MAP) * 4
-    refined = mixing.REFINED_MAPS * mixing.REFINED_CONTEXTS * mixing.REFINED_STEPS * 2
-    small = 256 * mixing.N_SETS * 4 + PAST_SIZE * 8
-    return (4 * mixing.SLOTS << mixer.table_bits) + (8 << mixer.match_bits) + weights + maps + refined + small
+    n_contexts, n_sets = len(mixer.contexts), len(mixer.sets)
+    rows = sum(size for name, size in zip(WEIGHT_SETS, sets.SET_SIZES, strict=True) if name in mixer.sets)
+    packed = (
+        n_contexts * (N_HISTORIES + nodes.RUN_MAP + N_GROUPS * nodes.RUN_STATES)
+        + mixing.MATCH_MAP
+        + mixing.MATCH_BYTE_MAP
+        + 2 * mixing.ORDER_MAP
+        + len(mixer.curves) * refine.N_CURVE_CONTEXTS * refine.N_POINTS
+    )
+    weights = rows * n_inputs(mixer) + sum(sets.LAST_SIZES) * n_sets
+    small = (INDIRECT_SIZE + PAST_SIZE) * 8
+    buckets = 4 * nodes.SLOTS + 8  # and four entries of two bytes for what was seen once
+    return (buckets << mixer.table_bits) + (8 << mixer.match_bits) + 4 * (packed + weights) + small

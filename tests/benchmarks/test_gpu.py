@@ -6,7 +6,7 @@ import sys
 
 def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path):
     record = tmp_path / "gpu.jsonl"
-    options = ["--device", "cpu", "--limit", "3000", "--levels", "3", "--record", str(record)]
+    options = ["--device", "cpu", "--limit", "3000", "--levels", "5", "--record", str(record)]
     monkeypatch.setattr(sys, "argv", ["gpu.py", "sample:christmas_carol", *options])
     assert gpu_script.main() == 0
     (found,) = map(json.loads, record.read_text().splitlines())

@@ -17,6 +17,7 @@ from prequential.codecs.archive_header import HEADER_DICTIONARY, MAX_HEADER_BYTE
 from prequential.codecs.archive_summary import summarise
 from prequential.codecs.byte_source import CHUNK_BYTES, varint
 from prequential.errors import ConfigError, CorruptArchiveError, PrequentialError, UnsupportedVersionError
+from prequential.model.presets import PRESETS, preset
 
 DIGEST = bytes(range(32))
 
@@ -345,17 +346,10 @@ def test_an_end_before_the_original_is_covered_is_refused() -> None:
     )
 
 
-def test_a_typical_description_is_compressed_to_less_than_half() -> None:
-    config = {
-        "alphabet": {"kind": "bytes", "size": 256},
-        "model": {"depth": 4, "heads": 4, "memory": 64, "orders": 6, "width": 256, "hash_bits": 18},
-        "optimiser": {"learning_rate": 0.02, "matrix": "muon", "betas": [0.9, 0.95]},
-        "preset": 5,
-        "seed": 0,
-        "segment": 64,
-        "streams": 16,
-    }
-    corpus = {"kind": "file", "mtime_ns": 1735689600000000000, "name": "enwik6", "n_files": 1}
+@pytest.mark.parametrize("level", PRESETS)
+def test_the_description_of_a_preset_is_compressed_to_less_than_a_tenth(level: int) -> None:
+    config = preset(level).to_dict()
+    corpus = {"kind": "file", "name": "enwik6"}
     header = Header(n_bytes=10**6, blake2b=DIGEST, config=config, corpus=corpus)
     text_bytes = len(json.dumps({"config": config, "corpus": corpus}, separators=(",", ":")))
-    assert len(pack_header(header)) - len(pack_header(Header(n_bytes=10**6, blake2b=DIGEST))) < text_bytes / 2
+    assert len(pack_header(header)) - len(pack_header(Header(n_bytes=10**6, blake2b=DIGEST))) < text_bytes / 10

@@ -25,8 +25,9 @@ from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt.context_kernels import context_rows
 from prequential.model.gpt.gpt import MAX_MAGNITUDE, MAX_SQUARE, NOT_NEGATIVE
 from prequential.model.learner import OnlineLearner
-from prequential.model.mixer.contexts import MATCH, MATCH_LENGTH, MAX_MATCH_LENGTH, POSITION
 from prequential.model.mixer.histories import N_HISTORIES
+from prequential.model.mixer.nodes import HISTORY_SHIFT
+from prequential.model.mixer.past import MATCH, MATCH_LENGTH, MAX_MATCH_LENGTH, POSITION
 from prequential.online.runtime import Runtime
 
 Tensors = dict[str, torch.Tensor]
@@ -120,7 +121,7 @@ def random_state(draw: Draw, state: Mapping[str, torch.Tensor], config: Config) 
             past[MATCH] = max(0, int(past[POSITION]) - int(draw(1, 0, 1 << 15)[0]))
         past[MATCH_LENGTH] = int(draw(1, 0, MAX_MATCH_LENGTH)[0])
         table = draw.like(state["mixer.table"])
-        nodes = draw.like(table[:, 1:].to(torch.int64), 0, (N_HISTORIES << 16) - 1)
+        nodes = draw.like(table[:, 1:].to(torch.int64), 0, (N_HISTORIES << HISTORY_SHIFT) - 1)
         table[:, 1:] = nodes.to(torch.uint32).view(torch.int32)
         found |= {
             "mixer.past": past,

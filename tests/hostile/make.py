@@ -302,14 +302,12 @@ def _transplanted() -> bytes:
 
 
 def _swapped_bytes() -> bytes:
-    """An archive of three equal-sized blocks, with the first two and their checksums swapped."""
-    good = draft("mixed")
-    length = len(good.blocks[0].record()) + 4
-    assert len(good.blocks[1].record()) + 4 == length
-    archive = seeds()["mixed"].archive
+    """An archive of three blocks, with the first two and their checksums swapped."""
+    good, archive = draft("mixed"), seeds()["mixed"].archive
     start = archive.index(good.blocks[0].record())
-    first, second = archive[start : start + length], archive[start + length : start + 2 * length]
-    return archive[:start] + second + first + archive[start + 2 * length :]
+    middle = start + len(good.blocks[0].record()) + 4
+    end = middle + len(good.blocks[1].record()) + 4
+    return archive[:start] + archive[middle:end] + archive[start:middle] + archive[end:]
 
 
 CODED_SEEDS = ("mixer", "zeros", "pure", "both", "tree")

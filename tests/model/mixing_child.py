@@ -9,7 +9,7 @@ import numpy as np
 from prequential.codecs.bit_coder import ENCODE, BitCoder
 from prequential.corpora.bundled import sample_path
 from prequential.exact.digest import digest
-from prequential.model.config import CONTEXTS, MixerConfig
+from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.mixer import mixing
 from prequential.model.mixer.mixer import Mixer
 
@@ -24,13 +24,18 @@ def drawn_frequencies(n: int, seed: int) -> np.ndarray:
 
 
 def fingerprint() -> str:
-    """Payload and mixer state after a text, noise, and a part of the text: all contexts with a GPT, and few contexts without."""
+    """Payload and mixer state after a text, noise, and a part of the text: with all contexts, with all sets, and with few."""
     text = np.fromfile(sample_path("christmas_carol"), np.uint8, 600)
     noise = np.random.default_rng(1).integers(0, 256, 60, dtype=np.uint8)
+    few = ("2", "4", "above", "match")
     found = []
-    for contexts, n, gpt in ((CONTEXTS, 240, True), (("2", "4", "above", "match"), 600, False)):
-        data = np.concatenate((text[:n], noise, text[: n // 3], np.zeros(40, np.uint8))).astype(np.int64)
-        config = MixerConfig(contexts=contexts, table_bits=7, match_bits=6)
+    for contexts, sets, curves, n, gpt in (
+        (CONTEXTS, ("runs", "words,gpt"), ("1",), 60, True),
+        (few, WEIGHT_SETS, CURVES, 120, True),
+        (few, ("bits",), ("2",), 300, False),
+    ):
+        data = np.concatenate((text[:n], noise[: n // 4], text[: n // 3], np.zeros(20, np.uint8))).astype(np.int64)
+        config = MixerConfig(contexts=contexts, sets=sets, curves=curves, table_bits=7, match_bits=6)
         mixer, coder = Mixer(config, np.zeros(1 << 9, np.uint8)), BitCoder(ENCODE)
         coder.reserve(len(data))
         mixer.code(data, drawn_frequencies(len(data), 2) if gpt else None, coder)

@@ -13,7 +13,7 @@ from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from prequential.corpora.bundled import sample_path
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
-from prequential.model.mixer import contexts, mixing
+from prequential.model.mixer import past
 from prequential.online.runtime import Runtime
 
 BOTH = Config(
@@ -63,16 +63,8 @@ def test_only_past_and_ring_of_a_frozen_learner_advance():
     assert moved == {"mixer.past", "history", "counters", "gpt.counters"} | {
         n for n in own if n.startswith("gpt.carried")
     }
-    assert own["mixer.past"][contexts.N_BITS] == frozen.state()["mixer.past"][contexts.N_BITS] == 8 * len(SEEN)
+    assert own["mixer.past"][past.N_BITS] == frozen.state()["mixer.past"][past.N_BITS] == 8 * len(SEEN)
     assert frozen.history.at(np.arange(900)).tolist() == TEXT[:900].tolist()
-
-
-def test_the_spare_row_is_and_remains_empty_and_is_not_part_of_the_state():
-    learner = trained(MIXER)
-    code(FrozenLearner(learner), NEW)
-    table = learner.mixer.arrays.table
-    assert table.shape == (1025, 16) and learner.state()["mixer.table"].shape == (1024, 16)
-    assert table[-1].tolist() == [0] + [int(mixing.NEW_NODE)] * 15
 
 
 @pytest.mark.parametrize("kernels", ["plain", "fused"])

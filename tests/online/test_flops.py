@@ -10,13 +10,12 @@ import torch
 
 from prequential import Config, CorpusError, GPTConfig, MixerConfig, Runtime, ScheduleConfig, compress, preset
 from prequential.exact.matmul import Matmul
-from prequential.model.mixer.mixer import Mixer
+from prequential.model.mixer.mixer import Mixer, n_inputs
 from prequential.online.flops import (
     Flops,
     _segment_counts,
     _segments,
     flops_per_byte,
-    mixer_inputs,
     mixer_operations,
     replay_factor,
     total_flops,
@@ -107,7 +106,7 @@ def test_each_segment_except_the_first_has_one_step() -> None:
 def test_the_mixer_has_a_weight_for_each_input() -> None:
     for contexts in (("1",), ("1", "2", "4"), MixerConfig().contexts):
         config = MixerConfig(contexts=contexts, table_bits=4, match_bits=4)
-        assert Mixer(config, np.zeros(16, np.uint8))._weights.shape[1] == mixer_inputs(config)
+        assert Mixer(config, np.zeros(16, np.uint8)).arrays.weights.shape[1] == n_inputs(config)
 
 
 def test_the_mixer_alone_costs_the_same_for_every_byte() -> None:

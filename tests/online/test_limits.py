@@ -58,7 +58,7 @@ def test_the_runtime_makes_no_learner_beyond_the_limits() -> None:
 
 
 def test_an_audited_run_is_counted_twice_and_every_thread_orthogonalises() -> None:
-    config = PRESETS[5]
+    config = replace(PRESETS[5], gpt=replace(PRESETS[5].gpt, contexts=()))
     n_bytes = memory_bytes(config, n_threads=2)
     Runtime(threads=2, max_memory_bytes=n_bytes).check(config)
     with pytest.raises(ConfigError, match="memory"):

@@ -48,7 +48,7 @@ def test_a_missing_or_wrong_variable_is_one_line(command, name, value, environme
     if name == "MASTER_ADDR" and value:
         pytest.skip("any text may be an address")
     environment.delenv(name) if value is None else environment.setenv(name, value)
-    options = ["-3", "-o", str(tmp_path / "b")] if command == "compress" else ["--runs", str(tmp_path / "runs")]
+    options = ["-5", "-o", str(tmp_path / "b")] if command == "compress" else ["--runs", str(tmp_path / "runs")]
     assert main([command, str(tmp_path / "a"), *options]) == 1
     said = capsys.readouterr()
     assert said.err.count("\n") == 1 and len(said.err) < 1200
@@ -107,7 +107,7 @@ def test_an_interface_that_the_user_names_is_kept(environment) -> None:
 def test_workers_on_several_machines_need_an_interface(environment, tmp_path, capsys) -> None:
     (tmp_path / "a").write_bytes(b"text")
     environment.setenv("LOCAL_WORLD_SIZE", "1")
-    assert main(["compress", "-3", str(tmp_path / "a"), "-o", str(tmp_path / "b")]) == 1
+    assert main(["compress", "-5", str(tmp_path / "a"), "-o", str(tmp_path / "b")]) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "name the network interface between them, such as GLOO_SOCKET_IFNAME=eth0" in said
     assert not any(name in os.environ for name in INTERFACES)

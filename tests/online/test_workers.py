@@ -134,7 +134,7 @@ def test_torchrun_starts_workers_of_the_command_line(tmp_path):
     text = sample_path("christmas_carol").read_bytes()[:20_000]
     (tmp_path / "a").write_bytes(text)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    for command in (["compress", "-3", "a"], ["decompress", "-o", "b", "a.pq"]):
+    for command in (["compress", "-5", "a"], ["decompress", "-o", "b", "a.pq"]):
         child = subprocess.run(
             [*torchrun, "-m", "prequential", *command, "-q"],
             cwd=tmp_path,
@@ -145,7 +145,7 @@ def test_torchrun_starts_workers_of_the_command_line(tmp_path):
         assert child.returncode == 0, child.stderr
         assert child.stdout == b""
     assert (tmp_path / "b").read_bytes() == text
-    prequential.compress(tmp_path / "a", tmp_path / "c", config=prequential.preset(3))
+    prequential.compress(tmp_path / "a", tmp_path / "c", config=prequential.preset(5))
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "c").read_bytes()
 
 

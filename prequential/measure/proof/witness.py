@@ -17,8 +17,8 @@ from prequential.measure.proof.findings import CODE, DISTRIBUTION, FUTURE, ONCE,
 from prequential.measure.proof.mixer_copies import mixer_copies
 from prequential.model.config import N_SYMBOLS, ScheduleConfig
 from prequential.model.learner import OnlineLearner, code_symbols
-from prequential.model.mixer.contexts import N_BITS
 from prequential.model.mixer.mixer import Mixer
+from prequential.model.mixer.past import N_BITS
 from prequential.online.coding import Progress
 from prequential.online.schedule import blocks, segments
 

@@ -13,6 +13,7 @@ All figures are differences of ideal code lengths over the same bytes. Each is a
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -62,11 +63,28 @@ def _with_gpt(**fields: Any) -> Callable[[Config], Config]:
     return lambda config: replace(config, gpt=replace(config.gpt, **fields)) if config.gpt else config
 
 
-def _without_contexts(*names: str) -> Callable[[Config], Config]:
+# Kinds of contexts of the mixer, by name. The first pattern that matches decides.
+KINDS = {
+    "match": r"match.*",
+    "indirect": r"(after|next).*",
+    "structure": r"(nest|tag|inside|opened).*",
+    "columns": r".*(above|line|indent).*|first.*",
+    "classes": r"classes|(groups|collapsed|folded).*",
+    "sparse": r"skip.*|halves|nibbles.*",
+    "words": r".*(word|letters|vowels|length|gap|phrase|suffix).*",
+    "high-orders": r"[5-9]|1\d",
+}
+
+
+def _kind(context: str) -> str | None:
+    return next((kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, context)), None)
+
+
+def _without_contexts(kind: str) -> Callable[[Config], Config]:
     def without(config: Config) -> Config:
         if config.mixer is None:
             return config
-        kept = tuple(name for name in config.mixer.contexts if name not in names)
+        kept = tuple(name for name in config.mixer.contexts if _kind(name) != kind)
         return replace(config, mixer=replace(config.mixer, contexts=kept))
 
     return without
@@ -93,20 +111,14 @@ FEATURES = {
         Feature("decay", "steps become shorter with time", _with_gpt(decay_updates=NO_DECAY)),
         Feature("momentum", "a step continues in the direction of earlier ones", _with_gpt(momentum=0.0)),
         Feature("mlp", "the MLP is wider than the GPT", _with_gpt(mlp_factor=1), by_default=False),
-        Feature("high-orders", "the mixer's contexts of 5, 6 and 8 bytes", _without_contexts("5", "6", "8")),
-        Feature(
-            "words",
-            "the mixer's contexts of words",
-            _without_contexts("word", "word,1", "word2", "word,word3", "word3", "word,2", "word,marks"),
-        ),
-        Feature("sparse", "the mixer's contexts with gaps", _without_contexts("skip2-3", "skip1,3", "skip3-4")),
-        Feature(
-            "columns",
-            "the mixer's contexts of lines and columns",
-            _without_contexts("above", "line,above", "first,word"),
-        ),
-        Feature("classes", "the mixer's context of kinds of characters", _without_contexts("classes")),
-        Feature("match", "the mixer's longest match", _without_contexts("match")),
+        Feature("high-orders", "the mixer's contexts of 5 bytes and more", _without_contexts("high-orders")),
+        Feature("words", "the mixer's contexts of words", _without_contexts("words")),
+        Feature("sparse", "the mixer's contexts with gaps", _without_contexts("sparse")),
+        Feature("columns", "the mixer's contexts of lines and columns", _without_contexts("columns")),
+        Feature("structure", "the mixer's contexts of brackets and tags", _without_contexts("structure")),
+        Feature("classes", "the mixer's contexts of kinds of characters", _without_contexts("classes")),
+        Feature("indirect", "the mixer's contexts of what followed before", _without_contexts("indirect")),
+        Feature("match", "the mixer's contexts of the longest match", _without_contexts("match")),
         Feature("mixer", "the complete context mixer", lambda config: replace(config, mixer=None), by_default=False),
     )
 }

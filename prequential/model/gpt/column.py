@@ -202,7 +202,7 @@ def _add(h: Array, y: Array) -> None:
         h[j] = h[j] + y[j]
 
 
-@inlined
+@kernel
 def _attend(
     qkv: Array, cos: Array, sin: Array, k: Array, k_r: Array, v: Array, v_scale: Array,
     score_scale: np.float32, table: Array, y: Array,

@@ -1,145 +1,262 @@
-"""The contexts of the mixer: a summary of the bytes before the next one, a hash for each context, and the longest match.
-
-The summary, `past`, is an array of a few integers. `advance` updates it after each byte, and `context_hashes` makes the hashes
-of all contexts from it. Older bytes are read from `ring`, which holds the last bytes (a power of two of them). As in mixing.py,
-all numbers are integers.
+"""The contexts of the mixer: a hash of 32 bits for each, made of the past (past.py).
 
 To add a context:
 
 1. Append its name to CONTEXTS in model/config.py.
-2. Append one line `all_hashes[i] = ...` to `context_hashes`, where i is the index of the name, and increase N_CONTEXTS. If the
-   context needs more than `past` holds, give `past` a new entry and update it in `advance`.
-3. Describe the context in the docstring of mixer.py, and give it an example in SAMPLES of tests/model/test_mixing.py.
+2. Append one line `h[i] = ...` to the function of its kind below, where i is the index of the name. If the context needs more
+   than `past` holds, give `past` a new entry and update it there.
+3. Give it an example in SAMPLES of tests/model/test_mixing.py.
 
 Existing contexts keep their index. It is part of the hash, so another index would change the bits of existing archives.
 """
 
-from typing import Any
-
 import numpy as np
 
-from prequential.compiled import Array, inlined
+from prequential.compiled import Array, merged
 from prequential.model.config import CONTEXTS
-from prequential.model.hashing import HASH_MASK, hashed, is_letter
+from prequential.model.hashing import hashed, is_letter
+from prequential.model.mixer.past import (
+    ABOVE_RUN,
+    AFTER_1,
+    AFTER_2,
+    AFTER_3,
+    AFTER_4,
+    AFTER_WORD,
+    CLASSES,
+    COLLAPSED,
+    COLLAPSED2,
+    FIRST,
+    FIRST_WORD,
+    FOLDED,
+    GAP,
+    GAP2,
+    GROUPS,
+    INDENT,
+    INITIALS,
+    INSIDE,
+    KEYWORD,
+    LAST4,
+    LAST8,
+    LAST12,
+    LAST16,
+    LENGTH,
+    LENGTH2,
+    LETTERS,
+    LINE,
+    LINE_ABOVE,
+    LINE_HASH,
+    MARK,
+    MARK2,
+    MATCH,
+    MATCH_LENGTH,
+    NEST,
+    NEXT_WORD,
+    NEXT_WORD2,
+    NIBBLES,
+    OPENED,
+    PARAGRAPH,
+    PHRASE,
+    PHRASE2,
+    POSITION,
+    SENTENCE,
+    SENTENCE_WORDS,
+    SUFFIX,
+    SUFFIX2,
+    SUFFIX3,
+    TAG,
+    TAGS,
+    UPPER,
+    VOWELS,
+    WORD,
+    WORD2,
+    WORD3,
+    WORD4,
+    byte_above,
+    byte_above2,
+    byte_at,
+    place_after,
+    word_or_gap,
+)
 
-N_CONTEXTS = len(CONTEXTS)  # `context_hashes` has a line for each, in this order
-
-# The entries of `past`, int64:
-(
-    POSITION,  # of the next byte in the stream
-    LAST4,  # the last 4 bytes, the newest in the lowest bits
-    LAST8,  # the 4 bytes before those
-    WORD,  # hash of the letters of the current word, in lower case; 0 outside a word
-    WORD2,  # the same of the word before it
-    WORD3,  # the same of the word before that
-    CLASSES,  # the classes of the last characters, 5 bits each
-    LINE,  # position of the first byte of the current line
-    LINE_ABOVE,  # position of the first byte of the line above
-    FIRST,  # the first byte of the current line; 0 before it is known
-    MARK,  # the first byte after the last complete word
-    MARK2,  # the first byte after the word before that
-    MATCH,  # position of the byte that the longest match predicts
-    MATCH_LENGTH,  # of the longest match, in bytes; 0: there is none
-    N_BITS,  # bits that the mixer has learned from
-) = range(15)
-PAST_SIZE = 15
-
-MIN_MATCH = 6  # bytes of a match when it is found
-MAX_VERIFIED = 32  # bytes that are compared when a match is found
-MAX_MATCH_LENGTH = 65535
+N_CONTEXTS = len(CONTEXTS)
 
 
-@inlined
-def context_hashes(past: Array, ring: Array, kinds: Array, all_hashes: Array, hashes: Array) -> None:
-    """hashes[i] = the hash of context kinds[i], an index in CONTEXTS. all_hashes: scratch memory, (N_CONTEXTS,) int64."""
-    last4, last8 = past[LAST4], past[LAST8]
-    c1 = last4 & 255
-    word, word2, word3 = past[WORD], past[WORD2], past[WORD3]
+@merged
+def context_hashes(past: Array, ring: Array, indirect: Array, kinds: Array, every: Array, hashes: Array) -> None:
+    """hashes[i] = the hash of context kinds[i], an index in CONTEXTS. every: scratch memory, (N_CONTEXTS,) int64."""
+    byte_contexts(past, every)
+    word_contexts(past, every)
+    phrase_contexts(past, every)
+    line_contexts(past, ring, every)
+    structure_contexts(past, every)
+    indirect_contexts(past, indirect, every)
+    match_contexts(past, ring, every)
+    for i in range(kinds.size):
+        hashes[i] = hashed(every[kinds[i]], kinds[i] + 1)
+
+
+@merged
+def byte_contexts(past: Array, h: Array) -> None:
+    """The last bytes, all or some of them, and other views of them."""
+    last4, last8, last12 = past[LAST4], past[LAST8], past[LAST12]
+    c1, groups, folded = last4 & 255, past[GROUPS], past[FOLDED]
+    h[0] = 0  # "0"
+    h[1] = c1  # "1"
+    h[2] = last4 & 0xFFFF  # "2"
+    h[3] = last4 & 0xFFFFFF  # "3"
+    h[4] = last4  # "4"
+    h[5] = hashed(last4, last8 & 0xFF)  # "5"
+    h[6] = hashed(last4, last8 & 0xFFFF)  # "6"
+    h[7] = hashed(last4, last8)  # "8"
+    h[23] = hashed(h[7], last12 & 0xFFFFFF)  # "11"
+    h[75] = hashed(h[7], hashed(last12, past[LAST16]))  # "16"
+    h[14] = last4 & 0xFFFF00  # "skip2-3"
+    h[15] = last4 & 0xFF00FF  # "skip1,3"
+    h[16] = last4 & 0xFFFF0000  # "skip3-4"
+    h[41] = last4 & 0xFF0000FF  # "skip1,4"
+    h[42] = last4 & 0xFF00  # "skip2"
+    h[76] = last8 & 0xFF | last4 & 0xFFFF0000  # "skip3-5"
+    h[77] = hashed(last8 & 0xFFFF, last4 >> 24)  # "skip4-6"
+    h[80] = hashed(last4 & 0xF0F0F0FF, last8 & 0xF0F0)  # "halves"
+    h[66] = past[NIBBLES] & 0xFFFF  # "nibbles4"
+    h[67] = past[NIBBLES] & 0xFFFFFFF  # "nibbles7"
+    h[20] = hashed(past[CLASSES], c1)  # "classes"
+    h[36] = groups  # "groups4"
+    h[37] = hashed(groups, last4 & 0xFFFF)  # "groups4,2"
+    h[38] = hashed(past[COLLAPSED], past[COLLAPSED2])  # "collapsed8"
+    h[39] = hashed(past[COLLAPSED], last4 & 0xFFFF)  # "collapsed4,2"
+    h[40] = hashed(past[COLLAPSED], past[COLLAPSED2] & 0xFFFF)  # "collapsed6"
+    h[63] = folded  # "folded4"
+    h[64] = hashed(folded, last8 & 0xDF)  # "folded5"
+    h[92] = hashed(folded, last8 & 0xDFDF)  # "folded6"
+
+
+@merged
+def word_contexts(past: Array, h: Array) -> None:
+    """The current word, and words before it."""
+    last4 = past[LAST4]
+    c1, lengths = last4 & 255, min(past[LENGTH], 7)
+    word, word2, word3, word4 = past[WORD], past[WORD2], past[WORD3], past[WORD4]
     in_word = is_letter(c1)
     mark = 0 if in_word else c1
+    h[8] = word  # "word"
+    h[9] = hashed(word, mark)  # "word,1"
+    h[10] = hashed(word, word2)  # "word2"
+    h[11] = hashed(word, word3)  # "word,word3"
+    h[12] = hashed(word, hashed(word2, word3))  # "word3"
+    h[13] = hashed(word, hashed(last4 >> 8 & 255, 77) if in_word else last4 & 0xFFFF)  # "word,2"
+    h[22] = hashed(hashed(word, past[MARK]), past[MARK2])  # "word,marks"
+    h[29] = hashed(hashed(word, c1), word4)  # "word,word4"
+    h[30] = hashed(hashed(word, c1), hashed(word3, word4))  # "word,word3-4"
+    h[68] = hashed(word, hashed(hashed(word2, word3), word4))  # "word4"
+    h[69] = hashed(hashed(word, c1), word3)  # "word,word3,1"
+    h[81] = hashed(last4 & 0xFFFF, hashed(word2, 5))  # "2,word2"
+    h[82] = hashed(last4 & 0xFFFFFF, hashed(word2, 9))  # "3,word2"
+    h[31] = past[LETTERS]  # "letters5"
+    h[93] = past[LETTERS] & 0xFFFFFF  # "letters4"
+    h[56] = hashed(past[VOWELS], lengths)  # "vowels,length"
+    h[57] = hashed(past[VOWELS] & 0xFFFFFF, c1)  # "vowels6,1"
+    h[70] = hashed(hashed(lengths, past[LENGTH2]), past[GROUPS] & 0xFFFF)  # "lengths,groups2"
+    h[71] = hashed(hashed(past[UPPER], word), past[GROUPS] & 0xFF)  # "case,word"
+    h[84] = hashed(word, past[SUFFIX])  # "word,suffix"
+    h[85] = hashed(hashed(word, past[SUFFIX] & 0xFFFF), past[SUFFIX2] & 0xFFFF)  # "word,suffixes2"
+    h[86] = hashed(h[85], past[SUFFIX3] & 0xFFFF)  # "word,suffixes3"
+    h[87] = hashed(hashed(c1, lengths), past[SUFFIX])  # "1,length,suffix"
+    h[88] = hashed(hashed(last4 & 0xFFFF, lengths), past[SUFFIX] & 0xFFFF)  # "2,length,suffix"
+    h[89] = hashed(word, past[INITIALS] & 0xFFFFFF)  # "word,initials"
+
+
+@merged
+def phrase_contexts(past: Array, h: Array) -> None:
+    """What stands between words, and the parts of a text."""
+    c1, lengths = past[LAST4] & 255, min(past[LENGTH], 7)
+    word, word2, gap, gap2 = past[WORD], past[WORD2], past[GAP], past[GAP2]
+    h[24] = hashed(word, gap)  # "word,gap"
+    h[25] = hashed(hashed(c1, word), gap2)  # "word,gap2,1"
+    h[26] = hashed(hashed(c1, gap), word2)  # "gap,word2,1"
+    h[27] = hashed(hashed(gap, word2), hashed(gap2, past[WORD3]))  # "gaps,words"
+    h[28] = hashed(hashed(word, word2), gap2)  # "word2,gap2"
+    h[90] = hashed(hashed(word, gap), gap2)  # "word,gaps"
+    h[91] = hashed(hashed(lengths, gap), hashed(gap2, past[LENGTH2]))  # "lengths,gaps"
+    h[73] = hashed(past[PHRASE], past[PHRASE2])  # "phrase"
+    h[32] = hashed(past[KEYWORD], gap)  # "keyword,gap"
+    h[33] = hashed(hashed(past[KEYWORD], word), c1)  # "keyword,word,1"
+    h[65] = hashed(past[SENTENCE], word)  # "sentence,word"
+    h[94] = hashed(min(past[SENTENCE_WORDS], 12), word)  # "place,word"
+    h[78] = hashed(past[PARAGRAPH], word)  # "paragraph,word"
+    h[79] = hashed(past[POSITION] >> 10, word)  # "kilobyte,word"
+
+
+@merged
+def line_contexts(past: Array, ring: Array, h: Array) -> None:
+    """Lines and columns."""
+    c1, word = past[LAST4] & 255, past[WORD]
     column = past[POSITION] - past[LINE]
-    above: Any = 0
-    if past[LINE_ABOVE] + column < past[LINE]:
-        above = np.int64(ring[(past[LINE_ABOVE] + column) & (ring.size - 1)])
-    expected: Any = 256
-    if past[MATCH_LENGTH] > 0:
-        expected = np.int64(ring[past[MATCH] & (ring.size - 1)])
-    # The hash of each context, with its name:
-    all_hashes[0] = 0  # "0"
-    all_hashes[1] = c1  # "1"
-    all_hashes[2] = last4 & 0xFFFF  # "2"
-    all_hashes[3] = last4 & 0xFFFFFF  # "3"
-    all_hashes[4] = last4  # "4"
-    all_hashes[5] = hashed(last4, last8 & 0xFF)  # "5"
-    all_hashes[6] = hashed(last4, last8 & 0xFFFF)  # "6"
-    all_hashes[7] = hashed(last4, last8)  # "8"
-    all_hashes[8] = word  # "word"
-    all_hashes[9] = hashed(word, mark)  # "word,1"
-    all_hashes[10] = hashed(word, word2)  # "word2"
-    all_hashes[11] = hashed(word, word3)  # "word,word3"
-    all_hashes[12] = hashed(word, hashed(word2, word3))  # "word3"
-    all_hashes[13] = hashed(word, hashed(last4 >> 8 & 0xFF, 77) if in_word else last4 & 0xFFFF)  # "word,2"
-    all_hashes[14] = last4 & 0xFFFF00  # "skip2-3"
-    all_hashes[15] = last4 & 0xFF00FF  # "skip1,3"
-    all_hashes[16] = last4 & 0xFFFF0000  # "skip3-4"
-    all_hashes[17] = hashed(above, c1)  # "above"
-    all_hashes[18] = hashed(min(column, 255), above)  # "line,above"
-    all_hashes[19] = hashed(past[FIRST], word)  # "first,word"
-    all_hashes[20] = hashed(past[CLASSES], c1)  # "classes"
-    all_hashes[21] = hashed(expected, min(past[MATCH_LENGTH], 32))  # "match"
-    all_hashes[22] = hashed(hashed(word, past[MARK]), past[MARK2])  # "word,marks"
-    for i in range(kinds.size):
-        hashes[i] = hashed(all_hashes[kinds[i]], kinds[i] + 1)
+    near_column = min(column, 255)
+    above, above2 = byte_above(past, ring), byte_above2(past, ring)
+    h[17] = hashed(above, c1)  # "above"
+    h[18] = hashed(near_column, above)  # "line,above"
+    h[19] = hashed(past[FIRST], word)  # "first,word"
+    h[34] = hashed(past[FIRST_WORD], word)  # "firstword,word"
+    h[43] = hashed(hashed(above, above2), c1)  # "above2"
+    h[44] = hashed(hashed(above, min(past[ABOVE_RUN], 31)), c1)  # "above,run"
+    h[45] = hashed(near_column, c1)  # "line,1"
+    h[83] = hashed(hashed(past[FIRST], near_column), past[GROUPS] & 0xFF)  # "first,line"
+    h[95] = past[LINE_HASH]  # "whole line"
+    h[96] = hashed(hashed(above, byte_at(ring, past[LINE_ABOVE] + column + 1)), c1)  # "above,next"
+    h[97] = hashed(past[INDENT], word)  # "indent,word"
+    h[98] = hashed(hashed(past[INDENT], above), c1)  # "indent,above"
+    h[99] = hashed(hashed(past[LINE_HASH], 1), hashed(above, above2))  # "whole line,above2"
 
 
-@inlined
-def find_match(past: Array, ring: Array, matches: Array, learns: bool = True) -> None:
-    """Looks for an earlier occurrence of the last MIN_MATCH bytes if no match continues.
-
-    matches: the position after the newest occurrence of MIN_MATCH bytes, by their hash; with `learns`, this one is recorded.
-    """
-    position, mask = past[POSITION], ring.size - 1
-    slot = hashed(past[LAST4], past[LAST8] & 0xFFFF) & (matches.size - 1)
-    candidate = matches[slot]
-    if learns:
-        matches[slot] = position
-    if past[MATCH_LENGTH] > 0 or candidate == 0 or position - candidate >= ring.size - MAX_VERIFIED:
-        return
-    length = 0
-    while (
-        length < MAX_VERIFIED and length < candidate
-        and ring[(candidate - 1 - length) & mask] == ring[(position - 1 - length) & mask]
-    ):  # fmt: skip
-        length += 1
-    if length >= MIN_MATCH:
-        past[MATCH], past[MATCH_LENGTH] = candidate, length
+@merged
+def structure_contexts(past: Array, h: Array) -> None:
+    """Brackets and tags."""
+    c1, word, nest = past[LAST4] & 255, past[WORD], past[NEST]
+    mark = 0 if is_letter(c1) else c1
+    h[35] = hashed(past[OPENED], word)  # "opened,word"
+    h[58] = nest  # "nest"
+    h[59] = hashed(nest, c1)  # "nest,1"
+    h[60] = hashed(nest, word)  # "nest,word"
+    h[61] = hashed(past[TAG], word)  # "tag,word"
+    h[62] = hashed(past[TAG], c1)  # "tag,1"
+    h[100] = past[INSIDE]  # "inside"
+    h[101] = hashed(hashed(past[INSIDE], 3), nest)  # "inside,nest"
+    h[102] = hashed(hashed(past[TAGS], 5), hashed(word, mark))  # "tags,word"
+    h[103] = hashed(hashed(past[TAGS], 7), past[LINE_HASH])  # "tags,line"
 
 
-@inlined
-def advance(past: Array, ring: Array, byte: int) -> None:
-    """Updates `past` and `ring` after one more byte."""
-    position, mask = past[POSITION], ring.size - 1
-    if past[MATCH_LENGTH] > 0:
-        if np.int64(ring[past[MATCH] & mask]) == byte:
-            past[MATCH_LENGTH] = min(past[MATCH_LENGTH] + 1, MAX_MATCH_LENGTH)
-            past[MATCH] += 1
-        else:
-            past[MATCH_LENGTH] = 0
-    ring[position & mask] = np.uint8(byte)
-    position += 1
-    past[POSITION] = position
-    past[LAST8] = ((past[LAST8] << 8) | (past[LAST4] >> 24)) & HASH_MASK
-    past[LAST4] = ((past[LAST4] << 8) | byte) & HASH_MASK
-    if is_letter(byte):
-        past[WORD] = hashed(past[WORD], byte + 32 if 65 <= byte <= 90 else byte)
-        kind = 0
-    else:
-        if past[WORD] != 0:
-            past[MARK2], past[MARK] = past[MARK], byte
-            past[WORD3], past[WORD2], past[WORD] = past[WORD2], past[WORD], 0
-        kind = 1 if 48 <= byte <= 57 else 2 if byte == 32 else 3 if byte == 10 else 4 + (byte & 15)
-    past[CLASSES] = ((past[CLASSES] << 5) | kind) & HASH_MASK
-    if byte == 10:
-        past[LINE_ABOVE], past[LINE], past[FIRST] = past[LINE], position, 0
-    elif past[FIRST] == 0:
-        past[FIRST] = byte
+@merged
+def indirect_contexts(past: Array, indirect: Array, h: Array) -> None:
+    """The bytes or words that followed earlier occurrences of the last ones."""
+    last4, word, lengths = past[LAST4], past[WORD], min(past[LENGTH], 7)
+    c1 = last4 & 255
+    after1, after2 = indirect[AFTER_1 + c1], indirect[AFTER_2 + (last4 & 0xFFFF)]
+    after3 = indirect[place_after(AFTER_3, hashed(last4 & 0xFFFFFF, 5))]
+    after4 = indirect[place_after(AFTER_4, hashed(last4, 7))]
+    after_word = indirect[place_after(AFTER_WORD, hashed(word_or_gap(past), 6))]
+    next_word = indirect[place_after(NEXT_WORD, past[WORD2])]
+    next_word2 = indirect[place_after(NEXT_WORD2, hashed(past[WORD2], past[WORD3]))]
+    h[46] = hashed(after1 & 0xFFFF, c1)  # "after1,2"
+    h[47] = after1 & 0xFFFFFF  # "after1,3"
+    h[48] = hashed(after2 & 0xFF, last4 & 0xFFFF)  # "after2,1"
+    h[49] = hashed(after2 & 0xFFFF, c1)  # "after2,2"
+    h[50] = hashed(after3 & 0xFF, last4 & 0xFFFFFF)  # "after3,1"
+    h[51] = hashed(after3 & 0xFFFF, c1)  # "after3,2"
+    h[72] = hashed(after4 & 0xFFFF, c1)  # "after4,2"
+    h[52] = hashed(hashed(after_word & 0xFFFF, lengths), 0)  # "afterword,2"
+    h[53] = hashed(hashed(after_word & 0xFF, lengths), c1)  # "afterword,1"
+    h[104] = hashed(next_word, hashed(word, c1))  # "nextword"
+    h[105] = hashed(hashed(next_word2, 3), hashed(word, c1))  # "nextword2"
+
+
+@merged
+def match_contexts(past: Array, ring: Array, h: Array) -> None:
+    """The byte that the longest match predicts."""
+    length, last4 = past[MATCH_LENGTH], past[LAST4]
+    expected = byte_at(ring, past[MATCH]) if length > 0 else np.int64(256)
+    steps = 0 if length == 0 else 1 if length < 8 else 2 if length < 16 else 3 if length < 32 else 4
+    h[21] = hashed(expected, min(length, 32))  # "match"
+    h[54] = hashed(hashed(expected, steps), last4 & 255)  # "match,1"
+    h[55] = hashed(hashed(expected, steps), last4 & 0xFFFF)  # "match,2"
+    h[74] = hashed(hashed(last4, past[LAST8]), past[LAST12])  # "12"

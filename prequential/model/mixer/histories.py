@@ -1,7 +1,7 @@
 """Bounded histories of bits: what a node of the mixer remembers of the bits it has seen, as the number of a state.
 
-The states form a finite machine, built once from a few rules. Three tables describe it: the next state after each bit, the age
-(the number of bits that it counts) and the initial probability of a one. Letter: S states.
+The states form a finite machine, built once from a few rules. Four tables describe it: the next state after each bit, the age
+(the number of bits that it counts), the initial probability of a one, and a group of similar histories. Letter: S states.
 """
 
 import numpy as np
@@ -9,8 +9,8 @@ import numpy as np
 from prequential.compiled import Array
 
 
-def _histories() -> tuple[Array, Array, Array]:
-    """The tables: next state (S, 2) uint16, age (S,) uint8, probability of a one (S,) int64 in units of 2**-22.
+def _histories() -> tuple[Array, Array, Array, Array]:
+    """The tables: next state (S, 2) uint16, age (S,) uint8, probability of a one (S,) int64 in units of 2**-22, group (S,) uint8.
 
     A history is (zeros, ones, last bits). It holds the first bits exactly, and later two bounded counts and the last two bits.
     A bit shortens the count of the opposite bit if that is above 2, because old bits matter less. The larger one count is, the
@@ -42,9 +42,21 @@ def _histories() -> tuple[Array, Array, Array]:
         successors.append([number[after(state, bit)] for bit in (0, 1)])
     ages = [zeros + ones for zeros, ones, _ in states]
     probabilities = [((10 * ones + 4) << 22) // (10 * (zeros + ones) + 8) for zeros, ones, _ in states]
-    return np.array(successors, np.uint16), np.array(ages, np.uint8), np.array(probabilities, np.int64)
+    groups = list(dict.fromkeys(_group(*state) for state in states))
+    return (
+        np.array(successors, np.uint16), np.array(ages, np.uint8), np.array(probabilities, np.int64),
+        np.array([groups.index(_group(*state)) for state in states], np.uint8),
+    )  # fmt: skip
 
 
-NEXT_HISTORY, HISTORY_AGE, HISTORY_PROBABILITY = _histories()
-N_HISTORIES = len(HISTORY_AGE)
-assert N_HISTORIES <= 4096, "the replacement rule reads 12 bits of a node"
+def _group(zeros: int, ones: int, last: int) -> tuple[int, int, int]:
+    """Counts in steps, and the last bit if both bits have been seen."""
+    steps = [sum(n > bound for bound in (0, 1, 2, 4, 8, 20)) for n in (zeros, ones)]
+    if not zeros or not ones:
+        return steps[0], steps[1], -1
+    return min(steps[0], 4), min(steps[1], 4), last & 1
+
+
+NEXT_HISTORY, HISTORY_AGE, HISTORY_PROBABILITY, HISTORY_GROUP = _histories()
+N_HISTORIES, N_GROUPS = len(HISTORY_AGE), int(HISTORY_GROUP.max()) + 1
+assert N_HISTORIES <= 512, "a node has 9 bits for its history"

@@ -1,26 +1,7 @@
-"""The context mixer: small networks mix the predictions of many contexts, of the longest match and of the GPT for every bit.
+"""The context mixer: small networks mix the predictions of many contexts, of the matches and of the GPT for every bit.
 
-It learns from every bit as soon as the bit is coded. This file owns the arrays. mixing.py has the kernels that work on them,
-contexts.py the contexts and the match, and histories.py the states of a node.
-
-The contexts by name (contexts.py explains how to add one):
-
-    0               nothing
-    1 .. 6, 8       the last 1 .. 6 or 8 bytes
-    word            the letters of the current word so far, in lower case
-    word,1          the same, and the last byte if it is not a letter
-    word2, word3    the current word and the one or two words before it
-    word,word3      the current word and the word before the previous one
-    word,2          the current word and the byte before the last one; outside a word, the last two bytes
-    word,marks      the current word and the first byte after each of the last two words
-    skip2-3         the bytes at the distances 2 and 3
-    skip1,3         the bytes at the distances 1 and 3
-    skip3-4         the bytes at the distances 3 and 4
-    above           the last byte, and the byte one line above the next one
-    line,above      the column of the next byte, and the byte one line above it
-    first,word      the first byte of the line, and the current word
-    classes         the classes of the last six characters, and the last byte
-    match           the byte that the longest match predicts, and the length of the match
+It learns from every bit as soon as the bit is coded. This file owns the arrays. mixing.py has the kernel that works on them, and
+says where its parts are.
 
 Letters as in mixing.py.
 """
@@ -33,14 +14,20 @@ import numpy as np
 import torch
 
 from prequential.codecs.bit_coder import BitCoder
-from prequential.model.config import CONTEXTS, MixerConfig
-from prequential.model.mixer import contexts, histories, mixing
+from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
+from prequential.model.hashing import HASH_MASK
+from prequential.model.mixer import histories, mixing, nodes, past, refine, sets, weights
 from prequential.model.mixer.mixing import MixerArrays
 
 Tensor = torch.Tensor
 
 # Zeros fill the inputs up to a multiple of LANES. Loops over them then have no remainder and run 5 to 15 % faster.
 LANES = 16
+# The arrays that later probabilities depend on, in the order of the state.
+LEARNED = (
+    "table", "once", "history_maps", "run_maps", "pair_maps", "match_map", "match_byte_map", "order_maps", "weights",
+    "last_weights", "curves", "indirect", "matches", "past",
+)  # fmt: skip
 
 
 class Mixer:
@@ -48,32 +35,34 @@ class Mixer:
 
     def __init__(self, config: MixerConfig, ring: np.ndarray) -> None:
         """ring: the last bytes (a power of two of them), uint8. The mixer writes it; its owner may read it (model/history.py)."""
-        self._kinds = np.array([CONTEXTS.index(name) for name in config.contexts], np.int64)
-        n_contexts = len(self._kinds)
-        n_inputs = _rounded_up(n_contexts * mixing.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS, LANES)
-        self._table = np.zeros(((1 << config.table_bits) + 1, mixing.SLOTS), np.uint32)
-        self._table[-1, 1:] = mixing.NEW_NODE  # the spare row: see mixing.find_bucket
-        self._history_maps = _adaptive(np.tile(histories.HISTORY_PROBABILITY, (n_contexts, 1)))
-        self._run_maps = _adaptive(np.tile(_ramp(mixing.RUN_MAP // 2, 1 << 21, 93 << 15, 20), (n_contexts, 2)))
-        self._match_map = _adaptive(_ramp(mixing.MATCH_MAP, 5 << 19, 31 << 17, 40))
-        self._weights = np.full((sum(mixing.SET_SIZES), n_inputs), int(0.6 * 65536) // n_contexts, np.int32)
-        self._last_weights = np.full((256, mixing.N_SETS), 65536 // mixing.N_SETS, np.int32)
-        line = mixing.SQUASH[np.clip((np.arange(mixing.REFINED_STEPS) - 16) * 128 + 3071, 0, 6142)].astype(np.uint16)
-        self._refined = np.tile(line, (mixing.REFINED_MAPS, mixing.REFINED_CONTEXTS, 1))
-        self._matches = np.zeros(1 << config.match_bits, np.int64)
-        self._past = np.zeros(contexts.PAST_SIZE, np.int64)
+        kinds, set_kinds, curve_kinds = (
+            np.array([known.index(name) for name in names], np.int64)
+            for names, known in ((config.contexts, CONTEXTS), (config.sets, WEIGHT_SETS), (config.curves, CURVES))
+        )
+        n_contexts, set_sizes = len(kinds), np.array(sets.SET_SIZES)[set_kinds]
         self.arrays = MixerArrays(
-            kinds=self._kinds,
-            table=self._table,
-            history_maps=self._history_maps,
-            run_maps=self._run_maps,
-            match_map=self._match_map,
-            weights=self._weights,
-            last_weights=self._last_weights,
-            refined=self._refined,
+            kinds=kinds,
+            groups=sets.kinds_of_contexts(len(CONTEXTS))[kinds],
+            sets=set_kinds,
+            set_starts=np.cumsum(set_sizes) - set_sizes,
+            curve_kinds=curve_kinds,
+            table=np.zeros((1 << config.table_bits, nodes.SLOTS), np.uint32),
+            once=np.zeros(4 << config.table_bits, np.uint16),
+            history_maps=_adaptive(np.tile(histories.HISTORY_PROBABILITY, (n_contexts, 1))),
+            run_maps=_adaptive(np.tile(nodes.first_run_maps(), (n_contexts, 1))),
+            pair_maps=_adaptive(np.tile(nodes.first_pair_maps(), (n_contexts, 1))),
+            match_map=_adaptive(_ramp(mixing.MATCH_MAP, 5 << 19, 31 << 17, 40)),
+            match_byte_map=_adaptive(np.full(mixing.MATCH_BYTE_MAP, 7 << 19, np.int64)),
+            order_maps=_adaptive(np.full((2, mixing.ORDER_MAP), 1 << 21, np.int64)),
+            weights=np.zeros((set_sizes.sum(), n_inputs(config)), np.int16),
+            last_weights=np.full(
+                (sum(sets.LAST_SIZES), len(set_sizes)), (1 << weights.LAST_WEIGHT_BITS) // len(set_sizes), np.int32
+            ),
+            curves=np.zeros((len(curve_kinds), refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
+            indirect=np.zeros(past.INDIRECT_SIZE, np.int64),
             ring=ring,
-            matches=self._matches,
-            past=self._past,
+            matches=np.zeros(1 << config.match_bits, np.int64),
+            past=np.zeros(past.PAST_SIZE, np.int64),
             learns=True,
         )
         self._no_frequencies = np.zeros((0, 256), np.int32)
@@ -84,16 +73,16 @@ class Mixer:
         ring: a copy of this mixer's ring. The new mixer has this ring and a copy of the past, and both advance independently.
         """
         other = copy(self)
-        other._past = self._past.copy()
-        other.arrays = self.arrays._replace(ring=ring, past=other._past, learns=False)
+        other.arrays = self.arrays._replace(ring=ring, past=self.arrays.past.copy(), learns=False)
         return other
 
     def restart(self, position: int) -> None:
-        """Forgets all bytes before: contexts and match are those of a stream that begins at this position of the ring."""
-        n_bits = self._past[contexts.N_BITS]
-        self._past[:] = 0
-        self._past[contexts.N_BITS] = n_bits
-        self._past[[contexts.POSITION, contexts.LINE, contexts.LINE_ABOVE]] = position
+        """Forgets all bytes before: contexts and matches are those of a stream that begins at this position of the ring."""
+        now = self.arrays.past
+        n_bits = now[past.N_BITS]
+        now[:] = 0
+        now[past.N_BITS] = n_bits
+        now[[past.POSITION, past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2]] = position
 
     def code(self, symbols: np.ndarray, frequencies: np.ndarray | None, coder: BitCoder) -> np.ndarray:
         """Codes `symbols` (n,) int64 and learns from them, unless the mixer is frozen. A decoder fills the symbols in.
@@ -108,36 +97,44 @@ class Mixer:
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Copies the `state` of another mixer of this configuration. Raises ValueError for values out of range."""
-        past, matches = tensors["past"], tensors["matches"]
-        largest_node = int(tensors["table"].numpy().view(np.uint32)[:, 1:].max())
-        if largest_node >> 16 >= histories.N_HISTORIES:
-            raise ValueError("mixer.table contains a history that does not exist")
-        if not (
-            past.amin() >= 0 and past.amax() < 1 << 48 and past[contexts.MATCH_LENGTH] <= contexts.MAX_MATCH_LENGTH
-        ):
-            raise ValueError("mixer.past is out of range")
-        if not (matches.amin() >= 0 and matches.amax() <= past[contexts.POSITION]):
-            raise ValueError("mixer.matches contains a position after the end of the stream")
+        _check_state({name: tensor.numpy() for name, tensor in tensors.items()})
         for name, tensor in self.state().items():
             tensor.copy_(tensors[name])
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later probabilities depend on, by name. The tensors share memory with the mixer."""
-        arrays = {
-            "table": self._table[:-1].view(np.int32), "history_maps": self._history_maps.view(np.int32),
-            "run_maps": self._run_maps.view(np.int32), "match_map": self._match_map.view(np.int32), "weights": self._weights,
-            "last_weights": self._last_weights, "refined": self._refined.view(np.int16), "matches": self._matches,
-            "past": self._past,
-        }  # fmt: skip
-        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+        found = {name: getattr(self.arrays, name) for name in LEARNED}
+        return {name: torch.from_numpy(a.view(f"i{a.itemsize}")) for name, a in found.items()}
 
 
-def _rounded_up(n: int, step: int) -> int:
-    return -(-n // step) * step
+def n_inputs(config: MixerConfig) -> int:
+    """I: the inputs of a decision, padded to a multiple of LANES."""
+    n = len(config.contexts) * nodes.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS
+    return -(-n // LANES) * LANES
+
+
+def _check_state(arrays: Mapping[str, np.ndarray]) -> None:
+    """Raises ValueError unless kernels can work on these arrays of a state: the values that they use as places are in range."""
+    now = arrays["past"]
+    if int(arrays["table"].view(np.uint32)[:, 1:].max()) >> nodes.HISTORY_SHIFT >= histories.N_HISTORIES:
+        raise ValueError("mixer.table contains a history that does not exist")
+    limits = np.full(past.PAST_SIZE, HASH_MASK)
+    limits[[past.POSITION, past.N_BITS]] = (1 << 48) - 1
+    limits[[past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2, past.MATCH, past.LONG_MATCH]] = now[past.POSITION]
+    limits[[past.MATCH_LENGTH, past.LONG_MATCH_LENGTH]] = past.MAX_MATCH_LENGTH
+    limits[past.FIRST] = 255
+    if (now < 0).any() or (now > limits).any():
+        raise ValueError("mixer.past is out of range")
+    if not 0 <= arrays["matches"].min() <= arrays["matches"].max() <= now[past.POSITION]:
+        raise ValueError("mixer.matches contains a position after the end of the stream")
+    if not 0 <= arrays["indirect"].min() <= arrays["indirect"].max() <= HASH_MASK:
+        raise ValueError("mixer.indirect is out of range")
+    if np.abs(arrays["last_weights"].astype(np.int64)).max() > weights.MAX_LAST_WEIGHT:
+        raise ValueError("mixer.last_weights is out of range")
 
 
 def _adaptive(probabilities: np.ndarray) -> np.ndarray:
-    """Adaptive probabilities, uint32 (mixing.step_towards), of age 0. probabilities: int64 in units of 2**-22."""
+    """Adaptive probabilities, uint32 (nodes.step_towards), of age 0. probabilities: int64 in units of 2**-22."""
     return probabilities.astype(np.uint32) << np.uint32(10)
 
 

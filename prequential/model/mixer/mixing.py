@@ -1,22 +1,20 @@
 """Context mixing as compiled integer loops: many contexts predict the next bit, and small networks mix the predictions.
 
-The method is that of Mahoney's PAQ (2005) and lpaq (2007): adaptive predictions are mixed in the log-odds domain, small contexts
-choose the sets of weights, a second mixer combines the sets, and adaptive maps refine the result. The parts here are:
+The method is that of Mahoney's PAQ (2005), lpaq (2007) and paq8: adaptive predictions are mixed in the log-odds domain, small
+contexts choose the sets of weights, last weights combine the sets, and adaptive curves refine the result. For each byte:
 
-    bucket    one cache line of a hashed table, for each context and half byte. It has 15 nodes, which are the inner nodes of the
-              binary tree of the half byte, and a head: checksum, last byte seen in this context, and length of its run
-    node      32 bits: a bounded history of the bits seen at this node (histories.py), an adaptive probability, and its age
-    inputs    four for each context: the adaptive probability of its history, as log-odds and as probability; the log-odds of the
-              node's own probability; and the log-odds that the last byte seen in this context is repeated. Five more: two for
-              the longest match, a constant (the bias), and two for the GPT
-    mixing    each weight set gives log-odds; the last weights mix these; two adaptive maps refine the result
+    past.py       what is known of the bytes before
+    contexts.py   a hash for each context, made of the past
+    nodes.py      what was seen in each context, and the inputs that it gives
+    sets.py       which weights mix the inputs
+    weights.py    mixing, and learning the weights
+    refine.py     curves at the end
 
 Everything is an integer of at most 64 bits and all sums are exact. So compiled and interpreted runs (NUMBA_DISABLE_JIT=1) give
 the same bits, and the kernels have no second definition in plain torch.
 
-Units: log-odds in 1/256 nat, within +-12 nats; probabilities of a one in 2**-16; weights in 2**-16; hashes of 32 bits.
-Letters: C contexts of this mixer, I inputs, n bytes in one call. k is the number of known bits of the current byte, and `prefix`
-is a one followed by these bits.
+Letters: C contexts of this mixer, S sets of weights, M maps of curves, I inputs, n bytes in one call. k is the number of known
+bits of the current byte, and `prefix` is a one followed by these bits.
 """
 
 from typing import Any, NamedTuple
@@ -24,167 +22,75 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prequential.codecs.bit_coder import code_bit
-from prequential.compiled import Array, inlined, kernel
-from prequential.exact.tables import LOG_ODDS_LIMIT, log_odds_tables
-from prequential.model.hashing import hashed
-from prequential.model.mixer.contexts import (
+from prequential.compiled import Array, inlined, kernel, merged
+from prequential.model.mixer.contexts import N_CONTEXTS, context_hashes
+from prequential.model.mixer.nodes import (
+    INPUTS_PER_CONTEXT,
+    STRETCH,
+    clamp,
+    expected_bit,
+    find_buckets,
+    find_second_buckets,
+    learn_contexts,
+    log_odds_of,
+    read_contexts,
+    remember,
+    signed,
+    step_towards,
+)
+from prequential.model.mixer.past import (
     LAST4,
-    MATCH,
+    LONG_MATCH,
+    LONG_MATCH_LENGTH,
     MATCH_LENGTH,
     N_BITS,
-    N_CONTEXTS,
     advance,
-    context_hashes,
-    find_match,
+    byte_at,
+    find_matches,
 )
-from prequential.model.mixer.histories import HISTORY_AGE, NEXT_HISTORY
+from prequential.model.mixer.refine import N_CURVES, curve_position, learn_curves, refine, select_curves
+from prequential.model.mixer.sets import (
+    EXPECTED_BYTE,
+    MATCH_CLASS,
+    MATCH_STEP,
+    N_FACTS,
+    N_LAST,
+    N_SETS,
+    describe_byte,
+    select_rows,
+)
+from prequential.model.mixer.weights import learn_weights, mix, step_size
 
-SLOTS = 16  # numbers in a bucket: the head and 15 nodes
-NEW_NODE = np.uint32(0x8000)  # no history, probability 1/2, age 0
-INPUTS_PER_CONTEXT = 4
-EXTRA_INPUTS = 5  # two for the match, the bias, two for the GPT
-# Entries of two maps of adaptive probabilities: of a match by its length, and of a run by its length and the half of the byte.
-MATCH_MAP, RUN_MAP = 64, 64
-STRETCH, SQUASH = log_odds_tables()  # (4096,) int32: log-odds of a probability in 2**-12; (6143,) int32: the inverse
-RECIPROCAL = np.array([65536 * 2 // (2 * n + 3) for n in range(1024)], np.int64)  # 1 / (n + 1.5)
-NODE_RATE = np.array([655360 // (24 * n + 16) for n in range(16)], np.int64)  # 1 / (2.4 n + 1.6)
-HISTORY_AGE_LIMIT, RUN_AGE_LIMIT, NODE_AGE_LIMIT = 255, 1023, 15
-
-# Each weight set has one row of weights for each value of a small context: the number of rows of each set.
-SET_SIZES = (256, 256 * 8, 16 * 4 * 8, 256 * 4, 8 * 16 * 8, 256 * 4)
-N_SETS = len(SET_SIZES)
-SET_STARTS = np.cumsum((0, *SET_SIZES))[:-1].astype(np.int64)
-MIXING_RATE = 8
-# The adaptive maps of the result: how many, the contexts of each, and the points of the curve for each context.
-REFINED_MAPS, REFINED_CONTEXTS, REFINED_STEPS = 2, 1 << 16, 33
+# Inputs that do not belong to a context: the bias; four of the matches; four of the orders 0 and 1; two of the GPT.
+EXTRA_INPUTS = 11
+MATCH_MAP, MATCH_BYTE_MAP, ORDER_MAP = 64, 256 * 8 * 4, 256 + 65536
+FAST_AGE = 30  # of the second map of orders 0 and 1
 
 
-# ---- small parts
+class MixerArrays(NamedTuple):
+    """The arrays of a mixer, as the kernels take them. "packed": adaptive probabilities (nodes.step_towards)."""
 
-
-@inlined
-def clamp(x: Any, low: int, high: int) -> Any:
-    return max(low, min(high, x))
-
-
-@inlined
-def squash(log_odds: int) -> Any:
-    return np.int64(SQUASH[log_odds + LOG_ODDS_LIMIT])
-
-
-@inlined
-def step_towards(packed: int, bit: int, limit: int) -> int:
-    """An adaptive probability, after one more observation. Its upper 22 bits are the probability, its lower 10 bits the age."""
-    age = packed & 1023
-    p = packed >> 10
-    p += (((bit << 22) - p) * RECIPROCAL[age]) >> 16
-    return (p << 10) | min(age + 1, limit)
-
-
-@inlined
-def find_bucket(table: Array, h: int, learns: bool) -> int:
-    """The row of `table` that belongs to the hash h.
-
-    If there is none, a new row replaces the youngest of the three candidates. A mixer that does not learn gets the spare last
-    row instead, which is as empty as a new one.
-    """
-    spare = table.shape[0] - 1
-    mask = spare - 1
-    check = (h >> 16) | 1
-    home = ((h * 0x2545F491) >> 9) & mask
-    youngest: Any = 1 << 30
-    best: Any = home
-    for k in range(3):
-        row = home ^ k
-        head = np.int64(table[row, 0])
-        if head >> 16 == check:
-            return row
-        age = np.int64(HISTORY_AGE[np.int64(table[row, 1]) >> 16]) if head != 0 else -1
-        if age < youngest:
-            youngest, best = age, row
-    if not learns:
-        return spare
-    for k in range(1, SLOTS):
-        table[best, k] = NEW_NODE
-    table[best, 0] = np.uint32(check << 16)
-    return best
-
-
-# ---- the inputs of a decision
-
-
-@inlined
-def run_expects(run: int, prefix: int, k: int) -> int:
-    """The next bit of the byte in `run` (byte << 8 | length); -1 if the run is empty or its byte differs from the prefix."""
-    if run & 255 == 0 or (run >> 8 | 256) >> (8 - k) != prefix:
-        return -1
-    return run >> (15 - k) & 1
-
-
-@inlined
-def run_index(run: int, k: int) -> int:
-    """The index in the run map: by the length of the run and the half of the byte."""
-    return min(run & 255, 31) + (32 if k >= 4 else 0)
-
-
-@inlined
-def read_contexts(
-    prefix: int, k: int, table: Array, buckets: Array, node: int, runs: Array, history_maps: Array, run_maps: Array,
-    inputs: Array,
-) -> None:  # fmt: skip
-    """Fills in the four inputs of each context."""
-    n = 0
-    for c in range(buckets.size):
-        v = np.int64(table[buckets[c], node])
-        history = v >> 16
-        if history == 0:
-            inputs[n] = inputs[n + 1] = inputs[n + 2] = 0
-        else:
-            p = np.int64(history_maps[c, history]) >> 16
-            inputs[n] = STRETCH[p >> 4]
-            inputs[n + 1] = centred(p)
-            inputs[n + 2] = STRETCH[v >> 4 & 0xFFF]
-        bit = run_expects(runs[c], prefix, k)
-        inputs[n + 3] = 0 if bit < 0 else signed(bit, STRETCH[np.int64(run_maps[c, run_index(runs[c], k)]) >> 20])
-        n += INPUTS_PER_CONTEXT
-
-
-@inlined
-def learn_contexts(
-    bit: int,
-    prefix: int,
-    k: int,
-    table: Array,
-    buckets: Array,
-    node: int,
-    runs: Array,
-    history_maps: Array,
-    run_maps: Array,
-) -> None:
-    """Moves the probabilities and histories that `read_contexts` read towards the bit."""
-    for c in range(buckets.size):
-        v = np.int64(table[buckets[c], node])
-        history, p, age = v >> 16, v & 0xFFF0, v & 15
-        if history != 0:
-            history_maps[c, history] = step_towards(np.int64(history_maps[c, history]), bit, HISTORY_AGE_LIMIT)
-        p = clamp(p + ((((bit << 16) - p) * NODE_RATE[age]) >> 16), 16, 65520) & 0xFFF0
-        table[buckets[c], node] = np.int64(NEXT_HISTORY[history, bit]) << 16 | p | min(age + 1, NODE_AGE_LIMIT)
-        expected = run_expects(runs[c], prefix, k)
-        if expected >= 0:
-            step = run_index(runs[c], k)
-            run_maps[c, step] = step_towards(np.int64(run_maps[c, step]), 1 if expected == bit else 0, RUN_AGE_LIMIT)
-
-
-@inlined
-def centred(p: int) -> int:
-    """A probability of 16 bits as an input: 0 for 1/2."""
-    return (p - 32768) >> 6
-
-
-@inlined
-def signed(bit: int, x: int) -> int:
-    """x for a one, -x for a zero."""
-    return x if bit else -x
+    kinds: Array  # (C,) int64: indices of its contexts in model.config.CONTEXTS
+    groups: Array  # (C,) int64: what each counts as (sets.kinds_of_contexts)
+    sets: Array  # (S,) int64: indices of its sets in model.config.WEIGHT_SETS
+    set_starts: Array  # (S,) int64: the first row of each set in `weights`
+    curve_kinds: Array  # (M,) int64: indices of its maps of curves in model.config.CURVES
+    table: Array  # (2**table_bits, SLOTS) uint32: the buckets
+    once: Array  # (2**(table_bits + 2),) uint16: contexts that were seen once
+    history_maps: Array  # (C, N_HISTORIES) uint32: packed, of histories
+    run_maps: Array  # (C, RUN_MAP) uint32: packed, that a run continues
+    pair_maps: Array  # (C, N_GROUPS * RUN_STATES) uint32: packed, of histories and runs together
+    match_map: Array  # (MATCH_MAP,) uint32: packed, that a match of this length continues
+    match_byte_map: Array  # (MATCH_BYTE_MAP,) uint32: the same by the byte that it predicts
+    order_maps: Array  # (2, ORDER_MAP) uint32: packed, of orders 0 and 1, slow and fast
+    weights: Array  # (rows of all its sets, I) int16
+    last_weights: Array  # (sum of LAST_SIZES, S) int32
+    curves: Array  # (M, N_CURVE_CONTEXTS, N_POINTS) uint32: packed
+    indirect: Array  # (INDIRECT_SIZE,) int64: see past.py
+    ring: Array  # (a power of two,) uint8: the last bytes
+    matches: Array  # (2**match_bits,) int64: positions, by the hash of the bytes before them
+    past: Array  # (PAST_SIZE,) int64: see past.py
+    learns: bool  # if False, kernels write only the ring and the past without N_BITS
 
 
 @inlined
@@ -203,86 +109,60 @@ def share_of_one(cumulative: Array, prefix: int, k: int) -> int:
     return ((cumulative[first + size] - cumulative[first + size // 2]) << 16) // total
 
 
-# ---- mixing
+@inlined
+def expects(byte: int, length: int, prefix: int, k: int) -> int:
+    """The bit that a match of this length expects; -1 without a match, or if the match is already wrong."""
+    return expected_bit(byte, prefix, k) if length > 0 else -1
 
 
 @inlined
-def mix(inputs: Array, weights: Array, chosen: Array, last: Array, outputs: Array) -> int:
-    """The log-odds that the last weights mix from the weight sets. outputs (N_SETS,) receives the log-odds of each set.
-
-    chosen: the row of `weights` that each set uses.
-    """
-    mixed = np.int64(0)
-    for s in range(N_SETS):
-        w = weights[chosen[s]]
-        total = np.int64(0)
-        for j in range(inputs.size):
-            total += np.int64(w[j]) * np.int64(inputs[j])
-        outputs[s] = clamp(total >> 16, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
-        mixed += np.int64(last[s]) * np.int64(outputs[s])
-    return clamp(mixed >> 16, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+def match_place(facts: Array, k: int) -> int:
+    """The entry of match_byte_map."""
+    return ((facts[EXPECTED_BYTE] & 255) << 3 | k) << 2 | max(facts[MATCH_CLASS] - 1, 0)
 
 
-@inlined
-def learn_mixing(
-    bit: int, mixed: int, rate: int, inputs: Array, weights: Array, chosen: Array, last: Array, outputs: Array
-) -> None:
-    """One gradient step: each weight set by its own error, the last weights by the error of the mixed log-odds."""
-    error = (bit << 16) - squash(mixed)
-    for s in range(N_SETS):
-        last[s] += (np.int64(outputs[s]) * error + (1 << 17)) >> 18
-    for s in range(N_SETS):
-        error = ((bit << 16) - squash(np.int64(outputs[s]))) * rate
-        w = weights[chosen[s]]
-        for j in range(inputs.size):
-            w[j] += (np.int64(inputs[j]) * error + (1 << 19)) >> 20
+@merged
+def read_matches(
+    expected: int, long_expected: int, k: int, facts: Array, past: Array, match_map: Array, match_byte_map: Array, inputs: Array
+) -> None:  # fmt: skip
+    """Fills in the four inputs of the matches."""
+    inputs[0] = inputs[1] = inputs[2] = inputs[3] = 0
+    if expected >= 0:
+        inputs[0] = signed(expected, log_odds_of(match_map[facts[MATCH_STEP]]))
+        inputs[1] = signed(expected, min(past[MATCH_LENGTH], 32) * 16)
+        inputs[2] = signed(expected, log_odds_of(match_byte_map[match_place(facts, k)]))
+    if long_expected >= 0:
+        inputs[3] = signed(long_expected, min(past[LONG_MATCH_LENGTH], 32) * 16)
 
 
-@inlined
-def mixing_rate(n_bits: int) -> int:
-    """The step size of the weight sets: falls from 9 * MIXING_RATE to MIXING_RATE over the first 2**18 bits."""
-    return MIXING_RATE + (8 * MIXING_RATE // (1 + (n_bits >> 13)) if n_bits < 1 << 18 else 0)
+@merged
+def learn_orders(bit: int, order0: int, order1: int, maps: Array) -> None:
+    for order in (order0, order1):
+        maps[0, order] = step_towards(np.int64(maps[0, order]), bit)
+        fast = step_towards(np.int64(maps[1, order]), bit)
+        maps[1, order] = (fast >> 10) << 10 | min(fast & 1023, FAST_AGE)
 
 
-@inlined
-def curve_position(log_odds: int) -> int:
-    """The position of log-odds on a curve of REFINED_STEPS points, in 1/128 of the distance between two points."""
-    return clamp(log_odds, -2047, 2047) + 2048
+class Scratch(NamedTuple):
+    """Arrays that the kernel fills anew for every byte or bit. int64, unless stated."""
 
-
-@inlined
-def read_curve(curve: Array, log_odds: int) -> int:
-    """The probability at the log-odds, interpolated between the two points around them."""
-    position = curve_position(log_odds)
-    lower, share = position >> 7, position & 127
-    return (np.int64(curve[lower]) * (128 - share) + np.int64(curve[lower + 1]) * share) >> 7
-
-
-@inlined
-def learn_curve(bit: int, curve: Array, log_odds: int) -> None:
-    """Moves the nearest point of the curve towards the bit."""
-    nearer = (curve_position(log_odds) + 64) >> 7
-    curve[nearer] = np.int64(curve[nearer]) + ((65535 * bit - np.int64(curve[nearer])) >> 6)
-
-
-# ---- prediction, coding and learning
-
-
-class MixerArrays(NamedTuple):
-    """The arrays of a mixer, as the kernels take them."""
-
-    kinds: Array  # (C,) int64: indices of its contexts in model.config.CONTEXTS
-    table: Array  # (2**table_bits + 1, SLOTS) uint32: the buckets, and the spare last row (`find_bucket`)
-    history_maps: Array  # (C, N_HISTORIES) uint32: adaptive probabilities of histories
-    run_maps: Array  # (C, RUN_MAP) uint32: adaptive probabilities that a run continues
-    match_map: Array  # (MATCH_MAP,) uint32: adaptive probabilities that the match continues
-    weights: Array  # (sum of SET_SIZES, I) int32
-    last_weights: Array  # (256, N_SETS) int32
-    refined: Array  # (REFINED_MAPS, REFINED_CONTEXTS, REFINED_STEPS) uint16: the curves of the final maps
-    ring: Array  # (a power of two,) uint8: the last bytes
-    matches: Array  # (2**match_bits,) int64: positions, by the hash of the bytes before them
-    past: Array  # (PAST_SIZE,) int64: see contexts.py
-    learns: bool  # if False, kernels write only the ring and the past without N_BITS
+    every_hash: Array  # (N_CONTEXTS,): of all contexts
+    hashes: Array  # (C,): of its contexts
+    heads: Array  # (C,): their rows of the table in the first half of the byte; nodes.NONE: none
+    buckets: Array  # (C,): the same in this half of the byte
+    runs: Array  # (C,): their runs (nodes.run_place)
+    seen: Array  # (C,): their histories
+    places: Array  # (C,): their places in the run maps
+    facts: Array  # (N_FACTS,): see sets.py
+    every_row: Array  # (N_SETS,): the row of each set
+    rows: Array  # (S,): the row of each of its sets in `weights`
+    last_rows: Array  # (N_LAST,): the same of the last weights
+    every_curve: Array  # (N_CURVES,): the context of each map of curves
+    curves: Array  # (M,): the same of its maps
+    inputs: Array  # (I,) int16
+    outputs: Array  # (S,) int32: log-odds of the sets
+    finals: Array  # (N_LAST,): log-odds of the last sets
+    cumulative: Array  # (257,): of the GPT's frequencies
 
 
 @kernel
@@ -294,85 +174,130 @@ def code_mixed(
     frequencies: those of the GPT, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: receives the frequency of each
     coded bit, of a total of 2**16. state, words: the arrays of a BitCoder.
     """
-    kinds, table, history_maps, run_maps, match_map, weights, last_weights, refined, ring, matches, past, learns = mixer
-    all_hashes, hashes = np.zeros(N_CONTEXTS, np.int64), np.zeros(kinds.size, np.int64)
-    head_rows, buckets, runs = np.zeros_like(hashes), np.zeros_like(hashes), np.zeros_like(hashes)
-    inputs, outputs = np.zeros(weights.shape[1], np.int32), np.zeros(N_SETS, np.int32)
-    chosen = np.zeros(N_SETS, np.int64)
-    cumulative = np.zeros(257, np.int64)
-    first_extra = kinds.size * INPUTS_PER_CONTEXT
+    n_contexts, n_sets, n_curves, n_inputs = (
+        mixer.kinds.size,
+        mixer.sets.size,
+        mixer.curve_kinds.size,
+        mixer.weights.shape[1],
+    )
+    scratch = Scratch(
+        np.zeros(N_CONTEXTS, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
+        np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
+        np.zeros(n_contexts, np.int64), np.zeros(N_FACTS, np.int64), np.zeros(N_SETS, np.int64), np.zeros(n_sets, np.int64),
+        np.zeros(N_LAST, np.int64), np.zeros(N_CURVES, np.int64), np.zeros(n_curves, np.int64), np.zeros(n_inputs, np.int16),
+        np.zeros(n_sets, np.int32), np.zeros(N_LAST, np.int64), np.zeros(257, np.int64),
+    )  # fmt: skip
+    code_bytes(symbols, frequencies, coded, mixer, scratch, state, words)
+
+
+@inlined
+def code_bytes(
+    symbols: Array, frequencies: Array, coded: Array, mixer: MixerArrays, scratch: Scratch, state: Array, words: Array
+) -> None:
     has_gpt = frequencies.shape[0] > 0
     for i in range(symbols.size):
         if has_gpt:
-            cumulate(frequencies[i], cumulative)
-        find_match(past, ring, matches, learns)
-        length = past[MATCH_LENGTH]
-        length_index = min(length, 31) if length < 32 else min(63, 32 + ((length - 32) >> 3))
-        # Byte and length of the match, in the form of a run.
-        match_run = np.int64(ring[past[MATCH] & (ring.size - 1)]) << 8 | min(length, 255)
-        context_hashes(past, ring, kinds, all_hashes, hashes)
-        n_known = 0
-        for c in range(kinds.size):
-            head_rows[c] = buckets[c] = find_bucket(table, hashes[c], learns)
-            runs[c] = np.int64(table[head_rows[c], 0]) & 0xFFFF
-            if 1 <= kinds[c] <= 6 and np.int64(table[head_rows[c], 1]) >> 16 != 0:
-                n_known += 1
-        c1, c2 = past[LAST4] & 255, past[LAST4] >> 8 & 255
-        trigram = hashed(past[LAST4] & 0xFFFFFF, 3)
+            cumulate(frequencies[i], scratch.cumulative)
+        begin_byte(mixer, scratch)
         prefix = 1
         for k in range(8):
             if k == 4:
-                for c in range(kinds.size):
-                    buckets[c] = find_bucket(table, hashed(hashes[c], prefix), learns)
+                find_second_buckets(
+                    mixer.table, mixer.once, scratch.hashes, scratch.heads, scratch.buckets, prefix, mixer.learns
+                )
             node = prefix if k < 4 else (prefix & ((1 << (k - 4)) - 1)) | (1 << (k - 4))
-            # predict
-            read_contexts(prefix, k, table, buckets, node, runs, history_maps, run_maps, inputs)
-            expected = run_expects(match_run, prefix, k)
-            inputs[first_extra] = inputs[first_extra + 1] = 0
-            if expected >= 0:
-                inputs[first_extra] = signed(expected, STRETCH[np.int64(match_map[length_index]) >> 20])
-                inputs[first_extra + 1] = signed(expected, min(length, 32) * 16)
-            inputs[first_extra + 2] = 256
-            gpt_index = 0
-            if has_gpt:
-                p = share_of_one(cumulative, prefix, k)
-                inputs[first_extra + 3] = STRETCH[p >> 4]
-                inputs[first_extra + 4] = centred(p)
-                gpt_index = curve_position(np.int64(STRETCH[p >> 4])) >> 8
-            match_index = 1 + min(length_index >> 2, 14) if expected >= 0 else 0
-            chosen[0] = prefix
-            chosen[1] = c1 * 8 + k
-            chosen[2] = (match_index * 4 + (n_known >> 1)) * 8 + k
-            chosen[3] = prefix * 4 + (n_known >> 1)
-            chosen[4] = (n_known * 16 + gpt_index) * 8 + k
-            chosen[5] = c2 * 4 + (0 if expected < 0 else 1 if length < 16 else 2 if length < 32 else 3)
-            for s in range(N_SETS):
-                chosen[s] += SET_STARTS[s]
-            last = last_weights[prefix]
-            mixed = mix(inputs, weights, chosen, last, outputs)
-            byte_curve, trigram_curve = refined[0, c1 << 8 | prefix], refined[1, hashed(trigram, prefix) & 0xFFFF]
-            p = squash(mixed) + read_curve(byte_curve, mixed) + 2 * read_curve(trigram_curve, mixed)
-            frequency = clamp((p + 2) >> 2, 1, 65535)
-            # code
+            mixed, expected = predict_bit(prefix, k, node, has_gpt, mixer, scratch)
+            frequency = clamp(refine(mixed, mixer.curves, scratch.curves), 1, 65535)
             bit = code_bit(symbols[i] >> (7 - k) & 1, frequency, state, words)
             coded[i, k] = frequency if bit else 65536 - frequency
-            if learns:
-                learn_curve(bit, byte_curve, mixed)
-                learn_curve(bit, trigram_curve, mixed)
-                learn_mixing(bit, mixed, mixing_rate(past[N_BITS]), inputs, weights, chosen, last, outputs)
-                past[N_BITS] += 1
-                learn_contexts(bit, prefix, k, table, buckets, node, runs, history_maps, run_maps)
-                if expected >= 0:
-                    step = step_towards(np.int64(match_map[length_index]), 1 if expected == bit else 0, RUN_AGE_LIMIT)
-                    match_map[length_index] = step
+            if mixer.learns:
+                learn_bit(bit, prefix, k, node, mixed, expected, mixer, scratch)
             prefix = prefix << 1 | bit
-        byte = prefix & 255
-        symbols[i] = byte
-        if learns:
-            for c in range(kinds.size):
-                run_length = min((runs[c] & 255) + 1, 255) if runs[c] & 255 != 0 and runs[c] >> 8 == byte else 1
-                table[head_rows[c], 0] = (np.int64(table[head_rows[c], 0]) & 0xFFFF0000) | byte << 8 | run_length
-        advance(past, ring, byte)
+        symbols[i] = prefix & 255
+        end_byte(prefix & 255, mixer, scratch)
+
+
+@merged
+def begin_byte(mixer: MixerArrays, scratch: Scratch) -> None:
+    """Matches, hashes of the contexts, their buckets and runs, and what selects weights."""
+    find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
+    context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.kinds, scratch.every_hash, scratch.hashes)
+    find_buckets(mixer.table, mixer.once, scratch.hashes, scratch.heads, scratch.runs, mixer.learns)
+    for c in range(mixer.kinds.size):
+        scratch.buckets[c] = scratch.heads[c]
+    describe_byte(mixer.past, mixer.ring, mixer.indirect, scratch.runs, mixer.groups, scratch.facts)
+
+
+@inlined
+def order1_place(past: Array, prefix: int) -> Any:
+    """The entry of order_maps for the last byte; that of order 0 is the prefix."""
+    return 256 + ((past[LAST4] & 255) << 8 | prefix)
+
+
+@merged
+def predict_bit(prefix: int, k: int, node: int, has_gpt: bool, mixer: MixerArrays, scratch: Scratch) -> Any:
+    """The mixed log-odds, and the bit that the longest match expects (-1: none)."""
+    past, facts, orders = mixer.past, scratch.facts, mixer.order_maps
+    read_contexts(
+        prefix, k, node, mixer.table, scratch.buckets, scratch.runs, mixer.history_maps, mixer.run_maps, mixer.pair_maps,
+        scratch.seen, scratch.places, scratch.inputs,
+    )  # fmt: skip
+    extra = scratch.inputs[mixer.kinds.size * INPUTS_PER_CONTEXT :]
+    expected = expects(facts[EXPECTED_BYTE], past[MATCH_LENGTH], prefix, k)
+    long_expected = expects(byte_at(mixer.ring, past[LONG_MATCH]), past[LONG_MATCH_LENGTH], prefix, k)
+    read_matches(expected, long_expected, k, facts, past, mixer.match_map, mixer.match_byte_map, extra)
+    order1 = order1_place(past, prefix)
+    extra[4] = 256
+    extra[5], extra[6] = log_odds_of(orders[0, prefix]), log_odds_of(orders[0, order1])
+    extra[7], extra[8] = log_odds_of(orders[1, prefix]), log_odds_of(orders[1, order1])
+    gpt_step: Any = 0
+    if has_gpt:
+        p = share_of_one(scratch.cumulative, prefix, k)
+        extra[9], extra[10] = STRETCH[p >> 4], (p - 32768) >> 6
+        gpt_step = curve_position(np.int64(STRETCH[p >> 4])) >> 8
+    last = select_rows(prefix, k, gpt_step, past, facts, scratch.seen, scratch.places, scratch.every_row)
+    scratch.last_rows[0], scratch.last_rows[1], scratch.last_rows[2] = last
+    for s in range(mixer.sets.size):
+        scratch.rows[s] = mixer.set_starts[s] + scratch.every_row[mixer.sets[s]]
+    select_curves(prefix, past, facts, expected, scratch.every_curve)
+    for m in range(mixer.curve_kinds.size):
+        scratch.curves[m] = scratch.every_curve[mixer.curve_kinds[m]]
+    mixed = mix(
+        mixer.kinds.size, scratch.inputs, mixer.weights, scratch.rows, scratch.outputs, mixer.last_weights,
+        scratch.last_rows, scratch.finals,
+    )  # fmt: skip
+    return mixed, expected
+
+
+@merged
+def learn_bit(
+    bit: int, prefix: int, k: int, node: int, mixed: int, expected: int, mixer: MixerArrays, scratch: Scratch
+) -> None:
+    """Everything that predicted the bit learns from it."""
+    learn_curves(bit, mixed, mixer.curves, scratch.curves)
+    learn_weights(
+        bit, step_size(mixer.past[N_BITS], scratch.inputs, mixer.kinds.size), scratch.inputs, mixer.weights, scratch.rows,
+        scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals,
+    )  # fmt: skip
+    mixer.past[N_BITS] += 1
+    learn_contexts(
+        bit, node, mixer.table, scratch.buckets, mixer.history_maps, mixer.run_maps, mixer.pair_maps, scratch.seen,
+        scratch.places,
+    )  # fmt: skip
+    learn_orders(bit, prefix, order1_place(mixer.past, prefix), mixer.order_maps)
+    if expected >= 0:
+        hit = 1 if expected == bit else 0
+        steps, place = scratch.facts[MATCH_STEP], match_place(scratch.facts, k)
+        mixer.match_map[steps] = step_towards(np.int64(mixer.match_map[steps]), hit)
+        mixer.match_byte_map[place] = step_towards(np.int64(mixer.match_byte_map[place]), hit)
+
+
+@merged
+def end_byte(byte: int, mixer: MixerArrays, scratch: Scratch) -> None:
+    """The runs and the past after one more byte."""
+    if mixer.learns:
+        remember(byte, mixer.table, mixer.once, scratch.hashes, scratch.heads, scratch.buckets, scratch.runs)
+    advance(mixer.past, mixer.ring, mixer.indirect, byte, mixer.learns)
 
 
 @kernel

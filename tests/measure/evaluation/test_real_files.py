@@ -21,7 +21,7 @@ def evaluated(root, name):
     with new_run_folder(root) as folder:
         result = prequential.evaluate(
             CORPORA / name,
-            config=prequential.preset(3),
+            config=prequential.preset(5),
             limit_bytes=N_BYTES,
             baselines=("gzip", "xz"),
             draft=prequential.DraftFolder(path=folder.draft),

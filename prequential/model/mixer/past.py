@@ -1,0 +1,388 @@
+"""The past of the mixer: a summary of all bytes before the next one, as an array of a few integers.
+
+`advance` updates it after each byte. The contexts (contexts.py) and the choice of weights (sets.py) are made of it. Older bytes
+are read from `ring`, which holds the last bytes (a power of two of them). `indirect` holds what followed the last occurrences
+of some contexts: its entries keep the last four bytes, or the last word.
+
+Names: a word is a sequence of letters, in lower case; a gap is what stands between two words. c1 is the last byte, c2 the one
+before it. A group is a byte in which all letters, or all digits, count as equal.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from prequential.compiled import Array, inlined, merged
+from prequential.model.hashing import HASH_MASK, hashed, is_letter
+
+# The entries of `past`, int64:
+(
+    POSITION,  # of the next byte in the stream
+    LAST4,  # the last 4 bytes, the newest in the lowest bits
+    LAST8,  # the 4 bytes before those
+    LAST12,  # the 4 bytes before those
+    LAST16,  # the 4 bytes before those
+    N_BITS,  # bits that the mixer has learned from
+    # words
+    WORD,  # hash of the letters of the current word; 0 outside a word
+    WORD2,  # the same of the word before it, and so on
+    WORD3,
+    WORD4,
+    LENGTH,  # letters of the current word, at most 15
+    LENGTH2,  # letters of the word before it, at most 7
+    GAP,  # hash of the current gap; 0 inside a word
+    GAP2,  # hash of the gap before
+    MARK,  # the first byte after the last complete word
+    MARK2,  # the first byte after the word before that
+    ENDING,  # the last three letters of the current word
+    SUFFIX,  # the last three letters of the word before, and so on
+    SUFFIX2,
+    SUFFIX3,
+    VOWELS,  # 4 bits for each letter of the current word: vowel, consonant or other; or the groups of the current gap
+    INITIALS,  # the first letters of the last four words
+    LETTERS,  # the last letters without what stands between words, 6 bits each
+    UPPER,  # capital letters of the current word: bit 0 the first one, bit 1 a later one
+    PHRASE,  # hash of the letters since the last space
+    PHRASE2,  # hash of those before
+    # sentences and paragraphs
+    SENTENCE,  # the first word of the sentence
+    SENTENCE_WORDS,  # words of the sentence so far
+    PARAGRAPH,  # the first word of the paragraph
+    KEYWORD,  # the last word before ":" or "="
+    # lines
+    LINE,  # position of the first byte of the current line
+    LINE_ABOVE,  # the same of the line above
+    LINE_ABOVE2,  # the same of the line above that
+    FIRST,  # the first byte of the line that is not blank; 0 before it is known
+    FIRST_WORD,  # the first word of the line
+    INDENT,  # blanks at the beginning of the line
+    LINE_HASH,  # hash of the line so far
+    ABOVE_RUN,  # how many of the last bytes equal the bytes above them
+    # structure
+    NEST,  # open brackets, 8 bits each, the innermost in the lowest bits
+    OPENED,  # the last bracket or quotation mark that is still open
+    INSIDE,  # hash of what follows the last open bracket
+    TAG,  # the word before the last ">", "]" or "}"
+    TAGS,  # open tags <...>, 8 bits each
+    TAG_NAME,  # hash of the name of the tag that is being read; 0 outside one
+    # other views of the last bytes
+    CLASSES,  # the classes of the last six characters, 5 bits each
+    FOLDED,  # the last 4 bytes in lower case
+    GROUPS,  # the groups of the last 4 bytes
+    COLLAPSED,  # the groups of the last bytes without repetitions: 4 of them
+    COLLAPSED2,  # the 4 before those
+    NIBBLES,  # the upper halves of the last 8 bytes
+    # matches
+    MATCH,  # position of the byte that the longest match predicts
+    MATCH_LENGTH,  # of the longest match, in bytes; 0: there is none
+    LONG_MATCH,  # the same for matches that were found by more bytes
+    LONG_MATCH_LENGTH,
+) = range(54)
+PAST_SIZE = 54
+
+# The entries of `indirect`: tables of 2**16 entries, except the first one.
+(
+    AFTER_1,  # by the last byte: the last four bytes that followed it
+    AFTER_2,  # by the last two bytes
+    AFTER_3,  # by a hash of the last three
+    AFTER_4,  # by a hash of the last four
+    AFTER_WORD,  # by a hash of the current word or gap
+    NEXT_WORD,  # by a word: the word that followed it
+    NEXT_WORD2,  # by a hash of two words: the word that followed them
+) = (0, *range(256, 256 + 6 * 65536, 65536))
+INDIRECT_SIZE = 256 + 6 * 65536
+
+BLANK, NEWLINE = 32, 10
+# Classes of bytes:
+(
+    CONTROL, LOWER, CAPITAL, DIGIT, SPACE, LINE_END, LEADING, TRAILING, STOP, COMMA, QUOTE, OPENING, CLOSING, OPERATOR, OTHER,
+) = range(15)  # fmt: skip
+
+
+def _classes() -> Array:
+    found = np.full(256, OTHER, np.uint8)
+    for name, members in (
+        (CONTROL, bytes(range(32))),
+        (LOWER, b"abcdefghijklmnopqrstuvwxyz"),
+        (CAPITAL, b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+        (DIGIT, b"0123456789"),
+        (SPACE, b" "),
+        (LINE_END, b"\n"),
+        (LEADING, bytes(range(192, 256))),
+        (TRAILING, bytes(range(128, 192))),
+        (STOP, b".!?"),
+        (COMMA, b",;:"),
+        (QUOTE, b"\"'"),
+        (OPENING, b"([{<"),
+        (CLOSING, b")]}>"),
+        (OPERATOR, b"=|*/\\"),
+    ):
+        found[list(members)] = name
+    return found
+
+
+CLASS = _classes()
+GROUP = np.where(np.isin(CLASS, (LOWER, CAPITAL, DIGIT, LEADING, TRAILING)), CLASS, np.arange(256)).astype(np.uint8)
+# Groups of which a sequence counts as one:
+COLLAPSES = np.isin(np.arange(256), (LOWER, CAPITAL, DIGIT, LEADING, TRAILING))
+VOWEL, CONSONANT, HALF_VOWEL = 1, 2, 3
+
+
+@inlined
+def byte_at(ring: Array, position: int) -> Any:
+    return np.int64(ring[position & (ring.size - 1)])
+
+
+@inlined
+def byte_above(past: Array, ring: Array) -> Any:
+    """The byte above the next one, one line up; 0 if that line is shorter."""
+    position = past[LINE_ABOVE] + past[POSITION] - past[LINE]
+    return byte_at(ring, position) if position < past[LINE] else 0
+
+
+@inlined
+def byte_above2(past: Array, ring: Array) -> Any:
+    """The byte above the next one, two lines up; 0 if that line is shorter."""
+    position = past[LINE_ABOVE2] + past[POSITION] - past[LINE]
+    return byte_at(ring, position) if position < past[LINE_ABOVE] else 0
+
+
+@inlined
+def shifted(bits: Any, n: int, new: Any) -> Any:
+    """32 bits after n new ones were appended."""
+    return ((bits << n) | new) & HASH_MASK
+
+
+@inlined
+def place_after(table: int, h: Any) -> Any:
+    """The entry of `indirect` for a hash, in a table of 2**16 entries."""
+    return table + (h & 0xFFFF)
+
+
+@inlined
+def word_or_gap(past: Array) -> Any:
+    return past[WORD] if past[WORD] != 0 else past[GAP]
+
+
+@merged
+def advance(past: Array, ring: Array, indirect: Array, byte: int, learns: bool) -> None:
+    """Updates all of the past after one more byte; `indirect` only with `learns`."""
+    follow_matches(past, ring, byte)
+    past[ABOVE_RUN] = min(past[ABOVE_RUN] + 1, 255) if byte_above(past, ring) == byte else 0
+    if learns:
+        record_followers(past, indirect, byte)
+    ring[past[POSITION] & (ring.size - 1)] = np.uint8(byte)
+    past[POSITION] += 1
+    last = past[LAST4] & 255
+    advance_views(past, byte)
+    if is_letter(byte):
+        advance_word(past, byte)
+    else:
+        advance_gap(past, indirect, byte, learns)
+    advance_structure(past, byte)
+    advance_line(past, byte, last)
+
+
+@merged
+def follow_matches(past: Array, ring: Array, byte: int) -> None:
+    for match in (MATCH, LONG_MATCH):
+        if past[match + 1] > 0:
+            if byte_at(ring, past[match]) == byte:
+                past[match + 1] = min(past[match + 1] + 1, MAX_MATCH_LENGTH)
+                past[match] += 1
+            else:
+                past[match + 1] = 0
+
+
+@merged
+def record_followers(past: Array, indirect: Array, byte: int) -> None:
+    last4 = past[LAST4]
+    for place in (
+        AFTER_1 + (last4 & 255),
+        AFTER_2 + (last4 & 0xFFFF),
+        place_after(AFTER_3, hashed(last4 & 0xFFFFFF, 5)),
+        place_after(AFTER_4, hashed(last4, 7)),
+        place_after(AFTER_WORD, hashed(word_or_gap(past), 6)),
+    ):
+        indirect[place] = shifted(indirect[place], 8, byte)
+
+
+@merged
+def advance_views(past: Array, byte: int) -> None:
+    """The last bytes, and other views of them."""
+    past[LAST16] = shifted(past[LAST16], 8, past[LAST12] >> 24)
+    past[LAST12] = shifted(past[LAST12], 8, past[LAST8] >> 24)
+    past[LAST8] = shifted(past[LAST8], 8, past[LAST4] >> 24)
+    past[LAST4] = shifted(past[LAST4], 8, byte)
+    past[FOLDED] = shifted(past[FOLDED], 8, byte + 32 if 65 <= byte <= 90 else byte)
+    group = np.int64(GROUP[byte])
+    past[GROUPS] = shifted(past[GROUPS], 8, group)
+    if not (COLLAPSES[group] and group == past[COLLAPSED] & 255):
+        past[COLLAPSED2] = shifted(past[COLLAPSED2], 8, past[COLLAPSED] >> 24)
+        past[COLLAPSED] = shifted(past[COLLAPSED], 8, group)
+    past[NIBBLES] = shifted(past[NIBBLES], 4, 0 if byte == BLANK else byte >> 4)
+    kind = 4 + (byte & 15)
+    if is_letter(byte):
+        kind = 0
+    elif CLASS[byte] == DIGIT:
+        kind = 1
+    elif byte == BLANK:
+        kind = 2
+    elif byte == NEWLINE:
+        kind = 3
+    past[CLASSES] = shifted(past[CLASSES], 5, kind)
+
+
+@inlined
+def vowel_of(letter: int) -> Any:
+    """The kind of a letter in lower case, in 4 bits."""
+    if letter >= 128:
+        return 4 + (letter >> 6 & 1)
+    if letter == 121:  # y
+        return HALF_VOWEL
+    if letter == 97 or letter == 101 or letter == 105 or letter == 111 or letter == 117:
+        return VOWEL
+    return CONSONANT
+
+
+@merged
+def advance_word(past: Array, byte: int) -> None:
+    """One more letter."""
+    is_capital = 65 <= byte <= 90
+    letter = byte + 32 if is_capital else byte
+    if past[WORD] == 0:
+        past[GAP2], past[GAP] = past[GAP], 0
+        past[UPPER] = 1 if is_capital else 0
+        past[INITIALS] = shifted(past[INITIALS], 8, letter)
+        past[LENGTH] = past[ENDING] = past[VOWELS] = 0
+    elif is_capital:
+        past[UPPER] |= 2
+    past[WORD] = hashed(past[WORD], letter)
+    past[LENGTH] = min(past[LENGTH] + 1, 15)
+    past[ENDING] = ((past[ENDING] << 8) | letter) & 0xFFFFFF
+    past[LETTERS] = shifted(past[LETTERS], 6, letter & 63)
+    past[VOWELS] = shifted(past[VOWELS], 4, vowel_of(letter))
+    past[PHRASE] = hashed(past[PHRASE], letter)
+
+
+@merged
+def advance_gap(past: Array, indirect: Array, byte: int, learns: bool) -> None:
+    """One more byte that is not a letter."""
+    if past[WORD] != 0:
+        end_word(past, indirect, byte, learns)
+    past[GAP] = hashed(past[GAP], BLANK if byte == NEWLINE else byte)
+    past[VOWELS] = shifted(past[VOWELS], 8, np.int64(GROUP[byte]))
+    if byte in (BLANK, NEWLINE):
+        if past[PHRASE] != 0:
+            past[PHRASE2], past[PHRASE] = hashed(past[PHRASE2] & 0xFFFF, past[PHRASE]), 0
+    elif byte != 39:  # an apostrophe belongs to the word
+        past[PHRASE2] = past[PHRASE] = 0
+    if CLASS[byte] == STOP:
+        past[SENTENCE] = past[SENTENCE_WORDS] = 0
+
+
+@merged
+def end_word(past: Array, indirect: Array, byte: int, learns: bool) -> None:
+    word = past[WORD]
+    past[MARK2], past[MARK] = past[MARK], byte
+    if byte == 58 or byte == 61:  # : or =
+        past[KEYWORD] = word
+    for start in (FIRST_WORD, SENTENCE):
+        if past[start] == 0:
+            past[start] = word
+    past[SENTENCE_WORDS] += 1
+    if learns:
+        indirect[place_after(NEXT_WORD, past[WORD2])] = word
+        indirect[place_after(NEXT_WORD2, hashed(past[WORD2], past[WORD3]))] = word
+    past[WORD4], past[WORD3], past[WORD2], past[WORD] = past[WORD3], past[WORD2], word, 0
+    past[SUFFIX3], past[SUFFIX2], past[SUFFIX] = past[SUFFIX2], past[SUFFIX], past[ENDING]
+    past[LENGTH2], past[LENGTH], past[VOWELS] = min(past[LENGTH], 7), 0, 0
+
+
+@merged
+def advance_structure(past: Array, byte: int) -> None:
+    """Brackets, quotation marks and tags."""
+    kind = CLASS[byte]
+    if kind == OPENING:
+        past[NEST], past[OPENED], past[INSIDE] = shifted(past[NEST], 8, byte), byte, byte
+    elif kind == CLOSING:
+        past[NEST], past[OPENED], past[INSIDE] = past[NEST] >> 8, 0, 0
+        if byte != 41:  # not )
+            past[TAG] = past[WORD2]
+    elif byte == NEWLINE:
+        past[INSIDE] = 0
+    else:
+        if kind == QUOTE:
+            past[OPENED] = 0 if past[OPENED] == byte else byte
+        if past[INSIDE] != 0:
+            past[INSIDE] = hashed(past[INSIDE], byte)
+    if byte == 60:  # <
+        past[TAG_NAME] = 1
+    elif past[TAG_NAME] != 0:
+        if past[TAG_NAME] == 1 and byte == 47:  # </
+            past[TAGS], past[TAG_NAME] = past[TAGS] >> 8, 0
+        elif byte == 62 or byte == BLANK:
+            past[TAGS], past[TAG_NAME] = shifted(past[TAGS], 8, past[TAG_NAME] & 255), 0
+        else:
+            past[TAG_NAME] = hashed(past[TAG_NAME], byte)
+
+
+@merged
+def advance_line(past: Array, byte: int, last: int) -> None:
+    """Lines and paragraphs. last: the byte before."""
+    past[LINE_HASH] = hashed(past[LINE_HASH], byte)
+    if byte == NEWLINE:
+        past[LINE_ABOVE2], past[LINE_ABOVE], past[LINE] = past[LINE_ABOVE], past[LINE], past[POSITION]
+        past[FIRST] = past[FIRST_WORD] = past[LINE_HASH] = past[INDENT] = past[ABOVE_RUN] = 0
+        if last == NEWLINE:
+            past[PARAGRAPH] = past[NEST] = past[OPENED] = 0
+        return
+    if past[FIRST] == 0:
+        if byte == BLANK or byte == 9:
+            past[INDENT] += 1
+        else:
+            past[FIRST] = byte
+    if past[PARAGRAPH] == 0 and past[WORD] == 0 and past[WORD2] != 0:
+        past[PARAGRAPH] = past[WORD2]
+
+
+# ---- matches
+
+MIN_MATCH, MIN_LONG_MATCH = 5, 12  # bytes of a match when it is found
+MAX_VERIFIED = 32  # bytes that are compared when a match is found
+MAX_MATCH_LENGTH = 65535
+
+
+@merged
+def find_matches(past: Array, ring: Array, matches: Array, learns: bool) -> None:
+    """Looks for earlier occurrences of the last bytes where no match continues.
+
+    matches: the position after the newest occurrence of MIN_MATCH bytes, by their hash, and in its second half that of
+    MIN_LONG_MATCH bytes; with `learns`, this one is recorded. The long match replaces a shorter one.
+    """
+    half = matches.size // 2
+    short = hashed(past[LAST4], past[LAST8] & 0xFF) & (half - 1)
+    long = half + (hashed(hashed(past[LAST4], past[LAST8]), past[LAST12]) & (half - 1))
+    find_match(past, ring, np.int64(matches[short]), MATCH, MIN_MATCH)
+    find_match(past, ring, np.int64(matches[long]), LONG_MATCH, MIN_LONG_MATCH)
+    if learns:
+        matches[short] = matches[long] = past[POSITION]
+    if past[LONG_MATCH_LENGTH] > past[MATCH_LENGTH]:
+        past[MATCH], past[MATCH_LENGTH] = past[LONG_MATCH], past[LONG_MATCH_LENGTH]
+
+
+@inlined
+def find_match(past: Array, ring: Array, candidate: int, match: int, min_length: int) -> None:
+    """Compares the bytes before the candidate with the last bytes, if this match does not continue."""
+    position = past[POSITION]
+    if past[match + 1] > 0 or candidate == 0 or position - candidate >= ring.size - MAX_VERIFIED:
+        return
+    length = 0
+    while (
+        length < MAX_VERIFIED
+        and length < candidate
+        and byte_at(ring, candidate - 1 - length) == byte_at(ring, position - 1 - length)
+    ):
+        length += 1
+    if length >= min_length:
+        past[match], past[match + 1] = candidate, length

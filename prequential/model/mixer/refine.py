@@ -1,0 +1,73 @@
+"""The last step of a prediction: adaptive curves, each from the mixed log-odds to a probability, one for each small context.
+
+A curve has points at equal distances of log-odds and is interpolated between them; the nearest point learns. The result is the
+mean of all curves and of the mixed probability itself, which counts twice. To add a map of curves, append its name to CURVES in
+model/config.py, and a line to `select_curves`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from prequential.compiled import Array, inlined, merged
+from prequential.model.config import CURVES
+from prequential.model.hashing import hashed
+from prequential.model.mixer.nodes import clamp, step_towards
+from prequential.model.mixer.past import LAST4
+from prequential.model.mixer.sets import EXPECTED_BYTE, MATCH_CLASS, WORD_HASH
+from prequential.model.mixer.weights import SQUASH, squash
+
+N_CURVES, N_CURVE_CONTEXTS, N_POINTS = len(CURVES), 1 << 16, 33
+FIRST_AGE = 6
+
+
+def _first_points() -> Array:
+    """(N_POINTS,) uint32: packed probabilities that leave the log-odds as they are."""
+    return SQUASH[np.clip((np.arange(N_POINTS) - 16) * 128 + 3071, 0, 6142)].astype(np.uint32) << 16 | FIRST_AGE
+
+
+FIRST_POINTS = _first_points().astype(np.uint32)
+
+
+@inlined
+def point_at(maps: Array, m: int, curve: int, point: int) -> Any:
+    """The packed probability of a point of a curve. Arrays hold it xor its first value, so memory that is not used stays zero."""
+    return np.int64(maps[m, curve, point] ^ FIRST_POINTS[point])
+
+
+@merged
+def select_curves(prefix: int, past: Array, facts: Array, expects: int, every: Array) -> None:
+    """every[i] = the context of map i of CURVES, (N_CURVES,) int64."""
+    last4 = past[LAST4]
+    expected = facts[EXPECTED_BYTE] * 4 + facts[MATCH_CLASS] if expects >= 0 else 1024
+    every[0] = (last4 & 255) << 8 | prefix  # "1"
+    every[1] = hashed(hashed(last4 & 0xFFFF, 2), prefix) & 0xFFFF  # "2"
+    every[2] = hashed(hashed(last4 & 0xFFFFFF, 3), prefix) & 0xFFFF  # "3"
+    every[3] = hashed(prefix, expected) & 0xFFFF  # "expected"
+    every[4] = hashed(facts[WORD_HASH], prefix) & 0xFFFF  # "word"
+    every[5] = hashed(hashed(last4, 4), prefix) & 0xFFFF  # "4"
+
+
+@inlined
+def curve_position(log_odds: Any) -> Any:
+    """The position of log-odds on a curve of N_POINTS points, in 1/128 of the distance between two points."""
+    return clamp(log_odds, -2047, 2047) + 2048
+
+
+@merged
+def refine(mixed: Any, maps: Array, curves: Array) -> Any:
+    """The probability of a one in 2**-16. curves (n,) int64: the context of each of n maps."""
+    position = curve_position(mixed)
+    lower, share = position >> 7, position & 127
+    total = 2 * squash(mixed)
+    for m in range(curves.size):
+        low, high = point_at(maps, m, curves[m], lower) >> 10, point_at(maps, m, curves[m], lower + 1) >> 10
+        total += (low * (128 - share) + high * share) >> 13
+    return total // (curves.size + 2)
+
+
+@merged
+def learn_curves(bit: int, mixed: Any, maps: Array, curves: Array) -> None:
+    nearest = (curve_position(mixed) + 64) >> 7
+    for m in range(curves.size):
+        maps[m, curves[m], nearest] = step_towards(point_at(maps, m, curves[m], nearest), bit) ^ FIRST_POINTS[nearest]

@@ -1,0 +1,117 @@
+"""Weights of the mixer: log-odds as sums of inputs, and their steps.
+
+    first     each weight set gives log-odds from all inputs, by the row that its selector chooses (sets.py)
+    last      three sets of last weights mix these; the result is their mean
+
+Weights of the first sets are int16 with 14 fractional bits, those of the last ones int32 with 16. A step is proportional to the
+error and to the input. It is divided by the mean square of the inputs where that is large (normalised steps; Nagumo and Noda
+1967).
+
+The weights of the first sets start alike: one half, divided by the number of contexts. Arrays hold what they have changed
+since, so memory that is not used stays zero. A changed weight is within this +- 2.
+
+Sums of the first sets have 32 bits. An input is below 2**12, so a product is below 2**27, shifted below 2**20, and at most
+2**10 of them are summed. An error is at most 2**17, so a step's product is below 2**29.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from prequential.compiled import Array, inlined, kernel, merged
+from prequential.exact.tables import LOG_ODDS_LIMIT, log_odds_tables
+from prequential.model.mixer.nodes import clamp
+from prequential.model.mixer.sets import N_LAST
+
+SQUASH = log_odds_tables()[1]  # (6143,) int32: the probability in 2**-16 of log-odds from -LOG_ODDS_LIMIT on
+WEIGHT_BITS, LAST_WEIGHT_BITS = 14, 16
+MAX_WEIGHT, MAX_LAST_WEIGHT = (1 << 15) - 1, 1 << 24
+SUM_SHIFT, STEP_SHIFT = 7, 18
+SMALLEST_ERROR = 1 << (STEP_SHIFT - 1 - 12)  # smaller ones change no weight, because inputs are below 2**12
+FIRST_RATE, RATE, LAST_RATE = 16 * 81, 16 * 9, 16
+
+
+@inlined
+def squash(log_odds: Any) -> Any:
+    return np.int64(SQUASH[log_odds + LOG_ODDS_LIMIT])
+
+
+@kernel
+def dot(first: Any, weights: Array, row: int, inputs: Array) -> Any:
+    """The log-odds of a row of weights. first: those of the weights at the start, shifted by WEIGHT_BITS - SUM_SHIFT."""
+    total = np.int32(first)
+    for j in range(inputs.size):
+        product = np.int32(np.int32(weights[row, j]) * np.int32(inputs[j]))
+        total = np.int32(total + np.int32(product >> SUM_SHIFT))
+    return clamp(np.int64(total) >> (WEIGHT_BITS - SUM_SHIFT), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+
+
+@merged
+def mix(
+    n_contexts: int,
+    inputs: Array,
+    weights: Array,
+    rows: Array,
+    outputs: Array,
+    last: Array,
+    last_rows: Array,
+    finals: Array,
+) -> Any:
+    """The log-odds of the mixer. outputs (S,), finals (N_LAST,) receive those of each set and each last set."""
+    sum_of_inputs = np.int32(0)
+    for j in range(inputs.size):
+        sum_of_inputs = np.int32(sum_of_inputs + np.int32(inputs[j]))
+    first = np.int64(sum_of_inputs) * ((1 << (WEIGHT_BITS - 1)) // n_contexts) >> SUM_SHIFT
+    for s in range(rows.size):
+        outputs[s] = dot(first, weights, rows[s], inputs)
+    total = np.int64(0)
+    for f in range(N_LAST):
+        mixed = np.int64(0)
+        for s in range(rows.size):
+            mixed += np.int64(last[last_rows[f], s]) * np.int64(outputs[s])
+        finals[f] = clamp(mixed >> LAST_WEIGHT_BITS, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+        total += finals[f]
+    return total // N_LAST
+
+
+@merged
+def step_size(n_bits: int, inputs: Array, n_contexts: int) -> Any:
+    """The step size of the weight sets: smaller after the first 2**18 bits, and where the inputs are large."""
+    t = n_bits >> 13
+    rate = RATE + (FIRST_RATE - RATE) // (1 + t) if t < 32 else RATE
+    square = np.int32(0)
+    for j in range(inputs.size):
+        square = np.int32(square + np.int32(np.int32(np.int32(inputs[j]) * np.int32(inputs[j])) >> 4))
+    return rate * 8 // (8 + (np.int64(square) >> 12) // n_contexts)  # the square in nats, for each context
+
+
+@merged
+def learn_weights(
+    bit: int,
+    rate: int,
+    inputs: Array,
+    weights: Array,
+    rows: Array,
+    outputs: Array,
+    last: Array,
+    last_rows: Array,
+    finals: Array,
+) -> None:
+    """One gradient step of each set, by its own error."""
+    for f in range(N_LAST):
+        error = ((bit << 16) - squash(np.int64(finals[f]))) * LAST_RATE
+        for s in range(rows.size):
+            moved = last[last_rows[f], s] + ((np.int64(outputs[s]) * error + (1 << 21)) >> 22)
+            last[last_rows[f], s] = clamp(moved, -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT)
+    for s in range(rows.size):
+        error = ((bit << 16) - squash(np.int64(outputs[s]))) * rate >> 8
+        if error <= -SMALLEST_ERROR or error >= SMALLEST_ERROR:
+            learn_row(np.int32(clamp(error, -(1 << 17), 1 << 17)), inputs, weights, rows[s])
+
+
+@kernel
+def learn_row(error: Any, inputs: Array, weights: Array, row: int) -> None:
+    for j in range(inputs.size):
+        step = np.int32(np.int32(np.int32(inputs[j]) * error) + np.int32(1 << (STEP_SHIFT - 1))) >> STEP_SHIFT
+        moved = np.int32(np.int32(weights[row, j]) + np.int32(step))
+        weights[row, j] = np.int16(max(np.int32(-MAX_WEIGHT), min(np.int32(MAX_WEIGHT), moved)))
