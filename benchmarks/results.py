@@ -3,8 +3,8 @@
     python benchmarks/results.py FILE... [--levels 1 5 5-pure] [--unverified] [--baselines NAMES]   evaluates each at each level
     python benchmarks/results.py                                    writes the tables from the existing records
 
-Runs follow each other, each in its own process, so that speed and peak memory are those of one run. The script appends their
-records, with the options of the run, to benchmarks/results.jsonl. Files are identified by the digest of their bytes. The table of
+Runs follow each other, each in its own process, so that speed and peak memory are those of one run. At the end the script appends
+their records, with the options of the run, to benchmarks/results.jsonl. Files are identified by the digest of their bytes. The table of
 a file shows the newest record of each preset and of each baseline, and from benchmarks/peers.jsonl the programs that are not
 among the baselines. A record without options belongs to the preset that now has its configuration; otherwise it is named by the
 shape of its model.
@@ -25,7 +25,7 @@ from markdown_table import format_markdown
 from prequential.measure.evaluation.summary import format_report, model_summary
 from prequential.measure.record import append_record
 from prequential.measure.study.sweep import pareto_front
-from prequential.model.presets import PRESETS, preset
+from prequential.model.presets import PRESETS, PURE, preset
 
 PROJECT = Path(__file__).parents[1]
 RECORDS = PROJECT / "benchmarks" / "results.jsonl"
@@ -68,15 +68,26 @@ def main() -> int:
     parser.add_argument("--baselines", metavar="NAMES", help="baselines, as for `prequential evaluate`")
     args = parser.parse_args()
     more = [*([] if args.unverified else ["--verify"]), *(["--baselines", args.baselines] if args.baselines else [])]
-    failed = [f"{name} -{level}" for name in args.files for level in args.levels if not evaluate(name, level, more)]
+    done: list[Record] = []
+    failed = []
+    try:
+        for name in args.files:
+            for level in args.levels:
+                if record := evaluate(name, level, more):
+                    done.append(record)
+                else:
+                    failed.append(f"{name} -{level}")
+    finally:  # not before, so that every run is of a tree without changes
+        for record in done:
+            append_record(RECORDS, record)
     write_tables(RESULTS, read(RECORDS), read(PEERS))
     for run in failed:
         print(f"failed: {run}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def evaluate(name: str, level: str, more: list[str]) -> bool:
-    """Appends the record of one evaluation, with more options. Returns whether it succeeded."""
+def evaluate(name: str, level: str, more: list[str]) -> Record | None:
+    """The record of one evaluation, with more options; None if it failed."""
     number, _, pure = level.partition("-")
     options = [f"-{number}", *([f"--{pure}"] if pure else [])]
     command = ["prequential", "evaluate", *options, "--estimate", *more]
@@ -84,11 +95,10 @@ def evaluate(name: str, level: str, more: list[str]) -> bool:
     command = [sys.executable, "-m", *command, "--no-run", "--json", "--", name]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode:
-        return False
-    record = {**json.loads(done.stdout), "options": options}
-    append_record(RECORDS, record)
+        return None
+    record: Record = {**json.loads(done.stdout), "options": options}
     print(format_report(record) + "\n", flush=True)
-    return True
+    return record
 
 
 def read(path: Path) -> list[Record]:
@@ -196,8 +206,13 @@ def file_rows(records: list[Record], peers: list[Record]) -> list[Row]:
 
 
 def newest(records: Iterable[Record]) -> list[Record]:
-    """The last record of each name. records: of one file."""
-    return list({record.get("name") or learner(record): record for record in records}.values())
+    """The last record of each name. records: of one file. A preset's records of other configurations are left out."""
+    return list({record.get("name") or learner(record): record for record in records if is_current(record)}.values())
+
+
+def is_current(record: Record) -> bool:
+    """Whether the record is of a program, or of a preset as it is today."""
+    return "config" not in record or record["config"] == presets().get(learner(record), record["config"])
 
 
 def learner(record: Record) -> str:
@@ -212,7 +227,7 @@ def learner(record: Record) -> str:
 def presets() -> dict[str, Any]:
     """The configuration of every preset, as in a record, by the name that `learner` gives it."""
     configs = {f"prequential -{level}": config for level, config in PRESETS.items()}
-    configs |= {f"prequential -{n} --pure": preset(n, pure=True) for n, config in PRESETS.items() if config.gpt}
+    configs |= {f"prequential -{n} --pure": preset(n, pure=True) for n in PURE}
     return {name: json.loads(json.dumps(config.to_dict())) for name, config in configs.items()}
 
 
