@@ -4,10 +4,10 @@
     python benchmarks/results.py                                    writes the tables from the existing records
 
 Runs follow each other, each in its own process, so that speed and peak memory are those of one run. At the end the script appends
-their records, with the options of the run, to benchmarks/results.jsonl. Files are identified by the digest of their bytes. The table of
-a file shows the newest record of each preset and of each baseline, and from benchmarks/peers.jsonl the programs that are not
-among the baselines. A record without options belongs to the preset that now has its configuration; otherwise it is named by the
-shape of its model.
+their records, with the options of the run, to benchmarks/results.jsonl. Files are identified by the digest of their bytes. The
+table of a file shows the newest record of each preset and of each baseline, and from benchmarks/peers.jsonl the programs that are
+not among the baselines. Records of a preset that has changed since are left out. A record without options belongs to the preset
+that now has its configuration; otherwise it is named by the shape of its model.
 """
 
 import argparse
