@@ -107,4 +107,5 @@ def _speed(wall_s: float, bytes_per_s: float) -> str:
 def _verified(record: dict[str, Any]) -> str:
     if not record["verified"]:
         return "no (--verify decodes the archive and compares every byte)"
-    return f"every byte decoded and compared: {_speed(record['verify_wall_s'], record['verify_bytes_per_s'])}"
+    times = record["verify_wall_s"], record["verify_bytes_per_s"]
+    return "every byte decoded and compared" + ("" if None in times else f": {_speed(*times)}")
