@@ -36,10 +36,9 @@ from prequential.exact.tables import HOST
 from prequential.measure.evaluation.evaluation import warm_up
 from prequential.measure.record import append_record, environment
 from prequential.measure.table import format_table
-from prequential.model.config import Config
+from prequential.model.config import COLUMNS_AT_ONCE, Config
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT
-from prequential.model.gpt.reader import COLUMNS_AT_ONCE
 from prequential.model.gpt.weights import phases_of_rows
 from prequential.model.presets import preset
 from prequential.online import coding

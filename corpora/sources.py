@@ -17,7 +17,6 @@ from prequential.corpora.chunks import read_chunks, reading, spool
 from prequential.corpora.corpus import Corpus, Document, Kind, unicode_name
 from prequential.corpora.dataset import load_rows
 from prequential.corpora.dataset_spec import DatasetSpec
-from prequential.corpora.shards import ShardsSpec, find_shards
 from prequential.corpora.streamed import ReadChunks, StreamedCorpus, Survey
 from prequential.corpora.tree import scan_tree
 from prequential.errors import CorpusError
@@ -48,7 +47,7 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
         if spec.startswith("hf:"):
             return _open_dataset(DatasetSpec.parse(spec.removeprefix("hf:")), spool_dir)
         if spec.startswith("shards:"):
-            return _open_shards(ShardsSpec.parse(spec.removeprefix("shards:")), spool_dir)
+            return _open_shards(spec.removeprefix("shards:"), spool_dir)
     path = Path(spec)
     if path.is_dir():
         return _open_tree(path, spool_dir)
@@ -107,7 +106,10 @@ def _open_dataset(spec: DatasetSpec, spool_dir: str | os.PathLike[str] | None) -
         return _streamed("dataset", name, Path(spec.source), found, rows.chunks, spool_dir, resources.pop_all())
 
 
-def _open_shards(spec: ShardsSpec, spool_dir: str | os.PathLike[str] | None) -> Corpus:
+def _open_shards(text: str, spool_dir: str | os.PathLike[str] | None) -> Corpus:
+    from prequential.corpora.shards import ShardsSpec, find_shards  # imports pyarrow, which takes a quarter of a second
+
+    spec = ShardsSpec.parse(text)
     shards, path = find_shards(spec), Path(spec.folder)
     name = unicode_name(path.absolute().name)
     return _streamed("shards", name, path, shards.survey(spool_dir), shards.chunks, spool_dir, ExitStack(), shards.mode)

@@ -4,15 +4,16 @@ The three choices are independent. None of them changes a bit of any result; the
 the primitives: `plain` (torch, the definition, on any device) and `fused` (compiled loops on a processor, the same bits).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from prequential.exact.matmul import Matmul
-from prequential.exact.pool import Pool
-
-Tensor = torch.Tensor
+    from prequential.exact.matmul import Matmul
+    from prequential.exact.pool import Pool
 
 
 class Primitives(Protocol):

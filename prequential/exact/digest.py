@@ -1,27 +1,34 @@
-"""Digest of a set of tensors: a few bytes that two machines compare instead of gigabytes.
+"""Digest of a set of arrays: a few bytes that two machines compare instead of gigabytes.
 
-XXH3-128 hashes the bytes of each tensor, at about 10 GB/s, so a digest per block costs little. BLAKE2b hashes names, dtypes,
+XXH3-128 hashes the bytes of each array, at about 10 GB/s, so a digest per block costs little. BLAKE2b hashes names, dtypes,
 shapes and those hashes. The digest detects faults, but it does not resist an adversary. Archives have a strong hash of the
 original for that.
 """
 
 import hashlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 import xxhash
 
+from prequential.exact.host import to_array
 
-def digest(tensors: Mapping[str, torch.Tensor], n_bytes: int = 8) -> bytes:
-    """A digest of `n_bytes` bytes. It depends only on the names, dtypes, shapes and values of the tensors.
+if TYPE_CHECKING:
+    import torch
 
-    Tensors are hashed in the order of their names, values as little-endian bytes in row-major order. Two values are equal only
+
+def digest(arrays: Mapping[str, "np.ndarray | torch.Tensor"], n_bytes: int = 8) -> bytes:
+    """A digest of `n_bytes` bytes. It depends only on the names, dtypes, shapes and values of the arrays, or tensors.
+
+    Arrays are hashed in the order of their names, values as little-endian bytes in row-major order. Two values are equal only
     if their bits are equal: 0.0 and -0.0 differ.
     """
     outer = hashlib.blake2b(digest_size=n_bytes)
-    for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
-        outer.update(f"{name} {str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}\n".encode())
-        values = tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
-        outer.update(xxhash.xxh3_128_digest(values))
+    for name in sorted(arrays):
+        array = to_array(arrays[name])
+        outer.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        outer.update(
+            xxhash.xxh3_128_digest(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
+        )
     return outer.digest()

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-import torch
-
 T = TypeVar("T")
 
 MAX_DEFAULT_THREADS = 8
@@ -27,6 +25,8 @@ class Pool:
     """`n_threads` threads, including the calling thread. Creating a pool switches torch's own threads off permanently."""
 
     def __init__(self, n_threads: int) -> None:
+        import torch
+
         torch.set_num_threads(1)
         self.n_threads = n_threads
         self._executor = (

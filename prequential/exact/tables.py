@@ -1,4 +1,4 @@
-"""Tables of exponentials, log-odds and rotary phases, made of integers and of `decimal`, without a maths library.
+"""Tables of exponentials and rotary phases, made of integers and of `decimal`, without a maths library.
 
 The last bit of `exp` in a maths library differs between machines. A table of integers does not. The `exp` of `decimal` is
 correctly rounded by its specification, so each table is the same list of integers everywhere.
@@ -7,7 +7,6 @@ correctly rounded by its specification, so each table is the same list of intege
 from decimal import Decimal, getcontext, localcontext
 from functools import cache
 
-import numpy as np
 import torch
 
 HOST = torch.device("cpu")
@@ -45,28 +44,6 @@ def attention_table(device: torch.device = HOST) -> torch.Tensor:
     table = _exp_table(ATTENTION_PEAK, SCORE_STEPS_PER_NAT, ATTENTION_TABLE_SIZE, floor=0)
     assert table[-1] == 0
     return torch.tensor(table, dtype=torch.float32, device=device)
-
-
-# Log-odds <-> probabilities of a bit (model/mixer/mixing.py): steps of 1/256 nat, within +-LOG_ODDS_LIMIT steps.
-LOG_ODDS_STEPS_PER_NAT = 256
-LOG_ODDS_LIMIT = 3071
-
-
-@cache
-def log_odds_tables() -> tuple[np.ndarray, np.ndarray]:
-    """stretch, (4096,) int32: log-odds of the probability (i + 1/2) / 4096. squash, (6143,) int32: its inverse.
-
-    squash[i] is the probability, 1..65535 in units of 2**-16, of the log-odds i - LOG_ODDS_LIMIT.
-    """
-    with localcontext() as context:
-        context.prec = 40
-        odds = [(Decimal(i) / LOG_ODDS_STEPS_PER_NAT).exp() for i in range(-LOG_ODDS_LIMIT, LOG_ODDS_LIMIT + 1)]
-        exact = [int((odd / (1 + odd) * (1 << 48)).to_integral_value()) for odd in odds]
-    squash = np.array([min(65535, max(1, (p + (1 << 31)) >> 32)) for p in exact], np.int32)
-    centres = (2 * np.arange(4096, dtype=np.int64) + 1) << 35
-    upper = np.searchsorted(np.array(exact, np.int64), centres)  # every centre is strictly inside the table
-    nearer = np.where(centres - np.array(exact)[upper - 1] < np.array(exact)[upper] - centres, upper - 1, upper)
-    return (nearer - LOG_ODDS_LIMIT).astype(np.int32), squash
 
 
 def _quarter_sine() -> list[int]:

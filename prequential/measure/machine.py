@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import torch
-
 from prequential.corpora.git.process import environment
 
 CHECKOUT = Path(__file__).parents[2]
@@ -20,6 +18,8 @@ PACKAGES = ("torch", "numpy", "numba", "constriction", "zstandard", "brotli", "p
 
 def machine() -> dict[str, str | int]:
     """Processor, cores, memory and system, as JSON values."""
+    import torch
+
     return {
         "cpu": cpu_model(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),

@@ -11,6 +11,9 @@ from typing import Any
 from prequential.errors import ConfigError
 
 N_SYMBOLS = 256  # size of the alphabet: symbols are bytes
+# Columns that the GPT reads at once on a processor, at most. t queries are multiplied with W - 1 + t keys, of which each query
+# sees at most W. No bit depends on it.
+COLUMNS_AT_ONCE = 128
 
 # What a mixer is made of. Each name has one line in model/mixer/: contexts in contexts.py, sets of weights in sets.py, curves in
 # refine.py. The order is theirs, and the files explain how to add one.

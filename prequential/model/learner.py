@@ -12,37 +12,36 @@ Letters: n symbols, t of them at a time, R rows, T columns, C last symbols that 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.lib.stride_tricks import sliding_window_view
 
 from prequential.codecs.bit_coder import BitCoder, ideal_bits, symbol_bits
 from prequential.exact.digest import digest
+from prequential.exact.host import to_array, to_tensor
 from prequential.exact.random import random_words
 from prequential.model.config import Config, ScheduleConfig
-from prequential.model.decoding import decode_segment
-from prequential.model.gpt.gpt import GPT
 from prequential.model.history import History
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.mixing import code_plain
 
-Tensor = torch.Tensor
+# A mixer alone needs no torch, whose import takes a second.
+if TYPE_CHECKING:
+    from prequential.model.gpt.gpt import GPT
 
 
 class OnlineLearner:
     """GPT and mixer, or one of them. It learns from every symbol that it codes. Symbols are bytes."""
 
-    def __init__(self, config: Config, gpt: GPT | None = None, *, step_thread: bool = False) -> None:
+    def __init__(self, config: Config, gpt: "GPT | None" = None, *, step_thread: bool = False) -> None:
         """gpt: the GPT of `config`, on any device; None if config.gpt is None. step_thread: take the GPT's steps in a thread."""
         self.config, self.gpt = config, gpt
         self.history = History(config.schedule.history_bits)
         self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
         self._last_segment_size = 0  # symbols of the last segment
         self.gpt_bits: np.ndarray | None = None
-        self._step_thread = (
-            ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,)) if gpt and step_thread else None
-        )
+        self._step_thread = _step_thread() if gpt and step_thread else None
         self._step: Future[None] | None = None
 
     @property
@@ -60,7 +59,7 @@ class OnlineLearner:
         if self.gpt:
             self.gpt.begin(n_symbols)
             if self._last_segment_size:
-                update = partial(self.gpt.update, *self._training_rows())
+                update = partial(self.gpt.update, *map(to_tensor, self._training_rows()))
                 if self._step_thread:
                     self._step = self._step_thread.submit(update)
                 else:
@@ -79,6 +78,8 @@ class OnlineLearner:
             self.gpt_bits = symbol_bits(frequencies, symbols)
             coded = code_symbols(frequencies, self.mixer, symbols, coder)
         elif column := self.gpt.column_decoder():
+            from prequential.model.decoding import decode_segment
+
             mixer = self.mixer.arrays if self.mixer else None
             coded = decode_segment(self.inputs(symbols[:1])[0], symbols, column, mixer, coder)
         else:
@@ -96,7 +97,7 @@ class OnlineLearner:
     def gpt_frequencies(self, inputs: np.ndarray, first: int) -> np.ndarray:
         """The frequencies (t, V) int32 of the GPT for inputs (t, C) int64 at the columns first .. first + t - 1."""
         assert self.gpt
-        return self.gpt.frequencies(torch.from_numpy(inputs), first).numpy()
+        return to_array(self.gpt.frequencies(to_tensor(inputs), first))
 
     def end(self, n_symbols: int) -> None:
         """Closes the segment and waits for the step. Raises the step's error, if there was one."""
@@ -107,7 +108,7 @@ class OnlineLearner:
             self.gpt.end()
         self._last_segment_size = n_symbols
 
-    def _training_rows(self) -> tuple[Tensor, Tensor]:
+    def _training_rows(self) -> tuple[np.ndarray, np.ndarray]:
         return training_rows(self.config, self.history, self._last_segment_size)
 
     @property
@@ -115,33 +116,42 @@ class OnlineLearner:
         """Norm of the last change of the GPT's head / norm of the head; None without a GPT or before a step. For reports."""
         return self.gpt.update_size if self.gpt else None
 
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Copies the `state` of another learner of this configuration. Then both continue identically. Call it between segments.
 
         Raises ValueError for values that no learner can have.
         """
-        n_symbols, n_new = tensors["counters"].tolist()
+        n_symbols, n_new = arrays["counters"].tolist()
         if not (0 <= n_symbols < 1 << 48 and 0 <= n_new <= min(n_symbols, self.config.schedule.segment_symbols)):
             raise ValueError("counters are out of range")
-        self.history.n_symbols, self._last_segment_size = tensors["counters"].tolist()
-        torch.from_numpy(self.history.ring).copy_(tensors["history"])
-        for prefix, part in (("gpt.", self.gpt), ("mixer.", self.mixer)):
-            if part:
-                part.load_state(
-                    {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-                )
+        self.history.n_symbols, self._last_segment_size = n_symbols, n_new
+        self.history.ring[:] = arrays["history"]
+        if self.gpt:
+            self.gpt.load_state({name: to_tensor(array) for name, array in _part("gpt.", arrays).items()})
+        if self.mixer:
+            self.mixer.load_state(_part("mixer.", arrays))
 
-    def state(self) -> dict[str, Tensor]:
-        """Every tensor that later predictions depend on, by name. Call it between segments."""
-        parts = {"gpt": self.gpt, "mixer": self.mixer}
-        tensors = {f"{name}.{key}": t for name, part in parts.items() if part for key, t in part.state().items()}
-        tensors["history"] = torch.from_numpy(self.history.ring)
-        tensors["counters"] = torch.tensor([self.history.n_symbols, self._last_segment_size])
-        return tensors
+    def state(self) -> dict[str, np.ndarray]:
+        """Every array that later predictions depend on, by name. Call it between segments."""
+        arrays = {f"gpt.{name}": to_array(tensor) for name, tensor in self.gpt.state().items()} if self.gpt else {}
+        arrays |= {f"mixer.{name}": array for name, array in self.mixer.state().items()} if self.mixer else {}
+        counters = np.array([self.history.n_symbols, self._last_segment_size], np.int64)
+        return arrays | {"history": self.history.ring, "counters": counters}
 
     def digest(self) -> bytes:
         """8 bytes that are equal for learners with equal state and, except by chance, different for all others."""
         return digest(self.state())
+
+
+def _part(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with the prefix, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _step_thread() -> ThreadPoolExecutor:
+    import torch
+
+    return ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))
 
 
 def code_symbols(
@@ -166,7 +176,7 @@ def segment_inputs(config: Config, history: History, symbols: np.ndarray) -> np.
     return sliding_window_view(known, n)[:, ::-1].copy()
 
 
-def training_rows(config: Config, history: History, n_new_symbols: int) -> tuple[Tensor, Tensor]:
+def training_rows(config: Config, history: History, n_new_symbols: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows of a step: inputs (R, T, C) and targets (R, T) int64.
 
     The first rows contain the newest segment, of n_new_symbols symbols. The others are drawn at random from the history.
@@ -181,4 +191,4 @@ def training_rows(config: Config, history: History, n_new_symbols: int) -> tuple
     drawn = history.oldest + (words % np.uint64(end - length + 1 - history.oldest)).astype(np.int64)
     positions = np.concatenate((newest, drawn))[:, None] + np.arange(length)
     before = positions[..., None] - np.arange(1, config.gpt.n_inputs + 1)  # (R, T, C)
-    return torch.from_numpy(history.at(before)), torch.from_numpy(history.at(positions))
+    return history.at(before), history.at(positions)

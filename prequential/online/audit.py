@@ -35,6 +35,7 @@ from prequential.codecs.bit_coder import ENCODE, FOLLOW, MODE, BitCoder, ideal_b
 from prequential.errors import FaultError
 from prequential.exact.backend import Backend
 from prequential.exact.digest import digest
+from prequential.exact.host import to_array, to_tensor
 from prequential.exact.random import random_words
 from prequential.model.config import Config, GPTConfig
 from prequential.model.gpt.context_table import ContextGradient
@@ -46,18 +47,19 @@ from prequential.model.learner import OnlineLearner, code_symbols, segment_input
 from prequential.model.mixer.mixer import Mixer
 from prequential.online.recomputing import MEMORY, TRANSIENT, likely_cause, opposite
 
+Array = np.ndarray
 Tensor = torch.Tensor
 
 MAX_NAMES = 10  # of tensors in a message
 WRITTEN_BY_STEPS = ("embedding", "contexts")  # tensors that steps write in place while a segment is read with them
 
 
-def digests(tensors: Mapping[str, Tensor]) -> dict[str, bytes]:
+def digests(tensors: Mapping[str, Array | Tensor]) -> dict[str, bytes]:
     """The digest of each tensor, by name."""
     return {name: digest({name: tensor}) for name, tensor in tensors.items()}
 
 
-def differing(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> list[str]:
+def differing(a: Mapping[str, Array | Tensor], b: Mapping[str, Array | Tensor]) -> list[str]:
     """Names of the tensors of `a` whose bits differ in `b`."""
     return [name for name, tensor in a.items() if digest({name: tensor}) != digest({name: b[name]})]
 
@@ -160,12 +162,12 @@ class SecondReading:
         """
         reader = self.reader.fork()
         reader.begin(self.weights.with_backend(backend), self.n_columns)
-        recent = torch.from_numpy(inputs)
+        recent = to_tensor(inputs)
         if by_column:
             logits = torch.cat([reader.forward(recent[t : t + 1], t) for t in range(len(recent))])
         else:
             logits = reader.forward(recent, 0)
-        return backend.primitives.frequencies(logits).numpy(), {
+        return to_array(backend.primitives.frequencies(logits)), {
             f"carried.{name}": t for name, t in reader.carried_cache().items()
         }
 
@@ -188,18 +190,18 @@ class Shadow:
         self._second.reserve(n_symbols)
         return self._second
 
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Continues from the state of a learner."""
         self._coder = None
-        self.history.n_symbols = int(tensors["counters"][0])
-        torch.from_numpy(self.history.ring).copy_(tensors["history"])
+        self.history.n_symbols = int(arrays["counters"][0])
+        self.history.ring[:] = arrays["history"]
         if self.mixer:
-            self.mixer.load_state({name: tensors[f"mixer.{name}"] for name in self.mixer.state()})
+            self.mixer.load_state({name: arrays[f"mixer.{name}"] for name in self.mixer.state()})
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, np.ndarray]:
         """The part of a learner's state that mixer and history make up."""
-        tensors = {"history": torch.from_numpy(self.history.ring)}
-        return tensors | ({f"mixer.{name}": t for name, t in self.mixer.state().items()} if self.mixer else {})
+        arrays = {f"mixer.{name}": array for name, array in self.mixer.state().items()} if self.mixer else {}
+        return arrays | {"history": self.history.ring}
 
 
 class AuditedLearner(OnlineLearner):
@@ -219,7 +221,7 @@ class AuditedLearner(OnlineLearner):
     def begin(self, n_symbols: int) -> None:
         """`OnlineLearner.begin`, after a check that all tensors that will be used are as they were written."""
         self._start, self._stop = self.history.n_symbols, self.history.n_symbols + n_symbols
-        self._rows_taken: tuple[Tensor, Tensor] | None = None
+        self._rows_taken: tuple[np.ndarray, np.ndarray] | None = None
         if self._watched:
             self._check_unchanged(self._watched.reading_tensors())
             self._is_drawn = self._n_segments % self._every == self._draw()
@@ -238,10 +240,10 @@ class AuditedLearner(OnlineLearner):
         drawn = int(random_words(self.config.seed, f"audit/{first}", 1)[0] % np.uint64(self._every))
         return max(drawn, min(1, self._every - 1)) if first == 0 else drawn
 
-    def _training_rows(self) -> tuple[Tensor, Tensor]:
+    def _training_rows(self) -> tuple[np.ndarray, np.ndarray]:
         rows = super()._training_rows()
         second = training_rows(self.config, self._shadow.history, self._last_segment_size)
-        if not all(torch.equal(a, b) for a, b in zip(rows, second, strict=True)):
+        if not all(np.array_equal(a, b) for a, b in zip(rows, second, strict=True)):
             raise self._fault(["history"], MEMORY)
         self._rows_taken = rows
         return rows
@@ -282,7 +284,7 @@ class AuditedLearner(OnlineLearner):
 
         def predicted(backend: Backend, by_column: bool = False) -> bytes:
             frequencies, carried = self._reading.predict(inputs, backend, by_column=by_column)
-            return digest(carried | {"frequencies": torch.from_numpy(frequencies)})
+            return digest(carried | {"frequencies": to_tensor(frequencies)})
 
         batched = predicted(own)
         if coder.decodes and predicted(own, by_column=True) != batched == predicted(opposite(own)):
@@ -304,13 +306,13 @@ class AuditedLearner(OnlineLearner):
         if self._n_segments % self._every == 0:
             self._compare_shadow()
 
-    def _check_step(self, gpt: WatchedGPT, rows: tuple[Tensor, Tensor]) -> None:
+    def _check_step(self, gpt: WatchedGPT, rows: tuple[np.ndarray, np.ndarray]) -> None:
         """Repeats the segment's step on the opposite backend. Raises FaultError if any tensor differs."""
 
         def stepped(backend: Backend) -> dict[str, Tensor]:
             again = watched_gpt(self.config, backend)
             again.load_state(self._state_before)
-            again.update(*rows)
+            again.update(*map(to_tensor, rows))
             again.end()
             return again.learned()
 
@@ -330,17 +332,17 @@ class AuditedLearner(OnlineLearner):
             raise self._fault(names, TRANSIENT)
         self._n_compared = self.history.n_symbols
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, np.ndarray]:
         """`OnlineLearner.state`, after a check of all of it: a digest or a checkpoint will be made of it."""
         if self._watched:
             self._check_unchanged(self._watched.tensors())
         self._compare_shadow()
         return super().state()
 
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """`OnlineLearner.load_state`; a new period begins."""
-        super().load_state(tensors)
-        self._shadow.load_state(tensors)
+        super().load_state(arrays)
+        self._shadow.load_state(arrays)
         self._n_segments, self._n_compared = 0, self.history.n_symbols
         self._start = self._stop = self._n_compared
 

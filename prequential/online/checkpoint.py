@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 import safetensors
-import torch
-from safetensors.torch import save_file
+from safetensors.numpy import save_file
 
 from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import N_WORDS, STATE_SIZE, WORDS_PER_SYMBOL
@@ -29,15 +28,13 @@ from prequential.files.work_folder import NEW_CHECKPOINT
 from prequential.online.loop import Learner
 from prequential.online.tensor_file import TensorFile, open_tensors
 
-Tensor = torch.Tensor
-
 VERSION = 1
 COST = 1 / 40  # of the run's time that may go into checkpoints
 FIRST_AFTER_S = 60.0
 BYTES_PER_S = 200e6  # assumed speed of the disk, until a checkpoint has been timed
 LEARNER = "learner."
 METADATA = "prequential"
-CODER_TENSORS = {"coder": torch.int64, "words": torch.int32, "symbols": torch.uint8}
+CODER_ARRAYS = {"coder": np.dtype(np.int64), "words": np.dtype(np.int32), "symbols": np.dtype(np.uint8)}
 TOTALS = {
     "n_bytes": int, "code_bits": float, "archive_bytes": int, "header_bytes": int, "payload_bytes": int, "n_blocks": int,
     "n_raw_blocks": int,
@@ -116,7 +113,7 @@ class Checkpoints:
         now = self._clock()
         if self._is_first:
             self._is_first = False
-            n_bytes = sum(t.nbytes for t in learner.state().values())
+            n_bytes = sum(array.nbytes for array in learner.state().values())
             self._due = max(self._due, now + n_bytes / BYTES_PER_S / COST)
         if now >= self._due:
             try:
@@ -130,23 +127,19 @@ class Checkpoints:
 
 def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Saved) -> None:
     """Replaces the checkpoint at `path` durably: there is a complete one at any time. Raises OSError."""
-    tensors = {LEARNER + name: tensor for name, tensor in learner.state().items()}
-    tensors |= {
-        "coder": torch.from_numpy(saved.coder.view(np.int64)),
-        "words": torch.from_numpy(saved.words.view(np.int32)),
-        "symbols": torch.from_numpy(saved.symbols),
-    }
+    arrays = {LEARNER + name: array for name, array in learner.state().items()}
+    arrays |= {"coder": saved.coder.view(np.int64), "words": saved.words.view(np.int32), "symbols": saved.symbols}
     about = {
         "version": VERSION, **expected, "totals": saved.totals, "n_open": saved.n_open, "open_bits": saved.open_bits,
         "written": saved.written,
     }  # fmt: skip
-    text = json.dumps({**about, "digest": _digest(tensors, about)}, sort_keys=True)
+    text = json.dumps({**about, "digest": _digest(arrays, about)}, sort_keys=True)
     folder = path.with_name(NEW_CHECKPOINT)
     delete_new_checkpoint(path)
     folder.mkdir(mode=0o700)
     try:
         draft = folder / path.name
-        save_tensors(draft, tensors, {METADATA: text})
+        save_arrays(draft, arrays, {METADATA: text})
         draft.replace(path)
     finally:
         delete_new_checkpoint(path)
@@ -157,19 +150,19 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     """Reads what `write` saved. Raises CheckpointError for a damaged file or one of another run; discard the learner then."""
     with open_tensors(path) as file:
         about = _described(path, file.metadata, expected)
-        own = {LEARNER + name: tensor for name, tensor in learner.state().items()}
+        own = {LEARNER + name: array for name, array in learner.state().items()}
         try:
-            tensors = read_tensors(file, own, CODER_TENSORS.keys())
+            arrays = read_arrays(file, own, CODER_ARRAYS.keys())
         except ValueError as error:
             raise CheckpointError(f"{str(path)!r} does not fit the run: {error}") from error
-    if about.pop("digest", None) != _digest(tensors, about):
+    if about.pop("digest", None) != _digest(arrays, about):
         raise CheckpointError(f"{str(path)!r} is damaged: its digest does not match its contents")
-    dtypes = {name: tensor.dtype for name, tensor in own.items()} | CODER_TENSORS
-    if any(tensors[name].dtype != dtype for name, dtype in dtypes.items()):
+    dtypes = {name: array.dtype for name, array in own.items()} | CODER_ARRAYS
+    if any(arrays[name].dtype != dtype for name, dtype in dtypes.items()):
         raise CheckpointError(f"{str(path)!r} does not fit the run: it holds other types")
     try:
-        saved = _saved(about, tensors, expected["n_bytes"])
-        learner.load_state({name: tensors[LEARNER + name] for name in learner.state()})
+        saved = _saved(about, arrays, expected["n_bytes"])
+        learner.load_state({name: arrays[LEARNER + name] for name in learner.state()})
     except ValueError as error:
         raise CheckpointError(f"{str(path)!r} is not from a run of this program: {error}") from error
     if learner.n_symbols != saved.totals["n_bytes"] + saved.n_open:
@@ -177,29 +170,29 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     return saved
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None) -> None:
     """Writes a safetensors file durably. Raises OSError, also for the library's own error type, which it uses for a full disk."""
     try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, metadata)
     except safetensors.SafetensorError as error:
         raise OSError(errno.EIO, str(error)) from error
     sync_file(path)
 
 
-def read_tensors(file: TensorFile, own: Mapping[str, Tensor], others: Collection[str] = ()) -> dict[str, Tensor]:
+def read_arrays(file: TensorFile, own: Mapping[str, np.ndarray], others: Collection[str] = ()) -> dict[str, np.ndarray]:
     """All tensors of a file: those of `own`, with the same names and shapes, and `others`. They share no memory with the file.
 
     Raises ValueError, before any is read, for a file with other names or shapes. The caller checks the values.
     """
     if file.types.keys() != own.keys() | set(others):
         raise ValueError("it holds other tensors")
-    for name, tensor in own.items():
-        if file.types[name][1] != tuple(tensor.shape):
+    for name, array in own.items():
+        if file.types[name][1] != array.shape:
             raise ValueError(f"{name} has another shape")
     return {name: file.read(name) for name in file.types}
 
 
-def _saved(about: Mapping[str, Any], tensors: Mapping[str, Tensor], n_bytes: int) -> Saved:
+def _saved(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_bytes: int) -> Saved:
     """The part of the file that is not the learner's, for an original of n_bytes. Raises ValueError if no run can save it."""
     totals, n_open, written = about.get("totals"), about.get("n_open"), about.get("written")
     if not isinstance(totals, dict) or totals.keys() != TOTALS.keys():
@@ -215,7 +208,7 @@ def _saved(about: Mapping[str, Any], tensors: Mapping[str, Tensor], n_bytes: int
         raise ValueError("counts out of range")
     if not isinstance(written, str) or type(about.get("open_bits")) is not float:
         raise ValueError("fields of other types")
-    coder, words, symbols = (tensors[name].numpy() for name in CODER_TENSORS)
+    coder, words, symbols = (arrays[name] for name in CODER_ARRAYS)
     if coder.shape != (STATE_SIZE,) or words.ndim != 1 or symbols.ndim != 1 or len(symbols) not in (0, n_open):
         raise ValueError("a coder of another shape")
     if len(words) > WORDS_PER_SYMBOL * n_open or not 0 <= coder[N_WORDS] <= WORDS_PER_SYMBOL * n_open + 2:
@@ -266,6 +259,6 @@ def identity(direction: str, header: Header) -> dict[str, Any]:
     }
 
 
-def _digest(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> str:
+def _digest(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> str:
     text = json.dumps(about, sort_keys=True).encode()
-    return hashlib.blake2b(digest(tensors, 32) + text, digest_size=16).hexdigest()
+    return hashlib.blake2b(digest(arrays, 32) + text, digest_size=16).hexdigest()

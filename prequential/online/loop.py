@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
-import torch
 
 from prequential.codecs.bit_coder import BitCoder
 from prequential.model.config import ScheduleConfig
@@ -48,10 +47,10 @@ class Learner(Protocol):
     def end(self, n_symbols: int) -> None:
         """Closes the segment. What was learned in parallel takes effect."""
 
-    def state(self) -> dict[str, torch.Tensor]:
-        """Every tensor that later predictions depend on, by name; between segments only."""
+    def state(self) -> dict[str, np.ndarray]:
+        """Every array that later predictions depend on, by name; between segments only."""
 
-    def load_state(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Continues from the `state` of an equal learner. Raises ValueError for values that no learner has."""
 
     def digest(self) -> bytes:

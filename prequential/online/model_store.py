@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
 from prequential.errors import CheckpointError, ConfigError, UnsupportedVersionError
 from prequential.exact.digest import digest
 from prequential.files import PathLike, new_folder, open_regular, read_regular, write_text
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
-from prequential.online.checkpoint import read_tensors, save_tensors
+from prequential.online.checkpoint import read_arrays, save_arrays
 from prequential.online.runtime import Runtime
 from prequential.online.tensor_file import open_tensors
 
@@ -57,14 +57,14 @@ def save_model(folder: PathLike, learner: OnlineLearner, trained_on: Mapping[str
     not empty.
     """
     with new_folder(folder, mode=mode) as draft:
-        tensors = learner.state()
-        save_tensors(draft / TENSORS, tensors)
+        arrays = learner.state()
+        save_arrays(draft / TENSORS, arrays)
         about = {
             "format": FORMAT,
             "version": VERSION,
             "config": learner.config.to_dict(),
             "trained_on": dict(trained_on),
-            "state_digest": (state_digest := _digest_of(tensors)),
+            "state_digest": (state_digest := _digest_of(arrays)),
             "tensors_blake2b": _blake2b(draft / TENSORS),
         }
         write_text(draft / DESCRIPTION, json.dumps({**about, "digest": _digest_of_text(about)}, indent=2) + "\n")
@@ -88,7 +88,7 @@ def load_model(folder: PathLike, runtime: Runtime) -> StoredModel:
         raise CheckpointError(f"{str(path)!r} is damaged: its digest differs from the one in {DESCRIPTION}")
     learner = runtime.learner(config)
     try:
-        learner.load_state(_tensors(path, learner))
+        learner.load_state(_arrays(path, learner))
     except ValueError as error:
         raise CheckpointError(f"{str(path)!r} is not the state of a learner: {error}") from error
     if (found := _digest_of(learner.state())) != about["state_digest"]:
@@ -120,19 +120,18 @@ def _described(path: Path) -> dict[str, Any]:
     return about
 
 
-def _tensors(path: Path, learner: OnlineLearner) -> dict[str, torch.Tensor]:
+def _arrays(path: Path, learner: OnlineLearner) -> dict[str, np.ndarray]:
     """The file's tensors. Raises ValueError unless names, shapes and types are those of the learner's, and CheckpointError."""
     own = learner.state()
     with open_tensors(path, follow_links=False) as file:
-        tensors = read_tensors(file, own)
-    for name, tensor in own.items():
-        if tensors[name].dtype != tensor.dtype:
+        arrays = read_arrays(file, own)
+    for name, array in own.items():
+        if arrays[name].dtype != array.dtype:
             raise ValueError(f"{name} has another type")
-    if (
-        tensors["counters"][1] > learner.config.schedule.segment_symbols
-    ):  # the next step makes rows of this many symbols
+    n_new = arrays["counters"][1]  # the next step makes rows of this many symbols
+    if n_new > learner.config.schedule.segment_symbols:
         raise ValueError("counters are out of range")
-    return tensors
+    return arrays
 
 
 def _blake2b(path: Path) -> str:
@@ -149,8 +148,8 @@ def _unreadable(path: Path, error: OSError | ValueError) -> CheckpointError:
     return CheckpointError(f"{str(path)!r} cannot be read: {reason}")
 
 
-def _digest_of(tensors: Mapping[str, torch.Tensor]) -> str:
-    return digest(tensors, 16).hex()
+def _digest_of(arrays: Mapping[str, np.ndarray]) -> str:
+    return digest(arrays, 16).hex()
 
 
 def _digest_of_text(about: Mapping[str, Any]) -> str:

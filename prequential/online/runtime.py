@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prequential.errors import ConfigError
-from prequential.exact import matmul
 from prequential.exact.backend import Backend, Primitives
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
-from prequential.model.gpt.gpt import GPT
 from prequential.model.learner import OnlineLearner
 from prequential.online.limits import MAX_MEMORY_BYTES, check_limits
 
-# Imported where they are used: a decoder of plain archives does not need them.
+# Imported where they are used: a mixer alone needs no torch, a decoder of plain archives no devices and no workers.
 if TYPE_CHECKING:
     from prequential.model.gpt.device import Accelerator
+    from prequential.model.gpt.gpt import GPT
     from prequential.online.workers.team import Team
 
 KERNELS = ("fused", "plain")
@@ -99,6 +98,8 @@ class Runtime:
         """Primitives, products and threads; None for a learner that needs none. Raises InexactMachineError."""
         if config.gpt is None and self.backend is None:
             return None
+        from prequential.exact import matmul
+
         pool = Pool(self.n_threads)  # first: backends are rated as they will be used
         return Backend(self._primitives(), matmul.choose("cpu", self.backend), pool)
 
@@ -134,6 +135,8 @@ def make_gpt(config: Config, backend: Backend, accelerator: Accelerator | None =
         from prequential.model.gpt.device import DeviceGPT
 
         return DeviceGPT(accelerator, config.gpt, config.seed, backend)
+    from prequential.model.gpt.gpt import GPT
+
     return GPT(config.gpt, config.seed, backend)
 
 

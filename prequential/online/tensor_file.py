@@ -13,7 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
 from prequential.errors import CheckpointError
 from prequential.files import open_regular
@@ -21,9 +21,9 @@ from prequential.files import open_regular
 MAX_HEADER_BYTES = 1 << 20  # JSON, which expands in memory
 METADATA = "__metadata__"
 DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
-    "U8": torch.uint8,
-}  # fmt: skip
+    name: np.dtype(kind).newbyteorder("<")
+    for name, kind in {"F64": "f8", "F32": "f4", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1", "U8": "u1"}.items()
+}
 
 
 class TensorFile:
@@ -48,17 +48,17 @@ class TensorFile:
             raise ValueError(f"its header is damaged: {type(error).__name__}") from error
         self._file, self._first = file, 8 + n_bytes
 
-    def read(self, name: str) -> torch.Tensor:
-        """A tensor, in memory that it does not share. Raises ValueError if the file ends before its last byte."""
+    def read(self, name: str) -> np.ndarray:
+        """A tensor as an array, in memory that it does not share. Raises ValueError if the file ends before its last byte."""
         dtype, shape = self.types[name]
         n_bytes, start = self._n_bytes(name), self._first + self._places[name][0]
         if start + n_bytes > os.fstat(self._file.fileno()).st_size:  # before memory is taken for it
             raise ValueError(f"it ends within {name}")
-        tensor = torch.empty(shape, dtype=dtype)
+        array = np.empty(shape, dtype)
         self._file.seek(start)
-        if n_bytes and self._file.readinto(tensor.numpy().reshape(-1).view("uint8").data) != n_bytes:
+        if n_bytes and self._file.readinto(array.reshape(-1).view(np.uint8).data) != n_bytes:
             raise ValueError(f"it ends within {name}")
-        return tensor
+        return array
 
     def _n_bytes(self, name: str) -> int:
         dtype, shape = self.types[name]

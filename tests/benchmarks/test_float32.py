@@ -10,6 +10,7 @@ import torch
 
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.corpora.bundled import sample_path
+from prequential.exact.host import to_tensor
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import segments
@@ -72,7 +73,7 @@ def test_logits_from_the_same_weights_keys_and_values_differ_by_rounding_only(le
     exact, float32 = learners
     learn(exact, n)
     for _ in range(20):
-        exact.gpt.update(*exact._training_rows())
+        exact.gpt.update(*map(to_tensor, exact._training_rows()))
     take_over(float32, exact)
     for start, stop in ((n, n + 33), (n + 33, n + 96)):
         recent = torch.from_numpy(TEXT[np.arange(start, stop)[:, None] - np.arange(1, 4)].astype(np.int64))
@@ -94,7 +95,7 @@ def test_gradients_differ_by_rounding_only(learners, monkeypatch):
         float32.gpt, "_update_parameter", lambda name, parts, factor: found.update({name: (parts[0], factor)})
     )
     for learner in learners:
-        learner.gpt.update(*exact._training_rows())
+        learner.gpt.update(*map(to_tensor, exact._training_rows()))
     assert found.keys() == expected.keys() == float32.gpt._weights.keys()
     assert {factor for _, factor in found.values()} == {factor for _, factor in expected.values()}
     difference = {name: relative(found[name][0], expected[name][0]) for name in found}

@@ -11,9 +11,11 @@ import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
+from prequential.cli.progress import progress_bar
 from prequential.measure.watch import progress as display
 from prequential.measure.watch.progress import ProgressBar, ProgressLines, SilentProgress
 from prequential.online.coding import Progress
@@ -212,3 +214,19 @@ def test_a_logged_warning_is_shown_like_the_others(capsys: pytest.CaptureFixture
     with progress_bar("a", quiet=True):
         logging.getLogger("prequential.online.coding").warning("cannot save the run")
     assert capsys.readouterr().err == "prequential: a: warning: cannot save the run\n"
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_one_line_says_that_kernels_are_compiled(quiet, capsys):
+    with progress_bar("a", quiet=quiet):
+        for step in (1, 2):  # each is a compilation
+            numba.njit(lambda x, step=step: x + step)(1)
+    assert capsys.readouterr().err.count("compiling kernels") == (0 if quiet else 1)
+
+
+def test_kernels_that_are_loaded_are_not_compiled(capsys):
+    compiled = numba.njit(lambda x: x)
+    compiled(1)
+    with progress_bar("a", quiet=False):
+        compiled(2)
+    assert not capsys.readouterr().err

@@ -92,6 +92,21 @@ def test_list_needs_no_torch(archive, tmp_path):
     assert subprocess.run(command, capture_output=True, check=True).stdout.splitlines()[-1] == b"False"
 
 
+def test_a_mixer_alone_needs_no_torch(text, tmp_path):
+    """Its import takes longer than the compression of a small file."""
+    (tmp_path / "a").write_bytes(text)
+    for args in (
+        ["compress", "-1", "a"],
+        ["compress", "-3", "-o", "b.pq", "a"],
+        ["decompress", "-o", "b", "a.pq"],
+        ["test", "b.pq"],
+    ):
+        command = [sys.executable, "-c", WITHOUT_TORCH, *args]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+        assert done.stdout.splitlines()[-1] == b"False", args
+    assert (tmp_path / "b").read_bytes() == text
+
+
 def test_list_continues_after_a_file_that_is_not_an_archive(run, archive, tmp_path):
     (tmp_path / "a.pq").write_bytes(archive)
     (tmp_path / "b").write_bytes(b"b")

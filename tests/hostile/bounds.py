@@ -16,7 +16,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-import torch
 
 from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, MODE, N_WORDS, WIDTH, WORDS_PER_SYMBOL, BitCoder
 from prequential.errors import ConfigError, CorruptArchiveError
@@ -30,7 +29,7 @@ from prequential.model.mixer.nodes import HISTORY_SHIFT
 from prequential.model.mixer.past import MATCH, MATCH_LENGTH, MAX_MATCH_LENGTH, POSITION
 from prequential.online.runtime import Runtime
 
-Tensors = dict[str, torch.Tensor]
+Arrays = dict[str, np.ndarray]
 
 RUNTIME = Runtime(threads=1)
 N_SYMBOLS = 320  # coded with each state
@@ -83,46 +82,43 @@ class Draw:
         )[kind]  # fmt: skip
         return np.clip((signs * sizes).astype(np.float32), np.float32(low), np.float32(high))
 
-    def like(self, tensor: torch.Tensor, low: float | None = None, high: float | None = None) -> torch.Tensor:
-        """Values of the type and shape of `tensor`, from low to high; without them, any of its type."""
-        n = tensor.numel()
-        if tensor.is_floating_point():
-            found = self.floats(n, low or 0.0, high or 0.0)
+    def like(self, array: np.ndarray, low: float | None = None, high: float | None = None) -> np.ndarray:
+        """Values of the type and shape of `array`, from low to high; without them, any of its type."""
+        if array.dtype.kind == "f":
+            found = self.floats(array.size, low or 0.0, high or 0.0)
         else:
-            limits = torch.iinfo(tensor.dtype)
-            found = self(n, int(limits.min if low is None else low), int(limits.max if high is None else high))
-        return torch.from_numpy(found).to(tensor.dtype).reshape(tensor.shape)
+            limits = np.iinfo(array.dtype)
+            found = self(array.size, int(limits.min if low is None else low), int(limits.max if high is None else high))
+        return found.astype(array.dtype).reshape(array.shape)
 
 
-def random_state(draw: Draw, state: Mapping[str, torch.Tensor], config: Config) -> Tensors:
-    """A state with any values that `load_state` accepts. Some tensors keep the values of `state`."""
+def random_state(draw: Draw, state: Mapping[str, np.ndarray], config: Config) -> Arrays:
+    """A state with any values that `load_state` accepts. Some arrays keep the values of `state`."""
     found = {}
-    for name, tensor in state.items():
+    for name, array in state.items():
         own = re.sub(r"^gpt\.(replica\.\d+\.)?", "", name)
         if draw.random.random() < 0.2:
-            found[name] = tensor.clone()
-        elif tensor.is_floating_point():
+            found[name] = array.copy()
+        elif array.dtype.kind == "f":
             squares = own.startswith(NOT_NEGATIVE)
-            found[name] = draw.like(
-                tensor, 0.0 if squares else -MAX_MAGNITUDE, MAX_SQUARE if squares else MAX_MAGNITUDE
-            )
+            found[name] = draw.like(array, 0.0 if squares else -MAX_MAGNITUDE, MAX_SQUARE if squares else MAX_MAGNITUDE)
         elif name == "gpt.counters":
-            found[name] = draw.like(tensor, 0, COUNT - 1)
+            found[name] = draw.like(array, 0, COUNT - 1)
         else:
-            found[name] = draw.like(tensor)
+            found[name] = draw.like(array)
     n_symbols = int(draw(1, 0, COUNT - 1)[0])
     n_new = int(draw(1, 0, min(n_symbols, config.schedule.segment_symbols))[0])
-    found["counters"] = torch.tensor([n_symbols, n_new])
+    found["counters"] = np.array([n_symbols, n_new])
     if "mixer.past" in state:
-        past = torch.cat([draw.like(value, 0, COUNT - 1) for value in state["mixer.past"].split(1)])
+        past = np.concatenate([draw.like(value, 0, COUNT - 1) for value in state["mixer.past"].reshape(-1, 1)])
         if draw.random.random() < 0.5:
             past[POSITION] = n_symbols
         if draw.random.random() < 0.5:
             past[MATCH] = max(0, int(past[POSITION]) - int(draw(1, 0, 1 << 15)[0]))
         past[MATCH_LENGTH] = int(draw(1, 0, MAX_MATCH_LENGTH)[0])
         table = draw.like(state["mixer.table"])
-        nodes = draw.like(table[:, 1:].to(torch.int64), 0, (N_HISTORIES << HISTORY_SHIFT) - 1)
-        table[:, 1:] = nodes.to(torch.uint32).view(torch.int32)
+        nodes = draw.like(table[:, 1:].astype(np.int64), 0, (N_HISTORIES << HISTORY_SHIFT) - 1)
+        table[:, 1:] = nodes.astype(np.uint32).view(np.int32)
         found |= {
             "mixer.past": past,
             "mixer.table": table,
@@ -156,7 +152,7 @@ def coded(learner: OnlineLearner, coder: BitCoder, symbols: np.ndarray) -> np.nd
     return np.concatenate(done)
 
 
-def tried(learners: tuple[OnlineLearner, OnlineLearner], first: Tensors, seed: int) -> list[str]:
+def tried(learners: tuple[OnlineLearner, OnlineLearner], first: Arrays, seed: int) -> list[str]:
     """Loads a random state into both learners, then codes with it. Returns the outcomes."""
     draw, (one, other) = Draw(seed), learners
     state = random_state(draw, first, one.config)
@@ -221,7 +217,7 @@ def main() -> None:
     for name, config in CONFIGS.items():
         learner = RUNTIME.learner(config)
         coded(learner, BitCoder(FOLLOW), np.arange(300) % 256)
-        made[name] = (learner, RUNTIME.learner(config)), {key: t.clone() for key, t in learner.state().items()}
+        made[name] = (learner, RUNTIME.learner(config)), {key: array.copy() for key, array in learner.state().items()}
     for number in range(args.first, args.first + args.count):
         name = list(CONFIGS)[number % len(CONFIGS)]
         learners, first = made[name]

@@ -18,7 +18,7 @@ from prequential.codecs.baselines.frequencies import ideal_code_bits
 from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCoder, ideal_bits
 from prequential.corpora.bundled import sample_path
 from prequential.exact.digest import digest
-from prequential.exact.tables import LOG_ODDS_LIMIT, log_odds_tables
+from prequential.exact.log_odds import LOG_ODDS_LIMIT, log_odds_tables
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.mixer import contexts, histories, mixing, nodes, past, sets, weights
 from prequential.model.mixer.mixer import Mixer

@@ -189,7 +189,7 @@ def test_a_run_resumes_on_another_device(monkeypatch):
         there = ON_CUDA.learner(PURE)
         assert isinstance(there.gpt, DeviceGPT)
         assert coded(there, 0, half) == halves[0]
-        state = {name: tensor.clone() for name, tensor in there.state().items()}
+        state = {name: array.copy() for name, array in there.state().items()}
         assert not any(is_on_device(tensor) for tensor in state.values())
         for runtime in (Runtime(threads=1), ON_CUDA):
             other = runtime.learner(PURE)

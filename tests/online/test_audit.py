@@ -124,7 +124,7 @@ def test_an_audited_learner_continues_from_the_state_of_another(config):
     old, coder = make(config, every=2), BitCoder(ENCODE)
     learn(old, 5, coder=coder)
     fresh, later = make(config, every=3, backend="float64"), BitCoder(ENCODE)
-    fresh.load_state({name: tensor.clone() for name, tensor in old.state().items()})
+    fresh.load_state({name: array.copy() for name, array in old.state().items()})
     later.restore(*coder.saved())
     learn(old, 6, 5, coder=coder)
     learn(fresh, 6, 5, coder=later)

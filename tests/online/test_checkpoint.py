@@ -319,24 +319,24 @@ def test_compression_of_a_read_only_source_resumes_and_the_archive_has_its_mode(
 
 def test_what_was_read_does_not_change_with_the_file(tmp_path):
     """A process that rewrites the file after the check of its values must not reach the kernels."""
-    path, values = tmp_path / "a.safetensors", torch.arange(1000, dtype=torch.int64)
-    checkpoint.save_tensors(path, {"a": values})
+    path, values = tmp_path / "a.safetensors", np.arange(1000)
+    checkpoint.save_arrays(path, {"a": values})
     with open_tensors(path) as file:
-        read = checkpoint.read_tensors(file, {"a": values})
+        read = checkpoint.read_arrays(file, {"a": values})
         with path.open("r+b") as other:
             other.seek(-8 * len(values), 2)
             other.write(b"\xff" * 8 * len(values))
-        assert torch.equal(read["a"], values)
-    assert torch.equal(read["a"], values)
+        assert np.array_equal(read["a"], values)
+    assert np.array_equal(read["a"], values)
 
 
 def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path):
     """The library would map the file, and end the program by a signal."""
-    path, values = tmp_path / "a.safetensors", torch.arange(100_000, dtype=torch.int64)
-    checkpoint.save_tensors(path, {"a": values})
+    path, values = tmp_path / "a.safetensors", np.arange(100_000)
+    checkpoint.save_arrays(path, {"a": values})
     with pytest.raises(CheckpointError, match="ends within a"), open_tensors(path) as file:
         os.truncate(path, 1000)
-        checkpoint.read_tensors(file, {"a": values})
+        checkpoint.read_arrays(file, {"a": values})
 
 
 @pytest.mark.parametrize(

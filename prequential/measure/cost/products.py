@@ -15,8 +15,7 @@ import torch
 from prequential.exact import matmul as matmuls
 from prequential.exact.matmul import Matmul
 from prequential.exact.optim import NEWTON_SCHULZ_STEPS
-from prequential.model.config import N_SYMBOLS, Config, GPTConfig, ScheduleConfig
-from prequential.model.gpt.reader import COLUMNS_AT_ONCE
+from prequential.model.config import COLUMNS_AT_ONCE, N_SYMBOLS, Config, GPTConfig, ScheduleConfig
 from prequential.model.gpt.replicas import split_range
 from prequential.online.flops import hidden_matrices
 from prequential.online.runtime import Runtime

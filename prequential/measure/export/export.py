@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact import plain
+from prequential.exact.host import to_array
 from prequential.files import PathLike, new_folder, write_text
 from prequential.measure.export import plain_gpt
 from prequential.measure.study.references import code
 from prequential.model.config import GPTConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
-from prequential.online.checkpoint import save_tensors
+from prequential.online.checkpoint import save_arrays
 from prequential.online.runtime import Runtime
 
 TENSORS, CONFIG, MODULE = "model.safetensors", "config.json", "gpt.py"
@@ -63,7 +64,7 @@ def export(folder: PathLike, learner: OnlineLearner, about: Mapping[str, Any], *
     """
     module, shape = plain_module(learner), asdict(_shape(_gpt_config(learner)))
     with new_folder(folder, mode=mode) as draft:
-        save_tensors(draft / TENSORS, module.state_dict())
+        save_arrays(draft / TENSORS, {name: to_array(tensor) for name, tensor in module.state_dict().items()})
         write_text(draft / CONFIG, json.dumps({"model": shape, **about}, indent=2) + "\n")
         write_text(draft / MODULE, Path(plain_gpt.__file__).read_text(encoding="utf-8"))
     return module
@@ -93,10 +94,11 @@ def _shape(config: GPTConfig) -> plain_gpt.Shape:
 
 def _weights(learner: OnlineLearner, config: GPTConfig) -> dict[str, torch.Tensor]:
     """The state of the module. Its matrices are (C_out, C_in), those of the learner (C_in, C_out)."""
-    state = learner.state()
+    assert learner.gpt is not None
+    state = learner.gpt.state()
 
     def matrix(name: str) -> torch.Tensor:
-        levels, scale = plain.quantise_columns(state[f"gpt.{name}"])
+        levels, scale = plain.quantise_columns(state[name])
         return (levels * scale).t().contiguous()
 
     hidden = {
@@ -104,14 +106,14 @@ def _weights(learner: OnlineLearner, config: GPTConfig) -> dict[str, torch.Tenso
         for i in range(config.n_layers)
         for name in ("qkv", "out", "up", "down")
     }
-    contexts = {"contexts": state["gpt.contexts"]} if config.contexts else {}
-    return {"embedding": state["gpt.embedding"], **contexts, **hidden, "head.weight": matrix("head")}
+    contexts = {"contexts": state["contexts"]} if config.contexts else {}
+    return {"embedding": state["embedding"], **contexts, **hidden, "head.weight": matrix("head")}
 
 
 def _gpt_alone(learner: OnlineLearner, runtime: Runtime) -> OnlineLearner:
     """A learner without a mixer and before its first byte, whose GPT has the weights of the learner's GPT."""
     assert learner.gpt is not None
     copy = replace(runtime, audit_every=0).learner(replace(learner.config, mixer=None))
-    learned = {f"gpt.{name}": tensor for name, tensor in learner.gpt.learned_state().items()}
+    learned = {f"gpt.{name}": to_array(tensor) for name, tensor in learner.gpt.learned_state().items()}
     copy.load_state({**copy.state(), **learned})
     return copy

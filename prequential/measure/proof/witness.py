@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from prequential.codecs.bit_coder import FOLLOW, BitCoder, ideal_bits
 from prequential.exact.digest import digest
@@ -41,9 +40,8 @@ class Witness:
         self._code_starts = self._draw(starts, "code", sampling.n_samples)
         self._future_starts = self._draw(starts, "future", sampling.n_samples)
         self._start = 0  # of the open segment
-        self._state: dict[
-            str, torch.Tensor
-        ] = {}  # of the learner at the open segment's start, if the twin needs it again
+        # Of the learner at the open segment's start, if the twin needs it again:
+        self._state: dict[str, np.ndarray] = {}
 
     @property
     def schedule(self) -> ScheduleConfig:
@@ -65,13 +63,13 @@ class Witness:
         """The same as of the learner."""
         return self._learner.update_size
 
-    def state(self) -> dict[str, torch.Tensor]:
+    def state(self) -> dict[str, np.ndarray]:
         """The same as of the learner."""
         return self._learner.state()
 
-    def load_state(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The same as of the learner."""
-        self._learner.load_state(tensors)
+        self._learner.load_state(arrays)
 
     def digest(self) -> bytes:
         """The same as of the learner."""
@@ -81,7 +79,7 @@ class Witness:
         """The same as of the learner. The twin receives the state before it."""
         self._start = self._learner.n_symbols
         if self._start in self._code_starts | self._future_starts:
-            state = {name: tensor.clone() for name, tensor in self._learner.state().items()}
+            state = {name: array.copy() for name, array in self._learner.state().items()}
             self._state = state if self._start in self._code_starts & self._future_starts else {}
             self._twin.load_state(state)
         self._learner.begin(n_symbols)

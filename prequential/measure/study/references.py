@@ -33,6 +33,7 @@ from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitC
 from prequential.codecs.byte_source import ByteSource, varint
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact import plain
+from prequential.exact.host import to_array, to_tensor
 from prequential.measure.evaluation.curves import Curve
 from prequential.measure.evaluation.ledger import bits_per_byte
 from prequential.model.config import Config
@@ -202,7 +203,7 @@ def _weights(learner: OnlineLearner) -> dict[str, torch.Tensor]:
     assert learner.config.gpt
     hidden = [f"gpt.{i}.{name}" for i in range(learner.config.gpt.n_layers) for name in ("qkv", "out", "up", "down")]
     state = learner.state()
-    return {name: state[name] for name in (*hidden, "gpt.head", EMBEDDING)}
+    return {name: to_tensor(state[name]) for name in (*hidden, "gpt.head", EMBEDDING)}
 
 
 def pack_weights(learner: OnlineLearner, start: OnlineLearner) -> bytes:
@@ -241,7 +242,7 @@ def unpack_weights(packed: bytes, config: Config, runtime: Runtime) -> OnlineLea
         loaded[name] = torch.from_numpy(matrix).reshape(weight.shape)
     loaded[EMBEDDING] += weights[EMBEDDING]
     source.check_end()
-    learner.load_state({**learner.state(), **loaded})
+    learner.load_state({**learner.state(), **{name: to_array(tensor) for name, tensor in loaded.items()}})
     return learner
 
 

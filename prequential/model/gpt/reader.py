@@ -15,15 +15,13 @@ from functools import partial
 import torch
 
 from prequential.exact.tables import HOST
-from prequential.model.config import GPTConfig
+from prequential.model.config import COLUMNS_AT_ONCE, GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
 from prequential.model.gpt.weights import Weights, rotary_phases
 
 Tensor = torch.Tensor
 
-# Columns that are read at once, at most. t queries are multiplied with W - 1 + t keys, of which each query sees at most W. On a
-# device, the products with invisible keys cost less than launching more kernels.
-COLUMNS_AT_ONCE = 128  # on a processor
+# The same as COLUMNS_AT_ONCE on a device, where products with invisible keys cost less than launching more kernels.
 DEVICE_COLUMNS = 1024
 
 

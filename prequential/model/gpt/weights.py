@@ -106,7 +106,8 @@ class Weights:
         half_width = math.sqrt(3.0 / d) * 0.5  # the standard deviation is 0.5 / sqrt(D)
 
         def linear(name: str, n_in: int, n_out: int, half_width: float) -> Linear:
-            return Linear(uniform(seed, name, (n_in, n_out), half_width).to(device), backend)
+            start = torch.from_numpy(uniform(seed, name, (n_in, n_out), half_width))
+            return Linear(start.to(device), backend)
 
         layers = [
             {
@@ -118,7 +119,7 @@ class Weights:
             for i in range(config.n_layers)
         ]
         embedding = torch.zeros(config.n_embeddings, N_SYMBOLS, d, device=device)
-        embedding[0] = uniform(seed, "embedding", (N_SYMBOLS, d), 1.0).to(device)
+        embedding[0] = torch.from_numpy(uniform(seed, "embedding", (N_SYMBOLS, d), 1.0)).to(device)
         contexts, head = ContextTable(config, backend.primitives), linear("head", d, N_SYMBOLS, 0.0)
         return cls(embedding, contexts, layers, head, d // config.n_heads, backend)
 

@@ -11,15 +11,12 @@ from copy import copy
 from typing import Self
 
 import numpy as np
-import torch
 
 from prequential.codecs.bit_coder import BitCoder
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
 from prequential.model.mixer import histories, mixing, nodes, past, refine, sets, weights
 from prequential.model.mixer.mixing import MixerArrays
-
-Tensor = torch.Tensor
 
 # Zeros fill the inputs up to a multiple of LANES. Loops over them then have no remainder and run 5 to 15 % faster.
 LANES = 16
@@ -95,16 +92,16 @@ class Mixer:
         mixing.code_mixed(symbols, expected, coded, self.arrays, coder.state, coder.words)
         return coded
 
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Copies the `state` of another mixer of this configuration. Raises ValueError for values out of range."""
-        _check_state({name: tensor.numpy() for name, tensor in tensors.items()})
-        for name, tensor in self.state().items():
-            tensor.copy_(tensors[name])
+        _check_state(arrays)
+        for name, array in self.state().items():
+            array[...] = arrays[name]
 
-    def state(self) -> dict[str, Tensor]:
-        """Every tensor that later probabilities depend on, by name. The tensors share memory with the mixer."""
+    def state(self) -> dict[str, np.ndarray]:
+        """Every array that later probabilities depend on, by name, as signed integers. They share memory with the mixer."""
         found = {name: getattr(self.arrays, name) for name in LEARNED}
-        return {name: torch.from_numpy(a.view(f"i{a.itemsize}")) for name, a in found.items()}
+        return {name: a.view(f"i{a.itemsize}") for name, a in found.items()}
 
 
 def n_inputs(config: MixerConfig) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from prequential.compiled import Array, inlined, merged
-from prequential.exact.tables import log_odds_tables
+from prequential.exact.log_odds import log_odds_tables
 from prequential.model.hashing import hashed
 from prequential.model.mixer.histories import HISTORY_AGE, HISTORY_GROUP, HISTORY_PROBABILITY, N_GROUPS, NEXT_HISTORY
 

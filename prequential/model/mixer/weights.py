@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from prequential.compiled import Array, inlined, kernel, merged
-from prequential.exact.tables import LOG_ODDS_LIMIT, log_odds_tables
+from prequential.exact.log_odds import LOG_ODDS_LIMIT, log_odds_tables
 from prequential.model.mixer.nodes import clamp
 from prequential.model.mixer.sets import N_LAST
 

@@ -11,7 +11,6 @@ from prequential.errors import ConfigError, InexactMachineError, WorkerLostError
 from prequential.model.config import Config
 from prequential.online import accelerators
 from prequential.online.runtime import Runtime
-from prequential.online.workers.environment import launched
 from prequential.online.workers.shared import LOAD, MODEL, STEP, STOP, TeamGPT, padded, shared_gpt
 from prequential.online.workers.team import Team
 
@@ -48,13 +47,8 @@ def serve(team: Team, runtime: Runtime) -> None:
             gpt.compare()
 
 
-def run_by_all(runtime: Runtime, work: Callable[[Runtime], int]) -> int:
-    """The result of work(runtime). Of several processes that torchrun started, only the first one runs it; the others serve it.
-
-    The others return 0 when the work is done, and 1 if another worker is lost.
-    """
-    if not launched():
-        return work(runtime)
+def run_in_team(runtime: Runtime, work: Callable[[Runtime], int]) -> int:
+    """`command.run_by_all`, of several processes that torchrun started."""
     if runtime.audit_every:
         raise ConfigError("an audit runs in one process: leave out either --audit-every or torchrun")
     if runtime.device == "cuda":

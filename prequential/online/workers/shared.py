@@ -22,6 +22,7 @@ from functools import partial
 from time import process_time
 from typing import Any
 
+import numpy as np
 import torch
 
 from prequential.errors import ConfigError, FaultError, InexactMachineError
@@ -308,11 +309,11 @@ class SharedLearner(OnlineLearner):
         # Also with one thread: while this worker waits for the others, it codes.
         super().__init__(config, shared_gpt(team, config, backend, accelerator), step_thread=True)
 
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         with self._team.turn():
-            super().load_state(tensors)
+            super().load_state(arrays)
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, np.ndarray]:
         """`OnlineLearner.state`, after a check that all workers hold the same: a digest or a checkpoint will be made of it."""
         with self._team.turn():
             self._team.send_command(COMPARE)

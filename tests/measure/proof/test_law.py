@@ -12,6 +12,7 @@ from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
 from prequential.exact import fused, matmul, plain
 from prequential.exact.backend import Backend
+from prequential.exact.host import to_tensor
 from prequential.exact.pool import Pool
 from prequential.measure.proof import law, mixer_copies
 from prequential.measure.proof.findings import CODE, DISTRIBUTION, FUTURE, ONCE, ROUND_TRIP, STEP, WEIGHTS, Findings
@@ -178,7 +179,7 @@ class LearnsFromTheOpenSegment(OnlineLearner):
 
     def end(self, n_symbols):
         super().end(n_symbols)
-        self.gpt.update(*self._training_rows())
+        self.gpt.update(*map(to_tensor, self._training_rows()))
 
 
 class CodesTwice(OnlineLearner):

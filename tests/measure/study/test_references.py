@@ -8,6 +8,7 @@ from prequential.codecs.baselines.static import STATIC
 from prequential.codecs.bit_coder import ENCODE, FOLLOW, BitCoder
 from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
+from prequential.exact.host import to_array
 from prequential.measure.evaluation.curves import Curve
 from prequential.measure.study import references
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
@@ -139,7 +140,8 @@ def test_packed_weights_predict_almost_as_well_as_the_original_ones(
     learner = references.fresh_learner(CONFIG, RUNTIME)
     references.train(learner, other.copy())
     complete = references.fresh_learner(CONFIG, RUNTIME)
-    complete.load_state({**complete.state(), **references._weights(learner)})
+    weights = {name: to_array(tensor) for name, tensor in references._weights(learner).items()}
+    complete.load_state({**complete.state(), **weights})
     own_bits = references.code(FrozenLearner(complete), BitCoder(FOLLOW), text.copy()).bits[-1]
     assert packed_bits == pytest.approx(own_bits, rel=0.005)
 

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     """Compresses every input; returns the exit code."""
     if len(args.names) > 1 and (args.output is not None or args.stdout):
         args.parser.error("one output cannot hold the archives of several inputs; compress their folder instead")
-    from prequential.online.workers.serving import run_by_all
+    from prequential.online.workers.command import run_by_all
 
     config = options.learner_config(args)
 
