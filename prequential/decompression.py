@@ -9,7 +9,7 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast, overload
+from typing import TYPE_CHECKING, BinaryIO, cast, overload
 
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
@@ -19,8 +19,12 @@ from prequential.errors import CorruptArchiveError, OutputError
 from prequential.files import Sink, output_file
 from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
+from prequential.online.loop import Learner
 from prequential.online.outputs import PathLike, checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
+
+if TYPE_CHECKING:
+    from prequential.learners.given import Given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +41,7 @@ def decompress(
     archive: bytes | bytearray | memoryview | PathLike | BinaryIO,
     output: None = None,
     *,
+    given: "Given | None" = None,
     runtime: Runtime | None = None,
     max_output_bytes: int | None = None,
     on_progress: OnProgress = ignore,
@@ -48,6 +53,7 @@ def decompress(
     archive: bytes | bytearray | memoryview | PathLike | BinaryIO,
     output: PathLike | BinaryIO,
     *,
+    given: "Given | None" = None,
     runtime: Runtime | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -60,6 +66,7 @@ def decompress(
     archive: bytes | bytearray | memoryview | PathLike | BinaryIO,
     output: PathLike | BinaryIO | None = None,
     *,
+    given: "Given | None" = None,
     runtime: Runtime | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -71,6 +78,7 @@ def decompress(
     output: a path or an open binary file. A path appears when the complete original is verified; it is a folder if the archive
     holds one. Until then OUTPUT.partial holds the verified beginning, which stays there if the archive is damaged. A binary file
     receives each block once it is verified (for a folder, the stream of corpora/tree.py). resume: as for `compress`.
+    given: the text or stored model that the archive was given.
     max_output_bytes: a longer original is refused before anything is built or written; None: a small archive may have a long one.
 
     Raises CorpusError for an archive that cannot be read, CorruptArchiveError, UnsupportedVersionError, OutputError,
@@ -80,8 +88,7 @@ def decompress(
     with _archive(archive) as file:
         reader = ArchiveReader(file)
         _check_length(reader.header, max_output_bytes)
-        config, runtime = coding.config_of(reader.header), runtime or Runtime()
-        runtime.check(config)  # before anything is built or written
+        learner = _learner(reader.header, given, runtime or Runtime())  # before anything is written
         with _original(
             reader.header,
             memory if output is None else output,
@@ -92,7 +99,7 @@ def decompress(
             start_s = time.perf_counter()
             try:
                 checkpoints = checkpoints_of(output, resume=resume)
-                for done in coding.decompress(reader, sink, runtime.learner(config), checkpoints):
+                for done in coding.decompress(reader, sink, learner, checkpoints):
                     on_progress(done, reader.header.n_bytes)
                 if sink.blake2b != reader.header.blake2b:
                     raise CorruptArchiveError("the original's digest differs from the header's")
@@ -102,6 +109,16 @@ def decompress(
     if output is None:
         return memory.getvalue()
     return DecompressionResult(header=reader.header, n_bytes=sink.n_bytes, wall_s=wall_s)
+
+
+def _learner(header: Header, given: "Given | None", runtime: Runtime) -> Learner:
+    if given is None:
+        config = coding.config_of(header)
+        runtime.check(config)
+        return runtime.learner(config)
+    from prequential.learners.given import learner_of
+
+    return learner_of(header, given, runtime)
 
 
 def _check_length(header: Header, most: int | None) -> None:

@@ -16,6 +16,7 @@ from prequential.errors import ConfigError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
+    from prequential.learners.subject import Subject
     from prequential.model.config import Config, ReplicaConfig
     from prequential.online.runtime import Runtime
 
@@ -141,7 +142,9 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
             dest="preset",
             action="store_const",
             const=number,
-            help="preset, from the fastest (-1) to the smallest archive (-9)" if number == 1 else argparse.SUPPRESS,
+            help="preset, from the fastest (-1) to the smallest archive (-9); default: -5; compress: -4 below 256 KiB"
+            if number == 1
+            else argparse.SUPPRESS,
         )
     level.add_argument("--fast", dest="preset", action="store_const", const="fast", help="the lowest preset")
     level.add_argument("--best", dest="preset", action="store_const", const="best", help="the highest preset")
@@ -246,6 +249,40 @@ def learner_config(args: argparse.Namespace) -> Config:
         return replace(config, gpt=config.gpt and replace(config.gpt, contexts=()), replicas=_replicas(args))
     except ConfigError as error:
         usage_error(args, error)
+
+
+def add_other_learner(parser: argparse.ArgumentParser) -> None:
+    """Adds --learner and --learner-arg, for learners that are not of this program."""
+    group = parser.add_argument_group("a learner of your own (docs/LEARNERS.md)")
+    group.add_argument(
+        "--learner",
+        metavar="MODULE:FACTORY",
+        help="measure the learner that this function or class makes; MODULE is a module or a file.py, whose code is run",
+    )
+    group.add_argument(
+        "--learner-arg",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an argument of the factory; repeatable",
+    )
+
+
+def other_learner(args: argparse.Namespace) -> Subject | None:
+    """The learner of --learner, or None. A contradiction is a usage error. Raises ConfigError if it cannot be made."""
+    from prequential.learners.loading import load_subject, parse_arguments
+
+    if args.learner is None:
+        if args.learner_arg:
+            usage_error(args, "--learner-arg needs --learner")
+        return None
+    if given := given_learner_options(args):
+        usage_error(args, f"--learner gives the complete learner: leave out {', '.join(given)}")
+    try:
+        arguments = parse_arguments(args.learner_arg)
+    except ConfigError as error:
+        usage_error(args, error)
+    return load_subject(args.learner, arguments)
 
 
 def given_learner_options(args: argparse.Namespace) -> list[str]:

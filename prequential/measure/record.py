@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-import torch
-
 from prequential.exact import matmul
 from prequential.files import PathLike, append_line
 from prequential.measure.machine import git_commit, machine, versions
@@ -13,12 +11,16 @@ from prequential.online.runtime import KERNELS, Runtime
 from prequential.version import VERSION
 
 
-def environment(runtime: Runtime, config: Config) -> dict[str, Any]:
+def environment(runtime: Runtime, config: Config | None) -> dict[str, Any]:
     """Machine, versions, and how this runtime computes a learner of this configuration, as JSON values.
+
+    config: None for a learner that is not ours, which computes in its own way.
 
     Raises InexactMachineError if no arithmetic is exact on this machine.
     """
-    accelerator = runtime.accelerator(config)
+    import torch
+
+    accelerator = runtime.accelerator(config) if config else None
     return {
         "machine": machine(),
         "threads": runtime.n_threads,

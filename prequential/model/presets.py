@@ -17,6 +17,8 @@ from prequential.model.config import (
 )
 
 DEFAULT_PRESET = 5
+# Shorter inputs are compressed with SMALL_PRESET, which has no GPT: it has too little to learn from (docs/LOG.md, 2026-11-23).
+SMALL_N_BYTES, SMALL_PRESET = 1 << 18, 4
 # Contexts in the order in which they were chosen on text, code and JSON (docs/LOG.md).
 SECOND_CONTEXTS = (
     *FAST_CONTEXTS, "word,word3-4", "groups4", "word,gaps", "above,next", "16", "collapsed8", "line,above", "vowels,length",
@@ -32,8 +34,15 @@ THIRD_CONTEXTS = (
 SECOND_SETS = (*FAST_SETS, "bits", "vowels", "history2,length", "nest")
 THIRD_SETS = (*SECOND_SETS, "match,known", "words,gpt", "runs", "3", "expected", "column,above")
 
-_FAST = MixerConfig()
-_SECOND = MixerConfig(contexts=SECOND_CONTEXTS, sets=SECOND_SETS, curves=("1", "2", "word"))
+# Contexts that give the least for their time (docs/LOG.md, 2026-11-23):
+_LEAST_OF_FAST, _LEAST_OF_SECOND = {"1", "2"}, {"1", "6", "above", "word,marks"}
+
+_FAST = MixerConfig(contexts=tuple(name for name in FAST_CONTEXTS if name not in _LEAST_OF_FAST))
+_SECOND = MixerConfig(
+    contexts=tuple(name for name in SECOND_CONTEXTS if name not in _LEAST_OF_SECOND),
+    sets=SECOND_SETS[:-1],
+    curves=("1", "2", "word"),
+)
 _THIRD = MixerConfig(contexts=THIRD_CONTEXTS, sets=THIRD_SETS, curves=CURVES)
 
 
@@ -72,3 +81,8 @@ def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) ->
     if pure and level not in PURE:
         raise ConfigError(f"preset {level} has no GPT alone; choose {min(PURE)} to {max(PURE)}")
     return dataclasses.replace((PURE if pure else PRESETS)[level], seed=seed)
+
+
+def default_for(n_bytes: int) -> Config:
+    """The Config for an input of this length, where none was chosen."""
+    return preset(SMALL_PRESET if n_bytes < SMALL_N_BYTES else DEFAULT_PRESET)

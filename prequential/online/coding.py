@@ -7,7 +7,7 @@ block with an error instead of writing noise.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 WRONG_STATE = (
     "damage that checksums missed, or the arithmetic of one machine is not exact: run `prequential doctor` on both"
 )
+OTHER, GIVEN = (
+    "learner",
+    "given",
+)  # entries of a header's configuration: a learner that is not ours; what ours has read before
 NO_SYMBOLS, NO_BITS = np.zeros(0, np.uint8), np.zeros(0)
 
 
@@ -156,12 +160,30 @@ class _Run:
         self.checkpoints.try_save(self.direction, self.header, self.learner, saved)
 
 
-def config_of(header: Header) -> Config:
-    """The configuration that an archive declares. Raises CorruptArchiveError if there is no such learner."""
+def config_of(header: Header, *, knows_given: bool = False) -> Config:
+    """The configuration that an archive declares. Raises CorruptArchiveError if there is no such learner.
+
+    knows_given: the caller handles archives that need another text (learners/given.py). Otherwise they raise ConfigError, and so
+    do those of a learner that is not of this program.
+    """
+    values = dict(header.config)
+    if isinstance(other := values.get(OTHER), dict):
+        raise ConfigError(f"the archive is of a learner of its own, {other.get('name')!r}: --learner names it")
+    if (needed := values.pop(GIVEN, None)) is not None and not knows_given:
+        raise ConfigError(f"the archive needs {name_of_given(needed)} to decode: name it with --given")
     try:
-        return Config.from_dict(header.config)
+        return Config.from_dict(values)
     except ConfigError as error:
         raise CorruptArchiveError(f"header: {error}") from error
+
+
+def name_of_given(needed: Any) -> str:
+    """What an archive was given, in words. Raises CorruptArchiveError if its header does not say it."""
+    if not isinstance(needed, dict) or type(needed.get("n_symbols")) is not int:
+        raise CorruptArchiveError("header: it does not say what the learner was given")
+    if needed.get("kind") == "model":
+        return f"the stored model with digest {str(needed.get('state_digest'))[:16]}"
+    return f"the text of {needed['n_symbols']:,} bytes with BLAKE2b {str(needed.get('blake2b'))[:16]}"
 
 
 def compress(

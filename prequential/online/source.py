@@ -61,9 +61,10 @@ class Source:
             return bytes.fromhex(self._corpus.blake2b)
         return digest_of(self.symbols)
 
-    def header(self, config: Config) -> Header:
-        """The header of an archive of these bytes."""
-        return Header(n_bytes=self.n_bytes, blake2b=self.blake2b, config=config.to_dict(), corpus=dict(self.origin))
+    def header(self, learner: Config | Mapping[str, Any]) -> Header:
+        """The header of an archive of these bytes. learner: a Config, or JSON values that name a learner that is not ours."""
+        config = learner.to_dict() if isinstance(learner, Config) else dict(learner)
+        return Header(n_bytes=self.n_bytes, blake2b=self.blake2b, config=config, corpus=dict(self.origin))
 
     def record(self) -> dict[str, Any]:
         """JSON values that identify the bytes: origin, n_bytes, blake2b."""

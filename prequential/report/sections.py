@@ -7,7 +7,7 @@ from typing import Any
 
 from prequential.measure.evaluation.ledger import bits_per_byte
 from prequential.measure.evaluation.runs import Run
-from prequential.measure.evaluation.summary import model_summary, recorded_findings
+from prequential.measure.evaluation.summary import learner_name, model_summary, recorded_findings
 from prequential.report import run_panels
 from prequential.report.markup import Html, element, join
 from prequential.report.svg import html_figure
@@ -79,7 +79,8 @@ def curves(run: Run) -> Html:
 def sizes(record: Record) -> Html:
     """The size of the archive and those of the baselines, smallest first."""
     own = record["archive_bytes"]
-    rows: list[Row] = [("prequential", own, record["bits_per_byte"], None, None, record["wall_s"])]
+    name = learner_name(record["config"])
+    rows: list[Row] = [(name, own, record["bits_per_byte"], None, None, record["wall_s"])]
     rows += [
         (
             baseline["label"],
@@ -96,7 +97,7 @@ def sizes(record: Record) -> Html:
         "Compressed sizes of all bytes. Each result was decoded and compared. From the given byte to the end, the model's "
         "ideal code length is below the other's size."
     )
-    table = html_table("Sizes", columns, sorted(rows, key=_size), caption, is_bold=lambda row: row[0] == "prequential")
+    table = html_table("Sizes", columns, sorted(rows, key=_size), caption, is_bold=lambda row: row[0] == name)
     return join(table, *(element("p", note) for note in record["notes"]))
 
 

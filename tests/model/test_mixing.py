@@ -70,7 +70,7 @@ def test_interpreted_kernels_give_the_bits_of_the_compiled_ones_and_no_integer_o
     assert child.stdout.strip() == runpy.run_path(str(CHILD))["fingerprint"]()
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     data=st.data(), text=st.binary(max_size=60) | st.binary(max_size=12).map(lambda part: part * 6), gpt=st.booleans()
 )

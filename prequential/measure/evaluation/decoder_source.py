@@ -18,6 +18,9 @@ from pathlib import Path
 
 ROOTS = (
     "prequential.decompression",
+    "prequential.model.decoding",  # imported inside functions, for archives of learners with a GPT
+    "prequential.model.gpt.gpt",
+    "prequential.exact.matmul",
     "prequential.exact.fused",  # Runtime imports the primitives that it is asked for, inside a function
     "prequential.exact.plain",
     "prequential.model.gpt.replicas",  # Runtime imports it for archives of learners with replicas

@@ -21,14 +21,13 @@ from prequential.codecs.archive_header import Header
 from prequential.corpora.chunks import read_chunks, reading
 from prequential.errors import CheckpointError, CorpusError
 from prequential.files import checkpoint_path, open_regular, output_file, partial_path, write_text, writing
+from prequential.learners.subject import Subject
 from prequential.measure.evaluation.ledger import Ledger
 from prequential.measure.evaluation.trace import GPT, MIXER, MODEL, ArrayFile, Trace
 from prequential.measure.fields import TEXT, TIME_S, WALL_S, Form, check_fields, read_object
-from prequential.model.config import Config
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints, identity
 from prequential.online.coding import OnProgress, Progress
-from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks, segments
 from prequential.online.source import HashedSymbols
 
@@ -47,18 +46,17 @@ class Draft:
     `encode` does not fill in the mixer's costs.
     """
 
-    def __init__(self, folder: Path, header: Header, *, resume: bool) -> None:
+    def __init__(self, folder: Path, header: Header, subject: Subject, *, resume: bool) -> None:
         """resume: continue from the files of an earlier evaluation. Raises CheckpointError if they do not fit the header."""
-        self._config = Config.from_dict(header.config)
-        schedule, has_both = self._config.schedule, self._config.gpt is not None and self._config.mixer is not None
+        config, schedule = subject.config, subject.schedule
+        has_both = config is not None and config.gpt is not None and config.mixer is not None and subject.scores_parts
+        self._subject = subject
         ends = [s.stop for block in blocks(header.n_bytes, schedule) for s in segments(block, schedule)]
         self.archive, self.ends = folder / ARCHIVE, np.array(ends, np.int64)
         self.trace = Trace((MODEL, GPT, MIXER) if has_both else (MODEL,), header.n_bytes, folder / COSTS)
         self._folder, self._header, self._resume = folder, header, resume
 
-    def encode(
-        self, symbols: NDArray[np.uint8], runtime: Runtime, on_progress: OnProgress, *, keep: bool
-    ) -> tuple[Ledger, float]:
+    def encode(self, symbols: NDArray[np.uint8], on_progress: OnProgress, *, keep: bool) -> tuple[Ledger, float]:
         """Writes the archive; returns its ledger and the wall time of coding in seconds.
 
         The time includes that of interrupted runs, but not the time spent on checkpoints. keep: save checkpoints.
@@ -69,7 +67,8 @@ class Draft:
         checkpoints = self._checkpoints(seconds)
         with output_file(self.archive, resume=self._resume) as sink:
             start_s = time.perf_counter()
-            learner, saves = runtime.learner(self._config), checkpoints if keep or self._resume else None
+            learner = self._subject.make()
+            saves = checkpoints if (keep or self._resume) and self._subject.config else None
             hashed = HashedSymbols(symbols)
             reports = coding.compress(hashed, self._header, sink, learner, saves)
             first = next(reports)

@@ -7,7 +7,7 @@ decoded again, and every byte is compared.
 import io
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,11 @@ from prequential.codecs.archive_header import Header
 from prequential.codecs.baselines.registry import DEFAULT_BASELINES, BaselineResult
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.corpora.chunks import reading
-from prequential.errors import CorpusError, CorruptArchiveError
+from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
+from prequential.learners.following import byte_costs
+from prequential.learners.given import Given, is_model
+from prequential.learners.protocol import OnlineModel
+from prequential.learners.subject import Subject, other_subject, own_subject
 from prequential.measure.evaluation.baselines import measure_baselines
 from prequential.measure.evaluation.breakdown import breakdown
 from prequential.measure.evaluation.curves import Curve, Curves
@@ -32,7 +36,7 @@ from prequential.measure.machine import peak_memory_bytes
 from prequential.model.config import Config, GPTConfig, MixerConfig
 from prequential.model.presets import preset
 from prequential.online import coding
-from prequential.online.coding import OnProgress, ignore
+from prequential.online.coding import OnProgress, Progress, ignore
 from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks
@@ -53,6 +57,7 @@ class Evaluation:
     trace: the cost of each byte.
     limit_bytes: only so many bytes from the beginning of the corpus were to be read; None: all.
     mode: the permissions that all files of the corpus have; the archive gets no others.
+    is_coded: whether an archive was written. If not, its size is the ideal code length in whole bytes.
     """
 
     header: Header
@@ -67,10 +72,13 @@ class Evaluation:
     trace: Trace = field(repr=False, compare=False)
     limit_bytes: int | None = None
     mode: int = 0o777
+    is_coded: bool = True
 
     def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
         """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
-        return replace(self, ledger=self.ledger.declaring(n_configs=n_configs, n_seeds=n_seeds))
+        counts_decoder = self.ledger.decoder_bytes > 0
+        ledger = self.ledger.declaring(n_configs=n_configs, n_seeds=n_seeds, counts_decoder=counts_decoder)
+        return replace(self, ledger=ledger)
 
     @property
     def curve(self) -> Curve:
@@ -94,6 +102,8 @@ def evaluate(
     source: Data | PathLike,
     *,
     config: Config | None = None,
+    learner: OnlineModel | Subject | Callable[[], OnlineModel] | None = None,
+    given: Given | None = None,
     limit_bytes: int | None = None,
     baselines: Sequence[str] = DEFAULT_BASELINES,
     verify: bool = False,
@@ -103,9 +113,10 @@ def evaluate(
 ) -> Evaluation:
     """The prequential description length of `source` under a learner, with its learning curve and the baselines.
 
-    source, config, runtime, on_progress: as for `prequential.compress`. limit_bytes: only the beginning of the corpus. baselines:
-    names of codecs/baselines/registry.py. verify: decode the archive and compare every byte. draft: a folder for the archive
-    (archive.pq); by default it is a temporary one.
+    source, config, given, runtime, on_progress: as for `prequential.compress`. learner: one of your own instead of a config, or a
+    function that makes it (docs/LEARNERS.md). limit_bytes: only the beginning of the corpus. baselines: names of
+    codecs/baselines/registry.py. verify: decode the archive and compare every byte. draft: a folder for the archive (archive.pq);
+    by default it is a temporary one.
 
     Takes one run of the learner, another one with `verify`, and one of its mixer alone if it has both parts. Baselines hold the
     corpus in memory. Raises what `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails,
@@ -120,10 +131,10 @@ def evaluate(
     >>> int(result.curve.n_bytes[-1])
     4096
     """
-    config, runtime = config or preset(), runtime or Runtime()
-    runtime.check(config)  # before the source is read
+    runtime = runtime or Runtime()
+    subject = _subject(config, learner, given, runtime)
     with open_source(source, limit_bytes) as opened:
-        result = _evaluate(opened, config, runtime, _Options(baselines, verify, draft), on_progress)
+        result = _evaluate(opened, subject, runtime, _Options(baselines, verify, draft, given), on_progress)
     return replace(result, limit_bytes=limit_bytes, mode=opened.mode)
 
 
@@ -133,38 +144,113 @@ class _Options(NamedTuple):
     baselines: Sequence[str]
     verify: bool
     draft: DraftFolder | None
+    given: Given | None
 
 
 def _evaluate(
-    source: Source, config: Config, runtime: Runtime, options: _Options, on_progress: OnProgress
+    source: Source, subject: Subject, runtime: Runtime, options: _Options, on_progress: OnProgress
 ) -> Evaluation:
     if not source.n_bytes:
         raise CorpusError("nothing to evaluate: the corpus is empty")
-    symbols, header, folder = source.symbols[:], source.header(config), options.draft
-    warm_up(runtime, config)
+    symbols, header, folder = source.symbols[:], source.header(subject.description), options.draft
+    if not subject.is_coded:
+        return _evaluate_uncoded(source, subject, header, options, on_progress)
+    if subject.config:
+        warm_up(runtime, subject.config)
     with nullcontext(folder.path) if folder else tempfile.TemporaryDirectory(prefix="prequential-") as name:
-        draft = Draft(Path(name), header, resume=folder is not None and folder.resume)
-        ledger, wall_s = draft.encode(symbols, runtime, on_progress, keep=folder is not None and folder.keep)
+        draft = Draft(Path(name), header, subject, resume=folder is not None and folder.resume)
+        ledger, wall_s = draft.encode(symbols, on_progress, keep=folder is not None and folder.keep)
         peak_bytes = peak_memory_bytes()
-        verify_wall_s = (
-            _verify(symbols, draft.archive, runtime.learner(config), on_progress) if options.verify else None
-        )
+        verify_wall_s = _verify(symbols, draft.archive, subject.make(), on_progress) if options.verify else None
     trace, ends = draft.trace, draft.ends
-    if MIXER in trace.parts:
-        _score_mixer(symbols, replace(config, gpt=None, replicas=None), runtime, trace)
-    results, baseline_curves, notes = measure_baselines(symbols, options.baselines)
+    if MIXER in trace.parts and subject.config:
+        mixer_alone = replace(subject.config, gpt=None, replicas=None)
+        _score_mixer(symbols, mixer_alone, own_subject(mixer_alone, runtime, options.given).make(), trace)
+    coding_figures = _Coding(ledger, wall_s, peak_bytes, verify_wall_s, trace, ends)
+    return _evaluation(source, subject, header, coding_figures, options.baselines)
+
+
+class _Coding(NamedTuple):
+    """The figures of a run over the corpus."""
+
+    ledger: Ledger
+    wall_s: float
+    peak_memory_bytes: int
+    verify_wall_s: float | None
+    trace: Trace
+    ends: NDArray[np.int64]
+
+
+def _evaluation(
+    source: Source, subject: Subject, header: Header, coded: _Coding, baselines: Sequence[str]
+) -> Evaluation:
+    symbols, trace = source.symbols[:], coded.trace
+    results, baseline_curves, notes = measure_baselines(symbols, baselines)
+    curves = {part: Curve(n_bytes=coded.ends, bits=trace.sums(part, coded.ends)) for part in trace.parts}
     return Evaluation(
         header=header,
-        ledger=ledger.declaring(n_configs=1, n_seeds=1),
-        curves={part: Curve(n_bytes=ends, bits=trace.sums(part, ends)) for part in trace.parts} | baseline_curves,
+        ledger=coded.ledger.declaring(n_configs=1, n_seeds=1, counts_decoder=subject.config is not None),
+        curves=curves | baseline_curves,
         tables=breakdown(symbols, trace, source.documents),
-        wall_s=wall_s,
-        peak_memory_bytes=peak_bytes,
-        verify_wall_s=verify_wall_s,
+        wall_s=coded.wall_s,
+        peak_memory_bytes=coded.peak_memory_bytes,
+        verify_wall_s=coded.verify_wall_s,
         baselines=tuple(results),
         notes=tuple(notes),
         trace=trace,
+        is_coded=subject.is_coded,
     )
+
+
+def _subject(
+    config: Config | None,
+    learner: OnlineModel | Subject | Callable[[], OnlineModel] | None,
+    given: Given | None,
+    runtime: Runtime,
+) -> Subject:
+    if learner is None:
+        has_own = given is not None and is_model(given)
+        return own_subject(config if has_own else config or preset(), runtime, given)
+    if config is not None:
+        raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
+    if given is not None:
+        raise ConfigError("a given text is for learners of this program: let your own one read it before")
+    return learner if isinstance(learner, Subject) else other_subject(learner)
+
+
+def _evaluate_uncoded(
+    source: Source, subject: Subject, header: Header, options: _Options, on_progress: OnProgress
+) -> Evaluation:
+    """The code length of a learner whose symbols are not written: of ids, or one that no decoder can repeat."""
+    if options.verify:
+        raise ConfigError(
+            "this learner has no archive to verify: only one of bytes that says `deterministic = True` is coded"
+        )
+    symbols = np.array(source.symbols[:])
+    trace, ends, wall_s = code_length(symbols, subject, on_progress)
+    figures = _Coding(
+        Ledger.of_code_length(len(symbols), trace.total_bits(MODEL)), wall_s, peak_memory_bytes(), None, trace, ends
+    )
+    return _evaluation(source, subject, header, figures, options.baselines)
+
+
+def code_length(
+    symbols: NDArray[np.uint8], subject: Subject, on_progress: OnProgress = ignore
+) -> tuple[Trace, NDArray[np.int64], float]:
+    """The cost of each byte (n,), where its runs end, and the wall time in seconds. Nothing is written."""
+    start_s, trace, ends, done = time.perf_counter(), Trace((MODEL,), len(symbols)), [], Progress()
+    for costs in byte_costs(symbols, subject):
+        trace.append(MODEL, costs)
+        stop = done.n_bytes + len(costs)
+        done = Progress(
+            n_bytes=stop,
+            code_bits=done.code_bits + float(costs.sum()),
+            segment=symbols[done.n_bytes : stop],
+            segment_bits=costs,
+        )
+        ends.append(stop)
+        on_progress(done, len(symbols))
+    return trace, np.array(ends, np.int64), time.perf_counter() - start_s
 
 
 def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
@@ -186,9 +272,8 @@ def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
         pass
 
 
-def _score_mixer(source: NDArray[np.uint8], config: Config, runtime: Runtime, trace: Trace) -> None:
+def _score_mixer(source: NDArray[np.uint8], config: Config, learner: Learner, trace: Trace) -> None:
     """Fills the mixer's part of the trace: costs of a learner with the mixer alone. It writes no code."""
-    learner = runtime.learner(config)
     for block in blocks(len(source), config.schedule):
         for _, bits in run(learner, BitCoder(FOLLOW), block, np.array(source[block])):
             trace.append(MIXER, bits)

@@ -67,9 +67,27 @@ class Ledger:
             code_bits=code_bits,
         )
 
-    def declaring(self, *, n_configs: int, n_seeds: int) -> Self:
-        """A copy with the size of the decoder, for the best of so many configurations and seeds, at least 1 each."""
-        return replace(self, decoder_bytes=decoder_zip_bytes(), n_configs=n_configs, n_seeds=n_seeds)
+    @classmethod
+    def of_code_length(cls, n_bytes: int, code_bits: float) -> Self:
+        """The ledger of a corpus of which only the code length is known. It counts as an archive of so many whole bytes."""
+        n_coded = math.ceil(code_bits / 8)
+        return cls(
+            n_bytes=n_bytes,
+            archive_bytes=n_coded,
+            header_bytes=0,
+            payload_bytes=n_coded,
+            n_blocks=0,
+            n_raw_blocks=0,
+            code_bits=code_bits,
+        )
+
+    def declaring(self, *, n_configs: int, n_seeds: int, counts_decoder: bool = True) -> Self:
+        """A copy with the size of the decoder, for the best of so many configurations and seeds, at least 1 each.
+
+        counts_decoder: False for a learner that is not ours: the size of its source is not known.
+        """
+        decoder_bytes = decoder_zip_bytes() if counts_decoder else 0
+        return replace(self, decoder_bytes=decoder_bytes, n_configs=n_configs, n_seeds=n_seeds)
 
     @property
     def container_bytes(self) -> int:

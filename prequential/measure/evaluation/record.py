@@ -27,12 +27,13 @@ from prequential.measure.fields import (
 )
 from prequential.measure.record import environment
 from prequential.measure.watch.finding import Finding
-from prequential.model.config import Config
+from prequential.online.coding import config_of
 from prequential.online.runtime import Runtime
 
 SCHEMA = 1
 # What readers of records rely on (`check_fields`). Older records lack some names; a reader that needs one of them says so.
 CONFIG_FORM: Form = {
+    "learner?": {"name": TEXT, "arguments": {}, "n_symbols": SIZE, "run_symbols": SIZE},
     "seed?": COUNT,
     "gpt?": ({"width?": SIZE, "n_layers?": SIZE, "n_heads?": SIZE, "window?": SIZE, "vector_step?": POSITIVE}, None),
     "mixer?": ({"contexts?": [TEXT], "table_bits?": COUNT}, None),
@@ -53,6 +54,7 @@ FORM: Form = {
         "versions?": {"*": (TEXT, None)},
         "git_commit?": (TEXT, None),
     },
+    "coding?": TEXT,
     "time?": TIME,
     "limit_bytes?": (COUNT, None),
     **dict.fromkeys(("archive_bytes?", "n_configs?", "n_seeds?"), SIZE),
@@ -76,6 +78,19 @@ FORM: Form = {
 }
 
 
+# What stands behind the code length:
+DECODES_ANYWHERE = "archive"
+CODED_HERE = "archive, for this machine and these versions"
+NOT_CODED = "code length, no archive"
+
+
+def coding_of(evaluation: Evaluation) -> str:
+    """What stands behind the code length: an archive that decodes anywhere, one that decodes here, or none."""
+    if not evaluation.is_coded:
+        return NOT_CODED
+    return CODED_HERE if "learner" in evaluation.header.config else DECODES_ANYWHERE
+
+
 def evaluation_record(
     evaluation: Evaluation,
     runtime: Runtime,
@@ -91,6 +106,7 @@ def evaluation_record(
         "schema": SCHEMA,
         "kind": "evaluation",
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "coding": coding_of(evaluation),
         "corpus": {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()},
         "limit_bytes": evaluation.limit_bytes,
         "config": header.config,
@@ -128,5 +144,7 @@ def evaluation_record(
         "notes": list(evaluation.notes),
         "findings": [asdict(finding) for finding in findings],
         "estimate": estimate,
-        "environment": environment(runtime, Config.from_dict(evaluation.header.config)),
+        "environment": environment(
+            runtime, None if "learner" in header.config else config_of(header, knows_given=True)
+        ),
     }

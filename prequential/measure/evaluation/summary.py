@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from prequential.measure.evaluation.record import CODED_HERE, NOT_CODED
 from prequential.measure.table import format_table
 from prequential.measure.watch.finding import Finding
 from prequential.printable import printable
@@ -31,10 +32,10 @@ def recorded_findings(record: Mapping[str, Any]) -> list[Finding]:
 
 
 def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
-    """One row under COLUMNS for each compressor, the smallest size first. The learner is called prequential."""
+    """One row under COLUMNS for each compressor, the smallest size first. Our learner is called prequential."""
     n_bytes = record["corpus"]["n_bytes"]
     results = [
-        ("prequential", record["archive_bytes"], record["wall_s"]),
+        (learner_name(record["config"]), record["archive_bytes"], record["wall_s"]),
         *((b["label"], b["compressed_bytes"], b["wall_s"]) for b in record["baselines"]),
     ]
     return [
@@ -43,8 +44,16 @@ def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
     ]
 
 
+def learner_name(config: dict[str, Any]) -> str:
+    """What the learner is called in tables: prequential, or its own name."""
+    return config["learner"]["name"] if "learner" in config else "prequential"
+
+
 def model_summary(config: dict[str, Any]) -> str:
     """A configuration (Config.to_dict) in a few words."""
+    if other := config.get("learner"):
+        arguments = ", ".join(f"{name} = {value}" for name, value in other["arguments"].items())
+        return f"{other['name']}({arguments}), {other['n_symbols']} symbols, runs of {other['run_symbols']}"
     gpt, mixer = config["gpt"], config["mixer"]
     parts = []
     if gpt:
@@ -67,11 +76,7 @@ def _figures(record: dict[str, Any]) -> list[str]:
             f"{environment['kernels']} kernels",
         ),
         ("description length", f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte"),
-        (
-            "archive",
-            f"{record['archive_bytes']:,} bytes = header {record['header_bytes']:,} + payload "
-            f"{record['payload_bytes']:,} + container {record['container_bytes']:,}",
-        ),
+        ("archive", _archive(record)),
         (
             "ideal code length",
             f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte, "
@@ -86,10 +91,22 @@ def _figures(record: dict[str, Any]) -> list[str]:
     return [f"{name:<20}{text}" for name, text in rows]
 
 
+def _archive(record: dict[str, Any]) -> str:
+    if record.get("coding") == NOT_CODED:
+        return f"none: {NOT_CODED}"
+    parts = (
+        f"{record['archive_bytes']:,} bytes = header {record['header_bytes']:,} + payload {record['payload_bytes']:,} + "
+        f"container {record['container_bytes']:,}"
+    )
+    return parts + ("; decodes on this machine with these versions" if record.get("coding") == CODED_HERE else "")
+
+
 def _beyond_the_archive(record: dict[str, Any]) -> list[tuple[str, str]]:
     """The total cost, and the cost of each part alone. Records of older versions have neither."""
     rows = []
-    if "total_bits" in record:
+    if "learner" in record["config"]:
+        rows.append(("total cost", "not known: the learner's own source is not counted"))
+    elif "total_bits" in record:
         zipped = f"the decoder's source ({record['decoder_bytes']:,} bytes zipped)"
         choice = f"the choice of 1 in {record['n_configs'] * record['n_seeds']}"
         both = f"archive and decoder {record['benchmark_bytes']:,} bytes"
@@ -105,7 +122,10 @@ def _speed(wall_s: float, bytes_per_s: float) -> str:
 
 
 def _verified(record: dict[str, Any]) -> str:
+    if record.get("coding") == NOT_CODED:
+        return "no: there is no archive"
     if not record["verified"]:
         return "no (--verify decodes the archive and compares every byte)"
     times = record["verify_wall_s"], record["verify_bytes_per_s"]
-    return "every byte decoded and compared" + ("" if None in times else f": {_speed(*times)}")
+    here = " on this machine and these versions" if record.get("coding") == CODED_HERE else ""
+    return f"every byte decoded and compared{here}" + ("" if None in times else f": {_speed(*times)}")

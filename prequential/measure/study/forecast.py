@@ -93,7 +93,7 @@ def target_runs(path: PathLike, target: Target, base: Config) -> list[Run]:
     return [
         run
         for run in read_runs(path)
-        if run.record["config"]["gpt"]
+        if run.record["config"].get("gpt")
         and run.record["corpus"]["n_bytes"] >= target.n_bytes
         and family(run.record["config"]) == learner
         and Rung(run).size == target.size

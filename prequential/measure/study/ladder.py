@@ -266,7 +266,7 @@ def read_ladder(path: PathLike) -> Ladder:
     """
     ladders: dict[tuple[Subject, str], dict[tuple[Size, int], Rung]] = {}
     for run in read_runs(path):
-        if run.record["config"]["gpt"]:
+        if run.record["config"].get("gpt"):
             rung = Rung(run)
             key = recorded_subject(run.record), family(run.record["config"])
             ladders.setdefault(key, {})[rung.size, rung.config.seed] = rung

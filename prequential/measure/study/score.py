@@ -99,7 +99,7 @@ def _is_target(run: Run, target: Mapping[str, Any]) -> bool:
     config, other = run.record["config"], target["config"]
     return (
         run.record["corpus"]["n_bytes"] == target["n_bytes"]
-        and config["gpt"] is not None
+        and config.get("gpt") is not None
         and family(config) == family(other)
         and config["seed"] == other["seed"]
         and all(config["gpt"][name] == other["gpt"][name] for name in ("width", "n_layers", "n_heads"))

@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
         args.parser.error("one output cannot hold the archives of several inputs; compress their folder instead")
     from prequential.online.workers.command import run_by_all
 
-    config = options.learner_config(args)
+    # Without options the length of each input decides.
+    config = options.learner_config(args) if options.given_learner_options(args) else None
 
     def compress_all(runtime: "Runtime") -> int:
         return for_each(args.names, partial(_compress, args, config, runtime), verbose=args.verbose)
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     return run_by_all(options.runtime(args), compress_all)
 
 
-def _compress(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
+def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", name: str) -> None:
     import prequential
 
     with progress_bar(name, quiet=args.quiet) as show:

@@ -15,6 +15,7 @@ from prequential.cli.progress import progress_bar
 from prequential.printable import printable
 
 if TYPE_CHECKING:
+    from prequential.learners.subject import Subject
     from prequential.measure.cost.estimate import Estimate
     from prequential.measure.evaluation.runs import RunFolder
     from prequential.model.config import Config
@@ -58,6 +59,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     _add_outputs(parser)
     options.add_learner(parser)
+    options.add_other_learner(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
     parser.set_defaults(run=run)
@@ -80,27 +82,35 @@ def run(args: argparse.Namespace) -> int:
     """Evaluates every corpus; returns the exit code."""
     if args.resume is not None and len(args.names) > 1:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
-    config, runtime = options.learner_config(args), options.runtime(args)
-    return for_each(args.names, partial(_evaluate, args, config, runtime, _baselines(args)), verbose=args.verbose)
+    config, runtime, baselines = options.learner_config(args), options.runtime(args), _baselines(args)
+    other = options.other_learner(args)
+    if other and args.estimate:
+        args.parser.error("--estimate is for learners of this program: leave it out with --learner")
+    learner = config if other is None else other
+    return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)
 
 
 def _evaluate(
-    args: argparse.Namespace, config: "Config", runtime: "Runtime", baselines: Sequence[str], name: str
+    args: argparse.Namespace, learner: "Config | Subject", runtime: "Runtime", baselines: Sequence[str], name: str
 ) -> None:
     from prequential.files import check_appendable
+    from prequential.learners.subject import Subject
     from prequential.measure.cost.estimate import compare_with_evaluation
     from prequential.measure.evaluation.evaluation import DraftFolder, evaluate
     from prequential.measure.evaluation.record import evaluation_record
     from prequential.measure.record import append_record
+    from prequential.model.config import Config
 
     if args.output is not None:
         check_appendable(args.output)  # before the work, not after it
-    estimate = _estimate(args, config, runtime, name) if args.estimate else None
+    config = learner if isinstance(learner, Config) else None
+    estimate = _estimate(args, config, runtime, name) if args.estimate and config else None
     with _run_folder(args) as folder:
         with progress_bar(name, quiet=args.quiet) as show:
             evaluation = evaluate(
                 name,
                 config=config,
+                learner=learner if isinstance(learner, Subject) else None,
                 limit_bytes=args.limit,
                 baselines=baselines,
                 verify=args.verify,

@@ -1,0 +1,23 @@
+"""Learners of other libraries as learners for `prequential.evaluate`. Each imports its library when it is made.
+
+TorchLearner        a torch.nn.Module over bytes, with an optimiser
+TransformersLearner a causal language model of transformers, with its tokenizer
+ClassifierLearner   an object with predict_proba and partial_fit (scikit-learn) or predict_proba_one and learn_one (river)
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prequential.adapters.classifier import ClassifierLearner
+    from prequential.adapters.torch_module import TorchLearner
+    from prequential.adapters.transformers_lm import TransformersLearner
+
+__all__ = ["ClassifierLearner", "TorchLearner", "TransformersLearner"]
+_MODULES = {"ClassifierLearner": "classifier", "TorchLearner": "torch_module", "TransformersLearner": "transformers_lm"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

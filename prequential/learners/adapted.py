@@ -1,0 +1,233 @@
+"""A learner of one's own in the loop of this program, and the law that it must keep.
+
+For each run of n symbols the loop asks for n distributions, codes the symbols, and only then lets the learner learn from them.
+The learner sees the run when it predicts, because one call for n symbols is n times as fast as n calls. So it could look ahead.
+That is checked, not believed. In the first runs, and then in one of CHECK_EVERY, drawn at random:
+
+    future    the symbols from a drawn place on are replaced by others. The distributions up to that place must not move
+    state     the digest of state_dict() before and after predict. Predicting is not learning
+
+Every distribution of every run must sum to one (distributions.py). A learner that a decoder repeats is proved in full: the
+decoder does not have the future.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from prequential.codecs.bit_coder import BitCoder, ideal_bits, symbol_bits
+from prequential.errors import ConfigError, LawError, PrequentialError
+from prequential.exact.digest import digest
+from prequential.exact.host import to_array
+from prequential.exact.random import random_words
+from prequential.learners.distributions import MAX_SYMBOLS, checked_rows, integer_frequencies
+from prequential.learners.protocol import DEFAULT_RUN_SYMBOLS, MAX_RUN_SYMBOLS, OnlineModel
+from prequential.model.config import N_SYMBOLS, ScheduleConfig
+from prequential.model.mixer.mixing import code_plain
+
+FIRST_CHECKED, CHECK_EVERY = 4, 16
+# Log-probabilities of a learner that is not deterministic may move by so many nats: the order of its sums may change.
+MAX_MOVE = 1e-4
+FIRST_CAPACITY = 1 << 16
+
+
+class AdaptedLearner:
+    """A Learner of the loop (online/loop.py) that asks an OnlineModel. Symbols are bytes, or ids in 0 .. V - 1."""
+
+    gpt_bits = None
+    update_size = None
+
+    def __init__(self, model: OnlineModel, n_symbols: int, *, secret: int = 0) -> None:
+        """n_symbols: V of the symbols that will come. secret: seeds the draw of checks; nothing coded depends on it.
+
+        Raises ConfigError for a model that does not offer what protocol.py says, or of another alphabet.
+        """
+        self.model = model
+        self._n_alphabet = _checked_alphabet(model, n_symbols)
+        self._deterministic = bool(getattr(model, "deterministic", False))
+        self._secret = secret
+        self.schedule = schedule_of(model)
+        self._seen = np.zeros(FIRST_CAPACITY, np.int64)
+        self.n_symbols, self._n_runs = 0, 0
+
+    def begin(self, n_symbols: int) -> None:
+        """Nothing happens between two runs."""
+
+    def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
+        """As of the loop: codes a run, or decodes it in place. Raises LawError or InvalidDistributionError with the place."""
+        coder.reserve(len(symbols))
+        if coder.decodes:
+            bits = np.concatenate([self._decode(symbols, t, coder) for t in range(len(symbols))])
+        else:
+            rows = self._checked_prediction(symbols)
+            bits = _code(symbols, integer_frequencies(rows), coder)
+        self._append(symbols)
+        return bits
+
+    def _decode(self, symbols: np.ndarray, t: int, coder: BitCoder) -> np.ndarray:
+        """Decodes symbol t: predicts a run of the same length, of which it knows t symbols, so that equal sums are computed."""
+        known = symbols.copy()
+        known[t:] = 0
+        return _code(symbols[t : t + 1], integer_frequencies(self._predict(known, t)), coder)
+
+    def end(self, n_symbols: int) -> None:
+        """The learner learns from the run."""
+        run = self._seen[self.n_symbols - n_symbols : self.n_symbols]
+        try:
+            self.model.update(run.copy())
+        except Exception as error:
+            raise _failed("update", self.n_symbols - n_symbols, error) from error
+        self._n_runs += 1
+
+    # ---- predictions and their checks
+
+    def _predict(self, symbols: np.ndarray, row: int | None = None) -> np.ndarray:
+        """The distributions of the run, or only one of its rows."""
+        context = self._seen[: self.n_symbols]
+        try:
+            found = self.model.predict(context.copy(), symbols.copy())
+        except Exception as error:
+            raise _failed("predict", self.n_symbols, error) from error
+        return checked_rows(found, len(symbols), self._n_alphabet, self.n_symbols, row)
+
+    def _checked_prediction(self, symbols: np.ndarray) -> np.ndarray:
+        word = int(random_words(self._secret, f"law/{self.n_symbols}", 1)[0])
+        if self._n_runs >= FIRST_CHECKED and word % CHECK_EVERY:
+            return self._predict(symbols)
+        before = self.digest()
+        rows = self._predict(symbols)
+        if self.digest() != before:
+            raise LawError(
+                f"symbols {self._where(symbols)}: predict changed the learner's state; only update may learn"
+            )
+        place = (word >> 8) % len(symbols)
+        others = random_words(self._secret, f"law/others/{self.n_symbols}", len(symbols) - place)
+        changed = symbols.copy()
+        steps = 1 + (others % np.uint64(self._n_alphabet - 1)).astype(np.int64)  # so that each symbol is another one
+        changed[place:] = (changed[place:] + steps) % self._n_alphabet
+        self._compare(rows[: place + 1], self._predict(changed)[: place + 1], place)
+        return rows
+
+    def _compare(self, rows: np.ndarray, again: np.ndarray, place: int) -> None:
+        same = (rows == again) | (~self._deterministic & (np.abs(np.exp(rows) - np.exp(again)) <= MAX_MOVE))
+        if not same.all():
+            t = int(np.argmin(same.all(axis=1)))
+            raise LawError(
+                f"the prediction of symbol {self.n_symbols + t} moves when symbols from {self.n_symbols + place} on change: the "
+                "learner looks ahead, or equal calls do not give equal results"
+            )
+
+    def _where(self, symbols: np.ndarray) -> str:
+        return f"{self.n_symbols}-{self.n_symbols + len(symbols)}"
+
+    def _append(self, symbols: np.ndarray) -> None:
+        needed = self.n_symbols + len(symbols)
+        if needed > len(self._seen):
+            self._seen = np.concatenate((self._seen, np.zeros(needed + len(self._seen), np.int64)))
+        self._seen[self.n_symbols : needed] = symbols
+        self.n_symbols = needed
+
+    # ---- state
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The arrays of the model's state_dict, by name; without one, only what was read."""
+        found = {f"model.{name}": array for name, array in arrays_of(state_of(self.model)).items()}
+        read = (
+            hashlib.blake2b(self._seen[: self.n_symbols].tobytes(), digest_size=16).digest() if self.n_symbols else b""
+        )
+        return found | {"counters": np.array([self.n_symbols]), "read": np.frombuffer(read, np.uint8)}
+
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """A learner of one's own cannot be resumed."""
+        raise ConfigError("a run of your own learner cannot be resumed: start it again")
+
+    def digest(self) -> bytes:
+        """8 bytes from `state`."""
+        return digest(self.state())
+
+
+def schedule_of(model: OnlineModel) -> ScheduleConfig:
+    """Segments of run_symbols symbols. Raises ConfigError if that is no such number."""
+    n = getattr(model, "run_symbols", DEFAULT_RUN_SYMBOLS)
+    if not isinstance(n, int) or not 1 <= n <= MAX_RUN_SYMBOLS:
+        raise ConfigError(f"run_symbols of the learner is {n!r}; give 1 to {MAX_RUN_SYMBOLS}")
+    return ScheduleConfig(first_segment_symbols=n, segment_symbols=n, n_rows=-(-n // ScheduleConfig.row_symbols))
+
+
+def state_of(model: OnlineModel) -> Any:
+    """What state_dict() returns; {} without one. Raises ConfigError if it fails."""
+    method = getattr(model, "state_dict", None)
+    if method is None:
+        return {}
+    try:
+        return method()
+    except Exception as error:
+        raise _failed("state_dict", None, error) from error
+
+
+def arrays_of(value: Any, name: str = "") -> dict[str, np.ndarray]:
+    """The arrays in nested dicts and lists, by their path. Raises ConfigError for values of other types."""
+    if isinstance(value, Mapping):
+        parts = [(str(key), each) for key, each in value.items()]
+    elif isinstance(value, list | tuple):
+        parts = [(str(i), each) for i, each in enumerate(value)]
+    elif value is None or isinstance(value, str | bytes):
+        return {name: np.frombuffer(repr(value).encode(), np.uint8)}
+    elif isinstance(value, bool | int | float | np.ndarray | np.generic):
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise ConfigError(f"state_dict of the learner: {name or 'its value'} has type {array.dtype}")
+        return {name: array}
+    elif hasattr(value, "detach"):
+        tensor = value.detach()
+        return {name: to_array(tensor if tensor.dtype.itemsize > 2 else tensor.float())}
+    else:
+        raise ConfigError(f"state_dict of the learner: {name or 'its value'} is a {type(value).__name__}")
+    return {path: array for key, each in parts for path, array in arrays_of(each, f"{name}.{key}").items()}
+
+
+def _code(symbols: np.ndarray, frequencies: np.ndarray, coder: BitCoder) -> np.ndarray:
+    """Codes bytes, or decodes them in place; of other alphabets only the ideal code length is computed. Returns bits, (n,)."""
+    if frequencies.shape[1] != N_SYMBOLS:
+        return symbol_bits(frequencies, symbols)
+    coded = np.empty((len(symbols), 8), np.uint16)
+    code_plain(symbols, frequencies.astype(np.int32), coded, coder.state, coder.words)
+    return ideal_bits(coded)
+
+
+def _checked_alphabet(model: OnlineModel, n_symbols: int) -> int:
+    for name in ("predict", "update"):
+        if not callable(getattr(model, name, None)):
+            raise ConfigError(f"{type(model).__name__} has no method {name!r}: see docs/LEARNERS.md")
+    own = getattr(model, "n_symbols", None)
+    if not isinstance(own, int) or not 2 <= own <= MAX_SYMBOLS:
+        raise ConfigError(f"n_symbols of {type(model).__name__} is {own!r}; give a number from 2 to {MAX_SYMBOLS}")
+    if own < n_symbols:
+        raise ConfigError(
+            f"{type(model).__name__} predicts {own} symbols, but the corpus has symbols up to {n_symbols - 1}"
+        )
+    return own
+
+
+def _failed(method: str, position: int | None, error: Exception) -> PrequentialError:
+    """What a fault of somebody else's code becomes: one line."""
+    if isinstance(error, PrequentialError):
+        return error
+    where = f" at symbol {position}" if position is not None else ""
+    text = " ".join(str(error).split())[:300]
+    return ConfigError(f"the learner's {method} failed{where}: {type(error).__name__}" + (f": {text}" if text else ""))
+
+
+def check_sequence(ids: Any, n_symbols: int) -> np.ndarray:
+    """Ids of a tokenizer as (n,) int64. Raises ConfigError for anything else."""
+    try:
+        found = np.asarray(list(ids) if isinstance(ids, Sequence) else to_array(ids))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"the tokenizer's encode returned {type(ids).__name__}; give integers") from error
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise ConfigError(f"the tokenizer's encode returned {found.dtype} of shape {found.shape}; give integers (n,)")
+    if found.size and not 0 <= found.min() <= found.max() < n_symbols:
+        raise ConfigError(f"the tokenizer gives id {found.max()}, but the learner predicts {n_symbols} symbols")
+    return found.astype(np.int64)

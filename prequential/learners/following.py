@@ -1,0 +1,31 @@
+"""The code length of a learner whose symbols are not written: the loop with a coder that only follows."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from prequential.codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
+from prequential.learners.subject import Subject, spread, tokenise
+from prequential.online.loop import run
+from prequential.online.schedule import blocks
+
+
+def byte_costs(symbols: np.ndarray, subject: Subject) -> Iterator[np.ndarray]:
+    """The costs (n,) in bits of the next bytes of `symbols` (N,) uint8, after each run of the learner; whole units of 2**-22.
+
+    The cost of an id is divided among the bytes that it stands for. Raises what the learner and its tokenizer raise.
+    """
+    ids, widths = symbols.astype(np.int64), np.ones(len(symbols), np.int64)
+    if subject.tokenizer:
+        ids, widths = tokenise(symbols.tobytes(), subject.tokenizer, subject.description["learner"]["n_symbols"])
+    learner, before = subject.make(), np.zeros(0, np.int64)
+    for block in blocks(len(ids), subject.schedule):
+        for done, bits in run(learner, BitCoder(FOLLOW), block, ids[block]):
+            stop = block.start + done
+            units = np.concatenate((before, np.rint(bits / UNIT_BITS).astype(np.int64)))
+            here = np.concatenate((np.zeros(len(before), np.int64), widths[stop - len(bits) : stop]))
+            if not here.any() and stop < len(ids):  # ids that stand for no byte: the next byte takes their cost
+                before = units
+                continue
+            before = before[:0]
+            yield spread(units, here) * UNIT_BITS

@@ -1,0 +1,66 @@
+"""What a learner has read before the first byte is coded: another text, or a stored model. Then an archive needs it to decode.
+
+The learner reads and learns from the given text as in `train`; nothing of it is coded. The header's configuration holds an entry
+`given` with its digest, so that a decoder refuses any other text.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from prequential.codecs.archive_header import Header
+from prequential.errors import ConfigError
+from prequential.model.config import Config
+from prequential.online.coding import GIVEN, OnProgress, config_of, ignore, name_of_given
+from prequential.online.loop import Learner
+from prequential.online.model_store import DESCRIPTION, load_model
+from prequential.online.runtime import Runtime
+from prequential.online.source import Data, open_source
+from prequential.online.training import train
+
+Given = Data | str | os.PathLike[str]
+
+
+def is_model(given: Given) -> bool:
+    """Whether it names the folder of a stored model."""
+    return isinstance(given, str | os.PathLike) and (Path(given) / DESCRIPTION).is_file()
+
+
+def informed_learner(
+    config: Config | None, given: Given, runtime: Runtime, on_progress: OnProgress = ignore
+) -> tuple[Learner, dict[str, Any]]:
+    """A learner that has read `given`, and the `config` of its archives.
+
+    config: None for that of a stored model. given: bytes, a path, a corpus as on the command line, or a stored model's folder.
+    Raises what `open_source` and `load_model` raise, and ConfigError for a config that is not the model's.
+    """
+    if is_model(given):
+        assert isinstance(given, str | os.PathLike)
+        model = load_model(given, runtime)
+        if config is not None and config != model.config:
+            raise ConfigError("a stored model has a configuration of its own: leave out the one that you gave")
+        about = {"kind": "model", "state_digest": model.digest, "n_symbols": model.learner.n_symbols}
+        return model.learner, {**model.config.to_dict(), GIVEN: about}
+    if config is None:
+        raise ConfigError("a learner that reads a text needs a configuration")
+    with open_source(given) as source:
+        learner = runtime.learner(config)
+        train(learner, source.symbols[:], on_progress)
+        about = {"kind": "text", "blake2b": source.blake2b.hex(), "n_symbols": learner.n_symbols}
+    return learner, {**config.to_dict(), GIVEN: about}
+
+
+def learner_of(header: Header, given: Given, runtime: Runtime, on_progress: OnProgress = ignore) -> Learner:
+    """The learner that an archive needs, as it was before the first byte.
+
+    Raises CorruptArchiveError for a header of no learner, ConfigError for one above the runtime's limits, or for an archive that
+    needs none or another text or model.
+    """
+    config, needed = config_of(header, knows_given=True), header.config.get(GIVEN)
+    if needed is None:
+        raise ConfigError("the archive was made without another text: leave out --given")
+    runtime.check(config)  # before it learns
+    learner, found = informed_learner(config, given, runtime, on_progress)
+    if found[GIVEN] != needed:
+        raise ConfigError(f"the archive needs {name_of_given(needed)}, and --given names another one")
+    return learner

@@ -1,0 +1,184 @@
+"""What an evaluation measures: a learner of this program, or one of somebody else."""
+
+import copy
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from prequential.codecs.archive_header import Header
+from prequential.errors import ConfigError, CorpusError
+from prequential.learners.adapted import AdaptedLearner, check_sequence, schedule_of
+from prequential.learners.given import Given, informed_learner, is_model
+from prequential.learners.protocol import OnlineModel, Tokenizer
+from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
+from prequential.online.coding import config_of
+from prequential.online.loop import Learner
+from prequential.online.runtime import Runtime
+
+DIFFERENT_LEARNER = "the second learner is not like the first: give a factory that makes equal learners"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A learner that can be made afresh, equal each time.
+
+    description: JSON values that name it, the `config` of header and record. make: a fresh learner. config: of a learner of this
+    program; None for others. tokenizer: of a learner of ids. is_coded: whether an archive is written; else only the code length
+    is computed. scores_parts: whether GPT and mixer are also measured alone; those of a stored model are not separable.
+    """
+
+    description: dict[str, Any]
+    schedule: ScheduleConfig
+    make: Callable[[], Learner]
+    config: Config | None = None
+    tokenizer: Tokenizer | None = None
+    is_coded: bool = True
+    scores_parts: bool = True
+
+
+def own_subject(config: Config | None, runtime: Runtime, given: Given | None = None) -> Subject:
+    """A learner of this program, which has read what is given. config: None for that of a stored model.
+
+    Raises ConfigError for one that exceeds the runtime's limits, and what learners/given.py raises.
+    """
+    if given is not None:
+        learner, description = informed_learner(config, given, runtime)
+        config = config_of(Header(n_bytes=0, blake2b=bytes(32), config=description), knows_given=True)
+        made = [learner]  # the first one is used once
+
+        def make() -> Learner:
+            return made.pop() if made else informed_learner(config, given, runtime)[0]
+
+        return Subject(
+            description=description,
+            schedule=config.schedule,
+            make=make,
+            config=config,
+            scores_parts=not is_model(given),
+        )
+    assert config is not None
+    runtime.check(config)
+    return Subject(
+        description=config.to_dict(),
+        schedule=config.schedule,
+        make=lambda: runtime.learner(config),
+        config=config,
+    )
+
+
+def other_subject(
+    learner: OnlineModel | Callable[[], OnlineModel],
+    name: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> Subject:
+    """Somebody else's learner: an object, which is copied before it learns, or a function or class that makes one.
+
+    name: how it is called in records; by default that of its class. arguments: those of the factory, as JSON values.
+
+    Raises ConfigError if it does not offer what learners/protocol.py says, or cannot be made or copied.
+    """
+    make_model = _factory(learner)
+    model = make_model()
+    adapted = AdaptedLearner(model, 2)
+    tokenizer = getattr(model, "tokenizer", None)
+    if tokenizer is None and model.n_symbols != N_SYMBOLS:
+        raise ConfigError(f"without a tokenizer a learner predicts {N_SYMBOLS} symbols (bytes), not {model.n_symbols}")
+    if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+        raise ConfigError("the learner's tokenizer needs the methods encode and decode")
+    secret = secrets.randbits(62)
+    first = adapted.digest()
+
+    def make() -> Learner:
+        made = AdaptedLearner(make_model(), model.n_symbols, secret=secret)
+        if made.digest() != first:
+            raise ConfigError(DIFFERENT_LEARNER)
+        return made
+
+    described = {"name": name or type(model).__name__, "arguments": dict(arguments or {}), "n_symbols": model.n_symbols}
+    return Subject(
+        description={"learner": {**described, "run_symbols": adapted.schedule.segment_symbols}},
+        schedule=schedule_of(model),
+        make=make,
+        tokenizer=tokenizer,
+        is_coded=tokenizer is None and bool(getattr(model, "deterministic", False)),
+    )
+
+
+def _factory(learner: OnlineModel | Callable[[], OnlineModel]) -> Callable[[], OnlineModel]:
+    """A function that makes the learner. Of an object it makes copies of the object as it is now."""
+    if isinstance(learner, type) or not hasattr(learner, "predict"):
+        if not callable(learner):
+            raise ConfigError(
+                f"a {type(learner).__name__} is no learner: it has no method 'predict' (docs/LEARNERS.md)"
+            )
+        make = cast("Callable[[], OnlineModel]", learner)
+
+        def called() -> OnlineModel:
+            try:
+                return make()
+            except Exception as error:
+                raise ConfigError(f"the learner cannot be made: {error_line(error)}") from error
+
+        return called
+
+    def copied() -> OnlineModel:
+        try:
+            return cast(OnlineModel, copy.deepcopy(learner))
+        except Exception as error:
+            raise ConfigError(
+                f"the learner cannot be copied: {error_line(error)}; give a function that makes it"
+            ) from error
+
+    first = copied()  # the object may learn elsewhere
+    return lambda: copy.deepcopy(first)
+
+
+def error_line(error: Exception) -> str:
+    """Type and text of an error in one line."""
+    text = " ".join(str(error).split())[:300]
+    return type(error).__name__ + (f": {text}" if text else "")
+
+
+# ---- symbols of a tokenizer, and the bytes that they stand for
+
+
+def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ids (n,) int64 of the data, and how many of its bytes each stands for, (n,) int64; the sum is len(data).
+
+    Raises CorpusError if decoding does not restore the data, ConfigError for ids that are no numbers below n_symbols.
+    """
+    try:
+        ids = check_sequence(tokenizer.encode(data), n_symbols)
+        restored = tokenizer.decode(ids.tolist())
+        pieces = {int(i): tokenizer.decode([int(i)]) for i in np.unique(ids)}
+    except (ConfigError, CorpusError):
+        raise
+    except Exception as error:
+        raise ConfigError(f"the tokenizer failed: {error_line(error)}") from error
+    if restored != data:
+        same = next(
+            (i for i, (a, b) in enumerate(zip(restored, data, strict=False)) if a != b), min(len(restored), len(data))
+        )
+        raise CorpusError(f"the tokenizer does not restore the corpus: byte {same} differs after encode and decode")
+    widths = np.array([len(pieces[int(i)]) for i in ids], np.int64)
+    if b"".join(pieces[int(i)] for i in ids) != data:
+        raise CorpusError("the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join")
+    return ids, widths
+
+
+def spread(units: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    """The cost of each byte, (sum of widths,), from that of each id (n,), in whole units. An id's bytes cost the same.
+
+    The first byte takes what cannot be divided, also the cost of ids before it that stand for no byte.
+    """
+    starts = np.cumsum(widths) - widths
+    costs = np.zeros(int(widths.sum()), np.int64)
+    if not costs.size:
+        return costs
+    share, rest = np.divmod(units, np.maximum(widths, 1))
+    costs += np.repeat(np.where(widths > 0, share, 0), widths)
+    np.add.at(costs, np.minimum(starts, costs.size - 1), np.where(widths > 0, rest, units))
+    return costs

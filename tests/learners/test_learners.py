@@ -1,0 +1,300 @@
+"""Learners of one's own: figures from an independent computation, archives, and every cheat and every fault is refused."""
+
+from functools import partial
+
+import numpy as np
+import own_learners as models
+import pytest
+
+import prequential
+from prequential.codecs.bit_coder import FOLLOW, BitCoder
+from prequential.corpora.bundled import sample_path
+from prequential.errors import ConfigError, CorpusError, InvalidDistributionError, LawError
+from prequential.learners.adapted import MAX_MOVE, AdaptedLearner, arrays_of
+from prequential.learners.distributions import TOTAL, checked_rows, integer_frequencies
+from prequential.learners.loading import load_subject, parse_arguments
+from prequential.learners.subject import spread, tokenise
+from prequential.measure.evaluation.record import CODED_HERE, NOT_CODED, evaluation_record
+from prequential.online.runtime import Runtime
+
+TEXT = sample_path("christmas_carol").read_bytes()[:4000]
+evaluate = partial(prequential.evaluate, baselines=())
+
+
+def ideal_bits(text, n_symbols=256, run=50):
+    """Frequencies of the symbols before each run, as Counts has them."""
+    counts, bits = np.ones(n_symbols), 0.0
+    for start in range(0, len(text), run):
+        part = np.asarray(text[start : start + run])
+        bits -= np.log2(counts[part] / counts.sum()).sum()
+        counts += np.bincount(part, minlength=n_symbols)
+    return bits
+
+
+@pytest.mark.parametrize("learner", [models.Counts, models.Counts()], ids=["factory", "object"])
+def test_the_code_length_is_that_of_an_independent_computation_and_the_archive_decodes(learner):
+    result = evaluate(TEXT, learner=learner, verify=True)
+    assert result.ledger.code_bits == pytest.approx(ideal_bits(list(TEXT)), rel=1e-4)
+    assert 0 < 8 * result.ledger.payload_bytes - result.ledger.code_bits < 100
+    assert result.is_coded and result.verify_wall_s > 0
+    assert result.curve.n_bytes.tolist() == list(range(50, 4001, 50))
+    record = evaluation_record(result, Runtime())
+    assert (record["coding"], record["verified"], record["decoder_bytes"]) == (CODED_HERE, True, 0)
+    assert record["config"]["learner"]["name"] == "Counts"
+
+
+def test_rows_that_depend_on_the_run_decode():
+    result = evaluate(TEXT[:1500], learner=models.Pairs, verify=True)
+    assert result.ledger.code_bits < ideal_bits(list(TEXT[:1500]))
+
+
+def test_an_object_is_copied_so_that_it_can_be_measured_again():
+    learner = models.Counts()
+    first, second = (evaluate(TEXT, learner=learner).ledger.code_bits for _ in range(2))
+    assert first == second and learner.counts.sum() == 256
+
+
+@pytest.mark.parametrize(
+    ("cheat", "error", "text"),
+    [
+        (models.PeeksThroughAttention, LawError, "prediction of symbol 0 moves"),
+        (models.NormalisesOverTheRun, LawError, "moves when symbols from"),
+        (models.LearnsBeforeItIsScored, LawError, "symbols 0-50: predict changed the learner's state"),
+        (models.LearnsInSecret, LawError, "prediction of symbol 0 moves"),
+        (models.SumsTo277, InvalidDistributionError, "symbol 0 sum to 277"),
+        (models.Rare, LawError, "moves when"),
+    ],
+)
+def test_a_learner_that_cheats_is_refused_with_the_place(cheat, error, text):
+    with pytest.raises(error, match=text):
+        evaluate(TEXT, learner=cheat)
+
+
+@pytest.mark.parametrize("cheat", [models.PeeksThroughAttention, models.LearnsInSecret])
+def test_a_cheat_that_says_it_is_not_deterministic_is_refused_too(cheat, monkeypatch):
+    monkeypatch.setattr(cheat, "deterministic", False)
+    with pytest.raises(LawError, match="moves when"):
+        evaluate(TEXT, learner=cheat)
+
+
+def test_a_cheat_that_begins_late_is_found():
+    class Late(models.PeeksThroughAttention):
+        def predict(self, context, symbols):
+            return (super() if len(context) >= 1000 else models.Counts).predict(
+                *(() if len(context) >= 1000 else (self,)), context, symbols
+            )
+
+    with pytest.raises(LawError, match="moves when"):
+        evaluate(TEXT * 3, learner=Late)
+
+
+def test_the_draw_of_checks_differs_between_runs():
+    """So a learner cannot know which runs are checked."""
+    calls = []
+
+    class Counted(models.Counts):
+        def predict(self, context, symbols):
+            calls[-1].append(len(context))
+            return super().predict(context, symbols)
+
+    for _ in range(2):
+        calls.append([])
+        evaluate(TEXT * 5, learner=Counted)
+    checked = [{n for n in each if each.count(n) > 1} for each in calls]
+    assert checked[0] != checked[1]
+
+
+def test_small_moves_of_a_learner_that_is_not_deterministic_are_noise():
+    class Noisy(models.Counts):
+        deterministic = False
+        random = np.random.default_rng(0)
+
+        def predict(self, context, symbols):
+            rows = super().predict(context, symbols)
+            return rows + self.random.uniform(-1, 1, rows.shape) * MAX_MOVE / 10
+
+    assert not evaluate(TEXT, learner=Noisy).is_coded
+    Noisy.deterministic = True
+    with pytest.raises(LawError):
+        evaluate(TEXT, learner=Noisy)
+
+
+# ---- without an archive
+
+
+def test_a_learner_that_is_not_deterministic_has_a_code_length_and_no_archive(monkeypatch):
+    coded = evaluate(TEXT, learner=models.Counts)
+    monkeypatch.setattr(models.Counts, "deterministic", False)
+    result = evaluate(TEXT, learner=models.Counts)
+    assert result.ledger.code_bits == pytest.approx(coded.ledger.code_bits, rel=1e-4)
+    assert result.ledger.archive_bytes == int(np.ceil(result.ledger.code_bits / 8))
+    assert evaluation_record(result, Runtime())["coding"] == NOT_CODED
+    with pytest.raises(ConfigError, match="no archive to verify"):
+        evaluate(TEXT, learner=models.Counts, verify=True)
+
+
+def test_ids_of_a_tokenizer_cost_what_they_cost_and_their_bytes_share_it():
+    result = evaluate(TEXT, learner=models.OfWords)
+    ids = models.Words().encode(TEXT)
+    assert result.ledger.code_bits == pytest.approx(ideal_bits(ids, 300), rel=1e-4)
+    assert not result.is_coded
+    bits, place = result.trace.bits("model"), TEXT.index(b"the")
+    assert bits[place] == pytest.approx(bits[place + 1], abs=1e-6) and bits[place + 1] == bits[place + 2]
+    assert bits.sum() == result.ledger.code_bits == result.curve.bits[-1]
+    assert result.curve.n_bytes[-1] == len(TEXT)
+
+
+def test_the_cost_of_an_id_is_divided_exactly():
+    assert spread(np.array([7, 5, 3]), np.array([3, 0, 2])).tolist() == [3, 2, 2, 7, 1]
+    assert spread(np.array([4, 9]), np.array([2, 0])).tolist() == [2, 11]
+    assert spread(np.array([5]), np.array([0])).size == 0
+
+
+def test_a_tokenizer_that_loses_bytes_is_refused_with_the_place():
+    text = b"the Cat"
+    with pytest.raises(CorpusError, match="byte 4 differs"):
+        tokenise(text, models.LosesBytes(), 300)
+    with pytest.raises(ConfigError, match="gives id 256, but the learner predicts 256"):
+        tokenise(text, models.Words(), 256)
+
+
+# ---- distributions
+
+
+def test_frequencies_sum_to_the_total_and_every_symbol_can_be_coded():
+    random = np.random.default_rng(1)
+    for n_symbols in (2, 256, 50_000):
+        rows = random.normal(0, 20, (5, n_symbols))
+        rows[0] = -np.inf
+        rows[0, 1] = 0.0
+        rows -= np.logaddexp.reduce(rows, axis=1, keepdims=True)
+        found = integer_frequencies(rows)
+        assert (found.sum(1) == TOTAL).all() and found.min() >= 1
+        assert np.abs(found - 1 - np.exp(rows) * (TOTAL - n_symbols)).max() < n_symbols + 1
+        assert found[0].argmax() == 1 and found[0, 0] == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (np.zeros((3, 5)), r"shape \(3, 5\) for 3 symbols; give \(3, 4\)"),
+        (np.zeros(4), "shape"),
+        (np.zeros((3, 4), np.int64), "returned int64"),
+        ([[0.25] * 4] * 3, "returned list"),
+        (np.full((3, 4), np.nan), "symbol 9 hold NaN"),
+        (np.full((3, 4), np.log(0.2)), "symbol 9 sum to 0.8"),
+        (np.full((3, 4), np.inf), "symbol 9"),
+        (np.full((3, 4), -np.inf), "symbol 9 sum to 0,"),
+        (np.array([[0.0, *[-np.inf] * 3], [0.1, *[-np.inf] * 3], [0.0, *[-np.inf] * 3]]), "symbol 10 sum to 1.1"),
+    ],
+)
+def test_what_is_no_distribution_is_refused(rows, text):
+    with pytest.raises(InvalidDistributionError, match=text):
+        checked_rows(rows, 3, 4, 9)
+
+
+# ---- faults of somebody else's code are one line
+
+
+class Broken(models.Counts):
+    def update(self, symbols):
+        raise ValueError("out of\nmemory")
+
+
+class StateOfObjects(models.Counts):
+    def state_dict(self):
+        return {"a": object()}
+
+
+@pytest.mark.parametrize(
+    ("learner", "text"),
+    [
+        (Broken, "update failed at symbol 0: ValueError: out of memory"),
+        (StateOfObjects, "state_dict of the learner: .a is a object"),
+        (models.failing, "cannot be made: RuntimeError: no weights here"),
+        (models.a_number, "int has no method 'predict'"),
+        (models.not_a_factory, "int is no learner"),
+        (type("A", (models.Counts,), {"n_symbols": 4}), "predicts 256 symbols \\(bytes\\), not 4"),
+        (type("A", (models.Counts,), {"n_symbols": "many"}), "n_symbols of A is 'many'"),
+        (type("A", (models.Counts,), {"run_symbols": 0}), "run_symbols of the learner is 0"),
+        (type("A", (models.Counts,), {"tokenizer": 3}), "needs the methods encode and decode"),
+        (type("A", (models.Counts,), {"predict": None}), "no method 'predict'"),
+    ],
+)
+def test_a_learner_that_cannot_be_used_is_one_line(learner, text):
+    with pytest.raises(ConfigError, match=text) as raised:
+        evaluate(TEXT, learner=learner)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_factory_that_makes_different_learners_is_refused():
+    starts = iter(range(1, 10))
+    with pytest.raises(ConfigError, match="equal learners"):
+        evaluate(TEXT, learner=lambda: models.Counts(next(starts)))
+
+
+def test_a_config_and_a_learner_are_refused_together():
+    with pytest.raises(ConfigError, match="not both"):
+        evaluate(TEXT, learner=models.Counts, config=prequential.preset(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("no.such.module:f", "'no.such.module' cannot be imported: ModuleNotFoundError"),
+        ("own_learners:nothing", "has no 'nothing'"),
+        ("own_learners", "names no learner"),
+        ("own_learners:not_a_factory", "not a function or class"),
+        ("missing.py:f", "cannot be imported"),
+    ],
+)
+def test_a_name_that_names_no_learner_is_one_line(name, text):
+    with pytest.raises(ConfigError, match=text):
+        load_subject(name)
+
+
+def test_arguments_are_json_or_text():
+    assert parse_arguments(["lr=3e-4", "name=gpt", 'x={"a":1}', "b=true"]) == {
+        "lr": 3e-4, "name": "gpt", "x": {"a": 1}, "b": True,
+    }  # fmt: skip
+    for wrong in (["lr"], ["=3"], ["a b=3"], ["a=1", "a=2"]):
+        with pytest.raises(ConfigError):
+            parse_arguments(wrong)
+    with pytest.raises(ConfigError, match="cannot be made: TypeError"):
+        load_subject("own_learners:Counts", {"no_such": 1})
+
+
+def test_the_state_covers_nested_values():
+    found = arrays_of({"a": [np.ones(2), {"b": 3}], "c": None, "d": "x"})
+    assert set(found) == {".a.0", ".a.1.b", ".c", ".d"}
+
+
+def test_two_adapted_learners_with_another_past_differ():
+    a, b = (AdaptedLearner(models.Counts(), 256) for _ in range(2))
+    assert a.digest() == b.digest()
+    for learner, text in ((a, b"ab"), (b, b"ba")):
+        symbols = np.frombuffer(text, np.uint8).astype(np.int64)
+        learner.begin(2)
+        learner.code(symbols, BitCoder(FOLLOW))
+        learner.end(2)
+    assert a.digest() != b.digest()
+
+
+def test_what_the_learner_gets_is_its_own():
+    """It cannot reach the corpus through the arrays, or change it."""
+
+    class Writes(models.Counts):
+        def predict(self, context, symbols):
+            assert context.base is None and symbols.base is None
+            rows = super().predict(context, symbols)
+            context[:], symbols[:] = 0, 0
+            return rows
+
+    assert evaluate(TEXT, learner=Writes).ledger.code_bits == evaluate(TEXT, learner=models.Counts).ledger.code_bits
+
+
+def test_an_archive_of_another_learner_is_not_decoded_by_ours(tmp_path):
+    draft = prequential.DraftFolder(path=tmp_path)
+    evaluate(TEXT, learner=models.Counts, draft=draft)
+    with pytest.raises(prequential.PrequentialError, match="learner of its own"):
+        prequential.decompress((tmp_path / "archive.pq").read_bytes())
