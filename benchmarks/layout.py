@@ -55,7 +55,7 @@ WITHOUT_TORCH = ("errors", "printable", "strict_json", "version", "compiled", "f
 
 @dataclass(frozen=True)
 class Function:
-    """A function: where it stands, its length in lines, its parameters, those that need no name, and whether numba compiles it."""
+    """A function: where it stands, its length, its parameters, those that need no name, and whether numba compiles it."""
 
     where: str
     n_lines: int

@@ -15,12 +15,16 @@ DEFAULT_BASELINES = (*CLASSICAL, "order0", "order2", "order3-static")  # the oth
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineResult:
-    """The size that a baseline reached on `n_bytes` of data. wall_s: wall time of the compression alone, in seconds."""
+    """The size that a baseline reached on `n_bytes` of data. wall_s: wall time of the compression alone, in seconds.
+
+    label: what tables call it, if it is not of BASELINES.
+    """
 
     name: str
     n_bytes: int
     compressed_bytes: int
     wall_s: float
+    label: str = ""
 
 
 def measure(name: str, data: bytes) -> BaselineResult:

@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prequential.adapters.classifier import ClassifierLearner
+    from prequential.adapters.static_model import StaticModel
     from prequential.adapters.torch_module import TorchLearner
     from prequential.adapters.transformers_lm import TransformersLearner
 
-__all__ = ["ClassifierLearner", "TorchLearner", "TransformersLearner"]
-_MODULES = {"ClassifierLearner": "classifier", "TorchLearner": "torch_module", "TransformersLearner": "transformers_lm"}
+__all__ = ["ClassifierLearner", "StaticModel", "TorchLearner", "TransformersLearner"]
+_MODULES = {
+    "ClassifierLearner": "classifier",
+    "StaticModel": "static_model",
+    "TorchLearner": "torch_module",
+    "TransformersLearner": "transformers_lm",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from prequential.codecs.bit_coder import BitCoder, ideal_bits, symbol_bits
+from prequential.codecs.bit_coder import UNIT_BITS, BitCoder, ideal_bits
 from prequential.errors import ConfigError, LawError, PrequentialError
 from prequential.exact.digest import digest
 from prequential.exact.host import to_array
 from prequential.exact.random import random_words
-from prequential.learners.distributions import MAX_SYMBOLS, checked_rows, integer_frequencies
+from prequential.learners.distributions import MAX_SYMBOLS, WIDE_TOTAL_BITS, checked_rows, integer_frequencies
 from prequential.learners.protocol import DEFAULT_RUN_SYMBOLS, MAX_RUN_SYMBOLS, OnlineModel
 from prequential.model.config import N_SYMBOLS, ScheduleConfig
 from prequential.model.mixer.mixing import code_plain
@@ -61,8 +61,7 @@ class AdaptedLearner:
         if coder.decodes:
             bits = np.concatenate([self._decode(symbols, t, coder) for t in range(len(symbols))])
         else:
-            rows = self._checked_prediction(symbols)
-            bits = _code(symbols, integer_frequencies(rows), coder)
+            bits = _code(symbols, self._checked_prediction(symbols), coder)
         self._append(symbols)
         return bits
 
@@ -70,7 +69,7 @@ class AdaptedLearner:
         """Decodes symbol t: predicts a run of the same length, of which it knows t symbols, so that equal sums are computed."""
         known = symbols.copy()
         known[t:] = 0
-        return _code(symbols[t : t + 1], integer_frequencies(self._predict(known, t)), coder)
+        return _code(symbols[t : t + 1], self._predict(known, t), coder)
 
     def end(self, n_symbols: int) -> None:
         """The learner learns from the run."""
@@ -153,7 +152,9 @@ def schedule_of(model: OnlineModel) -> ScheduleConfig:
     n = getattr(model, "run_symbols", DEFAULT_RUN_SYMBOLS)
     if not isinstance(n, int) or not 1 <= n <= MAX_RUN_SYMBOLS:
         raise ConfigError(f"run_symbols of the learner is {n!r}; give 1 to {MAX_RUN_SYMBOLS}")
-    return ScheduleConfig(first_segment_symbols=n, segment_symbols=n, n_rows=-(-n // ScheduleConfig.row_symbols))
+    block_symbols = ScheduleConfig.block_symbols // n * n  # whole runs
+    n_rows = -(-n // ScheduleConfig.row_symbols)  # a bound that is checked; nothing else depends on it
+    return ScheduleConfig(first_segment_symbols=n, segment_symbols=n, n_rows=n_rows, block_symbols=block_symbols)
 
 
 def state_of(model: OnlineModel) -> Any:
@@ -188,10 +189,12 @@ def arrays_of(value: Any, name: str = "") -> dict[str, np.ndarray]:
     return {path: array for key, each in parts for path, array in arrays_of(each, f"{name}.{key}").items()}
 
 
-def _code(symbols: np.ndarray, frequencies: np.ndarray, coder: BitCoder) -> np.ndarray:
+def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder) -> np.ndarray:
     """Codes bytes, or decodes them in place; of other alphabets only the ideal code length is computed. Returns bits, (n,)."""
-    if frequencies.shape[1] != N_SYMBOLS:
-        return symbol_bits(frequencies, symbols)
+    if rows.shape[1] != N_SYMBOLS:
+        chosen = integer_frequencies(rows, 1 << WIDE_TOTAL_BITS)[np.arange(len(symbols)), symbols]
+        return np.asarray(np.rint((WIDE_TOTAL_BITS - np.log2(chosen)) / UNIT_BITS) * UNIT_BITS)
+    frequencies = integer_frequencies(rows)
     coded = np.empty((len(symbols), 8), np.uint16)
     code_plain(symbols, frequencies.astype(np.int32), coded, coder.state, coder.words)
     return ideal_bits(coded)

@@ -2,7 +2,8 @@
 
 With p = exp(log p - log of the row's sum) in float64 and V symbols, the frequency of symbol v is 1 + floor(p_v (2**24 - V)). What
 is missing to 2**24 goes to the most probable symbol, the first one of equals. So every symbol can be coded, a row loses at most
-V / 2**24 of its probability, and a row that sums to more than one gains nothing.
+V / 2**24 of its probability, and a row that sums to more than one gains nothing. Ids of a tokenizer have 2**32 instead of 2**24:
+there may be many of them.
 """
 
 from typing import Any
@@ -13,6 +14,7 @@ from prequential.errors import InvalidDistributionError
 from prequential.exact.host import to_array
 
 TOTAL = 1 << 24
+WIDE_TOTAL_BITS = 32  # of alphabets that are not bytes, whose symbols are not written
 MAX_SYMBOLS = 1 << 18
 MAX_LOG_SUM = 0.01  # nats; reduced precision gives about half of that
 
@@ -46,11 +48,11 @@ def checked_rows(found: Any, n: int, n_symbols: int, first: int, row: int | None
     return np.asarray(rows - log_sums[:, None])
 
 
-def integer_frequencies(rows: np.ndarray) -> np.ndarray:
-    """(n, V) int64 from normalised log-probabilities (n, V) float64: each at least 1, the sum of each row 2**24."""
+def integer_frequencies(rows: np.ndarray, total: int = TOTAL) -> np.ndarray:
+    """(n, V) int64 from normalised log-probabilities (n, V) float64: each at least 1, the sum of each row `total`."""
     n_symbols = rows.shape[1]
-    frequencies = 1 + np.floor(np.exp(rows) * (TOTAL - n_symbols)).astype(np.int64)
-    missing = TOTAL - frequencies.sum(axis=1)
+    frequencies = 1 + np.floor(np.exp(rows) * (total - n_symbols)).astype(np.int64)
+    missing = total - frequencies.sum(axis=1)
     best = frequencies.argmax(axis=1)
     frequencies[np.arange(len(rows)), best] += missing
     return frequencies

@@ -1,22 +1,69 @@
 """The baselines of an evaluation (codecs/baselines/registry.py): sizes, curves of sizes, and records."""
 
+import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.codecs.baselines.registry import BASELINES, BaselineResult, measure_installed
+from prequential.corpora.corpus import Document
 from prequential.measure.evaluation.curves import Curve, Curves, prefixes
 from prequential.measure.evaluation.ledger import bits_per_byte
 
 
-def measure_baselines(
-    source: NDArray[np.uint8], names: Sequence[str]
-) -> tuple[list[BaselineResult], Curves, list[str]]:
-    """Results on the corpus (n,) uint8, which are decoded again; curves of sizes at prefixes; a note for each skipped baseline.
+class Static(Protocol):
+    """A trained model that learns nothing (adapters/static_model.py)."""
 
+    name: str
+    policy: str
+    weights_bytes: int
+
+    def costs(self, symbols: NDArray[np.uint8], documents: Sequence[Document]) -> tuple[NDArray[np.float64], float]:
+        """The ideal code length of each byte in bits, and the wall time in seconds."""
+
+
+Baseline = str | Static
+
+
+def measure_baselines(
+    source: NDArray[np.uint8], baselines: Sequence[Baseline], documents: Sequence[Document] = ()
+) -> tuple[list[BaselineResult], Curves, list[str]]:
+    """Results on the corpus (n,) uint8; curves of sizes at prefixes; a note for each skipped baseline.
+
+    Outputs of compressors are decoded again. Of a trained model there are two results: without and with the size of its weights.
     The corpus is held in memory. All prefixes together cost about 2.4 times as much as the complete corpus.
     """
+    results, curves, notes = _compressors(source, [each for each in baselines if isinstance(each, str)])
+    for static in baselines:
+        if not isinstance(static, str):
+            more, more_curves = _of_static(source, static, documents)
+            results, curves = results + more, curves | more_curves
+    return results, curves, notes
+
+
+def _of_static(
+    source: NDArray[np.uint8], static: Static, documents: Sequence[Document]
+) -> tuple[list[BaselineResult], Curves]:
+    costs, wall_s = static.costs(source, documents)
+    at, sums = prefixes(len(source)), np.concatenate(([0.0], np.cumsum(costs)))
+    results, curves = [], {}
+    for name, weights_bits, what in (
+        (static.name, 0, "weights not counted"),
+        (f"{static.name} + weights", 8 * static.weights_bytes, "weights counted"),
+    ):
+        bits = sums[at] + weights_bits
+        n_bytes = math.ceil(bits[-1] / 8)
+        label = f"{name}, {static.policy}: code length, {what}"
+        results.append(
+            BaselineResult(name=name, n_bytes=len(source), compressed_bytes=n_bytes, wall_s=wall_s, label=label)
+        )
+        curves[name] = Curve(n_bytes=at, bits=bits)
+    return results, curves
+
+
+def _compressors(source: NDArray[np.uint8], names: Sequence[str]) -> tuple[list[BaselineResult], Curves, list[str]]:
     if not names:
         return [], {}, []
     data = source.tobytes()
@@ -38,7 +85,7 @@ def _size(name: str, data: bytes) -> int:
 
 def label(result: BaselineResult) -> str:
     """The baseline's name with its settings, for tables."""
-    return BASELINES[result.name].label
+    return result.label or BASELINES[result.name].label
 
 
 def to_record(result: BaselineResult) -> dict[str, str | int | float]:

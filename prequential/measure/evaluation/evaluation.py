@@ -26,7 +26,7 @@ from prequential.learners.following import byte_costs
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
 from prequential.learners.subject import Subject, other_subject, own_subject
-from prequential.measure.evaluation.baselines import measure_baselines
+from prequential.measure.evaluation.baselines import Baseline, measure_baselines
 from prequential.measure.evaluation.breakdown import breakdown
 from prequential.measure.evaluation.curves import Curve, Curves
 from prequential.measure.evaluation.draft import Draft
@@ -105,7 +105,7 @@ def evaluate(
     learner: OnlineModel | Subject | Callable[[], OnlineModel] | None = None,
     given: Given | None = None,
     limit_bytes: int | None = None,
-    baselines: Sequence[str] = DEFAULT_BASELINES,
+    baselines: Sequence[Baseline] = DEFAULT_BASELINES,
     verify: bool = False,
     draft: DraftFolder | None = None,
     runtime: Runtime | None = None,
@@ -115,8 +115,8 @@ def evaluate(
 
     source, config, given, runtime, on_progress: as for `prequential.compress`. learner: one of your own instead of a config, or a
     function that makes it (docs/LEARNERS.md). limit_bytes: only the beginning of the corpus. baselines: names of
-    codecs/baselines/registry.py. verify: decode the archive and compare every byte. draft: a folder for the archive (archive.pq);
-    by default it is a temporary one.
+    codecs/baselines/registry.py, or an adapters.StaticModel. verify: decode the archive and compare every byte. draft: a folder
+    for the archive (archive.pq); by default it is a temporary one.
 
     Takes one run of the learner, another one with `verify`, and one of its mixer alone if it has both parts. Baselines hold the
     corpus in memory. Raises what `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails,
@@ -141,7 +141,7 @@ def evaluate(
 class _Options(NamedTuple):
     """Arguments of `evaluate`."""
 
-    baselines: Sequence[str]
+    baselines: Sequence[Baseline]
     verify: bool
     draft: DraftFolder | None
     given: Given | None
@@ -182,10 +182,10 @@ class _Coding(NamedTuple):
 
 
 def _evaluation(
-    source: Source, subject: Subject, header: Header, coded: _Coding, baselines: Sequence[str]
+    source: Source, subject: Subject, header: Header, coded: _Coding, baselines: Sequence[Baseline]
 ) -> Evaluation:
     symbols, trace = source.symbols[:], coded.trace
-    results, baseline_curves, notes = measure_baselines(symbols, baselines)
+    results, baseline_curves, notes = measure_baselines(symbols, baselines, source.documents)
     curves = {part: Curve(n_bytes=coded.ends, bits=trace.sums(part, coded.ends)) for part in trace.parts}
     return Evaluation(
         header=header,

@@ -1,0 +1,124 @@
+"""A trained causal language model as a baseline that learns nothing: its code length of a corpus under a stated context policy.
+
+    prequential.evaluate("book1", baselines=["xz", StaticModel("models/gpt2", context="document", stride=512)])
+
+The rules:
+
+    bytes     bits are those of the ids of the tokenizer; per byte of the original, whatever the tokenizer does
+    BOS       before the first id stands the beginning-of-text id (or the end-of-text id, if there is none); it is not scored
+    special   special ids are never produced from the text, and never scored
+    windows   ids are scored `stride` at a time, with as many ids before them as fit into max_length. A stride of max_length gives
+              each window one id of context, as lm-eval's rolling tasks have it; smaller strides give more
+    carried   the corpus is one stream. document: each document begins anew, with BOS
+    weights   counted, too: as the bytes of the safetensors files, or as they are in memory
+"""
+
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch.nn.functional import log_softmax
+
+from prequential.adapters.hub import TextTokenizer, load_model
+from prequential.corpora.corpus import Document
+from prequential.errors import ConfigError
+from prequential.learners.adapted import AdaptedLearner, schedule_of
+from prequential.learners.following import byte_costs
+from prequential.learners.protocol import MAX_RUN_SYMBOLS
+from prequential.learners.subject import Subject
+
+PREFIX = "hf:"
+
+
+class StaticModel:
+    """A frozen model. name: for tables. weights_bytes: what its weights take."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        context: Literal["carried", "document"] = "carried",
+        stride: int | None = None,
+        max_length: int | None = None,
+        device: str = "cpu",
+    ) -> None:
+        """name: hf:FOLDER, hf:NAME or hf:NAME@REVISION; "hf:" may be left out. stride: by default max_length. max_length: by
+        default that of the model. Raises MissingDependencyError, and ConfigError for a model or a policy that cannot be used.
+        """
+        source = name.removeprefix(PREFIX)
+        path, _, revision = (source, "", "") if Path(source).exists() else source.partition("@")
+        model, tokenizer = load_model(path, revision or None)
+        longest = max_length or _max_length(model)
+        stride = stride or min(longest, MAX_RUN_SYMBOLS)
+        if not 1 <= stride <= longest:
+            raise ConfigError(f"stride {stride} lies outside [1, {longest}], the length of the model's window")
+        if stride > MAX_RUN_SYMBOLS:
+            raise ConfigError(f"stride {stride} is more than {MAX_RUN_SYMBOLS}")
+        self.name = PREFIX + (Path(path).name if Path(path).exists() else source)
+        self._scorer = _Scorer(model.to(device), tokenizer, longest, stride)
+        self.tokenizer: TextTokenizer = tokenizer
+        self.isolates = context == "document"
+        self.policy = f"window {longest}, stride {stride}, " + ("documents apart" if self.isolates else "carried")
+        files = list(Path(path).glob("*.safetensors")) if Path(path).is_dir() else []
+        self.weights_bytes = sum(file.stat().st_size for file in files) or sum(
+            p.numel() * p.element_size() for p in model.parameters()
+        )
+
+    def costs(self, symbols: np.ndarray, documents: Sequence[Document] = ()) -> tuple[np.ndarray, float]:
+        """The ideal code length of each byte, (n,) float64 in bits, and the wall time in seconds.
+
+        documents: those of the corpus, for context="document". Raises what learners/following.py raises.
+        """
+        start_s, parts = time.perf_counter(), [slice(0, len(symbols))]
+        if self.isolates and documents:
+            ends = [document.offset + document.n_bytes for document in documents]
+            cuts = sorted({0, len(symbols), *(min(end, len(symbols)) for end in ends)})
+            parts = [slice(a, b) for a, b in pairwise(cuts)]
+        found = [costs for part in parts for costs in byte_costs(symbols[part], self._subject())]
+        return np.concatenate(found), time.perf_counter() - start_s
+
+    def _subject(self) -> Subject:
+        scorer = self._scorer
+        return Subject(
+            description={"learner": {"n_symbols": scorer.n_symbols}},
+            schedule=schedule_of(scorer),
+            make=lambda: AdaptedLearner(scorer, scorer.n_symbols),
+            tokenizer=self.tokenizer,
+            is_coded=False,
+        )
+
+
+class _Scorer:
+    """The frozen model as an OnlineModel."""
+
+    def __init__(self, model: Any, tokenizer: TextTokenizer, longest: int, stride: int) -> None:
+        self.model, self.longest, self.run_symbols = model, longest, stride
+        self.n_symbols = int(model.get_input_embeddings().num_embeddings)
+        inner = tokenizer.inner
+        first = inner.bos_token_id if inner.bos_token_id is not None else inner.eos_token_id
+        if first is None:
+            raise ConfigError("the tokenizer has neither a beginning-of-text nor an end-of-text id")
+        self._first = int(first)
+
+    def predict(self, context: np.ndarray, symbols: np.ndarray) -> torch.Tensor:
+        """Log-probabilities (n, V)."""
+        known = np.concatenate(([self._first], context[-self.longest :], symbols[:-1]))[-self.longest :]
+        if len(context) + len(symbols) > self.longest:  # the first id is out of sight
+            known = np.concatenate((context[-self.longest :], symbols[:-1]))[-self.longest :]
+        with torch.no_grad():
+            logits = self.model(torch.from_numpy(known[None].astype(np.int64)).to(self.model.device)).logits
+        return log_softmax(logits[0, -len(symbols) :].double(), -1).cpu()
+
+    def update(self, symbols: np.ndarray) -> None:
+        """It learns nothing."""
+
+
+def _max_length(model: Any) -> int:
+    for name in ("max_position_embeddings", "n_positions", "n_ctx"):
+        if isinstance(found := getattr(model.config, name, None), int):
+            return found
+    raise ConfigError("the model's configuration does not say how long its window is: give max_length")

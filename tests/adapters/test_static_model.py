@@ -1,0 +1,114 @@
+"""Frozen models: figures from an independent computation, context policies, and lm-eval's own figures."""
+
+import math
+
+import numpy as np
+import pytest
+
+import prequential
+from prequential.corpora.bundled import sample_path
+from prequential.corpora.corpus import Document
+from prequential.errors import ConfigError, CorpusError
+
+pytest.importorskip("transformers")
+from prequential.adapters import StaticModel
+
+DATA = sample_path("christmas_carol").read_bytes()[60_000:63_000]
+SMALL = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
+
+
+def symbols(data):
+    return np.frombuffer(data, np.uint8)
+
+
+def score(folder, ids, before):
+    """Bits of `ids` after the ids `before`, from one forward pass of the library."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    with torch.no_grad():
+        logits = model(torch.tensor([(before + ids)[:-1]])).logits[0, len(before) - 1 :].double()
+    return -torch.log_softmax(logits, -1)[torch.arange(len(ids)), torch.tensor(ids)].sum().item() / math.log(2)
+
+
+def test_a_text_within_the_window_costs_what_the_library_says(model_folder, tokenizer):
+    data = DATA[:60]
+    ids = tokenizer(data.decode())["input_ids"]
+    costs, wall_s = StaticModel(f"hf:{model_folder}").costs(symbols(data))
+    assert len(costs) == 60 and wall_s > 0
+    assert costs.sum() == pytest.approx(score(model_folder, ids, [0]), rel=1e-5)
+
+
+def test_windows_see_as_much_as_the_stride_leaves(model_folder, tokenizer):
+    ids = tokenizer(DATA[:400].decode())["input_ids"]
+    for stride in (64, 16):
+        costs, _ = StaticModel(str(model_folder), stride=stride).costs(symbols(DATA[:400]))
+        expected, known = 0.0, [0, *ids]
+        for start in range(0, len(ids), stride):
+            stop = min(start + stride, len(ids))
+            expected += score(model_folder, ids[start:stop], known[max(0, stop - 64) : start + 1])
+        assert costs.sum() == pytest.approx(expected, rel=1e-5)
+
+
+def test_documents_apart_cost_what_each_costs_alone(model_folder):
+    cut = 1000
+    documents = [Document("a", 0, cut), Document("b", cut, len(DATA) - cut)]
+    apart = StaticModel(str(model_folder), context="document")
+    costs, _ = apart.costs(symbols(DATA), documents)
+    alone = [StaticModel(str(model_folder)).costs(symbols(part))[0] for part in (DATA[:cut], DATA[cut:])]
+    assert np.array_equal(costs, np.concatenate(alone))
+    assert not np.array_equal(costs, StaticModel(str(model_folder)).costs(symbols(DATA))[0])
+
+
+def test_it_stands_beside_the_learner_with_and_without_its_weights(model_folder):
+    static = StaticModel(f"hf:{model_folder}")
+    result = prequential.evaluate(DATA, config=SMALL, baselines=["gzip", static])
+    names = [baseline.name for baseline in result.baselines]
+    assert names == ["gzip", static.name, f"{static.name} + weights"]
+    free, counted = (result.curves[name] for name in names[1:])
+    assert counted.bits[0] - free.bits[0] == pytest.approx(8 * static.weights_bytes)
+    assert static.weights_bytes == sum(f.stat().st_size for f in model_folder.glob("*.safetensors"))
+    assert result.baselines[1].compressed_bytes == math.ceil(static.costs(symbols(DATA))[0].sum() / 8)
+
+
+def test_what_cannot_be_used_is_one_line(model_folder, tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match="stride 65"):
+        StaticModel(str(model_folder), stride=65)
+    with pytest.raises(ConfigError, match="no safetensors file"):
+        StaticModel(str(tmp_path))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(ConfigError, match="as a pickle only, which may run code"):
+        StaticModel(str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ConfigError, match="cannot be loaded") as raised:
+        StaticModel("hf:nobody/nothing@main")
+    assert "\n" not in str(raised.value)
+    with pytest.raises(CorpusError, match="byte 1 is none"):
+        StaticModel(str(model_folder)).costs(symbols(b"a\xff"))
+
+
+@pytest.mark.slow
+def test_the_figures_are_those_of_lm_eval(model_folder, tokenizer):
+    """bits_per_byte, byte_perplexity and word_perplexity of its rolling tasks, on the same text."""
+    pytest.importorskip("lm_eval")
+    from lm_eval.api.instance import Instance
+    from lm_eval.api.metrics import bits_per_byte, weighted_perplexity
+    from lm_eval.models.huggingface import HFLM
+
+    model = HFLM(pretrained=str(model_folder), device="cpu", batch_size=1, dtype="float32")
+    texts = [DATA.decode(), DATA[:500].decode(), DATA[:40].decode()]
+    requests = [Instance("loglikelihood_rolling", {}, (text,), i) for i, text in enumerate(texts)]
+    theirs = [float(each) for each in model.loglikelihood_rolling(requests)]
+    static = StaticModel(str(model_folder), context="document")
+    stream, documents = "".join(texts).encode(), []
+    for text in texts:
+        documents.append(Document("", sum(d.n_bytes for d in documents), len(text.encode())))
+    bits = static.costs(symbols(stream), documents)[0]
+    ours = [-bits[d.offset : d.offset + d.n_bytes].sum() * math.log(2) for d in documents]
+    assert ours == pytest.approx(theirs, rel=1e-4)
+    n_bytes, n_words = [len(text.encode()) for text in texts], [len(text.split()) for text in texts]
+    for metric, counts in ((bits_per_byte, n_bytes), (weighted_perplexity, n_bytes), (weighted_perplexity, n_words)):
+        assert metric(list(zip(ours, counts, strict=True))) == pytest.approx(
+            metric(list(zip(theirs, counts, strict=True))), rel=1e-4
+        )
