@@ -41,6 +41,7 @@ ORDER = (
     ("compression",),
     ("measure.cost", "measure.proof"),
     ("measure.heldout",),
+    ("measure.labels",),
     ("measure.monorepo",),
     ("measure.study",),
     ("measure.export",),

@@ -1,5 +1,6 @@
 """A causal language model of the transformers library that learns online, as a learner over the ids of its tokenizer."""
 
+import warnings
 from typing import Any
 
 import torch
@@ -51,4 +52,6 @@ def _with_lora(model: Any, rank: int) -> Any:
         import peft
     except ImportError as error:
         raise MissingDependencyError("lora needs the peft package: pip install peft") from error
-    return peft.get_peft_model(model, peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the two libraries tell each other
+        return peft.get_peft_model(model, peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear"))

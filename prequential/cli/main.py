@@ -17,7 +17,7 @@ from prequential.cli.commands.archives import compress, decompress, list, test
 from prequential.cli.commands.machine import audit, doctor, estimate
 from prequential.cli.commands.measure import compare, evaluate, heldout, monorepo, references, report, runs
 from prequential.cli.commands.models import export, train
-from prequential.cli.commands.study import ablate, forecast, ladder, score, select, sweep
+from prequential.cli.commands.study import ablate, forecast, ladder, matrix, score, select, sweep
 from prequential.cli.failures import EXIT_FAILURE, report_failure, with_notes
 from prequential.cli.options import Parser
 from prequential.cli.streams import end_output, open_missing_streams, printable_streams
@@ -27,7 +27,7 @@ from prequential.online.workers.environment import workers
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),
     "measure": (evaluate, references, heldout, monorepo, compare, runs, report),
-    "study": (sweep, ladder, forecast, score, ablate, select),
+    "study": (sweep, ladder, forecast, score, ablate, select, matrix),
     "models": (train, export),
     "machine": (doctor, estimate, audit),
 }

@@ -251,6 +251,11 @@ def learner_config(args: argparse.Namespace) -> Config:
         usage_error(args, error)
 
 
+def add_given(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds --given."""
+    parser.add_argument("--given", metavar="CORPUS|MODEL", help=what)
+
+
 def add_other_learner(parser: argparse.ArgumentParser) -> None:
     """Adds --learner and --learner-arg, for learners that are not of this program."""
     group = parser.add_argument_group("a learner of your own (docs/LEARNERS.md)")

@@ -14,6 +14,7 @@ import numpy as np
 
 from prequential.errors import MissingDependencyError
 from prequential.files import output_file, writing
+from prequential.measure.study.matrix import short_names
 from prequential.printable import printable
 from prequential.report import run_panels
 from prequential.report.style import LINE_COLOURS as COLOURS
@@ -23,7 +24,9 @@ from prequential.report.ticks import date_ticks
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from prequential.files import PathLike
     from prequential.measure.evaluation.runs import Run
+    from prequential.measure.study.matrix import Matrix
 
 MAX_NAME = 80  # letters
 
@@ -44,6 +47,36 @@ def long_tail(table: Mapping[str, Any], title: str = "") -> Figure:
     table: "trigram_occurrences" or "trigram_learning" in the tables of an Evaluation or a record.
     """
     return _titled(run_panels.tail(table), title)
+
+
+def matrix(found: Matrix) -> Figure:
+    """Two maps: the share of each corpus's bits that another one saves, and distances. Raises MissingDependencyError."""
+    size = 3.0 + 0.6 * len(found.givens)
+    made = new_figure(2 * size, size)
+    maps = (
+        ("bits of the row that the column saves, %", 100 * found.saved, found.givens, "{:.0f}"),
+        ("distance", found.distances, found.names, "{:.2f}"),
+    )
+    for plot, (title, values, columns, form) in zip(made.subplots(1, 2), maps, strict=True):
+        others = np.where(np.eye(*values.shape) == 1, np.nan, values)  # a corpus given itself has no colour
+        low, high = float(np.nanmin(others)), float(np.nanmax(others))
+        plot.imshow(others, cmap="Blues" if form == "{:.0f}" else "Blues_r", vmin=low, vmax=high)
+        plot.set_xticks(range(len(columns)), map(_short, short_names(columns)), rotation=40, ha="right")
+        plot.set_yticks(range(len(found.names)), map(_short, short_names(found.names)))
+        plot.set_title(title, fontsize="medium")
+        for i, j in np.argwhere(~np.isnan(others)):
+            share = (others[i, j] - low) / max(high - low, 1e-9)
+            is_dark = (share if form == "{:.0f}" else 1 - share) > 0.6
+            plot.text(j, i, form.format(others[i, j]), ha="center", va="center", color="white" if is_dark else "black")
+    return made
+
+
+def save_figure(found: Figure, path: PathLike, *, overwrite: bool = False) -> None:
+    """Writes a figure in the format that the name ends in. Raises OutputError."""
+    memory = io.BytesIO()
+    found.savefig(memory, format=Path(path).suffix.removeprefix("."))
+    with output_file(path, overwrite=overwrite) as sink:
+        sink.write(memory.getvalue())
 
 
 def _titled(panel: Panel, title: str) -> Figure:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -28,14 +29,18 @@ Baseline = str | Static
 
 
 def measure_baselines(
-    source: NDArray[np.uint8], baselines: Sequence[Baseline], documents: Sequence[Document] = ()
+    source: NDArray[np.uint8],
+    baselines: Sequence[Baseline],
+    documents: Sequence[Document] = (),
+    given: bytes = b"",
 ) -> tuple[list[BaselineResult], Curves, list[str]]:
     """Results on the corpus (n,) uint8; curves of sizes at prefixes; a note for each skipped baseline.
 
-    Outputs of compressors are decoded again. Of a trained model there are two results: without and with the size of its weights.
+    given: what was known before; the size of a compressor is then what the corpus adds to it. Outputs are decoded again. Of a
+    trained model there are two results: without and with the size of its weights.
     The corpus is held in memory. All prefixes together cost about 2.4 times as much as the complete corpus.
     """
-    results, curves, notes = _compressors(source, [each for each in baselines if isinstance(each, str)])
+    results, curves, notes = _compressors(source, [each for each in baselines if isinstance(each, str)], given)
     for static in baselines:
         if not isinstance(static, str):
             more, more_curves = _of_static(source, static, documents)
@@ -63,19 +68,28 @@ def _of_static(
     return results, curves
 
 
-def _compressors(source: NDArray[np.uint8], names: Sequence[str]) -> tuple[list[BaselineResult], Curves, list[str]]:
+def _compressors(
+    source: NDArray[np.uint8], names: Sequence[str], given: bytes
+) -> tuple[list[BaselineResult], Curves, list[str]]:
     if not names:
         return [], {}, []
     data = source.tobytes()
-    results, notes = measure_installed(data, names)
-    at = prefixes(len(data))
-    curves = {
-        result.name: Curve(
-            n_bytes=at,
-            bits=8.0 * np.array([*(_size(result.name, data[:n]) for n in at[:-1].tolist()), result.compressed_bytes]),
+    found, notes = measure_installed(given + data, names)
+    known = {result.name: _size(result.name, given) if given else 0 for result in found}
+    results = [
+        replace(
+            result,
+            n_bytes=len(data),
+            compressed_bytes=max(1, result.compressed_bytes - known[result.name]),
+            label=f"{label(result)}, after what was given" if given else "",
         )
-        for result in results
-    }
+        for result in found
+    ]
+    at = prefixes(len(data))
+    curves = {}
+    for result in results:
+        sizes = [max(1, _size(result.name, given + data[:n]) - known[result.name]) for n in at[:-1].tolist()]
+        curves[result.name] = Curve(n_bytes=at, bits=8.0 * np.array([*sizes, result.compressed_bytes]))
     return results, curves, notes
 
 

@@ -167,7 +167,15 @@ def _evaluate(
         mixer_alone = replace(subject.config, gpt=None, replicas=None)
         _score_mixer(symbols, mixer_alone, own_subject(mixer_alone, runtime, options.given).make(), trace)
     coding_figures = _Coding(ledger, wall_s, peak_bytes, verify_wall_s, trace, ends)
-    return _evaluation(source, subject, header, coding_figures, options.baselines)
+    return _evaluation(source, subject, header, coding_figures, options.baselines, _text_of(options.given))
+
+
+def _text_of(given: Given | None) -> bytes:
+    """What baselines may know, too: the given text; nothing of a model."""
+    if given is None or is_model(given):
+        return b""
+    with open_source(given) as source:
+        return source.symbols[:].tobytes()
 
 
 class _Coding(NamedTuple):
@@ -182,10 +190,10 @@ class _Coding(NamedTuple):
 
 
 def _evaluation(
-    source: Source, subject: Subject, header: Header, coded: _Coding, baselines: Sequence[Baseline]
+    source: Source, subject: Subject, header: Header, coded: _Coding, baselines: Sequence[Baseline], given: bytes = b""
 ) -> Evaluation:
     symbols, trace = source.symbols[:], coded.trace
-    results, baseline_curves, notes = measure_baselines(symbols, baselines, source.documents)
+    results, baseline_curves, notes = measure_baselines(symbols, baselines, source.documents, given)
     curves = {part: Curve(n_bytes=coded.ends, bits=trace.sums(part, coded.ends)) for part in trace.parts}
     return Evaluation(
         header=header,

@@ -7,6 +7,7 @@ from typing import Any
 from prequential.measure.evaluation.record import CODED_HERE, NOT_CODED
 from prequential.measure.table import format_table
 from prequential.measure.watch.finding import Finding
+from prequential.online.coding import name_of_given
 from prequential.printable import printable
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
@@ -62,7 +63,7 @@ def model_summary(config: dict[str, Any]) -> str:
             parts[-1] = f"{replicas['n_replicas']} of {parts[-1]}, averaged every {replicas['sync_every']} steps"
     if mixer:
         parts.append(f"{len(mixer['contexts'])} mixed contexts in 2**{mixer['table_bits']} buckets")
-    return " + ".join(parts)
+    return " + ".join(parts) + (f", given {name_of_given(config['given'])}" if "given" in config else "")
 
 
 def _figures(record: dict[str, Any]) -> list[str]:
@@ -108,8 +109,9 @@ def _beyond_the_archive(record: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("total cost", "not known: the learner's own source is not counted"))
     elif "total_bits" in record:
         zipped = f"the decoder's source ({record['decoder_bytes']:,} bytes zipped)"
+        without = "; what was given is not counted" if "given" in record["config"] else ""
         choice = f"the choice of 1 in {record['n_configs'] * record['n_seeds']}"
-        both = f"archive and decoder {record['benchmark_bytes']:,} bytes"
+        both = f"archive and decoder {record['benchmark_bytes']:,} bytes{without}"
         rows.append(("total cost", f"{record['total_bits']:,.0f} bits with {zipped} and {choice}; {both}"))
     for part, bits in record.get("parts", {}).items():
         if part != "model":

@@ -24,6 +24,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("compress", description="Make an archive of each input: FILE to FILE.pq.")
     parser.add_argument("names", nargs="*", default=["-"], metavar="FILE", help=f"{options.CORPUS} (default: -)")
     options.add_output(parser)
+    options.add_given(parser, "what the learner reads first, or a model of `train`; decompress needs the same")
     options.add_learner(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
@@ -53,6 +54,7 @@ def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runti
             name,
             _output(args, name),
             config=config,
+            given=args.given,
             runtime=runtime,
             overwrite=args.force,
             resume=args.resume,

@@ -26,6 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("names", nargs="*", default=["-"], metavar="FILE.pq", help="archive, or - (default: -)")
     options.add_output(parser)
+    options.add_given(parser, "the corpus or model that the archive was given")
     parser.add_argument(
         "--keep-going",
         action="store_true",
@@ -59,6 +60,7 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
             result = prequential.decompress(
                 sys.stdin.buffer if name == "-" else name,
                 output,
+                given=args.given,
                 runtime=runtime,
                 overwrite=args.force,
                 resume=args.resume,

@@ -25,6 +25,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         description="Decode each archive, check every block and the complete original against their digests, and write nothing.",
     )
     parser.add_argument("names", nargs="*", default=["-"], metavar="FILE.pq", help="archive, or - (default: -)")
+    options.add_given(parser, "the corpus or model that the archives were given")
     options.add_max_output(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
@@ -43,6 +44,7 @@ def _test(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
         result = prequential.decompress(
             sys.stdin.buffer if name == "-" else name,
             devnull,
+            given=args.given,
             runtime=runtime,
             max_output_bytes=args.max_output,
             on_progress=show,

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar
+from prequential.errors import ConfigError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.learners.subject import Subject
     from prequential.measure.cost.estimate import Estimate
+    from prequential.measure.evaluation.baselines import Baseline, Static
     from prequential.measure.evaluation.runs import RunFolder
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
@@ -40,6 +42,20 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--baselines", metavar="NAMES", help="compressors to compare with: names separated by commas, all, or none"
     )
     parser.add_argument(
+        "--static",
+        action="append",
+        default=[],
+        metavar="hf:MODEL",
+        help="also measure this trained model, which learns nothing: a folder, or NAME@REVISION on the hub; repeatable",
+    )
+    parser.add_argument(
+        "--static-stride",
+        type=options.positive_integer,
+        metavar="N",
+        help="ids that it scores at a time (default: its window)",
+    )
+    parser.add_argument("--static-apart", action="store_true", help="it begins each document anew")
+    parser.add_argument(
         "--estimate", action="store_true", help="first estimate the cost; the record holds it next to the actual cost"
     )
     parser.add_argument("--tables", action="store_true", help="also print tables of where the bits go")
@@ -57,7 +73,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="N",
         help="the seed is the best of N; the ledger counts the choice (default: 1)",
     )
+    labels = parser.add_argument_group("labels of a file of JSON lines (docs/LEARNERS.md)")
+    labels.add_argument("--code", metavar="FIELD", help="only this field of each row costs bits; the others are read")
+    labels.add_argument(
+        "--given-field", metavar="FIELD", help="with --code: the one field that is read (default: all others)"
+    )
     _add_outputs(parser)
+    options.add_given(parser, "what the learner reads first, or a model of `train`")
     options.add_learner(parser)
     options.add_other_learner(parser)
     options.add_runtime(parser)
@@ -82,16 +104,35 @@ def run(args: argparse.Namespace) -> int:
     """Evaluates every corpus; returns the exit code."""
     if args.resume is not None and len(args.names) > 1:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
-    config, runtime, baselines = options.learner_config(args), options.runtime(args), _baselines(args)
-    other = options.other_learner(args)
-    if other and args.estimate:
-        args.parser.error("--estimate is for learners of this program: leave it out with --learner")
-    learner = config if other is None else other
+    learner, runtime = _learner(args), options.runtime(args)
+    if args.code is not None or args.given_field is not None:
+        return for_each(args.names, partial(_evaluate_labels, args, learner, runtime), verbose=args.verbose)
+    baselines: list[Baseline] = [*_baselines(args), *_statics(args)]
     return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)
 
 
+def _learner(args: argparse.Namespace) -> "Config | Subject | None":
+    """The learner of the options; None: that of the model which --given names. A contradiction is a usage error."""
+    from prequential.learners.given import is_model
+
+    other = options.other_learner(args)
+    if other and args.estimate:
+        args.parser.error("--estimate is for learners of this program: leave it out with --learner")
+    if args.given is not None and (other or args.estimate):
+        args.parser.error("--given does not go together with --learner or --estimate")
+    if args.given is None or not is_model(args.given):
+        return other or options.learner_config(args)
+    if given := options.given_learner_options(args):
+        args.parser.error(f"a model has its own configuration: leave out {', '.join(given)}")
+    return None
+
+
 def _evaluate(
-    args: argparse.Namespace, learner: "Config | Subject", runtime: "Runtime", baselines: Sequence[str], name: str
+    args: argparse.Namespace,
+    learner: "Config | Subject | None",
+    runtime: "Runtime",
+    baselines: "Sequence[Baseline]",
+    name: str,
 ) -> None:
     from prequential.files import check_appendable
     from prequential.learners.subject import Subject
@@ -110,6 +151,7 @@ def _evaluate(
             evaluation = evaluate(
                 name,
                 config=config,
+                given=args.given,
                 learner=learner if isinstance(learner, Subject) else None,
                 limit_bytes=args.limit,
                 baselines=baselines,
@@ -123,6 +165,27 @@ def _evaluate(
         root = Path(args.runs) if args.resume is None else Path(args.resume).parent
         path = folder.finish(root, record, evaluation.curves, mode=evaluation.mode) if folder else None
     _print_record(args, record, path)
+    if args.output is not None:
+        append_record(args.output, record)
+
+
+def _evaluate_labels(
+    args: argparse.Namespace, learner: "Config | Subject | None", runtime: "Runtime", name: str
+) -> None:
+    """The code length of one field of each row. Prints it; there is no run folder."""
+    from prequential.measure.labels.labels import format_label_cost, label_cost, label_record, read_rows
+    from prequential.measure.record import append_record
+    from prequential.model.config import Config
+
+    if args.code is None:
+        raise ConfigError("--given-field needs --code")
+    if not isinstance(learner, Config) or any((args.given, args.verify, args.limit, args.static, args.resume)):
+        raise ConfigError("--code goes together with presets, --config, --json and --output only")
+    rows = read_rows(name, args.code, args.given_field)
+    with progress_bar(name, quiet=args.quiet) as show:
+        cost = label_cost(rows, learner, runtime, on_progress=show)
+    record = label_record(cost, learner, runtime)
+    print(json.dumps(record) if args.json else format_label_cost(cost), flush=True)
     if args.output is not None:
         append_record(args.output, record)
 
@@ -159,6 +222,16 @@ def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: 
         return
     parts = [format_report(record), *([format_tables(record["tables"])] if args.tables else [])]
     print("\n\n".join(parts) + (f"\n\nrun: {printable(str(run_folder))}\n" if run_folder else "\n"), flush=True)
+
+
+def _statics(args: argparse.Namespace) -> "list[Static]":
+    """The models of --static. Raises what StaticModel raises."""
+    if not args.static:
+        return []
+    from prequential.adapters import StaticModel
+
+    context: Literal["document", "carried"] = "document" if args.static_apart else "carried"
+    return [StaticModel(name, context=context, stride=args.static_stride) for name in args.static]
 
 
 def _baselines(args: argparse.Namespace) -> Sequence[str]:

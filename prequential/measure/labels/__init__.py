@@ -1,0 +1,1 @@
+"""The description length of labels, given their inputs."""

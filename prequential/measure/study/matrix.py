@@ -1,0 +1,153 @@
+"""Which corpus teaches which: the code length of each of several corpora alone, and after each other one was read.
+
+L(X) is the prequential code length of X under a fresh learner, L(X|Y) under one that has read and learned Y. Both are exact sums
+of ideal code lengths. The distance of two corpora is max(L(X|Y), L(Y|X)) / max(L(X), L(Y)): the normalised information distance
+of Li et al. (2004) with code lengths in place of Kolmogorov complexity. It is near 0 where each contains the other, and near 1
+where none teaches the other; it can exceed 1, because a learner may be misled.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.errors import CorpusError
+from prequential.learners.given import Given, informed_learner
+from prequential.measure.record import environment
+from prequential.measure.table import format_table
+from prequential.model.config import Config
+from prequential.online.coding import GIVEN
+from prequential.online.runtime import Runtime
+from prequential.online.source import open_source
+from prequential.online.training import train
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """Code lengths of n corpora, alone and given each of n corpora and m stored models.
+
+    names (n,), n_bytes (n,), blake2b (n,). givens (n + m,): names of what was given. alone (n,) and after (n, n + m) float64, in
+    bits; after[i, i] is L(X|X).
+    """
+
+    names: tuple[str, ...]
+    n_bytes: tuple[int, ...]
+    blake2b: tuple[str, ...]
+    givens: tuple[str, ...]
+    config: Config
+    alone: NDArray[np.float64]
+    after: NDArray[np.float64]
+
+    @property
+    def saved(self) -> NDArray[np.float64]:
+        """The share of the bits of each corpus that what was given saves, (n, n + m): 1 - L(X|Y) / L(X)."""
+        return np.asarray(1.0 - self.after / self.alone[:, None])
+
+    @property
+    def distances(self) -> NDArray[np.float64]:
+        """The normalised distances of the corpora, (n, n), symmetric."""
+        square = self.after[:, : len(self.names)]
+        return np.asarray(np.maximum(square, square.T) / np.maximum.outer(self.alone, self.alone))
+
+
+def measure_matrix(
+    corpora: Sequence[str],
+    models: Sequence[str],
+    config: Config,
+    runtime: Runtime,
+    *,
+    limit_bytes: int | None = None,
+    on_step: Callable[[str], object] = lambda text: None,
+) -> Matrix:
+    """Reads n (n + m) + n corpora: each alone, and each after each corpus and each model.
+
+    models: folders of stored models; each continues with its own configuration. limit_bytes: of the beginning of each corpus.
+    on_step: called with what comes next. Raises CorpusError for fewer than two different corpora, and what reading raises.
+    """
+    if len(set(corpora)) < 2 or len(set(corpora)) != len(corpora):
+        raise CorpusError("a matrix needs two corpora or more, each named once")
+    found = []
+    for name in corpora:
+        with open_source(name, limit_bytes) as source:
+            found.append((np.array(source.symbols[:]), source.blake2b.hex()))
+    texts = [symbols for symbols, _ in found]
+    alone = np.zeros(len(corpora))
+    for i, text in enumerate(texts):
+        on_step(corpora[i])
+        alone[i] = train(runtime.learner(config), text).code_bits
+    columns = [
+        _after(texts, text.tobytes(), config, runtime, on_step, name) for text, name in zip(texts, corpora, strict=True)
+    ]
+    columns += [_after(texts, name, None, runtime, on_step, name) for name in models]
+    return Matrix(
+        names=tuple(corpora),
+        n_bytes=tuple(len(text) for text in texts),
+        blake2b=tuple(digest for _, digest in found),
+        givens=(*corpora, *models),
+        config=config,
+        alone=alone,
+        after=np.stack(columns, axis=1),
+    )
+
+
+def _after(
+    texts: Sequence[NDArray[np.uint8]],
+    given: Given,
+    config: Config | None,
+    runtime: Runtime,
+    on_step: Callable[[str], object],
+    name: str,
+) -> NDArray[np.float64]:
+    """The code length of each text after `given`, in bits. The learner reads `given` once."""
+    on_step(f"given {name}")
+    learner, description = informed_learner(config, given, runtime)
+    state = {key: array.copy() for key, array in learner.state().items()}
+    reader = runtime.learner(Config.from_dict({k: v for k, v in description.items() if k != GIVEN}))
+    bits = np.zeros(len(texts))
+    for i, text in enumerate(texts):
+        reader.load_state(state)
+        bits[i] = train(reader, text).code_bits
+    return bits
+
+
+def matrix_record(matrix: Matrix, runtime: Runtime) -> dict[str, Any]:
+    """The matrix as JSON values; bits are ideal code lengths."""
+    corpora = zip(matrix.names, matrix.n_bytes, matrix.blake2b, matrix.alone.tolist(), strict=True)
+    return {
+        "schema": SCHEMA,
+        "kind": "matrix",
+        "config": matrix.config.to_dict(),
+        "corpora": [{"name": n, "n_bytes": b, "blake2b": d, "code_bits": bits} for n, b, d, bits in corpora],
+        "givens": list(matrix.givens),
+        "code_bits_given": matrix.after.tolist(),
+        "distances": matrix.distances.tolist(),
+        "environment": environment(runtime, matrix.config),
+    }
+
+
+def format_matrix(matrix: Matrix) -> str:
+    """Three tables: bits per byte alone and given the others, the share saved, the distances."""
+    names, givens = short_names(matrix.names), short_names(matrix.givens)
+    n_bytes = np.array(matrix.n_bytes)[:, None]
+    rows = np.concatenate((matrix.alone[:, None], matrix.after), axis=1) / n_bytes
+    given = [f"| {name}" for name in givens]
+    tables = [
+        ("bits/byte of X", ("X", "alone", *given), rows, "{:.4f}"),
+        ("bits of X that the given saves, %", ("X", *given), 100 * matrix.saved, "{:.1f}"),
+        ("distance", ("", *names), matrix.distances, "{:.3f}"),
+    ]
+    return "\n\n".join(
+        f"{title}\n"
+        + format_table(columns, [[name, *map(form.format, row)] for name, row in zip(names, values, strict=True)])
+        for title, columns, values, form in tables
+    )
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The last parts of paths, if they differ; else the names as they are."""
+    found = [name.rstrip("/").rpartition("/")[2] for name in names]
+    return found if len(set(found)) == len(found) else list(names)

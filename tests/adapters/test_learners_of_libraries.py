@@ -1,0 +1,173 @@
+"""Modules of torch, models of transformers and classifiers as learners."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+import prequential
+from prequential.adapters import ClassifierLearner, TorchLearner
+from prequential.corpora.bundled import sample_path
+from prequential.errors import ConfigError, LawError
+
+TEXT = sample_path("christmas_carol").read_bytes()[:3000]
+
+
+class Small(torch.nn.Module):
+    """A causal convolution over bytes; with `peeks` it sees the next byte."""
+
+    def __init__(self, peeks=False, norm=None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.peeks = torch.nn.Embedding(256, 16), peeks
+        self.convolution = torch.nn.Conv1d(16, 32, 3)
+        self.head, self.norm = torch.nn.Linear(32, 256), norm
+
+    def forward(self, ids):
+        x = self.embedding(ids).transpose(1, 2)
+        x = torch.nn.functional.pad(x, (1, 1) if self.peeks else (2, 0))
+        x = torch.relu(self.convolution(x))
+        if self.norm:
+            x = self.norm(x)
+        return self.head(x.transpose(1, 2))
+
+
+def learner(window=32, **settings):
+    module = Small(**{k: settings.pop(k) for k in ("peeks", "norm") if k in settings})
+    return TorchLearner(module, torch.optim.AdamW(module.parameters(), lr=3e-3), window=window, rows=4, **settings)
+
+
+def loop_of_ones_own(text, window=32, rows=4):
+    """What TorchLearner does, written as a user would: predict a run, add its loss, take a step."""
+    module = Small()
+    optimiser, random = torch.optim.AdamW(module.parameters(), lr=3e-3), np.random.default_rng(0)
+    ids, bits, run = np.frombuffer(text, np.uint8).astype(np.int64), 0.0, window // 2
+    for start in range(0, len(ids), run):
+        part = ids[start : start + run]
+        known = np.concatenate(([0], ids))[max(0, start + len(part) - window + (start > 0)) : start + len(part)]
+        module.eval()
+        with torch.no_grad():
+            rows_of = torch.log_softmax(module(torch.from_numpy(known[None]))[0, -len(part) :].double(), -1)
+        bits -= rows_of[torch.arange(len(part)), torch.from_numpy(part)].sum().item() / np.log(2)
+        n_seen = start + len(part)
+        columns = min(window, n_seen - 1)
+        module.train()
+        ends = np.concatenate(([n_seen], random.integers(columns, n_seen, rows - 1, endpoint=True)))
+        places = ends[:, None] - columns + np.arange(columns)
+        logits = module(torch.from_numpy(ids[places - 1]))
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.from_numpy(ids[places]).flatten())
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+    return bits
+
+
+@pytest.mark.parametrize("as_object", [True, False])
+def test_a_module_costs_what_its_own_loop_says_and_its_archive_decodes(as_object):
+    text = TEXT[:900]
+    result = prequential.evaluate(text, learner=learner() if as_object else learner, baselines=(), verify=True)
+    assert result.ledger.code_bits == pytest.approx(loop_of_ones_own(text), rel=1e-3)
+    assert result.verify_wall_s
+
+
+def test_an_object_has_not_learned_when_it_was_measured():
+    made = learner()
+    before = copy.deepcopy(made.module.state_dict())
+    first, second = (prequential.evaluate(TEXT[:500], learner=made, baselines=()).ledger.code_bits for _ in range(2))
+    assert first == second
+    assert all(torch.equal(a, b) for a, b in zip(before.values(), made.module.state_dict().values(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"peeks": True}, {"norm": torch.nn.InstanceNorm1d(32)}],
+    ids=["a convolution without its mask", "a norm over the run"],
+)
+def test_a_module_that_is_not_causal_is_refused(settings):
+    with pytest.raises(LawError, match="looks ahead"):
+        prequential.evaluate(TEXT, learner=learner(**settings), baselines=())
+
+
+def test_forward_and_step_can_be_ones_own():
+    steps = []
+
+    def step(module, optimiser, inputs, targets):
+        steps.append((tuple(inputs.shape), inputs[0, 1:].tolist() == targets[0, :-1].tolist()))
+
+    made = learner(forward=lambda module, ids: (module(ids), "loss")[0], step=step, steps=2)
+    prequential.evaluate(TEXT[:100], learner=lambda: made, baselines=())
+    assert len(steps) == 2 * 7 and steps[-1] == ((4, 32), True)
+
+
+def test_what_cannot_be_used_is_one_line():
+    module = Small()
+    with pytest.raises(ConfigError, match="window >= 2"):
+        TorchLearner(module, torch.optim.SGD(module.parameters(), lr=0.1), window=1)
+    wrong = TorchLearner(torch.nn.Embedding(256, 5), torch.optim.SGD(module.parameters(), lr=0.1), window=8)
+    with pytest.raises(ConfigError, match="cannot be copied: ConfigError: the optimiser has parameters"):
+        prequential.evaluate(TEXT, learner=wrong, baselines=())
+    with pytest.raises(prequential.InvalidDistributionError, match="shape"):
+        prequential.evaluate(TEXT, learner=lambda: wrong, baselines=())
+
+    def last_only(module, ids):
+        return module(ids)[:, -1:]
+
+    with pytest.raises(ConfigError, match=r"the module gives \(1, 1, 256\)"):
+        prequential.evaluate(TEXT, learner=lambda: learner(forward=last_only), baselines=())
+
+
+def test_a_classifier_of_scikit_learn_learns_online():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+
+    def make():
+        return ClassifierLearner(linear_model.SGDClassifier(loss="log_loss", random_state=0), order=2, run_symbols=200)
+
+    result = prequential.evaluate(TEXT[:1000], learner=make, baselines=())
+    assert 0 < result.ledger.code_bits < 8 * 1000 * 4
+    assert result.ledger.bits_per_byte != 8.0
+
+
+def test_a_classifier_of_river_learns_online():
+    class Nearest:
+        """predict_proba_one and learn_one, as river has them: counts by the last byte."""
+
+        def __init__(self):
+            self.counts = {}
+
+        def predict_proba_one(self, x):
+            seen = self.counts.get(x["1"], {})
+            total = sum(seen.values())
+            return {symbol: n / total for symbol, n in seen.items()} if total else {}
+
+        def learn_one(self, x, y):
+            seen = self.counts.setdefault(x["1"], {})
+            seen[y] = seen.get(y, 0) + 1
+
+    result = prequential.evaluate(TEXT, learner=lambda: ClassifierLearner(Nearest(), order=1), baselines=())
+    assert result.ledger.bits_per_byte < 8
+    with pytest.raises(ConfigError, match="has neither"):
+        ClassifierLearner(object())
+
+
+def test_a_model_of_transformers_learns_and_has_no_archive(model_folder):
+    from prequential.adapters import StaticModel, TransformersLearner
+
+    text = TEXT[:1500]
+    result = prequential.evaluate(
+        text,
+        learner=lambda: TransformersLearner(str(model_folder), lr=3e-3, window=32),
+        baselines=[StaticModel(str(model_folder))],
+    )
+    assert not result.is_coded
+    assert result.ledger.archive_bytes < result.baselines[0].compressed_bytes  # it learns
+
+
+def test_low_rank_adapters_learn(model_folder):
+    pytest.importorskip("peft")
+    from prequential.adapters import TransformersLearner
+
+    made = TransformersLearner(str(model_folder), lr=3e-3, window=32, lora=4)
+    learned = sum(p.numel() for p in made.module.parameters() if p.requires_grad)
+    assert 0 < learned < 0.5 * sum(p.numel() for p in made.module.parameters())
+    assert prequential.evaluate(TEXT[:300], learner=lambda: made, baselines=()).ledger.code_bits > 0
