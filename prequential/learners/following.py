@@ -6,7 +6,8 @@ import numpy as np
 
 from prequential.codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
 from prequential.learners.subject import Subject, spread, tokenise
-from prequential.online.loop import run
+from prequential.online.coding import OnProgress, Progress, ignore
+from prequential.online.loop import Learner, run
 from prequential.online.schedule import blocks
 
 
@@ -29,3 +30,20 @@ def byte_costs(symbols: np.ndarray, subject: Subject) -> Iterator[np.ndarray]:
                 continue
             before = before[:0]
             yield spread(units, here) * UNIT_BITS
+
+
+def follow(learner: Learner, symbols: np.ndarray, on_progress: OnProgress = ignore) -> Iterator[np.ndarray]:
+    """The costs (n,) in bits of the next symbols (N,) uint8 under a learner, after each segment. It learns as in `compress`."""
+    done = Progress()
+    for block in blocks(len(symbols), learner.schedule):
+        part, n_before = np.array(symbols[block]), 0
+        for n, bits in run(learner, BitCoder(FOLLOW), block, part):
+            done = Progress(
+                n_bytes=block.start + n,
+                code_bits=done.code_bits + float(bits.sum()),
+                segment=part[n_before:n],
+                segment_bits=bits,
+            )
+            n_before = n
+            on_progress(done, len(symbols))
+            yield bits

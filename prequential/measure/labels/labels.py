@@ -26,17 +26,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CorpusError
 from prequential.files import PathLike, open_regular
+from prequential.learners.following import follow
 from prequential.measure.record import environment
 from prequential.measure.table import format_table
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner
-from prequential.online.coding import OnProgress, Progress, ignore
-from prequential.online.loop import Learner, run
+from prequential.online.coding import OnProgress, ignore
+from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import blocks
 from prequential.online.training import finish
 
 SCHEMA = 1
@@ -129,7 +128,7 @@ def label_cost(
     ends = np.cumsum([len(source) + len(label) + 2 for source, label in rows])
     starts = ends - np.array([len(label) + 1 for _, label in rows])
     symbols = np.frombuffer(stream, np.uint8)
-    costs = np.concatenate([bits for _, bits in _follow(runtime.learner(config), symbols, on_progress)])
+    costs = np.concatenate([bits for bits in follow(runtime.learner(config), symbols, on_progress)])
     labels = [label for _, label in rows]
     cuts = sorted({max(1, math.ceil(f * len(rows))) for f in fractions} | {len(rows)})
     return LabelCost(
@@ -157,31 +156,12 @@ def _block_bits(
     for first, last in pairwise((0, *cuts)):
         part = slice(int(ends[first - 1]) if first else 0, int(ends[last - 1]))
         if first:
-            frozen = np.concatenate([bits for _, bits in _follow(FrozenLearner(learner), symbols[part])])  # type: ignore[arg-type]
+            frozen = np.concatenate([bits for bits in follow(FrozenLearner(learner), symbols[part])])  # type: ignore[arg-type]
             yield float(_sums(frozen, starts[first:last] - part.start, ends[first:last] - part.start).sum())
         if last < len(ends):
-            for _ in _follow(learner, symbols[part]):
+            for _ in follow(learner, symbols[part]):
                 pass
             finish(learner)
-
-
-def _follow(
-    learner: Learner, symbols: NDArray[np.uint8], on_progress: OnProgress = ignore
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """The costs of the symbols, segment by segment."""
-    done = Progress()
-    for block in blocks(len(symbols), learner.schedule):
-        part, n_done = np.array(symbols[block]), 0
-        for n, bits in run(learner, BitCoder(FOLLOW), block, part):
-            done = Progress(
-                n_bytes=block.start + n,
-                code_bits=done.code_bits + float(bits.sum()),
-                segment=part[n_done:n],
-                segment_bits=bits,
-            )
-            n_done = n
-            on_progress(done, len(symbols))
-            yield n, bits
 
 
 def _sums(costs: NDArray[np.float64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.errors import CorpusError
+from prequential.learners.following import follow
 from prequential.learners.given import Given, informed_learner
 from prequential.measure.record import environment
 from prequential.measure.table import format_table
 from prequential.model.config import Config
 from prequential.online.coding import GIVEN
+from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import open_source
-from prequential.online.training import train
 
 SCHEMA = 1
 
@@ -78,7 +79,7 @@ def measure_matrix(
     alone = np.zeros(len(corpora))
     for i, text in enumerate(texts):
         on_step(corpora[i])
-        alone[i] = train(runtime.learner(config), text).code_bits
+        alone[i] = _bits(runtime.learner(config), text)
     columns = [
         _after(texts, text.tobytes(), config, runtime, on_step, name) for text, name in zip(texts, corpora, strict=True)
     ]
@@ -110,8 +111,12 @@ def _after(
     bits = np.zeros(len(texts))
     for i, text in enumerate(texts):
         reader.load_state(state)
-        bits[i] = train(reader, text).code_bits
+        bits[i] = _bits(reader, text)
     return bits
+
+
+def _bits(learner: Learner, text: NDArray[np.uint8]) -> float:
+    return float(sum(costs.sum() for costs in follow(learner, text)))
 
 
 def matrix_record(matrix: Matrix, runtime: Runtime) -> dict[str, Any]:

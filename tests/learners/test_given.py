@@ -1,0 +1,144 @@
+"""One text given another: archives need it, and refuse any other; runs resume; stored models serve as well."""
+
+import io
+import zlib
+
+import numpy as np
+import pytest
+
+import prequential
+from prequential.codecs.archive import ArchiveReader, ArchiveWriter
+from prequential.codecs.archive_header import Header
+from prequential.corpora.bundled import sample_path
+from prequential.errors import ConfigError, CorruptArchiveError
+from prequential.learners.following import follow
+from prequential.measure.evaluation.record import evaluation_record
+from prequential.measure.study.matrix import format_matrix, matrix_record, measure_matrix
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.online.coding import config_of
+from prequential.online.model_store import save_model
+from prequential.online.runtime import Runtime
+from prequential.online.training import train
+
+TEXT = sample_path("christmas_carol").read_bytes()
+A, B = TEXT[:3000], TEXT[3000:4500]
+MIXER = MixerConfig(contexts=("1", "2", "4", "word"), table_bits=12, match_bits=12)
+SCHEDULE = ScheduleConfig(
+    first_segment_symbols=40, segment_symbols=48, row_symbols=16, n_rows=3, history_bits=14, block_symbols=500
+)
+ALONE = Config(gpt=None, mixer=MIXER, schedule=SCHEDULE)
+BOTH = Config(gpt=GPTConfig(n_layers=1, width=32, n_heads=2, window=16), mixer=MIXER, schedule=SCHEDULE)
+ONE = Runtime(threads=1)
+
+
+@pytest.mark.parametrize("config", [ALONE, BOTH], ids=["mixer", "both"])
+def test_an_archive_costs_less_given_a_text_and_decodes_with_it_only(config):
+    archive = prequential.compress(B, config=config, given=A, runtime=ONE)
+    assert len(archive) < len(prequential.compress(B, config=config, runtime=ONE)) - 30
+    assert prequential.decompress(archive, given=A, runtime=ONE) == B
+    for other in (A[:-1], A + b"x", B, A[:-1] + b"x"):
+        with pytest.raises(ConfigError, match=r"needs the text of 3,000 bytes with BLAKE2b \w{16}, and --given names"):
+            prequential.decompress(archive, given=other, runtime=ONE)
+    with pytest.raises(ConfigError, match=r"needs the text of 3,000 bytes .* to decode"):
+        prequential.decompress(archive, runtime=ONE)
+
+
+def test_the_cost_is_that_of_a_learner_that_was_trained():
+    result = prequential.evaluate(B, config=BOTH, given=A, runtime=ONE, baselines=("xz",), verify=True)
+    learner = ONE.learner(BOTH)
+    train(learner, np.frombuffer(A, np.uint8))
+    assert result.ledger.code_bits == sum(bits.sum() for bits in follow(learner, np.frombuffer(B, np.uint8)))
+    assert set(result.trace.parts) == {"model", "gpt", "mixer"}
+    assert result.trace.total_bits("mixer") < 8 * len(B)
+    record = evaluation_record(result, ONE)
+    assert record["config"]["given"]["n_symbols"] == len(A)
+    assert "after what was given" in record["baselines"][0]["label"]
+    alone = prequential.evaluate(B, config=ALONE, runtime=ONE, baselines=("xz",)).baselines[0]
+    assert result.baselines[0].compressed_bytes < alone.compressed_bytes
+
+
+def test_the_baselines_size_is_what_the_corpus_adds():
+    result = prequential.evaluate(B, config=ALONE, given=A, runtime=ONE, baselines=("gzip",))
+    assert result.baselines[0].compressed_bytes == len(zlib.compress(A + B, 9)) - len(zlib.compress(A, 9))
+
+
+def test_an_archive_without_a_given_text_refuses_one():
+    archive = prequential.compress(B, config=ALONE, runtime=ONE)
+    with pytest.raises(ConfigError, match="leave out --given"):
+        prequential.decompress(archive, given=A, runtime=ONE)
+
+
+def test_a_stored_model_serves_as_the_given_text(tmp_path):
+    learner = ONE.learner(BOTH)
+    train(learner, np.frombuffer(A, np.uint8))
+    save_model(tmp_path / "M", learner, {})
+    archive = prequential.compress(B, given=tmp_path / "M", runtime=ONE)
+    by_text = prequential.compress(B, config=BOTH, given=A, runtime=ONE)
+    assert abs(len(archive) - len(by_text)) < 40  # the headers differ
+    assert prequential.decompress(archive, given=tmp_path / "M", runtime=ONE) == B
+    with pytest.raises(ConfigError, match="needs the stored model with digest"):
+        prequential.decompress(archive, given=A, runtime=ONE)
+    with pytest.raises(ConfigError, match="configuration of its own"):
+        prequential.compress(B, config=ALONE, given=tmp_path / "M", runtime=ONE)
+    result = prequential.evaluate(B, given=tmp_path / "M", runtime=ONE, baselines=(), verify=True)
+    assert result.trace.parts == ("model",)
+
+
+def test_an_interrupted_run_resumes_after_the_given_text(tmp_path, always_due):
+    complete, archive = tmp_path / "a.pq", tmp_path / "b.pq"
+    prequential.compress(B, complete, config=BOTH, given=A, runtime=ONE)
+
+    def stop(done, n_bytes):
+        if done.n_bytes > 700:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prequential.compress(B, archive, config=BOTH, given=A, runtime=ONE, on_progress=stop)
+    seen = []
+    prequential.compress(
+        B,
+        archive,
+        config=BOTH,
+        given=A,
+        runtime=ONE,
+        resume=True,
+        on_progress=lambda done, n: seen.append(done.n_bytes),
+    )
+    assert seen[0] > 600 and archive.read_bytes() == complete.read_bytes()
+
+
+@pytest.mark.parametrize("given", [3, {}, {"kind": "text"}, {"kind": "text", "n_symbols": "x"}, []])
+def test_a_header_with_a_damaged_entry_is_refused(given):
+    file = io.BytesIO()
+    header = Header(n_bytes=0, blake2b=bytes(32), config={**ALONE.to_dict(), "given": given})
+    ArchiveWriter(file, header).close()
+    with pytest.raises(CorruptArchiveError, match="does not say what the learner was given"):
+        prequential.decompress(file.getvalue(), runtime=ONE)
+    reader = ArchiveReader(io.BytesIO(file.getvalue()))
+    assert config_of(reader.header, knows_given=True) == ALONE
+
+
+# ---- the matrix
+
+
+def test_the_matrix_holds_code_lengths_alone_and_after_each_other(tmp_path):
+    for name, data in (("a", A), ("b", B), ("c", bytes(range(256)) * 4)):
+        (tmp_path / name).write_bytes(data)
+    names = [str(tmp_path / name) for name in "abc"]
+    learner = ONE.learner(BOTH)
+    train(learner, np.frombuffer(A, np.uint8))
+    save_model(tmp_path / "M", learner, {})
+    steps = []
+    found = measure_matrix(names, [str(tmp_path / "M")], BOTH, ONE, on_step=steps.append)
+    assert found.alone[1] == prequential.evaluate(B, config=BOTH, runtime=ONE, baselines=()).ledger.code_bits
+    assert (
+        found.after[1, 0] == prequential.evaluate(B, config=BOTH, given=A, runtime=ONE, baselines=()).ledger.code_bits
+    )
+    assert found.after[1, 3] == found.after[1, 0]  # the model has read a
+    assert found.saved[1, 0] > found.saved[1, 2] and found.saved[0, 0] > 0.5
+    assert np.array_equal(found.distances, found.distances.T) and found.distances[0, 1] < found.distances[0, 2]
+    assert len(steps) == 3 + 4
+    text, record = format_matrix(found), matrix_record(found, ONE)
+    assert "| M" in text and record["code_bits_given"][1][0] == found.after[1, 0]
+    with pytest.raises(prequential.CorpusError, match="two corpora or more"):
+        measure_matrix(names[:1], [], BOTH, ONE)
