@@ -5,6 +5,7 @@ run. Without a connection only folders, and what the library has in its cache, c
 """
 
 import re
+from logging import ERROR, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ def load_model(name: str, revision: str | None = None) -> tuple[Any, "TextTokeni
         raise ConfigError(f"{name!r} has no safetensors file")
     options = {"trust_remote_code": False} | ({"revision": revision} if revision else {})
     logging.disable_progress_bar()
+    hub_log = getLogger("huggingface_hub")
+    level = hub_log.level
+    hub_log.setLevel(ERROR)  # its retries; the error below says what happened
     try:
         model = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, dtype="float32", **options)
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
@@ -40,6 +44,7 @@ def load_model(name: str, revision: str | None = None) -> tuple[Any, "TextTokeni
         raise ConfigError(f"the model {name!r} cannot be loaded: {type(error).__name__}: {text}") from error
     finally:
         logging.enable_progress_bar()
+        hub_log.setLevel(level)
     return model.eval(), TextTokenizer(tokenizer)
 
 

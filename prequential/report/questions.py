@@ -9,6 +9,7 @@ from typing import Any
 from prequential.errors import ConfigError
 from prequential.measure.evaluation.runs import ARCHIVE, Run
 from prequential.model.presets import PRESETS, preset
+from prequential.online.coding import GIVEN, OTHER, name_of_given
 from prequential.report.markup import Html, element, join
 
 Record = Mapping[str, Any]
@@ -18,11 +19,15 @@ def questions(run: Run) -> Html:
     """The questions with their answers, and the commands that repeat the run and test its archive."""
     record = run.record
     pairs = (join(element("dt", question), element("dd", answer)) for question, answer in _answers(record))
-    commands = f"{command(record)}\nprequential test {_quoted(f'{run.path.resolve().name}/{ARCHIVE}')}"
+    test = "" if OTHER in record["config"] else f"\nprequential test {_quoted(f'{run.path.resolve().name}/{ARCHIVE}')}"
+    commands = command(record) + test
     return join(element("dl", *pairs), element("pre", element("code", commands)), element("p", _origin(record)))
 
 
 def _answers(record: Record) -> Iterator[tuple[str, str]]:
+    if OTHER in record["config"]:
+        yield from _answers_about_another(record)
+        return
     yield (
         "Do the probabilities sum to one?",
         "Yes, exactly. Each bit of a byte is coded with two integer frequencies, one for 0 and one for 1. "
@@ -37,6 +42,26 @@ def _answers(record: Record) -> Iterator[tuple[str, str]]:
         "Has anyone else reproduced it?",
         "A record cannot say. The archive decodes on any machine, and the same command makes the same archive, "
         "byte for byte:",
+    )
+
+
+def _answers_about_another(record: Record) -> Iterator[tuple[str, str]]:
+    """Of a learner that is not of this program."""
+    yield (
+        "Do the probabilities sum to one?",
+        "Each distribution of the learner was checked, and became integer frequencies of a fixed sum. In some runs, drawn at "
+        "random, later symbols were changed, and its predictions did not move.",
+    )
+    yield "Is this the full file or a subset?", _extent(record)
+    yield "Bytes or tokens?", f"bits/byte divides by the bytes of the raw input, {record['corpus']['n_bytes']:,}."
+    yield (
+        "Are the model, a tokenizer or a dictionary counted?",
+        "No: the learner's source, what it knew before and its tokenizer are not counted.",
+    )
+    yield "Was the seed selected?", f"The learner has no seed that this program knows. {_selection(record)}"
+    yield (
+        "What stands behind the figure?",
+        f"{record.get('coding', 'not said')}. The command, where its module can be imported:",
     )
 
 
@@ -63,11 +88,17 @@ def _source(corpus: Record) -> str:
 def _counted(record: Record) -> str:
     beyond_archive = record["total_bits"] - record["archive_bits"]
     return (
-        "Nothing is trained beforehand: weights and tables start from the seed and learn from each byte after it is coded. "
+        f"{_before(record)} "
         "There is no tokenizer and no dictionary. "
         f"The {record['bits_per_byte']:.4f} bits/byte do not include the decoder's source, {record['decoder_bytes']:,} bytes "
         f"zipped. The total cost includes it: {beyond_archive:,.0f} bits above the archive's."
     )
+
+
+def _before(record: Record) -> str:
+    if GIVEN in record["config"]:
+        return f"Before the first byte the learner had read {name_of_given(record['config'][GIVEN])}, which is not counted."
+    return "Nothing is trained beforehand: weights and tables start from the seed and learn from each byte after it is coded."
 
 
 def _selection(record: Record) -> str:
@@ -113,6 +144,12 @@ def command(record: Record) -> str:
 
 def _model_options(config: Record) -> list[str]:
     """The options that select this configuration."""
+    if other := config.get(OTHER):
+        values = [_quoted(f"{name}={json.dumps(value)}") for name, value in other["arguments"].items()]
+        return ["--learner", _quoted(other["name"]), *(f"--learner-arg {value}" for value in values)]
+    if GIVEN in config:
+        own = {name: value for name, value in config.items() if name != GIVEN}
+        return [*_model_options(own), "--given GIVEN"]
     for level in PRESETS:
         for pure in (False, True):
             try:

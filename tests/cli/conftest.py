@@ -20,14 +20,14 @@ SMALL = prequential.Config(
     mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
     schedule=prequential.ScheduleConfig(history_bits=14, block_symbols=1024),
 )
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 def program(*args: str, config: Path, python: Sequence[str] = ("-m", "prequential")) -> list[str]:
     extra = ["--kernels", "plain"] if args[0] in ("compress", "decompress", "test", "evaluate") else []
-    if args[0] in ("compress", "evaluate") and not any(arg in ("-1", "--config") for arg in args):
+    if args[0] in ("compress", "evaluate") and not any(arg in ("-1", "--config", "--learner") for arg in args):
         extra += ["--config", str(config)]
     return [sys.executable, *python, args[0], *extra, *args[1:]]
 

@@ -1,0 +1,136 @@
+"""Learners of one's own, given texts, labels and the matrix on the command line: results, and one line for every fault."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from prequential.model.config import Config
+from prequential.model.presets import SMALL_N_BYTES, default_for, preset
+
+OWN = """
+import numpy as np
+
+
+class Counts:
+    n_symbols = 256
+    deterministic = True
+
+    def __init__(self, prior=1.0):
+        self.counts = np.full(256, float(prior))
+
+    def predict(self, context, symbols):
+        return np.tile(np.log(self.counts / self.counts.sum()), (len(symbols), 1))
+
+    def update(self, symbols):
+        self.counts += np.bincount(symbols, minlength=256)
+
+
+class Cheat(Counts):
+    def predict(self, context, symbols):
+        self.update(symbols)
+        return super().predict(context, symbols)
+"""
+ROWS = "".join(json.dumps({"t": f"value {i % 7}", "y": "even" if i % 7 % 2 == 0 else "odd"}) + "\n" for i in range(200))
+
+
+@pytest.fixture
+def folder(tmp_path, text):
+    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "text").write_bytes(text)
+    (tmp_path / "before").write_bytes(text[::-1])
+    (tmp_path / "rows.jsonl").write_text(ROWS)
+    return tmp_path
+
+
+def test_a_learner_of_ones_own_gets_a_run_folder_that_later_commands_read(run, folder):
+    done = run(
+        folder,
+        "evaluate",
+        "--learner",
+        "mine.py:Counts",
+        "--learner-arg",
+        "prior=0.5",
+        "--verify",
+        "--baselines",
+        "gzip",
+        "text",
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"mine.py:Counts(prior = 0.5)" in done.stdout
+    (path,) = (folder / "runs").iterdir()
+    record = json.loads((path / "record.jsonl").read_text())
+    assert record["verified"] and record["coding"].startswith("archive, for this machine")
+    for command in (["runs", "list"], ["runs", "show", str(path)], ["report", "-o", "page.html", str(path)]):
+        later = run(folder, *command)
+        assert later.returncode == 0, later.stderr
+    assert "mine.py:Counts" in (folder / "page.html").read_text()
+    refused = run(folder, "decompress", "-o", "out", str(path / "archive.pq"))
+    assert refused.returncode == 1 and b"learner of its own, 'mine.py:Counts'" in refused.stderr
+    both = run(folder, "evaluate", "-1", "--baselines", "none", "text")
+    assert both.returncode == 0, both.stderr
+    runs = [str(each) for each in (folder / "runs").iterdir()]
+    compared = run(folder, "compare", *runs)
+    assert compared.returncode == 0, compared.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "part"),
+    [
+        (["--learner", "mine.py:Cheat"], 1, "prediction of symbol 0 moves"),
+        (["--learner", "mine.py:Nothing"], 1, "has no 'Nothing'"),
+        (["--learner", "no_module:f"], 1, "cannot be imported"),
+        (["--learner", "mine.py:Counts", "--learner-arg", "x=1"], 1, "cannot be made"),
+        (["--learner", "mine.py:Counts", "--learner-arg", "x"], 2, "NAME=VALUE"),
+        (["--learner", "mine.py:Counts", "-1"], 2, "leave out -1"),
+        (["--learner-arg", "x=1"], 2, "needs --learner"),
+        (["--learner", "mine.py:Counts", "--estimate"], 2, "--estimate"),
+        (["--learner", "mine.py:Counts", "--given", "before"], 2, "--given"),
+        (["-1", "--given", "missing"], 1, "missing"),
+        (["-1", "--static", "hf:missing-folder"], 1, "hf:missing-folder|cannot be loaded|need a package"),
+        (["-1", "--code", "y"], 1, "not JSON"),
+    ],
+)
+def test_a_fault_is_one_line(run, folder, args, code, part):
+    done = run(folder, "evaluate", "--no-run", "--baselines", "none", *args, "text")
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == code and len(lines) == 1, done.stderr
+    assert re.search(part, lines[0]) and lines[0].startswith("prequential: ")
+
+
+def test_one_text_given_another(run, folder, text):
+    assert run(folder, "compress", "-1", "text", "--given", "before").returncode == 0
+    refused = run(folder, "decompress", "-o", "out", "text.pq")
+    assert refused.returncode == 1 and refused.stderr.count(b"\n") == 1 and b"--given" in refused.stderr
+    assert not (folder / "out").exists()
+    assert run(folder, "test", "--given", "before", "text.pq").returncode == 0
+    assert run(folder, "decompress", "-o", "out", "--given", "before", "text.pq").returncode == 0
+    assert (folder / "out").read_bytes() == text
+
+
+def test_labels(run, folder):
+    done = run(folder, "evaluate", "-1", "--code", "y", "--given-field", "t", "--json", "rows.jsonl")
+    record = json.loads(done.stdout)
+    assert record["n_labels"] == 2 and record["online_bits"] < record["entropy_bits"]
+    assert b"200 labels of 2 kinds" in run(folder, "evaluate", "-1", "--code", "y", "rows.jsonl").stdout
+    missing = run(folder, "evaluate", "-1", "--code", "z", "rows.jsonl")
+    assert missing.returncode == 1 and b"line 1: no field 'z'" in missing.stderr
+
+
+def test_the_matrix_and_its_picture(run, folder):
+    done = run(folder, "matrix", "-1", "-q", "text", "before", "--picture", "m.svg")
+    assert done.returncode == 0, done.stderr
+    assert b"| before" in done.stdout and (folder / "m.svg").read_text().startswith("<?xml")
+    again = run(folder, "matrix", "-1", "-q", "text", "before", "--picture", "m.svg")
+    assert again.returncode == 1 and b"m.svg" in again.stderr
+    for wrong in (["text"], ["text", "text"], ["text", "before", "--picture", "m.bmp"]):
+        assert run(folder, "matrix", "-1", *wrong).returncode == 2
+
+
+def test_the_default_of_a_small_input_has_no_gpt(run, folder):
+    subprocess.run([sys.executable, "-m", "prequential", "compress", "text"], cwd=folder, check=True)
+    config = json.loads(run(folder, "list", "--json", "text.pq").stdout)["config"]
+    assert config["gpt"] is None
+    assert default_for(SMALL_N_BYTES) == preset() and default_for(SMALL_N_BYTES - 1) == Config.from_dict(config)
