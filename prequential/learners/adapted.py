@@ -95,19 +95,21 @@ class AdaptedLearner:
         word = int(random_words(self._secret, f"law/{self.n_symbols}", 1)[0])
         if self._n_runs >= FIRST_CHECKED and word % CHECK_EVERY:
             return self._predict(symbols)
-        before = self.digest()
-        rows = self._predict(symbols)
-        if self.digest() != before:
-            raise LawError(
-                f"symbols {self._where(symbols)}: predict changed the learner's state; only update may learn"
-            )
         place = (word >> 8) % len(symbols)
         others = random_words(self._secret, f"law/others/{self.n_symbols}", len(symbols) - place)
         changed = symbols.copy()
         steps = 1 + (others % np.uint64(self._n_alphabet - 1)).astype(np.int64)  # so that each symbol is another one
         changed[place:] = (changed[place:] + steps) % self._n_alphabet
-        self._compare(rows[: place + 1], self._predict(changed)[: place + 1], place)
-        return rows
+        # The true run comes first or second, so that a learner cannot give its first answer again.
+        before, true_first = self.digest(), bool(word >> 4 & 1)
+        first = self._predict(symbols if true_first else changed)
+        if self.digest() != before:
+            raise LawError(
+                f"symbols {self._where(symbols)}: predict changed the learner's state; only update may learn"
+            )
+        second = self._predict(changed if true_first else symbols)
+        self._compare(first[: place + 1], second[: place + 1], place)
+        return first if true_first else second
 
     def _compare(self, rows: np.ndarray, again: np.ndarray, place: int) -> None:
         same = (rows == again) | (~self._deterministic & (np.abs(np.exp(rows) - np.exp(again)) <= MAX_MOVE))

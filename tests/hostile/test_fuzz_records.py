@@ -21,6 +21,7 @@ import prequential
 from prequential.codecs.archive_header import Header
 from prequential.errors import CheckpointError, CorpusError
 from prequential.files import append_line
+from prequential.learners.subject import own_subject
 from prequential.measure.evaluation import draft as drafts
 from prequential.measure.evaluation.curves import Curve, parse_curves
 from prequential.measure.evaluation.trace import MODEL
@@ -129,7 +130,7 @@ def test_a_draft_with_a_wrong_description_is_refused(place: Place, values: dict[
 def test_rounded_sums_of_a_long_run_are_not_taken_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = prequential.Config.from_dict(json.loads((seeds() / "mixer.json").read_text()))
     header = Header(n_bytes=512, blake2b=bytes(32), config=config.to_dict())
-    draft = drafts.Draft(tmp_path, header, resume=False)
+    draft = drafts.Draft(tmp_path, header, own_subject(config, prequential.Runtime()), resume=False)
     draft.trace.append(MODEL, np.full(128, 2.0))
     seconds = drafts.ArrayFile(np.float64, len(draft.ends))
     rounded = Progress(n_bytes=256, code_bits=384.0 + 1e-9, segment=np.zeros(128, np.uint8), segment_bits=np.ones(128))
