@@ -150,7 +150,7 @@ class AdaptedLearner:
 
 
 def schedule_of(model: OnlineModel) -> ScheduleConfig:
-    """Segments of run_symbols symbols. Raises ConfigError if that is no such number."""
+    """Segments of run_symbols symbols. Raises ConfigError if run_symbols is not such a number."""
     n = getattr(model, "run_symbols", DEFAULT_RUN_SYMBOLS)
     if not isinstance(n, int) or not 1 <= n <= MAX_RUN_SYMBOLS:
         raise ConfigError(f"run_symbols of the learner is {n!r}; give 1 to {MAX_RUN_SYMBOLS}")

@@ -112,7 +112,7 @@ def _factory(learner: OnlineModel | Callable[[], OnlineModel]) -> Callable[[], O
     if isinstance(learner, type) or not hasattr(learner, "predict"):
         if not callable(learner):
             raise ConfigError(
-                f"a {type(learner).__name__} is no learner: it has no method 'predict' (docs/LEARNERS.md)"
+                f"a {type(learner).__name__} is not a learner: it has no method 'predict' (docs/LEARNERS.md)"
             )
         make = cast("Callable[[], OnlineModel]", learner)
 

@@ -60,7 +60,7 @@ def _answers_about_another(record: Record) -> Iterator[tuple[str, str]]:
     )
     yield "Was the seed selected?", f"The learner has no seed that this program knows. {_selection(record)}"
     yield (
-        "What stands behind the figure?",
+        "What proves the figure?",
         f"{record.get('coding', 'not said')}. The command, where its module can be imported:",
     )
 

@@ -213,7 +213,7 @@ class StateOfObjects(models.Counts):
         (StateOfObjects, "state_dict of the learner: .a is a object"),
         (models.failing, "cannot be made: RuntimeError: no weights here"),
         (models.a_number, "int has no method 'predict'"),
-        (models.not_a_factory, "int is no learner"),
+        (models.not_a_factory, "int is not a learner"),
         (type("A", (models.Counts,), {"n_symbols": 4}), "predicts 256 symbols \\(bytes\\), not 4"),
         (type("A", (models.Counts,), {"n_symbols": "many"}), "n_symbols of A is 'many'"),
         (type("A", (models.Counts,), {"run_symbols": 0}), "run_symbols of the learner is 0"),

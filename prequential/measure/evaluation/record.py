@@ -78,14 +78,14 @@ FORM: Form = {
 }
 
 
-# What stands behind the code length:
+# What proves the code length:
 DECODES_ANYWHERE = "archive"
 CODED_HERE = "archive, for this machine and these versions"
 NOT_CODED = "code length, no archive"
 
 
 def coding_of(evaluation: Evaluation) -> str:
-    """What stands behind the code length: an archive that decodes anywhere, one that decodes here, or none."""
+    """What proves the code length: an archive that decodes anywhere, one that decodes here, or none."""
     if not evaluation.is_coded:
         return NOT_CODED
     return CODED_HERE if "learner" in evaluation.header.config else DECODES_ANYWHERE

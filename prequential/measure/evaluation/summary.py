@@ -125,7 +125,7 @@ def _speed(wall_s: float, bytes_per_s: float) -> str:
 
 def _verified(record: dict[str, Any]) -> str:
     if record.get("coding") == NOT_CODED:
-        return "no: there is no archive"
+        return "not possible: no archive was written"
     if not record["verified"]:
         return "no (--verify decodes the archive and compares every byte)"
     times = record["verify_wall_s"], record["verify_bytes_per_s"]

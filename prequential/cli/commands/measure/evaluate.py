@@ -172,7 +172,7 @@ def _evaluate(
 def _evaluate_labels(
     args: argparse.Namespace, learner: "Config | Subject | None", runtime: "Runtime", name: str
 ) -> None:
-    """The code length of one field of each row. Prints it; there is no run folder."""
+    """Prints the code length of one field of each row. It makes no run folder."""
     from prequential.measure.labels.labels import format_label_cost, label_cost, label_record, read_rows
     from prequential.measure.record import append_record
     from prequential.model.config import Config
