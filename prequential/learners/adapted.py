@@ -49,7 +49,7 @@ class AdaptedLearner:
         self._deterministic = bool(getattr(model, "deterministic", False))
         self._secret = secret
         self.schedule = schedule_of(model)
-        self._seen = np.zeros(FIRST_CAPACITY, np.int64)
+        self._seen, self._read = np.zeros(FIRST_CAPACITY, np.int64), hashlib.blake2b(digest_size=16)
         self.n_symbols, self._n_runs = 0, 0
 
     def begin(self, n_symbols: int) -> None:
@@ -84,9 +84,10 @@ class AdaptedLearner:
 
     def _predict(self, symbols: np.ndarray, row: int | None = None) -> np.ndarray:
         """The distributions of the run, or only one of its rows."""
-        context = self._seen[: self.n_symbols]
+        context = self._seen[: self.n_symbols]  # what comes after it in this memory is zero, not the future
+        context.flags.writeable = False
         try:
-            found = self.model.predict(context.copy(), symbols.copy())
+            found = self.model.predict(context, symbols.copy())
         except Exception as error:
             raise _failed("predict", self.n_symbols, error) from error
         return checked_rows(found, len(symbols), self._n_alphabet, self.n_symbols, row)
@@ -128,6 +129,7 @@ class AdaptedLearner:
         if needed > len(self._seen):
             self._seen = np.concatenate((self._seen, np.zeros(needed + len(self._seen), np.int64)))
         self._seen[self.n_symbols : needed] = symbols
+        self._read.update(symbols.astype("<i8").tobytes())
         self.n_symbols = needed
 
     # ---- state
@@ -135,10 +137,7 @@ class AdaptedLearner:
     def state(self) -> dict[str, np.ndarray]:
         """The arrays of the model's state_dict, by name; without one, only what was read."""
         found = {f"model.{name}": array for name, array in arrays_of(state_of(self.model)).items()}
-        read = (
-            hashlib.blake2b(self._seen[: self.n_symbols].tobytes(), digest_size=16).digest() if self.n_symbols else b""
-        )
-        return found | {"counters": np.array([self.n_symbols]), "read": np.frombuffer(read, np.uint8)}
+        return found | {"read": np.frombuffer(self._read.digest(), np.uint8)}
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """A learner of one's own cannot be resumed."""
@@ -221,8 +220,13 @@ def _failed(method: str, position: int | None, error: Exception) -> PrequentialE
     if isinstance(error, PrequentialError):
         return error
     where = f" at symbol {position}" if position is not None else ""
+    return ConfigError(f"the learner's {method} failed{where}: {error_line(error)}")
+
+
+def error_line(error: Exception) -> str:
+    """Type and text of an error in one line."""
     text = " ".join(str(error).split())[:300]
-    return ConfigError(f"the learner's {method} failed{where}: {type(error).__name__}" + (f": {text}" if text else ""))
+    return type(error).__name__ + (f": {text}" if text else "")
 
 
 def check_sequence(ids: Any, n_symbols: int) -> np.ndarray:

@@ -1,12 +1,12 @@
-"""The code length of a learner whose symbols are not written: the loop with a coder that only follows."""
+"""The loop with a coder that only follows: costs of bytes, of which nothing is written."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from prequential.codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
 from prequential.learners.subject import Subject, spread, tokenise
-from prequential.online.coding import OnProgress, Progress, ignore
+from prequential.online.coding import OTHER, OnProgress, Progress
 from prequential.online.loop import Learner, run
 from prequential.online.schedule import blocks
 
@@ -18,7 +18,7 @@ def byte_costs(symbols: np.ndarray, subject: Subject) -> Iterator[np.ndarray]:
     """
     ids, widths = symbols.astype(np.int64), np.ones(len(symbols), np.int64)
     if subject.tokenizer:
-        ids, widths = tokenise(symbols.tobytes(), subject.tokenizer, subject.description["learner"]["n_symbols"])
+        ids, widths = tokenise(symbols.tobytes(), subject.tokenizer, subject.description[OTHER]["n_symbols"])
     learner, before = subject.make(), np.zeros(0, np.int64)
     for block in blocks(len(ids), subject.schedule):
         for done, bits in run(learner, BitCoder(FOLLOW), block, ids[block]):
@@ -32,18 +32,23 @@ def byte_costs(symbols: np.ndarray, subject: Subject) -> Iterator[np.ndarray]:
             yield spread(units, here) * UNIT_BITS
 
 
-def follow(learner: Learner, symbols: np.ndarray, on_progress: OnProgress = ignore) -> Iterator[np.ndarray]:
+def follow(learner: Learner, symbols: np.ndarray) -> Iterator[np.ndarray]:
     """The costs (n,) in bits of the next symbols (N,) uint8 under a learner, after each segment. It learns as in `compress`."""
-    done = Progress()
     for block in blocks(len(symbols), learner.schedule):
-        part, n_before = np.array(symbols[block]), 0
-        for n, bits in run(learner, BitCoder(FOLLOW), block, part):
-            done = Progress(
-                n_bytes=block.start + n,
-                code_bits=done.code_bits + float(bits.sum()),
-                segment=part[n_before:n],
-                segment_bits=bits,
-            )
-            n_before = n
-            on_progress(done, len(symbols))
+        for _, bits in run(learner, BitCoder(FOLLOW), block, np.array(symbols[block])):
             yield bits
+
+
+def reported(costs: Iterable[np.ndarray], symbols: np.ndarray, on_progress: OnProgress) -> Iterator[np.ndarray]:
+    """The same costs, of the next bytes of `symbols` each, after on_progress was called with the totals so far."""
+    done = Progress()
+    for bits in costs:
+        stop = done.n_bytes + len(bits)
+        done = Progress(
+            n_bytes=stop,
+            code_bits=done.code_bits + float(bits.sum()),
+            segment=symbols[done.n_bytes : stop],
+            segment_bits=bits,
+        )
+        on_progress(done, len(symbols))
+        yield bits

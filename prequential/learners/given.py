@@ -5,13 +5,14 @@ The learner reads and learns from the given text as in `train`; nothing of it is
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from prequential.codecs.archive_header import Header
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, CorpusError
 from prequential.model.config import Config
-from prequential.online.coding import GIVEN, OnProgress, config_of, ignore, name_of_given
+from prequential.online.coding import GIVEN, config_of, name_of_given
 from prequential.online.loop import Learner
 from prequential.online.model_store import DESCRIPTION, load_model
 from prequential.online.runtime import Runtime
@@ -26,12 +27,27 @@ def is_model(given: Given) -> bool:
     return isinstance(given, str | os.PathLike) and (Path(given) / DESCRIPTION).is_file()
 
 
+def describe(config: Config | None, given: Given, runtime: Runtime) -> dict[str, Any]:
+    """The `config` of archives of a learner that has read `given`. Nothing learns yet. Arguments and errors as below."""
+    if is_model(given):
+        return informed_learner(config, given, runtime)[1]
+    if config is None:
+        raise ConfigError("a learner that reads a text needs a configuration")
+    runtime.check(config)
+    if given == "-":
+        raise ConfigError("a given text is read more than once: save standard input to a file")
+    with open_source(given) as source:
+        entry = {"kind": "text", "blake2b": source.blake2b.hex(), "n_symbols": source.n_bytes}
+    return {**config.to_dict(), GIVEN: entry}
+
+
 def informed_learner(
-    config: Config | None, given: Given, runtime: Runtime, on_progress: OnProgress = ignore
+    config: Config | None, given: Given, runtime: Runtime, needed: Any = None
 ) -> tuple[Learner, dict[str, Any]]:
     """A learner that has read `given`, and the `config` of its archives.
 
     config: None for that of a stored model. given: bytes, a path, a corpus as on the command line, or a stored model's folder.
+    needed: the entry `given` that an archive has; another text or model is refused before the learner reads it.
     Raises what `open_source` and `load_model` raise, and ConfigError for a config that is not the model's.
     """
     if is_model(given):
@@ -39,18 +55,22 @@ def informed_learner(
         model = load_model(given, runtime)
         if config is not None and config != model.config:
             raise ConfigError("a stored model has a configuration of its own: leave out the one that you gave")
-        about = {"kind": "model", "state_digest": model.digest, "n_symbols": model.learner.n_symbols}
-        return model.learner, {**model.config.to_dict(), GIVEN: about}
-    if config is None:
-        raise ConfigError("a learner that reads a text needs a configuration")
+        entry = {"kind": "model", "state_digest": model.digest, "n_symbols": model.learner.n_symbols}
+        description = {**model.config.to_dict(), GIVEN: entry}
+        _check_entry(entry, needed)
+        return model.learner, description
+    description = describe(config, given, runtime)
+    _check_entry(description[GIVEN], needed)
+    assert config is not None
+    learner = runtime.learner(config)
     with open_source(given) as source:
-        learner = runtime.learner(config)
-        train(learner, source.symbols[:], on_progress)
-        about = {"kind": "text", "blake2b": source.blake2b.hex(), "n_symbols": learner.n_symbols}
-    return learner, {**config.to_dict(), GIVEN: about}
+        train(learner, source.symbols[:])
+        if source.blake2b.hex() != description[GIVEN]["blake2b"]:
+            raise CorpusError("the given text changed while it was read")
+    return learner, description
 
 
-def learner_of(header: Header, given: Given, runtime: Runtime, on_progress: OnProgress = ignore) -> Learner:
+def learner_of(header: Header, given: Given, runtime: Runtime) -> Learner:
     """The learner that an archive needs, as it was before the first byte.
 
     Raises CorruptArchiveError for a header of no learner, ConfigError for one above the runtime's limits, or for an archive that
@@ -59,8 +79,9 @@ def learner_of(header: Header, given: Given, runtime: Runtime, on_progress: OnPr
     config, needed = config_of(header, knows_given=True), header.config.get(GIVEN)
     if needed is None:
         raise ConfigError("the archive was made without another text: leave out --given")
-    runtime.check(config)  # before it learns
-    learner, found = informed_learner(config, given, runtime, on_progress)
-    if found[GIVEN] != needed:
+    return informed_learner(config, given, runtime, needed)[0]
+
+
+def _check_entry(found: Mapping[str, Any], needed: Any) -> None:
+    if needed is not None and found != needed:
         raise ConfigError(f"the archive needs {name_of_given(needed)}, and --given names another one")
-    return learner

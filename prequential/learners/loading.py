@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from prequential.errors import ConfigError
-from prequential.learners.subject import Subject, error_line, other_subject
+from prequential.learners.adapted import error_line
+from prequential.learners.subject import Subject, other_subject
 
 
 def load_subject(name: str, arguments: Mapping[str, Any] | None = None) -> Subject:

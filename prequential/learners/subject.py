@@ -8,13 +8,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from prequential.codecs.archive_header import Header
 from prequential.errors import ConfigError, CorpusError
-from prequential.learners.adapted import AdaptedLearner, check_sequence, schedule_of
-from prequential.learners.given import Given, informed_learner, is_model
+from prequential.learners.adapted import AdaptedLearner, check_sequence, error_line, schedule_of
+from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
 from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
-from prequential.online.coding import config_of
+from prequential.online.coding import GIVEN, OTHER
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 
@@ -26,8 +25,9 @@ class Subject:
     """A learner that can be made afresh, equal each time.
 
     description: JSON values that name it, the `config` of header and record. make: a fresh learner. config: of a learner of this
-    program; None for others. tokenizer: of a learner of ids. is_coded: whether an archive is written; else only the code length
-    is computed. scores_parts: whether GPT and mixer are also measured alone; those of a stored model are not separable.
+    program; None for others. tokenizer: of a learner of ids. given: what it has read before. is_coded: whether an archive is
+    written; else only the code length is computed. scores_parts: whether GPT and mixer are also measured alone; those of a stored
+    model are not separable.
     """
 
     description: dict[str, Any]
@@ -35,6 +35,7 @@ class Subject:
     make: Callable[[], Learner]
     config: Config | None = None
     tokenizer: Tokenizer | None = None
+    given: Given | None = None
     is_coded: bool = True
     scores_parts: bool = True
 
@@ -45,18 +46,14 @@ def own_subject(config: Config | None, runtime: Runtime, given: Given | None = N
     Raises ConfigError for one that exceeds the runtime's limits, and what learners/given.py raises.
     """
     if given is not None:
-        learner, description = informed_learner(config, given, runtime)
-        config = config_of(Header(n_bytes=0, blake2b=bytes(32), config=description), knows_given=True)
-        made = [learner]  # the first one is used once
-
-        def make() -> Learner:
-            return made.pop() if made else informed_learner(config, given, runtime)[0]
-
+        description = describe(config, given, runtime)
+        config = Config.from_dict({name: value for name, value in description.items() if name != GIVEN})
         return Subject(
             description=description,
             schedule=config.schedule,
-            make=make,
+            make=lambda: informed_learner(config, given, runtime, description[GIVEN])[0],
             config=config,
+            given=given,
             scores_parts=not is_model(given),
         )
     assert config is not None
@@ -88,18 +85,17 @@ def other_subject(
         raise ConfigError(f"without a tokenizer a learner predicts {N_SYMBOLS} symbols (bytes), not {model.n_symbols}")
     if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
         raise ConfigError("the learner's tokenizer needs the methods encode and decode")
-    secret = secrets.randbits(62)
-    first = adapted.digest()
+    n_symbols, secret, first = model.n_symbols, secrets.randbits(62), adapted.digest()
 
     def make() -> Learner:
-        made = AdaptedLearner(make_model(), model.n_symbols, secret=secret)
+        made = AdaptedLearner(make_model(), n_symbols, secret=secret)
         if made.digest() != first:
             raise ConfigError(DIFFERENT_LEARNER)
         return made
 
-    described = {"name": name or type(model).__name__, "arguments": dict(arguments or {}), "n_symbols": model.n_symbols}
+    described = {"name": name or type(model).__name__, "arguments": dict(arguments or {}), "n_symbols": n_symbols}
     return Subject(
-        description={"learner": {**described, "run_symbols": adapted.schedule.segment_symbols}},
+        description={OTHER: {**described, "run_symbols": adapted.schedule.segment_symbols}},
         schedule=schedule_of(model),
         make=make,
         tokenizer=tokenizer,
@@ -134,12 +130,6 @@ def _factory(learner: OnlineModel | Callable[[], OnlineModel]) -> Callable[[], O
 
     first = copied()  # the object may learn elsewhere
     return lambda: copy.deepcopy(first)
-
-
-def error_line(error: Exception) -> str:
-    """Type and text of an error in one line."""
-    text = " ".join(str(error).split())[:300]
-    return type(error).__name__ + (f": {text}" if text else "")
 
 
 # ---- symbols of a tokenizer, and the bytes that they stand for

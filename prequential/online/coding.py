@@ -161,7 +161,7 @@ class _Run:
 
 
 def config_of(header: Header, *, knows_given: bool = False) -> Config:
-    """The configuration that an archive declares. Raises CorruptArchiveError if there is no such learner.
+    """The configuration that an archive declares. Raises CorruptArchiveError if no learner can have it.
 
     knows_given: the caller handles archives that need another text (learners/given.py). Otherwise they raise ConfigError, and so
     do those of a learner that is not of this program.

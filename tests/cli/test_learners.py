@@ -4,41 +4,20 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
+import own_learners
 import pytest
 
 from prequential.model.config import Config
 from prequential.model.presets import SMALL_N_BYTES, default_for, preset
 
-OWN = """
-import numpy as np
-
-
-class Counts:
-    n_symbols = 256
-    deterministic = True
-
-    def __init__(self, prior=1.0):
-        self.counts = np.full(256, float(prior))
-
-    def predict(self, context, symbols):
-        return np.tile(np.log(self.counts / self.counts.sum()), (len(symbols), 1))
-
-    def update(self, symbols):
-        self.counts += np.bincount(symbols, minlength=256)
-
-
-class Cheat(Counts):
-    def predict(self, context, symbols):
-        self.update(symbols)
-        return super().predict(context, symbols)
-"""
 ROWS = "".join(json.dumps({"t": f"value {i % 7}", "y": "even" if i % 7 % 2 == 0 else "odd"}) + "\n" for i in range(200))
 
 
 @pytest.fixture
 def folder(tmp_path, text):
-    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "mine.py").write_text(Path(own_learners.__file__).read_text())
     (tmp_path / "text").write_bytes(text)
     (tmp_path / "before").write_bytes(text[::-1])
     (tmp_path / "rows.jsonl").write_text(ROWS)
@@ -79,7 +58,7 @@ def test_a_learner_of_ones_own_gets_a_run_folder_that_later_commands_read(run, f
 @pytest.mark.parametrize(
     ("args", "code", "part"),
     [
-        (["--learner", "mine.py:Cheat"], 1, "prediction of symbol 0 moves"),
+        (["--learner", "mine.py:LearnsInSecret"], 1, "prediction of symbol 0 moves"),
         (["--learner", "mine.py:Nothing"], 1, "has no 'Nothing'"),
         (["--learner", "no_module:f"], 1, "cannot be imported"),
         (["--learner", "mine.py:Counts", "--learner-arg", "x=1"], 1, "cannot be made"),

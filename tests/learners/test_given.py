@@ -142,3 +142,18 @@ def test_the_matrix_holds_code_lengths_alone_and_after_each_other(tmp_path):
     assert "| M" in text and record["code_bits_given"][1][0] == found.after[1, 0]
     with pytest.raises(prequential.CorpusError, match="two corpora or more"):
         measure_matrix(names[:1], [], BOTH, ONE)
+
+
+def test_another_text_is_refused_before_it_is_read_by_the_learner(monkeypatch):
+    archive = prequential.compress(B, config=ALONE, given=A, runtime=ONE)
+
+    def learned(*_):
+        raise AssertionError("the learner has read a text that the archive does not need")
+
+    monkeypatch.setattr("prequential.learners.given.train", learned)
+    with pytest.raises(ConfigError, match="--given names another one"):
+        prequential.decompress(archive, given=A + b"x", runtime=ONE)
+    with pytest.raises(prequential.CorpusError, match="missing"):
+        prequential.evaluate("missing", config=ALONE, given=A, runtime=ONE)
+    with pytest.raises(ConfigError, match="more than once"):
+        prequential.compress(B, config=ALONE, given="-", runtime=ONE)

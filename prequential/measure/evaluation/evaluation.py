@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
 from prequential.codecs.baselines.registry import DEFAULT_BASELINES, BaselineResult
-from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.corpora.chunks import reading
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
-from prequential.learners.following import byte_costs
+from prequential.learners.following import byte_costs, follow, reported
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
 from prequential.learners.subject import Subject, other_subject, own_subject
@@ -36,10 +35,9 @@ from prequential.measure.machine import peak_memory_bytes
 from prequential.model.config import Config, GPTConfig, MixerConfig
 from prequential.model.presets import preset
 from prequential.online import coding
-from prequential.online.coding import OnProgress, Progress, ignore
-from prequential.online.loop import Learner, run
+from prequential.online.coding import OnProgress, ignore
+from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import blocks
 from prequential.online.source import Data, PathLike, Source, open_source
 
 
@@ -134,7 +132,7 @@ def evaluate(
     runtime = runtime or Runtime()
     subject = _subject(config, learner, given, runtime)
     with open_source(source, limit_bytes) as opened:
-        result = _evaluate(opened, subject, runtime, _Options(baselines, verify, draft, given), on_progress)
+        result = _evaluate(opened, subject, runtime, _Options(baselines, verify, draft), on_progress)
     return replace(result, limit_bytes=limit_bytes, mode=opened.mode)
 
 
@@ -144,7 +142,6 @@ class _Options(NamedTuple):
     baselines: Sequence[Baseline]
     verify: bool
     draft: DraftFolder | None
-    given: Given | None
 
 
 def _evaluate(
@@ -164,10 +161,11 @@ def _evaluate(
         verify_wall_s = _verify(symbols, draft.archive, subject.make(), on_progress) if options.verify else None
     trace, ends = draft.trace, draft.ends
     if MIXER in trace.parts and subject.config:
-        mixer_alone = replace(subject.config, gpt=None, replicas=None)
-        _score_mixer(symbols, mixer_alone, own_subject(mixer_alone, runtime, options.given).make(), trace)
+        mixer_alone = own_subject(replace(subject.config, gpt=None, replicas=None), runtime, subject.given)
+        for bits in follow(mixer_alone.make(), symbols):
+            trace.append(MIXER, bits)
     coding_figures = _Coding(ledger, wall_s, peak_bytes, verify_wall_s, trace, ends)
-    return _evaluation(source, subject, header, coding_figures, options.baselines, _text_of(options.given))
+    return _evaluation(source, subject, header, coding_figures, options.baselines, _text_of(subject.given))
 
 
 def _text_of(given: Given | None) -> bytes:
@@ -246,19 +244,11 @@ def code_length(
     symbols: NDArray[np.uint8], subject: Subject, on_progress: OnProgress = ignore
 ) -> tuple[Trace, NDArray[np.int64], float]:
     """The cost of each byte (n,), where its runs end, and the wall time in seconds. Nothing is written."""
-    start_s, trace, ends, done = time.perf_counter(), Trace((MODEL,), len(symbols)), [], Progress()
-    for costs in byte_costs(symbols, subject):
+    start_s, trace, sizes = time.perf_counter(), Trace((MODEL,), len(symbols)), []
+    for costs in reported(byte_costs(symbols, subject), symbols, on_progress):
         trace.append(MODEL, costs)
-        stop = done.n_bytes + len(costs)
-        done = Progress(
-            n_bytes=stop,
-            code_bits=done.code_bits + float(costs.sum()),
-            segment=symbols[done.n_bytes : stop],
-            segment_bits=costs,
-        )
-        ends.append(stop)
-        on_progress(done, len(symbols))
-    return trace, np.array(ends, np.int64), time.perf_counter() - start_s
+        sizes.append(len(costs))
+    return trace, np.cumsum(sizes), time.perf_counter() - start_s
 
 
 def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
@@ -278,13 +268,6 @@ def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
     archive.seek(0)
     for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), runtime.learner(config)):
         pass
-
-
-def _score_mixer(source: NDArray[np.uint8], config: Config, learner: Learner, trace: Trace) -> None:
-    """Fills the mixer's part of the trace: costs of a learner with the mixer alone. It writes no code."""
-    for block in blocks(len(source), config.schedule):
-        for _, bits in run(learner, BitCoder(FOLLOW), block, np.array(source[block])):
-            trace.append(MIXER, bits)
 
 
 def _verify(source: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:

@@ -27,7 +27,7 @@ from prequential.measure.fields import (
 )
 from prequential.measure.record import environment
 from prequential.measure.watch.finding import Finding
-from prequential.online.coding import config_of
+from prequential.online.coding import OTHER, config_of
 from prequential.online.runtime import Runtime
 
 SCHEMA = 1
@@ -88,7 +88,7 @@ def coding_of(evaluation: Evaluation) -> str:
     """What proves the code length: an archive that decodes anywhere, one that decodes here, or none."""
     if not evaluation.is_coded:
         return NOT_CODED
-    return CODED_HERE if "learner" in evaluation.header.config else DECODES_ANYWHERE
+    return CODED_HERE if OTHER in evaluation.header.config else DECODES_ANYWHERE
 
 
 def evaluation_record(
@@ -144,7 +144,5 @@ def evaluation_record(
         "notes": list(evaluation.notes),
         "findings": [asdict(finding) for finding in findings],
         "estimate": estimate,
-        "environment": environment(
-            runtime, None if "learner" in header.config else config_of(header, knows_given=True)
-        ),
+        "environment": environment(runtime, None if OTHER in header.config else config_of(header, knows_given=True)),
     }

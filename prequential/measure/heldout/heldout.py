@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.corpora.corpus import Document
 from prequential.errors import CorpusError
+from prequential.learners.following import reported
 from prequential.measure.evaluation.trace import MODEL, Trace
 from prequential.measure.heldout.policy import Policy
 from prequential.model.frozen import FrozenLearner
@@ -40,17 +41,10 @@ def frozen_trace(
 
     documents: in stream order. Raises ConfigError if the learner cannot be measured under this policy, CorpusError if n is 0.
     """
-    trace, done = _new_trace(symbols), Progress()
-    for bits in code_frozen(learner, symbols, documents, BitCoder(FOLLOW), policy):
+    trace = _new_trace(symbols)
+    costs = code_frozen(learner, symbols, documents, BitCoder(FOLLOW), policy)
+    for bits in reported(costs, symbols, on_progress):
         trace.append(MODEL, bits)
-        n_bytes = done.n_bytes + len(bits)
-        done = Progress(
-            n_bytes=n_bytes,
-            code_bits=done.code_bits + float(bits.sum()),
-            segment=symbols[done.n_bytes : n_bytes],
-            segment_bits=bits,
-        )
-        on_progress(done, len(symbols))
     return trace
 
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from prequential.errors import CorpusError
 from prequential.files import PathLike, open_regular
-from prequential.learners.following import follow
+from prequential.learners.following import follow, reported
 from prequential.measure.record import environment
 from prequential.measure.table import format_table
 from prequential.model.config import Config
@@ -128,7 +128,7 @@ def label_cost(
     ends = np.cumsum([len(source) + len(label) + 2 for source, label in rows])
     starts = ends - np.array([len(label) + 1 for _, label in rows])
     symbols = np.frombuffer(stream, np.uint8)
-    costs = np.concatenate([bits for bits in follow(runtime.learner(config), symbols, on_progress)])
+    costs = np.concatenate([bits for bits in reported(follow(runtime.learner(config), symbols), symbols, on_progress)])
     labels = [label for _, label in rows]
     cuts = sorted({max(1, math.ceil(f * len(rows))) for f in fractions} | {len(rows)})
     return LabelCost(

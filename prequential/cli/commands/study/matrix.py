@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """Measures and prints; returns the exit code."""
     from prequential.files import check_output
     from prequential.measure.study.matrix import format_matrix, matrix_record, measure_matrix
-    from prequential.report.plots import save_figure
+    from prequential.report.plots import matrix, new_figure, save_figure
 
     if len(args.names) < 2 or len(set(args.names)) < len(args.names):
         args.parser.error("give two corpora or more, each once")
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     config, runtime = options.learner_config(args), options.runtime(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
+        new_figure(1.0, 1.0)  # raises without matplotlib, before the work
 
     def say(text: str) -> None:
         if not args.quiet:
@@ -55,7 +56,5 @@ def run(args: argparse.Namespace) -> int:
     found = measure_matrix(args.names, args.model, config, runtime, limit_bytes=args.limit, on_step=say)
     print(json.dumps(matrix_record(found, runtime)) if args.json else format_matrix(found))
     if args.picture:
-        from prequential.report.plots import matrix
-
         save_figure(matrix(found), args.picture, overwrite=args.force)
     return 0
