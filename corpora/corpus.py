@@ -59,6 +59,7 @@ class Corpus(AbstractContextManager["Corpus"]):
     documents: in stream order, not overlapping. A plain file is one document.
     origin: JSON values that only this kind has (revision, number of files and others).
     mode: the permissions that all its files have. Outputs that contain the bytes get no others.
+    skipped: names in a folder that the stream does not hold.
     spool: the temporary file at `path`, if it is one. spool_dir: as in `open_corpus`.
     """
 
@@ -69,6 +70,7 @@ class Corpus(AbstractContextManager["Corpus"]):
     documents: Sequence[Document]
     origin: Mapping[str, str | int | None]
     mode: int = 0o777
+    skipped: Sequence[str] = ()
     spool: IO[bytes] | None = field(default=None, repr=False)
     spool_dir: str | os.PathLike[str] | None = None
 

@@ -190,7 +190,7 @@ def find_shards(spec: ShardsSpec) -> Shards:
     if spec.seed is not None:
         key = _key(spec.seed)
         files.sort(key=lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path))
-    n_skipped = tree.n_skipped + len(tree.files) - len(files)
+    n_skipped = len(tree.skipped) + len(tree.entries) - len(files)
     return Shards(spec=spec, root=tree.root, files=files, kind=kind, n_skipped=n_skipped, mode=tree.mode)
 
 
@@ -200,7 +200,7 @@ def _scan(path: Path) -> Tree:
         status = path.stat()
     if path.is_dir():
         return scan_tree(path)
-    return Tree(path.parent, [TreeFile(fsencode(path.name), status.st_size, False)], 0, status.st_mode & 0o777 | 0o600)
+    return Tree(path.parent, [TreeFile(fsencode(path.name), status.st_size, False)], (), status.st_mode & 0o777 | 0o600)
 
 
 def _common_kind(files: Sequence[TreeFile], folder: str) -> ShardKind:

@@ -9,6 +9,7 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -94,8 +95,8 @@ def _open_tree(folder: Path, spool_dir: str | os.PathLike[str] | None) -> Corpus
     tree = scan_tree(folder)  # before the temporary file exists, which may be inside the folder
     file = spool(tree.stream(), spool_dir, tree.n_bytes)
     name = unicode_name(folder.absolute().name)
-    origin = {"n_files": len(tree.files), "n_skipped": tree.n_skipped}
-    return _spooled(file, "tree", name, tree.documents(), origin, tree.mode)
+    origin = {"n_files": len(tree.files), "n_skipped": len(tree.skipped)}
+    return replace(_spooled(file, "tree", name, tree.documents(), origin, tree.mode), skipped=tree.skipped)
 
 
 def _open_dataset(spec: DatasetSpec, spool_dir: str | os.PathLike[str] | None) -> Corpus:

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -36,13 +36,56 @@ class TreeFile(NamedTuple):
     @property
     def name(self) -> str:
         """The path as text. Bytes that are not UTF-8 become surrogates, as in os.fsdecode."""
-        return self.path.decode("utf-8", "surrogateescape")
+        return _text(self.path)
 
     def line(self) -> bytes:
         """The file's line in the list: canonical JSON without spaces, including the LF."""
-        entry = {"path": self.name, "n_bytes": self.n_bytes, "executable": self.executable}
-        text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
-        return text.encode("utf-8", "surrogateescape") + b"\n"
+        return _line({"path": self.name, "n_bytes": self.n_bytes, "executable": self.executable})
+
+
+class TreeLink(NamedTuple):
+    """A symbolic link of a tree: its path, and where it leads to, relative to its folder."""
+
+    path: bytes
+    target: bytes
+
+    def line(self) -> bytes:
+        """As of a file."""
+        return _line({"path": _text(self.path), "link": _text(self.target)})
+
+
+class TreeEmpty(NamedTuple):
+    """An empty folder of a tree. Its path ends with a slash."""
+
+    path: bytes
+
+    def line(self) -> bytes:
+        """As of a file."""
+        return _line({"path": _text(self.path), "empty": True})
+
+
+TreeEntry = TreeFile | TreeLink | TreeEmpty
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def _line(entry: dict[str, object]) -> bytes:
+    text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogateescape") + b"\n"
+
+
+def stays_inside(link: TreeLink) -> bool:
+    """Whether the link leads to a place inside the tree, whatever the other links are.
+
+    Its target begins with at most as many `..` as its path has folders; after them come only names of files and folders. No entry
+    lies below a link (`_read_list`), so what a chain of links leads to is inside, too.
+    """
+    parts = [part for part in link.target.split(b"/") if part not in (b"", b".")]
+    n_up = next((i for i, part in enumerate(parts) if part != b".."), len(parts))
+    is_relative = link.target != b"" and not link.target.startswith(b"/")
+    return is_relative and n_up <= link.path.count(b"/") and (n_up == len(parts) or _is_safe(b"/".join(parts[n_up:])))
 
 
 def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[str], *, mode: int = 0o777) -> None:
@@ -55,17 +98,20 @@ def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[
     with a wrong sum), OutputError if the target exists or cannot be written, CorpusError if the stream cannot be read.
     """
     with reading(stream_path), Path(stream_path).open("rb") as stream:
-        files = _read_list(stream)
+        entries = _read_list(stream)
+        files = [entry for entry in entries if isinstance(entry, TreeFile)]
         _check_total(files, stream)
         draft = Path(stream_path).with_name(NEW_FOLDER)
         with _new_folder(Path(os.path.abspath(target)), draft) as folder:  # noqa: PTH100  # resolve() would follow a link
             allowed = permissions(mode)
             for file in files:
                 _restore_file(stream, file, folder, allowed)
+            for entry in entries:  # after all files, so that none is written through a link
+                _restore_other(entry, folder)
             for name, _, _ in os.walk(folder):
                 set_mode(Path(name), folder_permissions(allowed))
                 sync_folder(Path(name))
-    if (repository := bare_repository(files)) is not None:
+    if (repository := bare_repository(entries)) is not None:
         logging.getLogger(__name__).warning(
             "%r is a bare git repository: git runs programs that its config and hooks name, also for a prompt of the shell, "
             "when you work in it; look at them first",
@@ -78,30 +124,47 @@ def host_path(root: Path, path: bytes) -> Path:
     return Path(os.fsdecode(os.fsencode(root) + b"/" + path))
 
 
-def _read_list(stream: IO[bytes]) -> list[TreeFile]:
+def _read_list(stream: IO[bytes]) -> list[TreeEntry]:
     if stream.readline(len(MAGIC)) != MAGIC:
         raise CorruptArchiveError(
             f"the archive does not contain a folder: its bytes do not start with {MAGIC.decode().strip()!r}"
         )
-    files: list[TreeFile] = []
+    entries: list[TreeEntry] = []
+    links: set[bytes] = set()
     while (line := stream.readline(MAX_LINE_N_BYTES)) != b"\n":
-        file = _parse(line)
-        if not _is_safe(file.path):
-            raise CorruptArchiveError(f"the file list contains a path that cannot be restored: {file.name[:200]!r}")
-        if files and file.path <= files[-1].path:  # strictly ascending, so no path occurs twice
-            raise CorruptArchiveError(f"the file list is not in ascending order at {file.name!r}")
-        files.append(file)
-    return files
+        entry = _parse(line)
+        path = entry.path.removesuffix(b"/") if isinstance(entry, TreeEmpty) else entry.path
+        is_safe = _is_safe(path) and not _is_below(path, links)
+        if not is_safe or (isinstance(entry, TreeLink) and not stays_inside(entry)):
+            raise CorruptArchiveError(
+                f"the file list contains a path that cannot be restored: {_text(entry.path)[:200]!r}"
+            )
+        if entries and entry.path <= entries[-1].path:  # strictly ascending, so no path occurs twice
+            raise CorruptArchiveError(f"the file list is not in ascending order at {_text(entry.path)!r}")
+        entries.append(entry)
+        if isinstance(entry, TreeLink):
+            links.add(path)
+    return entries
 
 
-def _parse(line: bytes) -> TreeFile:
-    """The file of one line. Accepts only lines that `TreeFile.line` writes: no other spelling, key or type."""
+def _is_below(path: bytes, links: Collection[bytes]) -> bool:
+    """Whether a folder on the way to `path` is one of the links."""
+    return bool(links) and any(path[: slash.start()] in links for slash in re.finditer(b"/", path))
+
+
+def _parse(line: bytes) -> TreeEntry:
+    """The entry of one line. Accepts only lines that `line` of an entry writes: no other spelling, key or type."""
     try:
-        entry = json.loads(line.decode("utf-8", "surrogateescape"))
-        path, n_bytes, executable = entry["path"], entry["n_bytes"], entry["executable"]
-        file = TreeFile(path.encode("utf-8", "surrogateescape"), n_bytes, executable)
-        if type(n_bytes) is int and n_bytes >= 0 and type(executable) is bool and file.line() == line:
-            return file
+        read = json.loads(line.decode("utf-8", "surrogateescape"))
+        entry, path = None, read["path"].encode("utf-8", "surrogateescape")
+        if "link" in read:
+            entry = TreeLink(path, read["link"].encode("utf-8", "surrogateescape"))
+        elif "empty" in read:
+            entry = TreeEmpty(path) if path.endswith(b"/") else None
+        elif type(read["n_bytes"]) is int and read["n_bytes"] >= 0 and type(read["executable"]) is bool:
+            entry = TreeFile(path, read["n_bytes"], read["executable"])
+        if entry is not None and entry.line() == line:
+            return entry
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
     raise CorruptArchiveError(f"the file list contains a line that does not describe a file: {line[:200]!r}")
@@ -127,7 +190,7 @@ def is_git(name: bytes) -> bool:
     return GIT.fullmatch(name.decode("utf-8", "surrogateescape").translate(IGNORED).lower()) is not None
 
 
-def bare_repository(files: Sequence[TreeFile]) -> str | None:
+def bare_repository(files: Sequence[TreeEntry]) -> str | None:
     """The first folder that git reads as a repository although it has no `.git`; "" is the root. None if there is none."""
     signs: dict[bytes, set[bytes]] = {}  # by folder
     for file in files:
@@ -163,6 +226,16 @@ def _new_folder(target: Path, draft: Path) -> Iterator[Path]:
             delete_incomplete(draft)
     except OSError as error:
         raise OutputError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+
+
+def _restore_other(entry: TreeEntry, folder: Path) -> None:
+    """A link, or an empty folder."""
+    if isinstance(entry, TreeEmpty):
+        host_path(folder, entry.path).mkdir(parents=True)
+    elif isinstance(entry, TreeLink):
+        path = host_path(folder, entry.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(os.fsdecode(entry.target))
 
 
 def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path, allowed: int) -> None:

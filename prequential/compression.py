@@ -104,6 +104,7 @@ def compress(
         open_source(source, in_order=True) as opened,
         open_sink(target, overwrite=overwrite, resume=resume, like=opened.file, mode=opened.mode) as sink,
     ):
+        opened.check_complete()
         learner, description = _learner(config, given, opened.n_bytes, runtime)
         header, symbols = opened.header(description), HashedSymbols(opened.symbols)
         start_s = time.perf_counter()

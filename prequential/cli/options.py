@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from prequential.errors import ConfigError
 from prequential.printable import printable
@@ -256,8 +256,8 @@ def add_given(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--given", metavar="CORPUS|MODEL", help=what)
 
 
-def add_other_learner(parser: argparse.ArgumentParser) -> None:
-    """Adds --learner and --learner-arg, for learners that are not of this program."""
+def add_other_learner(parser: argparse.ArgumentParser, several: str = "repeatable") -> None:
+    """Adds --learner and --learner-arg, for learners of the user's own. several: the help on an argument that is repeated."""
     group = parser.add_argument_group("a learner of your own (docs/LEARNERS.md)")
     group.add_argument(
         "--learner",
@@ -269,7 +269,7 @@ def add_other_learner(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an argument of the factory; repeatable",
+        help=f"an argument of the factory; {several}",
     )
 
 
@@ -277,17 +277,28 @@ def other_learner(args: argparse.Namespace) -> Subject | None:
     """The learner of --learner, or None. A contradiction is a usage error. Raises ConfigError if it cannot be made."""
     from prequential.learners.loading import load_subject, parse_arguments
 
-    if args.learner is None:
-        if args.learner_arg:
-            usage_error(args, "--learner-arg needs --learner")
+    if not _names_other_learner(args):
         return None
-    if given := given_learner_options(args):
-        usage_error(args, f"--learner gives the complete learner: leave out {', '.join(given)}")
     try:
         arguments = parse_arguments(args.learner_arg)
     except ConfigError as error:
         usage_error(args, error)
     return load_subject(args.learner, arguments)
+
+
+def other_learner_grid(args: argparse.Namespace) -> dict[str, list[Any]] | None:
+    """The values of each --learner-arg; None without --learner. Raises ConfigError; a contradiction is a usage error."""
+    from prequential.learners.loading import parse_grid
+
+    return parse_grid(args.learner_arg) if _names_other_learner(args) else None
+
+
+def _names_other_learner(args: argparse.Namespace) -> bool:
+    if args.learner is None and args.learner_arg:
+        usage_error(args, "--learner-arg needs --learner")
+    if args.learner is not None and (given := given_learner_options(args)):
+        usage_error(args, f"--learner gives the complete learner: leave out {', '.join(given)}")
+    return args.learner is not None
 
 
 def given_learner_options(args: argparse.Namespace) -> list[str]:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
+from prequential.errors import CheckpointError, CorruptArchiveError, OutputError, PrequentialError
 from prequential.files.folders import permissions, set_mode, sync_folder
 from prequential.files.sink import PathLike, Sink, writing
 from prequential.files.work_folder import (
@@ -54,8 +54,9 @@ def output_file(
 ) -> Iterator[Sink]:
     """A sink whose bytes become `target` if the body succeeds.
 
-    Until then only its owner may read them. If the body fails, they are deleted, with two exceptions. They stay next to a
-    checkpoint, for a resumed run. And after a CorruptArchiveError, the intact beginning of an archive becomes TARGET.from-0.
+    Until then only its owner may read them. If the body fails, they stay next to a checkpoint, for a resumed run. Bytes that were
+    synchronised stay in any case, unless the error is one of this program about the data: those are deleted. After a
+    CorruptArchiveError, the intact beginning of an archive becomes TARGET.from-0.
 
     resume: continues the file of an interrupted run, if that run left it and a checkpoint. The caller then calls `Sink.resume`.
     like: a file from which the target gets its permissions and modification time.
@@ -84,7 +85,7 @@ def output_file(
                 draft.publish(publish or partial(_name, target, overwrite=overwrite))
             except BaseException as error:
                 with suppress(OSError):  # the first error is the cause
-                    draft.keep_or_delete(error, n_bytes=sink.n_bytes)
+                    draft.keep_or_delete(error, sink)
                 raise
 
 
@@ -133,11 +134,18 @@ class _Draft:
 
     def open(self, *, overwrite: bool, resume: bool) -> BinaryIO:
         """The partial file, open for writing: that of an interrupted run if `resume` and a checkpoint exists, or a new one."""
-        interrupted = self.temporary.exists() and self.checkpoint.exists()
-        if interrupted and not resume and not overwrite:
-            raise OutputError(
-                f"an interrupted run left {str(self.folder)!r}; continue it with --resume, or start again with -f"
-            )
+        has_partial, has_checkpoint = self.temporary.exists(), self.checkpoint.exists()
+        if has_partial and not resume and not overwrite:
+            if has_checkpoint:
+                raise OutputError(
+                    f"an interrupted run left {str(self.folder)!r}; continue it with --resume, or start again with -f"
+                )
+            if self.temporary.stat().st_size:
+                raise OutputError(
+                    f"an interrupted run left {str(self.temporary)!r}, a valid beginning, but nothing to resume from; "
+                    "start again with -f"
+                )
+        interrupted = has_partial and has_checkpoint
         with writing(self.target):
             if interrupted and resume:
                 return open_own_file(self.temporary)
@@ -163,15 +171,21 @@ class _Draft:
                     self.temporary.unlink(missing_ok=True)
                     delete_checkpoint(self.checkpoint)
 
-    def keep_or_delete(self, error: BaseException, *, n_bytes: int) -> None:
-        """After an error: keeps the partial file, of n_bytes, if it is still useful, and says so in a note."""
+    def keep_or_delete(self, error: BaseException, sink: Sink) -> None:
+        """After an error: keeps the partial file if it is still useful, and says so in a note."""
         if isinstance(error, CheckpointError):
             return
         if self.checkpoint.exists():
             error.add_note("--resume continues from the last checkpoint")
             return
-        if isinstance(error, CorruptArchiveError) and n_bytes:
+        is_sound = isinstance(error, OutputError) or not isinstance(error, PrequentialError)
+        if sink.n_synced and is_sound:
+            error.add_note(f"nothing was saved to resume from; {str(self.temporary)!r} holds a valid beginning")
+            return
+        if isinstance(error, CorruptArchiveError) and sink.n_bytes:
             error.add_note(self._saved_beginning())
+        elif not isinstance(error, Exception):
+            error.add_note("nothing was saved")
         self.temporary.unlink(missing_ok=True)
 
     def _saved_beginning(self) -> str:

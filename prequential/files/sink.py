@@ -18,11 +18,12 @@ NOT_STORED = {errno.EIO, errno.ENOSPC, errno.EDQUOT}  # errors of fsync after wh
 class Sink:
     """Writes bytes to a file; counts and hashes them. A failure raises OutputError with the file's name.
 
-    If the reader of a pipe has closed it, BrokenPipeError passes through: in a pipeline this is not an error.
+    n_bytes: written. n_synced: of these, what the last `sync` has stored. If the reader of a pipe has closed it, BrokenPipeError
+    passes through: in a pipeline this is not an error.
     """
 
     def __init__(self, file: BinaryIO, name: PathLike) -> None:
-        self.n_bytes = 0
+        self.n_bytes = self.n_synced = 0
         self._file, self._name = file, os.fspath(name)
         self._blake2b = hashlib.blake2b(digest_size=32)
 
@@ -48,6 +49,7 @@ class Sink:
             return
         with writing(self._name):
             sync(number)
+        self.n_synced = self.n_bytes
 
     def resume(self, n_bytes: int) -> None:
         """Continues after the first n_bytes of the existing file, as if they had just been written, and drops the rest.

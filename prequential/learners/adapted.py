@@ -80,6 +80,10 @@ class AdaptedLearner:
             raise _failed("update", self.n_symbols - n_symbols, error) from error
         self._n_runs += 1
 
+    def frozen(self) -> "AdaptedLearner":
+        """A learner that has read the same and predicts with the same model, but does not learn. It reads what it codes."""
+        return _Frozen(self)
+
     # ---- predictions and their checks
 
     def _predict(self, symbols: np.ndarray, row: int | None = None) -> np.ndarray:
@@ -146,6 +150,17 @@ class AdaptedLearner:
     def digest(self) -> bytes:
         """8 bytes from `state`."""
         return digest(self.state())
+
+
+class _Frozen(AdaptedLearner):
+    """Only the context of the predictions grows."""
+
+    def __init__(self, learner: AdaptedLearner) -> None:
+        vars(self).update(vars(learner))
+        self._seen, self._read = learner._seen.copy(), learner._read.copy()
+
+    def end(self, n_symbols: int) -> None:
+        self._n_runs += 1
 
 
 def schedule_of(model: OnlineModel) -> ScheduleConfig:

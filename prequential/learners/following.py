@@ -11,15 +11,16 @@ from prequential.online.loop import Learner, run
 from prequential.online.schedule import blocks
 
 
-def byte_costs(symbols: np.ndarray, subject: Subject) -> Iterator[np.ndarray]:
+def byte_costs(symbols: np.ndarray, subject: Subject, learner: Learner | None = None) -> Iterator[np.ndarray]:
     """The costs (n,) in bits of the next bytes of `symbols` (N,) uint8, after each run of the learner; whole units of 2**-22.
 
+    learner: one of this subject, which may have read another text before; by default a fresh one.
     The cost of an id is divided among the bytes that it stands for. Raises what the learner and its tokenizer raise.
     """
     ids, widths = symbols.astype(np.int64), np.ones(len(symbols), np.int64)
     if subject.tokenizer:
         ids, widths = tokenise(symbols.tobytes(), subject.tokenizer, subject.description[OTHER]["n_symbols"])
-    learner, before = subject.make(), np.zeros(0, np.int64)
+    learner, before = learner or subject.make(), np.zeros(0, np.int64)
     for block in blocks(len(ids), subject.schedule):
         for done, bits in run(learner, BitCoder(FOLLOW), block, ids[block]):
             stop = block.start + done

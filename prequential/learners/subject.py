@@ -20,7 +20,7 @@ from prequential.online.runtime import Runtime
 DIFFERENT_LEARNER = "the second learner is not like the first: give a factory that makes equal learners"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
     """A learner that can be made afresh, equal each time.
 
@@ -38,6 +38,18 @@ class Subject:
     given: Given | None = None
     is_coded: bool = True
     scores_parts: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """As of a configuration: what runs are recognised by."""
+        return self.description
+
+    @property
+    def seed(self) -> int | None:
+        """The seed; of a learner that is not of this program, its argument `seed`. None: it has none."""
+        if self.config:
+            return self.config.seed
+        seed: int | None = self.description[OTHER]["arguments"].get("seed")
+        return seed
 
 
 def own_subject(config: Config | None, runtime: Runtime, given: Given | None = None) -> Subject:
@@ -70,10 +82,12 @@ def other_subject(
     learner: OnlineModel | Callable[[], OnlineModel],
     name: str | None = None,
     arguments: Mapping[str, Any] | None = None,
+    source: str | None = None,
 ) -> Subject:
     """Somebody else's learner: an object, which is copied before it learns, or a function or class that makes one.
 
     name: how it is called in records; by default that of its class. arguments: those of the factory, as JSON values.
+    source: a digest of its code.
 
     Raises ConfigError if it does not offer what learners/protocol.py says, or cannot be made or copied.
     """
@@ -95,7 +109,7 @@ def other_subject(
 
     described = {"name": name or type(model).__name__, "arguments": dict(arguments or {}), "n_symbols": n_symbols}
     return Subject(
-        description={OTHER: {**described, "run_symbols": adapted.schedule.segment_symbols}},
+        description={OTHER: described | {"run_symbols": adapted.schedule.segment_symbols, "source": source}},
         schedule=schedule_of(model),
         make=make,
         tokenizer=tokenizer,

@@ -10,7 +10,8 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,12 @@ from prequential.errors import CheckpointError
 from prequential.exact.digest import digest
 from prequential.files import delete_new_checkpoint, open_own_file, sync_file, sync_folder
 from prequential.files.work_folder import NEW_CHECKPOINT
+from prequential.interruption import HeldSignals, held
 from prequential.online.loop import Learner
-from prequential.online.tensor_file import TensorFile, open_tensors
+from prequential.online.tensor_file import DTYPES, PACKED, PACKED_FROM_BYTES, TensorFile, open_tensors, pack
+from prequential.online.workers.environment import workers
 
-VERSION = 1
+VERSION = 2
 COST = 1 / 40  # of the run's time that may go into checkpoints
 FIRST_AFTER_S = 60.0
 BYTES_PER_S = 200e6  # assumed speed of the disk, until a checkpoint has been timed
@@ -82,7 +85,17 @@ class Checkpoints:
         self.path, self.partial, self.resume, self._sync, self._clock = path, partial, resume, sync, clock
         self._due = clock() + FIRST_AFTER_S
         self._is_first = True
+        self._signals = HeldSignals()
         self.spent_s = 0.0  # in saving
+
+    @contextmanager
+    def holding_signals(self) -> Iterator[None]:
+        """While the body runs, Ctrl-C and termination wait until the run has been saved; a second signal acts at once.
+
+        Not for one of several workers: it would wait for the others, which have ended.
+        """
+        with nullcontext(HeldSignals()) if workers()[0] > 1 else held() as self._signals:
+            yield
 
     @property
     def exists(self) -> bool:
@@ -94,35 +107,47 @@ class Checkpoints:
 
         direction: "compress", "decompress" or "train". Raises CheckpointError for a file that is damaged or of another run.
         """
-        if not self.resume or not self.exists:
+        if not self.resume:
+            return None
+        if not self.exists:
+            logging.getLogger(__name__).warning("nothing was saved of an interrupted run: this one starts anew")
             return None
         open_own_file(self.path, create=False).close()  # raises OutputError for that of another user
         return read(self.path, identity(direction, header), learner)
 
     def try_save(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
-        """Like `save_if_due`, but a failure only gives a warning, and the run continues."""
-        try:
-            self.save_if_due(direction, header, learner, saved)
-        except OSError as error:
-            logging.getLogger(__name__).warning(
-                "cannot save a checkpoint: %s; the run continues without it", error.strerror
-            )
+        """Like `save_if_due`, but a failure only gives a warning, and the run continues.
 
-    def save_if_due(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
-        """Saves the run if that is due; between two segments only. Raises OSError; the last checkpoint then still exists."""
-        now = self._clock()
+        If a signal waits, the run is saved at once, and then the signal is delivered.
+        """
+        ends = self._signals.pending
+        try:
+            self.save_if_due(direction, header, learner, saved, now=ends)
+        except OSError as error:
+            then = "" if ends else "; the run continues without it"
+            logging.getLogger(__name__).warning("cannot save a checkpoint: %s%s", error.strerror, then)
+        self._signals.deliver()
+
+    def save_if_due(
+        self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved], *, now: bool = False
+    ) -> None:
+        """Saves the run if that is due, or `now`; between two segments only.
+
+        Raises OSError; the last checkpoint then still exists.
+        """
+        start = self._clock()
         if self._is_first:
             self._is_first = False
             n_bytes = sum(array.nbytes for array in learner.state().values())
-            self._due = max(self._due, now + n_bytes / BYTES_PER_S / COST)
-        if now >= self._due:
+            self._due = max(self._due, start + n_bytes / BYTES_PER_S / COST)
+        if now or start >= self._due:
             try:
                 self._sync()
                 write(self.path, identity(direction, header), learner, saved())
             finally:  # after a full disk too: do not try again at once
                 done = self._clock()
-                self.spent_s += done - now
-                self._due = done + max(FIRST_AFTER_S, (done - now) / COST)
+                self.spent_s += done - start
+                self._due = done + max(FIRST_AFTER_S, (done - start) / COST)
 
 
 def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Saved) -> None:
@@ -139,7 +164,7 @@ def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Save
     folder.mkdir(mode=0o700)
     try:
         draft = folder / path.name
-        save_arrays(draft, arrays, {METADATA: text})
+        save_packed(draft, arrays, {METADATA: text})
         draft.replace(path)
     finally:
         delete_new_checkpoint(path)
@@ -169,6 +194,15 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     if learner.n_symbols != n_before + saved.totals["n_bytes"] + saved.n_open:
         raise CheckpointError(f"{str(path)!r} is not from a run of this program: its counts disagree")
     return saved
+
+
+def save_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
+    """As `save_arrays`, with large arrays packed (tensor_file.py)."""
+    large = {name: array for name, array in arrays.items() if array.nbytes >= PACKED_FROM_BYTES}
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    types = {name: (names[array.dtype.newbyteorder("<")], array.shape) for name, array in large.items()}
+    stored = {**arrays, **{name: pack(array) for name, array in large.items()}}
+    save_arrays(path, stored, {**(metadata or {}), PACKED: json.dumps(types)})
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None) -> None:

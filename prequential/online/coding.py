@@ -5,6 +5,7 @@ block with an error instead of writing noise.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -195,7 +196,12 @@ def compress(
     With checkpoints, for which the sink must be a files.Sink, the run continues from the state and output of an interrupted run.
     Raises CheckpointError if that is not possible.
     """
-    this = _Run("compress", header, learner, sink, checkpoints)
+    with checkpoints.holding_signals() if checkpoints else nullcontext():
+        yield from _compress(source, _Run("compress", header, learner, sink, checkpoints))
+
+
+def _compress(source: "Symbols", this: _Run) -> Iterator[Progress]:
+    header, sink, learner = this.header, this.sink, this.learner
     writer = ArchiveWriter(sink, header, after=this.archive_so_far() if this.saved else None)
     this.done = replace(this.done, header_bytes=writer.header_bytes, archive_bytes=writer.n_bytes_written)
     for block in islice(blocks(len(source), learner.schedule), this.n_done_before, None):
@@ -232,8 +238,12 @@ def decompress(
     Raises CorruptArchiveError with the number of the block that fails; `sink` then holds a correct prefix of the original. The
     caller compares the complete output with header.blake2b.
     """
-    header = reader.header
-    this = _Run("decompress", header, learner, sink, checkpoints)
+    with checkpoints.holding_signals() if checkpoints else nullcontext():
+        yield from _decompress(reader, _Run("decompress", reader.header, learner, sink, checkpoints))
+
+
+def _decompress(reader: ArchiveReader, this: _Run) -> Iterator[Progress]:
+    header, sink, learner = this.header, this.sink, this.learner
     if this.saved:
         this.resume_sink(this.done.n_bytes)
     this.done = replace(this.done, header_bytes=reader.header_bytes)

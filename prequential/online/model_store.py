@@ -22,11 +22,11 @@ from prequential.exact.digest import digest
 from prequential.files import PathLike, new_folder, open_regular, read_regular, write_text
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
-from prequential.online.checkpoint import read_arrays, save_arrays
+from prequential.online.checkpoint import read_arrays, save_packed
 from prequential.online.runtime import Runtime
 from prequential.online.tensor_file import open_tensors
 
-FORMAT, VERSION = "prequential model", 1
+FORMAT, VERSION = "prequential model", 2
 DESCRIPTION, TENSORS = "model.json", "model.safetensors"
 MAX_DESCRIPTION_BYTES = 1 << 20
 FIELDS = {"format", "version", "config", "trained_on", "state_digest", "tensors_blake2b", "digest"}
@@ -58,7 +58,7 @@ def save_model(folder: PathLike, learner: OnlineLearner, trained_on: Mapping[str
     """
     with new_folder(folder, mode=mode) as draft:
         arrays = learner.state()
-        save_arrays(draft / TENSORS, arrays)
+        save_packed(draft / TENSORS, arrays)
         about = {
             "format": FORMAT,
             "version": VERSION,

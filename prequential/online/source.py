@@ -1,6 +1,7 @@
 """What is coded: the bytes, their digest, and where they came from. Every command opens its corpus here."""
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from prequential.corpora.chunks import CHUNK_N_BYTES
 from prequential.corpora.corpus import Corpus, Document, beginning
 from prequential.corpora.sources import open_corpus
 from prequential.corpora.symbols import Symbols
+from prequential.corpora.tree_restore import is_git
 from prequential.errors import CorpusError
 from prequential.files import PathLike
 from prequential.model.config import Config
@@ -48,6 +50,18 @@ class Source:
     def mode(self) -> int:
         """The permissions that all files of the corpus have. Outputs that contain its bytes get no others."""
         return self._corpus.mode if self._corpus else 0o777
+
+    def check_complete(self) -> None:
+        """Raises CorpusError if the corpus is a folder of which an archive would lose something; warns if that is only `.git`."""
+        skipped = self._corpus.skipped if self._corpus else ()
+        lost = [name for name in skipped if not is_git(os.fsencode(name).rpartition(b"/")[2])]
+        if lost:
+            more = f", and {len(lost) - 1} more" if lost[1:] else ""
+            raise CorpusError(
+                f"an archive cannot hold {lost[0]!r}{more}: a link that leads out of the folder, or no file; move it away first"
+            )
+        if skipped:
+            logging.getLogger(__name__).warning("%r is not in the archive: git's own files are left out", skipped[0])
 
     @property
     def name(self) -> str:

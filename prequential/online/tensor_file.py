@@ -2,6 +2,9 @@
 
 The library maps such a file. If another process truncates it, a read ends the program by a signal; if it writes to it, checked
 values change. Here every tensor is read into memory of its own, and only then checked and used. Files are written by the library.
+
+Most of a learner's tables has never been touched. So a large tensor may be packed: it is stored as the bytes of a zstd frame, and
+the metadata entry `packed` holds its dtype and shape. What is packed is unpacked only to the size that the reader expects.
 """
 
 import json
@@ -19,7 +22,8 @@ from prequential.errors import CheckpointError
 from prequential.files import open_regular
 
 MAX_HEADER_BYTES = 1 << 20  # JSON, which expands in memory
-METADATA = "__metadata__"
+METADATA, PACKED = "__metadata__", "packed"
+PACKED_FROM_BYTES, PACK_LEVEL = 1 << 16, 1
 DTYPES = {
     name: np.dtype(kind).newbyteorder("<")
     for name, kind in {"F64": "f8", "F32": "f4", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1", "U8": "u1"}.items()
@@ -44,6 +48,9 @@ class TensorFile:
             for name, (start, end) in self._places.items():
                 if end - start != self._n_bytes(name):
                     raise ValueError(f"{name} has another size than its values")
+            self._packed = {name: self._n_bytes(name) for name in json.loads(self.metadata.get(PACKED, "{}"))}
+            for name, (dtype, shape) in json.loads(self.metadata.get(PACKED, "{}")).items():
+                self.types[name] = DTYPES[dtype], tuple(map(_size, shape))
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             raise ValueError(f"its header is damaged: {type(error).__name__}") from error
         self._file, self._first = file, 8 + n_bytes
@@ -51,18 +58,48 @@ class TensorFile:
     def read(self, name: str) -> np.ndarray:
         """A tensor as an array, in memory that it does not share. Raises ValueError if the file ends before its last byte."""
         dtype, shape = self.types[name]
-        n_bytes, start = self._n_bytes(name), self._first + self._places[name][0]
+        n_bytes = self._packed.get(name, self._n_bytes(name))
+        start = self._first + self._places[name][0]
         if start + n_bytes > os.fstat(self._file.fileno()).st_size:  # before memory is taken for it
             raise ValueError(f"it ends within {name}")
-        array = np.empty(shape, dtype)
+        array = np.empty(n_bytes, np.uint8) if name in self._packed else np.empty(shape, dtype)
         self._file.seek(start)
         if n_bytes and self._file.readinto(array.reshape(-1).view(np.uint8).data) != n_bytes:
             raise ValueError(f"it ends within {name}")
+        if name in self._packed:
+            array = np.frombuffer(_unpacked(name, array, self._n_bytes(name)), dtype).reshape(shape)
         return array
 
     def _n_bytes(self, name: str) -> int:
         dtype, shape = self.types[name]
         return math.prod(shape) * dtype.itemsize
+
+
+def pack(array: np.ndarray) -> np.ndarray:
+    """The bytes (n,) uint8 of a zstd frame of the array."""
+    import zstandard
+
+    options = zstandard.ZstdCompressor(level=PACK_LEVEL, threads=-1, write_checksum=False)
+    return np.frombuffer(options.compress(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data), np.uint8)
+
+
+def _unpacked(name: str, frame: np.ndarray, n_bytes: int) -> bytearray:
+    """The n_bytes of a frame. Raises ValueError if it holds anything else, before more memory is taken."""
+    import zstandard
+
+    found = bytearray(n_bytes)
+    place = 0
+    try:
+        if zstandard.frame_content_size(frame.data) != n_bytes:
+            raise ValueError(f"{name} has another size than its values")
+        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(frame.data) as reader:
+            while place < n_bytes and (n := reader.readinto(memoryview(found)[place:])):
+                place += n
+    except zstandard.ZstdError as error:
+        raise ValueError(f"{name} is damaged: {error}") from error
+    if place < n_bytes:
+        raise ValueError(f"it ends within {name}")
+    return found
 
 
 def _size(value: Any) -> int:

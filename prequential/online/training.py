@@ -5,7 +5,7 @@ corpus ends. `finish` takes that last step; a trained learner is a finished one.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -40,6 +40,13 @@ def train(
     """
     if not len(symbols):
         raise CorpusError("nothing to learn from: the corpus is empty")
+    with saving[0].holding_signals() if saving else nullcontext():
+        return _train(learner, symbols, on_progress, saving)
+
+
+def _train(
+    learner: Learner, symbols: NDArray[np.uint8], on_progress: OnProgress, saving: tuple[Checkpoints, Header] | None
+) -> Progress:
     done = _resumed(learner, *saving) if saving else Progress()
     start, n_ahead = learner.n_symbols - done.n_bytes, done.n_bytes
     coder = BitCoder(FOLLOW)

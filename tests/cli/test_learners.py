@@ -113,3 +113,44 @@ def test_the_default_of_a_small_input_has_no_gpt(run, folder):
     config = json.loads(run(folder, "list", "--json", "text.pq").stdout)["config"]
     assert config["gpt"] is None
     assert default_for(SMALL_N_BYTES) == preset() and default_for(SMALL_N_BYTES - 1) == Config.from_dict(config)
+
+
+def test_a_sweep_varies_the_arguments_of_a_learner_of_ones_own(run, folder):
+    args = ["sweep", "text", "--learner", "mine.py:Counts", "--limit", "2000"]
+    args += ["--learner-arg", "prior=0.02", "--learner-arg", "prior=1", "--learner-arg", "prior=-1"]
+    planned = run(folder, *args, "--dry-run")
+    assert planned.returncode == 0 and not (folder / "runs").exists()
+    done = run(folder, *args, "--json")
+    assert done.returncode == 1, done.stderr  # the last one has no logarithm
+    record = json.loads(done.stdout)
+    bits = {each["name"]: each["bits_per_byte"] for each in record["runs"]}
+    assert set(bits) == {"prior 0.02", "prior 1", "prior -1"} and bits["prior -1"] is None
+    assert bits["prior 0.02"] < bits["prior 1"]
+    assert all(result["flops_per_byte"] is None for result in record["results"]) and record["flops"] is None
+    alone = run(folder, "evaluate", *args[1:6], "--learner-arg", "prior=1", "--json", "--no-run", "--baselines", "none")
+    assert json.loads(alone.stdout)["bits_per_byte"] == bits["prior 1"]
+    again = run(folder, *args)
+    assert again.stdout.count(b"finished already, ") == 2
+    table = again.stdout.decode()
+    assert re.search(r"^prior 0.02 +1 .* - ", table, re.MULTILINE) and "for as little time" in table
+    (folder / "mine.py").write_text((folder / "mine.py").read_text() + "\n# another version of the learner\n")
+    changed = run(folder, *args, "--dry-run")
+    assert b"0 finished already" in changed.stdout
+
+
+def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):
+    (folder / "train").write_bytes(b"abababab" * 500)
+    (folder / "test").write_bytes(b"ba" * 300)
+    args = ["heldout", "--train", "train", "--test", "test", "--learner", "mine.py:Pairs", "--json", "--no-run"]
+    done = run(folder, *args)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    rates = {name: record[name]["bits_per_byte"] for name in ("frozen", "dynamic", "untrained")}
+    assert max(rates["dynamic"], rates["frozen"]) < 0.05 < rates["untrained"]
+    assert record["config"]["learner"]["name"] == "mine.py:Pairs"
+    shown = run(folder, *[each for each in args if each != "--json"])
+    assert b"learner: mine.py:Pairs; state" in shown.stdout
+    apart = run(folder, *args, "--context", "isolated")
+    assert apart.returncode == 1 and b"has the context carried" in apart.stderr
+    assert run(folder, *args, "-2").returncode == 2
+    assert run(folder, *args, "--save-model", "m").returncode == 2

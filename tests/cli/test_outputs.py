@@ -81,8 +81,10 @@ def test_a_closed_pipe_is_not_reported(run, archive, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_an_interrupted_run_leaves_nothing(start, tmp_path, number, code):
-    (tmp_path / "a").write_bytes(os.urandom(1 << 20))
+def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_path, number, code):
+    """Long before its first checkpoint is due."""
+    (tmp_path / "a").write_bytes(os.urandom(1 << 18))
+    assert run(tmp_path, "compress", "a", "-o", "whole.pq").returncode == 0
     process = start(tmp_path, "compress", "a")
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".*/partial")) and time.monotonic() < deadline:
@@ -90,8 +92,13 @@ def test_an_interrupted_run_leaves_nothing(start, tmp_path, number, code):
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
-    assert b"Traceback" not in errors
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    word = "interrupted" if number == signal.SIGINT else "ended"
+    assert errors.decode() == f"prequential: {word}; --resume continues from the last checkpoint\n"
+    refused = run(tmp_path, "compress", "a")
+    assert refused.returncode == 1 and b"continue it with --resume" in refused.stderr
+    assert run(tmp_path, "compress", "--resume", "a").returncode == 0
+    assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "whole.pq"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

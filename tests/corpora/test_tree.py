@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prequential.corpora.sources import open_corpus
-from prequential.corpora.tree_restore import MAGIC, MAX_DEPTH, TreeFile, restore_tree
+from prequential.corpora.tree_restore import MAGIC, MAX_DEPTH, TreeEmpty, TreeFile, TreeLink, restore_tree
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError, PrequentialError
 
 Tree = dict[bytes, tuple[bytes, bool]]  # path -> contents, executable
@@ -105,15 +105,65 @@ def test_an_empty_folder_round_trips(tmp_path: Path) -> None:
     assert list(restore(MAGIC + b"\n", tmp_path).iterdir()) == []
 
 
-def test_links_special_files_and_git_are_skipped_and_counted(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_special_files_and_git_are_skipped_and_named(tmp_path: Path) -> None:
     write_tree(tmp_path / "in", {b".hidden": (b"h", False), b".git/config": (b"g", False)})
     (tmp_path / "secret").write_bytes(b"s")
-    (tmp_path / "in" / "loop").symlink_to(".")
     (tmp_path / "in" / "out").symlink_to(tmp_path / "secret")
+    (tmp_path / "in" / "up").symlink_to("../secret")
+    (tmp_path / "in" / "git").symlink_to(".git")
     os.mkfifo(tmp_path / "in" / "pipe")
     with open_corpus(tmp_path / "in") as corpus:
         assert [document.name for document in corpus.documents] == [".hidden"]
-        assert corpus.describe() == {"kind": "tree", "name": "in", "n_files": 1, "n_skipped": 4}
+        assert corpus.skipped == [".git", "git", "out", "pipe", "up"]
+        assert corpus.describe() == {"kind": "tree", "name": "in", "n_files": 1, "n_skipped": 5}
+
+
+LINKS = {b"a/loop": ".", b"a/up": "..", b"dangling": "none", b"a/to": "../b/c/", b"b/c/deep": "./../../a/x"}
+
+
+def test_links_inside_and_empty_folders_round_trip(tmp_path: Path) -> None:
+    write_tree(tmp_path / "in", {b"a/x": (b"x", False), b"b/c/y": (b"y", True)})
+    for path, target in LINKS.items():
+        (tmp_path / "in" / os.fsdecode(path)).symlink_to(target)
+    (tmp_path / "in" / "b" / "none" / "at all").mkdir(parents=True)
+    stream = stream_of(tmp_path / "in")
+    assert b'{"path":"a/to","link":"../b/c/"}\n' in stream and b'{"path":"b/none/at all/","empty":true}\n' in stream
+    with open_corpus(tmp_path / "in") as corpus:
+        data, first = corpus.bytes().tobytes(), corpus.documents[0]
+        assert not corpus.skipped and data[first.offset : first.offset + first.n_bytes] == b"x"
+    out = restore(stream, tmp_path)
+    found = [path for path in out.rglob("*") if path.is_symlink()]
+    assert {os.fsencode(path.relative_to(out)): os.readlink(path) for path in found} == LINKS  # noqa: PTH115  # as written
+    assert list((out / "b" / "none" / "at all").iterdir()) == []
+    assert (out / "a" / "to" / "y").read_bytes() == b"y" and (out / "b" / "c" / "deep").read_bytes() == b"x"
+    assert stream_of(out) == stream
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        (b"a", b""), (b"a", b"/etc"), (b"a", b".."), (b"a/b", b"../.."), (b"a", b"x/../.."), (b"a", b"x/.."), (b"a", b"x\0"),
+        (b"a", b".git/config"), (b"../a", b"b"), (b"a/", b"b"),
+    ],
+)  # fmt: skip
+def test_links_that_lead_out_are_refused(path: bytes, target: bytes, tmp_path: Path) -> None:
+    with pytest.raises(CorruptArchiveError):
+        restore(MAGIC + TreeLink(path, target).line() + b"\n", tmp_path)
+
+
+@pytest.mark.parametrize("below", [TreeFile(b"a/b", 0, False), TreeLink(b"a/b", b"c"), TreeEmpty(b"a/b/")])
+def test_nothing_is_restored_below_a_link(below: TreeFile | TreeLink | TreeEmpty, tmp_path: Path) -> None:
+    lines = TreeLink(b"a", b"p/q").line() + TreeFile(b"a-", 0, False).line() + below.line()
+    with pytest.raises(CorruptArchiveError, match="cannot be restored"):
+        restore(MAGIC + lines + b"\n\0\0", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"path":"a","empty":true}\n', b'{"path":"a/","empty":false}\n', b'{"path":"a/","link":3}\n']
+)
+def test_other_spellings_are_refused(line: bytes, tmp_path: Path) -> None:
+    with pytest.raises(CorruptArchiveError):
+        restore(MAGIC + line + b"\n", tmp_path)
 
 
 def test_a_temporary_file_inside_the_folder_is_not_part_of_it(tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 import json
 import os
+import signal
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import safetensors.torch
 import torch
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interruption import InterruptionError, stopping_at
@@ -99,13 +103,65 @@ def test_the_partial_output_is_a_valid_prefix_and_not_a_valid_archive(archives, 
         prequential.decompress(written, runtime=ONE)
 
 
-def test_an_interruption_before_the_first_checkpoint_leaves_no_file(monkeypatch, tmp_path):
+def test_an_error_before_the_first_block_leaves_no_file(monkeypatch, tmp_path):
     monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 1e9)
-    interrupted(compress, tmp_path, after=9)
+    interrupted(compress, tmp_path, after=1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_resume_without_a_checkpoint_starts_from_the_beginning(archives, tmp_path):
+def test_finished_blocks_stay_after_an_error_without_a_checkpoint(monkeypatch, archives, tmp_path):
+    monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 1e9)
+    interrupted(compress, tmp_path, after=14)
+    written = partial_path(tmp_path / "a.pq").read_bytes()
+    assert len(written) > 100 and archives["both"].startswith(written)
+    with pytest.raises(OutputError, match="a valid beginning, but nothing to resume from"):
+        compress(tmp_path)
+    assert partial_path(tmp_path / "a.pq").read_bytes() == written
+    assert compress(tmp_path, overwrite=True) == archives["both"]
+
+
+def test_resume_without_a_checkpoint_says_that_it_starts_anew(archives, tmp_path, caplog):
+    assert compress(tmp_path, resume=True) == archives["both"]
+    assert [record.message for record in caplog.records] == [
+        "nothing was saved of an interrupted run: this one starts anew"
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_the_run_is_saved(monkeypatch, archives, tmp_path, number):
+    monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 1e9)
+
+    class Stopped(BaseException):
+        pass
+
+    def stop(number, frame):
+        raise Stopped
+
+    before = signal.signal(number, stop)
+    try:
+        passed = []
+
+        def once(done, n_bytes):
+            signal.raise_signal(number)
+            passed.append(done)
+
+        with pytest.raises(Stopped):
+            compress(tmp_path, on_progress=once)
+        assert len(passed) == 1 and signal.getsignal(number) is stop
+        assert checkpoint_path(tmp_path / "a.pq").exists()
+
+        def twice(done, n_bytes):
+            signal.raise_signal(number)
+            signal.raise_signal(number)
+            pytest.fail("the second signal acts at once")
+
+        with pytest.raises(Stopped):
+            prequential.compress(DATA, tmp_path / "b.pq", config=CONFIG, runtime=ONE, on_progress=twice)
+        with pytest.raises(Stopped):
+            prequential.compress(DATA, config=CONFIG, runtime=ONE, on_progress=once)
+        assert len(passed) == 1  # where nothing can be saved, the first signal acts at once
+    finally:
+        signal.signal(number, before)
     assert compress(tmp_path, resume=True) == archives["both"]
 
 
@@ -200,13 +256,14 @@ def test_a_truncated_checkpoint_is_refused(n_bytes, tmp_path):
 
 def described(path):
     with safetensors.safe_open(path, framework="pt") as file:
-        return json.loads(file.metadata()["prequential"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    return json.loads(metadata["prequential"]), json.loads(metadata["packed"]), tensors
 
 
 @pytest.mark.parametrize(
     ("about", "tensors", "reason"),
     [
-        ({"version": 2}, {}, "version 2"),
+        ({"version": 1}, {}, "version 1"),
         ({}, {"learner.gpt.embedding": torch.zeros(1 << 20)}, "another shape"),
         ({}, {"learner.gpt.head": torch.zeros(16, 256, dtype=torch.float64)}, "digest"),
         ({}, {"surplus": torch.zeros(3)}, "other tensors"),
@@ -216,11 +273,50 @@ def described(path):
 def test_a_crafted_checkpoint_is_refused(about, tensors, reason, tmp_path):
     interrupted(compress, tmp_path, after=9)
     path = checkpoint_path(tmp_path / "a.pq")
-    old_about, old_tensors = described(path)
-    text = json.dumps({**old_about, **about}, sort_keys=True)
-    safetensors.torch.save_file({**old_tensors, **tensors}, path, {"prequential": text})
+    old_about, packed, old_tensors = described(path)
+    metadata = {
+        "prequential": json.dumps({**old_about, **about}, sort_keys=True),
+        "packed": json.dumps({name: type_ for name, type_ in packed.items() if name not in tensors}),
+    }
+    safetensors.torch.save_file({**old_tensors, **tensors}, path, metadata)
     with pytest.raises(CheckpointError, match=reason):
         compress(tmp_path, resume=True)
+
+
+BOMB = zstandard.compress(bytes(1 << 30))
+SHORT = zstandard.ZstdCompressor(write_content_size=False).compress(b"short")
+
+
+@pytest.mark.parametrize(
+    ("shape", "frame", "reason"),
+    [
+        ([1 << 17], BOMB, "another size than its values"),
+        ([1 << 17], SHORT, "another size than its values"),
+        ([1 << 17], zstandard.compress(bytes(1 << 17))[:-3], "ends within|is damaged"),
+        ([1 << 17], b"no frame", "is damaged"),
+        ([1 << 16, 2], zstandard.compress(bytes(1 << 17)), "another shape"),
+        (["x"], zstandard.compress(bytes(1 << 17)), "header is damaged"),
+    ],
+)
+def test_a_crafted_packed_tensor_takes_no_more_memory_than_its_shape(shape, frame, reason, tmp_path):
+    path, own = tmp_path / "c", {"a": np.zeros(1 << 17, np.int8)}
+    tensors = {"a": np.frombuffer(frame, np.uint8)}
+    safetensors.numpy.save_file(tensors, path, {"packed": json.dumps({"a": ["I8", shape]})})
+    tracemalloc.start()
+    with pytest.raises(CheckpointError, match=reason), open_tensors(path) as file:
+        checkpoint.read_arrays(file, own)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    tracemalloc.stop()
+
+
+def test_tables_that_are_mostly_untouched_take_little_room(tmp_path):
+    values = np.zeros(1 << 22, np.int32)
+    values[::100_000] = 7
+    checkpoint.save_packed(tmp_path / "c", {"a": values, "b": np.arange(3)})
+    assert (tmp_path / "c").stat().st_size < values.nbytes / 1000
+    with open_tensors(tmp_path / "c") as file:
+        read = checkpoint.read_arrays(file, {"a": values, "b": np.arange(3)})
+    assert np.array_equal(read["a"], values) and read["a"].flags.writeable and read["b"].tolist() == [0, 1, 2]
 
 
 def test_two_runs_do_not_write_one_output(tmp_path):

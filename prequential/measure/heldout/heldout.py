@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.corpora.corpus import Document
 from prequential.errors import CorpusError
-from prequential.learners.following import reported
+from prequential.learners.following import byte_costs, reported
+from prequential.learners.subject import Subject
 from prequential.measure.evaluation.trace import MODEL, Trace
 from prequential.measure.heldout.policy import Policy
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress, Progress, ignore
-from prequential.online.loop import run
+from prequential.online.loop import Learner, run
 from prequential.online.training import train
 
 CHUNK_BYTES = 1 << 18  # of a stream, held in memory at a time
@@ -44,6 +45,17 @@ def frozen_trace(
     trace = _new_trace(symbols)
     costs = code_frozen(learner, symbols, documents, BitCoder(FOLLOW), policy)
     for bits in reported(costs, symbols, on_progress):
+        trace.append(MODEL, bits)
+    return trace
+
+
+def follow_trace(symbols: Bytes, subject: Subject, learner: Learner, on_progress: OnProgress = ignore) -> Trace:
+    """The cost of each of symbols (n,) uint8 under a learner of the user's own, which learns unless it is frozen.
+
+    subject: what `learner` is one of. Raises CorpusError if n is 0, and what the learner and its tokenizer raise.
+    """
+    trace = _new_trace(symbols)
+    for bits in reported(byte_costs(np.array(symbols), subject, learner), symbols, on_progress):
         trace.append(MODEL, bits)
     return trace
 

@@ -8,16 +8,19 @@ from typing import Any
 
 from prequential.codecs.baselines.registry import BaselineResult, measure_installed
 from prequential.corpora.overlap.overlap import Overlap, measure_overlap
+from prequential.errors import ConfigError
+from prequential.learners.adapted import AdaptedLearner
+from prequential.learners.subject import Subject
 from prequential.measure.evaluation import baselines as evaluation_baselines
-from prequential.measure.evaluation.trace import Trace
-from prequential.measure.heldout.heldout import CARRIED, dynamic_trace, frozen_trace
+from prequential.measure.evaluation.trace import MODEL, Trace
+from prequential.measure.heldout.heldout import CARRIED, dynamic_trace, follow_trace, frozen_trace
 from prequential.measure.heldout.policy import Policy
 from prequential.measure.heldout.summary import HeldoutLoss, summarise_heldout
-from prequential.measure.heldout.trained import TrainedOn
+from prequential.measure.heldout.trained import TrainedOn, describe
 from prequential.measure.record import environment
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
-from prequential.online.coding import OnProgress
+from prequential.online.coding import OTHER, OnProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
 
@@ -45,11 +48,11 @@ EVERYTHING = Plan()
 class Measurement:
     """The results for one test corpus. None: not asked for, or not known.
 
-    policy: of the frozen loss, in words. untrained: the dynamic loss of a learner of this configuration without training, which
-    is the prequential code length. baselines: of the test corpus alone.
+    config: the learner's description, as in headers. policy: of the frozen loss, in words. untrained: the dynamic loss of such a
+    learner without training, which is the prequential code length. baselines: of the test corpus alone.
     """
 
-    config: Config
+    config: dict[str, Any]
     learner_digest: bytes
     trained_on: TrainedOn
     policy: str | None
@@ -73,14 +76,14 @@ class Measurement:
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "train": self.trained_on.to_record(),
             "test": test,
-            "config": self.config.to_dict(),
+            "config": self.config,
             "learner_digest": self.learner_digest.hex(),
             "policy": self.policy,
             **{name: loss.to_record() if loss else None for name, loss in losses.items()},
             "saved_bits": self.saved_bits,
             "baselines": [evaluation_baselines.to_record(result) for result in self.baselines],
             "overlap": self.overlap.to_dict() if self.overlap else None,
-            "environment": environment(runtime, self.config),
+            "environment": environment(runtime, None if OTHER in self.config else Config.from_dict(self.config)),
         }
 
 
@@ -99,6 +102,50 @@ def measure_heldout(
     del learner
     with stage("untrained") as show:
         traces["untrained"] = dynamic_trace(runtime.learner(config), test.symbols[:], show)
+    policy = plan.frozen.describe(config) if plan.frozen else None
+    return _measurement(config.to_dict(), learner_digest, trained_on, policy, traces, test, overlap, stage)
+
+
+def measure_other_heldout(
+    subject: Subject, train: Source, test: Source, plan: Plan = EVERYTHING, *, stage: Stage, warn: Warn
+) -> Measurement:
+    """As `measure_heldout`, for a learner of the user's own, which `train` is read to first.
+
+    The frozen loss is carried: the learner sees the symbols before each run as its context, and is not asked to learn. Ids of a
+    tokenizer are those of each corpus alone. Raises ConfigError for another policy, and what the learner raises.
+    """
+    if plan.frozen not in (None, CARRIED):
+        raise ConfigError("a learner of your own has the context carried: leave out --context and --stride")
+    learner, symbols = subject.make(), test.symbols[:]
+    with stage("training") as show:
+        code_bits = follow_trace(train.symbols[:], subject, learner, show).total_bits(MODEL)
+    about = {**describe(train), "code_bits": code_bits}
+    trained_on = TrainedOn(kind="corpus", about=about, symbols=train.symbols[:], documents=train.documents)
+    digest, overlap = learner.digest(), _measure_overlap(trained_on, test, stage, warn) if plan.overlap else None
+    traces = {}
+    if plan.frozen and isinstance(learner, AdaptedLearner):
+        with stage("frozen") as show:
+            traces["frozen"] = follow_trace(symbols, subject, learner.frozen(), show)
+    if plan.dynamic:
+        with stage("dynamic") as show:
+            traces["dynamic"] = follow_trace(symbols, subject, learner, show)
+    with stage("untrained") as show:
+        traces["untrained"] = follow_trace(symbols, subject, subject.make(), show)
+    policy = "carried: one stream; the context continues from the training corpus" if plan.frozen else None
+    return _measurement(subject.description, digest, trained_on, policy, traces, test, overlap, stage)
+
+
+def _measurement(
+    config: dict[str, Any],
+    learner_digest: bytes,
+    trained_on: TrainedOn,
+    policy: str | None,
+    traces: dict[str, Trace],
+    test: Source,
+    overlap: Overlap | None,
+    stage: Stage,
+) -> Measurement:
+    """The summaries of the traces, and the baselines."""
     with stage("baselines"):
         baselines, _ = measure_installed(test.symbols[:].tobytes(), BASELINES)
     losses = {name: summarise_heldout(trace, test.documents, None, overlap) for name, trace in traces.items()}
@@ -106,7 +153,7 @@ def measure_heldout(
         config=config,
         learner_digest=learner_digest,
         trained_on=trained_on,
-        policy=plan.frozen.describe(config) if plan.frozen else None,
+        policy=policy,
         frozen=losses.get("frozen"),
         dynamic=losses.get("dynamic"),
         untrained=losses["untrained"],

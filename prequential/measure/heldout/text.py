@@ -3,6 +3,7 @@
 from typing import Any
 
 from prequential.measure.table import format_table
+from prequential.online.coding import OTHER
 from prequential.printable import printable
 
 MAX_ROWS = 10
@@ -24,11 +25,10 @@ def _head(record: Record) -> str:
     n_bytes, n_all = test["n_bytes"], test["whole_bytes"]
     extent = f"all {n_bytes:,} bytes" if n_bytes == n_all else f"the first {n_bytes:,} of {n_all:,} bytes"
     n_documents = record["untrained"]["documents"]["n_documents"]
-    parts = " and ".join(name for name, key in (("GPT", "gpt"), ("context mixer", "mixer")) if config[key])
     lines = [
         f"test: {_name(test)}, {extent}, {n_documents:,} document{'s' * (n_documents != 1)}",
         f"train: {_trained(record['train'])}",
-        f"learner: {parts}, seed {config['seed']}; state {record['learner_digest']}",
+        f"learner: {_learner(config)}; state {record['learner_digest']}",
         *([f"frozen, {record['policy']}"] if record["policy"] else []),
         "figures: ideal code lengths without model and program; the probabilities of the coded decisions sum to one",
     ]
@@ -46,6 +46,13 @@ def _head(record: Record) -> str:
         )
         lines += [f"WARNING: {overlap['warning']}"] if overlap["warning"] else []
     return "\n".join(map(printable, lines))
+
+
+def _learner(config: Record) -> str:
+    if other := config.get(OTHER):
+        return str(other["name"])
+    parts = " and ".join(name for name, key in (("GPT", "gpt"), ("context mixer", "mixer")) if config[key])
+    return f"{parts}, seed {config['seed']}"
 
 
 def _name(corpus: Record) -> str:

@@ -433,7 +433,7 @@ def _feature_result(
 def _effect(size: str, pair: tuple[Setting, Setting], runs: Runs, bootstrap: Bootstrap) -> Effect:
     off, on = (runs[setting] for setting in pair)
     n_bytes = _n_bytes(off)
-    flops_off, flops_on = (total_flops(setting.configs[0], n_bytes).total for setting in pair)
+    flops_off, flops_on = (total_flops(setting.own[0], n_bytes).total for setting in pair)
     saved = contrast([(1, off), (-1, on)], bootstrap)
     return Effect(
         size=size,

@@ -140,7 +140,7 @@ def step_plan(
 
 def _checked_plan(settings: tuple[Setting, ...], runtime: Runtime | None) -> Plan:
     for setting in settings:
-        (runtime or Runtime()).check(setting.configs[0])
+        (runtime or Runtime()).check(setting.own[0])
     return Plan(settings=settings, refusals=())
 
 
@@ -162,7 +162,7 @@ def predicted_remaining_s(
     remaining, n_bytes, probes = remaining_plan(plan, finished), min(PROBE_BYTES, subject.n_bytes), []
     if not remaining.settings:
         return 0.0
-    for config in dict.fromkeys([plan.settings[0].configs[0], plan.settings[-1].configs[0]]):
+    for config in dict.fromkeys([plan.own[0], plan.settings[-1].own[0]]):
         evaluation = evaluate(source, config=config, limit_bytes=n_bytes, baselines=(), runtime=runtime)
         probes.append((config, n_bytes, evaluation.wall_s))
     return predicted_seconds(remaining, subject.n_bytes, probes)
@@ -189,7 +189,7 @@ def predicted_seconds(plan: Plan, n_bytes: int, probes: Sequence[tuple[Config, i
     return sum(
         total_flops(config, n_bytes).total
         / math.exp(float(np.interp(math.log(n_weights(_gpt(config))), log_weights, log_rates)))
-        for config in plan.configs
+        for config in plan.own
     )
 
 

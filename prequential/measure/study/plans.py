@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from prequential.errors import CorpusError
+from prequential.learners.subject import Subject as Learner
 from prequential.measure.evaluation.evaluation import DraftFolder, evaluate
 from prequential.measure.evaluation.record import evaluation_record
 from prequential.measure.evaluation.runs import PathLike, Run, new_run_folder, read_run, read_runs
@@ -32,12 +33,24 @@ OpenProgress = Callable[[str], AbstractContextManager[SilentProgress]]  # from t
 # ---- the plan
 
 
+Candidate = Config | Learner  # what a run measures: a learner of this program, or one of the user's own
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Configurations that differ only in their seed. Results are averaged over them."""
+    """Candidates that differ only in their seed. Results are averaged over them."""
 
     name: str
-    configs: tuple[Config, ...]
+    configs: tuple[Candidate, ...]
+
+    @property
+    def own(self) -> tuple[Config, ...]:
+        """The candidates that are learners of this program."""
+        return tuple(config for config in self.configs if isinstance(config, Config))
+
+    def flops(self, n_bytes: int) -> float | None:
+        """Operations of one run over n_bytes; None for a learner of the user's own, whose operations are not known."""
+        return total_flops(self.own[0], n_bytes).total if self.own else None
 
 
 class Refusal(NamedTuple):
@@ -55,18 +68,25 @@ class Plan:
     refusals: tuple[Refusal, ...]
 
     @property
-    def runs(self) -> list[tuple[Setting, Config]]:
+    def runs(self) -> list[tuple[Setting, Candidate]]:
         """Setting and configuration of every run, in order."""
         return [(setting, config) for setting in self.settings for config in setting.configs]
 
     @property
-    def configs(self) -> list[Config]:
+    def configs(self) -> list[Candidate]:
         """The configuration of every run, in order."""
         return [config for _, config in self.runs]
 
-    def flops(self, n_bytes: int) -> float:
-        """Operations of all runs over n_bytes."""
-        return sum(len(setting.configs) * total_flops(setting.configs[0], n_bytes).total for setting in self.settings)
+    @property
+    def own(self) -> list[Config]:
+        """Those of this program."""
+        return [config for setting in self.settings for config in setting.own]
+
+    def flops(self, n_bytes: int) -> float | None:
+        """Operations of all runs over n_bytes; None if they are not known."""
+        of_each = [(len(setting.configs), setting.flops(n_bytes)) for setting in self.settings]
+        known = [n * flops for n, flops in of_each if flops is not None]
+        return sum(known) if len(known) == len(of_each) else None
 
 
 def config_key(config: Mapping[str, Any]) -> str:
@@ -110,7 +130,7 @@ class Outcome:
     """The result of one planned run: a run folder or an error. is_new: False for a run that was finished before."""
 
     setting: Setting
-    config: Config
+    config: Candidate
     run: Run | None = None
     error: Exception | None = None
     is_new: bool = True
@@ -121,9 +141,9 @@ class Outcome:
         return run_title(self.setting, self.config)
 
 
-def run_title(setting: Setting, config: Config) -> str:
+def run_title(setting: Setting, config: Candidate) -> str:
     """What to call a planned run: setting and seed."""
-    return f"{setting.name}, seed {config.seed}"
+    return setting.name if config.seed is None else f"{setting.name}, seed {config.seed}"
 
 
 def finished_runs(folder: PathLike, subject: Subject) -> dict[str, Run]:
@@ -178,7 +198,7 @@ def run_plan(
     subject = subject_of(source, limit_bytes)
     maker = _RunMaker(source, subject, Path(folder), limit_bytes, baselines, runtime or Runtime(), open_progress)
     finished = finished_runs(folder, subject)
-    claimed_elsewhere: dict[str, tuple[Setting, Config]] = {}
+    claimed_elsewhere: dict[str, tuple[Setting, Candidate]] = {}
     for setting, config in plan.runs:
         key = config_key(config.to_dict())
         if run := finished.get(key):
@@ -197,7 +217,7 @@ def run_plan(
 
 
 def _outcomes_elsewhere(
-    claimed: Mapping[str, tuple[Setting, Config]], folder: PathLike, subject: Subject, worker: PlanWorker
+    claimed: Mapping[str, tuple[Setting, Candidate]], folder: PathLike, subject: Subject, worker: PlanWorker
 ) -> Iterator[Outcome]:
     """The outcomes of runs that other processes claimed, once these processes have ended. claimed: by `config_key`."""
     failures = worker.failures(claimed)
@@ -220,20 +240,21 @@ class _RunMaker:
     runtime: Runtime
     open_progress: OpenProgress
 
-    def outcome(self, setting: Setting, config: Config) -> Outcome:
-        """A new run of this configuration, or the error that it failed with."""
+    def outcome(self, setting: Setting, config: Candidate) -> Outcome:
+        """A new run of this candidate, or the error that it failed with."""
         try:
             run = self._run(run_title(setting, config), config)
         except Exception as error:  # the caller of `run_plan` reports it
             return Outcome(setting=setting, config=config, error=error)
         return Outcome(setting=setting, config=config, run=run)
 
-    def _run(self, name: str, config: Config) -> Run:
+    def _run(self, name: str, config: Candidate) -> Run:
         with new_run_folder(self.folder) as new:
             with self.open_progress(name) as progress:
                 evaluation = evaluate(
                     self.source,
-                    config=config,
+                    config=config if isinstance(config, Config) else None,
+                    learner=config if isinstance(config, Learner) else None,
                     limit_bytes=self.limit_bytes,
                     baselines=self.baselines,
                     draft=DraftFolder(path=new.draft),

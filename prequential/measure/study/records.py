@@ -68,7 +68,8 @@ def ladder_record(
         "corpus": subject._asdict(),
         "plan": [
             {"size": setting.name, "n_weights": n_weights(config.gpt), "config": config.to_dict()}
-            for setting, config in plan.runs
+            for setting in plan.settings
+            for config in setting.own
             if config.gpt
         ],
         "flops": plan.flops(subject.n_bytes),

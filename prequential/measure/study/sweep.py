@@ -8,13 +8,14 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prequential.errors import ConfigError, CorpusError
+from prequential.learners.loading import load_subject
 from prequential.measure.evaluation.curves import Curve
 from prequential.measure.evaluation.runs import PathLike, Run
 from prequential.measure.evaluation.trace import MODEL
@@ -30,7 +31,7 @@ from prequential.measure.study.plans import (
     runs_by_setting,
 )
 from prequential.model.config import Config
-from prequential.online.flops import flops_per_byte, replay_factor
+from prequential.online.flops import replay_factor
 from prequential.online.runtime import Runtime
 
 T = TypeVar("T")
@@ -78,6 +79,27 @@ def sweep_plan(
     return Plan(settings=tuple(settings), refusals=tuple(refusals))
 
 
+def learner_plan(name: str, grid: Mapping[str, Sequence[Any]], seeds: Sequence[int] | None = None) -> Plan:
+    """The plan of every combination of arguments of a learner of the user's own, by name as `load_subject` takes it.
+
+    seeds: values of its argument `seed`; results are averaged over them. Combinations that the factory refuses are refused by
+    name. Raises ConfigError if none is left.
+    """
+    settings, refusals = [], []
+    varied_names = [key for key, values in grid.items() if len(values) > 1]
+    for point in product(*grid.values()):
+        arguments = dict(zip(grid, point, strict=True))
+        title = ", ".join(f"{key} {arguments[key]}" for key in varied_names) or name
+        try:
+            of_each = [arguments] if seeds is None else [arguments | {"seed": seed} for seed in dict.fromkeys(seeds)]
+            settings.append(Setting(name=title, configs=tuple(load_subject(name, each) for each in of_each)))
+        except ConfigError as error:
+            refusals.append(Refusal(title, str(error)))
+    if not settings:
+        raise ConfigError(f"no combination is left; {refusals[0].name}: {refusals[0].reason}")
+    return Plan(settings=tuple(settings), refusals=tuple(refusals))
+
+
 def varied(base: Config, replay: float, width: int, n_layers: int, update_symbols: int) -> Config:
     """`base` at another point of the grid of `sweep_plan`. Raises ConfigError."""
     assert base.gpt
@@ -111,19 +133,25 @@ class Result:
     """A setting over its seeds.
 
     bits_per_byte: mean description length. spread: the largest minus the smallest; None for a single seed. flops_per_byte: as in
-    online/flops.py. bytes_per_s: of all its runs. data_multiple: against the baseline, or None with the reason. on_front: whether
-    no other setting has fewer bits for at most as many operations, or fewer operations for at most as many bits.
+    online/flops.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the baseline, or
+    None with the reason. on_front: whether no other setting has fewer bits for at most the same cost, or a lower cost for at most
+    as many bits. The cost is operations, or, where they are not known, time.
     """
 
     name: str
     n_seeds: int
     bits_per_byte: float
     spread: float | None
-    flops_per_byte: float
+    flops_per_byte: float | None
     bytes_per_s: float
     data_multiple: float | None = None
     reason: str = ""
     on_front: bool = False
+
+    @property
+    def cost(self) -> float:
+        """Operations, or else seconds, for each byte."""
+        return 1 / self.bytes_per_s if self.flops_per_byte is None else self.flops_per_byte
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +195,7 @@ def sweep(
     """Evaluates every configuration of the plan that `folder` holds no run of yet, and summarises the results over seeds.
 
     on_outcome: called with each run, or with the error that it failed with. baseline: the run that data multiples refer to; by
-    default the setting with the fewest operations. Raises CorpusError if no run succeeds.
+    default the setting of the lowest cost. Raises CorpusError if no run succeeds.
     """
     outcomes = []
     for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime):
@@ -179,7 +207,7 @@ def sweep(
 
 
 def summarise(plan: Plan, outcomes: Iterable[Outcome], baseline: Run | None = None) -> Summary:
-    """Means over seeds, the Pareto front, and data multiples against `baseline` or the setting with the fewest operations.
+    """Means over seeds, the Pareto front, and data multiples against `baseline` or the setting of the lowest cost.
 
     Raises CorpusError if no run is finished, or if the baseline read other bytes.
     """
@@ -193,7 +221,7 @@ def summarise(plan: Plan, outcomes: Iterable[Outcome], baseline: Run | None = No
         check_baseline(baseline, recorded_subject(runs[settings[0]][0].record))
         baseline_name, baseline_curve = baseline.name, baseline.curves[MODEL]
     else:
-        i = min(range(len(results)), key=lambda i: results[i].flops_per_byte)
+        i = min(range(len(results)), key=lambda i: results[i].cost)
         baseline_name, baseline_curve = results[i].name, curves[i]
     return Summary(
         results=_compared(results, curves, baseline_curve),
@@ -218,19 +246,20 @@ def _result(setting: Setting, runs: Sequence[Run]) -> Result:
     records = [run.record for run in runs]
     bits_per_byte = [record["bits_per_byte"] for record in records]
     n_bytes = records[0]["corpus"]["n_bytes"]
+    flops = setting.flops(n_bytes)
     return Result(
         name=setting.name,
         n_seeds=len(runs),
         bits_per_byte=statistics.fmean(bits_per_byte),
         spread=max(bits_per_byte) - min(bits_per_byte) if len(runs) > 1 else None,
-        flops_per_byte=flops_per_byte(setting.configs[0], n_bytes).total,
+        flops_per_byte=None if flops is None else flops / n_bytes,
         bytes_per_s=n_bytes * len(runs) / sum(record["wall_s"] for record in records),
     )
 
 
 def _compared(results: Sequence[Result], curves: Sequence[Curve], baseline: Curve) -> tuple[Result, ...]:
     """The results with their data multiples and the Pareto front."""
-    front = pareto_front([(result.flops_per_byte, result.bits_per_byte) for result in results])
+    front = pareto_front([(result.cost, result.bits_per_byte) for result in results])
     multiples = [compare_data(curve, baseline) for curve in curves]
     return tuple(
         replace(result, on_front=on_front, data_multiple=multiple, reason=reason)

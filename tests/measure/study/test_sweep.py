@@ -243,7 +243,7 @@ def test_results_are_means_over_seeds(finished: FinishedSweep) -> None:
         assert result.n_seeds == 2
         assert result.bits_per_byte == sum(bits_per_byte) / 2
         assert result.spread == abs(bits_per_byte[0] - bits_per_byte[1])
-        assert result.flops_per_byte == flops_per_byte(plan.settings[i].configs[0], 700).total
+        assert result.flops_per_byte == pytest.approx(flops_per_byte(plan.settings[i].configs[0], 700).total, rel=1e-12)
 
 
 def test_the_summary_has_the_cost_of_a_choice_and_compares_with_the_cheapest_setting(finished: FinishedSweep) -> None:

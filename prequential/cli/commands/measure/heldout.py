@@ -57,6 +57,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     _add_outputs(parser)
     options.add_learner(parser)
+    options.add_other_learner(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
     parser.set_defaults(run=run)
@@ -106,6 +107,8 @@ def _check_usage(args: argparse.Namespace) -> None:
         args.parser.error("--stride belongs to --context strided: give both, or leave out --stride")
     if args.audit_every:
         args.parser.error("heldout has no audit: leave out --audit-every")
+    if args.learner is not None and args.save_model:
+        args.parser.error("--save-model is for learners of this program: leave it out with --learner")
     if args.train == "-" == args.test:
         args.parser.error("standard input cannot be both corpora: give a file as --train or --test")
 
@@ -113,25 +116,27 @@ def _check_usage(args: argparse.Namespace) -> None:
 def _measure(args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
     from prequential.errors import CorpusError
     from prequential.measure.heldout.policy import Policy
-    from prequential.measure.heldout.run import Plan, measure_heldout
+    from prequential.measure.heldout.run import Plan, measure_heldout, measure_other_heldout
     from prequential.measure.heldout.trained import describe
     from prequential.online.source import open_source
 
+    def warn(text: str) -> None:
+        print(printable(f"prequential: WARNING: {text}"), file=sys.stderr)
+
+    plan = Plan(
+        frozen=None if args.dynamic_only else Policy(args.context, args.stride),
+        dynamic=not args.frozen_only,
+        overlap=not args.no_overlap,
+    )
+    other, stage = options.other_learner(args), partial(progress_bar, quiet=args.quiet)
     with open_source(args.test, args.limit) as source:
         if not source.n_bytes:
             raise CorpusError(f"nothing to score: the test corpus {args.test!r} is empty")
-        measured = measure_heldout(
-            _learner_loader(args, runtime),
-            source,
-            runtime,
-            Plan(
-                frozen=None if args.dynamic_only else Policy(args.context, args.stride),
-                dynamic=not args.frozen_only,
-                overlap=not args.no_overlap,
-            ),
-            stage=partial(progress_bar, quiet=args.quiet),
-            warn=lambda text: print(printable(f"prequential: WARNING: {text}"), file=sys.stderr),
-        )
+        if other:
+            with open_source(args.train, args.train_limit) as train:
+                measured = measure_other_heldout(other, train, source, plan, stage=stage, warn=warn)
+        else:
+            measured = measure_heldout(_learner_loader(args, runtime), source, runtime, plan, stage=stage, warn=warn)
         return measured.to_record({**describe(source), "limit_bytes": args.limit}, runtime)
 
 

@@ -38,6 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     grid.add_argument(
         "--seeds", type=options.non_negative_integers, metavar="LIST", help="seeds; the results are averaged over them"
     )
+    options.add_other_learner(parser, several="give NAME several times to vary it")
     parser.add_argument("--baseline", metavar="RUN", help="run folder that the data multiples refer to")
     parser.set_defaults(run=run)
 
@@ -69,10 +70,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
     """The grid of the options; an impossible grid ends the program with a usage error."""
-    from prequential.measure.study.sweep import sweep_plan
+    from prequential.measure.study.sweep import learner_plan, sweep_plan
 
     check_seeds(args)
     try:
+        if (grid := options.other_learner_grid(args)) is not None:
+            if any(values is not None for values in (args.replay, args.width, args.layers, args.update_size)):
+                args.parser.error(
+                    "--replay, --width, --layers and --update-size are of the GPT: --learner has --learner-arg"
+                )
+            return learner_plan(args.learner, grid, args.seeds)
         return sweep_plan(
             options.learner_config(args),
             replay=args.replay,

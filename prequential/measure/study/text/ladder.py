@@ -20,10 +20,10 @@ def format_plan(plan: Plan, subject: Subject, finished: AbstractSet[str], remain
             setting.name,
             f"{n_weights(gpt):,}",
             ", ".join(str(config.seed) for config in setting.configs),
-            f"{flops_per_byte(setting.configs[0], subject.n_bytes).total:,.0f}",
+            f"{flops_per_byte(setting.own[0], subject.n_bytes).total:,.0f}",
         )
         for setting in plan.settings
-        if (gpt := setting.configs[0].gpt)
+        if (gpt := setting.own[0].gpt)
     ]
     n_finished = sum(config_key(config.to_dict()) in finished for config in plan.configs)
     prediction = "" if remaining_s is None else f", about {remaining_s:,.0f} s by a short probe"

@@ -5,21 +5,26 @@ from collections.abc import Set as AbstractSet
 from prequential.measure.study.plans import Outcome, Plan, Subject, config_key
 from prequential.measure.study.sweep import Result, Summary
 from prequential.measure.table import format_table
-from prequential.online.flops import flops_per_byte
 from prequential.printable import printable
 
 TITLES = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data multiple", "front")
+
+_COSTS = ("few operations", "little time")  # on the front
 
 
 def format_plan(plan: Plan, subject: Subject, finished: AbstractSet[str]) -> str:
     """The runs of a plan, with a final newline. finished: the keys (`config_key`) of runs that exist already."""
     n_finished = sum(config_key(config.to_dict()) in finished for config in plan.configs)
     n_seeds = len(plan.settings[0].configs)
-    rows = [(s.name, f"{flops_per_byte(s.configs[0], subject.n_bytes).total:,.0f}") for s in plan.settings]
+    rows = [
+        (s.name, _flops(None if (n := s.flops(subject.n_bytes)) is None else n / subject.n_bytes))
+        for s in plan.settings
+    ]
+    total = plan.flops(subject.n_bytes)
     return "\n".join(
         [
             f"{len(plan.configs)} runs of {subject.n_bytes:,} bytes: {len(plan.settings)} configurations, seeds of each: "
-            f"{n_seeds}; {n_finished} finished already; {plan.flops(subject.n_bytes):.3g} FLOPs in all",
+            f"{n_seeds}; {n_finished} finished already" + ("" if total is None else f"; {total:.3g} FLOPs in all"),
             format_table(("", "FLOPs/byte"), rows),
             *(f"refused: {refusal.name}: {refusal.reason}" for refusal in plan.refusals),
             "",
@@ -47,11 +52,16 @@ def format_summary(summary: Summary) -> str:
             f"best: {best.name}, {best.bits_per_byte:.4f} bits/byte",
             f"the choice among {summary.n_configs} configurations costs {summary.choice_bits:.2f} bits, of a single run among "
             f"{summary.n_runs} {summary.run_choice_bits:.2f} bits",
-            "front: no other configuration has fewer bits for as few operations; spread: largest minus smallest over seeds",
+            f"front: no other configuration has fewer bits for as {_COSTS[best.flops_per_byte is None]}; spread: largest minus "
+            "smallest over seeds",
             f"data multiple: bytes that {printable(summary.baseline)} needs for the same loss, divided by the bytes needed here",
             *(f"data multiple of {r.name}: none, {r.reason}" for r in summary.results if r.reason),
         ]
     )
+
+
+def _flops(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
 
 
 def _row(result: Result) -> list[str]:
@@ -60,7 +70,7 @@ def _row(result: Result) -> list[str]:
         str(result.n_seeds),
         f"{result.bits_per_byte:.4f}",
         "-" if result.spread is None else f"{result.spread:.4f}",
-        f"{result.flops_per_byte:,.0f}",
+        _flops(result.flops_per_byte),
         f"{result.bytes_per_s / 1e3:,.2f}",
         "-" if result.data_multiple is None else f"{result.data_multiple:.3f}",
         "*" if result.on_front else "",

@@ -1,0 +1,64 @@
+"""Ctrl-C and termination, held until a run has reached a place where it can be saved.
+
+    with held() as held_signals:
+        ...                          # a signal only sets held_signals.pending
+        held_signals.deliver()       # at a safe place: does what the signal would have done
+
+A second signal acts at once. Only signals that would raise an exception are held, so those that a caller ignores, or that end the
+process, keep their meaning. Outside the main thread nothing changes: Python delivers signals to the main thread.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class HeldSignals:
+    """The signal that came while signals were held, if any."""
+
+    def __init__(self) -> None:
+        self._pending: tuple[Callable[[int, FrameType | None], Any], int] | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether a signal waits."""
+        return self._pending is not None
+
+    def deliver(self) -> None:
+        """Does now what the pending signal asks for, which raises its exception; nothing without one."""
+        if self._pending:
+            (handler, number), self._pending = self._pending, None
+            handler(number, None)
+
+    def handler(self, original: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], Any]:
+        """A signal handler that holds the first signal and passes on the second."""
+
+        def hold(number: int, frame: FrameType | None) -> None:
+            if self._pending:
+                original(number, frame)
+            self._pending = original, number
+
+        return hold
+
+
+@contextmanager
+def held() -> Iterator[HeldSignals]:
+    """While the body runs, signals wait. One that still waits at its end is delivered then, unless the body failed."""
+    signals, before = HeldSignals(), {}
+    if threading.current_thread() is threading.main_thread():
+        for name in NAMES:
+            number = getattr(signal, name, None)
+            if number is not None and callable(original := signal.getsignal(number)):
+                before[number] = original
+                signal.signal(number, signals.handler(original))
+    try:
+        yield signals
+    finally:
+        for number, original in before.items():
+            signal.signal(number, original)
+    signals.deliver()
