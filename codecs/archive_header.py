@@ -17,6 +17,8 @@ from prequential.errors import ConfigError, CorruptArchiveError, UnsupportedVers
 MAGIC = b"\x8fPRQ\r\n\x1a\n"
 FORMAT_VERSION = 1
 DIGEST_BYTES = 32
+# Entries of `config`: a learner that is not of this program; what ours had read before the first byte.
+OTHER, GIVEN = "learner", "given"
 MAX_HEADER_BYTES = 1 << 16  # JSON, before and after deflation
 # Preset dictionary of deflate. It is part of the format: a different dictionary needs a different FORMAT_VERSION.
 HEADER_DICTIONARY = (
@@ -161,3 +163,12 @@ def _int64(digits: str) -> int:
     if len(digits) > 20 or not -(1 << 63) <= int(digits) < 1 << 63:
         raise ValueError("an integer exceeds 64 bits")
     return int(digits)
+
+
+def name_of_given(needed: Any) -> str:
+    """What an archive was given, in words. Raises CorruptArchiveError if its header does not say it."""
+    if not isinstance(needed, dict) or type(needed.get("n_symbols")) is not int:
+        raise CorruptArchiveError("header: it does not say what the learner was given")
+    if needed.get("kind") == "model":
+        return f"the stored model with digest {str(needed.get('state_digest'))[:16]}"
+    return f"the text of {needed['n_symbols']:,} bytes with BLAKE2b {str(needed.get('blake2b'))[:16]}"

@@ -22,8 +22,6 @@ from prequential.corpora.streamed import ReadChunks, StreamedCorpus, Survey
 from prequential.corpora.tree import scan_tree
 from prequential.errors import CorpusError
 
-PREFIXES = ("sample:", "hf:", "shards:")  # of names that are not paths
-
 
 def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[str] | None = None) -> Corpus:
     """The corpus that `spec` names. Use it in a `with` statement, which deletes its temporary file if it has one.

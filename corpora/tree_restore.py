@@ -156,7 +156,8 @@ def _parse(line: bytes) -> TreeEntry:
     """The entry of one line. Accepts only lines that `line` of an entry writes: no other spelling, key or type."""
     try:
         read = json.loads(line.decode("utf-8", "surrogateescape"))
-        entry, path = None, read["path"].encode("utf-8", "surrogateescape")
+        entry: TreeEntry | None = None
+        path = read["path"].encode("utf-8", "surrogateescape")
         if "link" in read:
             entry = TreeLink(path, read["link"].encode("utf-8", "surrogateescape"))
         elif "empty" in read:

@@ -20,6 +20,7 @@ from prequential.cli.commands.models import export, train
 from prequential.cli.commands.study import ablate, forecast, ladder, matrix, score, select, sweep
 from prequential.cli.failures import EXIT_FAILURE, report_failure, with_notes
 from prequential.cli.options import Parser
+from prequential.cli.paths import are_refused
 from prequential.cli.streams import end_output, open_missing_streams, printable_streams
 from prequential.errors import ConfigError
 from prequential.online.workers.environment import workers
@@ -90,6 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     """Runs the command; every exception becomes one line and an exit code."""
     try:
+        if are_refused(args):
+            return EXIT_FAILURE
         code: int = args.run(args)
         if code == 0:  # otherwise the reason has been printed
             sys.stdout.flush()

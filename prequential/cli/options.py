@@ -275,10 +275,10 @@ def add_other_learner(parser: argparse.ArgumentParser, several: str = "repeatabl
 
 def other_learner(args: argparse.Namespace) -> Subject | None:
     """The learner of --learner, or None. A contradiction is a usage error. Raises ConfigError if it cannot be made."""
-    from prequential.learners.loading import load_subject, parse_arguments
-
     if not _names_other_learner(args):
         return None
+    from prequential.learners.loading import load_subject, parse_arguments
+
     try:
         arguments = parse_arguments(args.learner_arg)
     except ConfigError as error:
@@ -288,9 +288,11 @@ def other_learner(args: argparse.Namespace) -> Subject | None:
 
 def other_learner_grid(args: argparse.Namespace) -> dict[str, list[Any]] | None:
     """The values of each --learner-arg; None without --learner. Raises ConfigError; a contradiction is a usage error."""
+    if not _names_other_learner(args):
+        return None
     from prequential.learners.loading import parse_grid
 
-    return parse_grid(args.learner_arg) if _names_other_learner(args) else None
+    return parse_grid(args.learner_arg)
 
 
 def _names_other_learner(args: argparse.Namespace) -> bool:

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from prequential.codecs.archive_header import OTHER
 from prequential.codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
 from prequential.learners.subject import Subject, spread, tokenise
-from prequential.online.coding import OTHER, OnProgress, Progress
+from prequential.online.coding import OnProgress, Progress
 from prequential.online.loop import Learner, run
 from prequential.online.schedule import blocks
 

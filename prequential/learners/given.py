@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from prequential.codecs.archive_header import Header
+from prequential.codecs.archive_header import GIVEN, Header, name_of_given
 from prequential.errors import ConfigError, CorpusError
 from prequential.model.config import Config
-from prequential.online.coding import GIVEN, config_of, name_of_given
+from prequential.online.coding import config_of
 from prequential.online.loop import Learner
 from prequential.online.model_store import DESCRIPTION, load_model
 from prequential.online.runtime import Runtime

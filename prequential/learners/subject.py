@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from prequential.codecs.archive_header import GIVEN, OTHER
 from prequential.errors import ConfigError, CorpusError
 from prequential.learners.adapted import AdaptedLearner, check_sequence, error_line, schedule_of
 from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
 from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
-from prequential.online.coding import GIVEN, OTHER
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.codecs.archive import ArchiveReader, ArchiveWriter
 from prequential.codecs.archive_block import Block, BlockKind
-from prequential.codecs.archive_header import Header
+from prequential.codecs.archive_header import GIVEN, OTHER, Header, name_of_given
 from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitCoder
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.files import Sink
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 WRONG_STATE = (
     "damage that checksums missed, or the arithmetic of one machine is not exact: run `prequential doctor` on both"
 )
-OTHER, GIVEN = (
-    "learner",
-    "given",
-)  # entries of a header's configuration: a learner that is not ours; what ours has read before
 NO_SYMBOLS, NO_BITS = np.zeros(0, np.uint8), np.zeros(0)
 
 
@@ -176,15 +172,6 @@ def config_of(header: Header, *, knows_given: bool = False) -> Config:
         return Config.from_dict(values)
     except ConfigError as error:
         raise CorruptArchiveError(f"header: {error}") from error
-
-
-def name_of_given(needed: Any) -> str:
-    """What an archive was given, in words. Raises CorruptArchiveError if its header does not say it."""
-    if not isinstance(needed, dict) or type(needed.get("n_symbols")) is not int:
-        raise CorruptArchiveError("header: it does not say what the learner was given")
-    if needed.get("kind") == "model":
-        return f"the stored model with digest {str(needed.get('state_digest'))[:16]}"
-    return f"the text of {needed['n_symbols']:,} bytes with BLAKE2b {str(needed.get('blake2b'))[:16]}"
 
 
 def compress(

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from prequential.codecs.archive_header import GIVEN, OTHER, name_of_given
 from prequential.errors import ConfigError
 from prequential.measure.evaluation.runs import ARCHIVE, Run
 from prequential.model.presets import PRESETS, preset
-from prequential.online.coding import GIVEN, OTHER, name_of_given
 from prequential.report.markup import Html, element, join
 
 Record = Mapping[str, Any]

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.measure.evaluation.breakdown import LEARNING, OCCURRENCES
-from prequential.measure.evaluation.curves import Curve, prefixes
-from prequential.measure.evaluation.trace import GPT, MIXER, MODEL
+from prequential.measure.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
 from prequential.report.svg import N_COLOURS, Axes, Panel, Series
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 from prequential.cli.main import main
 from prequential.corpora.git.window import open_documents, read_tree, read_window
-from prequential.measure.evaluation.trace import MODEL
+from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.heldout.heldout import dynamic_trace
 from prequential.model.config import Config
 from prequential.online.runtime import Runtime
@@ -309,8 +309,8 @@ def test_a_wrong_repository_or_window_is_one_line_with_its_name(call: Call, proj
     stranger = git(side, "-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-m", "x", "HEAD^{tree}")
     for repo, since, until, part in [
         ("plain", "HEAD", "HEAD", "not the root of a git repository"),
-        ("loop", "HEAD", "HEAD", "not a folder"),
-        ("missing", "HEAD", "HEAD", "not a folder"),
+        ("loop", "HEAD", "HEAD", "Too many levels of symbolic links"),
+        ("missing", "HEAD", "HEAD", "No such file or directory"),
         ("empty", "HEAD", "HEAD", "has no commits"),
         ("shallow", "2026-01-05", "HEAD", "shallow clone"),
         ("side", stranger, "HEAD", "not on the first-parent history"),

@@ -28,6 +28,8 @@ WITHOUT_TORCH = (
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(run, tmp_path, args, part):
+    (tmp_path / "a").write_bytes(b"abc")
+    (tmp_path / "b").write_bytes(b"abc")
     done = run(tmp_path, *args)
     assert (done.returncode, done.stdout) == (2, b"")
     assert len(done.stderr.splitlines()) == 1
@@ -44,6 +46,7 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(run, tmp_path, args, p
     ],
 )
 def test_a_wrong_option_value_is_named(run, tmp_path, args, part):
+    (tmp_path / "a").write_bytes(b"abc")
     done = run(tmp_path, *args)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert part in done.stderr.decode()
@@ -113,3 +116,35 @@ def test_list_continues_after_a_file_that_is_not_an_archive(run, archive, tmp_pa
     done = run(tmp_path, "list", "--json", "b", "a.pq")
     assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
     assert done.stderr.startswith(b"prequential: b: ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "compress none", "compress a", "compress a -o a", "decompress none.pq", "decompress a", "test none", "list none",
+        "runs list", "evaluate none", "evaluate a --baselines unknown", "evaluate a --learner-arg b=1", "evaluate a --given none",
+        "estimate none", "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
+        "ladder none", "ablate none", "select none --by loss --budget 1K", "matrix none none2", "matrix a", "forecast none",
+        "score none", "compare none none2", "report none", "references none", "export none -o m", "audit none", "monorepo none",
+    ],
+)  # fmt: skip
+def test_what_is_refused_at_once_imports_nothing_large(command, tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    (tmp_path / "a.pq").write_bytes(b"abc")
+    (tmp_path / "runs").mkdir()
+    program = (
+        "import sys; from prequential.cli.main import main; import atexit\n"
+        "atexit.register(lambda: print(*({'torch', 'numba', 'pyarrow', 'matplotlib'} & set(sys.modules))))\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *command.split()], cwd=tmp_path, capture_output=True)
+    assert done.returncode == (0 if command == "runs list" else 2 if "see prequential" in done.stderr.decode() else 1)
+    assert len(done.stderr.splitlines()) == (command != "runs list") + ("none2" in command)
+    assert done.stdout.splitlines()[-1].split() == []
+
+
+def test_inputs_that_exist_are_worked_on_beside_missing_ones(run, tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    done = run(tmp_path, "compress", "none", "a")
+    assert done.returncode == 1 and b"none: cannot read 'none'" in done.stderr
+    assert (tmp_path / "a.pq").exists()

@@ -16,7 +16,8 @@ from prequential.corpora.row_documents import RowDocuments
 from prequential.corpora.sources import open_corpus
 from prequential.errors import CheckpointError, CorpusError, OutputError
 from prequential.measure.evaluation import trace as trace_module
-from prequential.measure.evaluation.trace import MODEL, ArrayFile, Trace
+from prequential.measure.evaluation.curves import MODEL
+from prequential.measure.evaluation.trace import ArrayFile, Trace
 
 TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 400
 SETUP = """

@@ -23,8 +23,7 @@ from prequential.errors import CheckpointError, CorpusError
 from prequential.files import append_line
 from prequential.learners.subject import own_subject
 from prequential.measure.evaluation import draft as drafts
-from prequential.measure.evaluation.curves import Curve, parse_curves
-from prequential.measure.evaluation.trace import MODEL
+from prequential.measure.evaluation.curves import MODEL, Curve, parse_curves
 from prequential.measure.study.backtest import QUANTITIES, loss_bits_per_byte
 from prequential.measure.study.forecast import sealed
 from prequential.online.coding import Progress

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from prequential.corpora.chunks import reading
@@ -21,6 +19,7 @@ from prequential.errors import CorpusError
 from prequential.files import read_regular, write_bytes, writing
 from prequential.measure.fields import MAX_COUNT, MAX_NUMBER
 
+MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the complete learner, its GPT alone, its context mixer alone
 FIRST_PREFIX = 1 << 10  # bytes
 PREFIXES_PER_OCTAVE = 2
 MAX_CURVE_FILE_BYTES = 1 << 30
@@ -28,11 +27,7 @@ MAX_CURVE_ROWS = 1 << 26  # of all curves; a corpus of 5 GB in segments of 256 b
 MAX_CURVE_BYTES = 1 << 31  # of all columns, uncompressed
 MAX_SERIES, MAX_NAMES_BYTES = 1 << 10, 1 << 16
 BATCH_N_ROWS = 1 << 16
-COLUMNS = {
-    "series": pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
-    "n_bytes": pyarrow.int64(),
-    "bits": pyarrow.float64(),
-}
+COLUMNS = {"series": "dictionary<values=string, indices=int32, ordered=0>", "n_bytes": "int64", "bits": "double"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +77,8 @@ def crossing_byte(curve: Curve, other: Curve) -> int | None:
 
 def write_curves(path: str | os.PathLike[str], curves: Mapping[str, Curve]) -> None:
     """Writes a Parquet table with the columns series, n_bytes, bits. Raises OutputError."""
+    import pyarrow.parquet  # it takes a quarter of a second
+
     names = np.repeat(list(curves), [len(c.n_bytes) for c in curves.values()])
     table = pyarrow.table(
         {
@@ -108,6 +105,8 @@ def read_curves(path: str | os.PathLike[str]) -> Curves:
 
 def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:
     """The curves in the contents of a file that `write_curves` wrote. Raises CorpusError, which names `path`."""
+    import pyarrow.parquet
+
     try:
         with pyarrow.parquet.ParquetFile(pyarrow.BufferReader(table), read_dictionary=["series"]) as file:
             _check_table(file)
@@ -118,7 +117,7 @@ def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:
 
 def _check_table(file: Any) -> None:
     """Raises ValueError unless the columns, their types and their declared sizes are those of curves."""
-    if {field.name: field.type for field in file.schema_arrow} != COLUMNS:
+    if {field.name: str(field.type) for field in file.schema_arrow} != COLUMNS:
         raise ValueError("it needs the columns series (strings), n_bytes (int64) and bits (double)")
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     n_bytes = sum(group.total_byte_size for group in groups)

@@ -22,17 +22,16 @@ from prequential.corpora.chunks import read_chunks, reading
 from prequential.errors import CheckpointError, CorpusError
 from prequential.files import checkpoint_path, open_regular, output_file, partial_path, write_text, writing
 from prequential.learners.subject import Subject
+from prequential.measure.evaluation.curves import GPT, MIXER, MODEL
 from prequential.measure.evaluation.ledger import Ledger
-from prequential.measure.evaluation.trace import GPT, MIXER, MODEL, ArrayFile, Trace
+from prequential.measure.evaluation.runs import ARCHIVE, COSTS, ENCODED, SECONDS
+from prequential.measure.evaluation.trace import ArrayFile, Trace
 from prequential.measure.fields import TEXT, TIME_S, WALL_S, Form, check_fields, read_object
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints, identity
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.schedule import blocks, segments
 from prequential.online.source import HashedSymbols
-
-ARCHIVE = "archive.pq"
-COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # deleted when the evaluation is complete
 
 RESULT: Form = {"wall_s": WALL_S, "run": {}, "archive": TEXT, "costs": {"*": TEXT}}  # the form of encoded.json
 MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64

@@ -27,10 +27,10 @@ from prequential.learners.protocol import OnlineModel
 from prequential.learners.subject import Subject, other_subject, own_subject
 from prequential.measure.evaluation.baselines import Baseline, measure_baselines
 from prequential.measure.evaluation.breakdown import breakdown
-from prequential.measure.evaluation.curves import Curve, Curves
+from prequential.measure.evaluation.curves import MIXER, MODEL, Curve, Curves
 from prequential.measure.evaluation.draft import Draft
 from prequential.measure.evaluation.ledger import Ledger
-from prequential.measure.evaluation.trace import MIXER, MODEL, Trace
+from prequential.measure.evaluation.trace import Trace
 from prequential.measure.machine import peak_memory_bytes
 from prequential.model.config import Config, GPTConfig, MixerConfig
 from prequential.model.presets import preset

@@ -8,12 +8,14 @@ the decoder, which a receiver needs in addition, and the bits that name the chos
 import math
 import os
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from prequential.codecs.archive_block import BlockKind
 from prequential.codecs.archive_summary import summarise
 from prequential.measure.evaluation.decoder_source import decoder_zip_bytes
-from prequential.online.coding import Progress
+
+if TYPE_CHECKING:
+    from prequential.online.coding import Progress
 
 NATS_PER_BIT = math.log(2.0)
 
@@ -41,7 +43,7 @@ class Ledger:
     n_seeds: int = 1
 
     @classmethod
-    def from_progress(cls, done: Progress) -> Self:
+    def from_progress(cls, done: "Progress") -> Self:
         """The ledger of a finished archive. done: the last Progress that `online.coding.compress` yields."""
         return cls(
             n_bytes=done.n_bytes,

@@ -6,11 +6,9 @@ SCHEMA changes when a name changes its meaning or is removed. New names may be a
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from prequential.measure.evaluation import baselines
-from prequential.measure.evaluation.curves import crossing_byte
-from prequential.measure.evaluation.evaluation import Evaluation
+from prequential.codecs.archive_header import OTHER
 from prequential.measure.fields import (
     COUNT,
     EXPONENT,
@@ -25,10 +23,11 @@ from prequential.measure.fields import (
     WALL_S,
     Form,
 )
-from prequential.measure.record import environment
 from prequential.measure.watch.finding import Finding
-from prequential.online.coding import OTHER, config_of
-from prequential.online.runtime import Runtime
+
+if TYPE_CHECKING:
+    from prequential.measure.evaluation.evaluation import Evaluation
+    from prequential.online.runtime import Runtime
 
 SCHEMA = 1
 # What readers of records rely on (`check_fields`). Older records lack some names; a reader that needs one of them says so.
@@ -84,7 +83,7 @@ CODED_HERE = "archive, for this machine and these versions"
 NOT_CODED = "code length, no archive"
 
 
-def coding_of(evaluation: Evaluation) -> str:
+def coding_of(evaluation: "Evaluation") -> str:
     """What proves the code length: an archive that decodes anywhere, one that decodes here, or none."""
     if not evaluation.is_coded:
         return NOT_CODED
@@ -92,8 +91,8 @@ def coding_of(evaluation: Evaluation) -> str:
 
 
 def evaluation_record(
-    evaluation: Evaluation,
-    runtime: Runtime,
+    evaluation: "Evaluation",
+    runtime: "Runtime",
     findings: Iterable[Finding] = (),
     estimate: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -101,6 +100,11 @@ def evaluation_record(
 
     docs/MEASURES.md describes the fields. estimate: the cost as it was estimated, next to the actual cost; None: not estimated.
     """
+    from prequential.measure.evaluation import baselines
+    from prequential.measure.evaluation.curves import crossing_byte
+    from prequential.measure.record import environment
+    from prequential.online.coding import config_of
+
     header, ledger = evaluation.header, evaluation.ledger
     return {
         "schema": SCHEMA,

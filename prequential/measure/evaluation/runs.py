@@ -40,10 +40,8 @@ from prequential.files import (
     write_text,
     writing,
 )
-from prequential.measure.evaluation.curves import MAX_CURVE_FILE_BYTES, Curves, parse_curves, write_curves
-from prequential.measure.evaluation.draft import ARCHIVE, COSTS, ENCODED, SECONDS
+from prequential.measure.evaluation.curves import MAX_CURVE_FILE_BYTES, MODEL, Curves, parse_curves, write_curves
 from prequential.measure.evaluation.record import FORM, SCHEMA
-from prequential.measure.evaluation.trace import MODEL
 from prequential.measure.fields import (
     MAX_RECORD_BYTES,
     MAX_RECORDS_BYTES,
@@ -55,6 +53,8 @@ from prequential.measure.fields import (
 )
 
 RECORD, CURVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "environment.json"
+ARCHIVE = "archive.pq"
+COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # of a draft; deleted when the evaluation is complete
 DRAFT = ".run-"
 PACKED = "packed run"
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from prequential.codecs.archive_header import name_of_given
 from prequential.measure.evaluation.record import CODED_HERE, NOT_CODED
 from prequential.measure.table import format_table
 from prequential.measure.watch.finding import Finding
-from prequential.online.coding import name_of_given
 from prequential.printable import printable
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")

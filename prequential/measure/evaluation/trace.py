@@ -21,9 +21,6 @@ from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError
 from prequential.files import open_own_file, writing
 
-MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the complete learner, its GPT alone, its context mixer alone
-
-
 CHUNK = 1 << 20  # values that are read at a time
 NOT_SUPPORTED = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV}
 

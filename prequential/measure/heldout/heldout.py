@@ -17,7 +17,8 @@ from prequential.corpora.corpus import Document
 from prequential.errors import CorpusError
 from prequential.learners.following import byte_costs, reported
 from prequential.learners.subject import Subject
-from prequential.measure.evaluation.trace import MODEL, Trace
+from prequential.measure.evaluation.curves import MODEL
+from prequential.measure.evaluation.trace import Trace
 from prequential.measure.heldout.policy import Policy
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner

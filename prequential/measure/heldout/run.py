@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from prequential.codecs.archive_header import OTHER
 from prequential.codecs.baselines.registry import BaselineResult, measure_installed
 from prequential.corpora.overlap.overlap import Overlap, measure_overlap
 from prequential.errors import ConfigError
 from prequential.learners.adapted import AdaptedLearner
 from prequential.learners.subject import Subject
 from prequential.measure.evaluation import baselines as evaluation_baselines
-from prequential.measure.evaluation.trace import MODEL, Trace
+from prequential.measure.evaluation.curves import MODEL
+from prequential.measure.evaluation.trace import Trace
 from prequential.measure.heldout.heldout import CARRIED, dynamic_trace, follow_trace, frozen_trace
 from prequential.measure.heldout.policy import Policy
 from prequential.measure.heldout.summary import HeldoutLoss, summarise_heldout
@@ -20,7 +22,7 @@ from prequential.measure.heldout.trained import TrainedOn, describe
 from prequential.measure.record import environment
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
-from prequential.online.coding import OTHER, OnProgress
+from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
 

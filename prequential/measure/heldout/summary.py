@@ -16,7 +16,8 @@ from prequential.corpora.corpus import Document
 from prequential.corpora.git.file_rules import language_of
 from prequential.corpora.overlap.overlap import Overlap
 from prequential.errors import CorpusError
-from prequential.measure.evaluation.trace import MODEL, Trace
+from prequential.measure.evaluation.curves import MODEL
+from prequential.measure.evaluation.trace import Trace
 from prequential.printable import printable
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from prequential.codecs.archive_header import OTHER
 from prequential.measure.table import format_table
-from prequential.online.coding import OTHER
 from prequential.printable import printable
 
 MAX_ROWS = 10

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from prequential.codecs.archive import ArchiveReader
 from prequential.corpora.chunks import reading, spool
 from prequential.corpora.corpus import Document, mapped
-from prequential.corpora.sources import PREFIXES
+from prequential.corpora.names import is_path
 from prequential.errors import CheckpointError, ConfigError, CorpusError, CorruptArchiveError
 from prequential.files import open_regular
 from prequential.measure.evaluation.runs import ARCHIVE, RECORD, read_run
@@ -56,7 +56,7 @@ class TrainedOn:
 def kind_of(spec: str) -> Kind:
     """What `spec` names: the folder of a model or of a run, or a file NAME.checkpoint. Anything else names a corpus."""
     path = Path(spec)
-    if spec == "-" or spec.startswith(PREFIXES):
+    if not is_path(spec):
         return "corpus"
     if (path / "model.json").is_file() and (path / "model.safetensors").is_file():
         return "model"

@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.errors import ConfigError, CorpusError
-from prequential.measure.evaluation.curves import Curve
+from prequential.measure.evaluation.curves import MODEL, Curve
 from prequential.measure.evaluation.runs import Run
-from prequential.measure.evaluation.trace import MODEL
 from prequential.measure.study.compare import (
     MIN_CELLS,
     Bootstrap,

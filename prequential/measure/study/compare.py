@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.errors import ConfigError, CorpusError
-from prequential.measure.evaluation.curves import Curve, crossing_byte
+from prequential.measure.evaluation.curves import MODEL, Curve, crossing_byte
 from prequential.measure.evaluation.runs import PathLike, Run, read_run
-from prequential.measure.evaluation.trace import MODEL
 from prequential.measure.study.data_multiple import mean_curve
 
 MIN_CELLS, MAX_CELLS = 16, 4096  # of the grid that is resampled; with fewer cells there is no interval

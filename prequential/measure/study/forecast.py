@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from prequential.errors import ConfigError, CorpusError
-from prequential.measure.evaluation.curves import Curve
+from prequential.measure.evaluation.curves import MODEL, Curve
 from prequential.measure.evaluation.runs import PathLike, Run, read_runs
-from prequential.measure.evaluation.trace import MODEL
 from prequential.measure.fields import COUNT, FLAG, NUMBER, POSITIVE, SIZE, TEXT, TIME, Form, check_fields, read_object
 from prequential.measure.study.backtest import (
     CONFIDENCE,

@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.errors import ConfigError, CorpusError
-from prequential.measure.evaluation.curves import Curve
+from prequential.measure.evaluation.curves import MODEL, Curve
 from prequential.measure.evaluation.evaluation import evaluate
 from prequential.measure.evaluation.runs import PathLike, Run, read_runs
-from prequential.measure.evaluation.trace import MODEL
 from prequential.measure.study.plans import Outcome, Plan, Setting, Subject, config_key, recorded_subject
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.online.flops import hidden_matrices, total_flops

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.codecs.archive_header import GIVEN
 from prequential.errors import CorpusError
 from prequential.learners.following import follow
 from prequential.learners.given import Given, informed_learner
 from prequential.measure.record import environment
 from prequential.measure.table import format_table
 from prequential.model.config import Config
-from prequential.online.coding import GIVEN
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import open_source

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from prequential.errors import CorpusError
-from prequential.measure.evaluation.curves import Curve
+from prequential.measure.evaluation.curves import MODEL, Curve
 from prequential.measure.evaluation.runs import PathLike, Run, read_runs
-from prequential.measure.evaluation.trace import MODEL
 from prequential.measure.record import append_record
 from prequential.measure.study.backtest import QUANTITIES, Quantity, loss_bits_per_byte
 from prequential.measure.study.forecast import SCHEMA, run_digests

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.corpora.corpus import Document
 from prequential.errors import ConfigError, CorpusError
+from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.evaluation.novelty import Copies
-from prequential.measure.evaluation.trace import MODEL, Trace
+from prequential.measure.evaluation.trace import Trace
 from prequential.model.config import Config
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime

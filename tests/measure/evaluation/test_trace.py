@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prequential.codecs.bit_coder import UNIT_BITS, ideal_bits, symbol_bits
-from prequential.measure.evaluation.trace import GPT, MODEL, Trace
+from prequential.measure.evaluation.curves import GPT, MODEL
+from prequential.measure.evaluation.trace import Trace
 
 COSTS = st.lists(st.integers(0, 2**29), min_size=1, max_size=200)
 

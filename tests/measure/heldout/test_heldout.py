@@ -10,7 +10,8 @@ from prequential.corpora.bundled import sample_path
 from prequential.corpora.corpus import Document
 from prequential.corpora.overlap.overlap import measure_overlap
 from prequential.errors import ConfigError, CorpusError
-from prequential.measure.evaluation.trace import MODEL, Trace
+from prequential.measure.evaluation.curves import MODEL
+from prequential.measure.evaluation.trace import Trace
 from prequential.measure.heldout.heldout import code_frozen, dynamic_trace, frozen_trace
 from prequential.measure.heldout.policy import CONTEXTS, Policy
 from prequential.measure.heldout.summary import languages_of, summarise_heldout

@@ -18,7 +18,8 @@ from prequential.corpora.corpus import Document
 from prequential.corpora.git import file_rules
 from prequential.corpora.git.file_rules import Rules
 from prequential.errors import ConfigError, CorpusError, OutputError
-from prequential.measure.evaluation.trace import MODEL, Trace
+from prequential.measure.evaluation.curves import MODEL
+from prequential.measure.evaluation.trace import Trace
 from prequential.measure.heldout.summary import summarise_heldout
 from prequential.measure.monorepo.monorepo import KIND, SCHEMA, conditional_sizes, kinds_of
 from prequential.measure.monorepo.series import Setting, append_point, read_series

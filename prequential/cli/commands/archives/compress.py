@@ -4,11 +4,12 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar
+from prequential.corpora.names import is_path
 from prequential.errors import OutputError
 from prequential.printable import printable
 
@@ -28,7 +29,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     options.add_learner(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
-    parser.set_defaults(run=run, shared="steps")
+    parser.set_defaults(run=run, inputs=("names",), output_of=_output_path, shared="steps")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,7 +53,7 @@ def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runti
     with progress_bar(name, quiet=args.quiet) as show:
         result = prequential.compress(
             name,
-            _output(args, name),
+            _output_path(args, name) or sys.stdout.buffer,
             config=config,
             given=args.given,
             runtime=runtime,
@@ -69,14 +70,13 @@ def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runti
         )
 
 
-def _output(args: argparse.Namespace, name: str) -> str | BinaryIO:
-    from prequential.corpora.sources import PREFIXES
-
+def _output_path(args: argparse.Namespace, name: str) -> str | None:
+    """The path of the archive; None for standard output."""
     if args.stdout or args.output == "-" or (args.output is None and name == "-"):
-        return sys.stdout.buffer
+        return None
     if args.output is not None:
         return str(args.output)
-    if name.startswith(PREFIXES):
+    if not is_path(name):
         raise OutputError("there is no file to name the archive after; name it with -o")
     path = Path(name)
     return f"{path.absolute() if path.name in ('', '..') else path}.pq"

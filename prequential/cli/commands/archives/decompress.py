@@ -3,7 +3,8 @@
 import argparse
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
@@ -35,7 +36,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     options.add_max_output(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
-    parser.set_defaults(run=run, shared="steps")
+    parser.set_defaults(run=run, inputs=("names",), output_of=_output_file, shared="steps")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,7 +55,7 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
     import prequential
     from prequential.codecs.archive_recovery import recover_blocks
 
-    output = _output(args, name)
+    output = _output_path(args, name) or sys.stdout.buffer
     try:
         with progress_bar(name, quiet=args.quiet) as show:
             result = prequential.decompress(
@@ -76,9 +77,16 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
         print(f"{printable(name)}: {result.n_bytes} bytes, {result.wall_s:.1f} s", file=sys.stderr)
 
 
-def _output(args: argparse.Namespace, name: str) -> str | BinaryIO:
+def _output_file(args: argparse.Namespace, name: str) -> str | None:
+    """The path of the output, unless it is a folder: an archive may restore one that is empty."""
+    path = _output_path(args, name)
+    return None if path is None or Path(path).is_dir() else path
+
+
+def _output_path(args: argparse.Namespace, name: str) -> str | None:
+    """The path of the restored file or folder; None for standard output."""
     if args.stdout or args.output == "-" or (args.output is None and name == "-"):
-        return sys.stdout.buffer
+        return None
     if args.output is not None:
         return str(args.output)
     if not name.endswith(SUFFIX) or name == SUFFIX:

@@ -20,7 +20,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--json", action="store_true", help="print one JSON object a line, with configuration and blocks"
     )
     options.add_verbosity(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:

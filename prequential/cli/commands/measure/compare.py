@@ -51,7 +51,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--seed", type=int, default=0, metavar="N", help="seed of the resampling (default: %(default)s)"
     )
     options.add_verbosity(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, inputs=("runs",))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -84,7 +84,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     options.add_other_learner(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, inputs=("names",))
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -104,24 +104,27 @@ def run(args: argparse.Namespace) -> int:
     """Evaluates every corpus; returns the exit code."""
     if args.resume is not None and len(args.names) > 1:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
+    names = _baselines(args)
     learner, runtime = _learner(args), options.runtime(args)
     if args.code is not None or args.given_field is not None:
         return for_each(args.names, partial(_evaluate_labels, args, learner, runtime), verbose=args.verbose)
-    baselines: list[Baseline] = [*_baselines(args), *_statics(args)]
+    baselines: list[Baseline] = [*names, *_statics(args)]
     return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)
 
 
 def _learner(args: argparse.Namespace) -> "Config | Subject | None":
     """The learner of the options; None: that of the model which --given names. A contradiction is a usage error."""
-    from prequential.learners.given import is_model
-
     other = options.other_learner(args)
     if other and args.estimate:
         args.parser.error("--estimate is for learners of this program: leave it out with --learner")
     if args.given is not None and (other or args.estimate):
         args.parser.error("--given does not go together with --learner or --estimate")
-    if args.given is None or not is_model(args.given):
+    if args.given is None:
         return other or options.learner_config(args)
+    from prequential.learners.given import is_model
+
+    if not is_model(args.given):
+        return options.learner_config(args)
     if given := options.given_learner_options(args):
         args.parser.error(f"a model has its own configuration: leave out {', '.join(given)}")
     return None

@@ -31,7 +31,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("-f", "--force", action="store_true", help="overwrite existing files; write to a terminal")
     options.add_verbosity(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -57,7 +57,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     grid.add_argument(
         "--confidence", type=float, default=0.9, metavar="P", help="level of the intervals (default: %(default)s)"
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, inputs=("source",))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -61,14 +61,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     options.add_verbosity(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, inputs=("runs",))
 
 
 def run(args: argparse.Namespace) -> int:
     """Backtests, forecasts or both; returns the exit code."""
+    has_target = _check_usage(args)
     from prequential.measure.study.ladder import read_ladder
 
-    has_target = _check_usage(args)
     ladder = read_ladder(args.runs)
     record: dict[str, Any] = {}
     if args.backtest:
@@ -138,8 +138,8 @@ def _backtest(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
     """Forecasts the ladder's own larger runs, and prints the errors."""
     from dataclasses import asdict
 
+    from prequential.measure.evaluation.curves import MODEL
     from prequential.measure.evaluation.runs import read_run
-    from prequential.measure.evaluation.trace import MODEL
     from prequential.measure.study.backtest import QUANTITIES, calibrate, choose_form, rolling_origins, seed_deviation
     from prequential.measure.study.text.forecast import format_backtest
 

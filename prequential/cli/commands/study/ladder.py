@@ -47,7 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="check the rule of step sizes instead: run the smallest, the middle and the largest size with steps halved and "
         f"doubled, over --limit bytes (default here: {STEP_CHECK_BYTES}), in FOLDER/steps",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, inputs=("source",))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,19 +31,19 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     options.add_learner(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints; returns the exit code."""
-    from prequential.files import check_output
-    from prequential.measure.study.matrix import format_matrix, matrix_record, measure_matrix
-    from prequential.report.plots import matrix, new_figure, save_figure
-
     if len(args.names) < 2 or len(set(args.names)) < len(args.names):
         args.parser.error("give two corpora or more, each once")
     if args.picture and not args.picture.endswith((".svg", ".png", ".pdf")):
         args.parser.error(f"{args.picture!r}: a picture is an .svg, .png or .pdf file")
+    from prequential.files import check_output
+    from prequential.measure.study.matrix import format_matrix, matrix_record, measure_matrix
+    from prequential.report.plots import matrix, new_figure, save_figure
+
     config, runtime = options.learner_config(args), options.runtime(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)

@@ -40,11 +40,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     options.add_other_learner(parser, several="give NAME several times to vary it")
     parser.add_argument("--baseline", metavar="RUN", help="run folder that the data multiples refer to")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, inputs=("source",))
 
 
 def run(args: argparse.Namespace) -> int:
     """Plans, runs and summarises; returns the exit code."""
+    check_seeds(args)
     from prequential.measure.evaluation.runs import read_run
     from prequential.measure.study.plans import finished_runs, subject_of
     from prequential.measure.study.records import sweep_record
@@ -72,7 +73,6 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
     """The grid of the options; an impossible grid ends the program with a usage error."""
     from prequential.measure.study.sweep import learner_plan, sweep_plan
 
-    check_seeds(args)
     try:
         if (grid := options.other_learner_grid(args)) is not None:
             if any(values is not None for values in (args.replay, args.width, args.layers, args.update_size)):

@@ -1,0 +1,58 @@
+"""The paths of a command line are looked at before anything large is imported, so that a wrong one is refused at once.
+
+A command declares them with `set_defaults`: `inputs`, the names of its arguments that are corpora, archives or folders, and
+`output_of`, a function of its arguments and of one input that gives the path of the output. The work itself checks everything
+again, because files may change.
+"""
+
+import argparse
+from pathlib import Path
+
+from prequential.cli.failures import report_failure
+from prequential.corpora.chunks import reading
+from prequential.corpora.names import is_path
+from prequential.errors import CorpusError, PrequentialError
+from prequential.files import check_output
+
+
+def are_refused(args: argparse.Namespace) -> bool:
+    """Whether the command has nothing to do, because of missing inputs or existing outputs. Prints a line for each of them.
+
+    A command with a list of inputs goes on with the others, and reports those later.
+    """
+    attributes = getattr(args, "inputs", ())
+    values = [value for name in attributes if (value := getattr(args, name)) is not None]
+    is_list = len(values) == 1 and isinstance(values[0], list)
+    names: list[str] = values[0] if is_list else values
+    if (given := getattr(args, "given", None)) is not None and (reason := _missing(given)) is not None:
+        report_failure(None, reason, verbose=args.verbose)
+        return True
+    reasons = [(name, reason) for name in names if (reason := _refusal(args, name)) is not None]
+    if not reasons or (is_list and len(reasons) < len(names)):
+        return False
+    for name, reason in reasons if is_list else reasons[:1]:
+        report_failure(name if is_list else None, reason, verbose=args.verbose)
+    return True
+
+
+def _missing(name: str) -> Exception | None:
+    try:
+        if is_path(name) and not Path(name).parent.is_file():  # FILE/NAME is a packed run
+            with reading(name):
+                Path(name).stat()
+    except CorpusError as error:
+        return error
+    return None
+
+
+def _refusal(args: argparse.Namespace, name: str) -> Exception | None:
+    """Why this input cannot be worked on, as far as the file system shows it."""
+    if reason := _missing(name):
+        return reason
+    try:
+        output_of = getattr(args, "output_of", None)
+        if output_of and (output := output_of(args, name)) is not None:
+            check_output(output, overwrite=args.force)
+    except PrequentialError as error:
+        return error
+    return None
