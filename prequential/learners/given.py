@@ -6,6 +6,7 @@ The learner reads and learns from the given text as in `train`; nothing of it is
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from prequential.online.source import Data, open_source
 from prequential.online.training import train
 
 Given = Data | str | os.PathLike[str]
+MAX_HISTORY_BITS, MAX_MATCH_BITS = 28, 25  # 256 MiB each
 
 
 def is_model(given: Given) -> bool:
@@ -33,12 +35,26 @@ def describe(config: Config | None, given: Given, runtime: Runtime) -> dict[str,
         return informed_learner(config, given, runtime)[1]
     if config is None:
         raise ConfigError("a learner that reads a text needs a configuration")
-    runtime.check(config)
     if given == "-":
         raise ConfigError("a given text is read more than once: save standard input to a file")
     with open_source(given) as source:
+        runtime.check(remembering(config, source.n_bytes))
         entry = {"kind": "text", "blake2b": source.blake2b.hex(), "n_symbols": source.n_bytes}
     return {**config.to_dict(), GIVEN: entry}
+
+
+def remembering(config: Config, n_given: int) -> Config:
+    """The configuration of a learner that can find matches in a given text of n_given bytes while it reads another as long.
+
+    Ring and index of matches get a place for each byte of both, as far as their limits allow; nothing else changes. An archive's
+    header holds `config`: a decoder derives this one.
+    """
+    n_bits = (2 * n_given - 1).bit_length() if n_given else 0
+    schedule = replace(config.schedule, history_bits=max(config.schedule.history_bits, min(n_bits, MAX_HISTORY_BITS)))
+    if config.mixer is None:
+        return replace(config, schedule=schedule)
+    mixer = replace(config.mixer, match_bits=max(config.mixer.match_bits, min(n_bits, MAX_MATCH_BITS)))
+    return replace(config, schedule=schedule, mixer=mixer)
 
 
 def informed_learner(
@@ -62,7 +78,7 @@ def informed_learner(
     description = describe(config, given, runtime)
     _check_entry(description[GIVEN], needed)
     assert config is not None
-    learner = runtime.learner(config)
+    learner = runtime.learner(remembering(config, description[GIVEN]["n_symbols"]))
     with open_source(given) as source:
         train(learner, source.symbols[:])
         if source.blake2b.hex() != description[GIVEN]["blake2b"]:

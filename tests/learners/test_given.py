@@ -2,6 +2,7 @@
 
 import io
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from prequential.codecs.archive_header import Header
 from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.learners.following import follow
+from prequential.learners.given import remembering
 from prequential.measure.evaluation.record import evaluation_record
 from prequential.measure.study.matrix import format_matrix, matrix_record, measure_matrix
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.presets import preset
 from prequential.online.coding import config_of
 from prequential.online.model_store import save_model
 from prequential.online.runtime import Runtime
@@ -142,6 +145,15 @@ def test_the_matrix_holds_code_lengths_alone_and_after_each_other(tmp_path):
     assert "| M" in text and record["code_bits_given"][1][0] == found.after[1, 0]
     with pytest.raises(prequential.CorpusError, match="two corpora or more"):
         measure_matrix(names[:1], [], BOTH, ONE)
+
+
+def test_ring_and_index_of_matches_hold_both_texts():
+    config = preset(2)
+    assert remembering(config, 1000) == config
+    long = remembering(config, 40_000_000)
+    assert (long.schedule.history_bits, long.mixer.match_bits) == (27, 25)
+    assert replace(long, schedule=config.schedule, mixer=config.mixer) == config
+    assert remembering(preset(5, pure=True), 1 << 30).schedule.history_bits == 28
 
 
 def test_another_text_is_refused_before_it_is_read_by_the_learner(monkeypatch):

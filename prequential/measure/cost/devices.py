@@ -60,17 +60,18 @@ class Device:
             raise ConfigError(f"device {self.name!r}: all other figures, and cores of a cpu, must be numbers above 0")
 
 
-def segment_time_s(device: Device, work: SegmentWork) -> float:
-    """Wall time of a full-size segment on that device, in seconds; the module's docstring has the formula."""
+def segment_time_s(device: Device, work: SegmentWork) -> tuple[float, str]:
+    """Wall time of a full-size segment on that device, in seconds, and what bounds it; the module's docstring has the formula."""
     moving_s = work.rest_s * work.bandwidth / (device.memory_gb_per_s * 1e9)
     products_s = work.n_operations / (PEAK_SHARE * device.int8_tops * 1e12)
     if device.kind == "gpu":
-        return max(work.mixer_s, products_s + moving_s + work.n_products * KERNELS_PER_PRODUCT * LAUNCH_S)
+        device_s = products_s + moving_s + work.n_products * KERNELS_PER_PRODUCT * LAUNCH_S
+        return max((work.mixer_s, "mixer"), (device_s, "device"))
     assert device.cores
     threads = min(device.cores, MAX_DEFAULT_THREADS)
     use = min(1.0, work.cpu_s / (work.n_threads * work.wall_s))
     busy_s = work.mixer_s + products_s * device.cores + work.rest_s
-    return max(work.mixer_s, busy_s / (threads * use), moving_s)
+    return max((work.mixer_s, "mixer"), (busy_s / (threads * use), "threads"), (moving_s, "memory"))
 
 
 def built_in_devices() -> list[Device]:

@@ -4,12 +4,14 @@ measure/cost/estimate.py derives the cost of a run from it. After the first segm
 with full-size segments on the bytes that come next. It has its own process, so that peak memory is that of the probe.
 """
 
+import math
 import multiprocessing
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,8 @@ from prequential.online.runtime import Runtime
 from prequential.online.schedule import GROWTH, blocks, segments
 
 PROBE_BYTES = 48 << 10
+PROBE_S = 2.5  # of encoding; the rest of a slower probe is left out
+OTHER_S = 1.0
 MIN_FULL_SEGMENTS = 4
 
 Bytes = NDArray[np.uint8]
@@ -61,11 +65,21 @@ class Probe:
     mixer_byte_s: float
     startup_s: float
     peak_memory_bytes: int
+    other: "OtherPass | None" = None
 
     @property
     def n_bytes(self) -> int:
         """Bytes that the probe coded."""
         return sum(self.sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherPass:
+    """What another configuration took for the beginning: seconds a byte, and sizes and ideal bits of its segments, (S,)."""
+
+    byte_s: float
+    sizes: tuple[int, ...]
+    code_bits: tuple[float, ...]
 
 
 def probe_blocks(n_bytes: int, probe_bytes: int, schedule: ScheduleConfig) -> tuple[list[slice], int]:
@@ -84,48 +98,65 @@ def probe_blocks(n_bytes: int, probe_bytes: int, schedule: ScheduleConfig) -> tu
     return [*blocks(first, schedule), slice(late, late + n_full_bytes)], n_full_bytes
 
 
-def run_probe(source: Bytes, n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime) -> Probe:
+def run_probe(
+    source: Bytes,
+    n_bytes: int,
+    probe_bytes: int,
+    config: Config,
+    runtime: Runtime,
+    *,
+    budget_s: float = math.inf,
+    times_mixer: bool = True,
+    also: Config | None = None,
+) -> Probe:
     """Encodes and decodes the beginning of a corpus of n_bytes; `source` holds at least the bytes that are coded.
 
-    The figures are those of a run only in a new process (`probe_in_new_process`). Raises CorruptArchiveError if the decoded bytes
-    differ.
+    budget_s: seconds of encoding after which the rest of the first segments, or of the full-size ones, is left out; each kind
+    gets half of it, and at least one segment. times_mixer: whether the mixer is timed alone. also: another configuration that
+    codes the first segments, too. The figures are those of a run only in a new process (`probe_in_new_process`). Raises
+    CorruptArchiveError if the decoded bytes differ.
     """
     started = time.perf_counter()
     warm_up(runtime, config)
     warm_up_s = time.perf_counter() - started
     parts, n_full_bytes = probe_blocks(n_bytes, probe_bytes, config.schedule)
-    n_full = n_full_bytes // config.schedule.segment_symbols
-    symbols = _probe_symbols(source, parts)
-    encoder, decoded_symbols = BitCoder(ENCODE), np.zeros_like(symbols)
-    encoded, sizes = _code(config, runtime, encoder, parts, symbols, n_full)
+    pieces = all_pieces = _pieces(source, parts)
+    all_parts, encoder = parts, BitCoder(ENCODE)
+    encoded, parts, sizes = _code(config, runtime, encoder, parts, pieces, n_full_bytes > 0, budget_s)
     peak = peak_memory_bytes()
-    decoded, _ = _code(config, runtime, BitCoder(DECODE, encoder.payload()), parts, decoded_symbols, n_full)
-    if not np.array_equal(decoded_symbols, symbols):
+    pieces = [piece[: part.stop - part.start] for piece, part in zip(pieces, parts, strict=True)]
+    blank = [np.zeros_like(piece) for piece in pieces]
+    decoded, _, _ = _code(config, runtime, BitCoder(DECODE, encoder.payload()), parts, blank, n_full_bytes > 0)
+    n_full = (parts[-1].stop - parts[-1].start) // config.schedule.segment_symbols if n_full_bytes else 0
+    if not all(np.array_equal(a, b) for a, b in zip(blank, pieces, strict=True)):
         raise CorruptArchiveError("the probe decoded other bytes than it encoded: run `prequential doctor`")
     return Probe(
         sizes=sizes,
         n_full=n_full,
         encoded=encoded,
         decoded=decoded,
-        mixer_byte_s=_mixer_byte_s(config, runtime, parts, symbols),
+        mixer_byte_s=_mixer_byte_s(config, runtime, parts, pieces) if times_mixer else 0.0,
         startup_s=warm_up_s,
         peak_memory_bytes=peak,
+        other=_other(also, runtime, all_parts, all_pieces) if also else None,
     )
 
 
-def probe_in_new_process(source: Symbols, n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime) -> Probe:
+def probe_in_new_process(
+    source: Symbols, n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime, **options: Any
+) -> Probe:
     """`run_probe` in a new process. startup_s includes the start and the imports of that process.
 
     Raises what `run_probe` raises, and PrequentialError if the process dies.
     """
     parts, _ = probe_blocks(n_bytes, probe_bytes, config.schedule)
-    symbols = _probe_symbols(source, parts)
+    symbols = np.array(source[: sum(part.stop - part.start for part in parts)])
     try:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
             started = time.perf_counter()
             process.submit(_import_engine).result()
             start_s = time.perf_counter() - started
-            found = process.submit(run_probe, symbols, n_bytes, probe_bytes, config, runtime).result()
+            found = process.submit(run_probe, symbols, n_bytes, probe_bytes, config, runtime, **options).result()
     except BrokenProcessPool as error:
         raise PrequentialError("the probe's process died: perhaps it had too little memory") from error
     return replace(found, startup_s=found.startup_s + start_s)
@@ -135,29 +166,47 @@ def _import_engine() -> None:
     """Does nothing: a process that has found this function has imported the engine."""
 
 
-def _probe_symbols(source: Symbols, parts: Sequence[slice]) -> Bytes:
-    """A copy of the first symbols, as many as the parts have."""
-    return np.array(source[: sum(part.stop - part.start for part in parts)])
+def _pieces(source: Symbols, parts: Sequence[slice]) -> list[Bytes]:
+    """Copies of the first symbols, one for each part."""
+    ends = np.cumsum([part.stop - part.start for part in parts])
+    return [
+        np.array(source[end - (part.stop - part.start) : end]) for end, part in zip(ends.tolist(), parts, strict=True)
+    ]
 
 
 def _code(
-    config: Config, runtime: Runtime, coder: BitCoder, parts: Sequence[slice], symbols: Bytes, n_full: int
-) -> tuple[ProbePass, tuple[int, ...]]:
-    """Codes `symbols`, or decodes them in place, with a new learner; returns the pass and the sizes of its segments."""
+    config: Config,
+    runtime: Runtime,
+    coder: BitCoder,
+    parts: Sequence[slice],
+    pieces: Sequence[Bytes],
+    has_full: bool,
+    budget_s: float = math.inf,
+) -> tuple[ProbePass, list[slice], tuple[int, ...]]:
+    """Codes the pieces, or decodes them in place, with a new learner; returns the pass, what it coded, and its segments' sizes.
+
+    has_full: whether the last part has the full-size segments; it and all others get half of the budget each.
+    """
     started = time.perf_counter()
     learner = runtime.learner(config)
     learner_s = time.perf_counter() - started
-    sizes, wall_s, cpu_s, code_bits, start = [], [], [], [], 0
-    for part in parts:
-        n_before, n = 0, part.stop - part.start
+    sizes: list[int] = []
+    wall_s, cpu_s, code_bits, coded, spent_s, n_full = [], [], [], [], 0.0, 0
+    for k, (part, piece) in enumerate(zip(parts, pieces, strict=True)):
+        is_full = has_full and k == len(parts) - 1
+        spent_s, n_before, n_segments = 0.0 if is_full else spent_s, 0, len(sizes)
         wall, cpu = time.perf_counter(), time.process_time()
-        for n_done, bits in run(learner, coder, part, symbols[start : start + n]):
+        for n_done, bits in run(learner, coder, part, piece) if is_full or spent_s < budget_s / 2 else ():
             wall_s.append(time.perf_counter() - wall)
             cpu_s.append(time.process_time() - cpu)
             sizes.append(n_done - n_before)
             code_bits.append(float(bits.sum()))
-            n_before, wall, cpu = n_done, time.perf_counter(), time.process_time()
-        start += n
+            spent_s, n_before = spent_s + wall_s[-1], n_done
+            if spent_s >= budget_s / 2:
+                break
+            wall, cpu = time.perf_counter(), time.process_time()
+        coded.append(slice(part.start, part.start + n_before))
+        n_full = len(sizes) - n_segments if is_full else 0
     started = time.perf_counter()
     learner.digest()
     block_s = time.perf_counter() - started
@@ -168,13 +217,18 @@ def _code(
         block_s=block_s,
         full_cpu_s=float(np.median(cpu_s[-n_full:])) if n_full else 0.0,
     )
-    return found, tuple(sizes)
+    return found, coded, tuple(sizes)
 
 
-def _mixer_byte_s(config: Config, runtime: Runtime, parts: Sequence[slice], symbols: Bytes) -> float:
+def _other(config: Config, runtime: Runtime, parts: Sequence[slice], pieces: Sequence[Bytes]) -> OtherPass:
+    found, _, sizes = _code(config, runtime, BitCoder(FOLLOW), parts, pieces, False, 2 * OTHER_S)
+    return OtherPass(byte_s=float(np.median(np.divide(found.wall_s, sizes))), sizes=sizes, code_bits=found.code_bits)
+
+
+def _mixer_byte_s(config: Config, runtime: Runtime, parts: Sequence[slice], pieces: Sequence[Bytes]) -> float:
     """Seconds a byte of a mixer without a GPT. The GPT adds little to the mixer's own work."""
     if config.mixer is None:
         return 0.0
     alone = replace(config, gpt=None, replicas=None)
-    found, sizes = _code(alone, runtime, BitCoder(FOLLOW), parts, symbols.copy(), 0)
+    found, _, sizes = _code(alone, runtime, BitCoder(FOLLOW), parts, [piece.copy() for piece in pieces], False)
     return float(np.median(np.divide(found.wall_s, sizes)))

@@ -7,7 +7,6 @@ from typing import Any
 from prequential.codecs.archive_header import Header
 from prequential.measure.cost.devices import Device, segment_time_s
 from prequential.measure.cost.estimate import Estimate, estimate
-from prequential.measure.cost.probe import PROBE_BYTES
 from prequential.measure.cost.products import ProductRate, product_rates
 from prequential.measure.cost.segment_work import SegmentWork, segment_work
 from prequential.measure.cost.traffic import WorkerTraffic, worker_traffic
@@ -40,12 +39,14 @@ class RunCost:
         return [self._device_record(device, self.work) for device in self.devices] if self.work else []
 
     def _device_record(self, device: Device, work: SegmentWork) -> dict[str, Any]:
-        compress_s = self.estimate.compress_s * segment_time_s(device, work) / work.wall_s
+        segment_s, bound = segment_time_s(device, work)
+        compress_s = self.estimate.compress_s * segment_s / work.wall_s
         return {
             **asdict(device),
             "compress_s": compress_s,
             "bytes_per_s": self.estimate.n_bytes / compress_s,
             "fits": self.estimate.peak_memory_bytes <= device.memory_gb * 1e9,
+            "bound_by": bound,
             "measured": False,
         }
 
@@ -80,12 +81,18 @@ def measure_run_cost(
     *,
     devices: Sequence[Device],
     n_workers: int,
-    probe_bytes: int = PROBE_BYTES,
+    probe_bytes: int | None = None,
+    details: bool = True,
 ) -> RunCost:
-    """The cost of coding `source` with the learner of `config`. Raises what `estimate` raises."""
-    found, probe = estimate(source.symbols, planned_header(source, config), runtime, probe_bytes=probe_bytes)
-    rates = product_rates(config, runtime)
-    work = segment_work(probe, rates, config, runtime)
+    """The cost of coding `source` with the learner of `config`. Raises what `estimate` raises.
+
+    details: also what needs measurements beyond the probe: products, other machines and other widths.
+    """
+    found, probe = estimate(
+        source.symbols, planned_header(source, config), runtime, probe_bytes=probe_bytes, details=details
+    )
+    rates = product_rates(config, runtime) if details else []
+    work = segment_work(probe, rates, config, runtime) if details else None
     n_blocks = -(-source.n_bytes // config.schedule.block_symbols)
     return RunCost(
         config=config,
@@ -93,7 +100,7 @@ def measure_run_cost(
         rates=rates,
         work=work,
         devices=devices,
-        traffic=worker_traffic(config, found.n_segments, n_blocks, n_workers),
+        traffic=worker_traffic(config, found.n_segments, n_blocks, n_workers) if details else None,
         suggestions=suggest_widths(config, runtime, found, work) if work else [],
     )
 

@@ -48,8 +48,7 @@ def header(source: np.ndarray, config: Config) -> Header:
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The probe runs in this process without a warm-up: only its memory and its start-up time mean nothing then."""
     monkeypatch.setattr(module, "probe_in_new_process", run_probe)
-    for name in ("estimate", "probe"):
-        monkeypatch.setattr(f"prequential.measure.cost.{name}.warm_up", lambda *_: None)
+    monkeypatch.setattr("prequential.measure.cost.probe.warm_up", lambda *_: None)
 
 
 # ---- the probe
@@ -84,6 +83,18 @@ def test_decoding_a_probe_restores_the_symbols_at_the_same_bits(in_this_process:
     assert len(found.sizes) == len(found.encoded.wall_s) == len(found.decoded.wall_s)
     assert found.n_full > 0 and found.encoded.full_cpu_s > 0
     assert found.mixer_byte_s == 0
+
+
+def test_a_probe_ends_with_its_budget_but_has_both_kinds_of_segments() -> None:
+    whole = run_probe(text(9000), 100_000, 3000, MIXER, PLAIN, also=TINY)
+    short = run_probe(text(9000), 100_000, 3000, MIXER, PLAIN, budget_s=0.0, times_mixer=False)
+    assert short.sizes == (160,) and short.n_full == 1 and short.mixer_byte_s == 0
+    assert short.encoded.code_bits == short.decoded.code_bits
+    assert whole.n_bytes > 2900 and whole.other is not None and sum(whole.other.sizes) == whole.n_bytes
+    assert sum(whole.other.code_bits) > 0
+    unplaced = run_probe(text(2500), 2500, 3000, MIXER, PLAIN, budget_s=1e-9)
+    assert unplaced.sizes == (48,) and unplaced.n_full == 0
+    assert coding_time_s(unplaced, unplaced.encoded, 2500, SCHEDULE) > unplaced.encoded.wall_s[0]
 
 
 # ---- time: from made-up probes, so that the sums are known
@@ -121,6 +132,10 @@ def test_without_a_full_size_segment_its_work_is_unknown() -> None:
 # ---- memory and size
 
 
+def predicted(source: np.ndarray, probe: Probe, trend: module.RatioTrend) -> tuple[float, float, float]:
+    return predicted_code_bits(source, probe.sizes, probe.encoded.code_bits, trend)
+
+
 def test_memory_grows_by_the_mapped_corpus_and_by_the_history_up_to_its_size() -> None:
     ring = 1 << SCHEDULE.history_bits
     assert module._growth_bytes(1000, 5000, SCHEDULE) == 5000 + 4000
@@ -139,11 +154,11 @@ def test_the_container_is_that_of_a_real_archive(in_this_process: None) -> None:
 def test_the_bounds_enclose_the_size_and_stay_below_the_original() -> None:
     source = text(40_000)
     probe = made_up_probe(len(source), 3000, 0.01, 0.0001)
-    low, likely, high = predicted_code_bits(source, probe, module.GPT_ALONE)
+    low, likely, high = predicted(source, probe, module.GPT_ALONE)
     assert 0 < low < likely < high < 8 * len(source)
     noise = np.random.default_rng(0).integers(0, 256, 40_000, dtype=np.uint8)
     costly = replace(probe, encoded=replace(probe.encoded, code_bits=tuple(8.5 * n for n in probe.sizes)))
-    assert predicted_code_bits(noise, costly, module.GPT_ALONE)[2] <= 8 * len(noise)
+    assert predicted(noise, costly, module.GPT_ALONE)[2] <= 8 * len(noise)
 
 
 def test_an_easier_rest_of_the_corpus_makes_the_archive_smaller() -> None:
@@ -151,7 +166,7 @@ def test_an_easier_rest_of_the_corpus_makes_the_archive_smaller() -> None:
     easy = hard.copy()
     easy[8000:] = 7
     probe = made_up_probe(40_000, 3000, 0.01, 0.0001)
-    easy_bits, hard_bits = (predicted_code_bits(source, probe, module.WITH_MIXER)[1] for source in (easy, hard))
+    easy_bits, hard_bits = (predicted(source, probe, module.WITH_MIXER)[1] for source in (easy, hard))
     assert easy_bits < 0.5 * hard_bits
 
 
@@ -165,5 +180,5 @@ def test_replicas_with_a_mixer_are_estimated(in_this_process: None) -> None:
     """The probe also times the mixer alone, which has no replicas."""
     config = replace(GPT, mixer=MIXER.mixer, replicas=ReplicaConfig(n_replicas=4, sync_every=3))
     source = text(3000)
-    found, _ = estimate(source, header(source, config), PLAIN)
+    found, _ = estimate(source, header(source, config), PLAIN, probe_bytes=4000, details=True)
     assert abs(found.archive_bytes - len(compress(source, config=config, runtime=PLAIN))) <= 24

@@ -23,15 +23,18 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser(
         "estimate",
         description="Code a short part of each corpus, and estimate the cost of the complete run from it: time, memory, "
-        "operations, size of the archive, and traffic between workers; roughly also on other machines. Higher presets take "
-        "longer (docs/MACHINES.md).",
+        "and size of the archive. With -v or --json also operations by product, traffic between workers, and rough times on "
+        "other machines (docs/MACHINES.md).",
     )
     parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
     parser.add_argument(
         "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the corpus"
     )
     parser.add_argument(
-        "--probe", type=options.byte_count, metavar="BYTES", help="length of the part that is coded (default: 48K)"
+        "--probe",
+        type=options.byte_count,
+        metavar="BYTES",
+        help="length of the part that is coded (default: what takes 2.5 s, 48K at most)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line instead of tables")
     options.add_learner(parser)
@@ -71,15 +74,21 @@ def _estimate(
     args: argparse.Namespace, config: "Config", runtime: "Runtime", devices: "list[Device]", name: str
 ) -> None:
     from prequential.measure.cost.estimate_text import format_run_cost
-    from prequential.measure.cost.probe import PROBE_BYTES
     from prequential.measure.cost.run_cost import measure_run_cost
     from prequential.measure.record import environment
     from prequential.online.source import open_source
 
     runtime.check(config)
+    details = args.json or args.verbose or bool(args.machines or args.devices)
     with open_source(name, args.limit, in_order=True) as source:
         cost = measure_run_cost(
-            source, config, runtime, devices=devices, n_workers=args.workers, probe_bytes=args.probe or PROBE_BYTES
+            source,
+            config,
+            runtime,
+            devices=devices,
+            n_workers=args.workers,
+            probe_bytes=args.probe,
+            details=details,
         )
         record = cost.to_record(source.origin)
     if args.json:
