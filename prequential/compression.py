@@ -25,7 +25,17 @@ from prequential.online.source import Data, HashedSymbols, PathLike, open_source
 
 @dataclass(frozen=True, kw_only=True)
 class CompressionResult:
-    """The cost of an archive. wall_s: wall time of coding alone, in seconds."""
+    """The cost of an archive. wall_s: wall time of coding alone, in seconds.
+
+    Examples:
+        >>> import io, prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> archive = io.BytesIO()
+        >>> result = prequential.compress(b"text" * 100, archive, config=small, runtime=plain)
+        >>> result.ledger.archive_bytes == len(archive.getvalue())
+        True
+    """
 
     header: Header
     ledger: Ledger
@@ -83,15 +93,16 @@ def compress(
     Raises CorpusError, OutputError, InexactMachineError, ConfigError (also for a model above the memory limit of the runtime),
     and CheckpointError if the interrupted run was a different one.
 
-    >>> import prequential
-    >>> text = b"It was the best of times, it was the worst of times. " * 20
-    >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
-    >>> plain = prequential.Runtime(kernels="plain")  # nothing to compile; the default is faster for longer texts
-    >>> archive = prequential.compress(text, config=small, runtime=plain)
-    >>> len(archive) < len(text)
-    True
-    >>> prequential.decompress(archive, runtime=plain) == text
-    True
+    Examples:
+        >>> import prequential
+        >>> text = b"It was the best of times, it was the worst of times. " * 20
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")  # nothing to compile; the default is faster for longer texts
+        >>> archive = prequential.compress(text, config=small, runtime=plain)
+        >>> len(archive) < len(text)
+        True
+        >>> prequential.decompress(archive, runtime=plain) == text
+        True
     """
     runtime = runtime or Runtime()
     if config:

@@ -29,7 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DecompressionResult:
-    """A decoded archive whose digest was compared. n_bytes: of the original. wall_s: wall time of coding alone, in seconds."""
+    """A decoded archive whose digest was compared. n_bytes: of the original. wall_s: wall time of coding alone, in seconds.
+
+    Examples:
+        >>> import io, prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> archive = prequential.compress(b"text" * 100, config=small, runtime=plain)
+        >>> original = io.BytesIO()
+        >>> prequential.decompress(archive, original, runtime=plain).n_bytes
+        400
+    """
 
     header: Header
     n_bytes: int
@@ -83,6 +93,14 @@ def decompress(
 
     Raises CorpusError for an archive that cannot be read, CorruptArchiveError, UnsupportedVersionError, OutputError,
     InexactMachineError, and ConfigError for a model above the memory limit of the runtime.
+
+    Examples:
+        >>> import prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> archive = prequential.compress(b"one line\\n", config=small, runtime=plain)
+        >>> prequential.decompress(archive, runtime=plain)
+        b'one line\\n'
     """
     memory = io.BytesIO()
     with _archive(archive) as file:

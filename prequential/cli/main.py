@@ -46,9 +46,7 @@ def build_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action=_Version)
-    commands = top.add_subparsers(
-        metavar="COMMAND", required=True, parser_class=Parser, help="one of the commands above"
-    )
+    commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser, help="one of the commands above")
     for group in COMMANDS.values():
         for command in group:
             command.add_parser(commands)
@@ -72,7 +70,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILURE
     if rank:
         _silence_output()
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions (docs/MACHINES.md)
+        import argcomplete  # type: ignore[import-not-found]
+
+        argcomplete.autocomplete(parser)
+    args = parser.parse_args(argv)
+    if "run" not in args:
+        parser.print_help()
+        return 0
     shared = getattr(args, "shared", None)  # what workers share: the steps of one run, or the runs of a plan
     if n_workers > 1 and not shared:
         args.parser.error(

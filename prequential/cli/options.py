@@ -6,6 +6,7 @@ The presets are known to the package of the learner, which is slow to import. A 
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,13 +30,34 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a usage error in one line, like every other error."""
+    """Options and files in any order. Reports a usage error in one line, like every other error, with the nearest command."""
 
     def __init__(self, **kwargs: object) -> None:
         super().__init__(allow_abbrev=False, **kwargs)  # type: ignore[arg-type]
+        self._is_intermixed = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As of argparse; positional arguments may also stand between options."""
+        has_commands = any(action.nargs == argparse.PARSER for action in self._actions)
+        has_end = args is not None and "--" in args  # of options; argparse loses it between positional arguments
+        if has_commands or has_end or self._is_intermixed:
+            return super().parse_known_args(args, namespace)
+        self._is_intermixed = True  # the method below calls this one
+        try:
+            return super().parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixed = False
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"prequential: {printable(message)}; see {self.prog} --help\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.nargs == argparse.PARSER and action.choices is not None and value not in action.choices:
+            near = difflib.get_close_matches(str(value), action.choices, 1)
+            raise argparse.ArgumentError(
+                None, f"there is no command {value!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            )
+        super()._check_value(action, value)
 
 
 # ---- types of arguments
@@ -80,6 +102,13 @@ def gpt_sizes(text: str) -> list[tuple[int, int]]:
             raise argparse.ArgumentTypeError(f"{text!r} is not a list of sizes WIDTHxLAYERS, such as 64x1,128x2")
         sizes.append((int(width), int(layers)))
     return sizes
+
+
+class _Level(argparse.Action):
+    """-1 to -9: the number."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *rest: Any) -> None:
+        setattr(namespace, self.dest, int(str(rest[-1])[1:]))
 
 
 # ---- groups of options
@@ -136,16 +165,13 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
     """Adds the options that choose the learner."""
     group = parser.add_argument_group("learner (the archive stores all of these)")
     level = group.add_mutually_exclusive_group()
-    for number in range(1, 10):
-        level.add_argument(
-            f"-{number}",
-            dest="preset",
-            action="store_const",
-            const=number,
-            help="preset, from the fastest (-1) to the smallest archive (-9); default: -5; compress: -4 below 256 KiB"
-            if number == 1
-            else argparse.SUPPRESS,
-        )
+    level.add_argument(
+        *(f"-{number}" for number in range(1, 10)),
+        dest="preset",
+        action=_Level,
+        nargs=0,
+        help="preset, from the fastest (-1) to the smallest archive (-9); default: -5; compress: -4 below 256 KiB",
+    )
     level.add_argument("--fast", dest="preset", action="store_const", const="fast", help="the lowest preset")
     level.add_argument("--best", dest="preset", action="store_const", const="best", help="the highest preset")
     level.add_argument(

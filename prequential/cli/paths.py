@@ -6,6 +6,7 @@ again, because files may change.
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 from prequential.cli.failures import report_failure
@@ -36,6 +37,10 @@ def are_refused(args: argparse.Namespace) -> bool:
 
 
 def _missing(name: str) -> Exception | None:
+    if name == "-" and sys.stdin.isatty():
+        return CorpusError(
+            "standard input is a terminal: name a file, or pipe data into the command (--help explains it)"
+        )
     try:
         if is_path(name) and not Path(name).parent.is_file():  # FILE/NAME is a packed run
             with reading(name):

@@ -32,6 +32,11 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
             watch.close()
 
 
+def shows_summary(*, quiet: bool, verbose: bool) -> bool:
+    """Whether a command says in one line what it has done: on a terminal, and with -v."""
+    return not quiet and (verbose or sys.stderr.isatty())
+
+
 def _watch(title: str, *, quiet: bool) -> SilentProgress:
     from prequential.measure.watch.progress import ProgressBar, ProgressLines, SilentProgress
 

@@ -85,6 +85,14 @@ class GPTConfig:
     GPT_CONTEXTS are inputs as well, as rows of one hashed table of 2**context_bits rows. window: the number of keys that a
     symbol attends to, including its own. matrix_step: Muon's step size for the hidden matrices; vector_step: Adam's for the
     embedding and the head; context_step: Adagrad's for the context table. Warm-up and decay apply to the first two.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.GPTConfig(n_layers=1, width=64, n_heads=2).window
+        128
+        >>> prequential.GPTConfig(width=64, n_heads=3)
+        Traceback (most recent call last):
+        prequential.errors.ConfigError: width = 64 must be a multiple of 2 * n_heads = 6
     """
 
     n_layers: int = 2
@@ -134,6 +142,14 @@ class MixerConfig:
 
     contexts, sets and curves: which of CONTEXTS, WEIGHT_SETS and CURVES; by default few, for a fast mixer. table_bits: the
     table has 2**table_bits buckets of 64 bytes. match_bits: the index of matches has 2**match_bits positions.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.MixerConfig(contexts=("1", "2"), table_bits=10).curves
+        ('1', '2')
+        >>> prequential.MixerConfig(table_bits=3)
+        Traceback (most recent call last):
+        prequential.errors.ConfigError: table_bits = 3 lies outside [4, 26]
     """
 
     contexts: tuple[str, ...] = FAST_CONTEXTS
@@ -156,6 +172,12 @@ class ScheduleConfig:
     A segment has segment_symbols symbols; the first segments have first_segment_symbols, and the size grows with the stream. A
     step learns from up to n_rows rows of row_symbols symbols: the newest segment, and rows drawn at random from the last
     2**history_bits symbols. A block is the unit of the archive: block_symbols symbols.
+
+    Examples:
+        >>> import prequential
+        >>> schedule = prequential.ScheduleConfig(segment_symbols=512, n_rows=8)
+        >>> schedule.n_rows * schedule.row_symbols / schedule.segment_symbols  # how often a step replays each symbol
+        2.0
     """
 
     first_segment_symbols: int = 256
@@ -179,7 +201,14 @@ class ScheduleConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaConfig:
-    """n_replicas GPTs learn separately, each from its share of a step's rows, and become their mean every sync_every steps."""
+    """n_replicas GPTs learn separately, each from its share of a step's rows, and become their mean every sync_every steps.
+
+    Examples:
+        >>> import prequential
+        >>> config = prequential.Config(replicas=prequential.ReplicaConfig(n_replicas=4))
+        >>> config.replicas.sync_every
+        16
+    """
 
     n_replicas: int = 2
     sync_every: int = 16
@@ -190,7 +219,16 @@ class ReplicaConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Everything that decides the coded bits: equal configurations and equal bytes give equal archives."""
+    """Everything that decides the coded bits: equal configurations and equal bytes give equal archives.
+
+    Examples:
+        >>> import dataclasses, prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> prequential.Config.from_dict(small.to_dict()) == small
+        True
+        >>> dataclasses.replace(prequential.preset(5), seed=1) == prequential.preset(5, seed=1)
+        True
+    """
 
     seed: int = 0
     gpt: GPTConfig | None = field(default_factory=GPTConfig)

@@ -1,6 +1,10 @@
 """Presets: configurations by level, from fast to small archives. The archive stores the complete Config, not the level."""
 
 import dataclasses
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
 
 from prequential.errors import ConfigError
 from prequential.model.config import (
@@ -75,7 +79,13 @@ PURE = {
 
 
 def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
-    """The Config of a level. pure: without the context mixer. Raises ConfigError for an unknown level, or pure without a GPT."""
+    """The Config of a level. pure: without the context mixer. Raises ConfigError for an unknown level, or pure without a GPT.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.preset(1).gpt is None, prequential.preset(5).gpt.width, prequential.preset(5, pure=True).mixer
+        (True, 192, None)
+    """
     if level not in PRESETS:
         raise ConfigError(f"no preset {level}; choose {min(PRESETS)} to {max(PRESETS)}")
     if pure and level not in PURE:
@@ -86,3 +96,27 @@ def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) ->
 def default_for(n_bytes: int) -> Config:
     """The Config for an input of this length, where none was chosen."""
     return preset(SMALL_PRESET if n_bytes < SMALL_N_BYTES else DEFAULT_PRESET)
+
+
+def name_of(config: Mapping[str, Any]) -> str | None:
+    """The options of the command line that give this configuration (Config.to_dict, or read from JSON); None if none do.
+
+    An entry `given` is left out: it is not part of the preset.
+    """
+    own = {name: value for name, value in config.items() if name != "given"}
+    if not isinstance(seed := own.pop("seed", None), int):
+        return None
+    name = _names().get(json.dumps(own, sort_keys=True))
+    return name if name is None or seed == 0 else f"{name} --seed {seed}"
+
+
+@cache
+def _names() -> dict[str, str]:
+    """The options of each preset by its configuration as JSON, without the seed."""
+    found: dict[str, str] = {}
+    for level in (DEFAULT_PRESET, SMALL_PRESET, max(PRESETS), *PRESETS):  # of equal ones, the one that texts speak of
+        for pure in (False, True) if level in PURE else (False,):
+            values = preset(level, pure=pure).to_dict()
+            del values["seed"]
+            found.setdefault(json.dumps(values, sort_keys=True), f"-{level} --pure" if pure else f"-{level}")
+    return found

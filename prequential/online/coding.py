@@ -44,6 +44,17 @@ class Progress:
     code_bits is exact below 2**31: a sum of whole units of 2**-22 bits. segment: the bytes of the segment just coded, (n,) uint8;
     empty in the last report. segment_bits: the ideal code length of each byte, (n,) float64. segment_gpt_bits: the same under the
     GPT alone; None without a GPT, and while decoding. update_size: `Learner.update_size`.
+
+    Examples:
+        >>> import prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> reports = []
+        >>> archive = prequential.compress(
+        ...     b"text" * 100, config=small, runtime=plain, on_progress=lambda done, n_bytes: reports.append(done)
+        ... )
+        >>> reports[-1].n_bytes, reports[-1].archive_bytes == len(archive)
+        (400, True)
     """
 
     n_bytes: int = 0

@@ -28,6 +28,11 @@ def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> 
 
     n_threads: threads that orthogonalise matrices at the same time. n_learners: learners held together; an audit holds a second
     one. An estimate on the high side: it serves to refuse learners that do not fit.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.memory_bytes(prequential.preset(1)) < prequential.memory_bytes(prequential.preset(5)) < 2**31
+        True
     """
     schedule = config.schedule
     n_positions = max(schedule.n_rows * schedule.row_symbols, schedule.segment_symbols)

@@ -34,6 +34,14 @@ class Runtime:
     backend and kernels are those of the processor. audit_every: segments in a period of the audit (online/audit.py); 0: no audit.
     team: the processes that share the GPT's steps (online/workers/), each with this many threads; None: this process alone.
     max_memory_bytes: a learner that takes more is refused.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.Runtime(threads=2, kernels="plain").n_threads
+        2
+        >>> prequential.Runtime(kernels="numpy")
+        Traceback (most recent call last):
+        prequential.errors.ConfigError: unknown kernels 'numpy'; choose one of fused, plain
     """
 
     threads: int | None = None

@@ -77,15 +77,16 @@ def test_a_terminal_shows_bits_gzip_speed_and_time_left_in_one_line(shown: str) 
 
 def test_at_the_end_the_bar_is_gone_and_the_warning_stays(shown: str) -> None:
     lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in shown.split("\n")]
-    (warning,) = [line for line in lines if line.strip()]
+    warning, summary = [line for line in lines if line.strip()]
     assert warning.startswith("prequential: noise: warning: byte 0, block 0: incompressible")
+    assert summary.startswith(f"noise: {len(NOISE):,} -> ")
 
 
 def test_a_narrow_terminal_also_gets_one_line(on_terminal: Terminal) -> None:
     code, _, shown = on_terminal("compress", "text", columns=30)
     assert code == 0
     assert "bits/byte" in shown
-    assert "\n" not in shown
+    assert shown.count("\n") == 1 and shown.endswith(" s\r\n")  # the summary
 
 
 def test_with_quiet_a_terminal_shows_nothing_and_findings_are_recorded(on_terminal: Terminal, folder: Path) -> None:

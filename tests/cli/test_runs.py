@@ -28,9 +28,28 @@ def test_the_list_has_a_row_for_each_run_oldest_first(run, made):
     folder, printed = made
     lines = run(folder, "runs", "list").stdout.decode().splitlines()
     assert len(lines) == 3
-    assert lines[0].split()[:3] == ["run", "corpus", "bytes"]
-    assert [re.search(r"(2,048|3,072).* (yes|no) ", line)[2] for line in lines[1:]] == ["no", "yes"]
+    assert lines[0].split() == ["run", "bytes", "model", "bits/byte", "kB/s", "verified"]
+    assert [re.search(r"(2,048|3,072).* (yes|no)$", line)[2] for line in lines[1:]] == ["no", "yes"]
     assert lines[2].startswith(Path(last_run(printed)).name)
+    assert max(map(len, lines)) <= 100
+
+
+def test_a_run_is_named_by_the_beginning_of_its_name_or_as_the_latest(run, made):
+    folder, printed = made
+    name = Path(last_run(printed)).name
+    (other,) = {path.name for path in (folder / "runs").iterdir() if not path.name.startswith(".")} - {name}
+    n_same = next(i for i, (a, b) in enumerate(zip(name, other, strict=False)) if a != b)
+    whole = run(folder, "runs", "show", f"runs/{name}").stdout
+    assert whole and whole == run(folder, "runs", "show", "latest").stdout
+    assert whole == run(folder, "runs", "show", name[: n_same + 1]).stdout
+    for args, part in (
+        (("show", name[:n_same]), "2 runs in 'runs' begin so"),
+        (("show", "nothing"), "there is no such run"),
+        (("show", "runs/nothing"), "there is no such run"),
+    ):
+        done = run(folder, "runs", *args)
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1) and part in done.stderr.decode()
+    assert run(folder, "report", "latest", "-o", "latest.html").returncode == 0
 
 
 def test_the_json_list_has_the_figures_of_the_records(run, made):
@@ -76,18 +95,18 @@ def test_control_characters_in_a_name_do_not_reach_the_terminal(run, made, tmp_p
     record["corpus"]["name"] = "\x1b[2J\x1b]0;title\x07"
     (tmp_path / "runs" / "x").mkdir(parents=True)
     (tmp_path / "runs" / "x" / "record.jsonl").write_text(json.dumps(record))
-    for args in (("list",), ("show", "runs/x")):
+    for args in (("list", "--json"), ("list",), ("show", "runs/x"), ("show", "x")):
         done = run(tmp_path, "runs", *args)
         assert done.returncode == 0
         assert b"\x1b" not in done.stdout
-        assert rb"\x1b[2J" in done.stdout
+        assert args == ("list",) or rb"\x1b[2J" in done.stdout or rb"\u001b[2J" in done.stdout
 
 
 @pytest.mark.parametrize("record", ['{"kind": "evaluation", "schema": 1, "time": "x"}', "[]", "no JSON"])
 def test_an_incomplete_record_is_one_line_that_names_it(run, tmp_path, record):
     (tmp_path / "runs" / "x").mkdir(parents=True)
     (tmp_path / "runs" / "x" / "record.jsonl").write_text(record)
-    for args in (("list",), ("show", "runs/x")):
+    for args in (("list", "--json"), ("list",), ("show", "runs/x"), ("show", "x")):
         done = run(tmp_path, "runs", *args)
         assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
         assert b"runs/x" in done.stderr

@@ -64,21 +64,33 @@ def test_the_order_and_the_subset_agree_with_the_corpus(run, folder):
     assert b"of 6 documents chosen" in done.stdout
 
 
-def test_without_an_output_the_order_goes_to_standard_output_and_is_the_same_every_time(select):
-    first = select("pages", *OPTIONS, "--by", "progress", "--target", "pages/0.txt")
-    assert select("pages", *OPTIONS, "--by", "progress", "--target", "pages/0.txt") == first
+def test_with_json_the_order_goes_to_standard_output_and_is_the_same_every_time(select):
+    first = select("pages", *OPTIONS, "--by", "progress", "--target", "pages/0.txt", "--json")
+    assert select("pages", *OPTIONS, "--by", "progress", "--target", "pages/0.txt", "--json") == first
     head, documents = lines(first)
     assert (head["by"], head["target"]["name"], len(documents)) == ("progress", "0.txt", 6)
 
 
+def test_without_json_a_table_is_printed(select):
+    shown = select("pages", *OPTIONS, "--by", "surprise").splitlines()
+    assert "of 6 documents chosen" in shown[0] and shown[2].split() == [
+        "document",
+        "rank",
+        "bytes",
+        "bits",
+        "bits/byte",
+        "chosen",
+    ]
+
+
 def test_by_novel_bytes_a_copy_is_last(select):
-    documents = lines(select("pages", *OPTIONS, "--by", "novel"))[1]
+    documents = lines(select("pages", *OPTIONS, "--by", "novel", "--json"))[1]
     assert (documents[-1]["name"], documents[-1]["bits"]) == ("copy.txt", 0.0)  # after 4.txt in the stream
 
 
 def test_a_file_is_ranked_by_shards_and_written_by_rank(select, folder):
     out = ("--write", "shards", "--write-order", "rank", "-f")
-    shown = select("pages/4.txt", *OPTIONS, "--by", "surprise", "--shard", "100", "--order", "low", *out)
+    shown = select("pages/4.txt", *OPTIONS, "--by", "surprise", "--shard", "100", "--order", "low", "--json", *out)
     documents = lines(shown)[1]
     assert {d["name"] for d in documents} == {f"4.txt:{at}" for at in range(0, len(PARTS["4.txt"]), 100)}
     expected = b"".join(PARTS["4.txt"][d["start"] : d["start"] + d["n_bytes"]] for d in documents if d["selected"])

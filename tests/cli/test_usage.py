@@ -1,13 +1,17 @@
 """Options: usage errors are one line and exit code 2; help and `list` start at once."""
 
 import json
+import os
+import pty
+import re
 import resource
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
-from prequential.cli.main import COMMANDS
+from prequential.cli.main import COMMANDS, build_parser
 
 WITHOUT_TORCH = (
     "import sys; from prequential.cli.main import main; code = main(sys.argv[1:]); print('torch' in sys.modules)"
@@ -17,7 +21,8 @@ WITHOUT_TORCH = (
 @pytest.mark.parametrize(
     ("args", "part"),
     [
-        (["frobnicate"], "frobnicate"),
+        (["frobnicate"], "no command 'frobnicate'"),
+        (["comprss", "a"], "did you mean 'compress'"),
         (["list"], "FILE.pq"),
         (["list", "--no-such-option", "a"], "--no-such-option"),
         (["compress", "--device", "tpu", "a"], "--device"),
@@ -125,7 +130,7 @@ def test_list_continues_after_a_file_that_is_not_an_archive(run, archive, tmp_pa
         "runs list", "evaluate none", "evaluate a --baselines unknown", "evaluate a --learner-arg b=1", "evaluate a --given none",
         "estimate none", "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
         "ladder none", "ablate none", "select none --by loss --budget 1K", "matrix none none2", "matrix a", "forecast none",
-        "score none", "compare none none2", "report none", "references none", "export none -o m", "audit none", "monorepo none",
+        "score none", "compare none none", "report none", "references none", "export none -o m", "audit none", "monorepo none",
     ],
 )  # fmt: skip
 def test_what_is_refused_at_once_imports_nothing_large(command, tmp_path):
@@ -148,3 +153,85 @@ def test_inputs_that_exist_are_worked_on_beside_missing_ones(run, tmp_path):
     done = run(tmp_path, "compress", "none", "a")
     assert done.returncode == 1 and b"none: cannot read 'none'" in done.stderr
     assert (tmp_path / "a.pq").exists()
+
+
+def test_without_a_command_the_help_is_printed():
+    bare, asked = (
+        subprocess.run([sys.executable, "-m", "prequential", *args], capture_output=True) for args in ([], ["--help"])
+    )
+    assert (bare.returncode, bare.stderr) == (0, b"") and bare.stdout == asked.stdout
+
+
+def test_the_help_shows_all_presets_and_the_default(run, tmp_path):
+    shown = " ".join(run(tmp_path, "compress", "--help").stdout.decode().split())
+    assert "-1, -2, -3, -4, -5, -6, -7, -8, -9 preset, from the fastest (-1)" in shown and "default: -5" in shown
+
+
+@pytest.mark.parametrize(
+    "args", [["a", "-o", "c.pq", "-1"], ["-1", "a", "-o", "c.pq"], ["-o", "c.pq", "-1", "a"], ["-o", "c.pq", "--", "a"]]
+)
+def test_options_and_files_come_in_any_order(args):
+    parsed = build_parser().parse_args(["compress", *args])
+    assert (parsed.names, parsed.output) == (["a"], "c.pq")
+    assert parsed.preset == (1 if "-1" in args else None)
+    between = build_parser().parse_args(["score", "forecast", "--runs", "r", "corpus", "-q"])
+    assert (between.forecast, between.runs, between.source) == ("forecast", "r", "corpus")
+    assert build_parser().parse_args(["list", "a", "--json", "b"]).names == ["a", "b"]
+
+
+def test_list_reads_standard_input(archive, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "prequential", "list", "--json", "-"], input=archive, capture_output=True, check=True
+    )
+    entry = json.loads(done.stdout)
+    assert (entry["archive"], entry["archive_bytes"]) == ("-", len(archive))
+
+
+def test_list_prints_no_titles_without_a_row(run, tmp_path):
+    (tmp_path / "a").write_bytes(b"no archive")
+    done = run(tmp_path, "list", "a")
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
+def on_a_terminal(folder, *args):
+    """Runs a command whose standard streams are a terminal; returns its exit code and what the terminal shows."""
+    number, other = pty.openpty()
+    command = [sys.executable, "-m", "prequential", *args]
+    with subprocess.Popen(command, cwd=folder, stdin=other, stdout=other, stderr=other) as process:
+        os.close(other)
+        shown = b""
+        with suppress(OSError):  # the end of a terminal is an error on Linux
+            while data := os.read(number, 1 << 16):
+                shown += data
+        os.close(number)
+    return process.returncode, shown.decode()
+
+
+def test_a_terminal_shows_one_line_about_each_file(tmp_path, text):
+    (tmp_path / "a").write_bytes(text)
+    code, shown = on_a_terminal(tmp_path, "compress", "-1", "a")
+    n_bytes = (tmp_path / "a.pq").stat().st_size
+    assert code == 0 and re.search(
+        rf"a: {len(text):,} -> {n_bytes:,} bytes, \d+\.\d+%, \d\.\d+ bits/byte, \d+\.\d s, -1\r\n$", shown
+    )
+    assert re.search(rf"a\.pq: ok, {len(text):,} bytes, \d+\.\d s\r\n$", on_a_terminal(tmp_path, "test", "a.pq")[1])
+    code, shown = on_a_terminal(tmp_path, "decompress", "-o", "b", "a.pq")
+    assert code == 0 and re.search(rf"a\.pq -> b: {len(text):,} bytes, \d+\.\d s\r\n$", shown)
+    assert on_a_terminal(tmp_path, "test", "-q", "a.pq") == (0, "")
+
+
+@pytest.mark.parametrize("command", ["compress", "decompress", "test"])
+def test_a_terminal_as_input_is_explained(command, tmp_path):
+    code, shown = on_a_terminal(tmp_path, command)
+    assert code == 1 and "standard input is a terminal: name a file" in shown and len(shown.splitlines()) == 1
+
+
+def test_the_shell_completes_commands(tmp_path):
+    pytest.importorskip("argcomplete")
+    words = "prequential comp"
+    environment = {
+        **os.environ, "_ARGCOMPLETE": "1", "COMP_LINE": words, "COMP_POINT": str(len(words)), "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "out"),
+    }  # fmt: skip
+    subprocess.run([sys.executable, "-m", "prequential"], env=environment, check=False, timeout=60)
+    assert {word.strip() for word in (tmp_path / "out").read_text().split()} == {"compress", "compare"}

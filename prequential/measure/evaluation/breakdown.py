@@ -246,7 +246,7 @@ def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
             few, many = int(words.times[here][0]), int(words.times[here][-1])
             n_words, n_distinct = int((words.times * words.n_distinct)[here].sum()), int(words.n_distinct[here].sum())
             more = {"from_times": few, "to_times": many, "n_words": n_words, "n_distinct": n_distinct}
-            rows.append(sums.row(f"decile {decile + 1}: {_span(few, many)} times", decile, **more))
+            rows.append(sums.row(f"decile {decile + 1}: {_span(few, many)} time{'s' * (many != 1)}", decile, **more))
     rows.append(sums.row("outside words", N_DECILES, n_words=0, n_distinct=0))
     last_rank = np.cumsum(words.n_distinct[::-1])[::-1].astype(
         np.float64

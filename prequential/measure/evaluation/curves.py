@@ -32,7 +32,16 @@ COLUMNS = {"series": "dictionary<values=string, indices=int32, ordered=0>", "n_b
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Cumulative `bits` (n,) float64 after n_bytes (n,) int64, ascending and positive. The last point is the complete corpus."""
+    """Cumulative `bits` (n,) float64 after n_bytes (n,) int64, ascending and positive. The last point is the complete corpus.
+
+    Examples:
+        >>> import numpy as np, prequential
+        >>> curve = prequential.Curve(n_bytes=np.array([100, 200]), bits=np.array([500.0, 800.0]))
+        >>> float(curve.at(150))
+        650.0
+        >>> curve.windows(2).bits.tolist()
+        [5.0, 3.0]
+    """
 
     n_bytes: NDArray[np.int64]
     bits: NDArray[np.float64]

@@ -56,6 +56,18 @@ class Evaluation:
     limit_bytes: only so many bytes from the beginning of the corpus were to be read; None: all.
     mode: the permissions that all files of the corpus have; the archive gets no others.
     is_coded: whether an archive was written. If not, its size is the ideal code length in whole bytes.
+
+    Examples:
+        >>> import prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> result = prequential.evaluate(b"abcdefgh" * 500, config=small, runtime=plain, baselines=("gzip",))
+        >>> sorted(result.curves)
+        ['gzip', 'model']
+        >>> float(result.curve.bits[-1]) == result.ledger.code_bits
+        True
+        >>> result.declaring(n_configs=8).ledger.choice_bits
+        3.0
     """
 
     header: Header
@@ -89,6 +101,16 @@ class DraftFolder:
     """The folder that an evaluation works in, for its archive and for what it needs to resume.
 
     path: a folder that exists. keep: an interrupted evaluation leaves there what it needs to resume. resume: continue with that.
+
+    Examples:
+        >>> import pathlib, tempfile, prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     draft = prequential.DraftFolder(path=pathlib.Path(name))
+        ...     result = prequential.evaluate(b"text" * 100, config=small, runtime=plain, baselines=(), draft=draft)
+        ...     (draft.path / "archive.pq").stat().st_size == result.ledger.archive_bytes
+        True
     """
 
     path: Path
@@ -120,14 +142,15 @@ def evaluate(
     corpus in memory. Raises what `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails,
     and CheckpointError if the draft folder belongs to another run.
 
-    >>> import prequential
-    >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
-    >>> plain = prequential.Runtime(kernels="plain")
-    >>> result = prequential.evaluate("sample:christmas_carol", config=small, limit_bytes=4096, runtime=plain)
-    >>> result.ledger.archive_bits == 8 * result.ledger.archive_bytes
-    True
-    >>> int(result.curve.n_bytes[-1])
-    4096
+    Examples:
+        >>> import prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> result = prequential.evaluate("sample:christmas_carol", config=small, limit_bytes=4096, runtime=plain)
+        >>> result.ledger.archive_bits == 8 * result.ledger.archive_bytes
+        True
+        >>> int(result.curve.n_bytes[-1])
+        4096
     """
     runtime = runtime or Runtime()
     subject = _subject(config, learner, given, runtime)

@@ -29,6 +29,14 @@ class Ledger:
         2**-22 bits.
     decoder_bytes: the zipped source of the decoder; 0 before `declaring`.
     n_configs, n_seeds: the user declares that this archive is the best of so many configurations and seeds.
+
+    Examples:
+        >>> import prequential
+        >>> ledger = prequential.Ledger(
+        ...     n_bytes=1000, archive_bytes=250, header_bytes=20, payload_bytes=200, n_blocks=1, n_raw_blocks=0, code_bits=1590.0
+        ... )
+        >>> ledger.archive_bits, ledger.bits_per_byte, ledger.container_bytes, ledger.coder_bits
+        (2000, 2.0, 30, 10.0)
     """
 
     n_bytes: int

@@ -64,6 +64,18 @@ class Run:
     """A finished evaluation. record: as measure/evaluation/record.py makes it.
 
     path: its run folder; of a packed run FILE/NAME. packed_curves: of a packed run the contents of curve.parquet.
+
+    Examples:
+        >>> import tempfile, prequential
+        >>> from prequential.measure.study.plans import Plan, Setting
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
+        ...     run = prequential.read_runs(folder)[0]
+        ...     run.record["corpus"]["name"], int(run.curves["model"].n_bytes[-1]), run.archive.name
+        ('christmas_carol', 1000, 'archive.pq')
     """
 
     path: Path
@@ -107,6 +119,18 @@ def read_run(path: PathLike) -> Run:
     """The run in the folder `path`, or the packed run FILE/NAME.
 
     Raises CorpusError if there is no such run, or if it has another schema.
+
+    Examples:
+        >>> import tempfile, prequential
+        >>> from prequential.measure.study.plans import Plan, Setting
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
+        ...     name = prequential.read_runs(folder)[0].name
+        ...     prequential.read_run(f"{folder}/{name}").record["corpus"]["n_bytes"]
+        1000
     """
     folder = Path(path)
     if folder.parent.is_file():
@@ -116,6 +140,31 @@ def read_run(path: PathLike) -> Run:
         raise CorpusError(f"{str(folder.parent)!r} has no run {folder.name!r}: `prequential runs list` lists its runs")
     record = os.path.join(path, RECORD)  # noqa: PTH118 - of ".", it names the folder
     return Run(folder, _checked_record(read_object(record), record))
+
+
+def find_run(name: str, folder: PathLike) -> str:
+    """The path of a run: `name` itself, if it is one; `latest` of the folder; or the only run there whose name begins so.
+
+    Raises CorpusError if there is none, or several.
+    """
+    path = Path(name)
+    if path.exists() or path.parent.is_file():
+        return name
+    if name == "latest":
+        if runs := read_runs(folder, on_bad=lambda error: None):
+            return str(runs[-1].path)
+        raise CorpusError(f"{os.fspath(folder)!r} has no run")
+    with reading(folder):
+        names = [child.name for child in Path(folder).iterdir()] if path.name == name and Path(folder).is_dir() else []
+    found = sorted(child for child in names if child.startswith(name))
+    if len(found) == 1:
+        return str(Path(folder) / found[0])
+    reason = (
+        f"{len(found)} runs in {os.fspath(folder)!r} begin so"
+        if found
+        else f"there is no such run, also not in {os.fspath(folder)!r}"
+    )
+    raise CorpusError(f"{name!r}: {reason}; `prequential runs list` lists them")
 
 
 def _checked_record(record: Any, path: PathLike) -> dict[str, Any]:
@@ -136,6 +185,19 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
     """All runs in the folder `path`, or in a file that `pack_runs` wrote, oldest first; none if `path` does not exist.
 
     on_bad: called with the error of each run that cannot be read, which is left out. None: such an error is raised.
+
+    Examples:
+        >>> import tempfile, prequential
+        >>> from prequential.measure.study.plans import Plan, Setting
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
+        ...     [run.record["corpus"]["n_bytes"] for run in prequential.read_runs(folder)]
+        [1000]
+        >>> prequential.read_runs("no-such-folder")
+        []
     """
     root, runs = Path(path), []
     for read in _readers(root) if os.path.lexists(root) else ():

@@ -6,8 +6,10 @@ from typing import Any
 from prequential.measure.evaluation.runs import Run
 from prequential.measure.evaluation.summary import format_report, model_summary
 from prequential.measure.table import format_table
+from prequential.model.presets import name_of
 
-TITLES = ("run", "corpus", "bytes", "model", "bits/byte", "kB/s", "verified", "time")
+TITLES = ("run", "bytes", "model", "bits/byte", "kB/s", "verified")
+MAX_COLUMNS = 100
 
 
 def run_record(run: Run) -> dict[str, Any]:
@@ -18,7 +20,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "corpus": record["corpus"].get("name"),
         "n_bytes": record["corpus"]["n_bytes"],
         "blake2b": record["corpus"]["blake2b"],
-        "model": model_summary(record["config"]),
+        "model": name_of(record["config"]) or model_summary(record["config"]),
         "archive_bytes": record["archive_bytes"],
         "bits_per_byte": record["bits_per_byte"],
         "bytes_per_s": record["bytes_per_s"],
@@ -28,8 +30,13 @@ def run_record(run: Run) -> dict[str, Any]:
 
 
 def format_runs(records: list[dict[str, Any]]) -> str:
-    """A table with one row for each `run_record`."""
-    return format_table(TITLES, [_row(record) for record in records])
+    """A table with one row for each `run_record`, at most MAX_COLUMNS wide unless the names of runs are very long."""
+    rows = [_row(record) for record in records]
+    widths = [max(map(len, column)) for column in zip(TITLES, *rows, strict=True)]
+    n_model = max(12, MAX_COLUMNS - (sum(widths) + 2 * (len(widths) - 1) - widths[2]))
+    for row in rows:
+        row[2] = row[2] if len(row[2]) <= n_model else f"{row[2][: n_model - 1]}…"
+    return format_table(TITLES, rows)
 
 
 def format_run(run: Run) -> str:
@@ -40,13 +47,11 @@ def format_run(run: Run) -> str:
 def _row(record: dict[str, Any]) -> list[str]:
     return [
         Path(record["run"]).name,
-        str(record["corpus"] or "bytes"),
         f"{record['n_bytes']:,}",
         record["model"],
         f"{record['bits_per_byte']:.4f}",
         f"{record['bytes_per_s'] / 1e3:,.2f}",
         "yes" if record["verified"] else "no",
-        record["time"],
     ]
 
 

@@ -8,9 +8,11 @@ from prequential.codecs.archive_header import name_of_given
 from prequential.measure.evaluation.record import CODED_HERE, NOT_CODED
 from prequential.measure.table import format_table
 from prequential.measure.watch.finding import Finding
+from prequential.model.presets import name_of
 from prequential.printable import printable
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
+PART_NAMES = {"gpt": "GPT"}
 
 
 def format_report(record: dict[str, Any]) -> str:
@@ -68,12 +70,13 @@ def model_summary(config: dict[str, Any]) -> str:
 
 def _figures(record: dict[str, Any]) -> list[str]:
     corpus, environment = record["corpus"], record["environment"]
+    n_threads = environment["threads"]
     rows = [
         ("corpus", f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
-        ("model", model_summary(record["config"])),
+        ("model", _model(record["config"])),
         (
             "machine",
-            f"{environment['machine']['cpu']}, {environment['threads']} threads, {environment['backend']} matmul, "
+            f"{environment['machine']['cpu']}, {n_threads} thread{'s' * (n_threads != 1)}, {environment['backend']} matmul, "
             f"{environment['kernels']} kernels",
         ),
         ("description length", f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte"),
@@ -83,6 +86,7 @@ def _figures(record: dict[str, Any]) -> list[str]:
             f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte, "
             f"{record['code_nats_per_byte']:.4f} nats/byte",
         ),
+        *_parts(record),
         ("coder overhead", f"{record['coder_overhead_ppm']:.1f} ppm"),
         *_beyond_the_archive(record),
         ("speed", _speed(record["wall_s"], record["bytes_per_s"])),
@@ -103,7 +107,7 @@ def _archive(record: dict[str, Any]) -> str:
 
 
 def _beyond_the_archive(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """The total cost, and the cost of each part alone. Records of older versions have neither."""
+    """The total cost. Records of older versions do not have it."""
     rows = []
     if "learner" in record["config"]:
         rows.append(("total cost", "not known: the learner's own source is not counted"))
@@ -113,10 +117,23 @@ def _beyond_the_archive(record: dict[str, Any]) -> list[tuple[str, str]]:
         choice = f"the choice of 1 in {record['n_configs'] * record['n_seeds']}"
         both = f"archive and decoder {record['benchmark_bytes']:,} bytes{without}"
         rows.append(("total cost", f"{record['total_bits']:,.0f} bits with {zipped} and {choice}; {both}"))
-    for part, bits in record.get("parts", {}).items():
-        if part != "model":
-            rows.append((f"{part} alone", f"{bits:,.0f} bits, {bits / record['corpus']['n_bytes']:.4f} bits/byte"))
     return rows
+
+
+def _parts(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """The ideal code length under each part of the learner alone."""
+    n_bytes = record["corpus"]["n_bytes"]
+    return [
+        (f"- {PART_NAMES.get(part, part)} alone", f"{bits:,.0f} bits, {bits / n_bytes:.4f} bits/byte")
+        for part, bits in record.get("parts", {}).items()
+        if part != "model"
+    ]
+
+
+def _model(config: dict[str, Any]) -> str:
+    """Preset and configuration."""
+    preset = name_of(config)
+    return f"{preset}: {model_summary(config)}" if preset else model_summary(config)
 
 
 def _speed(wall_s: float, bytes_per_s: float) -> str:

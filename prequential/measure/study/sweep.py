@@ -195,6 +195,18 @@ def sweep(
 
     on_outcome: called with each run, or with the error that it failed with. baseline: the run that data multiples refer to; by
     default the setting of the lowest cost. Raises CorpusError if no run succeeds.
+
+    Examples:
+        >>> import tempfile, prequential
+        >>> from prequential.measure.study.sweep import sweep_plan
+        >>> gpt = prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16)
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> plan = sweep_plan(prequential.Config(gpt=gpt, mixer=None), widths=[16, 32])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     summary = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=500, runtime=plain)
+        >>> print(*(result.name for result in summary.results), sep="\n")
+        replay 1.5, width 16, layers 1, update 1024
+        replay 1.5, width 32, layers 1, update 1024
     """
     outcomes = []
     for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime):

@@ -13,6 +13,11 @@ class Finding:
     kind: spike, divergence, update, plateau, repeated, incompressible, slowdown, memory or watch. position: byte of the original
     at which it begins, in block `block` of the archive; both count from 0. cause: the most likely one: data, model, program or
     machine.
+
+    Examples:
+        >>> import prequential
+        >>> print(prequential.Finding(kind="spike", position=65536, block=0, message="the cost doubled", cause="data"))
+        byte 65,536, block 0: the cost doubled; most likely the data
     """
 
     kind: str

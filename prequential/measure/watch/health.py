@@ -38,7 +38,17 @@ __all__ = ["Finding", "Health"]
 
 
 class Health:
-    """An `on_progress`. A second run, such as decoding after encoding, is watched only for its speed and memory."""
+    """An `on_progress`. A second run, such as decoding after encoding, is watched only for its speed and memory.
+
+    Examples:
+        >>> import prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> health = prequential.Health()
+        >>> archive = prequential.compress(b"a short text", config=small, runtime=plain, on_progress=health)
+        >>> health.findings
+        []
+    """
 
     def __init__(
         self,

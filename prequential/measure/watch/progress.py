@@ -116,9 +116,16 @@ class ProgressBar(SilentProgress):
 def progress(title: str = "") -> ProgressBar:
     """An `on_progress` for notebooks and scripts: a tqdm bar, and a line for each finding about the run's health.
 
-    prequential.compress("book.txt", "book.txt.pq", on_progress=prequential.progress("book"))
-
     It serves one call and needs no closing. Its `.health.findings` has the findings.
+
+    Examples:
+        >>> import prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> bar = prequential.progress("book")
+        >>> archive = prequential.compress(b"a short text", config=small, runtime=plain, on_progress=bar)
+        >>> bar.health.findings
+        []
     """
     from tqdm.auto import tqdm
 

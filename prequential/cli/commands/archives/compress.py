@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
-from prequential.cli.progress import progress_bar
+from prequential.cli.progress import progress_bar, shows_summary
 from prequential.corpora.names import is_path
 from prequential.errors import OutputError
 from prequential.printable import printable
@@ -61,13 +61,18 @@ def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runti
             resume=args.resume,
             on_progress=show,
         )
-    if args.verbose and not args.quiet:
-        ledger = result.ledger
-        print(
-            f"{printable(name)}: {ledger.n_bytes} -> {ledger.archive_bytes} bytes, {ledger.bits_per_byte:.4f} bits/byte, "
+    if shows_summary(quiet=args.quiet, verbose=args.verbose):
+        from prequential.model.presets import name_of
+
+        ledger, preset = result.ledger, name_of(result.header.config)
+        figures = [
+            f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes",
+            f"{ledger.archive_bytes / max(1, ledger.n_bytes):.2%}",
+            f"{ledger.bits_per_byte:.4f} bits/byte",
             f"{result.wall_s:.1f} s",
-            file=sys.stderr,
-        )
+            *([preset] if preset else []),
+        ]
+        print(f"{printable(name)}: {', '.join(figures)}", file=sys.stderr)
 
 
 def _output_path(args: argparse.Namespace, name: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
-from prequential.cli.progress import progress_bar
+from prequential.cli.progress import progress_bar, shows_summary
 from prequential.errors import CorruptArchiveError, OutputError
 from prequential.printable import printable
 
@@ -73,8 +73,9 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
             for line in recover_blocks(name, output):
                 error.add_note(line)
         raise
-    if args.verbose and not args.quiet:
-        print(f"{printable(name)}: {result.n_bytes} bytes, {result.wall_s:.1f} s", file=sys.stderr)
+    if shows_summary(quiet=args.quiet, verbose=args.verbose):
+        to = f" -> {printable(output)}" if isinstance(output, str) else ""
+        print(f"{printable(name)}{to}: {result.n_bytes:,} bytes, {result.wall_s:.1f} s", file=sys.stderr)
 
 
 def _output_file(args: argparse.Namespace, name: str) -> str | None:

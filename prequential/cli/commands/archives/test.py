@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
-from prequential.cli.progress import progress_bar
+from prequential.cli.progress import progress_bar, shows_summary
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -49,5 +49,5 @@ def _test(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
             max_output_bytes=args.max_output,
             on_progress=show,
         )
-    if args.verbose and not args.quiet:
-        print(f"{printable(name)}: intact, {result.n_bytes} bytes, {result.wall_s:.1f} s", file=sys.stderr)
+    if shows_summary(quiet=args.quiet, verbose=args.verbose):
+        print(f"{printable(name)}: ok, {result.n_bytes:,} bytes, {result.wall_s:.1f} s", file=sys.stderr)

@@ -51,11 +51,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--seed", type=int, default=0, metavar="N", help="seed of the resampling (default: %(default)s)"
     )
     options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("runs",))
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Compares the runs; returns the exit code. Raises CorpusError, ConfigError."""
+    from prequential.cli.commands.measure.runs import DEFAULT_FOLDER
+    from prequential.measure.evaluation.runs import find_run
+
+    args.runs = [find_run(name, DEFAULT_FOLDER) for name in args.runs]
     bootstrap = _bootstrap(args)
     from prequential.measure.study.compare import compare
     from prequential.measure.study.text.compare import format_comparison

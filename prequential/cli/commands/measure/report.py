@@ -31,20 +31,22 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("-f", "--force", action="store_true", help="overwrite existing files; write to a terminal")
     options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("names",))
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Writes the page, the plots or both; returns the exit code."""
+    from prequential.cli.commands.measure.runs import DEFAULT_FOLDER
     from prequential.files import check_output
-    from prequential.measure.evaluation.runs import read_run
-    from prequential.report.plots import save_plots
+    from prequential.measure.evaluation.runs import find_run, read_run
 
     output = "-" if args.stdout else args.output or (None if args.plots else DEFAULT_OUTPUT)
     if output not in (None, "-"):
         check_output(output, overwrite=args.force)
-    runs = [read_run(name) for name in args.names]
+    runs = [read_run(find_run(name, DEFAULT_FOLDER)) for name in args.names]
     written = []
+    from prequential.report.plots import save_plots
+
     if args.plots:
         written += [str(path) for path in save_plots(runs, args.plots, overwrite=args.force)]
     if output is not None:

@@ -30,7 +30,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     listing.add_argument("--json", action="store_true", help="print one JSON object a line")
     listing.set_defaults(run=list_runs)
     showing = actions.add_parser("show", help="one run", description="Show one run as `evaluate` printed it.")
-    showing.add_argument("name", metavar="RUN", help="run folder; FILE/NAME for a packed run")
+    showing.add_argument(
+        "name",
+        metavar="RUN",
+        help="run folder; the beginning of its name in runs/; latest; or FILE/NAME for a packed run",
+    )
     showing.add_argument("--json", action="store_true", help="print the record, one JSON object")
     showing.set_defaults(run=show_run)
     packing = actions.add_parser(
@@ -79,10 +83,10 @@ def list_runs(args: argparse.Namespace) -> int:
 
 def show_run(args: argparse.Namespace) -> int:
     """Prints the report of a run, and from which byte the model is below each baseline."""
-    from prequential.measure.evaluation.runs import read_run
+    from prequential.measure.evaluation.runs import find_run, read_run
     from prequential.measure.evaluation.runs_text import format_run
 
-    run = read_run(args.name)
+    run = read_run(find_run(args.name, DEFAULT_FOLDER))
     print(json.dumps(run.record) if args.json else format_run(run))
     return 0
 

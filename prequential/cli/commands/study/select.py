@@ -30,7 +30,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "select",
         description="Rank the documents of a corpus by their cost under a learner that has read the others, and choose the first "
-        "ones within a budget of bytes. The order is written as JSON lines (docs/STUDIES.md).",
+        "ones within a budget of bytes (docs/STUDIES.md).",
     )
     parser.add_argument("source", metavar="CORPUS", help="folder or hf:SOURCE; or a file, with --shard")
     parser.add_argument("--by", choices=MEASURES, required=True, help="score of a document, in bits per byte")
@@ -59,7 +59,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
-    output.add_argument("-o", "--output", metavar="PATH", help="file of the order (default: standard output)")
+    output.add_argument("-o", "--output", metavar="PATH", help="also write the order to this file, as JSON lines")
+    output.add_argument("--json", action="store_true", help="print the complete order as JSON lines instead of a table")
     output.add_argument("--write", metavar="PATH", help="write the chosen documents into one file")
     output.add_argument(
         "--write-order",
@@ -170,22 +171,22 @@ def _write_subset(args: argparse.Namespace, source: Source, choices: Sequence[Ch
 
 
 def _write_order(args: argparse.Namespace, record: dict[str, Any], choices: Sequence[Choice]) -> None:
-    """Writes one line about the selection, then one for each document, to a file or to standard output.
+    """Writes one line about the selection, then one for each document, to a file, or with --json to standard output.
 
-    If the order goes to a file, a summary is printed.
+    Without --json a table of both ends of the order is printed.
     """
     from prequential.files import output_file
     from prequential.measure.study.records import choice_record
     from prequential.measure.study.text.selection import format_selection
 
     lines = (json.dumps(line, allow_nan=False) + "\n" for line in (record, *map(choice_record, choices)))
-    if not args.output:
+    if args.output:
+        with output_file(args.output, overwrite=args.force) as sink:
+            for line in lines:
+                sink.write(line.encode())
+    elif args.json:
         sys.stdout.writelines(lines)
-        return
-    with output_file(args.output, overwrite=args.force) as sink:
-        for line in lines:
-            sink.write(line.encode())
-    if not args.quiet:
+    if not args.quiet and not args.json:
         print(format_selection(record, choices))
 
 
