@@ -11,7 +11,7 @@ BENCH_FILES := $(addprefix text/,enwik6 book1 tinyshakespeare.txt enwik8-first-4
 FILES ?= $(or $(wildcard $(addprefix $(CORPORA)/,$(BENCH_FILES))),sample:christmas_carol)
 LEVELS ?= 1 2 5 5-pure
 
-.PHONY: help install demo test lint types wheel-check gpu-check bench clean
+.PHONY: help install demo test lint types docs wheel-check gpu-check bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ types: .venv/.installed  ## static types, in a copy: in this folder ./codecs wou
 	copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -RL prequential pyproject.toml "$$copy" && mypy=$$PWD/$(BIN)/mypy && \
 	cd "$$copy" && "$$mypy" prequential
 
+docs: .venv/.installed  ## docs/ and the docstrings as a site in site/; a warning fails
+	$(BIN)/mkdocs build --strict
+
 wheel-check: .venv/.installed  ## build the wheel, install it elsewhere, use it from another folder
 	PYTHON=$(BIN)/python bash .ci/wheel-check
 
@@ -53,4 +56,4 @@ bench: .venv/.installed  ## new runs for docs/RESULTS.md, also of programs on PA
 	$(BIN)/python benchmarks/results.py $(FILES) --levels $(LEVELS)
 
 clean:  ## remove the set-up and everything built
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv site build dist *.egg-info

@@ -24,7 +24,7 @@ MAX_NAMED_PARAMETERS = 12  # where all but two must be named by the caller
 # From the lowest to the highest: a module imports only from its own line and from lines above it in this list.
 # codecs and corpora share no imports, and neither imports torch.
 ORDER = (
-    ("errors", "printable", "strict_json", "version"),
+    ("errors", "interruption", "printable", "strict_json", "version"),
     ("compiled", "files"),
     ("codecs",),
     ("corpora",),
@@ -51,7 +51,17 @@ ORDER = (
     ("cli", "__main__"),
 )
 SEPARATE = ({"codecs", "corpora"}, {"codecs", "exact"}, {"corpora", "exact"}, {"corpora", "model"})
-WITHOUT_TORCH = ("errors", "printable", "strict_json", "version", "compiled", "files", "codecs", "corpora")
+WITHOUT_TORCH = (
+    "errors",
+    "interruption",
+    "printable",
+    "strict_json",
+    "version",
+    "compiled",
+    "files",
+    "codecs",
+    "corpora",
+)
 
 
 @dataclass(frozen=True)

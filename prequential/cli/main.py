@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _silence_output()
     parser = build_parser()
     if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions (docs/MACHINES.md)
-        import argcomplete  # type: ignore[import-not-found]
+        import argcomplete
 
         argcomplete.autocomplete(parser)
     args = parser.parse_args(argv)

@@ -19,7 +19,7 @@ from prequential.codecs.archive_header import GIVEN, OTHER, Header, name_of_give
 from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitCoder
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.files import Sink
-from prequential.model.config import Config
+from prequential.model.config import Config, ScheduleConfig
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved, identity
 from prequential.online.loop import Learner, run
 from prequential.online.schedule import blocks
@@ -43,7 +43,8 @@ class Progress:
 
     code_bits is exact below 2**31: a sum of whole units of 2**-22 bits. segment: the bytes of the segment just coded, (n,) uint8;
     empty in the last report. segment_bits: the ideal code length of each byte, (n,) float64. segment_gpt_bits: the same under the
-    GPT alone; None without a GPT, and while decoding. update_size: `Learner.update_size`.
+    GPT alone; None without a GPT, and while decoding. update_size: `Learner.update_size`. schedule: that of the learner, if it is
+    known.
 
     Examples:
         >>> import prequential
@@ -68,6 +69,7 @@ class Progress:
     segment_bits: NDArray[np.float64] = field(default_factory=lambda: NO_BITS, compare=False, repr=False)
     segment_gpt_bits: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     update_size: float | None = field(default=None, compare=False)
+    schedule: ScheduleConfig | None = field(default=None, compare=False, repr=False)
 
 
 OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the complete original
@@ -112,6 +114,7 @@ class _Run:
                 segment_bits=bits,
                 segment_gpt_bits=self.learner.gpt_bits,
                 update_size=self.learner.update_size,
+                schedule=self.learner.schedule,
             )
             if self.checkpoints and n_done < len(symbols):
                 self._save_if_due(coder, symbols[:n_done])

@@ -63,6 +63,7 @@ def _train(
                 segment_bits=bits,
                 segment_gpt_bits=learner.gpt_bits,
                 update_size=learner.update_size,
+                schedule=learner.schedule,
             )
             n_done = n
             on_progress(done, len(symbols))

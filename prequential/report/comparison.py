@@ -1,6 +1,6 @@
-"""The first part of an HTML page about several runs: their list, their figures, and their differences."""
+"""The first part of an HTML page about several runs: pictures and tables of runs over the same bytes, and all runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.measure.evaluation.curves import MODEL
@@ -9,41 +9,65 @@ from prequential.measure.evaluation.summary import model_summary
 from prequential.measure.study.compare import Comparison, Interval, bounded_e_value, compare
 from prequential.report import run_panels
 from prequential.report.markup import Html, element
+from prequential.report.names import Look, group_names
 from prequential.report.sections import corpus_name
 from prequential.report.svg import html_figure
 from prequential.report.tables import first_byte, html_table
 
+Named = Mapping[str, Run]  # runs by their names on the page
 
-def contents(runs: Sequence[Run]) -> Html:
+
+def contents(runs: Named) -> Html:
     """Links to the runs: run i, from 1, has the id run-i."""
-    names = run_panels.distinct_names(runs)
     links = (
-        element("li", element("a", f"{corpus_name(run)}, {name}", href=f"#run-{i}"))
-        for i, (run, name) in enumerate(zip(runs, names, strict=True), 1)
+        element("li", element("a", f"{name} on {corpus_name(run)}", href=f"#run-{i}"))
+        for i, (name, run) in enumerate(runs.items(), 1)
     )
     return element("nav", element("ul", *links), aria_label="Runs")
 
 
-def comparison(runs: Sequence[Run]) -> Iterator[Html]:
-    """A table of the runs and their learning curves; their differences if they code the same bytes."""
-    yield element("h2", "Comparison", id="comparison")
-    yield _run_table(runs)
-    models = {name: run.curves[MODEL] for name, run in zip(run_panels.distinct_names(runs), runs, strict=True)}
-    panels = [run_panels.learning(models)]
-    try:
-        compared = compare(runs)
-    except (ConfigError, CorpusError) as error:
-        yield element("p", f"No differences: {error}.")
+def comparison(runs: Named, look: Look) -> Iterator[Html]:
+    """The runs of each corpus compared, the names of the runs that have no other one to be compared with, and all runs."""
+    corpora: dict[tuple[str, int], dict[str, Run]] = {}
+    for name, run in runs.items():
+        corpus = run.record["corpus"]
+        corpora.setdefault((corpus["blake2b"], corpus["n_bytes"]), {})[name] = run
+    together = [same for same in corpora.values() if len(same) > 1]
+    for number, same in enumerate(together, 1):
+        subject = corpus_name(next(iter(same.values())))
+        yield element("h2", f"Comparison on {subject}", id=f"comparison-{number}")
+        yield from _compared(same, look)
+    alone = [
+        f"{name} on {corpus_name(run)}" for same in corpora.values() if len(same) == 1 for name, run in same.items()
+    ]
+    if alone:
+        yield element("p", f"Not compared, because no other run on this page has the same bytes: {', '.join(alone)}.")
+    yield _run_table(runs, is_one_corpus=len(corpora) == 1)
+
+
+def _compared(runs: Named, look: Look) -> Iterator[Html]:
+    """Learning curves and bits saved, then their tables, of runs over the same bytes."""
+    labels = group_names(list(runs.values()))
+    curves = {name: run.curves[MODEL] for name, run in runs.items()}
+    panels, tables = [run_panels.learning(curves, look)], []
+    if len(set(labels)) == 1:
+        tables.append(
+            element("p", "These runs differ only in the seed: there is no other learner to compare them with.")
+        )
     else:
-        yield _group_table(compared)
-        yield _difference_table(compared)
-        panels.append(run_panels.differences(compared))
+        try:
+            compared = compare(list(runs.values()), groups=labels)
+        except (ConfigError, CorpusError) as error:
+            tables.append(element("p", f"No differences: {error}."))
+        else:
+            styles = {label: look.styles[name] for label, name in reversed([*zip(labels, runs, strict=True)])}
+            panels.append(run_panels.saved_by_groups(compared, Look(styles=styles)))
+            tables += [_difference_table(compared), _group_table(compared)]
     yield element("div", *map(html_figure, panels), class_="plots")
+    yield from tables
 
 
-def _run_table(runs: Sequence[Run]) -> Html:
-    first = runs[0].record
-    corpora = [(run.record["corpus"]["blake2b"], run.record["corpus"]["n_bytes"]) for run in runs]
+def _run_table(runs: Named, *, is_one_corpus: bool) -> Html:
     rows = [
         (
             name,
@@ -51,20 +75,20 @@ def _run_table(runs: Sequence[Run]) -> Html:
             model_summary(run.record["config"]),
             run.record["archive_bytes"],
             run.record["bits_per_byte"],
-            f"{run.record['archive_bytes'] / first['archive_bytes'] - 1:+.2%}" if corpus == corpora[0] else None,
             run.record["verified"],
+            run.path.resolve().name,
         )
-        for name, run, corpus in zip(run_panels.distinct_names(runs), runs, corpora, strict=True)
+        for name, run in runs.items()
     ]
-    columns = ("run", "corpus", "model", "archive bytes", "bits/byte", "against the first", "verified")
+    columns = ("learner", "corpus", "model", "archive bytes", "bits/byte", "verified", "run folder")
     different = "The runs code different bytes: bits/byte of different corpora say nothing about the models."
-    return html_table("Runs", columns, rows, "" if len(set(corpora)) == 1 else different)
+    return html_table("Runs", columns, rows, "" if is_one_corpus else different)
 
 
 def _group_table(compared: Comparison) -> Html:
-    columns = ("group", "runs", "seeds", "ideal bits, mean", "archive bits, mean")
+    columns = ("learner", "runs", "seeds", "ideal bits, mean", "archive bits, mean")
     rows = [
-        (group.label, ", ".join(group.runs), ", ".join(map(str, group.seeds)), group.mean_bits, group.mean_archive_bits)
+        (group.label, len(group.runs), ", ".join(map(str, group.seeds)), group.mean_bits, group.mean_archive_bits)
         for group in compared.groups
     ]
     caption = f"To name the best of {compared.n_runs} runs costs {compared.choice_bits:.2f} more bits."
@@ -72,13 +96,23 @@ def _group_table(compared: Comparison) -> Html:
 
 
 def _difference_table(compared: Comparison) -> Html:
-    columns = ("difference", "bits", "bits/byte", "percent", "interval, bits", "e-value", "ahead from byte")
+    columns = (
+        "learner",
+        "against",
+        "bits saved",
+        "bits/byte saved",
+        "saved",
+        "interval, bits saved",
+        "e-value",
+        "ahead from byte",
+    )
     rows = [
         (
-            f"{found.other.label} - {found.reference.label}",
-            found.bits,
-            found.bits_per_byte,
-            f"{found.percent:+.2f}%",
+            found.other.label,
+            found.reference.label,
+            -found.bits,
+            -found.bits_per_byte,
+            f"{-found.percent:+.2f}%",
             _interval(found.interval),
             bounded_e_value(found.log2_e),
             first_byte(found.crossing_byte),
@@ -87,15 +121,16 @@ def _difference_table(compared: Comparison) -> Html:
     ]
     populations = sorted({found.interval.population for found in compared.differences if found.interval})
     caption = (
-        "Differences of ideal code length: negative means fewer bits. With one corpus and one seed each, a difference is "
-        "exact. The e-value is evidence against the hypothesis that the data follow the reference."
+        "Differences of ideal code length: positive means that the learner needs fewer bits than the one that it is compared "
+        "with. With one corpus and one seed each, a difference is exact. The e-value is evidence against the hypothesis that "
+        "the data follow the reference."
     )
     return html_table(
-        "Differences", columns, rows, " ".join([caption, *(f"Intervals are of: {p}." for p in populations)])
+        "Bits saved", columns, rows, " ".join([caption, *(f"Intervals are of: {p}." for p in populations)])
     )
 
 
 def _interval(interval: Interval | None) -> str | None:
     if interval is None:
         return None
-    return f"{interval.low_bits:,.0f} to {interval.high_bits:,.0f} ({interval.bootstrap.confidence:.0%})"
+    return f"{-interval.high_bits:,.0f} to {-interval.low_bits:,.0f} ({interval.bootstrap.confidence:.0%})"

@@ -18,14 +18,14 @@ from prequential.measure.monorepo.monorepo import LOSSES
 from prequential.report import plots, svg
 from prequential.report.markup import element, join
 from prequential.report.page import html_document
-from prequential.report.svg import N_COLOURS, Axes, Panel, Series, html_figure
+from prequential.report.svg import MAX_FULL, N_COLOURS, Axes, Panel, Series, html_figure
 from prequential.report.tables import html_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OVER_TIME = Axes(x_title="date of the window's last commit (UTC)", log_x=False, dates=True)
-MAX_LANGUAGES, MIN_SHARE = 6, 0.02  # at most so many languages, each with this share of the bytes or more
+MAX_LANGUAGES, MIN_SHARE = MAX_FULL, 0.02  # at most so many languages, each with this share of the bytes or more
 
 Records = Sequence[Mapping[str, Any]]
 Group = Mapping[str, Any]
@@ -72,14 +72,16 @@ def _main_languages(records: Records) -> list[str]:
     return sorted(large, key=lambda name: (-n_bytes[name], name))[:MAX_LANGUAGES]
 
 
-def _part_lines(records: Records, part: str, names: Iterable[str]) -> list[Series]:
-    """Two lines for each name: frozen, and dynamic with dashes."""
+def _part_lines(records: Records, part: str, names: Sequence[str]) -> list[Series]:
+    """Two lines for each name: frozen, and dynamic with dashes. Of many names the dynamic lines are grey."""
+    is_few = 2 * len(names) <= MAX_FULL
     return [
         _line(
             f"{name}, {loss}",
             style + dashes * N_COLOURS,
             records,
             (_named(record[loss][part], name) for record in records),
+            full=is_few or loss == "frozen",
         )
         for style, name in enumerate(names)
         for dashes, loss in enumerate(("frozen", "dynamic"))
@@ -90,7 +92,7 @@ def _named(groups: Iterable[Group], name: str) -> Group | None:
     return next((group for group in groups if group["name"] == name), None)
 
 
-def _line(name: str, style: int, records: Records, groups: Iterable[Group | None]) -> Series:
+def _line(name: str, style: int, records: Records, groups: Iterable[Group | None], *, full: bool = True) -> Series:
     """Bits per byte of one group in each record, at the dates where the group has bytes."""
     points = [
         (_seconds(record), group["bits"] / group["n_bytes"])
@@ -98,7 +100,7 @@ def _line(name: str, style: int, records: Records, groups: Iterable[Group | None
         if group and group["n_bytes"]
     ]
     x, y = np.array(points, np.float64).reshape(-1, 2).T
-    return Series(name, x, y, style)
+    return Series(name, x, y, style, full)
 
 
 def _seconds(record: Mapping[str, Any]) -> float:
@@ -141,7 +143,8 @@ MEANING = (
     "Each point is one window of commits: its new files in full, and the added lines of edited files. Frozen: coded by a "
     "learner that had read the tree before the window and no longer learns. Dynamic: the same learner continues to learn. "
     "Untrained: the same learner without the tree. Neither the model nor the program is counted. Each point is drawn at the "
-    "date of the window's last commit. In the plots of kinds and languages, dashed lines are dynamic."
+    "date of the window's last commit. In the plots of kinds and languages, dashed lines are dynamic. A dot is a single "
+    "point."
 )
 COLUMNS = (
     "until", "commit", "commits", "documents", "bytes", "frozen", "dynamic", "untrained", "new, frozen", "added, frozen",

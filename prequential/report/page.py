@@ -1,28 +1,23 @@
-"""Runs as one HTML page: figures, frequently asked questions, curves, and every table of the records.
+"""Runs as one HTML page: their comparison, figures, curves, passages of the text, and every table of the records.
 
 The page is one file. It has no script, and a policy in its head forbids the browser to load anything. report/markup.py escapes
 every text that comes from records and folders.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from prequential.errors import CorpusError
 from prequential.measure.evaluation.runs import Run
+from prequential.report.breakdowns import breakdowns
 from prequential.report.comparison import comparison, contents
 from prequential.report.markup import Html, element, join
+from prequential.report.names import Look, distinct, learner_label, page_look, run_look
+from prequential.report.passages import passages
 from prequential.report.questions import questions
-from prequential.report.sections import (
-    breakdowns,
-    configuration,
-    corpus_name,
-    curves,
-    findings,
-    headline,
-    ledger,
-    sizes,
-)
+from prequential.report.sections import configuration, corpus_name, curves, findings, headline, ledger, sizes
 from prequential.report.style import PAGE_STYLE
-from prequential.report.tables import value_table
+from prequential.report.tables import folded, value_table
 
 INCOMPLETE = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
 
@@ -32,12 +27,20 @@ def html_report(runs: Sequence[Run]) -> str:
 
     Raises CorpusError for a run whose record or curves are incomplete.
     """
-    articles = [_checked_article(run, number) for number, run in enumerate(runs, 1)]
+    labels, articles = [], []
+    for run in runs:
+        with _naming(run):
+            labels.append(learner_label(run.record["config"]))
+    named = dict(zip(distinct(labels), runs, strict=True))
+    look = page_look(named)
+    for number, (name, run) in enumerate(named.items(), 1):
+        with _naming(run):
+            articles.append(_article(run, name, look, f"run-{number}"))
     subject = corpus_name(runs[0]) if len(runs) == 1 else f"{len(runs)} runs"
     title = f"{subject}: prequential report"
     head = [element("h1", title)]
     if len(runs) > 1:
-        head += [contents(runs), *comparison(runs)]
+        head += [contents(named), *comparison(named, look)]
     return html_document(title, join(*head, *articles))
 
 
@@ -62,29 +65,44 @@ def html_document(title: str, body: Html) -> str:
 """
 
 
-def _checked_article(run: Run, number: int) -> Html:
+@contextmanager
+def _naming(run: Run) -> Iterator[None]:
+    """Turns errors about what a record lacks into a CorpusError that names the run."""
     try:
-        heading_id = f"run-{number}"
-        return element("article", *headline(run, heading_id), *_sections(run, heading_id), aria_labelledby=heading_id)
+        yield
     except INCOMPLETE as error:
         name = str(run.path)
         raise CorpusError(f"{name!r} is not a complete run: {type(error).__name__}: {error}") from error
 
 
-def _sections(run: Run, prefix: str) -> Iterator[Html]:
+def _article(run: Run, name: str, look: Look, heading_id: str) -> Html:
+    sections = _sections(run, name, run_look(look, name), heading_id)
+    return element("article", *headline(run, name, heading_id), *sections, aria_labelledby=heading_id)
+
+
+def _sections(run: Run, name: str, look: Look, prefix: str) -> Iterator[Html]:
     """The sections of a run, each with its heading."""
     record = run.record
     sections = [
-        ("questions", "Frequently asked questions", [questions(run)]),
-        ("curves", "Learning curves", [curves(run)]),
-        ("sizes", "Comparison with other compressors", [sizes(record)]),
+        ("curves", "Learning curves", [curves(run, look)]),
+        ("sizes", "Comparison with other compressors", [sizes(record, name)]),
+        ("passages", "What the text costs", passages(record)),
+        ("tables", "Breakdown of the code length", list(breakdowns(record["tables"], look))),
         ("ledger", "Total cost: the ledger", [ledger(record)]),
-        ("tables", "Breakdown of the code length", list(breakdowns(record["tables"]))),
         ("findings", "Findings during the run", [findings(record)]),
+        (
+            "questions",
+            "Frequently asked questions",
+            [folded("Questions and answers, and how to repeat the run", questions(run))],
+        ),
         ("configuration", "Configuration", [configuration(record)]),
-        ("environment", "Environment", [value_table("Environment", record["environment"])]),
+        (
+            "environment",
+            "Environment",
+            [folded("Machine and versions", value_table("Environment", record["environment"]))],
+        ),
     ]
-    for name, title, content in sections:
+    for kind, title, content in sections:
         if content:
-            heading_id = f"{prefix}-{name}"
-            yield element("section", element("h3", title, id=heading_id), *content, aria_labelledby=heading_id)
+            section_id = f"{prefix}-{kind}"
+            yield element("section", element("h3", title, id=section_id), *content, aria_labelledby=section_id)

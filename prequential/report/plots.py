@@ -17,8 +17,10 @@ from prequential.files import output_file, writing
 from prequential.measure.study.matrix import short_names
 from prequential.printable import printable
 from prequential.report import run_panels
+from prequential.report.names import distinct
+from prequential.report.style import LIGHT
 from prequential.report.style import LINE_COLOURS as COLOURS
-from prequential.report.svg import DASHES, N_COLOURS, Axes, Panel, Series, svg_file
+from prequential.report.svg import DASHES, N_COLOURS, Axes, Panel, Series, spread, svg_file
 from prequential.report.ticks import date_ticks
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from prequential.measure.study.matrix import Matrix
 
 MAX_NAME = 80  # letters
+NAME_HEIGHT = 0.055  # of the name at the end of a line, as a share of the plot
+GREY = LIGHT["rest"]
 
 
 def learning_curves(curves: run_panels.Curves, title: str = "") -> Figure:
@@ -37,8 +41,11 @@ def learning_curves(curves: run_panels.Curves, title: str = "") -> Figure:
 
 
 def regret(curves: run_panels.Curves, title: str = "") -> Figure:
-    """The model's cumulative bits minus those of each other curve. Raises MissingDependencyError without matplotlib."""
-    return _titled(run_panels.regret(curves), title)
+    """The regret with its sign changed: cumulative bits that the model saves against each other curve.
+
+    Raises MissingDependencyError without matplotlib.
+    """
+    return _titled(run_panels.saved(curves), title)
 
 
 def long_tail(table: Mapping[str, Any], title: str = "") -> Figure:
@@ -90,6 +97,10 @@ def figure(heading: str, panels: Sequence[Panel]) -> Figure:
         found.suptitle(_short(heading), parse_math=False)
     for plot, panel in zip(found.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
         draw(plot, panel.series, panel.axes, panel.title)
+        if panel.note:
+            plot.text(
+                0.0, -0.2, _short(panel.note), transform=plot.transAxes, fontsize="small", va="top", parse_math=False
+            )
     return found
 
 
@@ -103,20 +114,39 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def draw(plot: Any, series: Sequence[Series], axes: Axes, title: str) -> None:
-    """Draws the series, with their legend, in `plot`, the matplotlib Axes of a Figure."""
-    handles = [_drawn_line(plot, line) for line in series]
+    """Draws the series in `plot`, the matplotlib Axes of a Figure, with the names of the full lines at their ends.
+
+    The range of y is that of the full lines.
+    """
+    full = [line for line in series if line.full]
+    for line in full or series:
+        _draw_line(plot, line)
     if axes.zero:
         plot.axhline(0.0, color="#888888", linewidth=0.8)
     plot.set(xscale="log" if axes.log_x else "linear", yscale="log" if axes.log_y else "linear")
-    plot.set(xlabel=axes.x_title, ylabel=axes.y_title)
+    plot.set(xlabel=axes.x_title, ylabel=axes.y_title, ylim=plot.get_ylim())
+    for line in series if full else ():
+        if not line.full:
+            _draw_line(plot, line)
     if axes.dates and series:
         x = np.concatenate([line.x for line in series])
         plot.set_xticks(*date_ticks(float(x.min()), float(x.max())))
     plot.set_title(_short(title), fontsize="medium", parse_math=False)
     plot.grid(visible=True, linewidth=0.4)
-    if series:
-        for text in plot.legend(handles, [_short(line.name) for line in series], fontsize="small").get_texts():
-            text.set_parse_math(False)
+    _draw_names(plot, full)
+
+
+def _draw_names(plot: Any, series: Sequence[Series]) -> None:
+    """The names of the lines on the right of the plot, at the heights where the lines end."""
+    to_share = plot.transData + plot.transAxes.inverted()
+    ends = [float(to_share.transform((line.x[-1], line.y[-1]))[1]) for line in series]
+    for line, place in zip(series, spread(ends, NAME_HEIGHT, 0.0, 1.0), strict=True):
+        height = float(to_share.inverted().transform((1.0, place))[1])
+        colour, where = COLOURS[line.style % N_COLOURS], ("axes fraction", "data")
+        plot.annotate(
+            _short(line.name), (1.01, height), xycoords=where, color=colour, fontsize="small", va="center", parse_math=False,
+            annotation_clip=False,
+        )  # fmt: skip
 
 
 def _short(name: str) -> str:
@@ -125,11 +155,12 @@ def _short(name: str) -> str:
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 3]}..."
 
 
-def _drawn_line(plot: Any, line: Series) -> Any:
+def _draw_line(plot: Any, line: Series) -> None:
     dashes = ("solid", "dashed", "dotted")[line.style // N_COLOURS % len(DASHES)]
-    colour, marker = COLOURS[line.style % N_COLOURS], "o" if len(line.x) == 1 else None
-    width = 1.4 if line.style else 2.0
-    return plot.plot(line.x, line.y, color=colour, linestyle=dashes, marker=marker, linewidth=width)[0]
+    colour, marker = COLOURS[line.style % N_COLOURS] if line.full else GREY, "o" if len(line.x) == 1 else None
+    width = 2.2 if line.own else 1.4 if line.full else 0.9
+    order = 2 if line.full else 1  # the grey lines are below the others
+    plot.plot(line.x, line.y, color=colour, linestyle=dashes, marker=marker, linewidth=width, zorder=order)
 
 
 def png(figure: Figure) -> bytes:
@@ -151,7 +182,8 @@ def save_plots(runs: Sequence[Run], folder: str | os.PathLike[str], *, overwrite
     with writing(folder):
         Path(folder).mkdir(parents=True, exist_ok=True)
     paths = []
-    for run, name, found in zip(runs, run_panels.distinct_names(runs), panels, strict=True):
+    names = distinct(run.path.resolve().name for run in runs)
+    for run, name, found in zip(runs, names, panels, strict=True):
         for panel_name, panel in found.items():
             for kind, content in _picture_files(run.path.resolve().name, panel).items():
                 paths.append(Path(folder) / f"{name}-{panel_name}.{kind}")

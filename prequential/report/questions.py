@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prequential.codecs.archive_header import GIVEN, OTHER, name_of_given
-from prequential.errors import ConfigError
 from prequential.measure.evaluation.runs import ARCHIVE, Run
-from prequential.model.presets import PRESETS, preset
+from prequential.model.presets import name_of
 from prequential.report.markup import Html, element, join
 
 Record = Mapping[str, Any]
@@ -150,15 +149,8 @@ def _model_options(config: Record) -> list[str]:
     if GIVEN in config:
         own = {name: value for name, value in config.items() if name != GIVEN}
         return [*_model_options(own), "--given GIVEN"]
-    for level in PRESETS:
-        for pure in (False, True):
-            try:
-                known = preset(level, pure=pure, seed=config["seed"])
-            except ConfigError:
-                continue
-            if json.loads(json.dumps(known.to_dict())) == config:
-                return [f"-{level}", *(["--pure"] if pure else []), *([f"--seed {known.seed}"] if known.seed else [])]
-    return ["--config config.json"]
+    name = name_of(config)
+    return [name] if name else ["--config config.json"]
 
 
 def _quoted(text: str) -> str:

@@ -1,8 +1,11 @@
-"""The panels of runs: learning curves, regret, differences of runs, and cost at the k-th occurrence of a trigram."""
+"""The panels of runs: learning curves, bits saved, and cost at the k-th occurrence of a trigram.
+
+`look` gives the lines their names and colours; without one, a line has the name of its curve.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +13,8 @@ from numpy.typing import NDArray
 
 from prequential.measure.evaluation.breakdown import LEARNING, OCCURRENCES
 from prequential.measure.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
-from prequential.report.svg import N_COLOURS, Axes, Panel, Series
+from prequential.report.names import Look
+from prequential.report.svg import MAX_FULL, N_COLOURS, Axes, Panel, Series
 
 if TYPE_CHECKING:
     from prequential.measure.evaluation.runs import Run
@@ -19,96 +23,94 @@ if TYPE_CHECKING:
 N_POINTS = 200  # of a line; more cannot be seen
 RATE = Axes()
 WINDOWS = Axes(log_x=False)
-REGRET = Axes(y_title="bits: the model minus the other", zero=True)
-DIFFERENCE = Axes(y_title="bits: the run minus the reference", zero=True)
+SAVED = Axes(y_title="bits saved", zero=True)
 TAIL = Axes(x_title="occurrence k of a trigram", y_title="bits/byte at the k-th", log_y=True)
+PLAIN = Look()
 
 Curves = Mapping[str, Curve]
+Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def learning(curves: Curves) -> Panel:
+def learning(curves: Curves, look: Look = PLAIN) -> Panel:
     """Bits per byte up to each position: cumulative bits divided by bytes."""
-    lines = ((name, _thinned(curve), style) for style, (name, curve) in enumerate(curves.items()))
-    series = [
-        Series(name, line.n_bytes.astype(np.float64), line.bits / line.n_bytes, style) for name, line, style in lines
-    ]
-    return Panel("Bits/byte up to each position", series, RATE)
+    thinned = {name: _thinned(curve) for name, curve in curves.items()}
+    points = {name: (line.n_bytes.astype(np.float64), line.bits / line.n_bytes) for name, line in thinned.items()}
+    return Panel("Bits/byte up to each position", _lines(curves, points, look), RATE)
 
 
-def intervals(curves: Curves) -> Panel:
+def intervals(curves: Curves, look: Look = PLAIN) -> Panel:
     """Bits per byte of each interval between two log-spaced positions (those of the baselines), drawn at its end."""
     ends = prefixes(max(int(curve.n_bytes[-1]) for curve in curves.values()))
-    series = [Series(name, *_rates(curve, ends), style) for style, (name, curve) in enumerate(curves.items())]
-    return Panel("Bits/byte of successive intervals, two per doubling", series, RATE)
+    points = {name: _rates(curve, ends) for name, curve in curves.items()}
+    return Panel("Bits/byte of successive intervals, two per doubling", _lines(curves, points, look), RATE)
 
 
-def windows(curves: Curves, n_windows: int = 64) -> Panel:
+def windows(curves: Curves, look: Look = PLAIN, n_windows: int = 64) -> Panel:
     """Bits per byte of n_windows equal windows: of the model and its parts only, whose positions are close enough."""
-    rates = ((name, curve.windows(n_windows), style) for style, (name, curve) in enumerate(curves.items()))
-    series = [
-        Series(name, rate.n_bytes.astype(np.float64), rate.bits, style)
-        for name, rate, style in rates
-        if name in (MODEL, GPT, MIXER)
-    ]
-    return Panel(f"Bits/byte of {n_windows} equal windows", series, WINDOWS)
+    rates = {name: curve.windows(n_windows) for name, curve in curves.items() if name in (MODEL, GPT, MIXER)}
+    points = {name: (rate.n_bytes.astype(np.float64), rate.bits) for name, rate in rates.items()}
+    return Panel(f"Bits/byte of {n_windows} equal windows", _lines(curves, points, look), WINDOWS)
 
 
-def regret(curves: Curves, n_closest: int = 6) -> Panel:
-    """Cumulative bits of the model minus those of another curve, at the positions of that curve. Below 0 the model is ahead.
-
-    Only the n_closest curves that are closest to the model at the end: the others would compress the scale.
-    """
+def saved(curves: Curves, look: Look = PLAIN) -> Panel:
+    """Bits that the model saves against each other curve, up to each position of that curve. Above 0 the model is better."""
     model = curves[MODEL]
-    gaps = {name: abs(float(curve.bits[-1] - model.bits[-1])) for name, curve in curves.items() if name != MODEL}
-    closest = sorted(gaps, key=lambda name: gaps[name])[:n_closest]
-    series = [
-        Series(name, *_regret(model, _thinned(other)), style)
-        for style, (name, other) in enumerate(curves.items())
-        if name in closest
-    ]
-    return Panel("Regret: bits of the model minus bits of another", series, REGRET)
+    others = {name: _thinned(curve) for name, curve in curves.items() if name != MODEL}
+    points = {
+        name: (other.n_bytes.astype(np.float64), other.bits - model.at(other.n_bytes)) for name, other in others.items()
+    }
+    title = f"Bits that {look.label(MODEL)} saves against others"
+    return Panel(title, _lines(curves, points, look), SAVED)
 
 
-def differences(comparison: Comparison) -> Panel:
-    """Cumulative bits of each group of runs minus those of the reference. Below 0 the group is ahead."""
-    series = []
-    for style, found in enumerate(comparison.differences, 1):
-        line = _thinned(Curve(n_bytes=found.n_bytes[1:], bits=found.running_bits[1:]))
-        name = f"{found.other.label} - {found.reference.label}"
-        series.append(Series(name, line.n_bytes.astype(np.float64), line.bits, style))
-    return Panel("Difference to the reference", series, DIFFERENCE)
+def saved_by_groups(comparison: Comparison, look: Look = PLAIN) -> Panel:
+    """Bits that each group of runs saves against the reference, up to each position. Above 0 the group is better."""
+    points = {}
+    for found in comparison.differences:
+        line = _thinned(Curve(n_bytes=found.n_bytes[1:], bits=-found.running_bits[1:]))
+        points[found.other.label] = line.n_bytes.astype(np.float64), line.bits
+    best = sorted(comparison.differences, key=lambda found: found.bits)
+    full = {found.other.label for found in best[:MAX_FULL]}
+    series = [_series(name, place, points[name], look, name in full) for place, name in enumerate(points, 1)]
+    return Panel(f"Bits saved against {comparison.groups[0].label}", series, SAVED)
 
 
-def tail(table: Mapping[str, Any], title: str = "Cost at the k-th occurrence") -> Panel:
-    """Bits per byte against the occurrence k, with the fitted power law of each part.
+def tail(table: Mapping[str, Any], title: str = "Cost at the k-th occurrence", look: Look = PLAIN) -> Panel:
+    """Bits per byte against the occurrence k, with the fitted power law of the first part.
 
     table: one of measure/evaluation/breakdown.py. Its rows of occurrences have a mean_k; without such rows there are no series.
     """
     rows = [row for row in table["rows"] if row.get("mean_k") and row["n_bytes"]]
-    parts = rows[0]["bits"] if rows else ()
+    parts = list(rows[0]["bits"]) if rows else []
     fits = table.get("fits", {})
-    series = [line for style, part in enumerate(parts) for line in _tail_lines(rows, part, fits.get(part), style)]
+    series = []
+    for place, part in enumerate(parts):
+        costs = [(row["mean_k"], row["bits"][part] / row["n_bytes"]) for row in rows if row["bits"][part] > 0]
+        if costs:
+            k, rate = np.array(costs, np.float64).T
+            series.append(_series(part, place, (k, rate), look, place < MAX_FULL - 1))
+        if costs and place == 0 and (fit := fits.get(part)):
+            name = f"fit {fit['factor']:.3g} k^{fit['exponent']:.3f}"
+            law = fit["factor"] * k ** fit["exponent"]
+            series.append(Series(name, k, law, series[0].style % N_COLOURS + N_COLOURS))
     return Panel(title, series, TAIL)
 
 
-def _tail_lines(
-    rows: Sequence[Mapping[str, Any]], part: str, fit: Mapping[str, float] | None, style: int
-) -> list[Series]:
-    """The measured line of a part, and the dashed line of its fit if there is one; no lines without a positive cost."""
-    points = [(row["mean_k"], row["bits"][part] / row["n_bytes"]) for row in rows if row["bits"][part] > 0]
-    if not points:
-        return []
-    k, rate = np.array(points, np.float64).T
-    lines = [Series(part, k, rate, style)]
-    if fit:
-        name = f"{part}: {fit['factor']:.3g} k^{fit['exponent']:.3f}"
-        lines.append(Series(name, k, fit["factor"] * k ** fit["exponent"], style + N_COLOURS))
-    return lines
+def _lines(curves: Curves, points: Mapping[str, Points], look: Look) -> list[Series]:
+    """A series for each curve that has points. MAX_FULL curves are full: the first, its parts, and the best others."""
+    first = MODEL if MODEL in curves else next(iter(curves))
+    rates = {name: float(curve.bits[-1] / curve.n_bytes[-1]) for name, curve in curves.items()}
+    ranked = sorted(curves, key=lambda name: (name != first, name not in (GPT, MIXER), rates[name]))
+    full = set(ranked[:MAX_FULL])
+    return [
+        _series(name, place, points[name], look, name in full)
+        for place, name in enumerate(curves)
+        if name in points and len(points[name][0])
+    ]
 
 
-def _regret(model: Curve, other: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The positions of `other`, and the model's bits minus the other's at them."""
-    return other.n_bytes.astype(np.float64), model.at(other.n_bytes) - other.bits
+def _series(name: str, place: int, points: Points, look: Look, full: bool) -> Series:
+    return Series(look.label(name), *points, look.styles.get(name, place), full, own=name == MODEL)
 
 
 def _thinned(curve: Curve) -> Curve:
@@ -118,29 +120,20 @@ def _thinned(curve: Curve) -> Curve:
     return Curve(n_bytes=curve.n_bytes[chosen], bits=curve.bits[chosen])
 
 
-def _rates(curve: Curve, ends: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _rates(curve: Curve, ends: NDArray[np.int64]) -> Points:
     """The ends that the curve reaches, and bits per byte between each and the one before it."""
     marks = np.concatenate(([0], ends[ends <= curve.n_bytes[-1]]))
     return marks[1:].astype(np.float64), np.diff(curve.at(marks)) / np.diff(marks)
 
 
 def panels_for_files(run: Run) -> dict[str, Panel]:
-    """The panels that `report --plots` writes, by file name: "learning", "regret" if there are other curves, one per tail.
+    """The panels that `report --plots` writes, by file name: "learning", "regret" (bits saved) if there are other curves, tails.
 
     Raises CorpusError if the curves cannot be read.
     """
-    found = {"learning": learning(run.curves), "regret": regret(run.curves)}
+    found = {"learning": learning(run.curves), "regret": saved(run.curves)}
     tables = run.record["tables"]
     found |= {
         name: tail(tables[name]) for name in (OCCURRENCES, LEARNING) if name in tables
     }  # a record may name anything
     return {name: panel for name, panel in found.items() if panel.series}
-
-
-def distinct_names(runs: Sequence[Run]) -> list[str]:
-    """Folder names of the runs. A repeated name gets a number."""
-    found: list[str] = []
-    for run in runs:
-        name = run.path.resolve().name
-        found.append(name if name not in found else f"{name} ({len(found) + 1})")
-    return found

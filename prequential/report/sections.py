@@ -1,17 +1,19 @@
-"""The sections of the HTML page that show one run: headline, curves, sizes, ledger, breakdowns, findings."""
+"""The sections of the HTML page that show one run: headline, curves, sizes, ledger, findings, configuration."""
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.evaluation.ledger import bits_per_byte
 from prequential.measure.evaluation.runs import Run
-from prequential.measure.evaluation.summary import learner_name, model_summary, recorded_findings
+from prequential.measure.evaluation.summary import model_summary, recorded_findings
 from prequential.report import run_panels
 from prequential.report.markup import Html, element, join
+from prequential.report.names import Look
 from prequential.report.svg import html_figure
-from prequential.report.tables import Row, first_byte, flattened, foldable_table, html_table, value_table, words
+from prequential.report.tables import Row, first_byte, folded, html_table
 
 Record = Mapping[str, Any]
 
@@ -21,8 +23,8 @@ def corpus_name(run: Run) -> str:
     return str(run.record["corpus"].get("name") or "bytes")
 
 
-def headline(run: Run, heading_id: str) -> list[Html]:
-    """The heading of a run, its main figures, and what they mean."""
+def headline(run: Run, name: str, heading_id: str) -> list[Html]:
+    """The heading of a run of the learner `name`, its main figures, and what they mean."""
     record = run.record
     n_bytes, size = record["corpus"]["n_bytes"], record["archive_bytes"]
     meaning = (
@@ -33,7 +35,7 @@ def headline(run: Run, heading_id: str) -> list[Html]:
     origin = f"{model_summary(record['config'])}; {record['time']}; run {run.path.resolve().name}"
     figures = (element("li", element("strong", value), element("span", text)) for value, text in _figures(record))
     return [
-        element("h2", f"{corpus_name(run)}: {record['bits_per_byte']:.4f} bits/byte", id=heading_id),
+        element("h2", f"{name} on {corpus_name(run)}: {record['bits_per_byte']:.4f} bits/byte", id=heading_id),
         element("p", origin),
         element("ul", *figures, class_="figures"),
         element("p", meaning),
@@ -63,24 +65,23 @@ def _best_baseline(record: Record) -> str:
     )
 
 
-def curves(run: Run) -> Html:
-    """The learning curves and the regret, with an explanation."""
+def curves(run: Run, look: Look) -> Html:
+    """The learning curves and the bits saved, with an explanation."""
     found = run.curves
-    panels = (run_panels.learning, run_panels.intervals, run_panels.windows, run_panels.regret)
-    figures = (html_figure(panel) for panel in (make(found) for make in panels) if panel.series)
+    panels = (run_panels.learning, run_panels.saved, run_panels.intervals, run_panels.windows)
+    figures = (html_figure(panel) for panel in (make(found, look) for make in panels) if panel.series)
     text = (
-        "The lines of the model and its parts show ideal code length, known at the end of each segment. The lines of other "
-        "compressors show real sizes of log-spaced prefixes, each compressed separately. Where regret is below 0, the model "
-        "is ahead."
+        f"The thick line is this run, {look.label(MODEL)}. Its line and those of its parts show ideal code length, known at the "
+        "end of each segment. The lines of other compressors show real sizes of log-spaced prefixes, each compressed "
+        "separately. The best have colours. Bits saved above 0: this run needs fewer bits than the other."
     )
-    return join(element("p", text), element("div", *figures, class_="plots"))
+    return join(element("div", *figures, class_="plots"), element("p", text))
 
 
-def sizes(record: Record) -> Html:
-    """The size of the archive and those of the baselines, smallest first."""
+def sizes(record: Record, name: str) -> Html:
+    """The size of the archive of the learner `name` and those of the baselines, smallest first."""
     own = record["archive_bytes"]
-    name = learner_name(record["config"])
-    rows: list[Row] = [(name, own, record["bits_per_byte"], None, None, record["wall_s"])]
+    rows: list[Row] = [(f"prequential {name}", own, record["bits_per_byte"], None, None, float(record["wall_s"]))]
     rows += [
         (
             baseline["label"],
@@ -88,16 +89,16 @@ def sizes(record: Record) -> Html:
             bits_per_byte(size, record["corpus"]["n_bytes"]),
             f"{size / own - 1:+.1%}",
             first_byte(record["crossings"].get(baseline["name"])),
-            baseline["wall_s"],
+            float(baseline["wall_s"]),
         )
         for baseline in record["baselines"]
     ]
-    columns = ("compressor", "bytes", "bits/byte", "against the archive", "model ahead from byte", "seconds")
+    columns = ("compressor", "bytes", "bits/byte", "larger than the archive by", "model ahead from byte", "seconds")
     caption = (
         "Compressed sizes of all bytes. Each result was decoded and compared. From the given byte to the end, the model's "
         "ideal code length is below the other's size."
     )
-    table = html_table("Sizes", columns, sorted(rows, key=_size), caption, is_bold=lambda row: row[0] == name)
+    table = html_table("Sizes", columns, sorted(rows, key=_size), caption, is_bold=lambda row: row is rows[0])
     return join(table, *(element("p", note) for note in record["notes"]))
 
 
@@ -135,46 +136,4 @@ def findings(record: Record) -> Html:
 def configuration(record: Record) -> Html:
     """The configuration as JSON, folded."""
     text = json.dumps(record["config"], indent=2, ensure_ascii=False)
-    return element("details", element("summary", "JSON for --config"), element("pre", element("code", text)))
-
-
-# ---- breakdowns
-
-
-def breakdowns(tables: Mapping[str, Any]) -> Iterator[Html]:
-    """Every table of measure/evaluation/breakdown.py: its rows, its plot if the rows follow occurrences, and its other values."""
-    for name, table in tables.items():
-        title = words(name).capitalize()
-        yield foldable_table(title, _rows_with_sum(table["rows"]))
-        panel = run_panels.tail(table, f"{title}: bits/byte at the k-th, and fitted power laws")
-        if panel.series:
-            yield element("div", html_figure(panel), class_="plots")
-        yield from _other_values(title, {key: value for key, value in table.items() if key != "rows"})
-
-
-def _other_values(title: str, values: dict[str, Any]) -> Iterator[Html]:
-    for key in [key for key, value in values.items() if _is_table(value)]:
-        rows = [{"of": name, **row} for name, row in values.pop(key).items() if row]
-        yield foldable_table(f"{title}: {words(key)}", rows)
-    if values:
-        yield value_table(f"{title}: other values", values)
-
-
-def _is_table(value: object) -> bool:
-    """Whether a value maps names to rows; a row may be None."""
-    return isinstance(value, Mapping) and all(row is None or isinstance(row, Mapping) for row in value.values())
-
-
-def _rows_with_sum(rows: Sequence[Record]) -> list[dict[str, object]]:
-    """Flat rows with the bits and the bits/byte of every part. If all rows have bits, a last row "all" has the sums."""
-    flat = [_flat_row(row) for row in rows]
-    if len(rows) > 1 and all("bits" in row for row in rows):
-        bits = {part: math.fsum(row["bits"][part] for row in rows) for part in rows[0]["bits"]}
-        flat.append(_flat_row({"name": "all", "n_bytes": sum(row["n_bytes"] for row in rows), "bits": bits}))
-    return flat
-
-
-def _flat_row(row: Record) -> dict[str, object]:
-    bits = row.get("bits", {})
-    rates = {f"bits/byte, {part}": value / row["n_bytes"] for part, value in bits.items() if row["n_bytes"]}
-    return {**dict(flattened(row)), **rates}
+    return folded("JSON for --config", element("pre", element("code", text)))

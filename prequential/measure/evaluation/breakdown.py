@@ -5,6 +5,7 @@ the ledger. Rows without bytes are left out. docs/MEASURES.md explains the table
 bytes, trigrams and words.
 """
 
+import base64
 from collections.abc import Callable, Iterable, Sequence
 from posixpath import splitext
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
 MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
 COHORT = 256  # the table of learning follows trigrams with at least so many occurrences, up to this occurrence
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+MAX_PASSAGES, PASSAGE_BYTES = 4, 600
 CLOSE = 1.25  # a measured value is close to a fitted one if they differ at most by this factor
 
 # Classes of bytes by their value alone. The names are right for ASCII and UTF-8.
@@ -62,6 +64,33 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
         WORDS: _by_word(source, trace),
         COPIES: _by_copy(source, trace),
     }
+
+
+def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
+    """The beginning, the middle, the end and the dearest other stretch of the corpus, with the bits of each byte.
+
+    Stretches of PASSAGE_BYTES, counted from the beginning; the bytes after the last one are left out. A passage has its name,
+    its position, its text in base64, and the bits (n,) of the first part, rounded to 0.01. All take less than 30 kB as JSON.
+    """
+    length = min(PASSAGE_BYTES, trace.n_bytes)
+    n_stretches = trace.n_bytes // length
+    ends = length * np.arange(1, n_stretches + 1)
+    bits = np.diff(trace.sums(trace.parts[0], ends), prepend=0.0)
+    places = {0: "the beginning"}
+    for place, name in ((n_stretches - 1, "the end"), (n_stretches // 2, "the middle")):
+        places.setdefault(place, name)
+    if n_stretches > len(places):
+        bits[list(places)] = -1
+        places[int(bits.argmax())] = "the dearest other passage"
+    return [
+        {
+            "name": places[i],
+            "position": i * length,
+            "text": base64.b64encode(source[i * length : (i + 1) * length].tobytes()).decode(),
+            "bits": trace.bits(trace.parts[0], slice(i * length, (i + 1) * length)).round(2).tolist(),
+        }
+        for i in sorted(places)
+    ]
 
 
 def power_law(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@ from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
 from prequential.learners.subject import Subject, other_subject, own_subject
 from prequential.measure.evaluation.baselines import Baseline, measure_baselines
-from prequential.measure.evaluation.breakdown import breakdown
+from prequential.measure.evaluation.breakdown import breakdown, passages
 from prequential.measure.evaluation.curves import MIXER, MODEL, Curve, Curves
 from prequential.measure.evaluation.draft import Draft
 from prequential.measure.evaluation.ledger import Ledger
@@ -49,6 +49,7 @@ class Evaluation:
     curves: cumulative bits against bytes. "model" and, if it has both, its parts "gpt" and "mixer" have ideal code lengths; each
         baseline has real sizes, under its name.
     tables: where the bits went (measure/evaluation/breakdown.py).
+    passages: a few short stretches of the corpus with the cost of each byte, for the report.
     wall_s, verify_wall_s: wall time of coding and of decoding, in seconds; verify_wall_s is None if the archive was not decoded.
     peak_memory_bytes: largest resident memory of the process up to the end of coding.
     notes: baselines that were skipped, and why.
@@ -74,6 +75,7 @@ class Evaluation:
     ledger: Ledger
     curves: Curves
     tables: dict[str, Any]
+    passages: list[dict[str, Any]]
     wall_s: float
     peak_memory_bytes: int
     verify_wall_s: float | None
@@ -221,6 +223,7 @@ def _evaluation(
         ledger=coded.ledger.declaring(n_configs=1, n_seeds=1, counts_decoder=subject.config is not None),
         curves=curves | baseline_curves,
         tables=breakdown(symbols, trace, source.documents),
+        passages=passages(symbols, trace),
         wall_s=coded.wall_s,
         peak_memory_bytes=coded.peak_memory_bytes,
         verify_wall_s=coded.verify_wall_s,

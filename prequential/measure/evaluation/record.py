@@ -69,6 +69,7 @@ FORM: Form = {
     "parts?": {"*": NUMBER},
     "crossings?": {"*": (COUNT, None)},
     "tables?": {"*": TABLE_FORM},
+    "passages?": [{"name": TEXT, "position": COUNT, "text": TEXT, "bits": [NUMBER]}],
     "baselines?": [
         {"name": TEXT, "label": TEXT, "compressed_bytes": SIZE, "wall_s": TIME_S, "bits_per_byte?": POSITIVE}
     ],
@@ -101,7 +102,6 @@ def evaluation_record(
     docs/MEASURES.md describes the fields. estimate: the cost as it was estimated, next to the actual cost; None: not estimated.
     """
     from prequential.measure.evaluation import baselines
-    from prequential.measure.evaluation.curves import crossing_byte
     from prequential.measure.record import environment
     from prequential.online.coding import config_of
 
@@ -133,11 +133,9 @@ def evaluation_record(
         "total_bits": ledger.total_bits,
         "benchmark_bytes": ledger.benchmark_bytes,
         "parts": {part: evaluation.trace.total_bits(part) for part in evaluation.trace.parts},
-        "crossings": {
-            baseline.name: crossing_byte(evaluation.curve, evaluation.curves[baseline.name])
-            for baseline in evaluation.baselines
-        },
+        "crossings": _crossings(evaluation),
         "tables": evaluation.tables,
+        "passages": evaluation.passages,
         "wall_s": evaluation.wall_s,
         "bytes_per_s": ledger.n_bytes / evaluation.wall_s,
         "verified": evaluation.verify_wall_s is not None,
@@ -150,3 +148,11 @@ def evaluation_record(
         "estimate": estimate,
         "environment": environment(runtime, None if OTHER in header.config else config_of(header, knows_given=True)),
     }
+
+
+def _crossings(evaluation: "Evaluation") -> dict[str, int | None]:
+    """By baseline: the byte from which on the learner stays below it."""
+    from prequential.measure.evaluation.curves import crossing_byte
+
+    curves = evaluation.curves
+    return {baseline.name: crossing_byte(evaluation.curve, curves[baseline.name]) for baseline in evaluation.baselines}

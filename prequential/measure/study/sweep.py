@@ -204,7 +204,8 @@ def sweep(
         >>> plan = sweep_plan(prequential.Config(gpt=gpt, mixer=None), widths=[16, 32])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     summary = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=500, runtime=plain)
-        >>> print(*(result.name for result in summary.results), sep="\n")
+        >>> for result in summary.results:
+        ...     print(result.name)
         replay 1.5, width 16, layers 1, update 1024
         replay 1.5, width 32, layers 1, update 1024
     """

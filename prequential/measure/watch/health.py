@@ -115,8 +115,7 @@ class Health:
         others = ", ".join(f"{name} {rate:.3f}" for name, rate in rates if rate is not None)
         parts = [f"{now.bits_per_byte:.3f} bits/byte" + (f" ({others})" if others else "")]
         if now.bytes_per_s:
-            left_s = max(0, n_bytes - now.done.n_bytes) / now.bytes_per_s
-            parts += [f"{now.bytes_per_s / 1e3:.1f} kB/s", f"{_duration(round(left_s))} left"]
+            parts += [f"{now.bytes_per_s / 1e3:.1f} kB/s", f"{_duration(round(now.seconds_left(n_bytes) or 0))} left"]
         return ", ".join(parts)
 
 

@@ -13,12 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.measure.watch.gzip_curve import GzipCurve
+from prequential.online.schedule import GROWTH, segments
 
 if TYPE_CHECKING:
     from prequential.online.coding import Progress
 
 WINDOW_BYTES = 1 << 14
 N_RECENT = 64  # windows that define what is usual
+N_SEGMENTS = 64  # of which the time is known
+# While segments of a GPT grow, each takes about this power of its size: its step costs the same (0.2 to 0.4 for -5).
+GROWING_POWER = 0.33
 LATEST_BYTES = 1 << 16  # over which the latest rate is taken
 SPEED_S = 10.0  # over which the speed is taken, once the run is as old
 
@@ -78,6 +82,7 @@ class Windows:
         self.done, self._now_s = first, clock()
         start = (0, 0.0) if self._has_beginning else (first.n_bytes, first.code_bits)
         self._marks = deque([_Mark(*start, self._now_s)], N_RECENT)
+        self._segment_times: deque[tuple[int, float]] = deque(maxlen=N_SEGMENTS)
         self._knows_start_time = False  # of the current window
         self._open(first.n_blocks)
 
@@ -88,7 +93,9 @@ class Windows:
 
     def add(self, done: Progress, *, needs_gzip: Callable[[Window], bool]) -> Window | None:
         """Adds a report; returns the window that it completes, if any. needs_gzip: whether gzip must measure that window."""
-        self.done, self._now_s = done, self._clock()
+        before_s, self.done, self._now_s = self._now_s, done, self._clock()
+        if len(done.segment):
+            self._segment_times.append((len(done.segment), self._now_s - before_s))
         n_bytes = done.n_bytes - self._marks[-1].n_bytes
         if n_bytes > 0:
             self._segments.append(done.segment)
@@ -144,3 +151,21 @@ class Windows:
         mark = next((mark for mark in marks if self._now_s - mark.time_s >= SPEED_S), self._marks[0])
         seconds, n_bytes = self._now_s - mark.time_s, self.done.n_bytes - mark.n_bytes
         return n_bytes / seconds if seconds > 0 and n_bytes > 0 else None
+
+    def seconds_left(self, n_bytes: int) -> float | None:
+        """Time until a run over n_bytes ends; None if the speed is not known.
+
+        While the segments of a GPT are still short they are slow. Their time is then taken to grow with a power of their size.
+        """
+        start, schedule = self.done.n_bytes, self.done.schedule
+        if schedule is not None and self.done.update_size is not None and len(self._segment_times) > 1:
+            times = list(self._segment_times)[1:]  # the first one includes what came before it
+            unit_s = float(np.mean([seconds / size**GROWING_POWER for size, seconds in times]))
+            n_growing = min(n_bytes, GROWTH * schedule.segment_symbols)
+            sizes = [s.stop - s.start for s in segments(slice(start, max(start, n_growing)), schedule)]
+            n_full = (n_bytes - max(start, n_growing)) / schedule.segment_symbols
+            return unit_s * (
+                sum(size**GROWING_POWER for size in sizes) + n_full * schedule.segment_symbols**GROWING_POWER
+            )
+        speed = self.bytes_per_s
+        return max(0, n_bytes - start) / speed if speed else None

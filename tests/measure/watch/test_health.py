@@ -15,7 +15,10 @@ import pytest
 from prequential.corpora.bundled import sample_path
 from prequential.measure.machine import private_memory_bytes
 from prequential.measure.watch.health import Finding, Health
+from prequential.measure.watch.windows import Windows
+from prequential.model.presets import preset
 from prequential.online.coding import Progress
+from prequential.online.schedule import blocks, segments
 
 SEGMENT = 1024
 WINDOW = 1 << 14
@@ -302,3 +305,27 @@ def test_private_memory_grows_with_an_allocation() -> None:
     ) as taken:  # malloc may hand out old memory
         assert private_memory_bytes() - before >= 32 * MIB
         assert len(taken) == 64 * MIB
+
+
+@pytest.mark.parametrize("n_bytes", [150_000, 400_000, 2 * MIB])
+@pytest.mark.parametrize(("segment_s", "byte_s"), [(0.035, 45e-6), (0.035, 20e-6), (0.0, 15e-6)])
+def test_the_time_left_is_within_30_percent_from_a_twentieth_on(n_bytes: int, segment_s: float, byte_s: float) -> None:
+    """Also while segments are short; a step of the GPT takes segment_s, and each byte byte_s."""
+    schedule, machine, places = preset(5).schedule, Machine(), []
+    windows = None
+    for block in blocks(n_bytes, schedule):
+        for segment in segments(block, schedule):
+            size = segment.stop - segment.start
+            done = Progress(
+                n_bytes=segment.stop,
+                segment=np.zeros(size, np.uint8),
+                update_size=0.01 if segment_s else None,
+                schedule=schedule,
+            )
+            machine.time_s += segment_s + size * byte_s
+            windows = windows or Windows(done, lambda: machine.time_s, lambda: 0)
+            windows.add(done, needs_gzip=lambda window: False)
+            places.append((segment.stop, machine.time_s, windows.seconds_left(n_bytes)))
+    for stop, then_s, left_s in places:
+        if 0.05 < stop / n_bytes < 0.99:
+            assert left_s == pytest.approx(machine.time_s - then_s, rel=0.3), stop / n_bytes

@@ -1,0 +1,61 @@
+"""Hooks of the site (mkdocs.yml). The documents are written to be read on their own, too; here they become pages of a site."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import griffe
+from mkdocs.plugins import get_plugin_logger
+
+DOCS = Path(__file__).parent
+LOG = get_plugin_logger(__name__)
+PARTS = re.compile(
+    r"^```.*?^```|^ {4}[^\n]*|`[^`]*`"  # code, which stays as it is
+    r"|\[(?P<text>[^\]]*)\]\((?P<target>\.\./[^)\s]*)\)"
+    r"|(?P<formula>\]\[)"  # as in w[i][j]; it is no reference
+    r"|^(?P<indent> {2,3})(?=\S)",  # of a list item; Python-Markdown needs four spaces
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """The page as the site needs it. A link out of docs/ becomes its text, because that file is not on the site."""
+
+    def converted(part: re.Match[str]) -> str:
+        if part["formula"]:
+            return r"]\["
+        if part["indent"]:
+            return " " * 4
+        if part["target"] and not (target := _file_of(part["target"], page)).is_relative_to(DOCS):
+            if not target.exists():
+                LOG.warning("%s links to %s, which does not exist", page.file.src_uri, part["target"])
+            return part["text"]
+        return part[0]
+
+    return PARTS.sub(converted, markdown)
+
+
+def _file_of(link: str, page: Any) -> Path:
+    return ((DOCS / page.file.src_uri).parent / link.partition("#")[0]).resolve()
+
+
+class Arguments(griffe.Extension):
+    """In docstrings, `name: what it is` begins a new line if it is an argument or a field, and `**` is a power."""
+
+    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
+        _separate(func, [parameter.name for parameter in func.parameters])
+
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
+        _separate(cls, [name for name, member in cls.members.items() if not member.is_alias and member.is_attribute])
+
+
+def _separate(documented: griffe.Object, names: list[str]) -> None:
+    if documented.docstring is None:
+        return
+    text, heading, examples = documented.docstring.value.partition("\nExamples:\n")
+    text = re.sub(r"`[^`]*`|\*\*", lambda part: r"\*\*" if part[0] == "**" else part[0], text)
+    if names:
+        name = rf"(?:{'|'.join(names)})"
+        described = re.compile(rf"(^|\n\s*|[.;:)]\s+)({name}(?:(?:, | and ){name})*)(?=(?: \([^)]*\)[^:\n.]*)?: )")
+        text = described.sub(lambda part: f"{part[1].rstrip()}  \n`{part[2]}`", text)
+    documented.docstring.value = text + heading + examples
