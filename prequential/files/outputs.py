@@ -77,15 +77,16 @@ def output_file(
         check()  # again, now that no other run writes it
         draft = _Draft(target, path, folder, like, mode)
         with closing(draft.open(overwrite=overwrite, resume=resume)) as file:
-            sink = Sink(file, target)
+            sink, keeps = Sink(file, target), True
             try:
                 yield sink
                 sink.sync()
                 check()  # again: hours may have passed
+                keeps = False  # what cannot be published is not sound
                 draft.publish(publish or partial(_name, target, overwrite=overwrite))
             except BaseException as error:
                 with suppress(OSError):  # the first error is the cause
-                    draft.keep_or_delete(error, sink)
+                    draft.keep_or_delete(error, sink, keeps=keeps)
                 raise
 
 
@@ -171,15 +172,15 @@ class _Draft:
                     self.temporary.unlink(missing_ok=True)
                     delete_checkpoint(self.checkpoint)
 
-    def keep_or_delete(self, error: BaseException, sink: Sink) -> None:
-        """After an error: keeps the partial file if it is still useful, and says so in a note."""
+    def keep_or_delete(self, error: BaseException, sink: Sink, *, keeps: bool) -> None:
+        """After an error: keeps the partial file if it is still useful, and says so in a note. keeps: without checkpoint, too."""
         if isinstance(error, CheckpointError):
             return
         if self.checkpoint.exists():
             error.add_note("--resume continues from the last checkpoint")
             return
         is_sound = isinstance(error, OutputError) or not isinstance(error, PrequentialError)
-        if sink.n_synced and is_sound:
+        if sink.n_synced and is_sound and keeps:
             error.add_note(f"nothing was saved to resume from; {str(self.temporary)!r} holds a valid beginning")
             return
         if isinstance(error, CorruptArchiveError) and sink.n_bytes:

@@ -1,6 +1,6 @@
 """The first part of an HTML page about several runs: pictures and tables of runs over the same bytes, and all runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.measure.evaluation.curves import MODEL
@@ -14,32 +14,29 @@ from prequential.report.sections import corpus_name
 from prequential.report.svg import html_figure
 from prequential.report.tables import first_byte, html_table
 
-Named = Mapping[str, Run]  # runs by their names on the page
+Named = Sequence[tuple[str, Run]]  # runs with their names on the page, which are distinct on one corpus
 
 
 def contents(runs: Named) -> Html:
     """Links to the runs: run i, from 1, has the id run-i."""
     links = (
         element("li", element("a", f"{name} on {corpus_name(run)}", href=f"#run-{i}"))
-        for i, (name, run) in enumerate(runs.items(), 1)
+        for i, (name, run) in enumerate(runs, 1)
     )
     return element("nav", element("ul", *links), aria_label="Runs")
 
 
 def comparison(runs: Named, look: Look) -> Iterator[Html]:
     """The runs of each corpus compared, the names of the runs that have no other one to be compared with, and all runs."""
-    corpora: dict[tuple[str, int], dict[str, Run]] = {}
-    for name, run in runs.items():
-        corpus = run.record["corpus"]
-        corpora.setdefault((corpus["blake2b"], corpus["n_bytes"]), {})[name] = run
+    corpora: dict[str, list[tuple[str, Run]]] = {}
+    for name, run in runs:
+        corpora.setdefault(run.record["corpus"]["blake2b"], []).append((name, run))
     together = [same for same in corpora.values() if len(same) > 1]
     for number, same in enumerate(together, 1):
-        subject = corpus_name(next(iter(same.values())))
+        subject = corpus_name(same[0][1])
         yield element("h2", f"Comparison on {subject}", id=f"comparison-{number}")
         yield from _compared(same, look)
-    alone = [
-        f"{name} on {corpus_name(run)}" for same in corpora.values() if len(same) == 1 for name, run in same.items()
-    ]
+    alone = [f"{name} on {corpus_name(run)}" for same in corpora.values() if len(same) == 1 for name, run in same]
     if alone:
         yield element("p", f"Not compared, because no other run on this page has the same bytes: {', '.join(alone)}.")
     yield _run_table(runs, is_one_corpus=len(corpora) == 1)
@@ -47,8 +44,8 @@ def comparison(runs: Named, look: Look) -> Iterator[Html]:
 
 def _compared(runs: Named, look: Look) -> Iterator[Html]:
     """Learning curves and bits saved, then their tables, of runs over the same bytes."""
-    labels = group_names(list(runs.values()))
-    curves = {name: run.curves[MODEL] for name, run in runs.items()}
+    labels = group_names([run for _, run in runs])
+    curves = {name: run.curves[MODEL] for name, run in runs}
     panels, tables = [run_panels.learning(curves, look)], []
     if len(set(labels)) == 1:
         tables.append(
@@ -56,11 +53,11 @@ def _compared(runs: Named, look: Look) -> Iterator[Html]:
         )
     else:
         try:
-            compared = compare(list(runs.values()), groups=labels)
+            compared = compare([run for _, run in runs], groups=labels)
         except (ConfigError, CorpusError) as error:
             tables.append(element("p", f"No differences: {error}."))
         else:
-            styles = {label: look.styles[name] for label, name in reversed([*zip(labels, runs, strict=True)])}
+            styles = {label: look.styles[name] for label, (name, _) in reversed([*zip(labels, runs, strict=True)])}
             panels.append(run_panels.saved_by_groups(compared, Look(styles=styles)))
             tables += [_difference_table(compared), _group_table(compared)]
     yield element("div", *map(html_figure, panels), class_="plots")
@@ -78,7 +75,7 @@ def _run_table(runs: Named, *, is_one_corpus: bool) -> Html:
             run.record["verified"],
             run.path.resolve().name,
         )
-        for name, run in runs.items()
+        for name, run in runs
     ]
     columns = ("learner", "corpus", "model", "archive bytes", "bits/byte", "verified", "run folder")
     different = "The runs code different bytes: bits/byte of different corpora say nothing about the models."
@@ -98,7 +95,6 @@ def _group_table(compared: Comparison) -> Html:
 def _difference_table(compared: Comparison) -> Html:
     columns = (
         "learner",
-        "against",
         "bits saved",
         "bits/byte saved",
         "saved",
@@ -109,7 +105,6 @@ def _difference_table(compared: Comparison) -> Html:
     rows = [
         (
             found.other.label,
-            found.reference.label,
             -found.bits,
             -found.bits_per_byte,
             f"{-found.percent:+.2f}%",
@@ -121,12 +116,15 @@ def _difference_table(compared: Comparison) -> Html:
     ]
     populations = sorted({found.interval.population for found in compared.differences if found.interval})
     caption = (
-        "Differences of ideal code length: positive means that the learner needs fewer bits than the one that it is compared "
-        "with. With one corpus and one seed each, a difference is exact. The e-value is evidence against the hypothesis that "
-        "the data follow the reference."
+        "Differences of ideal code length: positive means that the learner needs fewer bits than "
+        f"{compared.groups[0].label}. With one corpus and one seed each, a difference is exact. The e-value is evidence "
+        f"against the hypothesis that the data follow {compared.groups[0].label}."
     )
     return html_table(
-        "Bits saved", columns, rows, " ".join([caption, *(f"Intervals are of: {p}." for p in populations)])
+        f"Bits saved against {compared.groups[0].label}",
+        columns,
+        rows,
+        " ".join([caption, *(f"Intervals are of: {p}." for p in populations)]),
     )
 
 

@@ -12,7 +12,7 @@ from prequential.measure.evaluation.runs import Run
 from prequential.report.breakdowns import breakdowns
 from prequential.report.comparison import comparison, contents
 from prequential.report.markup import Html, element, join
-from prequential.report.names import Look, distinct, learner_label, page_look, run_look
+from prequential.report.names import Look, learner_label, page_look, run_look, run_names
 from prequential.report.passages import passages
 from prequential.report.questions import questions
 from prequential.report.sections import configuration, corpus_name, curves, findings, headline, ledger, sizes
@@ -31,15 +31,16 @@ def html_report(runs: Sequence[Run]) -> str:
     for run in runs:
         with _naming(run):
             labels.append(learner_label(run.record["config"]))
-    named = dict(zip(distinct(labels), runs, strict=True))
-    look = page_look(named)
-    for number, (name, run) in enumerate(named.items(), 1):
+    names = run_names(labels, runs)
+    look = page_look(names, runs)
+    for number, (name, run) in enumerate(zip(names, runs, strict=True), 1):
         with _naming(run):
             articles.append(_article(run, name, look, f"run-{number}"))
     subject = corpus_name(runs[0]) if len(runs) == 1 else f"{len(runs)} runs"
     title = f"{subject}: prequential report"
     head = [element("h1", title)]
     if len(runs) > 1:
+        named = list(zip(names, runs, strict=True))
         head += [contents(named), *comparison(named, look)]
     return html_document(title, join(*head, *articles))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from prequential.measure.evaluation.breakdown import LEARNING, OCCURRENCES
 from prequential.measure.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
-from prequential.report.names import Look
+from prequential.report.names import Look, learner_label, page_look, run_look
 from prequential.report.svg import MAX_FULL, N_COLOURS, Axes, Panel, Series
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ def _lines(curves: Curves, points: Mapping[str, Points], look: Look) -> list[Ser
 
 
 def _series(name: str, place: int, points: Points, look: Look, full: bool) -> Series:
-    return Series(look.label(name), *points, look.styles.get(name, place), full, own=name == MODEL)
+    style = look.styles.get(name, place) if full else 0  # grey lines have no dashes
+    return Series(look.label(name), *points, style, full, own=name == MODEL)
 
 
 def _thinned(curve: Curve) -> Curve:
@@ -131,9 +132,10 @@ def panels_for_files(run: Run) -> dict[str, Panel]:
 
     Raises CorpusError if the curves cannot be read.
     """
-    found = {"learning": learning(run.curves), "regret": saved(run.curves)}
-    tables = run.record["tables"]
+    name, tables = learner_label(run.record["config"]), run.record["tables"]
+    look = run_look(page_look([name], [run]), name)
+    found = {"learning": learning(run.curves, look), "regret": saved(run.curves, look)}
     found |= {
-        name: tail(tables[name]) for name in (OCCURRENCES, LEARNING) if name in tables
+        name: tail(tables[name], look=look) for name in (OCCURRENCES, LEARNING) if name in tables
     }  # a record may name anything
     return {name: panel for name, panel in found.items() if panel.series}

@@ -93,7 +93,7 @@ def sizes(record: Record, name: str) -> Html:
         )
         for baseline in record["baselines"]
     ]
-    columns = ("compressor", "bytes", "bits/byte", "larger than the archive by", "model ahead from byte", "seconds")
+    columns = ("compressor", "bytes", "bits/byte", "against the archive", "model ahead from byte", "seconds")
     caption = (
         "Compressed sizes of all bytes. Each result was decoded and compared. From the given byte to the end, the model's "
         "ideal code length is below the other's size."

@@ -29,6 +29,7 @@ COLOURS = f"""
 
 PLOT_RULES = """
 svg text { font-size: 13px; fill: var(--soft); }
+svg .name { font-size: 12px; }
 svg path { fill: none; }
 .grid { stroke: var(--rule); stroke-width: 1; }
 .zero { stroke: var(--soft); stroke-width: 1.5; }
@@ -74,12 +75,13 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
   margin: 0; }
 th, td { text-align: left; padding: .22rem .9rem .22rem 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
 thead th { border-bottom: 2px solid var(--soft); vertical-align: bottom; }
-tbody th { font-weight: 400; }
+tbody th { font-weight: 400; min-width: 6.5rem; }
+td:not(.n) { min-width: 6rem; }
 td.n, th.n { text-align: right; }
 td.n { white-space: nowrap; }
 tr.own > * { font-weight: 700; }
 .scale span, .passage span { color: var(--ink); }
-.scale span { padding: .1rem .5rem; }
+.scale span { padding: .1rem .5rem; white-space: nowrap; }
 .passage { line-height: 1.7; background: none; border: 1px solid var(--rule); }
 .passage span { padding: .1em 0; }
 """

@@ -20,7 +20,7 @@ MAX_FULL = 5  # lines that a reader can tell apart
 N_COLOURS = len(LINE_COLOURS)  # style N_COLOURS + i has the colour of style i and other dashes
 DASHES = ("", "7 3", "2 3")
 
-WIDTH, HEIGHT = 520.0, 300.0  # of a drawing, in pixels
+WIDTH, HEIGHT = 540.0, 300.0  # of a drawing, in pixels
 LEFT, RIGHT, TOP, BOTTOM = (
     62.0,
     384.0,
@@ -29,7 +29,7 @@ LEFT, RIGHT, TOP, BOTTOM = (
 )  # of the plotting area in it; the names of the lines are on its right
 MARGIN = 0.04  # of the range of the values, above and below them
 DATE_LABEL_WIDTH = 80.0
-LABEL_HEIGHT, MAX_LABEL = 15.0, 18  # of the name at the end of a line, in pixels and in letters
+LABEL_HEIGHT, MAX_LABEL = 14.0, 23  # of the name at the end of a line, in pixels and in letters
 TITLE_HEIGHT, NOTE_HEIGHT, NOTE_LETTERS = 26.0, 16.0, 75  # in SVG files
 
 

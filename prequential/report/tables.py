@@ -23,11 +23,11 @@ def html_table(
     *,
     is_bold: Callable[[Row], bool] = lambda row: False,
 ) -> Html:
-    """The rows under the column titles. A column of numbers is aligned right and has one precision.
+    """The rows under the column titles. The first column names the rows. Others of numbers are aligned right.
 
-    A table that is too wide scrolls; its title and caption do not.
+    A column has one precision. A table that is too wide scrolls; its title and caption do not.
     """
-    right = ["n" if all(_is_number(row[i]) for row in rows) else None for i in range(len(columns))]
+    right = ["n" if i and all(_is_number(row[i]) for row in rows) else None for i in range(len(columns))]
     head = element("tr", *(element("th", name, scope="col", class_=right[i]) for i, name in enumerate(columns)))
     cells = zip(*(_column([row[i] for row in rows]) for i in range(len(columns))), strict=True)
     body = (_table_row(texts, right, "own" if is_bold(row) else None) for texts, row in zip(cells, rows, strict=True))

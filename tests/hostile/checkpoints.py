@@ -17,7 +17,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import safetensors
 import torch
 from limits import bounded
 from safetensors.torch import save_file
@@ -28,6 +27,7 @@ import prequential
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
 from prequential.files import checkpoint_path
 from prequential.online import checkpoint
+from prequential.online.tensor_file import open_tensors
 
 Tensors = dict[str, torch.Tensor]
 About = dict[str, Any]
@@ -168,9 +168,9 @@ def interrupted(folder: Path, name: str) -> tuple[Tensors, About]:
     checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")  # always due
     with suppress(InterruptionError):
         prequential.decompress(folder / "a.pq", folder / "a", runtime=RUNTIME, on_progress=stop)
-    with safetensors.safe_open(checkpoint_path(folder / "a"), framework="pt") as file:
-        about = json.loads(file.metadata()[METADATA])
-        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    with open_tensors(checkpoint_path(folder / "a")) as file:
+        about = json.loads(file.metadata[METADATA])
+        tensors = {key: torch.from_numpy(file.read(key)) for key in file.types}
     del about["digest"]
     assert about["n_open"] > 0
     return tensors, about

@@ -10,6 +10,7 @@ object. Exits with 1 unless every trial gives the bytes of an uninterrupted run.
 
 import argparse
 import json
+import logging
 import os
 import random
 import signal
@@ -39,6 +40,9 @@ MAX_KILLS = 3  # of one run
 def hurry() -> None:
     """Writes checkpoints from the start, for up to half of the time."""
     checkpoint.FIRST_AFTER_S, checkpoint.COST, checkpoint.BYTES_PER_S = 0.0, 1.0, float("inf")
+    logging.getLogger(checkpoint.__name__).setLevel(
+        logging.ERROR
+    )  # a run that was killed early starts anew, and says so
 
 
 def compress(folder: Path) -> None:

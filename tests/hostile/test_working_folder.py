@@ -216,12 +216,16 @@ def test_a_target_that_appears_during_the_run_is_not_replaced(
             raise PermissionError(1, "Operation not permitted")
 
         monkeypatch.setattr(Path, "hardlink_to", refuse)
-    with pytest.raises(OutputError, match="exists"), output_file(target) as sink:
+    with pytest.raises(OutputError, match="exists") as refused, output_file(target) as sink:
         sink.write(b"ours")
         target.write_bytes(PRECIOUS)
     assert target.read_bytes() == PRECIOUS
+    assert "holds a valid beginning" in refused.value.__notes__[0]
+    assert (tmp_path / ".out.prequential" / "partial").read_bytes() == b"ours"
     target.unlink()
-    with output_file(target) as sink:
+    with pytest.raises(OutputError, match="start again with -f"), output_file(target):
+        pass
+    with output_file(target, overwrite=True) as sink:
         sink.write(b"ours")
     assert target.read_bytes() == b"ours"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]

@@ -48,7 +48,7 @@ def test_an_archive_costs_less_given_a_text_and_decodes_with_it_only(config):
 
 def test_the_cost_is_that_of_a_learner_that_was_trained():
     result = prequential.evaluate(B, config=BOTH, given=A, runtime=ONE, baselines=("xz",), verify=True)
-    learner = ONE.learner(BOTH)
+    learner = ONE.learner(remembering(BOTH, len(A)))
     train(learner, np.frombuffer(A, np.uint8))
     assert result.ledger.code_bits == sum(bits.sum() for bits in follow(learner, np.frombuffer(B, np.uint8)))
     assert set(result.trace.parts) == {"model", "gpt", "mixer"}
@@ -72,7 +72,7 @@ def test_an_archive_without_a_given_text_refuses_one():
 
 
 def test_a_stored_model_serves_as_the_given_text(tmp_path):
-    learner = ONE.learner(BOTH)
+    learner = ONE.learner(remembering(BOTH, len(A)))
     train(learner, np.frombuffer(A, np.uint8))
     save_model(tmp_path / "M", learner, {})
     archive = prequential.compress(B, given=tmp_path / "M", runtime=ONE)
@@ -128,7 +128,7 @@ def test_the_matrix_holds_code_lengths_alone_and_after_each_other(tmp_path):
     for name, data in (("a", A), ("b", B), ("c", bytes(range(256)) * 4)):
         (tmp_path / name).write_bytes(data)
     names = [str(tmp_path / name) for name in "abc"]
-    learner = ONE.learner(BOTH)
+    learner = ONE.learner(remembering(BOTH, len(A)))
     train(learner, np.frombuffer(A, np.uint8))
     save_model(tmp_path / "M", learner, {})
     steps = []

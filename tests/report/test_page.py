@@ -1,5 +1,6 @@
 """The HTML page: complete, well formed, and equal to the record. It loads nothing and escapes the text of records and folders."""
 
+import base64
 import html
 import json
 import math
@@ -15,11 +16,15 @@ import pytest
 
 import prequential
 from prequential.errors import CorpusError
+from prequential.measure.evaluation.breakdown_text import EXPLANATIONS
 from prequential.measure.evaluation.runs import RECORD, Run, read_run
+from prequential.report.names import group_names, learner_label, run_names
 from prequential.report.page import html_report
 from prequential.report.questions import command
+from prequential.report.tables import html_table
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
+OWN = "prequential 2 contexts"  # in the table of sizes
 EVIL = "<script>alert('1')</script>\"><img src=http://example.org/x onerror=alert(2)>&amp;"
 
 
@@ -95,7 +100,7 @@ def test_a_page_is_well_formed_and_loads_nothing(page: str) -> None:
 
 
 def test_the_headline_shows_the_rate_the_archive_and_the_verification(runs: list[Run], page: str) -> None:
-    record, head = runs[0].record, text_of(page).partition("Frequently asked questions")[0]
+    record, head = runs[0].record, text_of(page).partition("Learning curves")[0]
     assert f"{record['bits_per_byte']:.4f} bits/byte" in head
     assert f"{record['archive_bytes']:,}" in head
     assert " verified " in head
@@ -110,8 +115,12 @@ def test_an_unverified_run_is_called_unverified(runs: list[Run], tmp_path: Path)
     assert "every byte matched" not in text
 
 
-def test_the_questions_are_answered_before_the_first_plot(page: str) -> None:
-    first = text_of(page.partition("<figure")[0])
+def test_curves_and_comparison_come_first_and_the_questions_are_folded_below(page: str) -> None:
+    places = [page.index(f'id="run-1-{name}"') for name in ("curves", "sizes", "passages", "questions")]
+    assert places == sorted(places)
+    assert page.index("<svg") < page.index("<table")
+    asked = page[places[-1] :]
+    start, end = asked.index("<details>"), asked.index("</details>")
     for question in (
         "sum to one?",
         "full file or a subset?",
@@ -120,9 +129,33 @@ def test_the_questions_are_answered_before_the_first_plot(page: str) -> None:
         "seed selected?",
         "reproduced",
     ):
-        assert question in first
-    assert "best of 1 configurations and 2 seeds" in first
-    assert "costs 1.0 bits" in first
+        assert start < asked.index(question) < end
+    assert "best of 1 configurations and 2 seeds" in asked
+    assert "costs 1.0 bits" in asked
+
+
+def test_captions_are_outside_of_what_scrolls(page: str) -> None:
+    assert page.count('class="scroll"') > 5
+    assert all("caption" not in part.partition("</table>")[0] for part in page.split('class="scroll"')[1:])
+    assert "<caption" not in page
+
+
+def test_the_explanations_of_the_command_line_stand_beside_the_tables(runs: list[Run], page: str) -> None:
+    shown = text_of(page)
+    for name in runs[0].record["tables"]:
+        assert EXPLANATIONS[name] in shown
+
+
+def test_columns_have_human_names(page: str) -> None:
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', page)
+    assert {"kind of byte", "of bytes", "of bits", "occurrence k"} <= set(heads)
+    assert not [name for name in heads if "_" in name]
+
+
+def test_a_column_has_one_precision() -> None:
+    rows = [("a", 1, 0.25, 3.0), ("b", 2000, 123.456, 3), ("c", 3, None, 0.5)]
+    cells = Page(html_table("t", ("x", "y", "z", "w"), rows)).cells[1:]
+    assert cells == [["a", "1", "0.25", "3.0000"], ["b", "2,000", "123.46", "3.0000"], ["c", "3", "–", "0.5000"]]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +250,7 @@ def test_every_baseline_is_in_the_table_with_its_crossing(runs: list[Run], tmp_p
     assert found[labels["gzip"]] == "0: everywhere"
     assert found[labels["ppmd"]] == "never"
     assert found[labels["order0"]] == "1,234"
-    sizes = [int(row[1].replace(",", "")) for name, row in rows.items() if name in {*labels.values(), "prequential"}]
+    sizes = [int(row[1].replace(",", "")) for name, row in rows.items() if name in {*labels.values(), OWN}]
     assert sizes == sorted(sizes)
 
 
@@ -229,7 +262,8 @@ def test_breakdowns_show_their_sums_and_the_tail_is_drawn(runs: list[Run], tmp_p
     assert_loads_nothing(text)
     total = next(row for row in Page(text).cells if row[0] == "all")
     assert total[1:3] == ["300", f"{400.25 * 1.75:,.2f}"]
-    assert "model: 4 k^-1.000" in text
+    assert "fit 4 k^-1.000" in text
+    assert "bits = 4 k^-1.000" in text
 
 
 def test_the_breakdowns_of_a_real_run_cover_every_bit(runs: list[Run], page: str) -> None:
@@ -252,6 +286,9 @@ def test_text_from_records_is_never_markup(runs: list[Run], tmp_path: Path) -> N
         ledger=[{"entry": EVIL, "bits": record["total_bits"]}],
         tables={EVIL: {"rows": [{"name": EVIL, EVIL: EVIL}], EVIL: EVIL}},
         environment=record["environment"] | {EVIL: EVIL, "git_commit": EVIL},
+        passages=[
+            {"name": EVIL, "position": 0, "text": base64.b64encode(EVIL.encode()).decode(), "bits": [1.0] * len(EVIL)}
+        ],
         config=record["config"] | {EVIL: EVIL},
     )
     text = html_report([run, run])
@@ -271,22 +308,68 @@ def test_an_incomplete_record_is_refused_with_its_name(runs: list[Run], tmp_path
         html_report([read_run(tmp_path / "copy-0")])
 
 
-def test_several_runs_are_compared(runs: list[Run]) -> None:
+def test_several_runs_are_compared_before_anything_else(runs: list[Run]) -> None:
     text = html_report(runs)
     assert_loads_nothing(text)
-    rows = {row[0]: row for row in Page(text).cells}
-    bits = [run.record["code_bits"] for run in runs]
-    difference = bits[1] - bits[0]
-    assert float(rows["B - A"][1].replace(",", "")) == pytest.approx(difference, abs=0.005)
-    assert "Difference to the reference" in text
+    saved = runs[0].record["code_bits"] - runs[1].record["code_bits"]
+    row = next(row for row in Page(text).cells if len(row) == 7 and row[0] == "3 contexts")
+    assert float(row[1].replace(",", "")) == pytest.approx(saved, abs=0.005)
+    assert text.index("Bits saved against 2 contexts") < text.index("<table") < text.index('id="run-1"')
 
 
-def test_runs_over_different_bytes_have_no_difference(runs: list[Run], tmp_path: Path) -> None:
-    other = changed(runs[1], tmp_path, corpus=runs[1].record["corpus"] | {"blake2b": "00" * 32})
+def colours(text: str) -> dict[str, set[str]]:
+    """The colours of each named line of a page."""
+    found: dict[str, set[str]] = {}
+    for colour, name in re.findall(r'class="name t(\d)">[^<]*<title>([^<]*)<', text):
+        found.setdefault(name, set()).add(colour)
+    return found
+
+
+def test_a_name_has_one_colour_on_a_page_and_no_other_name_has_it(runs: list[Run]) -> None:
+    found = colours(html_report(runs))
+    assert set(found) >= {"2 contexts", "3 contexts, seed 7", "ppmd", "gzip"}
+    assert all(len(each) == 1 for name, each in found.items() if not name.startswith("fit "))
+    full = [min(found[name]) for name in ("2 contexts", "3 contexts, seed 7", "ppmd", "gzip", "order0")]
+    assert len(set(full)) == len(full)
+
+
+def test_a_picture_has_at_most_five_full_lines(runs: list[Run]) -> None:
+    text = html_report([*runs] * 4)
+    counts = [picture.count('class="name ') for picture in text.split("<figcaption>")]
+    assert max(counts) == 5
+
+
+def test_runs_are_named_by_their_presets(runs: list[Run], tmp_path: Path) -> None:
+    configs = [
+        prequential.preset(2),
+        prequential.preset(2, seed=3),
+        prequential.preset(5, pure=True),
+        prequential.preset(2),
+    ]
+    other = {"learner": {"name": "Mine", "arguments": {}, "n_symbols": 256, "run_symbols": 1}}
+    records = [*(config.to_dict() for config in configs), other]
+    copies = [changed(runs[0], tmp_path, config=json.loads(json.dumps(config))) for config in records]
+    labels = [learner_label(run.record["config"]) for run in copies]
+    assert run_names(labels, copies) == ["-2", "-2 --seed 3", "-5 --pure", "-2 (2)", "Mine"]
+    assert group_names(copies) == ["-2", "-2", "-5 --pure", "-2 (2)", "Mine"]
+
+
+def test_runs_over_other_bytes_are_named_and_not_compared(runs: list[Run], tmp_path: Path) -> None:
+    other = changed(runs[1], tmp_path, corpus=runs[1].record["corpus"] | {"blake2b": "00" * 32, "name": "elsewhere"})
     text = html_report([runs[0], other])
     assert "say nothing about the models" in text
-    assert "are not comparable" in text
-    assert "Difference to the reference" not in text
+    assert "has the same bytes: 2 contexts on christmas_carol, 3 contexts, seed 7 on elsewhere." in text
+    assert "Bits saved against" not in text
+    three = html_report([runs[0], other, runs[1]])
+    assert "has the same bytes: 3 contexts, seed 7 on elsewhere." in three
+    assert "Bits saved against 2 contexts" in three
+
+
+def test_runs_that_differ_only_in_the_seed_are_not_called_different(runs: list[Run], tmp_path: Path) -> None:
+    twin = changed(runs[0], tmp_path, config=runs[0].record["config"] | {"seed": 5})
+    text = html_report([runs[0], twin])
+    assert "differ only in the seed" in text
+    assert "Bits saved against" not in text
 
 
 def test_the_same_run_gives_the_same_page(runs: list[Run], page: str) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from prequential.measure.evaluation.curves import Curve
 from prequential.report import run_panels
+from prequential.report.names import Look
+from prequential.report.svg import N_COLOURS
 
 Curves = dict[str, Curve]
 
@@ -28,26 +30,38 @@ def test_windows_show_only_the_model_and_its_parts(curves: Curves) -> None:
     assert [line.name for line in run_panels.windows(curves).series] == ["model", "gpt"]
 
 
-def test_regret_is_the_models_bits_minus_the_others_at_the_others_positions(curves: Curves) -> None:
-    line = next(line for line in run_panels.regret(curves).series if line.name == "gzip")
+def test_saved_bits_are_the_others_bits_minus_the_models_at_the_others_positions(curves: Curves) -> None:
+    line = next(line for line in run_panels.saved(curves).series if line.name == "gzip")
     assert line.x.tolist() == [1024, 4096, 80_000]
-    assert line.y.tolist() == [3072 - 2048, 12_288 - 16_384, 240_000 - 400_000]
+    assert line.y.tolist() == [2048 - 3072, 16_384 - 12_288, 400_000 - 240_000]
 
 
-def test_regret_omits_the_curves_that_are_far_away_at_the_end(curves: Curves) -> None:
-    assert [line.name for line in run_panels.regret(curves, n_closest=1).series] == ["gpt"]
+def test_the_model_its_parts_and_the_best_others_are_full_and_the_rest_grey(curves: Curves) -> None:
+    others = {f"c{i}": Curve(n_bytes=np.array([80_000]), bits=np.array([300_000.0 + i])) for i in range(5, 0, -1)}
+    drawn = run_panels.learning(others | curves)
+    assert {line.name for line in drawn.full} == {"model", "gpt", "c1", "c2", "c3"}
+    assert drawn.note == "Grey: c5, c4, gzip."
+    assert [line.name for line in drawn.series if line.own] == ["model"]
 
 
-def test_a_curve_has_one_style_in_all_panels(curves: Curves) -> None:
-    makers = (run_panels.learning, run_panels.intervals, run_panels.windows, run_panels.regret)
-    styles = {(line.name, line.style) for make in makers for line in make(curves).series}
+def test_a_curve_has_one_style_and_is_full_in_all_panels_or_in_none(curves: Curves) -> None:
+    makers = (run_panels.learning, run_panels.intervals, run_panels.windows, run_panels.saved)
+    styles = {(line.name, line.style, line.full) for make in makers for line in make(curves).series}
     assert len(styles) == len(curves)
+
+
+def test_a_look_gives_names_and_styles(curves: Curves) -> None:
+    look = Look({"gpt": "GPT alone"}, {"gpt": 6, "model": 3})
+    found = {line.name: line.style for line in run_panels.learning(curves, look).series}
+    assert found == {"model": 3, "GPT alone": 6, "gzip": 2}
 
 
 def test_the_tail_has_the_rows_with_a_k_and_the_fitted_law(table: dict[str, Any]) -> None:
     measured, fitted = run_panels.tail(table).series
     assert measured.x.tolist() == [1.0, 2.0]
     assert measured.y.tolist() == fitted.y.tolist() == [8.0, 4.0]
+    assert (measured.name, fitted.name) == ("model", "fit 8 k^-1.000")
+    assert fitted.style == measured.style + N_COLOURS  # the same colour with other dashes
 
 
 def test_a_table_without_occurrences_has_no_tail() -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from prequential.codecs.archive_header import GIVEN
 from prequential.errors import CorpusError
 from prequential.learners.following import follow
-from prequential.learners.given import Given, informed_learner
+from prequential.learners.given import Given, informed_learner, remembering
 from prequential.measure.record import environment
 from prequential.measure.table import format_table
 from prequential.model.config import Config
@@ -107,7 +107,9 @@ def _after(
     on_step(f"given {name}")
     learner, description = informed_learner(config, given, runtime)
     state = {key: array.copy() for key, array in learner.state().items()}
-    reader = runtime.learner(Config.from_dict({k: v for k, v in description.items() if k != GIVEN}))
+    own = Config.from_dict({k: v for k, v in description.items() if k != GIVEN})
+    n_given = description[GIVEN]["n_symbols"] if description[GIVEN]["kind"] == "text" else 0
+    reader = runtime.learner(remembering(own, n_given))
     bits = np.zeros(len(texts))
     for i, text in enumerate(texts):
         reader.load_state(state)

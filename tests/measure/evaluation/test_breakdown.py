@@ -1,5 +1,6 @@
 """Where the bits went: rows add up exactly, and labels agree with a slow definition of each term."""
 
+import base64
 import json
 from collections import Counter
 from itertools import pairwise
@@ -307,3 +308,49 @@ def test_the_rows_add_up_on_a_real_corpus(name):
         assert [sum(row["bits"][part] for row in table["rows"]) for part in PARTS] == [
             trace.total_bits(p) for p in PARTS
         ]
+
+
+# ---- passages
+
+
+def text_of(passage):
+    return base64.b64decode(passage["text"])
+
+
+def test_passages_are_the_beginning_the_middle_the_end_and_the_dearest_other_one():
+    data, costs = np.arange(6100, dtype=np.uint32).astype(np.uint8), np.ones(6100)
+    costs[4200:4800] = 2
+    costs[5400:6000] = 9  # the end is dearer, but it is shown already
+    trace = Trace(("model", "gpt"), len(data))
+    trace.append("model", costs)
+    found = tables_of.passages(data, trace)
+    assert {each["name"]: each["position"] for each in found} == {
+        "the beginning": 0,
+        "the middle": 3000,
+        "the dearest other passage": 4200,
+        "the end": 5400,
+    }
+    for each in found:
+        assert text_of(each) == data[each["position"] : each["position"] + tables_of.PASSAGE_BYTES].tobytes()
+        assert each["bits"] == costs[each["position"] : each["position"] + tables_of.PASSAGE_BYTES].tolist()
+
+
+@pytest.mark.parametrize("n_bytes", [1, 599, 600, 1199, 1200, 1800, 2400, 5000])
+def test_passages_do_not_overlap_and_have_a_cost_for_each_byte(n_bytes):
+    data = CAROL[:n_bytes]
+    trace = traced(data)
+    found = tables_of.passages(data, trace)
+    places = [each["position"] for each in found]
+    assert len(found) == min(max(n_bytes // 600, 1), tables_of.MAX_PASSAGES)
+    assert min(np.diff(places), default=600) >= 600
+    for each in found:
+        part = slice(each["position"], each["position"] + len(each["bits"]))
+        assert text_of(each) == data[part].tobytes()
+        assert np.abs(np.array(each["bits"]) - trace.bits("model", part)).max() <= 0.005 + 1e-9
+
+
+def test_passages_take_less_than_30_kb_even_if_every_byte_is_dear():
+    data = np.full(10_000, 255, np.uint8)
+    trace = Trace(("model",), len(data))
+    trace.append("model", np.full(len(data), 1023.37))
+    assert len(json.dumps(tables_of.passages(data, trace))) < 30_000
