@@ -11,7 +11,7 @@ BENCH_FILES := $(addprefix text/,enwik6 book1 tinyshakespeare.txt enwik8-first-4
 FILES ?= $(or $(wildcard $(addprefix $(CORPORA)/,$(BENCH_FILES))),sample:christmas_carol)
 LEVELS ?= 1 2 5 5-pure
 
-.PHONY: help install demo test lint types docs wheel-check gpu-check bench clean
+.PHONY: help install demo test lint types picture docs wheel-check gpu-check bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,12 @@ lint: .venv/.installed  ## format and lint, as the commit hooks do
 types: .venv/.installed  ## static types, in a copy: in this folder ./codecs would hide the standard library's codecs
 	copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -RL prequential pyproject.toml "$$copy" && mypy=$$PWD/$(BIN)/mypy && \
 	cd "$$copy" && "$$mypy" prequential
+
+picture: .venv/.installed  ## the learning curve in README, from a new run
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	$(BIN)/prequential evaluate --baselines gzip,xz,ppmd --runs "$$folder/runs" sample:christmas_carol && \
+	$(BIN)/prequential report --plots "$$folder/plots" "$$folder"/runs/* && \
+	mkdir -p docs/pictures && cp "$$folder"/plots/*-learning.png docs/pictures/learning.png
 
 docs: .venv/.installed  ## docs/ and the docstrings as a site in site/; a warning fails
 	$(BIN)/mkdocs build --strict

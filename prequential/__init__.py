@@ -1,6 +1,7 @@
 """prequential: a GPT and a context mixer learn a corpus online; the resulting archive proves how many bits the data cost it.
 
-The public names are below. Each is imported when it is first used: `import prequential` alone loads no torch.
+The public names are below. Each is imported when it is first used: `import prequential` alone loads no torch. `prequential.plots`
+draws curves and tables with matplotlib.
 """
 
 import importlib
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from prequential.online.limits import memory_bytes
     from prequential.online.loop import Learner
     from prequential.online.runtime import Runtime
+    from prequential.report import plots as plots
 
 __version__ = VERSION
 
@@ -142,6 +144,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plots":  # the module of pictures, which needs matplotlib
+        return importlib.import_module("prequential.report.plots")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULES.get(name, "prequential.errors")), name)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import prequential
 from prequential import adapters
 from prequential.learners import protocol
+from prequential.measure.study.plans import Plan, Setting
 
 PROJECT = Path(__file__).parents[1]
 PLAIN = prequential.Runtime(kernels="plain")
@@ -95,6 +96,29 @@ def test_importing_the_package_loads_neither_torch_nor_numpy() -> None:
     command = [sys.executable, "-c", code]
     environment = {"PYTHONPATH": str(PROJECT)}
     assert subprocess.run(command, env=environment, capture_output=True, check=True).stdout == b"[]\n"
+
+
+def test_results_show_themselves(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+    plain = prequential.Runtime(kernels="plain")
+    result = prequential.evaluate(b"<b>" * 900, config=small, runtime=plain, baselines=("gzip",), verify=True)
+    line, n_bytes = repr(result), result.ledger.archive_bytes
+    assert f"2,700 bytes: 2 mixed contexts in 2**10 buckets, {8 * n_bytes / 2700:.4f} bits/byte" in line
+    assert line.endswith(f"archive {n_bytes:,} bytes, verified>")
+    assert repr(prequential.evaluate(b"abc" * 900, config=prequential.preset(1), baselines=())).count(": -1, ") == 1
+    html = result._repr_html_()
+    assert f"<td>{n_bytes:,}</td>" in html and "<td>gzip -9 (zlib)</td>" in html
+    frame = result.to_frame()
+    assert list(frame) == ["series", "n_bytes", "bits", "bits_per_byte"] and set(frame.series) == {"model", "gzip"}
+    last = frame[frame.series == "model"].iloc[-1]
+    assert (last.n_bytes, last.bits) == (2700, result.ledger.code_bits)
+    plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
+    prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=plain)
+    run = prequential.read_runs(tmp_path)[0]
+    assert isinstance(run.to_frame(), pandas.DataFrame) and run.to_frame().n_bytes.max() == 1000
+    pytest.importorskip("matplotlib")
+    assert callable(prequential.plots.regret)
 
 
 def is_plain_error(name: str) -> bool:

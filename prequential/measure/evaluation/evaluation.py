@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,23 +26,27 @@ from prequential.learners.following import byte_costs, follow, reported
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
 from prequential.learners.subject import Subject, other_subject, own_subject
-from prequential.measure.evaluation.baselines import Baseline, measure_baselines
+from prequential.measure.evaluation.baselines import Baseline, label, measure_baselines
 from prequential.measure.evaluation.breakdown import breakdown, passages
-from prequential.measure.evaluation.curves import MIXER, MODEL, Curve, Curves
+from prequential.measure.evaluation.curves import MIXER, MODEL, Curve, Curves, to_frame
 from prequential.measure.evaluation.draft import Draft
 from prequential.measure.evaluation.ledger import Ledger
+from prequential.measure.evaluation.summary import COLUMNS, learner_name, model_summary, size_rows
 from prequential.measure.evaluation.trace import Trace
 from prequential.measure.machine import peak_memory_bytes
 from prequential.model.config import Config, GPTConfig, MixerConfig
-from prequential.model.presets import preset
+from prequential.model.presets import name_of, preset
 from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, PathLike, Source, open_source
 
+if TYPE_CHECKING:
+    import pandas
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
     """The results of an evaluation.
 
@@ -96,6 +101,28 @@ class Evaluation:
     def curve(self) -> Curve:
         """The learning curve: bytes and ideal code length so far, at the end of each segment."""
         return self.curves[MODEL]
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """All curves as a table: series, n_bytes, bits, bits_per_byte. Raises MissingDependencyError without pandas."""
+        return to_frame(self.curves)
+
+    def __repr__(self) -> str:
+        """The figures that one looks for first, in a line."""
+        config, ledger = self.header.config, self.ledger
+        proof = f"archive {ledger.archive_bytes:,} bytes" if self.is_coded else "no archive"
+        verified = ", verified" if self.verify_wall_s is not None else ""
+        corpus = f"{self.header.corpus.get('name', 'bytes')}, {self.header.n_bytes:,} bytes"
+        model = name_of(config) or model_summary(config)
+        return f"<Evaluation of {corpus}: {model}, {ledger.bits_per_byte:.4f} bits/byte, {proof}{verified}>"
+
+    def _repr_html_(self) -> str:
+        """The line above, and a table of all compressors, the smallest first."""
+        sizes = [(learner_name(self.header.config), self.ledger.archive_bytes, self.wall_s)]
+        sizes += [(label(result), result.compressed_bytes, result.wall_s) for result in self.baselines]
+        rows = size_rows(sizes, self.header.n_bytes)
+        cells = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        titles = "".join(f"<th>{escape(title)}</th>" for title in COLUMNS)
+        return f"<p>{escape(repr(self))}</p><table><tr>{titles}</tr>{cells}</table>"
 
 
 @dataclass(frozen=True, kw_only=True)

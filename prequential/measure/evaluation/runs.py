@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError, CorpusError
@@ -40,7 +40,14 @@ from prequential.files import (
     write_text,
     writing,
 )
-from prequential.measure.evaluation.curves import MAX_CURVE_FILE_BYTES, MODEL, Curves, parse_curves, write_curves
+from prequential.measure.evaluation.curves import (
+    MAX_CURVE_FILE_BYTES,
+    MODEL,
+    Curves,
+    parse_curves,
+    to_frame,
+    write_curves,
+)
 from prequential.measure.evaluation.record import FORM, SCHEMA
 from prequential.measure.fields import (
     MAX_RECORD_BYTES,
@@ -51,6 +58,9 @@ from prequential.measure.fields import (
     read_lines,
     read_object,
 )
+
+if TYPE_CHECKING:
+    import pandas
 
 RECORD, CURVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "environment.json"
 ARCHIVE = "archive.pq"
@@ -91,6 +101,10 @@ class Run:
     def archive(self) -> Path:
         """The archive that proves the figures."""
         return self.path / ARCHIVE
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """All curves as a table: series, n_bytes, bits, bits_per_byte. Raises MissingDependencyError without pandas."""
+        return to_frame(self.curves)
 
     @cached_property
     def curves(self) -> Curves:

@@ -1,6 +1,6 @@
 """An evaluation as text, from its record: a recorded run prints the same as a new one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -36,11 +36,15 @@ def recorded_findings(record: Mapping[str, Any]) -> list[Finding]:
 
 def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
     """One row under COLUMNS for each compressor, the smallest size first. Our learner is called prequential."""
-    n_bytes = record["corpus"]["n_bytes"]
     results = [
         (learner_name(record["config"]), record["archive_bytes"], record["wall_s"]),
         *((b["label"], b["compressed_bytes"], b["wall_s"]) for b in record["baselines"]),
     ]
+    return size_rows(results, record["corpus"]["n_bytes"])
+
+
+def size_rows(results: Sequence[tuple[str, int, float]], n_bytes: int) -> list[list[str]]:
+    """Rows under COLUMNS from (label, compressed bytes, seconds), the smallest size first."""
     return [
         [label, f"{size:,}", f"{8 * size / n_bytes:.4f}", f"{wall_s:.2f}", f"{n_bytes / max(wall_s, 1e-6) / 1e3:,.0f}"]
         for label, size, wall_s in sorted(results, key=lambda result: result[1])

@@ -98,4 +98,6 @@ def pack_runs(args: argparse.Namespace) -> int:
     packed = runs.pack_runs(args.folder, args.output, overwrite=args.force)
     if not args.quiet:
         print(f"{len(packed)} runs packed into {printable(args.output)}")
+        if any(run.record.get("passages") for run in packed):
+            print("prequential: the records hold passages of the corpora, up to 2,400 bytes each", file=sys.stderr)
     return 0
