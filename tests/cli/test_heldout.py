@@ -103,3 +103,14 @@ def test_an_impossible_measurement_is_one_line(run, folder, args, part, code):
     done = heldout(run, folder, *args)
     assert (done.returncode, done.stdout) == (code, b"")
     assert len(done.stderr.splitlines()) == 1 and part in done.stderr
+
+
+def test_a_frozen_loss_above_the_untrained_one_is_explained(run, folder):
+    (folder / "letters").write_bytes(b"ab" * 1000)
+    (folder / "digits").write_bytes(b"0123456789" * 60)
+    args = ("--no-run", "--no-overlap", "--quiet")
+    done = heldout(run, folder, "--train", "letters", "--test", "digits", *args)
+    assert done.returncode == 0, done.stderr
+    assert b"frozen is worse than untrained" in done.stdout
+    same = heldout(run, folder, "--train", "digits", "--test", "digits", *args)
+    assert b"frozen is worse" not in same.stdout

@@ -231,3 +231,10 @@ def test_kernels_that_are_loaded_are_not_compiled(capsys):
     with progress_bar("a", quiet=False):
         compiled(2)
     assert not capsys.readouterr().err
+
+
+def test_the_parts_of_an_evaluation_are_named(on_terminal: Terminal) -> None:
+    code, _, shown = on_terminal("evaluate", "--verify", "--no-run", "--baselines", "gzip", "text", columns=160)
+    assert code == 0
+    places = [shown.index(f"text {phase}") for phase in ("coding", "decoding", "baselines")]
+    assert places == sorted(places)

@@ -24,7 +24,7 @@ WITHOUT_TORCH = (
         (["frobnicate"], "no command 'frobnicate'"),
         (["comprss", "a"], "did you mean 'compress'"),
         (["list"], "FILE.pq"),
-        (["list", "--no-such-option", "a"], "--no-such-option"),
+        (["list", "--no-such-option", "a"], "--no-such-option; see prequential list --help"),
         (["compress", "--device", "tpu", "a"], "--device"),
         (["compress", "--limi", "a"], "--limi"),
         (["compress", "-o", "x", "a", "b"], "several inputs"),

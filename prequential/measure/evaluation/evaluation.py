@@ -34,6 +34,7 @@ from prequential.measure.evaluation.ledger import Ledger
 from prequential.measure.evaluation.summary import COLUMNS, learner_name, model_summary, size_rows
 from prequential.measure.evaluation.trace import Trace
 from prequential.measure.machine import peak_memory_bytes
+from prequential.measure.watch.progress import SilentProgress
 from prequential.model.config import Config, GPTConfig, MixerConfig
 from prequential.model.presets import name_of, preset
 from prequential.online import coding
@@ -207,17 +208,28 @@ def _evaluate(
     if subject.config:
         warm_up(runtime, subject.config)
     with nullcontext(folder.path) if folder else tempfile.TemporaryDirectory(prefix="prequential-") as name:
+        _begin(on_progress, "coding")
         draft = Draft(Path(name), header, subject, resume=folder is not None and folder.resume)
         ledger, wall_s = draft.encode(symbols, on_progress, keep=folder is not None and folder.keep)
         peak_bytes = peak_memory_bytes()
+        if options.verify:
+            _begin(on_progress, "decoding")
         verify_wall_s = _verify(symbols, draft.archive, subject.make(), on_progress) if options.verify else None
     trace, ends = draft.trace, draft.ends
     if MIXER in trace.parts and subject.config:
+        _begin(on_progress, "mixer alone")
         mixer_alone = own_subject(replace(subject.config, gpt=None, replicas=None), runtime, subject.given)
-        for bits in follow(mixer_alone.make(), symbols):
+        for bits in reported(follow(mixer_alone.make(), symbols), symbols, on_progress):
             trace.append(MIXER, bits)
+    _begin(on_progress, "baselines")
     coding_figures = _Coding(ledger, wall_s, peak_bytes, verify_wall_s, trace, ends)
     return _evaluation(source, subject, header, coding_figures, options.baselines, _text_of(subject.given))
+
+
+def _begin(on_progress: OnProgress, phase: str) -> None:
+    """Tells a display, if that is what it is, which part of the work begins."""
+    if isinstance(on_progress, SilentProgress):
+        on_progress.phase(phase)
 
 
 def _text_of(given: Given | None) -> bytes:

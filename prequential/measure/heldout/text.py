@@ -83,11 +83,22 @@ def _totals(record: Record, losses: Record) -> str:
         [f"{b['label']}, its file", f"{8 * b['compressed_bytes']:,}", _rate(b["bits_per_byte"]), "within"]
         for b in record["baselines"]
     ]
-    table = format_table(("loss", "bits", "bits/byte", "outside"), rows)
+    table = format_table(("loss", "bits", "bits/byte", "outside"), rows) + _frozen_note(losses)
     if record["saved_bits"] is None:
         return table
     share = 100 * record["saved_bits"] / record["untrained"]["total"]["bits"]
     return f"{table}\n\nsaved by training: {record['saved_bits']:,.0f} bits, {share:.1f} % (untrained minus dynamic, all bytes)"
+
+
+def _frozen_note(losses: Record) -> str:
+    """What it means if the frozen learner is worse than one that has learned nothing."""
+    frozen, untrained = losses.get("frozen"), losses["untrained"]
+    if not frozen or frozen["bits_per_byte"] <= untrained["bits_per_byte"]:
+        return ""
+    return (
+        "\n\nfrozen is worse than untrained: what was learned fits this text badly, and a frozen learner cannot adapt. See the "
+        "dynamic loss"
+    )
 
 
 def _averages(losses: Record) -> str:

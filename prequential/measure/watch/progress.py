@@ -25,7 +25,7 @@ class SilentProgress:
 
     def __init__(self, title: str) -> None:
         self.health = Health()
-        self._title = printable(title)
+        self._title, self._phase = printable(title), ""
         self._due_s = time.monotonic() + self.delay_s
         self._has_failed = False
 
@@ -41,6 +41,10 @@ class SilentProgress:
                 self.update(done, n_bytes)
         except Exception:  # the terminal or the stream is closed: the run continues without a display
             self._has_failed = True
+
+    def phase(self, name: str) -> None:
+        """Begins a part of the work, which is named until the next one begins."""
+        self._phase = printable(name)
 
     def warn(self, messages: Iterable[Finding | str]) -> None:
         """Shows each message as a line that stays."""
@@ -69,7 +73,7 @@ class ProgressLines(SilentProgress):
     period_s = delay_s = 60.0
 
     def update(self, done: Progress, n_bytes: int) -> None:
-        self.write(self._line(self._status(done, n_bytes)))
+        self.write(self._line(*filter(None, [self._phase, self._status(done, n_bytes)])))
 
     def write(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -96,11 +100,19 @@ class ProgressBar(SilentProgress):
             desc=self._short_title, bar_format=form, dynamic_ncols=True, leave=self._stays, file=self._terminal
         )
 
+    def phase(self, name: str) -> None:
+        """Shows the name at once, also where nothing is reported."""
+        super().phase(name)
+        if self._bar is not None and not self._has_failed:
+            self._bar.set_description_str(" ".join(filter(None, [self._short_title, self._phase])))
+
     def update(self, done: Progress, n_bytes: int) -> None:
         if self._bar is None:
             self._bar = self._new_bar()
         self._bar.total, self._bar.n = n_bytes, done.n_bytes
-        self._bar.set_description_str(" ".join(filter(None, [self._short_title, self._status(done, n_bytes)])))
+        self._bar.set_description_str(
+            " ".join(filter(None, [self._short_title, self._phase, self._status(done, n_bytes)]))
+        )
         if self._stays and done.n_bytes >= n_bytes and not len(done.segment):
             self.close()
 

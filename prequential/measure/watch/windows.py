@@ -25,6 +25,7 @@ N_SEGMENTS = 64  # of which the time is known
 GROWING_POWER = 0.33
 LATEST_BYTES = 1 << 16  # over which the latest rate is taken
 SPEED_S = 10.0  # over which the speed is taken, once the run is as old
+MIN_SPEED_S = 0.05  # a shorter time says nothing about it
 
 
 @dataclass(kw_only=True)
@@ -150,7 +151,7 @@ class Windows:
         marks = reversed(self._marks)
         mark = next((mark for mark in marks if self._now_s - mark.time_s >= SPEED_S), self._marks[0])
         seconds, n_bytes = self._now_s - mark.time_s, self.done.n_bytes - mark.n_bytes
-        return n_bytes / seconds if seconds > 0 and n_bytes > 0 else None
+        return n_bytes / seconds if seconds > MIN_SPEED_S and n_bytes > 0 else None
 
     def seconds_left(self, n_bytes: int) -> float | None:
         """Time until a run over n_bytes ends; None if the speed is not known.

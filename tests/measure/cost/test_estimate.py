@@ -90,7 +90,7 @@ def test_a_probe_ends_with_its_budget_but_has_both_kinds_of_segments() -> None:
     short = run_probe(text(9000), 100_000, 3000, MIXER, PLAIN, budget_s=0.0, times_mixer=False)
     assert short.sizes == (160,) and short.n_full == 1 and short.mixer_byte_s == 0
     assert short.encoded.code_bits == short.decoded.code_bits
-    assert whole.n_bytes > 2900 and whole.other is not None and sum(whole.other.sizes) == whole.n_bytes
+    assert whole.n_bytes > 2900 and whole.other is not None and 0 < sum(whole.other.sizes) <= whole.n_bytes
     assert sum(whole.other.code_bits) > 0
     unplaced = run_probe(text(2500), 2500, 3000, MIXER, PLAIN, budget_s=1e-9)
     assert unplaced.sizes == (48,) and unplaced.n_full == 0
