@@ -13,7 +13,7 @@ from prequential.measure.evaluation.runs import CURVE, RECORD
 from prequential.measure.record import append_record
 from prequential.measure.study.compare import Bootstrap, compare
 
-N_SEGMENTS, SEGMENT = 40, 100
+N_SEGMENTS, SEGMENT = 80, 100
 
 
 def write_run(folder: Path, drawn: int, *, seed: int, model: str, blake2b: str = "ab" * 32) -> None:

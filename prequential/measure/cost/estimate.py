@@ -143,7 +143,8 @@ def _segment_time_s(probe: Probe, passed: ProbePass, size: int) -> float:
     if not probe.n_full:
         return float(np.median(wall_s / sizes)) * size
     n_first = len(sizes) - probe.n_full
-    full_s, full_size = float(np.median(wall_s[n_first:])), float(np.median(sizes[n_first:]))
+    n_before = n_first + (probe.n_full > 1)  # the first of full size also makes what it needs
+    full_s, full_size = float(np.median(wall_s[n_before:])), float(np.median(sizes[n_before:]))
     later = slice(n_first // 2, n_first)
     first_s, first_size = float(np.median(wall_s[later])), float(np.median(sizes[later]))
     if first_size >= full_size:

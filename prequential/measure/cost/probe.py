@@ -112,9 +112,9 @@ def run_probe(
     """Encodes and decodes the beginning of a corpus of n_bytes; `source` holds at least the bytes that are coded.
 
     budget_s: seconds of encoding after which the rest of the first segments, or of the full-size ones, is left out; each kind
-    gets half of it, and at least one segment. times_mixer: whether the mixer is timed alone. also: another configuration that
-    codes the first segments, too. The figures are those of a run only in a new process (`probe_in_new_process`). Raises
-    CorruptArchiveError if the decoded bytes differ.
+    gets half of it, and at least one segment, of full size two. times_mixer: whether the mixer is timed alone. also: another
+    configuration that codes the first segments, too. The figures are those of a run only in a new process
+    (`probe_in_new_process`). Raises CorruptArchiveError if the decoded bytes differ.
     """
     started = time.perf_counter()
     warm_up(runtime, config)
@@ -202,7 +202,9 @@ def _code(
             sizes.append(n_done - n_before)
             code_bits.append(float(bits.sum()))
             spent_s, n_before = spent_s + wall_s[-1], n_done
-            if spent_s >= budget_s / 2:
+            if (
+                spent_s >= budget_s / 2 and len(sizes) - n_segments > is_full
+            ):  # the first of full size has costs of its own
                 break
             wall, cpu = time.perf_counter(), time.process_time()
         coded.append(slice(part.start, part.start + n_before))

@@ -151,8 +151,18 @@ def evaluation_record(
 
 
 def _crossings(evaluation: "Evaluation") -> dict[str, int | None]:
-    """By baseline: the byte from which on the learner stays below it."""
-    from prequential.measure.evaluation.curves import crossing_byte
+    """By baseline: the byte from which on the learner stays below it.
 
-    curves = evaluation.curves
-    return {baseline.name: crossing_byte(evaluation.curve, curves[baseline.name]) for baseline in evaluation.baselines}
+    Sizes of files are compared with those of archives: the ideal code length and all that the complete archive has beyond it.
+    Code lengths of static models (of no compressor in the registry) are compared with the ideal one.
+    """
+    from prequential.codecs.baselines.registry import BASELINES
+    from prequential.measure.evaluation.curves import Curve, crossing_byte
+
+    ideal, ledger, curves = evaluation.curve, evaluation.ledger, evaluation.curves
+    beyond = max(0.0, ledger.archive_bits - ledger.code_bits)
+    archive = Curve(n_bytes=ideal.n_bytes, bits=ideal.bits + beyond)
+    return {
+        baseline.name: crossing_byte(archive if baseline.name in BASELINES else ideal, curves[baseline.name])
+        for baseline in evaluation.baselines
+    }

@@ -56,7 +56,7 @@ def _row(record: dict[str, Any]) -> list[str]:
 
 
 def _crossings(record: dict[str, Any]) -> str:
-    """The byte from which on the model's ideal code length stays below each baseline's size."""
+    """The byte from which on the model's archive stays below each baseline's size."""
     labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
     rows = [
         [labels.get(name, name), "never" if byte is None else f"{byte:,}"] for name, byte in record["crossings"].items()

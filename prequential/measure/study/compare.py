@@ -23,7 +23,7 @@ from prequential.measure.evaluation.curves import MODEL, Curve, crossing_byte
 from prequential.measure.evaluation.runs import PathLike, Run, read_run
 from prequential.measure.study.data_multiple import mean_curve
 
-MIN_CELLS, MAX_CELLS = 16, 4096  # of the grid that is resampled; with fewer cells there is no interval
+MIN_CELLS, MAX_CELLS = 64, 4096  # of the grid that is resampled; with fewer cells there is no interval
 CHUNK_RESAMPLES = 256  # resamples at a time, which take 8 MiB each
 MAX_LOG2_E = 332  # e-values above 10**100 or below its inverse are printed as bounds
 DEFAULTS = {"alphabet": "bytes", "context": "carried memory"}  # of records without these names
@@ -63,10 +63,12 @@ class Bootstrap:
     def widening(self, freedom: float) -> float:
         """The quantile of Student's t, divided by that of the normal distribution, both at this confidence.
 
-        freedom: degrees of freedom, > 0. The value is from the first terms of the expansion of Abramowitz and Stegun, 26.7.5.
+        freedom: degrees of freedom, > 0.
         """
-        z2 = NormalDist().inv_cdf((1 + self.confidence) / 2) ** 2
-        return 1 + (z2 + 1) / (4 * freedom) + (5 * z2 * z2 + 16 * z2 + 3) / (96 * freedom * freedom)
+        from scipy.special import stdtrit  # not every command compares
+
+        level = (1 + self.confidence) / 2
+        return float(stdtrit(freedom, level)) / NormalDist().inv_cdf(level)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,7 +88,7 @@ def test_decoding_a_probe_restores_the_symbols_at_the_same_bits(in_this_process:
 def test_a_probe_ends_with_its_budget_but_has_both_kinds_of_segments() -> None:
     whole = run_probe(text(9000), 100_000, 3000, MIXER, PLAIN, also=TINY)
     short = run_probe(text(9000), 100_000, 3000, MIXER, PLAIN, budget_s=0.0, times_mixer=False)
-    assert short.sizes == (160,) and short.n_full == 1 and short.mixer_byte_s == 0
+    assert short.sizes == (160, 160) and short.n_full == 2 and short.mixer_byte_s == 0
     assert short.encoded.code_bits == short.decoded.code_bits
     assert whole.n_bytes > 2900 and whole.other is not None and 0 < sum(whole.other.sizes) <= whole.n_bytes
     assert sum(whole.other.code_bits) > 0

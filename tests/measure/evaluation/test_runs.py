@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import prequential
+from prequential.corpora.bundled import sample_path
 from prequential.errors import CorpusError, OutputError
+from prequential.measure.evaluation.curves import crossing_byte
 from prequential.measure.evaluation.record import evaluation_record
 from prequential.measure.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name
 from prequential.measure.evaluation.runs_text import format_run
@@ -215,3 +217,16 @@ def test_a_name_that_the_file_does_not_have_is_refused(run, tmp_path):
     pack_runs(run[0], tmp_path / "runs.jsonl")
     with pytest.raises(CorpusError, match="has no run 'other'"):
         read_run(tmp_path / "runs.jsonl" / "other")
+
+
+def test_a_crossing_compares_an_archive_with_files():
+    """Not an ideal code length, which would be below them from the first byte on."""
+    data = sample_path("christmas_carol").read_bytes()[:8000]
+    small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+    result = prequential.evaluate(data, config=small, runtime=PLAIN, baselines=("gzip", "order2"))
+    crossings = evaluation_record(result, PLAIN)["crossings"]
+    beyond = result.ledger.archive_bits - result.ledger.code_bits
+    for name, byte in crossings.items():
+        assert crossing_byte(result.curve, result.curves[name]) == 0 < byte < len(data)
+        lead = result.curves[name].at(byte) - result.curve.at(byte)
+        assert lead == pytest.approx(beyond, rel=0.1)  # curves are straight between their points

@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def test_differences_are_exact_to_the_unit_in_total_and_after_every_segment(pair
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(UNITS, min_size=20, max_size=60), st.integers(0, 2**64))
+@given(st.lists(UNITS, min_size=64, max_size=90), st.integers(0, 2**64))
 def test_a_run_has_no_difference_to_itself_and_an_interval_of_length_0(units, seed) -> None:
     with tempfile.TemporaryDirectory() as root:
         run = write_run(Path(root, "a"), units)
@@ -96,7 +97,7 @@ def test_exchanging_the_groups_changes_only_the_signs(seed, a_seeds, b_seeds, bl
     how = Bootstrap(seed=seed, n_resamples=99, block_bytes=block)
     with tempfile.TemporaryDirectory() as root:
         a, b = (
-            [write_run(Path(root, f"{name}{s}"), drawn_units(50, seed + s), model=name, seed=s) for s in seeds]
+            [write_run(Path(root, f"{name}{s}"), drawn_units(70, seed + s), model=name, seed=s) for s in seeds]
             for name, seeds in (("a", a_seeds), ("b", b_seeds))
         )
         (there,), (back,) = compare([*a, *b], bootstrap=how).differences, compare([*b, *a], bootstrap=how).differences
@@ -194,7 +195,7 @@ def test_extremes_and_the_crossing_are_those_of_the_running_difference(tmp_path:
 
 
 def test_runs_that_differ_in_the_seed_are_one_group_and_averaged(tmp_path: Path) -> None:
-    units = [drawn_units(30, i) for i in range(4)]
+    units = [drawn_units(70, i) for i in range(4)]
     written = [
         write_run(tmp_path / str(i), units[i], model=model, seed=seed)
         for i, (model, seed) in enumerate([("b", 1), ("a", 0), ("b", 0), ("c", 0)])
@@ -259,9 +260,9 @@ def test_a_single_group_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_block_of_more_than_half_the_corpus_is_refused(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / name, drawn_units(20, 0), model=name) for name in "ab"]
+    runs = [write_run(tmp_path / name, drawn_units(70, 0), model=name) for name in "ab"]
     with pytest.raises(ConfigError, match="longer than half"):
-        compare(runs, bootstrap=Bootstrap(block_bytes=11 * SEGMENT))
+        compare(runs, bootstrap=Bootstrap(block_bytes=36 * SEGMENT))
 
 
 @pytest.mark.parametrize(
@@ -298,6 +299,24 @@ def test_blocks_are_twice_the_rule_for_an_autoregressive_series_and_one_cell_for
     assert block_length(np.full(100, 3.0)) == 1
 
 
-@pytest.mark.parametrize(("freedom", "t"), [(4, 2.776), (10, 2.228), (30, 2.042)])
-def test_widening_converts_the_normal_distribution_to_students_t(freedom, t) -> None:
-    assert 1.95996 * Bootstrap(confidence=0.95).widening(freedom) == pytest.approx(t, rel=0.02)
+@pytest.mark.parametrize(
+    ("confidence", "freedom", "t"),
+    [
+        (0.95, 1, 12.7062),
+        (0.9, 1, 6.3138),
+        (0.95, 2, 4.3027),
+        (0.95, 4, 2.7764),
+        (0.9, 30, 1.6973),
+        (0.95, 1e6, 1.95996),
+    ],
+)
+def test_widening_converts_the_normal_distribution_to_students_t(confidence, freedom, t) -> None:
+    """Table values; two seeds have one degree of freedom."""
+    normal = NormalDist().inv_cdf((1 + confidence) / 2)
+    assert normal * Bootstrap(confidence=confidence).widening(freedom) == pytest.approx(t, rel=1e-4)
+
+
+def test_fewer_than_64_cells_have_no_interval(tmp_path: Path) -> None:
+    for n in (63, 64):
+        runs = [write_run(tmp_path / f"{name}{n}", drawn_units(n, i), model=name) for i, name in enumerate("ab")]
+        assert (compare(runs).differences[0].interval is None) == (n == 63)
