@@ -15,7 +15,7 @@ TINY = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
     mixer=None,
     schedule=ScheduleConfig(
-        first_segment_symbols=32, segment_symbols=64, row_symbols=32, n_rows=4, history_bits=14, block_symbols=1024
+        first_segment_symbols=16, segment_symbols=16, row_symbols=16, n_rows=2, history_bits=14, block_symbols=1024
     ),
 )
 OPTIONS = (
