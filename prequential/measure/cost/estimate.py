@@ -34,6 +34,7 @@ from prequential.online.schedule import blocks, segments
 REFERENCE = "ppmd"
 REFERENCE_BYTES = 6 << 20  # ppmd compresses at most so much of a corpus; the rest is assumed to cost the same
 SHARES = 0.94, 0.97, 1.0  # of the bits of FASTER that a GPT and more contexts leave: 0.95 to 0.98 were measured
+SHARES_OF_GPT = 1.1, 1.21, 1.35  # that a GPT alone needs: 1.19 and 1.23 were measured, at 4 and 1 MB
 FASTER = 2  # the preset that is suggested instead of one with a GPT
 N_PREFIXES = 5  # of the probe, over its last two octaves, at which the ratio is computed
 
@@ -98,8 +99,8 @@ def estimate(
     if not len(source):
         raise CorpusError("nothing to estimate: the corpus is empty")
     config, n = Config.from_dict(header.config), len(source)
-    other = preset(FASTER) if config.gpt and config.mixer and not config.replicas else None
-    budget_s = PROBE_S if probe_bytes is None else math.inf
+    other = preset(FASTER) if config.gpt and not config.replicas else None
+    budget_s = math.inf if probe_bytes is not None else PROBE_S if config.gpt else 3 * PROBE_S
     probe = probe_in_new_process(
         source, n, probe_bytes or PROBE_BYTES, config, runtime, budget_s=budget_s, times_mixer=details, also=other
     )
@@ -180,11 +181,12 @@ def container_bytes(header: Header, schedule: ScheduleConfig) -> int:
 def _code_bits(source: Symbols, probe: Probe, config: Config) -> tuple[float, float, float]:
     """The ideal code length: lower bound, estimate, upper bound. From FASTER, if it coded more of the corpus."""
     other = probe.other
-    if config.mixer is None or other is None or sum(other.sizes) <= probe.n_bytes:
+    if other is None or sum(other.sizes) <= probe.n_bytes:
         trend = WITH_MIXER if config.mixer else GPT_ALONE
         return predicted_code_bits(source, probe.sizes, probe.encoded.code_bits, trend)
     found = predicted_code_bits(source, other.sizes, other.code_bits, WITH_MIXER)
-    low, likely, high = (bits * share for bits, share in zip(found, SHARES, strict=True))
+    shares = SHARES if config.mixer else SHARES_OF_GPT
+    low, likely, high = (bits * share for bits, share in zip(found, shares, strict=True))
     return low, likely, high
 
 

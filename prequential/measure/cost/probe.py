@@ -27,8 +27,8 @@ from prequential.online.runtime import Runtime
 from prequential.online.schedule import GROWTH, blocks, segments
 
 PROBE_BYTES = 48 << 10
-PROBE_S = 2.5  # of encoding; the rest of a slower probe is left out
-OTHER_S = 1.0
+PROBE_S = 1.2  # of encoding; the rest of a slower probe is left out
+OTHER_S = 0.7
 MIN_FULL_SEGMENTS = 4
 
 Bytes = NDArray[np.uint8]
@@ -126,7 +126,8 @@ def run_probe(
     peak = peak_memory_bytes()
     pieces = [piece[: part.stop - part.start] for piece, part in zip(pieces, parts, strict=True)]
     blank = [np.zeros_like(piece) for piece in pieces]
-    decoded, _, _ = _code(config, runtime, BitCoder(DECODE, encoder.payload()), parts, blank, n_full_bytes > 0)
+    decoding = BitCoder(DECODE, encoder.payload())
+    decoded, _, _ = _code(config, runtime, decoding, parts, blank, n_full_bytes > 0, block_s=encoded.block_s)
     n_full = (parts[-1].stop - parts[-1].start) // config.schedule.segment_symbols if n_full_bytes else 0
     if not all(np.array_equal(a, b) for a, b in zip(blank, pieces, strict=True)):
         raise CorruptArchiveError("the probe decoded other bytes than it encoded: run `prequential doctor`")
@@ -182,10 +183,12 @@ def _code(
     pieces: Sequence[Bytes],
     has_full: bool,
     budget_s: float = math.inf,
+    block_s: float | None = None,
 ) -> tuple[ProbePass, list[slice], tuple[int, ...]]:
     """Codes the pieces, or decodes them in place, with a new learner; returns the pass, what it coded, and its segments' sizes.
 
-    has_full: whether the last part has the full-size segments; it and all others get half of the budget each.
+    has_full: whether the last part has the full-size segments; it and all others get half of the budget each. block_s: as it is
+    known; None: it is measured.
     """
     started = time.perf_counter()
     learner = runtime.learner(config)
@@ -209,9 +212,10 @@ def _code(
             wall, cpu = time.perf_counter(), time.process_time()
         coded.append(slice(part.start, part.start + n_before))
         n_full = len(sizes) - n_segments if is_full else 0
-    started = time.perf_counter()
-    learner.digest()
-    block_s = time.perf_counter() - started
+    if block_s is None:
+        started = time.perf_counter()
+        learner.digest()
+        block_s = time.perf_counter() - started
     found = ProbePass(
         wall_s=tuple(wall_s),
         code_bits=tuple(code_bits),
@@ -223,7 +227,7 @@ def _code(
 
 
 def _other(config: Config, runtime: Runtime, parts: Sequence[slice], pieces: Sequence[Bytes]) -> OtherPass:
-    found, _, sizes = _code(config, runtime, BitCoder(FOLLOW), parts, pieces, False, 2 * OTHER_S)
+    found, _, sizes = _code(config, runtime, BitCoder(FOLLOW), parts, pieces, False, 2 * OTHER_S, block_s=0.0)
     return OtherPass(byte_s=float(np.median(np.divide(found.wall_s, sizes))), sizes=sizes, code_bits=found.code_bits)
 
 

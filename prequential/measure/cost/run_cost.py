@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prequential.codecs.archive_header import Header
 from prequential.measure.cost.devices import Device, segment_time_s
 from prequential.measure.cost.estimate import Estimate, estimate
-from prequential.measure.cost.products import ProductRate, product_rates
 from prequential.measure.cost.segment_work import SegmentWork, segment_work
 from prequential.measure.cost.traffic import WorkerTraffic, worker_traffic
-from prequential.measure.cost.widths import WidthSuggestion, suggest_widths
 from prequential.model.config import Config
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
+
+if TYPE_CHECKING:  # they import torch, which takes long
+    from prequential.measure.cost.products import ProductRate
+    from prequential.measure.cost.widths import WidthSuggestion
 
 SCHEMA = 1
 
@@ -28,11 +30,11 @@ class RunCost:
 
     config: Config
     estimate: Estimate
-    rates: Sequence[ProductRate]
+    rates: "Sequence[ProductRate]"
     work: SegmentWork | None
     devices: Sequence[Device]
     traffic: WorkerTraffic | None
-    suggestions: Sequence[WidthSuggestion]
+    suggestions: "Sequence[WidthSuggestion]"
 
     def device_records(self) -> list[dict[str, Any]]:
         """The devices as JSON values, with the time of this run in seconds and whether its memory fits; none without `work`."""
@@ -91,8 +93,15 @@ def measure_run_cost(
     found, probe = estimate(
         source.symbols, planned_header(source, config), runtime, probe_bytes=probe_bytes, details=details
     )
-    rates = product_rates(config, runtime) if details else []
-    work = segment_work(probe, rates, config, runtime) if details else None
+    if not details:
+        return RunCost(
+            config=config, estimate=found, rates=(), work=None, devices=devices, traffic=None, suggestions=()
+        )
+    from prequential.measure.cost.products import product_rates
+    from prequential.measure.cost.widths import suggest_widths
+
+    rates = product_rates(config, runtime)
+    work = segment_work(probe, rates, config, runtime)
     n_blocks = -(-source.n_bytes // config.schedule.block_symbols)
     return RunCost(
         config=config,
@@ -100,7 +109,7 @@ def measure_run_cost(
         rates=rates,
         work=work,
         devices=devices,
-        traffic=worker_traffic(config, found.n_segments, n_blocks, n_workers) if details else None,
+        traffic=worker_traffic(config, found.n_segments, n_blocks, n_workers),
         suggestions=suggest_widths(config, runtime, found, work) if work else [],
     )
 

@@ -3,13 +3,16 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from prequential.measure.cost.probe import Probe
-from prequential.measure.cost.products import ProductRate
 from prequential.model.config import Config
 from prequential.online.runtime import Runtime
+
+if TYPE_CHECKING:
+    from prequential.measure.cost.products import ProductRate
 
 COPIED_BYTES, COPIES = 32 << 20, 5
 
@@ -36,7 +39,7 @@ class SegmentWork:
         return max(0.0, self.cpu_s - self.mixer_s - self.products_s)
 
 
-def segment_work(probe: Probe, rates: Sequence[ProductRate], config: Config, runtime: Runtime) -> SegmentWork | None:
+def segment_work(probe: Probe, rates: "Sequence[ProductRate]", config: Config, runtime: Runtime) -> SegmentWork | None:
     """The work of a full-size segment. None if the corpus is too short for one, or if the GPT is not on the processor."""
     if not probe.n_full or runtime.device != "cpu":
         return None
