@@ -35,10 +35,11 @@ def learner_label(config: Mapping[str, Any]) -> str:
 
 
 def _sizes(config: Mapping[str, Any]) -> str:
-    gpt, mixer, seed = config["gpt"], config["mixer"], config.get("seed")
-    parts = [f"GPT {gpt['n_layers']} x {gpt['width']}"] if gpt else []
-    parts += [f"{len(mixer['contexts'])} contexts"] if mixer else []
-    return " + ".join(parts) + (f", seed {seed}" if seed else "")
+    """A record of a stranger may lack any of these."""
+    gpt, mixer, seed = config.get("gpt"), config.get("mixer"), config.get("seed")
+    parts = [f"GPT {gpt.get('n_layers', '?')} x {gpt.get('width', '?')}"] if gpt else []
+    parts += [f"{len(mixer.get('contexts', ()))} contexts"] if mixer else []
+    return (" + ".join(parts) or "a learner") + (f", seed {seed}" if seed else "")
 
 
 def run_names(labels: Iterable[str], runs: Iterable[Run]) -> list[str]:
