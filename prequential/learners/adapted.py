@@ -11,6 +11,7 @@ Every distribution of every run must sum to one (distributions.py). A learner th
 decoder does not have the future.
 """
 
+import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,7 +48,7 @@ class AdaptedLearner:
         self.model = model
         self._n_alphabet = _checked_alphabet(model, n_symbols)
         self._deterministic = bool(getattr(model, "deterministic", False))
-        self._secret = secret
+        self._secret, self._learns = secret, True
         self.schedule = schedule_of(model)
         self._seen, self._read = np.zeros(FIRST_CAPACITY, np.int64), hashlib.blake2b(digest_size=16)
         self.n_symbols, self._n_runs = 0, 0
@@ -72,17 +73,21 @@ class AdaptedLearner:
         return _code(symbols[t : t + 1], self._predict(known, t), coder)
 
     def end(self, n_symbols: int) -> None:
-        """The learner learns from the run."""
+        """The learner learns from the run, unless it is frozen."""
+        self._n_runs += 1
+        if not self._learns:
+            return
         run = self._seen[self.n_symbols - n_symbols : self.n_symbols]
         try:
             self.model.update(run.copy())
         except Exception as error:
             raise _failed("update", self.n_symbols - n_symbols, error) from error
-        self._n_runs += 1
 
     def frozen(self) -> "AdaptedLearner":
         """A learner that has read the same and predicts with the same model, but does not learn. It reads what it codes."""
-        return _Frozen(self)
+        frozen = copy.copy(self)
+        frozen._seen, frozen._read, frozen._learns = self._seen.copy(), self._read.copy(), False
+        return frozen
 
     # ---- predictions and their checks
 
@@ -150,17 +155,6 @@ class AdaptedLearner:
     def digest(self) -> bytes:
         """8 bytes from `state`."""
         return digest(self.state())
-
-
-class _Frozen(AdaptedLearner):
-    """Only the context of the predictions grows."""
-
-    def __init__(self, learner: AdaptedLearner) -> None:
-        vars(self).update(vars(learner))
-        self._seen, self._read = learner._seen.copy(), learner._read.copy()
-
-    def end(self, n_symbols: int) -> None:
-        self._n_runs += 1
 
 
 def schedule_of(model: OnlineModel) -> ScheduleConfig:
