@@ -40,6 +40,7 @@ ORDER = (
     ("measure.evaluation",),
     ("compression",),
     ("measure.cost", "measure.proof"),
+    ("measure.comparison",),
     ("measure.heldout",),
     ("measure.labels",),
     ("measure.monorepo",),

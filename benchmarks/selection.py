@@ -27,7 +27,7 @@ from markdown_table import format_markdown
 from numpy.typing import NDArray
 
 from prequential.corpora.corpus import Document
-from prequential.measure.study.compare import Bootstrap
+from prequential.measure.comparison.intervals import Bootstrap
 from prequential.measure.study.selection import ORDERS, PROGRESS, choose, part_bits, rank, score_documents
 from prequential.model.config import Config
 from prequential.model.presets import preset

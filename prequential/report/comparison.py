@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from prequential.errors import ConfigError, CorpusError
+from prequential.measure.comparison.compare import Comparison, bounded_e_value, compare
+from prequential.measure.comparison.intervals import Interval
 from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.evaluation.runs import Run
 from prequential.measure.evaluation.summary import model_summary
-from prequential.measure.study.compare import Comparison, Interval, bounded_e_value, compare
 from prequential.report import run_panels
 from prequential.report.markup import Html, element
 from prequential.report.names import Look, group_names

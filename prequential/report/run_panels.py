@@ -17,8 +17,8 @@ from prequential.report.names import Look, learner_label, page_look, run_look
 from prequential.report.svg import MAX_FULL, N_COLOURS, Axes, Panel, Series
 
 if TYPE_CHECKING:
+    from prequential.measure.comparison.compare import Comparison
     from prequential.measure.evaluation.runs import Run
-    from prequential.measure.study.compare import Comparison
 
 N_POINTS = 200  # of a line; more cannot be seen
 RATE = Axes()

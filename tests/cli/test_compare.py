@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from prequential.codecs.bit_coder import UNIT_BITS
+from prequential.measure.comparison.compare import compare
+from prequential.measure.comparison.intervals import Bootstrap
 from prequential.measure.evaluation.curves import Curve, write_curves
 from prequential.measure.evaluation.record import SCHEMA
 from prequential.measure.evaluation.runs import CURVE, RECORD
 from prequential.measure.record import append_record
-from prequential.measure.study.compare import Bootstrap, compare
 
 N_SEGMENTS, SEGMENT = 80, 100
 

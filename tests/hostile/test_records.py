@@ -24,17 +24,18 @@ from prequential.cli.main import main
 from prequential.corpora.shard_files import read_rows
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 from prequential.measure import fields
+from prequential.measure.comparison.compare import compare
+from prequential.measure.comparison.intervals import Bootstrap
+from prequential.measure.comparison.text import format_comparison
 from prequential.measure.cost.devices import read_devices
 from prequential.measure.evaluation.curves import read_curves
 from prequential.measure.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.measure.evaluation.runs_text import format_run, format_runs, run_record
 from prequential.measure.fields import Fields, check_fields, read_lines
 from prequential.measure.monorepo.series import read_series
-from prequential.measure.study.compare import Bootstrap, compare
 from prequential.measure.study.forecast import read_forecast, sealed
 from prequential.measure.study.plans import Subject, finished_runs
 from prequential.measure.study.score import score
-from prequential.measure.study.text.compare import format_comparison
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.svg import Axes, Panel, Series, svg_file

@@ -6,7 +6,7 @@ prefix costs a run of the baseline. Between these positions, curves are straight
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,12 @@ def prefixes(n_bytes: int) -> NDArray[np.int64]:
     n_octaves = max(0.0, np.log2(n_bytes / FIRST_PREFIX))
     steps = np.arange(int(np.ceil(n_octaves * PREFIXES_PER_OCTAVE)))
     return np.unique(np.append((FIRST_PREFIX * 2.0 ** (steps / PREFIXES_PER_OCTAVE)).astype(np.int64), n_bytes))
+
+
+def mean_curve(curves: Sequence[Curve], at: NDArray[np.int64] | None = None) -> Curve:
+    """The mean of curves over the same bytes, at these positions (n,); by default at those of the first curve."""
+    n_bytes = curves[0].n_bytes if at is None else at
+    return Curve(n_bytes=n_bytes, bits=np.sum([curve.at(n_bytes) for curve in curves], axis=0) / len(curves))
 
 
 def crossing_byte(curve: Curve, other: Curve) -> int | None:

@@ -22,9 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.errors import ConfigError, CorpusError
-from prequential.measure.evaluation.curves import MODEL, Curve
-from prequential.measure.evaluation.runs import Run
-from prequential.measure.study.compare import (
+from prequential.measure.comparison.intervals import (
     MIN_CELLS,
     Bootstrap,
     block_length,
@@ -32,6 +30,8 @@ from prequential.measure.study.compare import (
     cell_deviations,
     choose_cell_bytes,
 )
+from prequential.measure.evaluation.curves import MODEL, Curve
+from prequential.measure.evaluation.runs import Run
 from prequential.measure.study.plans import Outcome, Plan, Refusal, Setting, runs_by_setting
 from prequential.measure.study.sweep import varied
 from prequential.model.config import Config
@@ -276,8 +276,8 @@ class Contrast:
 def contrast(terms: Sequence[tuple[float, Sequence[Run]]], bootstrap: Bootstrap, start_byte: int = 0) -> Contrast:
     """The sum of weight * mean code length of runs, from start_byte to the end, over the seeds that all terms have.
 
-    The interval is that of measure/study/compare.py: blocks of text are resampled together for all runs, and seeds too if there
-    are several. For two terms with weights 1 and -1 it is the interval of `compare`. Raises CorpusError without a common seed.
+    The interval is the confidence interval of measure/comparison/intervals.py: blocks of text are resampled together for all
+    runs, and seeds too if there are several. For two terms with weights 1 and -1 it is the interval of `compare`. Raises CorpusError without a common seed.
     """
     seeds, weighted = _common_seeds(terms)
     curves = [curve for _, group in weighted for curve in group]

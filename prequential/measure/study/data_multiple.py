@@ -1,6 +1,5 @@
 """The data multiple: how many times more bytes one learner needs than another for the same loss, from their learning curves."""
 
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,12 +37,6 @@ def compare_data(curve: Curve, baseline: Curve) -> tuple[float | None, str]:
             f"{who} reaches {loss_bits_per_byte:.4f} bits/byte, the lowest loss of both, within its first {n_bytes} bytes"
         )
     return baseline_bytes / needed_bytes, ""
-
-
-def mean_curve(curves: Sequence[Curve], at: NDArray[np.int64] | None = None) -> Curve:
-    """The mean of curves over the same bytes, at these positions (n,); by default at those of the first curve."""
-    n_bytes = curves[0].n_bytes if at is None else at
-    return Curve(n_bytes=n_bytes, bits=np.sum([curve.at(n_bytes) for curve in curves], axis=0) / len(curves))
 
 
 def _falling_losses(curve: Curve) -> Curve:

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.learners.loading import load_subject
-from prequential.measure.evaluation.curves import MODEL, Curve
+from prequential.measure.evaluation.curves import MODEL, Curve, mean_curve
 from prequential.measure.evaluation.runs import PathLike, Run
-from prequential.measure.study.data_multiple import compare_data, mean_curve
+from prequential.measure.study.data_multiple import compare_data
 from prequential.measure.study.plans import (
     Outcome,
     Plan,

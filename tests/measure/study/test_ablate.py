@@ -9,6 +9,8 @@ import pytest
 
 from prequential import Config, ConfigError, CorpusError, Curve, GPTConfig, MixerConfig, Runtime, ScheduleConfig, preset
 from prequential.codecs.bit_coder import UNIT_BITS
+from prequential.measure.comparison.compare import compare
+from prequential.measure.comparison.intervals import Bootstrap
 from prequential.measure.evaluation.runs import Run
 from prequential.measure.study.ablate import (
     FEATURES,
@@ -21,7 +23,6 @@ from prequential.measure.study.ablate import (
     verdict,
     without,
 )
-from prequential.measure.study.compare import Bootstrap, compare
 from prequential.measure.study.plans import Outcome, run_plan
 from prequential.online.flops import replay_factor
 

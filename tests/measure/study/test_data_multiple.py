@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prequential import Curve
-from prequential.measure.study.data_multiple import N_WINDOWS, compare_data, data_multiple, falling, mean_curve
+from prequential.measure.evaluation.curves import mean_curve
+from prequential.measure.study.data_multiple import N_WINDOWS, compare_data, data_multiple, falling
 
 
 def power_law(n_bytes: int, speed: float, floor: float = 1.0) -> Curve:

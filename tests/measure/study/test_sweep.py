@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import prequential
 from prequential import Config, ConfigError, CorpusError, GPTConfig, Runtime, ScheduleConfig, preset
-from prequential.measure.study.data_multiple import data_multiple, mean_curve
+from prequential.measure.evaluation.curves import mean_curve
+from prequential.measure.study.data_multiple import data_multiple
 from prequential.measure.study.plans import Outcome, Plan, Subject, run_plan, subject_of
 from prequential.measure.study.sweep import check_baseline, pareto_front, summarise, sweep, sweep_plan, varied
 from prequential.online.flops import flops_per_byte, replay_factor

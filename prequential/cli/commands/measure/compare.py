@@ -10,7 +10,7 @@ from prequential.cli import options
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
-    from prequential.measure.study.compare import Bootstrap
+    from prequential.measure.comparison.intervals import Bootstrap
 
 SUMMARY = "compare runs over the same corpus, with confidence intervals"
 
@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
 
     args.runs = [find_run(name, DEFAULT_FOLDER) for name in args.runs]
     bootstrap = _bootstrap(args)
-    from prequential.measure.study.compare import compare
-    from prequential.measure.study.text.compare import format_comparison
+    from prequential.measure.comparison.compare import compare
+    from prequential.measure.comparison.text import format_comparison
 
     comparison = compare(args.runs, groups=args.group, bootstrap=bootstrap)
     print(json.dumps(comparison.to_dict(), allow_nan=False) if args.json else format_comparison(comparison))
@@ -75,7 +75,7 @@ def _bootstrap(args: argparse.Namespace) -> Bootstrap:
         args.parser.error("a comparison needs two runs or more")
     if args.group is not None and (len(args.group) != len(args.runs) or not all(args.group)):
         args.parser.error(f"--group needs {len(args.runs)} labels, one for each run")
-    from prequential.measure.study.compare import Bootstrap
+    from prequential.measure.comparison.intervals import Bootstrap
 
     try:
         return Bootstrap(confidence=args.confidence, n_resamples=args.resamples, seed=args.seed, block_bytes=args.block)

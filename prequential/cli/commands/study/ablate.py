@@ -12,8 +12,8 @@ from prequential.cli.plans import add_plan, check_seeds, prints_text, report_bad
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
+    from prequential.measure.comparison.intervals import Bootstrap
     from prequential.measure.study.ablate import Ablation
-    from prequential.measure.study.compare import Bootstrap
     from prequential.online.runtime import Runtime
 
 SUMMARY = "measure what each feature of a learner saves, at several sizes"
@@ -84,8 +84,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _ablation(args: argparse.Namespace, runtime: Runtime) -> tuple[Ablation, Bootstrap]:
     """The plan and the resampling of the options; impossible ones end the program with a usage error."""
+    from prequential.measure.comparison.intervals import Bootstrap
     from prequential.measure.study.ablate import plan_ablation
-    from prequential.measure.study.compare import Bootstrap
 
     check_seeds(args)
     config = options.learner_config(args)

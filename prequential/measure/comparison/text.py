@@ -1,13 +1,7 @@
 """A comparison of runs as text: the groups, the differences, then each difference in detail."""
 
-from prequential.measure.study.compare import (
-    MIN_CELLS,
-    Comparison,
-    Difference,
-    Group,
-    Interval,
-    bounded_e_value,
-)
+from prequential.measure.comparison.compare import Comparison, Difference, Group, bounded_e_value
+from prequential.measure.comparison.intervals import MIN_CELLS, Interval
 from prequential.measure.table import format_table
 from prequential.printable import printable
 

@@ -11,18 +11,12 @@ from hypothesis import strategies as st
 
 from prequential.codecs.bit_coder import UNIT_BITS
 from prequential.errors import ConfigError, CorpusError
+from prequential.measure.comparison.compare import bounded_e_value, compare, log2_e_value
+from prequential.measure.comparison.intervals import Bootstrap, block_length, cell_deviations
 from prequential.measure.evaluation.curves import Curve, write_curves
 from prequential.measure.evaluation.record import SCHEMA
 from prequential.measure.evaluation.runs import CURVE, RECORD, Run, read_run
 from prequential.measure.record import append_record
-from prequential.measure.study.compare import (
-    Bootstrap,
-    block_length,
-    bounded_e_value,
-    cell_deviations,
-    compare,
-    log2_e_value,
-)
 
 SEGMENT = 64  # bytes
 UNITS = st.integers(0, 2**32 - 1)  # of one segment
