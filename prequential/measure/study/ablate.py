@@ -277,7 +277,8 @@ def contrast(terms: Sequence[tuple[float, Sequence[Run]]], bootstrap: Bootstrap,
     """The sum of weight * mean code length of runs, from start_byte to the end, over the seeds that all terms have.
 
     The interval is the confidence interval of measure/comparison/intervals.py: blocks of text are resampled together for all
-    runs, and seeds too if there are several. For two terms with weights 1 and -1 it is the interval of `compare`. Raises CorpusError without a common seed.
+    runs, and seeds too if there are several. For two terms with weights 1 and -1 it is that of `compare`. Raises CorpusError
+    without a common seed.
     """
     seeds, weighted = _common_seeds(terms)
     curves = [curve for _, group in weighted for curve in group]
