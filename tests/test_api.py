@@ -117,8 +117,38 @@ def test_results_show_themselves(tmp_path):
     prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=plain)
     run = prequential.read_runs(tmp_path)[0]
     assert isinstance(run.to_frame(), pandas.DataFrame) and run.to_frame().n_bytes.max() == 1000
+    kinds = result.table("byte_classes")
+    assert kinds["bytes"].sum() == 2700 and abs(kinds["bits"].sum() - result.ledger.code_bits) < 1e-6
+    assert abs(kinds["of bits, %"].sum() - 100) < 1e-9 and list(run.table("byte_classes")) == list(kinds)
+    with pytest.raises(prequential.ConfigError, match="no table is called 'x': there are"):
+        result.table("x")
+    assert result.crossings() == {"gzip": None} and result.ledger.archive_bytes > result.baselines[0].compressed_bytes
+
+
+def test_pictures_of_results_show_their_figures(tmp_path):
     pytest.importorskip("matplotlib")
-    assert callable(prequential.plots.regret)
+    small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+    plain = prequential.Runtime(kernels="plain")
+    wide = replace(small, mixer=replace(small.mixer, contexts=("1", "2", "3", "4")))
+    plan = Plan(settings=tuple(Setting(name=str(c.mixer.contexts), configs=(c,)) for c in (small, wide)), refusals=())
+    summary = prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=plain)
+    (plot,) = prequential.plots.front(summary).axes
+    drawn = sorted(y for line in plot.lines for y in line.get_ydata())
+    assert (
+        drawn == sorted(result.bits_per_byte for result in summary.results)
+        and plot.get_xlabel() == "operations per byte"
+    )
+    assert sorted(summary.to_frame().bits_per_byte) == drawn
+    record = prequential.read_runs(tmp_path)[0].record
+    shares, rates = prequential.plots.costs(record["tables"]["byte_classes"]).axes
+    assert abs(sum(bar.get_width() for bar in shares.containers[0]) - 100) < 1e-9
+    rows = record["tables"]["byte_classes"]["rows"]
+    expected = [row["bits"]["model"] / row["n_bytes"] for row in rows if row["n_bytes"]]
+    assert [bar.get_width() for bar in rates.containers[0]] == pytest.approx(expected)
+    text = prequential.plots.text(record["passages"])
+    assert (
+        repr(text).splitlines()[0].startswith("The beginning: bytes 0-") and text._repr_html_().count(' bits">') == 600
+    )
 
 
 def is_plain_error(name: str) -> bool:

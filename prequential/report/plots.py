@@ -18,6 +18,7 @@ from prequential.measure.study.matrix import short_names
 from prequential.printable import printable
 from prequential.report import run_panels
 from prequential.report.names import distinct
+from prequential.report.passages import ColouredText
 from prequential.report.style import LIGHT
 from prequential.report.style import LINE_COLOURS as COLOURS
 from prequential.report.svg import DASHES, N_COLOURS, Axes, Panel, Series, spread, svg_file
@@ -25,10 +26,12 @@ from prequential.report.ticks import date_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from prequential.files import PathLike
     from prequential.measure.evaluation.runs import Run
     from prequential.measure.study.matrix import Matrix
+    from prequential.measure.study.sweep import Summary
 
 MAX_NAME = 80  # letters
 NAME_HEIGHT = 0.055  # of the name at the end of a line, as a share of the plot
@@ -54,6 +57,61 @@ def long_tail(table: Mapping[str, Any], title: str = "") -> Figure:
     table: "trigram_occurrences" or "trigram_learning" in the tables of an Evaluation or a record.
     """
     return _titled(run_panels.tail(table), title)
+
+
+def costs(table: Mapping[str, Any], title: str = "") -> Figure:
+    """Bars for each row of a table of where the bits went: its share of the bytes and of the bits, and its bits per byte.
+
+    table: of the tables of an Evaluation or a record. Raises MissingDependencyError without matplotlib.
+    """
+    rows = [row for row in table["rows"] if row["n_bytes"]]
+    parts = list(rows[0]["bits"])
+    n_bytes = np.array([row["n_bytes"] for row in rows], np.float64)
+    bits = {part: np.array([row["bits"][part] for row in rows]) for part in parts}
+    shares = {
+        "of bytes": 100 * n_bytes / n_bytes.sum(),
+        "of bits": 100 * bits[parts[0]] / (bits[parts[0]].sum() or 1.0),
+    }
+    made = new_figure(11.0, 1.4 + 0.34 * len(rows))
+    left, right = made.subplots(1, 2, sharey=True)
+    _bars(left, shares, "share, %", ("#b8bec6", COLOURS[0]))
+    _bars(right, {part: bits[part] / n_bytes for part in parts}, "bits/byte", COLOURS)
+    left.set_yticks(range(len(rows)), [_short(row["name"]) for row in rows])
+    left.invert_yaxis()
+    if title:
+        made.suptitle(_short(title), parse_math=False)
+    return made
+
+
+def front(summary: Summary, title: str = "") -> Figure:
+    """The results of a sweep: bits per byte against operations per byte, or seconds. A line joins those on the front.
+
+    Raises MissingDependencyError without matplotlib.
+    """
+    results = sorted(summary.results, key=lambda result: result.cost)
+    made = new_figure(8.0, 4.6)
+    plot = made.subplots()
+    groups = {"front": [r for r in results if r.on_front], "others": [r for r in results if not r.on_front]}
+    for (name, group), style in zip(groups.items(), ("o-", "o"), strict=True):
+        colour = COLOURS[0] if name == "front" else GREY
+        plot.plot([r.cost for r in group], [r.bits_per_byte for r in group], style, color=colour, label=name)
+    for result in results:
+        place = (result.cost, result.bits_per_byte)
+        plot.annotate(
+            _short(result.name), place, (5, 5), textcoords="offset points", fontsize="x-small", parse_math=False
+        )
+    known = all(result.flops_per_byte is not None for result in results)
+    plot.set(xscale="log", xlabel="operations per byte" if known else "seconds per byte", ylabel="bits/byte")
+    plot.set_title(_short(title), fontsize="medium", parse_math=False)
+    plot.grid(visible=True, linewidth=0.4)
+    plot.margins(x=0.25, y=0.12)
+    plot.legend(fontsize="small")
+    return made
+
+
+def text(passages: Sequence[Mapping[str, Any]]) -> ColouredText:
+    """Passages of the corpus, each character coloured by its bits, for a notebook. passages: of an Evaluation or a record."""
+    return ColouredText(passages)
 
 
 def matrix(found: Matrix) -> Figure:
@@ -84,6 +142,17 @@ def save_figure(found: Figure, path: PathLike, *, overwrite: bool = False) -> No
     found.savefig(memory, format=Path(path).suffix.removeprefix("."))
     with output_file(path, overwrite=overwrite) as sink:
         sink.write(memory.getvalue())
+
+
+def _bars(plot: Any, values: Mapping[str, NDArray[np.float64]], name: str, colours: Sequence[str]) -> None:
+    height = 0.8 / len(values)
+    for k, (label, lengths) in enumerate(values.items()):
+        places = np.arange(len(lengths)) + (k - (len(values) - 1) / 2) * height
+        plot.barh(places, lengths, height, label=label, color=colours[k % len(colours)])
+    plot.set(xlabel=name)
+    plot.grid(visible=True, axis="x", linewidth=0.4)
+    plot.set_axisbelow(True)
+    plot.legend(fontsize="small")
 
 
 def _titled(panel: Panel, title: str) -> Figure:

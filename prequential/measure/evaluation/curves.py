@@ -9,18 +9,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.corpora.chunks import reading
-from prequential.errors import CorpusError, MissingDependencyError
+from prequential.errors import CorpusError
 from prequential.files import read_regular, write_bytes, writing
 from prequential.measure.fields import MAX_COUNT, MAX_NUMBER
-
-if TYPE_CHECKING:
-    import pandas
 
 MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the complete learner, its GPT alone, its context mixer alone
 FIRST_PREFIX = 1 << 10  # bytes
@@ -91,19 +88,6 @@ def crossing_byte(curve: Curve, other: Curve) -> int | None:
     i = not_below[-1]
     share = -lead[i] / (lead[i + 1] - lead[i])
     return int(at[i] + np.ceil(share * (at[i + 1] - at[i])))
-
-
-def to_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":
-    """A table of all curves with the columns series, n_bytes, bits and bits_per_byte. Raises MissingDependencyError."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingDependencyError("tables need pandas: pip install 'prequential[notebooks]'") from error
-    frames = [
-        pandas.DataFrame({"series": name, "n_bytes": c.n_bytes, "bits": c.bits, "bits_per_byte": c.bits / c.n_bytes})
-        for name, c in curves.items()
-    ]
-    return pandas.concat(frames, ignore_index=True)
 
 
 def write_curves(path: str | os.PathLike[str], curves: Mapping[str, Curve]) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
-from prequential.codecs.baselines.registry import DEFAULT_BASELINES, BaselineResult
+from prequential.codecs.baselines.registry import BASELINES, DEFAULT_BASELINES, BaselineResult
 from prequential.corpora.chunks import reading
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
 from prequential.learners.following import byte_costs, follow, reported
@@ -28,11 +28,12 @@ from prequential.learners.protocol import OnlineModel
 from prequential.learners.subject import Subject, other_subject, own_subject
 from prequential.measure.evaluation.baselines import Baseline, label, measure_baselines
 from prequential.measure.evaluation.breakdown import breakdown, passages
-from prequential.measure.evaluation.curves import MIXER, MODEL, Curve, Curves, to_frame
+from prequential.measure.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_byte
 from prequential.measure.evaluation.draft import Draft
 from prequential.measure.evaluation.ledger import Ledger
 from prequential.measure.evaluation.summary import COLUMNS, learner_name, model_summary, size_rows
 from prequential.measure.evaluation.trace import Trace
+from prequential.measure.frames import cost_frame, curve_frame
 from prequential.measure.machine import peak_memory_bytes
 from prequential.measure.watch.progress import SilentProgress
 from prequential.model.config import Config, GPTConfig, MixerConfig
@@ -105,7 +106,29 @@ class Evaluation:
 
     def to_frame(self) -> "pandas.DataFrame":
         """All curves as a table: series, n_bytes, bits, bits_per_byte. Raises MissingDependencyError without pandas."""
-        return to_frame(self.curves)
+        return curve_frame(self.curves)
+
+    def table(self, name: str) -> "pandas.DataFrame":
+        """A table of where the bits went, by its name in `tables`: bytes, bits, shares in %, bits/byte of each part.
+
+        Raises ConfigError if there is no such table, MissingDependencyError without pandas.
+        """
+        return cost_frame(self.tables, name)
+
+    def crossings(self) -> dict[str, int | None]:
+        """By baseline: the byte from which on the learner stays below it up to the end; None: it is not below at the end.
+
+        Sizes of files are compared with those of archives: the ideal code length and all that the complete archive has beyond
+        it. Code lengths of static models (of no compressor in the registry) are compared with the ideal one.
+        """
+        beyond = max(0.0, self.ledger.archive_bits - self.ledger.code_bits)
+        archive = Curve(n_bytes=self.curve.n_bytes, bits=self.curve.bits + beyond)
+        return {
+            baseline.name: crossing_byte(
+                archive if baseline.name in BASELINES else self.curve, self.curves[baseline.name]
+            )
+            for baseline in self.baselines
+        }
 
     def __repr__(self) -> str:
         """The figures that one looks for first, in a line."""

@@ -133,7 +133,7 @@ def evaluation_record(
         "total_bits": ledger.total_bits,
         "benchmark_bytes": ledger.benchmark_bytes,
         "parts": {part: evaluation.trace.total_bits(part) for part in evaluation.trace.parts},
-        "crossings": _crossings(evaluation),
+        "crossings": evaluation.crossings(),
         "tables": evaluation.tables,
         "passages": evaluation.passages,
         "wall_s": evaluation.wall_s,
@@ -147,22 +147,4 @@ def evaluation_record(
         "findings": [asdict(finding) for finding in findings],
         "estimate": estimate,
         "environment": environment(runtime, None if OTHER in header.config else config_of(header, knows_given=True)),
-    }
-
-
-def _crossings(evaluation: "Evaluation") -> dict[str, int | None]:
-    """By baseline: the byte from which on the learner stays below it.
-
-    Sizes of files are compared with those of archives: the ideal code length and all that the complete archive has beyond it.
-    Code lengths of static models (of no compressor in the registry) are compared with the ideal one.
-    """
-    from prequential.codecs.baselines.registry import BASELINES
-    from prequential.measure.evaluation.curves import Curve, crossing_byte
-
-    ideal, ledger, curves = evaluation.curve, evaluation.ledger, evaluation.curves
-    beyond = max(0.0, ledger.archive_bits - ledger.code_bits)
-    archive = Curve(n_bytes=ideal.n_bytes, bits=ideal.bits + beyond)
-    return {
-        baseline.name: crossing_byte(archive if baseline.name in BASELINES else ideal, curves[baseline.name])
-        for baseline in evaluation.baselines
     }

@@ -45,7 +45,6 @@ from prequential.measure.evaluation.curves import (
     MODEL,
     Curves,
     parse_curves,
-    to_frame,
     write_curves,
 )
 from prequential.measure.evaluation.record import FORM, SCHEMA
@@ -58,6 +57,7 @@ from prequential.measure.fields import (
     read_lines,
     read_object,
 )
+from prequential.measure.frames import cost_frame, curve_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -104,7 +104,14 @@ class Run:
 
     def to_frame(self) -> "pandas.DataFrame":
         """All curves as a table: series, n_bytes, bits, bits_per_byte. Raises MissingDependencyError without pandas."""
-        return to_frame(self.curves)
+        return curve_frame(self.curves)
+
+    def table(self, name: str) -> "pandas.DataFrame":
+        """A table of where the bits went, by its name in the record: bytes, bits, shares in %, bits/byte of each part.
+
+        Raises ConfigError if there is no such table, MissingDependencyError without pandas.
+        """
+        return cost_frame(self.record.get("tables", {}), name)
 
     @cached_property
     def curves(self) -> Curves:

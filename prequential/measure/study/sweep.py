@@ -9,15 +9,16 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.learners.loading import load_subject
 from prequential.measure.evaluation.curves import MODEL, Curve, mean_curve
 from prequential.measure.evaluation.runs import PathLike, Run
+from prequential.measure.frames import result_frame
 from prequential.measure.study.data_multiple import compare_data
 from prequential.measure.study.plans import (
     Outcome,
@@ -32,6 +33,9 @@ from prequential.measure.study.plans import (
 from prequential.model.config import Config
 from prequential.online.flops import replay_factor
 from prequential.online.runtime import Runtime
+
+if TYPE_CHECKING:
+    import pandas
 
 T = TypeVar("T")
 
@@ -169,6 +173,10 @@ class Summary:
     def best(self) -> Result:
         """The result with the fewest bits per byte."""
         return min(self.results, key=lambda result: result.bits_per_byte)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """A row for each result, the cheapest in operations first. Raises MissingDependencyError without pandas."""
+        return result_frame([asdict(result) for result in sorted(self.results, key=lambda result: result.cost)])
 
     @property
     def choice_bits(self) -> float:
