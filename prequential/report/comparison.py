@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.measure.comparison.compare import Comparison, bounded_e_value, compare
-from prequential.measure.comparison.intervals import Interval
+from prequential.measure.comparison.prediction import LongMemory
 from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.evaluation.runs import Run
 from prequential.measure.evaluation.summary import model_summary
@@ -99,7 +99,8 @@ def _difference_table(compared: Comparison) -> Html:
         "bits saved",
         "bits/byte saved",
         "saved",
-        "interval, bits saved",
+        "confidence interval",
+        "prediction interval",
         "e-value",
         "ahead from byte",
     )
@@ -109,13 +110,19 @@ def _difference_table(compared: Comparison) -> Html:
             -found.bits,
             -found.bits_per_byte,
             f"{-found.percent:+.2f}%",
-            _interval(found.interval),
+            *_bounds(found.long_memory),
             bounded_e_value(found.log2_e),
             first_byte(found.crossing_byte),
         )
         for found in compared.differences
     ]
-    populations = sorted({found.interval.population for found in compared.differences if found.interval})
+    populations = sorted(
+        {
+            f"At {found.confidence:.0%}, the confidence interval holds {found.mean_of}; the prediction interval, {found.text_of}."
+            for found in (difference.long_memory for difference in compared.differences)
+            if found
+        }
+    )
     caption = (
         "Differences of ideal code length: positive means that the learner needs fewer bits than "
         f"{compared.groups[0].label}. With one corpus and one seed each, a difference is exact. The e-value is evidence "
@@ -125,11 +132,15 @@ def _difference_table(compared: Comparison) -> Html:
         f"Bits saved against {compared.groups[0].label}",
         columns,
         rows,
-        " ".join([caption, *(f"Intervals are of: {p}." for p in populations)]),
+        " ".join([caption, *populations]),
     )
 
 
-def _interval(interval: Interval | None) -> str | None:
-    if interval is None:
-        return None
-    return f"{-interval.high_bits:,.0f} to {-interval.low_bits:,.0f} ({interval.bootstrap.confidence:.0%})"
+def _bounds(found: LongMemory | None) -> tuple[str | None, str | None]:
+    """The confidence and the prediction interval of the bits saved, which are minus the difference."""
+    if found is None:
+        return None, None
+    return (
+        f"{-found.mean_high_bits:,.0f} to {-found.mean_low_bits:,.0f}",
+        f"{-found.text_high_bits:,.0f} to {-found.text_low_bits:,.0f}",
+    )

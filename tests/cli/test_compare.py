@@ -57,10 +57,18 @@ def test_the_json_is_what_the_library_returns(run, folder):
 def test_the_report_has_the_difference_its_interval_and_its_evidence(run, folder):
     report = run(folder, "compare", "a0", "b0", "b1").stdout.decode()
     difference = compare([folder / name for name in ("a0", "b0", "b1")]).differences[0]
-    interval = difference.interval
+    interval, found = difference.interval, difference.long_memory
     assert f"\nB - A  {difference.bits:+,.1f}" in report
-    assert f"95 % interval       [{interval.low_bits:+,.1f}, {interval.high_bits:+,.1f}] bits" in report
-    assert "differences on other text of this length and kind, and of other seeds of B" in report
+    assert (
+        f"95 % confidence     [{found.mean_low_bits:+,.1f}, {found.mean_high_bits:+,.1f}] bits: the expected " in report
+    )
+    assert (
+        f"95 % prediction     [{found.text_low_bits:+,.1f}, {found.text_high_bits:+,.1f}] bits: the difference"
+        in report
+    )
+    assert f"if memory is short  [{interval.low_bits:+,.1f}, {interval.high_bits:+,.1f}] bits" in report
+    assert "the expected difference on text of this length and kind, over all seeds of B" in report
+    assert "on another text of this length from the same source, with as many other seeds of B" in report
     assert f"2^{difference.log2_e:,.1f} (below 10^-100) against 'the data follow A': no evidence" in report
     assert "B is not below A at the end" in report
     assert "log2 3 = 1.58 bits" in report

@@ -1,8 +1,9 @@
 """Comparison of two or more runs over the same bytes: the difference in bits, its interval, and where it arose.
 
 Every difference is of ideal code lengths, B - A with A as the reference: below 0 if B needs fewer bits. For one corpus and one
-seed each, it is one exact number. An interval refers to a population, which it names: the difference on other text like this,
-and with other seeds if a group has several runs.
+seed each, it is one exact number. An interval refers to a population, which it names. A confidence interval is for the expected
+difference on such text, a prediction interval for the difference on another text. Both include other seeds if a group has several
+runs.
 
 Runs of one configuration that differ in the seed form a group, and the curve of the group is their mean. All differences are
 paired, because both runs coded the same text.
@@ -26,6 +27,13 @@ from prequential.measure.comparison.intervals import (
     bounds,
     cell_deviations,
     choose_cell_bytes,
+)
+from prequential.measure.comparison.prediction import (
+    LongMemory,
+    coarse_cells,
+    half_width,
+    mean_variance,
+    seeds_variance,
 )
 from prequential.measure.evaluation.curves import MODEL, Curve, crossing_byte, mean_curve
 from prequential.measure.evaluation.runs import PathLike, Run, read_run
@@ -61,7 +69,8 @@ class Group:
 class Difference:
     """A group compared with the reference.
 
-    bits: other - reference over all bytes, exact if both groups have one run. interval: None for a corpus with fewer than
+    bits: other - reference over all bytes, exact if both groups have one run. long_memory: the confidence and the prediction
+    interval. interval: the confidence interval if memory is short, by the bootstrap. Both are None for a corpus with fewer than
     MIN_CELLS cells. log2_e: see `log2_e_value`. crossing_byte: from there on the other is below the reference; 0 means
     everywhere, None never. n_bytes (n,) int64 and running_bits (n,) float64, both from 0 on: the difference so far, at every
     byte where a run ends a segment. known (n,) bool: whether all runs end a segment there, so that nothing is interpolated.
@@ -71,6 +80,7 @@ class Difference:
     other: Group
     bits: float
     interval: Interval | None
+    long_memory: LongMemory | None
     log2_e: float
     crossing_byte: int | None
     n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
@@ -115,6 +125,7 @@ class Difference:
             "percent": self.percent,
             "archive_bits": self.archive_bits,
             "interval": None if self.interval is None else asdict(self.interval),
+            "long_memory": None if self.long_memory is None else asdict(self.long_memory),
             "e_value": {
                 "log2": self.log2_e,
                 "text": bounded_e_value(self.log2_e),
@@ -269,11 +280,13 @@ def _difference(reference: Group, other: Group, bootstrap: Bootstrap) -> Differe
     curves = [*reference.curves, *other.curves]
     ends = np.unique(np.concatenate([curve.n_bytes for curve in curves]))
     ours, theirs = mean_curve(other.curves, ends), mean_curve(reference.curves, ends)
+    interval, long_memory = intervals_of(reference, other, bootstrap)
     return Difference(
         reference=reference,
         other=other,
         bits=other.mean_bits - reference.mean_bits,
-        interval=_interval(reference, other, bootstrap),
+        interval=interval,
+        long_memory=long_memory,
         log2_e=log2_e_value(reference.bits, other.bits),
         crossing_byte=crossing_byte(ours, theirs),
         n_bytes=np.concatenate(([0], ends)),
@@ -301,21 +314,23 @@ def bounded_e_value(log2_e: float) -> str:
     return f"{2.0**log2_e:.3g}"
 
 
-def _interval(reference: Group, other: Group, bootstrap: Bootstrap) -> Interval | None:
-    """The interval of the difference over all bytes; None for fewer than MIN_CELLS cells."""
+def intervals_of(
+    reference: Group, other: Group, bootstrap: Bootstrap
+) -> tuple[Interval, LongMemory] | tuple[None, None]:
+    """The intervals of the difference over all bytes; None for fewer than MIN_CELLS cells."""
     curves = [*reference.curves, *other.curves]
     n_bytes = int(curves[0].n_bytes[-1])
     cell_bytes = choose_cell_bytes(curves, n_bytes)
     n_cells = n_bytes // cell_bytes
     if n_cells < MIN_CELLS:
-        return None
+        return None, None
     grid = cell_bytes * np.arange(n_cells + 1)
     ours, theirs = (np.diff([curve.at(grid) for curve in group.curves]) for group in (other, reference))  # (S, m)
     block = block_cells(ours.mean(0) - theirs.mean(0), cell_bytes, bootstrap)
     deviations = cell_deviations((theirs, reference.seeds), (ours, other.seeds), block, bootstrap)
     low, high = bounds(deviations * n_bytes / cell_bytes, bootstrap)
     bits = other.mean_bits - reference.mean_bits
-    return Interval(
+    interval = Interval(
         low_bits=bits + low,
         high_bits=bits + high,
         population=_population(reference, other),
@@ -326,6 +341,33 @@ def _interval(reference: Group, other: Group, bootstrap: Bootstrap) -> Interval 
         block_bytes=block * cell_bytes,
         automatic=bootstrap.block_bytes is None,
     )
+    scaled = (ours.mean(0) - theirs.mean(0)) * (n_bytes / cell_bytes)  # each cell stands for the complete text
+    return interval, _long_memory(reference, other, scaled, cell_bytes, bootstrap.confidence)
+
+
+def _long_memory(
+    reference: Group, other: Group, cells: NDArray[np.float64], cell_bytes: int, confidence: float
+) -> LongMemory:
+    """The intervals for long memory. cells (m,): of cell_bytes, their mean is the difference of the complete text, in bits."""
+    bits, coarse = other.mean_bits - reference.mean_bits, coarse_cells(cells)
+    text = mean_variance(coarse)
+    variance, freedom = seeds_variance([(group.seeds, group.bits) for group in (reference, other)])
+    mean, another = (
+        half_width(text, confidence, n_texts=n, seeds_variance=variance, seeds_freedom=freedom) for n in (1, 2)
+    )
+    varied = _varied(reference, other)
+    return LongMemory(
+        mean_low_bits=bits - mean,
+        mean_high_bits=bits + mean,
+        text_low_bits=bits - another,
+        text_high_bits=bits + another,
+        mean_of=_population(reference, other),
+        text_of="the difference on another text of this length from the same source, "
+        + (f"with as many other seeds of {varied}" if varied else "under these seeds"),
+        confidence=confidence,
+        n_cells=len(coarse),
+        cell_bytes=len(cells) // len(coarse) * cell_bytes,
+    )
 
 
 def _known(curves: Sequence[Curve], at: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -334,6 +376,11 @@ def _known(curves: Sequence[Curve], at: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _population(reference: Group, other: Group) -> str:
-    varied = [group.label for group in (reference, other) if len(group.runs) > 1]
-    seeds = f"and of other seeds of {' and '.join(varied)}" if varied else "under these seeds"
-    return f"differences on other text of this length and kind, {seeds}"
+    varied = _varied(reference, other)
+    seeds = f"over all seeds of {varied}" if varied else "under these seeds"
+    return f"the expected difference on text of this length and kind, {seeds}"
+
+
+def _varied(reference: Group, other: Group) -> str:
+    """The labels of the groups with several runs, or ""."""
+    return " and ".join(group.label for group in (reference, other) if len(group.runs) > 1)

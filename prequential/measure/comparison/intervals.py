@@ -1,4 +1,8 @@
-"""Bootstrap intervals of a sum over a text: cells, the length of blocks, and the resampling of blocks and seeds."""
+"""Confidence intervals of the expectation of a sum over a text, by the bootstrap of blocks and seeds.
+
+Blocks of neighbouring cells are resampled (Künsch 1989, "The jackknife and the bootstrap for general stationary observations",
+Annals of Statistics 17), so dependence within a block is kept. Dependence over longer stretches is not: see prediction.py.
+"""
 
 import math
 from collections.abc import Sequence
@@ -59,10 +63,11 @@ class Bootstrap:
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A two-sided interval of a difference, in bits, and how it was made.
+    """A two-sided confidence interval of an expected difference, in bits, and how it was made.
 
-    population: what it refers to. The grid has n_cells cells of cell_bytes. At n_interpolated of their ends, at least one curve
-    is interpolated. automatic: whether `block_length` chose block_bytes.
+    It assumes that dependence ends within a block; prediction.py does not. population: what it refers to. The grid has n_cells
+    cells of cell_bytes. At n_interpolated of their ends, at least one curve is interpolated. automatic: whether `block_length`
+    chose block_bytes.
     """
 
     low_bits: float

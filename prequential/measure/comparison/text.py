@@ -2,6 +2,7 @@
 
 from prequential.measure.comparison.compare import Comparison, Difference, Group, bounded_e_value
 from prequential.measure.comparison.intervals import MIN_CELLS, Interval
+from prequential.measure.comparison.prediction import HURST, LongMemory
 from prequential.measure.table import format_table
 from prequential.printable import printable
 
@@ -70,14 +71,33 @@ def _crossing(difference: Difference) -> str:
 
 
 def _interval_lines(difference: Difference) -> list[tuple[str, str]]:
-    interval = difference.interval
-    if interval is None:
-        return [("interval", f"none: the corpus has fewer than {MIN_CELLS} segments of the longest kind")]
-    bounds = f"[{interval.low_bits:+,.1f}, {interval.high_bits:+,.1f}] bits"
+    interval, long_memory = difference.interval, difference.long_memory
+    if interval is None or long_memory is None:
+        return [("intervals", f"none: the corpus has fewer than {MIN_CELLS} segments of the longest kind")]
+    level = f"{100 * interval.bootstrap.confidence:g} %"
+    expected = _bounds(long_memory.mean_low_bits, long_memory.mean_high_bits)
+    another = _bounds(long_memory.text_low_bits, long_memory.text_high_bits)
     return [
-        (f"{100 * interval.bootstrap.confidence:g} % interval", f"{bounds}: {interval.population}"),
+        (f"{level} confidence", f"{expected}: {long_memory.mean_of}"),
+        (f"{level} prediction", f"{another}: {long_memory.text_of}"),
+        ("both", _memory(long_memory)),
+        (
+            "if memory is short",
+            f"{_bounds(interval.low_bits, interval.high_bits)}: {level} confidence by the bootstrap",
+        ),
         ("resampled", _resampling(interval)),
     ]
+
+
+def _bounds(low_bits: float, high_bits: float) -> str:
+    return f"[{low_bits:+,.1f}, {high_bits:+,.1f}] bits"
+
+
+def _memory(found: LongMemory) -> str:
+    return (
+        f"allow long memory, with Hurst exponents from {HURST[0]} (none) to {HURST[-1]}: from {found.n_cells} cells of "
+        f"{found.cell_bytes:,} bytes"
+    )
 
 
 def _resampling(interval: Interval) -> str:

@@ -1,6 +1,5 @@
 """The data multiple: how many times more bytes one learner needs than another for the same loss, from their learning curves."""
 
-
 import numpy as np
 from numpy.typing import NDArray
 

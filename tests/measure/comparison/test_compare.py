@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from series import autoregressive
 
 from prequential.codecs.bit_coder import UNIT_BITS
 from prequential.errors import ConfigError, CorpusError
@@ -45,16 +46,6 @@ def drawn_units(n_segments: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2**30, n_segments)
 
 
-def autoregressive(n_series: int, n: int, coefficient: float, seed: int) -> np.ndarray:
-    """AR(1) series (n_series, n) with mean 0 and standard normal shocks, in the stationary state."""
-    shocks = np.random.default_rng(seed).standard_normal((n, n_series))
-    series = np.empty_like(shocks)
-    series[0] = shocks[0] / np.sqrt(1 - coefficient**2)
-    for t in range(1, n):
-        series[t] = coefficient * series[t - 1] + shocks[t]
-    return series.T
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(UNITS, UNITS), min_size=1, max_size=40))
 def test_differences_are_exact_to_the_unit_in_total_and_after_every_segment(pairs) -> None:
@@ -77,6 +68,7 @@ def test_a_run_has_no_difference_to_itself_and_an_interval_of_length_0(units, se
         (difference,) = compare([run, run], bootstrap=Bootstrap(seed=seed, n_resamples=99)).differences
     assert (difference.bits, difference.log2_e, difference.crossing_byte) == (0, 0, None)
     assert (difference.interval.low_bits, difference.interval.high_bits) == (0, 0)
+    assert (difference.long_memory.text_low_bits, difference.long_memory.text_high_bits) == (0, 0)
     assert not difference.running_bits.any()
 
 
@@ -97,6 +89,9 @@ def test_exchanging_the_groups_changes_only_the_signs(seed, a_seeds, b_seeds, bl
         (there,), (back,) = compare([*a, *b], bootstrap=how).differences, compare([*b, *a], bootstrap=how).differences
     assert there.bits == -back.bits
     assert (there.interval.low_bits, there.interval.high_bits) == (-back.interval.high_bits, -back.interval.low_bits)
+    found, mirrored = there.long_memory, back.long_memory
+    assert (found.text_low_bits, found.mean_low_bits) == (-mirrored.text_high_bits, -mirrored.mean_high_bits)
+    assert found.text_low_bits <= found.mean_low_bits <= there.bits <= found.mean_high_bits <= found.text_high_bits
     assert (there.running_bits == -back.running_bits).all()
     assert there.furthest_ahead[1] == -back.furthest_behind[1]
 
@@ -202,7 +197,7 @@ def test_runs_that_differ_in_the_seed_are_one_group_and_averaged(tmp_path: Path)
     ]
     difference = comparison.differences[0]
     assert difference.bits == (2 * units[1].sum() - units[0].sum() - units[2].sum()) * UNIT_BITS / 2
-    assert "other seeds of A" in difference.interval.population
+    assert "over all seeds of A" in difference.interval.population
     assert "under these seeds" in compare(written[1::2]).differences[0].interval.population
     assert comparison.choice_bits == 2
 

@@ -1,4 +1,4 @@
-"""prequential compare: the difference in bits between runs over the same corpus, its interval, and where it arose."""
+"""prequential compare: the difference in bits between runs over the same corpus, its intervals, and where it arose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prequential.errors import ConfigError
 if TYPE_CHECKING:
     from prequential.measure.comparison.intervals import Bootstrap
 
-SUMMARY = "compare runs over the same corpus, with confidence intervals"
+SUMMARY = "compare runs over the same corpus, with confidence and prediction intervals"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
