@@ -3,10 +3,11 @@
     python benchmarks/overlap.py TEXT [TEXT ...] [--train-bytes 2000000] [--test-bytes 8000000]
 
 The concatenated texts are cut at line ends into documents of about 4 kB. The first train-bytes are the training set and the next
-test-bytes the test set. Then copies of training documents are mixed with as many new documents. There are three kinds of copies:
-exact, with 5 % of their words replaced, and rewrapped at 60 columns. A copy is found if Overlap.dirty marks it. A new document
-that is marked counts as `repeated` if at least a fifth of its bytes occurs in the training set, compared byte by byte (licences,
-a book that occurs twice). Otherwise it is a false alarm.
+test-bytes the test set. Then copies of training documents are mixed with as many new documents. There are four kinds of copies:
+exact, with 5 % of their units replaced, wrapped again in lines of 45 bytes (which leaves few matches of 50 bytes), and both.
+Units are words, or characters where less than 5 % of the characters are spaces. A copy is found if Overlap.dirty marks it. A new
+document that is marked counts as `repeated` if at least a fifth of its bytes occurs in the training set, compared byte by byte
+(licences, a book that occurs twice). Otherwise it is a false alarm.
 """
 
 import argparse
@@ -22,8 +23,9 @@ from prequential.corpora.overlap.overlap import DIRTY_SHARE, Overlap, measure_ov
 from prequential.measure.machine import machine, versions
 
 DOCUMENT_BYTES = 4000
-COLUMNS = 60
+LINE_BYTES = 45
 EDITED_SHARE = 0.05
+SPACED_SHARE = 0.05
 N_PLANTED = 400
 
 
@@ -48,24 +50,35 @@ def overlap_of(train: Sequence[bytes], test: Sequence[bytes]) -> Overlap:
     return measure_overlap(*stream(train), *stream(test))
 
 
+def units_of(text: bytes) -> tuple[list[str], str]:
+    """What an editor replaces, and what is between two of them: words and a space, or characters and nothing."""
+    decoded = text.decode("utf-8", "surrogateescape")
+    if decoded.count(" ") + decoded.count("\n") < SPACED_SHARE * len(decoded):
+        return list(decoded), ""
+    return decoded.split(" "), " "
+
+
 def edited(text: bytes, rng: np.random.Generator) -> bytes:
-    """The text with EDITED_SHARE of its words replaced by other words of it. White space is unchanged."""
-    words = text.split(b" ")
-    for i in np.flatnonzero(rng.random(len(words)) < EDITED_SHARE):
-        words[i] = words[rng.integers(len(words))] + b"x"
-    return b" ".join(words)
+    """The text with EDITED_SHARE of its units replaced by other ones of it; words also get an x. White space is unchanged."""
+    units, space = units_of(text)
+    for i in np.flatnonzero(rng.random(len(units)) < EDITED_SHARE):
+        units[i] = units[rng.integers(len(units))] + "x" * len(space)
+    return space.join(units).encode("utf-8", "surrogateescape")
 
 
 def wrapped(text: bytes) -> bytes:
-    """The same words in lines of at most COLUMNS bytes; a longer word has its own line."""
-    lines, line = [], b""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > COLUMNS:
+    """The same words or characters in lines of at most LINE_BYTES bytes; a longer word has its own line."""
+    _, space = units_of(text)
+    words = text.decode("utf-8", "surrogateescape").split()
+    lines, line, width = [], "", 0
+    for unit in words if space else "".join(words):
+        n_bytes = len(unit.encode("utf-8", "surrogateescape"))
+        if line and width + len(space) + n_bytes > LINE_BYTES:
             lines.append(line)
-            line = word
+            line, width = unit, n_bytes
         else:
-            line = line + b" " + word if line else word
-    return b"\n".join([*lines, line])
+            line, width = (line + space + unit, width + len(space) + n_bytes) if line else (unit, n_bytes)
+    return "\n".join([*lines, line]).encode("utf-8", "surrogateescape")
 
 
 def planted(train: Sequence[bytes], new: Sequence[bytes]) -> dict[str, float]:
@@ -76,6 +89,7 @@ def planted(train: Sequence[bytes], new: Sequence[bytes]) -> dict[str, float]:
         "exact": lambda text: text,
         "edited": lambda text: edited(text, rng),
         "wrapped": wrapped,
+        "edited_wrapped": lambda text: wrapped(edited(text, rng)),
     }
     found = {}
     for name, change in kinds.items():

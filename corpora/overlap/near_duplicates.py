@@ -1,7 +1,6 @@
 """Tokens, their n-grams, and documents that are nearly the same (MinHash, Broder 1997, over 5-grams, in bands).
 
-    token     a maximal run of word bytes (A-Z, a-z, 0-9, and bytes from 128 on), or one other byte that is not white space (9-13
-              and 32). A-Z count as a-z. A run of more than 2**18 bytes is cut every 2**18 bytes. Line wrapping has no influence
+    token     a word, or a character of a script without spaces, or another one that is not white space: tokens.py
     n-gram    n consecutive tokens of one document, as a 64-bit hash. Hashes are not verified. Between one million n-grams and
               another million, the probability of a false match is 1 in 10**7, unless somebody constructs one: no key is secret
     document  the shingles of a document are its distinct 5-grams. Two documents are near duplicates if |A & B| >= 0.75 |A | B|
@@ -11,148 +10,42 @@ A signature is 64 minima in 16 bands of 4. Documents that agree in all 4 minima 
 one. The constants come from splitmix64 with fixed seeds. All arithmetic is on integers and the same on every machine.
 """
 
-from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.corpora.corpus import Document
-from prequential.errors import CorpusError
+from prequential.corpora.overlap.tokens import (
+    GRAM_TOKENS,
+    Indices,
+    Keys,
+    Layout,
+    constants,
+    mixed,
+    token_chunks,
+)
 
-GRAM_TOKENS = 13
 SHINGLE_TOKENS = 5
 NEAR_JACCARD = 0.75
 N_BANDS, BAND_ROWS = 16, 4
-CHUNK_BYTES = 1 << 18
 MIN_AGREEMENT = 0.5  # of the 64 minima: 4.6 standard deviations below 0.75; pairs below it are not compared
 MAX_BUCKET = 8  # candidates in a bucket, so that a thousand equal documents do not make a million pairs
 MAX_COMPARED = 8  # candidates of one document that are compared, in descending order of agreement
 MAX_SHINGLED_BYTES = 1 << 22  # for longer documents, a sample of about 2**20 shingles is compared
 
-Keys = NDArray[np.uint64]
-Indices = NDArray[np.int64]
 _Integer = TypeVar("_Integer", np.uint64, np.int64)
 
-
-def constants(n: int, seed: int) -> Keys:
-    """(n,) odd numbers from splitmix64 (Steele et al. 2014)."""
-    found = np.empty(n, np.uint64)
-    for i in range(n):
-        seed = (seed + 0x9E3779B97F4A7C15) % 2**64
-        z = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
-        found[i] = z ^ z >> 31 | 1
-    return found
-
-
-_MIX, _STEP, *_JOIN = constants(8, seed=6)
+_JOIN = constants(8, seed=6)[2:]
 _ROWS = constants(2 * N_BANDS * BAND_ROWS, seed=7).astype(np.uint32).reshape(2, -1)  # factors are odd
 _BAND = constants(BAND_ROWS, seed=8)
-
-
-def _powers(base: int, n: int) -> Keys:
-    """(n,): base**0 .. base**(n-1) modulo 2**64."""
-    return np.concatenate([[np.uint64(1)], np.full(n - 1, base, np.uint64)]).cumprod(dtype=np.uint64)
-
-
-_POWERS = _powers(int(_STEP), CHUNK_BYTES)
-_INVERSES = _powers(pow(int(_STEP), -1, 2**64), CHUNK_BYTES)
-
 _LOW_HALF = np.uint64(2**32 - 1)
-_WORD = np.zeros(256, np.bool_)
-_WORD[[*range(0x30, 0x3A), *range(0x41, 0x5B), *range(0x61, 0x7B), *range(0x80, 0x100)]] = True
-_SINGLE = ~_WORD
-_SINGLE[[*range(9, 14), 32]] = False
-_VALUES = constants(256, seed=9)
-_VALUES[0x41:0x5B] = _VALUES[0x61:0x7B]
-
-
-def mixed(keys: Keys) -> Keys:
-    """A one-to-one mapping of keys that mixes all bits, so that any part of the bits can represent a key."""
-    keys = (keys ^ keys >> np.uint64(32)) * _MIX
-    keys ^= keys >> np.uint64(29)
-    return keys
 
 
 def distinct(keys: NDArray[_Integer]) -> NDArray[_Integer]:
     """The distinct keys of (m,), ascending. np.unique would hash 64-bit integers: slower, and quadratic for chosen integers."""
     keys = np.sort(keys)
     return keys[np.diff(keys, prepend=~keys[:1]) != 0]
-
-
-class Layout(NamedTuple):
-    """The start and the end of each document in a stream; both (D,) int64, ascending."""
-
-    offsets: Indices
-    ends: Indices
-
-    @classmethod
-    def of(cls, documents: Sequence[Document], n_bytes: int) -> Self:
-        """The layout of `documents` in a stream of n_bytes. Raises CorpusError if they overlap or are outside the stream."""
-        offsets = np.array([d.offset for d in documents], np.int64)
-        ends = offsets + np.array([d.n_bytes for d in documents], np.int64)
-        wrong = (offsets < np.concatenate([[0], ends[:-1]])) | (ends < offsets) | (ends > n_bytes)
-        if len(documents) and wrong.any():
-            at = int(wrong.argmax())
-            raise CorpusError(
-                f"document {documents[at].name!r} ({offsets[at]} to {ends[at]}) overlaps another or is outside the corpus "
-                f"of {n_bytes} bytes; list documents in the order of the stream"
-            )
-        return cls(offsets, ends)
-
-    def inside(self, start: int, end: int, margin: int = 0) -> NDArray[np.bool_]:
-        """(end - start,) bool: whether one document contains the byte and the `margin` bytes after it."""
-        first, last = np.searchsorted(self.ends, start, "right"), np.searchsorted(self.offsets, end, "left")
-        begin = self.offsets[first:last].clip(start) - start
-        stop = (self.ends[first:last] - margin).clip(start, end) - start
-        steps = np.zeros(end - start + 1, np.int8)
-        some = begin < stop
-        steps[begin[some]] = 1
-        steps[stop[some]] -= 1  # if the next document starts here, the two steps cancel
-        return steps[:-1].cumsum(dtype=np.int8).view(np.bool_)
-
-
-def token_chunks(stream: NDArray[np.uint8], layout: Layout) -> Iterator[tuple[Keys, Indices]]:
-    """The tokens of a stream in chunks: hashes (12 + m,), and the number of each token's document (12 + m,).
-
-    The first 12 tokens repeat the last 12 of the previous chunk, so that every n-gram of up to 13 tokens ends in one chunk. In
-    the first chunk, they belong to document -1. The memory does not depend on the length of the stream.
-    """
-    keys, owners = np.zeros(GRAM_TOKENS - 1, np.uint64), np.full(GRAM_TOKENS - 1, -1, np.int64)
-    start = 0
-    while start < len(stream):
-        new, begins, end = _tokens(stream, layout, start)
-        new_owners = np.searchsorted(layout.offsets, begins, "right") - 1
-        keys = np.concatenate([keys[1 - GRAM_TOKENS :], new])
-        owners = np.concatenate([owners[1 - GRAM_TOKENS :], new_owners])
-        yield keys, owners
-        start = end
-
-
-def _tokens(stream: NDArray[np.uint8], layout: Layout, start: int) -> tuple[Keys, Indices, int]:
-    """Hashes and offsets of the tokens in a chunk that starts at `start`, and the start of the next chunk.
-
-    If the last token reaches the chunk's end, it may continue. Then the next chunk starts with it, unless it fills this chunk.
-    """
-    data = stream[start : start + CHUNK_BYTES]
-    inside = layout.inside(start, start + len(data))
-    word, single = _WORD[data] & inside, _SINGLE[data] & inside
-    goes_on = np.zeros(len(data) + 1, np.bool_)
-    goes_on[1:-1] = word[1:] & word[:-1]
-    first, last = np.searchsorted(layout.offsets, [start, start + len(data)])
-    goes_on[layout.offsets[first:last] - start] = False
-    used = word | single
-    begins = np.flatnonzero(used & ~goes_on[:-1])
-    ends = np.flatnonzero(used & ~goes_on[1:]) + 1
-    end = start + len(data)
-    if len(begins) and ends[-1] == len(data) and begins[-1] > 0 and end < len(stream):
-        end = start + int(begins[-1])
-        begins, ends = begins[:-1], ends[:-1]
-    sums = np.zeros(len(data) + 1, np.uint64)
-    np.cumsum(_VALUES[data] * _POWERS[: len(data)], out=sums[1:])
-    return mixed((sums[ends] - sums[begins]) * _INVERSES[begins]), begins + start, end
 
 
 def grams(keys: Keys, owners: Indices, n_tokens: int) -> tuple[Keys, Indices]:

@@ -1,6 +1,6 @@
 """The part of a test corpus that was seen before: in the training corpus, and earlier in the test corpus itself. Without torch.
 
-    n-grams         13 tokens (near_duplicates.py defines a token) of one document that also occur in one document elsewhere
+    n-grams         13 tokens (tokens.py defines a token) of one document that also occur in one document elsewhere
     substrings      a byte is covered if it is in 50 bytes of one document that also occur in one document elsewhere, so in an
                     exact match of 50 bytes or more. Every match is verified byte by byte
     near duplicate  a document whose 5-grams have a Jaccard similarity of 0.75 or more to those of another document
@@ -23,19 +23,21 @@ from numpy.typing import NDArray
 from prequential.corpora.corpus import Document
 from prequential.corpora.overlap.key_table import SLOT_BYTES, KeyTable, marked
 from prequential.corpora.overlap.near_duplicates import (
-    CHUNK_BYTES,
-    GRAM_TOKENS,
     NEAR_JACCARD,
     SHINGLE_TOKENS,
+    Side,
+    Signatures,
+    grams,
+    nearest,
+)
+from prequential.corpora.overlap.token_kernels import CHUNK_BYTES
+from prequential.corpora.overlap.tokens import (
+    GRAM_TOKENS,
     Indices,
     Keys,
     Layout,
-    Side,
-    Signatures,
     constants,
-    grams,
     mixed,
-    nearest,
     token_chunks,
 )
 from prequential.errors import ConfigError, CorpusError

@@ -1,7 +1,7 @@
 """Overlap against brute force, planted copies, and tables that are too small."""
 
 import json
-import re
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,22 +11,32 @@ from hypothesis import strategies as st
 
 from prequential.corpora.corpus import Document
 from prequential.corpora.overlap import overlap as overlap_module
-from prequential.corpora.overlap.near_duplicates import (
-    CHUNK_BYTES,
-    NEAR_JACCARD,
-    SHINGLE_TOKENS,
-    Layout,
-    Signatures,
-    grams,
-    token_chunks,
-)
+from prequential.corpora.overlap.near_duplicates import NEAR_JACCARD, SHINGLE_TOKENS, Signatures, grams
 from prequential.corpora.overlap.overlap import Overlap, measure_overlap
+from prequential.corpora.overlap.token_kernels import CHUNK_BYTES
+from prequential.corpora.overlap.tokens import Layout, token_chunks
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 
 # Few letters and a few long words, so that copies of 50 bytes and of 13 tokens occur by chance.
+# Characters of several bytes come in parts, too, so that valid and invalid bytes meet.
+CHARACTERS = "\u4e2d\u6587 \u0e01\u0e47 \u3042 \u3000 \u0416\u0436 \u0301 \u201c \U00020000 \u00e9".encode().split(b" ")
+PARTS = [b"\xe4", b"\xb8\xad", b"\xf0\xa0", b"\xed\xa0\x80", b"\xc0\xaf"]
 TEXTS = st.lists(
-    st.sampled_from([b"a", b"B", b" ", b"\n", b"\xff", b"...", b"lorem ipsum, dolor sit amet; " * 2, b"x y z " * 14]),
-    max_size=14,
+    st.sampled_from(
+        [
+            b"a",
+            b"B",
+            b" ",
+            b"\n",
+            b"\xff",
+            b"...",
+            *CHARACTERS,
+            *PARTS,
+            b"lorem ipsum, dolor sit amet; " * 2,
+            b"x y z " * 14,
+        ]
+    ),
+    max_size=24,
 ).map(b"".join)
 CORPORA = st.lists(TEXTS, max_size=4)
 
@@ -44,11 +54,33 @@ def overlap_of(train: Sequence[bytes], test: Sequence[bytes], gap: bytes = b"\0"
     return measure_overlap(*stream_of(train, gap), *stream_of(test, gap), max_memory_bytes=memory)
 
 
-def tokens_by_brute_force(text: bytes) -> list[bytes]:
-    return re.findall(rb"[0-9a-z\x80-\xff]+|[^0-9a-z\x80-\xff\t-\r ]", text.translate(bytes(range(256)).lower()))
+def kind_by_brute_force(character: str) -> str:
+    """What the character is for a token. Bytes that are not UTF-8 are surrogates here, which count as letters."""
+    category = unicodedata.category(character)
+    if character in "\t\n\v\f\r\x85" or category[0] == "Z":
+        return "space"
+    if category[0] == "M":
+        return "mark"
+    name = unicodedata.name(character, "")
+    if (category[0] in "LN" and not name.startswith(("CJK", "THAI", "HIRAGANA"))) or category == "Cs":
+        return "word"
+    return "single"
 
 
-def grams_by_brute_force(text: bytes, n: int = 13) -> list[tuple[bytes, ...]]:
+def tokens_by_brute_force(text: bytes) -> list[str]:
+    tokens, last = [], "space"
+    for character in text.decode("utf-8", "surrogateescape"):
+        kind = kind_by_brute_force(character)
+        if last != "space" and (kind == "mark" or kind == last == "word"):
+            tokens[-1] += character.casefold()
+            continue
+        last = "word" if kind == "mark" else kind
+        if kind != "space":
+            tokens.append(character.casefold())
+    return tokens
+
+
+def grams_by_brute_force(text: bytes, n: int = 13) -> list[tuple[str, ...]]:
     tokens = tokens_by_brute_force(text)
     return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
 
