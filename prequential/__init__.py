@@ -11,6 +11,7 @@ from prequential.version import VERSION
 
 if TYPE_CHECKING:
     from prequential.compression import CompressionResult, compress
+    from prequential.corpora.bundled import sample_path
     from prequential.decompression import DecompressionResult, decompress
     from prequential.errors import (
         CheckpointError,
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from prequential.measure.evaluation.evaluation import DraftFolder, Evaluation, evaluate
     from prequential.measure.evaluation.ledger import Ledger
     from prequential.measure.evaluation.runs import Run, read_run, read_runs
-    from prequential.measure.study.sweep import sweep
+    from prequential.measure.monorepo.series import read_series
+    from prequential.measure.study.matrix import Matrix, measure_matrix
+    from prequential.measure.study.sweep import sweep, sweep_plan
     from prequential.measure.watch.health import Finding, Health
     from prequential.measure.watch.progress import progress
     from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
@@ -63,6 +66,7 @@ __all__ = [
     "LawError",
     "Learner",
     "Ledger",
+    "Matrix",
     "MissingDependencyError",
     "MixerConfig",
     "OutputError",
@@ -76,71 +80,38 @@ __all__ = [
     "compress",
     "decompress",
     "evaluate",
+    "measure_matrix",
     "memory_bytes",
     "preset",
     "progress",
     "read_run",
     "read_runs",
+    "read_series",
+    "sample_path",
     "sweep",
+    "sweep_plan",
 ]
 _MODULES = {
-    **dict.fromkeys(
-        (
-            "CompressionResult",
-            "compress",
-        ),
-        "prequential.compression",
-    ),
-    **dict.fromkeys(
-        (
-            "DecompressionResult",
-            "decompress",
-        ),
-        "prequential.decompression",
-    ),
-    **dict.fromkeys(("Curve",), "prequential.measure.evaluation.curves"),
-    **dict.fromkeys(
-        (
-            "DraftFolder",
-            "Evaluation",
-            "evaluate",
-        ),
-        "prequential.measure.evaluation.evaluation",
-    ),
-    **dict.fromkeys(("Ledger",), "prequential.measure.evaluation.ledger"),
-    **dict.fromkeys(
-        (
-            "Run",
-            "read_run",
-            "read_runs",
-        ),
-        "prequential.measure.evaluation.runs",
-    ),
-    **dict.fromkeys(("sweep",), "prequential.measure.study.sweep"),
-    **dict.fromkeys(
-        (
-            "Finding",
-            "Health",
-        ),
-        "prequential.measure.watch.health",
-    ),
-    **dict.fromkeys(("progress",), "prequential.measure.watch.progress"),
-    **dict.fromkeys(
-        (
-            "Config",
-            "GPTConfig",
-            "MixerConfig",
-            "ReplicaConfig",
-            "ScheduleConfig",
-        ),
-        "prequential.model.config",
-    ),
-    **dict.fromkeys(("preset",), "prequential.model.presets"),
-    **dict.fromkeys(("Progress",), "prequential.online.coding"),
-    **dict.fromkeys(("memory_bytes",), "prequential.online.limits"),
-    **dict.fromkeys(("Learner",), "prequential.online.loop"),
-    **dict.fromkeys(("Runtime",), "prequential.online.runtime"),
+    "compression": ("CompressionResult", "compress"),
+    "corpora.bundled": ("sample_path",),
+    "decompression": ("DecompressionResult", "decompress"),
+    "measure.evaluation.curves": ("Curve",),
+    "measure.evaluation.evaluation": ("DraftFolder", "Evaluation", "evaluate"),
+    "measure.evaluation.ledger": ("Ledger",),
+    "measure.evaluation.runs": ("Run", "read_run", "read_runs"),
+    "measure.monorepo.series": ("read_series",),
+    "measure.study.matrix": ("Matrix", "measure_matrix"),
+    "measure.study.sweep": ("sweep", "sweep_plan"),
+    "measure.watch.health": ("Finding", "Health"),
+    "measure.watch.progress": ("progress",),
+    "model.config": ("Config", "GPTConfig", "MixerConfig", "ReplicaConfig", "ScheduleConfig"),
+    "model.presets": ("preset",),
+    "online.coding": ("Progress",),
+    "online.limits": ("memory_bytes",),
+    "online.loop": ("Learner",),
+    "online.runtime": ("Runtime",),
 }
+_MODULE_OF = {name: f"prequential.{module}" for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -148,7 +119,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("prequential.report.plots")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES.get(name, "prequential.errors")), name)
+    return getattr(importlib.import_module(_MODULE_OF.get(name, "prequential.errors")), name)
 
 
 def __dir__() -> list[str]:

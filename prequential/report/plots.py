@@ -136,6 +136,16 @@ def matrix(found: Matrix) -> Figure:
     return made
 
 
+def monorepo(records: Sequence[Mapping[str, Any]]) -> Figure:
+    """The monorepo losses of a series over time, all documents and by kind. records: of `read_series`.
+
+    Raises CorpusError for an empty series, MissingDependencyError without matplotlib.
+    """
+    from prequential.report.monorepo_picture import figure as found  # it draws with this module
+
+    return found(records)
+
+
 def save_figure(found: Figure, path: PathLike, *, overwrite: bool = False) -> None:
     """Writes a figure in the format that the name ends in. Raises OutputError."""
     memory = io.BytesIO()

@@ -89,6 +89,13 @@ def test_a_narrow_terminal_also_gets_one_line(on_terminal: Terminal) -> None:
     assert shown.count("\n") == 1 and shown.endswith(" s\r\n")  # the summary
 
 
+def test_a_wide_terminal_is_not_filled_so_that_a_resize_leaves_no_fragments(on_terminal: Terminal) -> None:
+    _, _, shown = on_terminal("compress", "-f", "noise", columns=240)
+    lines = [line for line in shown.replace("\x1b[A", "").split("\r") if "|" in line]
+    assert lines and max(len(line.rstrip()) for line in lines) <= 120
+    assert len({line.count("█") for line in lines}) > 1
+
+
 def test_with_quiet_a_terminal_shows_nothing_and_findings_are_recorded(on_terminal: Terminal, folder: Path) -> None:
     code, output, shown = on_terminal("evaluate", "--quiet", "--json", "--output", "runs.jsonl", "noise")
     assert (code, shown) == (0, "")

@@ -99,7 +99,13 @@ class Setting:
 
 
 def read_series(path: PathLike) -> list[dict[str, Any]]:
-    """The records of a series, oldest first; none if the file does not exist. Raises CorpusError if a line is not a record."""
+    """The records of a series, oldest first; none if the file does not exist. Raises CorpusError if a line is not a record.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.read_series("none.series.jsonl")
+        []
+    """
     if not os.path.lexists(path):
         return []
     records = []

@@ -33,6 +33,15 @@ class Matrix:
 
     names (n,), n_bytes (n,), blake2b (n,). givens (n + m,): names of what was given. alone (n,) and after (n, n + m) float64, in
     bits; after[i, i] is L(X|X).
+
+    Examples:
+        >>> import numpy, prequential
+        >>> found = prequential.Matrix(
+        ...     names=("a", "b"), n_bytes=(100, 100), blake2b=("", ""), givens=("a", "b"), config=prequential.preset(1),
+        ...     alone=numpy.array([200.0, 400.0]), after=numpy.array([[20.0, 100.0], [300.0, 40.0]]),
+        ... )
+        >>> found.saved.tolist(), found.distances[0, 1].item()
+        ([[0.9, 0.5], [0.25, 0.9]], 0.75)
     """
 
     names: tuple[str, ...]
@@ -68,6 +77,18 @@ def measure_matrix(
 
     models: folders of stored models; each continues with its own configuration. limit_bytes: of the beginning of each corpus.
     on_step: called with what comes next. Raises CorpusError for fewer than two different corpora, and what reading raises.
+
+    Examples:
+        >>> import tempfile, prequential
+        >>> from pathlib import Path
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     names = [str(Path(folder) / name) for name in ("a", "b")]
+        ...     for name, text in zip(names, (b"one two " * 20, b"one two three " * 20)):
+        ...         _ = Path(name).write_bytes(text)
+        ...     found = prequential.measure_matrix(names, [], small, prequential.Runtime(kernels="plain"))
+        >>> found.saved.shape, bool(found.after[0, 1] < found.alone[0])
+        ((2, 2), True)
     """
     if len(set(corpora)) < 2 or len(set(corpora)) != len(corpora):
         raise CorpusError("a matrix needs two corpora or more, each named once")

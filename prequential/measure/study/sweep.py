@@ -58,6 +58,12 @@ def sweep_plan(
     replay: positions learned from for each symbol read; it sets n_rows. update_symbols: symbols between two optimiser steps, the
     length of a segment. Heads keep the width that they have in `base` where it fits. Combinations that are out of range, or
     exceed the limits of the runtime, are refused by name. Raises ConfigError if `base` has no GPT or no combination is left.
+
+    Examples:
+        >>> import prequential
+        >>> plan = prequential.sweep_plan(prequential.preset(3, pure=True), replay=(1, 2), widths=(64,))
+        >>> [setting.name for setting in plan.settings]
+        ['replay 1, width 64, layers 1, update 640', 'replay 2, width 64, layers 1, update 640']
     """
     if base.gpt is None:
         raise ConfigError("a sweep varies the GPT, and this configuration has none: choose another preset or --config")

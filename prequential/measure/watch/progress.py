@@ -95,7 +95,7 @@ class ProgressBar(SilentProgress):
         self._bar = None if stays else self._new_bar()
 
     def _new_bar(self) -> Any:
-        form = "{desc} |{bar}|"
+        form = "{desc} |{bar:16}|"  # a row that is filled would leave fragments when the terminal becomes narrower
         return self._tqdm(
             desc=self._short_title, bar_format=form, dynamic_ncols=True, leave=self._stays, file=self._terminal
         )
