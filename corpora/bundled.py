@@ -16,7 +16,13 @@ def samples() -> dict[str, Path]:
 
 
 def sample_path(name: str) -> Path:
-    """The file of one sample. Raises CorpusError for an unknown name; the message lists all names."""
+    """The file of one sample. Raises CorpusError for an unknown name; the message lists all names.
+
+    Examples:
+        >>> import prequential
+        >>> len(prequential.sample_path("christmas_carol").read_bytes())
+        158515
+    """
     paths = samples()
     if name not in paths:
         raise CorpusError(f"there is no sample {name!r}; choose from {', '.join(paths)}")
