@@ -1,10 +1,14 @@
 """The notebooks run from their first cell to their last, at small settings, and are committed with outputs at real ones."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+import prequential
+from prequential.measure.evaluation.decoder_source import decoder_zip_bytes
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
@@ -95,3 +99,47 @@ def test_a_committed_notebook_has_its_outputs_and_no_path_of_the_machine_that_ra
     assert any(cell.outputs for cell in cells)
     assert not any(output.output_type == "error" for cell in cells for output in cell.outputs)
     assert str(PROJECT) not in path.read_text(encoding="utf-8")
+
+
+def shown(name):
+    """The text of all outputs of a committed notebook."""
+    cells = read(PROJECT / "notebooks" / f"{name}.ipynb").cells
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    return "\n".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs)
+
+
+def number(pattern, text):
+    (found,) = re.findall(pattern, text)
+    return float(found.replace(",", ""))
+
+
+@pytest.mark.parametrize(
+    ("shown_in", "pattern", "bits"),
+    [
+        ("quick_start", r"decoder source, zipped +([\d,.]+) bits", 1),
+        ("README.md", r"the decoder's source \(([\d,]+) bytes zipped\)", 8),
+        ("docs/METHOD.md", r"the decoder's source \(([\d,]+) bytes zipped\)", 8),
+    ],
+)
+def test_the_size_of_the_decoder_that_is_shown_is_that_of_today_within_one_percent(shown_in, pattern, bits):
+    """Each edit of the decoder moves it by some bytes; a release shows the exact size."""
+    text = (PROJECT / shown_in).read_text("utf-8") if "." in shown_in else shown(shown_in)
+    assert bits * number(pattern, text) == pytest.approx(8 * decoder_zip_bytes(), rel=0.01)
+
+
+def test_the_code_lengths_that_notebooks_show_are_those_of_today():
+    """At -1, which is quick; the slow test below has the default."""
+    sample = prequential.sample_path("christmas_carol").read_bytes()
+    online = prequential.evaluate(sample[100_000:150_000], config=prequential.preset(1), baselines=())
+    line = r"([\d.]+) bits/byte  online, from nothing"
+    assert number(line, shown("static_against_online")) == round(online.ledger.code_bits_per_byte, 4)
+
+
+@pytest.mark.slow
+def test_the_figures_of_the_default_that_readme_and_notebooks_show_are_those_of_today():
+    found = prequential.evaluate("sample:christmas_carol", config=prequential.preset(5), baselines=())
+    line = r"<Evaluation of christmas_carol, 158,515 bytes: -5, [\d.]+ bits/byte, archive ([\d,]+) bytes"
+    for name in ("quick_start", "learning_curves", "what_the_bits_buy"):
+        assert number(line, shown(name)) == found.ledger.archive_bytes
+    readme = (PROJECT / "README.md").read_text("utf-8")
+    assert number(r"ideal code length +([\d,]+) bits", readme) == round(found.ledger.code_bits)
