@@ -7,7 +7,7 @@ import pytest
 import prequential
 from prequential import Config, ConfigError, CorpusError, GPTConfig, ScheduleConfig
 from prequential.cli.main import build_parser
-from prequential.measure.study.forecast import read_forecast
+from prequential.measure.study.forecasting.sealed import read_forecast
 
 GPT = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
@@ -74,7 +74,7 @@ def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
     n_runs = len(prequential.read_runs(folder / "runs"))
     assert ran("score", frozen, "--runs", folder / "runs") == 0
     assert "forecast" in capsys.readouterr().out
-    assert len((folder / "scores.jsonl").read_text().splitlines()) == 2
+    assert len((folder / "runs" / "scores.jsonl").read_text().splitlines()) == 2
     assert len(prequential.read_runs(folder / "runs")) == n_runs
     # after the run, the target can be forecast only with --after-the-fact
     with pytest.raises(ConfigError, match="the target has been run already"):
@@ -108,7 +108,7 @@ def test_a_backtest_has_a_row_for_each_hidden_run_and_its_coverage(folder, capsy
     assert ran("forecast", folder / "runs", "--backtest") == 0
     shown = capsys.readouterr().out
     assert "total_bits: fitted up to" in shown
-    assert "90 % intervals, each with the factor of the other origins, hit" in shown
+    assert "90 % intervals, each with the factor and form of the other origins, hit" in shown
     assert ran("forecast", folder / "runs", "--backtest", "--json", "--form", "additive") == 0
     record = json.loads(capsys.readouterr().out)["backtest"]["total_bits"]
     assert record["n_cells"] == len(record["cells"]) > 8

@@ -45,7 +45,7 @@ from prequential.cli.main import main as prequential_main
 from prequential.errors import PrequentialError
 from prequential.measure.evaluation.curves import Curve
 from prequential.measure.evaluation.runs import read_run
-from prequential.measure.study.forecast import sealed
+from prequential.measure.study.forecasting.sealed import sealed
 
 FIGURES = (
     "ledger",
@@ -127,9 +127,10 @@ def _reads_ladder(path: str) -> tuple[Command, ...]:
 PLOTS = (_command("report runs/a runs/c -q --plots plots", "plots"),)
 BEYOND = "--target-width 64 --target-bytes 4500 --corpus long.txt -o out.json --json"
 PROXY = (_command(f"forecast ladder {BEYOND} --proxy target/run", "out.json"),)
+SCORES = "target/scores.jsonl"
 SCORE = (
-    _command("score forecast.json --runs target", "scores.jsonl"),
-    _command("score forecast.json --runs target --json", "scores.jsonl"),
+    _command("score forecast.json --runs target", SCORES),
+    _command("score forecast.json --runs target --json", SCORES),
 )
 PICTURES = (
     _command("monorepo --series series.jsonl --picture out.svg", "out.svg"),
@@ -216,11 +217,11 @@ KINDS: dict[str, tuple[Case, ...]] = {
     "forecast": (
         Case(
             ("forecast.json",), _damaged_forecast,
-            (*SCORE, _command("score forecast.json long.txt --runs target", "scores.jsonl", "target/")),
+            (*SCORE, _command("score forecast.json long.txt --runs target", SCORES, "target/")),
         ),
     ),
     "appended": (
-        Case(("scores.jsonl",), damaged_lines, SCORE),
+        Case((SCORES,), damaged_lines, SCORE),
         Case((HELDOUT,), damaged_lines, (
             _command("heldout --train tiny.txt --test tiny.txt --config mixer.json --runs measured", HELDOUT),
             _command(f"evaluate tiny.txt --no-run --baselines none --config mixer.json --output {HELDOUT}", HELDOUT),

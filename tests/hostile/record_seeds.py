@@ -8,7 +8,7 @@ They are in one folder:
     ladder/0 ... ladder/3             runs of the GPT at three sizes, one of them with two seeds
     runs.packed, ladder.packed        packed runs
     forecast.json, target/run         a forecast of a fourth size over long.txt, and its run
-    scores.jsonl                      the score of that forecast
+    target/scores.jsonl               the score of that forecast
     measured/heldout.jsonl            a held-out record
     series.jsonl                      a series of two points; absent without git
     machines.json                     a table of machines
@@ -142,7 +142,7 @@ def _make_runs() -> None:
 def _make_forecast() -> None:
     _call("forecast", "ladder", "--target-width", "64", "--target-bytes", str(len(LONG)), "-o", "forecast.json", "-q")
     _call("score", "forecast.json", "long.txt", "--runs", "target", *OPTIONS)
-    next(Path("target").iterdir()).rename("target/run")
+    next(path for path in Path("target").iterdir() if path.is_dir()).rename("target/run")
 
 
 def _make_measurements() -> None:

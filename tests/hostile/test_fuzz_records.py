@@ -24,8 +24,8 @@ from prequential.files import append_line
 from prequential.learners.subject import own_subject
 from prequential.measure.evaluation import draft as drafts
 from prequential.measure.evaluation.curves import MODEL, Curve, parse_curves
-from prequential.measure.study.backtest import QUANTITIES, loss_bits_per_byte
-from prequential.measure.study.forecast import sealed
+from prequential.measure.study.forecasting.backtest import QUANTITIES, loss_bits_per_byte
+from prequential.measure.study.forecasting.sealed import sealed
 from prequential.online.coding import Progress
 
 Place = tuple[Path, dict[str, bytes]]
@@ -187,7 +187,7 @@ def test_a_sealed_forecast_with_another_naive_value_is_refused(place: Place) -> 
     forecast["forecasts"]["total_bits"]["naive"]["other"] = "x"
     before = {**files, "forecast.json": json.dumps(sealed(forecast)).encode()}
     (box / "forecast.json").write_bytes(before["forecast.json"])
-    command = Command(("score", "forecast.json", "--runs", "target"), ("scores.jsonl",))
+    command = Command(("score", "forecast.json", "--runs", "target"), ("target/scores.jsonl",))
     assert judged(command, box, before) == "exit 1, CorpusError"
 
 

@@ -33,9 +33,9 @@ from prequential.measure.evaluation.runs import CURVE, RECORD, Run, pack_runs, r
 from prequential.measure.evaluation.runs_text import format_run, format_runs, run_record
 from prequential.measure.fields import Fields, check_fields, read_lines
 from prequential.measure.monorepo.series import read_series
-from prequential.measure.study.forecast import read_forecast, sealed
+from prequential.measure.study.forecasting.score import score
+from prequential.measure.study.forecasting.sealed import read_forecast, sealed
 from prequential.measure.study.plans import Subject, finished_runs
-from prequential.measure.study.score import score
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.svg import Axes, Panel, Series, svg_file

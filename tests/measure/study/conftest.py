@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from planted_ladder import TARGET, make_ladder
 
-from prequential.measure.study.forecast import forecast
+from prequential.measure.study.forecasting.forecast import forecast
 from prequential.measure.study.ladder import Ladder
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from prequential import Config, Curve, GPTConfig, ScheduleConfig
 from prequential.measure.evaluation.curves import write_curves
 from prequential.measure.evaluation.runs import Run, read_run
-from prequential.measure.study.forecast import Target
+from prequential.measure.study.forecasting.forecast import Target
 from prequential.measure.study.ladder import Ladder, Rung, Size, n_weights, scaled
 from prequential.measure.study.plans import Subject
 

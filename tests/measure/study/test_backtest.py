@@ -1,20 +1,17 @@
-"""Backtests: an origin sees only smaller and shorter runs, and calibrated intervals cover."""
+"""Backtests: an origin sees only smaller and shorter runs, and a law of the loss is fitted to every byte after its start."""
 
-import math
 from pathlib import Path
 
 import numpy as np
-import pytest
-from planted_ladder import N_BYTES, SIZES, make_run
+from planted_ladder import SIZES, make_run
 
 from prequential import Curve
-from prequential.measure.study.backtest import (
+from prequential.measure.study.forecasting.backtest import (
     QUANTITIES,
-    Cell,
-    calibrate,
+    block_starts,
+    fitted_losses,
     loss_bits_per_byte,
     rolling_origins,
-    seed_deviation,
 )
 from prequential.measure.study.ladder import Ladder, Rung
 
@@ -23,6 +20,14 @@ def test_losses_are_the_mean_over_all_bytes_and_over_the_last_window() -> None:
     curve = Curve(n_bytes=np.array([700, 800]), bits=np.array([2100.0, 2600.0]))
     assert loss_bits_per_byte(curve, np.array([800.0]), "total_bits")[0] == 2600 / 800
     assert loss_bits_per_byte(curve, np.array([800.0]), "final_bits_per_byte")[0] == 5.0  # an eighth is 100 bytes
+
+
+def test_the_blocks_of_the_law_of_the_loss_follow_each_other_and_have_the_bits_of_the_curve() -> None:
+    curve = Curve(n_bytes=np.array([500, 707, 1000, 1414]), bits=np.array([3000.0, 4000.0, 5000.0, 6200.0]))
+    prefixes = np.array([707, 1000, 1414])
+    assert block_starts(prefixes).tolist() == [500, 707, 1000]
+    assert fitted_losses(curve, prefixes, "final_bits_per_byte").tolist() == [1000 / 207, 1000 / 293, 1200 / 414]
+    assert fitted_losses(curve, prefixes, "total_bits").tolist() == [4000 / 707, 5000 / 1000, 6200 / 1414]
 
 
 def test_an_origin_forecasts_only_hidden_runs(ladder: Ladder) -> None:
@@ -45,42 +50,3 @@ def test_an_origin_does_not_depend_on_the_runs_that_it_hides(tmp_path: Path, lad
         for each in (ladder, other)
     )
     assert before == after != []
-
-
-def cells_with(errors: list[float]) -> list[Cell]:
-    """A cell of its own origin for each error."""
-    return [
-        Cell(
-            quantity="total_bits",
-            fitted_size=f"{i}x1",
-            fitted_bytes=1000,
-            target_size="99x1",
-            target_bytes=2000,
-            compute_ratio=3.0,
-            error={"additive": error},
-            deviation={"additive": 0.01},
-        )
-        for i, error in enumerate(errors)
-    ]
-
-
-def test_calibrated_intervals_cover_nine_in_ten() -> None:
-    random = np.random.default_rng(1)
-    calibration = calibrate(cells_with(random.normal(0, 0.04, 400).tolist()), "total_bits", "additive", 0.0)
-    assert calibration.is_calibrated
-    assert calibration.factor == pytest.approx(4 * 1.645, rel=0.15)  # the deviations are four times too small
-    assert calibration.coverage is not None
-    assert 0.86 <= calibration.coverage <= 0.94
-    assert calibration.n_origins == 400
-
-
-def test_too_few_cells_are_reported_as_not_calibrated() -> None:
-    calibration = calibrate(cells_with([0.5] * 3), "total_bits", "additive", 0.0)
-    assert not calibration.is_calibrated
-    assert calibration.factor == pytest.approx(1.6449, rel=1e-3)
-
-
-def test_the_seed_deviation_is_pooled_over_the_sizes_with_several_seeds(ladder: Ladder) -> None:
-    logs = [math.log(rung.curve.bits[-1] / N_BYTES) for rung in ladder.rungs if rung.size == SIZES[1]]
-    assert len(logs) == 3
-    assert seed_deviation(ladder, "total_bits") == pytest.approx(float(np.std(logs, ddof=1)))

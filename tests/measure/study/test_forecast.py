@@ -1,28 +1,21 @@
 """Forecasts: planted laws are forecast, impossible forecasts are refused, and a frozen forecast cannot be changed unnoticed."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from planted_ladder import BASE, N_BYTES, TARGET, make_ladder, make_run, planted_mean
+from planted_ladder import N_BYTES, TARGET, make_ladder, make_run, planted_mean
 
 from prequential import ConfigError, CorpusError, Curve
 from prequential.measure.evaluation.runs import Run, pack_runs, read_runs
-from prequential.measure.study.backtest import loss_bits_per_byte
-from prequential.measure.study.forecast import (
-    Target,
-    canonical,
-    forecast,
-    naive_losses,
-    read_forecast,
-    run_digests,
-    target_runs,
-)
-from prequential.measure.study.ladder import Ladder, Rung, Size, read_ladder, scaled
-from prequential.online.flops import total_flops
+from prequential.measure.study.forecasting.backtest import loss_bits_per_byte
+from prequential.measure.study.forecasting.forecast import Target, forecast, target_runs
+from prequential.measure.study.forecasting.intervals import NOMINAL_FACTOR
+from prequential.measure.study.forecasting.sealed import canonical, read_forecast, run_digests, sealed
+from prequential.measure.study.ladder import Ladder, Rung, Size, read_ladder
+from prequential.measure.study.text.forecast import forecast_warnings, format_forecast
 
 
 def test_a_planted_law_is_forecast_within_half_a_percent_and_its_interval(frozen: dict[str, Any]) -> None:
@@ -35,7 +28,29 @@ def test_a_planted_law_is_forecast_within_half_a_percent_and_its_interval(frozen
 
 
 def test_both_ways_to_the_total_agree_if_the_law_holds(frozen: dict[str, Any]) -> None:
-    assert abs(frozen["identity"]["disagreement_percent"]) < 3
+    assert abs(frozen["identity"]["disagreement_percent"]) < 0.3
+    assert frozen["identity"]["holds"]
+
+
+def test_a_forecast_says_how_far_its_interval_was_calibrated(frozen: dict[str, Any]) -> None:
+    shown = format_forecast(frozen)
+    for quantity, made in frozen["forecasts"].items():
+        low, high = made["calibration"]["compute_ratios"]
+        assert 2 <= low < high < frozen["compute"]["ratio"]
+        assert not made["calibration"]["reaches_target"]
+        assert f"{quantity}: the interval is calibrated at {low:.1f} to {high:.1f} times the operations" in shown
+        assert made["deviations"]["factor"] >= NOMINAL_FACTOR
+        assert 1 <= made["calibration"]["n_effective"] <= made["calibration"]["n_origins"]
+
+
+def test_a_forecast_at_a_bound_or_with_a_broken_identity_warns(ladder: Ladder, frozen: dict[str, Any]) -> None:
+    assert not any("bound" in line or "disagree" in line for line in forecast_warnings(frozen))
+    changed = sealed(frozen)
+    changed["forecasts"]["total_bits"]["fit"]["binding"] = ["E = 0"]
+    changed["identity"]["holds"] = False
+    shown = forecast_warnings(changed)
+    assert "total_bits: the fit lies at a bound: E = 0" in shown
+    assert shown[-1].startswith("the two ways to the total bits disagree")
 
 
 def test_a_proxy_removes_the_difficulty_of_the_text(tmp_path: Path) -> None:
@@ -48,19 +63,12 @@ def test_a_proxy_removes_the_difficulty_of_the_text(tmp_path: Path) -> None:
         made = forecast(ladder, TARGET, proxy=run, n_resamples=20)
         assert (made["proxy"] is None) == (run is None)
         errors[name] = abs(made["forecasts"]["total_bits"]["point"] / actual - 1)
+        names = (
+            {"last_rung", "line"} if run is None else {"last_rung", "line", "last_rung_with_proxy", "line_with_proxy"}
+        )
+        assert set(made["forecasts"]["total_bits"]["naive"]) == names
     assert errors["proxy"] < 0.01
     assert errors["proxy"] < errors["none"] / 2
-
-
-def test_naive_forecasts_are_the_last_rung_and_the_line_through_the_last_two(ladder: Ladder) -> None:
-    target_flops = total_flops(scaled(BASE, TARGET.size), TARGET.n_bytes).total
-    found = naive_losses(ladder, target_flops, "total_bits")
-    rungs = {rung.size.width: rung for rung in ladder.rungs if rung.config.seed == 0}
-    last, before = (float(rungs[width].curve.bits[-1]) / N_BYTES for width in (64, 48))
-    assert found["last_rung"] == last
-    flops = [total_flops(rungs[width].config, N_BYTES).total for width in (48, 64)]
-    slope = math.log(last / before) / math.log(flops[1] / flops[0])
-    assert found["line"] == pytest.approx(last * (target_flops / flops[1]) ** slope)
 
 
 # ---- what is refused

@@ -7,10 +7,11 @@ import pytest
 from planted_ladder import N_BYTES, TARGET, make_run
 
 from prequential import CorpusError
-from prequential.measure.study.forecast import sealed
+from prequential.measure.evaluation.runs import pack_runs, read_runs
+from prequential.measure.study.forecasting.score import append_score, check_prefix, find_target_run, score
+from prequential.measure.study.forecasting.sealed import sealed
 from prequential.measure.study.ladder import Ladder, Size
 from prequential.measure.study.plans import Subject
-from prequential.measure.study.score import append_score, check_prefix, find_target_run, score
 
 
 def test_a_score_has_the_errors_of_the_forecast(frozen: dict[str, Any], tmp_path: Path) -> None:
@@ -26,12 +27,33 @@ def test_a_score_has_the_errors_of_the_forecast(frozen: dict[str, Any], tmp_path
     assert total["of_remaining_gain"] == pytest.approx((made["point"] - total["actual"]) / gain)
 
 
-def test_scores_are_appended_to_the_earlier_ones(frozen: dict[str, Any], tmp_path: Path) -> None:
+def test_a_score_has_the_interval_score_and_a_skill_for_each_naive_forecast(
+    frozen: dict[str, Any], tmp_path: Path
+) -> None:
+    run = make_run(tmp_path, TARGET.size, TARGET.n_bytes)
+    wrong = sealed(frozen)
+    made = wrong["forecasts"]["final_bits_per_byte"]
+    actual = score(frozen, run)["scores"][1]["actual"]
+    made |= {"low": actual + 0.1, "high": actual + 0.2, "point": actual + 0.15}
+    made["naive"] |= {"last_rung_with_proxy": actual + 0.05}
+    final = score(sealed(wrong), run)["scores"][1]
+    assert not final["hit"]
+    assert final["interval_score"] == pytest.approx(0.1 + 20 * 0.1)
+    assert final["interval_score_percent"] == pytest.approx(100 * 2.1 / actual)
+    assert set(final["skill"]) == {"last_rung", "line", "last_rung_with_proxy"}
+    assert final["skill"]["last_rung_with_proxy"] == pytest.approx(1 - 0.15 / 0.05)  # negative, and shown
+
+
+def test_scores_are_appended_to_the_earlier_ones_among_the_runs(frozen: dict[str, Any], tmp_path: Path) -> None:
     record = score(frozen, make_run(tmp_path, TARGET.size, TARGET.n_bytes))
     for n in (1, 2):
-        path = append_score(tmp_path / "forecast.json", record)
+        path = append_score(tmp_path, record)
+        assert path == tmp_path / "scores.jsonl"
         assert len(path.read_text().splitlines()) == n
-    assert path.name == "scores.jsonl"
+    (tmp_path / "packed").mkdir()
+    pack_runs(tmp_path, tmp_path / "packed" / "ladder.jsonl")
+    assert append_score(tmp_path / "packed" / "ladder.jsonl", record) == tmp_path / "packed" / "scores.jsonl"
+    assert len(read_runs(tmp_path)) == 1  # scores among runs are not taken for a run
 
 
 def test_the_newest_run_of_the_target_is_found(frozen: dict[str, Any], tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_usage(args: argparse.Namespace) -> bool:
     """Whether there is a target to forecast; wrong options end the program with a usage error."""
-    from prequential.measure.study.scaling import FORMS
+    from prequential.measure.study.forecasting.scaling import FORMS
 
     has_target = args.target_width is not None or args.target_bytes is not None
     if not (has_target or args.backtest):
@@ -100,7 +100,7 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
     """Makes the forecast, writes it and prints it."""
     from prequential.files import check_output, output_file
     from prequential.measure.evaluation.runs import read_run
-    from prequential.measure.study.forecast import Target, forecast, target_digest, target_runs
+    from prequential.measure.study.forecasting.forecast import Target, forecast, target_digest, target_runs
     from prequential.measure.study.ladder import Size
     from prequential.measure.study.text.forecast import format_forecast
 
@@ -140,12 +140,12 @@ def _backtest(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
 
     from prequential.measure.evaluation.curves import MODEL
     from prequential.measure.evaluation.runs import read_run
-    from prequential.measure.study.backtest import QUANTITIES, calibrate, choose_form, rolling_origins, seed_deviation
+    from prequential.measure.study.forecasting.backtest import QUANTITIES, rolling_origins
+    from prequential.measure.study.forecasting.intervals import calibrate, seed_deviation
     from prequential.measure.study.text.forecast import format_backtest
 
     cells = rolling_origins(ladder, read_run(args.proxy).curves[MODEL] if args.proxy else None)
-    form = args.form or choose_form(cells)
-    calibrations = {q: calibrate(cells, q, form, seed_deviation(ladder, q)) for q in QUANTITIES}
+    calibrations = {q: calibrate(cells, q, args.form, seed_deviation(ladder, q)) for q in QUANTITIES}
     if not args.json:
         for quantity, calibration in calibrations.items():
             print(format_backtest(quantity, calibration) + "\n")

@@ -22,7 +22,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "score",
         description="Find the run that was forecast, or make it, and append a line to scores.jsonl in the folder of the "
-        "forecast: errors, interval hits, and skill over naive forecasts. No line of that file is ever removed "
+        "run: errors, interval hits and scores, and skill over naive forecasts. No line of that file is ever removed "
         "(docs/STUDIES.md).",
     )
     parser.add_argument("forecast", metavar="FORECAST", help="a file that `prequential forecast` wrote")
@@ -33,7 +33,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="corpus of the target: make the run if there is none, and check its bytes",
     )
     parser.add_argument(
-        "--runs", metavar="DIR", default="runs", help="folder of the run, or file of packed runs (default: %(default)s)"
+        "--runs",
+        metavar="DIR",
+        default="runs",
+        help="folder of the run and of scores.jsonl, or file of packed runs, with scores.jsonl beside (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print the line instead of a table")
     options.add_runtime(parser)
@@ -43,13 +46,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Scores the forecast; returns the exit code."""
-    from prequential.measure.study.forecast import read_forecast
-    from prequential.measure.study.score import append_score, find_target_run, score
+    from prequential.measure.study.forecasting.score import append_score, find_target_run, score
+    from prequential.measure.study.forecasting.sealed import read_forecast
     from prequential.measure.study.text.forecast import format_score
 
     forecast = read_forecast(args.forecast)
     record = score(forecast, _make_run(args, forecast) if args.source else find_target_run(args.runs, forecast))
-    path = append_score(args.forecast, record)
+    path = append_score(args.runs, record)
     if args.json:
         print(json.dumps(record, allow_nan=False))
     elif not args.quiet:
@@ -59,8 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _make_run(args: argparse.Namespace, forecast: dict[str, Any]) -> Run:
     """The target's run over the corpus: a finished one, or a new one. Raises CorpusError for another corpus than the ladder's."""
+    from prequential.measure.study.forecasting.score import check_prefix
     from prequential.measure.study.plans import Plan, Setting, run_plan, subject_of
-    from prequential.measure.study.score import check_prefix
     from prequential.model.config import Config
 
     check_prefix(forecast, subject_of(args.source, forecast["corpus"]["n_bytes"]))

@@ -1,76 +1,53 @@
 """Forecasts of a larger run, frozen before the run is made.
 
-A law of size and length (measure/study/scaling.py) is fitted to a ladder (measure/study/ladder.py). It forecasts the cost of a
-target, a larger learner over more bytes: of all its bytes (`total_bits`) and of its last window (`final_bits_per_byte`). The
-backtest of the ladder (measure/study/backtest.py) decides the form of the law and the width of the interval. The forecast is one
-JSON object, which ends with its own digest, so that a later change is noticed.
+A law of size and length (scaling.py) is fitted to a ladder (measure/study/ladder.py). It forecasts the cost of a target, a larger
+learner over more bytes: of all its bytes (`total_bits`) and of its last window (`final_bits_per_byte`). The backtest of the
+ladder (backtest.py) decides the form of the law and the width of the interval (intervals.py). The forecast is one sealed JSON
+object (sealed.py).
 
 The law knows nothing about the text after the ladder's bytes. A proxy does: it is a cheap run over the target's bytes. With a
-proxy, the law is fitted to the ratio of the losses, and the forecast is that ratio times the proxy's loss.
+proxy, the law is fitted to the ratio of the losses, and the forecast is that ratio times the proxy's loss. The naive forecasts
+are given in both ways (naive.py).
 """
 
-import hashlib
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
 from prequential.errors import ConfigError, CorpusError
 from prequential.measure.evaluation.curves import MODEL, Curve
 from prequential.measure.evaluation.runs import PathLike, Run, read_runs
-from prequential.measure.fields import COUNT, FLAG, NUMBER, POSITIVE, SIZE, TEXT, TIME, Form, check_fields, read_object
-from prequential.measure.study.backtest import (
-    CONFIDENCE,
+from prequential.measure.study.forecasting.backtest import (
     QUANTITIES,
-    Calibration,
     Cell,
     FittedLaw,
     Quantity,
+    fit_law,
+    rolling_origins,
+)
+from prequential.measure.study.forecasting.identity import identity
+from prequential.measure.study.forecasting.intervals import (
+    CONFIDENCE,
+    Calibration,
     calibrate,
     choose_form,
     combined_deviation,
-    fit_law,
-    loss_bits_per_byte,
-    rolling_origins,
     seed_deviation,
 )
+from prequential.measure.study.forecasting.naive import last_rung_loss, naive_losses
+from prequential.measure.study.forecasting.scaling import FORMS
+from prequential.measure.study.forecasting.sealed import SCHEMA, run_digests, sealed
 from prequential.measure.study.ladder import Ladder, Rung, Size, diverged_runs, family, n_weights, scaled
-from prequential.measure.study.plans import config_key, subject_of
+from prequential.measure.study.plans import subject_of
 from prequential.measure.study.references import final_window_bytes
-from prequential.measure.study.scaling import FORMS, line_in_logs
 from prequential.model.config import Config
 from prequential.online.flops import total_flops
 from prequential.version import VERSION
 
-SCHEMA = 1
 N_RESAMPLES = 400
-FORMS_WITH_IDENTITY = ("additive", "crossed")
-_QUANTITY: Form = {
-    **dict.fromkeys(("point", "low", "high", "last_rung_bits_per_byte", "floor_bits_per_byte"), NUMBER),
-    "naive": {"last_rung": NUMBER, "line": NUMBER, "*": NUMBER},
-    "deviations": {"seeds": (NUMBER, None)},
-}
-# What `score` relies on (`check_fields`). The seal shows later changes, but anyone can seal a record.
-FORM: Form = {
-    "blake2b": TEXT,
-    "created_at": TIME,
-    "after_the_fact": FLAG,
-    "compute": {"ratio": POSITIVE},
-    "corpus": {"n_bytes": SIZE, "blake2b": TEXT},
-    "target": {
-        "n_bytes": SIZE,
-        "blake2b": (TEXT, None),
-        "config": {
-            "seed": COUNT,
-            "gpt": {"width": SIZE, "n_layers": SIZE, "n_heads": SIZE, "vector_step": POSITIVE},
-        },
-    },
-    "forecasts": dict.fromkeys(QUANTITIES, _QUANTITY),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,15 +118,15 @@ def forecast(
         )
     config = target.config(ladder)
     compute = _compute(ladder, config, target, proxy)
-    if compute["ratio"] <= 1:
+    ratio = compute["ratio"] or 0.0
+    if ratio <= 1:
         raise ConfigError(
-            f"the target takes {compute['ratio']:.2f} times the operations of the largest run, so this would not be a forecast: "
+            f"the target takes {ratio:.2f} times the operations of the largest run, so this would not be a forecast: "
             "choose a larger target"
         )
     proxy_curve = _proxy_curve(proxy, target) if proxy else None
     cells = rolling_origins(ladder, proxy_curve)
-    chosen = form or choose_form(cells)
-    forecaster = _Forecaster(ladder, target, config, chosen, cells, proxy_curve, n_resamples)
+    forecaster = _Forecaster(ladder, target, config, form, cells, proxy_curve, n_resamples)
     return sealed(
         {
             "schema": SCHEMA,
@@ -163,22 +140,30 @@ def forecast(
             "compute": compute,
             "proxy": run_digests(proxy) if proxy else None,
             "confidence": CONFIDENCE,
-            "form": chosen,
+            "form": forecaster.form,
             "form_chosen_by": "option" if form else "least backtest error in total bits",
-            "forecasts": {quantity: forecaster.forecast(quantity) for quantity in QUANTITIES},
+            "forecasts": {quantity: forecaster.forecast(quantity, ratio) for quantity in QUANTITIES},
             "identity": forecaster.identity(),
         }
     )
 
 
-def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) -> dict[str, float]:
-    """Operations of the target and of the largest fitted run or proxy, and their ratio."""
-    largest = max(total_flops(rung.config, ladder.subject.n_bytes).total for rung in ladder.rungs)
-    if proxy:
-        proxy_config = Config.from_record(proxy.record["config"])
-        largest = max(largest, total_flops(proxy_config, proxy.record["corpus"]["n_bytes"]).total)
+def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) -> dict[str, float | None]:
+    """Operations of the target and of the largest fitted run or proxy, and their ratio.
+
+    A proxy of an earlier version's configuration has no known operations, and does not count.
+    """
+    fitted = max(total_flops(rung.config, ladder.subject.n_bytes).total for rung in ladder.rungs)
+    proxy_flops = _proxy_flops(proxy) if proxy else None
+    largest = max(fitted, proxy_flops or 0.0)
     flops = total_flops(config, target.n_bytes).total
-    return {"target_flops": flops, "largest_flops": largest, "ratio": flops / largest}
+    return {"target_flops": flops, "largest_flops": largest, "proxy_flops": proxy_flops, "ratio": flops / largest}
+
+
+def _proxy_flops(proxy: Run) -> float | None:
+    with suppress(ConfigError):
+        return total_flops(Config.from_record(proxy.record["config"]), proxy.record["corpus"]["n_bytes"]).total
+    return None
 
 
 def _proxy_curve(proxy: Run, target: Target) -> Curve:
@@ -211,59 +196,56 @@ def _target_record(config: Config, target: Target, blake2b: str | None) -> dict[
 
 @dataclass(frozen=True)
 class _Forecaster:
-    """What the forecasts of all quantities share."""
+    """What the forecasts of all quantities share. given_form: None for the one with the least backtest error."""
 
     ladder: Ladder
     target: Target
     config: Config
-    form: str
+    given_form: str | None
     cells: Sequence[Cell]
     proxy: Curve | None
     n_resamples: int
 
-    def forecast(self, quantity: Quantity) -> dict[str, Any]:
+    @property
+    def form(self) -> str:
+        return self.given_form or choose_form(self.cells)
+
+    def forecast(self, quantity: Quantity, compute_ratio: float) -> dict[str, Any]:
         """Point, interval, their parts, and the naive forecasts, as JSON values: total_bits in bits, others in bits/byte."""
         unit = self.target.n_bytes if quantity == "total_bits" else 1
         seeds = seed_deviation(self.ladder, quantity)
-        calibration = calibrate(self.cells, quantity, self.form, seeds)
-        laws = {form: self._law(quantity, form, self.proxy, self.n_resamples) for form in FORMS}
+        calibration = calibrate(self.cells, quantity, self.given_form, seeds)
+        laws = {
+            form: self._law(quantity, form, self.proxy, self.n_resamples if form == self.form else 0) for form in FORMS
+        }
         losses = {form: float(law.loss_bits_per_byte[0]) for form, law in laws.items()}
         logs = {form: math.log(loss) for form, loss in losses.items()}
         point, bootstrap = losses[self.form], float(laws[self.form].deviation[0])
         deviation = combined_deviation(self.form, logs, calibration.rmse, bootstrap, seeds)
         reach = math.exp(calibration.factor * deviation)
+        fit = laws[self.form].fit
+        # with a proxy the law is of ratios, and its floor is not a loss
+        floor = self._law(quantity, self.form, None, 0).fit.floor if self.proxy else fit.floor
         return {
             "point": point * unit,
             "low": point / reach * unit,
             "high": point * reach * unit,
             "bits_per_byte": point,
-            "deviations": {
-                "bootstrap": bootstrap,
-                "seeds": seeds,
-                "all": deviation,
-                "factor": calibration.factor,
-            },
-            "calibration": _calibration_record(calibration),
+            "deviations": {"bootstrap": bootstrap, "seeds": seeds, "all": deviation, "factor": calibration.factor},
+            "calibration": _calibration_record(calibration, compute_ratio),
             "by_form": {form: loss * unit for form, loss in losses.items()},
-            "fit": laws[self.form].record,
+            "fit": fit.to_record() | {"floor": fit.floor},
             "naive": {name: loss * unit for name, loss in self._naive(quantity).items()},
             "last_rung_bits_per_byte": last_rung_loss(self.ladder, quantity),
-            # with a proxy the law is of ratios, and its floor is not a loss
-            "floor_bits_per_byte": self._law(quantity, self.form, None, 2).record["floor"],
+            "floor_bits_per_byte": floor,
         }
 
     def identity(self) -> dict[str, Any]:
-        """Total bits from the law of means, and from the law of final windows by the identity; both without a proxy."""
-        form = self.form if self.form in FORMS_WITH_IDENTITY else "additive"
-        direct, window = (self._law(quantity, form, None, 2) for quantity in QUANTITIES)
-        assert window.implied_mean is not None
-        mean, implied = float(direct.loss_bits_per_byte[0]), float(window.implied_mean[0])
-        return {
-            "form": form,
-            "total_bits": mean * self.target.n_bytes,
-            "total_bits_from_final_window": implied * self.target.n_bytes,
-            "disagreement_percent": 100 * (implied / mean - 1),
-        }
+        """Total bits from the law of means, and from the law of the loss, with the forecast's form and proxy."""
+        assert self.config.gpt
+        means, losses = (self._law(quantity, self.form, self.proxy, 0).fit for quantity in QUANTITIES)
+        prefixes = self.ladder.prefixes().tolist()
+        return identity(means, losses, prefixes, n_weights(self.config.gpt), self.target.n_bytes, self.proxy)
 
     def _law(self, quantity: Quantity, form: str, proxy: Curve | None, n_resamples: int) -> FittedLaw:
         """The law of all rungs, and its forecast of the target."""
@@ -273,83 +255,21 @@ class _Forecaster:
         return fit_law(self.ladder.rungs, prefixes, places, quantity, form, proxy=proxy, n_resamples=n_resamples)
 
     def _naive(self, quantity: Quantity) -> dict[str, float]:
-        return naive_losses(self.ladder, total_flops(self.config, self.target.n_bytes).total, quantity)
+        n_bytes = self.target.n_bytes
+        return naive_losses(self.ladder, total_flops(self.config, n_bytes).total, n_bytes, quantity, self.proxy)
 
 
-def _calibration_record(calibration: Calibration) -> dict[str, Any]:
+def _calibration_record(calibration: Calibration, compute_ratio: float) -> dict[str, Any]:
+    ratios = calibration.compute_ratios
     return {
         "is_calibrated": calibration.is_calibrated,
         "n_cells": calibration.n_cells,
         "n_origins": calibration.n_origins,
+        "n_effective": calibration.n_effective,
         "n_hit": calibration.n_hit,
         "rmse": dict(calibration.rmse),
-    }
-
-
-def last_rung_loss(ladder: Ladder, quantity: Quantity) -> float:
-    """Loss of the largest size at the end of the ladder, in bits per byte, for the first seed."""
-    return _end_loss(ladder, ladder.sizes[-1], quantity)
-
-
-def _end_loss(ladder: Ladder, size: Size, quantity: Quantity) -> float:
-    curve = ladder.first_rung(size).curve
-    return float(loss_bits_per_byte(curve, np.array([ladder.subject.n_bytes]), quantity)[0])
-
-
-def naive_losses(ladder: Ladder, target_flops: float, quantity: Quantity) -> dict[str, float]:
-    """Forecasts without a fit, in bits per byte.
-
-    last_rung: the loss of the largest rung. line: the straight line through the last two rungs, over the logarithms of
-    operations and loss, at target_flops.
-    """
-    n_bytes = ladder.subject.n_bytes
-    points = [
-        (total_flops(ladder.first_rung(size).config, n_bytes).total, _end_loss(ladder, size, quantity))
-        for size in ladder.sizes[-2:]
-    ]
-    return {"last_rung": points[-1][1], "line": line_in_logs(points, target_flops)}
-
-
-# ---- the seal
-
-
-def canonical(record: Mapping[str, Any]) -> bytes:
-    """The record as JSON with sorted names and no spaces: equal bytes for equal values."""
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=32).hexdigest()
-
-
-def sealed(record: dict[str, Any]) -> dict[str, Any]:
-    """The record with `blake2b`, the digest of all its other values."""
-    values = json.loads(canonical({k: v for k, v in record.items() if k != "blake2b"}))
-    return {**values, "blake2b": _digest(canonical(values))}
-
-
-def read_forecast(path: PathLike) -> dict[str, Any]:
-    """A sealed forecast. Raises CorpusError if the file is not a forecast, or was changed after it was frozen."""
-    record = read_object(path)
-    if not isinstance(record, dict) or record.get("kind") != "forecast" or record.get("schema") != SCHEMA:
-        raise CorpusError(f"{str(path)!r} is not a forecast of schema {SCHEMA}")
-    if sealed(record) != record:
-        raise CorpusError(f"{str(path)!r} was changed after it was frozen: its digest does not match")
-    check_fields(record, FORM, repr(str(path)))
-    return record
-
-
-def run_digests(run: Run) -> dict[str, Any]:
-    """What identifies a run: corpus, configuration, and the BLAKE2b-256 of its record and of its curves."""
-    record = run.record
-    return {
-        "name": run.name,
-        "n_bytes": record["corpus"]["n_bytes"],
-        "corpus_blake2b": record["corpus"]["blake2b"],
-        "config_blake2b": _digest(config_key(record["config"]).encode()),
-        "seed": record["config"]["seed"],
-        "time": record["time"],
-        "code_bits": record["code_bits"],
-        "record_blake2b": _digest(run.record_line()),
-        "curve_blake2b": _digest(run.curve_table()),
+        "compute_ratios": list(ratios) if ratios else None,
+        "reaches_target": ratios is not None and ratios[1] >= compute_ratio,
+        "interval_score": calibration.interval_score,
+        "nominal_score": calibration.nominal_score,
     }

@@ -1,4 +1,4 @@
-"""Scores: how far a frozen forecast was from the run that it forecast. They are appended to scores.jsonl next to the forecast."""
+"""Scores: how far a frozen forecast was from the run that it forecast. They are appended to scores.jsonl in the runs folder."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,10 +12,13 @@ from prequential.errors import CorpusError
 from prequential.measure.evaluation.curves import MODEL, Curve
 from prequential.measure.evaluation.runs import PathLike, Run, read_runs
 from prequential.measure.record import append_record
-from prequential.measure.study.backtest import QUANTITIES, Quantity, loss_bits_per_byte
-from prequential.measure.study.forecast import SCHEMA, run_digests
+from prequential.measure.study.forecasting.backtest import QUANTITIES, Quantity, loss_bits_per_byte
+from prequential.measure.study.forecasting.intervals import interval_score
+from prequential.measure.study.forecasting.sealed import SCHEMA, run_digests
 from prequential.measure.study.ladder import family
 from prequential.measure.study.plans import Subject, recorded_subject
+
+SCORES = "scores.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +26,9 @@ class Score:
     """The score of one quantity.
 
     percent: forecast over actual, minus 1. hit: whether the interval contains the actual value. seed_deviations: the error in
-    deviations over seeds, None if they are unknown. naive_percent, skill: by naive forecast; skill is 1 - |error| / |naive
-    error|. of_remaining_gain: the error as a share of the distance between the last rung's loss and the law's floor.
+    deviations over seeds, None if they are unknown. interval_score: in the unit of the quantity, and in percent of the actual
+    value. naive_percent, skill: by naive forecast; skill is 1 - |error| / |naive error|, below 0 if the naive forecast was
+    nearer. of_remaining_gain: the error as a share of the distance between the last rung's loss and the law's floor.
     """
 
     quantity: str
@@ -34,6 +38,8 @@ class Score:
     actual: float
     percent: float
     hit: bool
+    interval_score: float
+    interval_score_percent: float
     seed_deviations: float | None
     naive_percent: Mapping[str, float]
     skill: Mapping[str, float | None]
@@ -60,9 +66,14 @@ def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
     }
 
 
-def append_score(forecast_path: PathLike, record: dict[str, Any]) -> Path:
-    """Adds the record to scores.jsonl next to the forecast, and returns its path. Raises OutputError."""
-    path = Path(forecast_path).with_name("scores.jsonl")
+def scores_path(runs: PathLike) -> Path:
+    """scores.jsonl in the folder of runs, or beside a file of packed runs."""
+    return (Path(runs).parent if Path(runs).is_file() else Path(runs)) / SCORES
+
+
+def append_score(runs: PathLike, record: dict[str, Any]) -> Path:
+    """Adds the record to scores.jsonl among the runs (`scores_path`), and returns its path. Raises OutputError."""
+    path = scores_path(runs)
     append_record(path, record)
     return path
 
@@ -112,6 +123,7 @@ def _score(forecast: Mapping[str, Any], curve: Curve, quantity: Quantity) -> Sco
     error = made["point"] - actual
     naive_errors = {name: value - actual for name, value in made["naive"].items()}
     seeds = made["deviations"]["seeds"]
+    winkler = interval_score(made["low"], made["high"], actual)
     gain = (made["last_rung_bits_per_byte"] - made["floor_bits_per_byte"]) * unit
     return Score(
         quantity=quantity,
@@ -121,6 +133,8 @@ def _score(forecast: Mapping[str, Any], curve: Curve, quantity: Quantity) -> Sco
         actual=actual,
         percent=100 * error / actual,
         hit=made["low"] <= actual <= made["high"],
+        interval_score=winkler,
+        interval_score_percent=100 * winkler / actual,
         seed_deviations=error / (seeds * actual) if seeds else None,
         naive_percent={name: 100 * naive / actual for name, naive in naive_errors.items()},
         skill={name: 1 - abs(error / naive) if naive else None for name, naive in naive_errors.items()},
