@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int)
     args = parser.parse_args(argv)
     for path in args.files:
-        name = args.name or f"{path.stem}, {'adjacent' if args.adjacent else 'spread'}"
+        name = args.name or f"{path.name}, {'adjacent' if args.adjacent else 'spread'}"
         slices = cut(path.read_bytes(), args.slices, args.bytes, adjacent=args.adjacent)
         record = measure(name, slices, args.levels, Runtime(threads=args.threads))
         with RESULTS.open("a", encoding="utf-8") as file:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from prequential.codecs.bit_coder import UNIT_BITS
+from prequential.corpora.bundled import sample_path
 from prequential.measure.comparison.compare import compare
 from prequential.measure.comparison.intervals import Bootstrap
 from prequential.measure.evaluation.curves import Curve, write_curves
@@ -78,6 +79,39 @@ def test_labels_name_the_groups(run, folder):
     report = run(folder, "compare", "--group", "mixer,gpt,mixer", "b0", "a0", "b1").stdout.decode()
     assert "\ngpt - mixer " in report
     assert "\nmixer: b0, b1\n" in report
+
+
+def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_path):
+    text = sample_path("christmas_carol").read_bytes()
+    (tmp_path / "train").write_bytes(text[:2000])
+    (tmp_path / "tests").mkdir()
+    for i in range(11):
+        (tmp_path / "tests" / f"{i:02}.txt").write_bytes(text[3000 + 300 * i : 3200 + 300 * i])
+    for level in ("-1", "-2"):
+        options = ("--train", "train", "--test", "tests", "--dynamic-only", "--no-overlap")
+        assert run(tmp_path, "heldout", *options, level).returncode == 0
+    done = run(tmp_path, "compare", "--json", "--confidence", "0.9", "runs/heldout.jsonl:1", "runs/heldout.jsonl")
+    first, second = map(json.loads, (tmp_path / "runs" / "heldout.jsonl").read_text().splitlines())
+    found = json.loads(done.stdout)
+    assert [each["where"] for each in found["records"]] == ["runs/heldout.jsonl:1", "runs/heldout.jsonl:2"]
+    assert [each["loss"] for each in found["differences"]] == ["dynamic", "untrained"]
+    for each in found["differences"]:
+        difference = second[each["loss"]]["bits_per_byte"] - first[each["loss"]]["bits_per_byte"]
+        assert each["bits_per_byte"] == pytest.approx(difference, abs=1e-12)
+        assert each["interval"]["low_bits_per_byte"] < difference < each["interval"]["high_bits_per_byte"]
+        assert (each["n_documents"], each["interval"]["confidence"]) == (11, 0.9)
+    report = run(tmp_path, "compare", "runs/heldout.jsonl:1", "runs/heldout.jsonl:2").stdout.decode()
+    assert f"{found['differences'][0]['bits_per_byte']:+.4f}" in report
+    assert "95 % confidence" in report
+    for args, code, part in (
+        (["--block", "100", "runs/heldout.jsonl", "runs/heldout.jsonl"], 2, "--group and --block are for run folders"),
+        (["runs/heldout.jsonl", "runs/heldout.jsonl:3"], 1, "there is no record 3"),
+        (["runs/heldout.jsonl", "train"], 1, "names no record"),
+        (["runs/heldout.jsonl"], 2, "two runs or more"),
+    ):
+        refused = run(tmp_path, "compare", *args)
+        assert (refused.returncode, refused.stdout, len(refused.stderr.splitlines())) == (code, b"", 1)
+        assert part in refused.stderr.decode()
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,7 @@ def test_the_report_describes_the_window_and_names_the_point(call: Call, project
     assert out.startswith("window: 3 commits after ")
     assert "trained on: the tree at " in out
     assert "after the training bytes" in out
+    assert "no interval: " in out  # fewer than 10 documents
     assert out.endswith("point 1 of runs/project.series.jsonl\n")
 
 

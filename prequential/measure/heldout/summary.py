@@ -5,7 +5,7 @@ is that of the bytes in documents. Bytes outside (a folder's list of files, the 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from posixpath import splitext
 from typing import Any
 
@@ -16,6 +16,8 @@ from prequential.corpora.corpus import Document
 from prequential.corpora.git.file_rules import language_of
 from prequential.corpora.overlap.overlap import Overlap
 from prequential.errors import CorpusError
+from prequential.measure.comparison.clusters import Clusters, RateInterval, cluster, loss_interval
+from prequential.measure.comparison.intervals import Bootstrap
 from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.evaluation.trace import Trace
 from prequential.printable import printable
@@ -24,6 +26,7 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_DOCUMENTS = 1000  # in a record: the costliest ones; the others are one group
 NO_LANGUAGE = "(none)"
 CHUNK_BYTES = 1 << 20
+BOOTSTRAP = Bootstrap()  # of the interval: 95 %, 1,999 resamples, seed 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,8 @@ class HeldoutLoss:
     quantiles: of bits per byte over documents, at QUANTILES.
     clean, dirty: documents little or largely seen in training. novel: bytes in no match to the training corpus or to earlier in
         the test corpus (corpora/overlap/overlap.py). None if the overlap was not measured.
+    clusters: the costs of documents in the order of the corpus. interval: of the held-out loss, over documents like these; None
+        with too few (measure/comparison/clusters.py).
     Sums agree exactly: documents + outside = total. All documents, all languages, and clean + dirty each add up to `documents`.
     """
 
@@ -69,6 +74,8 @@ class HeldoutLoss:
     clean: Group | None = None
     dirty: Group | None = None
     novel: Group | None = None
+    clusters: Clusters
+    interval: RateInterval | None
 
     @property
     def bits_per_byte(self) -> float | None:
@@ -84,6 +91,7 @@ class HeldoutLoss:
             "documents": self.documents.to_record(),
             "outside": self.outside.to_record(),
             "bits_per_byte": self.bits_per_byte,
+            "interval": asdict(self.interval) if self.interval else None,
             "macro_documents": self.macro_documents,
             "macro_languages": self.macro_languages,
             "quantiles": {"of": list(QUANTILES), "bits_per_byte": list(self.quantiles)},
@@ -91,6 +99,11 @@ class HeldoutLoss:
             "languages": [group.to_record() for group in self.per_language],
             "each": [group.to_record() for group in shown],
             "all_others": _sum("all others", others).to_record() if others else None,
+            "clusters": {
+                **asdict(self.clusters),
+                "n_bytes": list(self.clusters.n_bytes),
+                "bits": list(self.clusters.bits),
+            },
         }
 
 
@@ -119,6 +132,7 @@ def summarise_heldout(
     inside = _sum("documents", groups)
     per_language = _by_label(groups, labels)
     rates = [group.bits / group.n_bytes for group in groups if group.n_bytes]
+    clusters = cluster([group.n_bytes for group in groups], [group.bits for group in groups])
     return HeldoutLoss(
         total=total,
         documents=inside,
@@ -133,6 +147,8 @@ def summarise_heldout(
         macro_documents=_mean(rates),
         macro_languages=_mean([group.bits / group.n_bytes for group in per_language if group.n_bytes]),
         quantiles=tuple(np.quantile(rates, QUANTILES).tolist()) if rates else (),
+        clusters=clusters,
+        interval=loss_interval(clusters, BOOTSTRAP),
         **_splits(trace, documents, groups, overlap),
     )
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from prequential.codecs.archive_header import OTHER
+from prequential.measure.comparison.clusters import MIN_DOCUMENTS
 from prequential.measure.table import format_table
 from prequential.printable import printable
 
@@ -76,18 +77,51 @@ def _totals(record: Record, losses: Record) -> str:
         "untrained": "untrained, learning from the first byte",
     }
     rows = [
-        [names[name], f"{loss['documents']['bits']:,.0f}", _rate(loss["bits_per_byte"]), _bits(loss["outside"])]
+        [
+            names[name],
+            f"{loss['documents']['bits']:,.0f}",
+            _rate(loss["bits_per_byte"]),
+            _interval(loss),
+            _bits(loss["outside"]),
+        ]
         for name, loss in losses.items()
     ]
     rows += [
-        [f"{b['label']}, its file", f"{8 * b['compressed_bytes']:,}", _rate(b["bits_per_byte"]), "within"]
+        [f"{b['label']}, its file", f"{8 * b['compressed_bytes']:,}", _rate(b["bits_per_byte"]), "", "within"]
         for b in record["baselines"]
     ]
-    table = format_table(("loss", "bits", "bits/byte", "outside"), rows) + _frozen_note(losses)
+    titles = ("loss", "bits", "bits/byte", "95 % interval", "outside")
+    table = format_table(titles, rows) + _interval_note(losses) + _frozen_note(losses)
     if record["saved_bits"] is None:
         return table
     share = 100 * record["saved_bits"] / record["untrained"]["total"]["bits"]
     return f"{table}\n\nsaved by training: {record['saved_bits']:,.0f} bits, {share:.1f} % (untrained minus dynamic, all bytes)"
+
+
+def _interval(loss: Record) -> str:
+    found = loss.get("interval")  # older records have none
+    return f"{found['low_bits_per_byte']:.4f} to {found['high_bits_per_byte']:.4f}" if found else ""
+
+
+def _interval_note(losses: Record) -> str:
+    """What the intervals are for, or why there are none; "" for a record of an older version."""
+    first = next(iter(losses.values()))
+    if "interval" not in first:
+        return ""
+    found, n_documents = first["interval"], first["clusters"]["n_documents"]
+    if found is None:
+        few = f"{n_documents} document{'s' * (n_documents != 1)}, and an interval needs {MIN_DOCUMENTS}"
+        alike = "nearly all documents cost the same bits/byte, and a few do not"
+        return f"\n\nno interval: {few if n_documents < MIN_DOCUMENTS else alike}"
+    return (
+        f"\n\n{100 * found['confidence']:g} % interval: the expected loss over documents like these, if they are independent; "
+        f"{_drawn(found)} drawn {found['n_resamples']:,} times"
+    )
+
+
+def _drawn(interval: Record) -> str:
+    n, k = interval["n_documents"], interval["n_clusters"]
+    return f"whole documents, {n:,} of {n:,}," if n == k else f"{k:,} groups of neighbouring documents"
 
 
 def _frozen_note(losses: Record) -> str:

@@ -1,5 +1,6 @@
 """Held-out loss: which symbols a policy predicts from, exact to the bit; and sums that add up, exact to the unit."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,14 @@ from prequential.corpora.bundled import sample_path
 from prequential.corpora.corpus import Document
 from prequential.corpora.overlap.overlap import measure_overlap
 from prequential.errors import ConfigError, CorpusError
+from prequential.measure.comparison.clusters import rate_interval
+from prequential.measure.comparison.intervals import Bootstrap
 from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.evaluation.trace import Trace
 from prequential.measure.heldout.heldout import code_frozen, dynamic_trace, frozen_trace
 from prequential.measure.heldout.policy import CONTEXTS, Policy
 from prequential.measure.heldout.summary import languages_of, summarise_heldout
+from prequential.measure.heldout.text import _interval_note
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
@@ -28,6 +32,16 @@ BOTH = Config(
 )
 PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
 CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
+# a stride is a number of symbols that the GPT sees, so a mixer alone has no strided policy
+CONFIGS_AND_CONTEXTS = pytest.mark.parametrize(
+    ("config", "context"),
+    [
+        pytest.param(config, context, id=f"{name}-{context}")
+        for name, config in (("both", BOTH), ("pure", PURE), ("mixer", MIXER))
+        for context in CONTEXTS
+        if not (config is MIXER and context == "strided")
+    ],
+)
 TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 30_000)
 
 
@@ -71,11 +85,12 @@ PARTS = [TEXT[2000:2060].tobytes(), TEXT[5000:5100].tobytes(), b"", TEXT[9000:90
 # ---- policies
 
 
-@CONFIGS
-@pytest.mark.parametrize("context", ["isolated", "strided"])
+@pytest.mark.parametrize(
+    ("config", "context"),
+    [(BOTH, "isolated"), (PURE, "isolated"), (MIXER, "isolated"), (BOTH, "strided"), (PURE, "strided")],
+    ids=["both-isolated", "pure-isolated", "mixer-isolated", "both-strided", "pure-strided"],
+)
 def test_the_cost_of_an_isolated_document_does_not_depend_on_other_documents(trained, config, context):
-    if context == "strided" and config is MIXER:
-        return
     learner = trained(config)
     together = document_costs(learner, PARTS, context)
     assert together == document_costs(learner, PARTS[::-1], context)[::-1]
@@ -116,11 +131,8 @@ def test_strides_change_only_what_the_gpt_sees(trained):
     assert strided[16:] != isolated[16:]
 
 
-@CONFIGS
-@pytest.mark.parametrize("context", CONTEXTS)
+@CONFIGS_AND_CONTEXTS
 def test_every_frozen_code_decodes(trained, config, context):
-    if context == "strided" and config is MIXER:
-        return
     symbols, documents = corpus_of(PARTS)
     encoder, policy = BitCoder(ENCODE), Policy(context)
     costs = np.concatenate(list(code_frozen(trained(config), symbols.copy(), documents, encoder, policy)))
@@ -252,6 +264,30 @@ def test_a_record_lists_the_costliest_documents_and_the_sum_of_the_others():
     record = summarise_heldout(trace, [Document(str(i), i, 1) for i in range(1200)]).to_record()
     assert (len(record["each"]), record["all_others"]["n_documents"]) == (1000, 200)
     assert sum(g["bits"] for g in record["each"]) + record["all_others"]["bits"] == record["documents"]["bits"]
+
+
+def test_an_interval_is_made_of_the_documents_in_the_order_of_the_corpus():
+    bits = np.random.default_rng(4).integers(1, 1 << 25, 1200) * UNIT_BITS
+    trace = Trace((MODEL,), 1200)
+    trace.append(MODEL, bits)
+    found = summarise_heldout(trace, [Document(str(i), 100 * i + 10, 60 + i) for i in range(12)])
+    record = json.loads(json.dumps(found.to_record()))
+    assert record["clusters"]["n_bytes"] == [60 + i for i in range(12)]
+    assert record["clusters"]["bits"] == [bits[100 * i + 10 : 100 * i + 70 + i].sum() for i in range(12)]
+    assert record["interval"]["low_bits_per_byte"] < record["bits_per_byte"] < record["interval"]["high_bits_per_byte"]
+    assert found.interval == rate_interval(found.clusters, Bootstrap())
+
+
+def test_nine_documents_have_no_interval_and_the_report_says_so():
+    trace = Trace((MODEL,), 900)
+    trace.append(MODEL, np.random.default_rng(4).integers(1, 1 << 25, 900) * UNIT_BITS)
+    for n, note in (
+        (9, "no interval: 9 documents, and an interval needs 10"),
+        (10, "95 % interval: the expected loss"),
+    ):
+        loss = summarise_heldout(trace, [Document(str(i), 90 * i, 90) for i in range(n)]).to_record()
+        assert (loss["interval"] is None) == (n == 9)
+        assert _interval_note({"dynamic": loss}).strip().startswith(note)
 
 
 def test_documents_of_another_corpus_are_refused(trace):

@@ -31,6 +31,9 @@ SETTING = Setting(config=Config(gpt=None, schedule=ScheduleConfig(history_bits=1
 TEXT = b"".join(b"a line of code that is number %d\n" % i for i in range(99))
 
 
+CLUSTERS = {"n_documents": 1, "n_bytes": [100], "bits": [200.0]}
+
+
 def group(name: str, bits: float, n_bytes: int = 100) -> dict[str, Any]:
     rate = bits / n_bytes if n_bytes else None
     return {"name": name, "n_documents": 1, "n_bytes": n_bytes, "bits": bits, "bits_per_byte": rate}
@@ -47,6 +50,8 @@ def record(day: int, rate: float, languages: tuple[str, ...] = ("Python",), name
         "novel": group("novel", 50 * rate, 50),
         "each": [group("new/a.py", 100 * rate)],
         "all_others": None,
+        "interval": None,
+        "clusters": CLUSTERS,
     }
     date = datetime.fromtimestamp(1767225600 + 86400 * (day - 1), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
@@ -128,6 +133,7 @@ def test_points_are_appended_without_their_documents_and_not_after_another_run(t
     (found,) = read_series(path)
     assert "each" not in found["frozen"]
     assert found["frozen"]["documents"]["bits"] == 200.0
+    assert found["frozen"]["clusters"] == CLUSTERS  # costs without names
     with pytest.raises(OutputError, match="another run"):
         append_point(path, record(2, 2.0), [])
     assert len(read_series(path)) == 1

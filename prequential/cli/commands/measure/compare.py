@@ -20,9 +20,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "compare",
         description="Compare runs of `evaluate` over the same corpus. The first run is the reference. Runs that differ only in "
-        "the seed form one group (docs/MEASURES.md).",
+        "the seed form one group. Or compare records of `heldout` or `monorepo` over the same documents (docs/MEASURES.md).",
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder; two or more")
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="run folder, or FILE.jsonl:NUMBER of a record (without a number: the last); two or more",
+    )
     parser.add_argument(
         "--group",
         metavar="LABEL,...",
@@ -56,6 +61,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Compares the runs; returns the exit code. Raises CorpusError, ConfigError."""
+    from prequential.measure.comparison.documents import names_a_record
+
+    if any(map(names_a_record, args.runs)):
+        return _compare_records(args)
     from prequential.cli.commands.measure.runs import DEFAULT_FOLDER
     from prequential.measure.evaluation.runs import find_run
 
@@ -66,6 +75,19 @@ def run(args: argparse.Namespace) -> int:
 
     comparison = compare(args.runs, groups=args.group, bootstrap=bootstrap)
     print(json.dumps(comparison.to_dict(), allow_nan=False) if args.json else format_comparison(comparison))
+    return 0
+
+
+def _compare_records(args: argparse.Namespace) -> int:
+    """Compares held-out or monorepo records; returns the exit code."""
+    from prequential.measure.comparison.documents import compare_documents, read_document_losses
+    from prequential.measure.comparison.documents_text import format_document_comparison
+
+    if args.group is not None or args.block is not None:
+        args.parser.error("--group and --block are for run folders: leave them out with records of documents")
+    bootstrap = _bootstrap(args)
+    comparison = compare_documents([read_document_losses(name) for name in args.runs], bootstrap)
+    print(json.dumps(comparison.to_dict(), allow_nan=False) if args.json else format_document_comparison(comparison))
     return 0
 
 
