@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import prequential
@@ -155,15 +155,18 @@ def test_an_order_has_every_document_once_and_ties_in_the_order_of_the_corpus(sc
 
 @given(SCORED, st.integers(1, 500))
 def test_a_document_is_left_out_only_if_it_no_longer_fits(scored: list[Scored], budget: int) -> None:
-    if budget < min(s.document.n_bytes for s in scored):
-        with pytest.raises(ConfigError, match="no document fits"):
-            choose(rank(scored), budget)
-        return
+    assume(budget >= min(s.document.n_bytes for s in scored))
     left = budget
     for choice in choose(rank(scored), budget):
         assert choice.selected == (choice.scored.document.n_bytes <= left)
         left -= choice.selected * choice.scored.document.n_bytes
     assert left >= 0
+
+
+@given(SCORED)
+def test_a_budget_below_the_smallest_document_is_refused(scored: list[Scored]) -> None:
+    with pytest.raises(ConfigError, match="no document fits"):
+        choose(rank(scored), min(s.document.n_bytes for s in scored) - 1)
 
 
 def test_a_subset_has_the_selected_bytes_in_the_order_of_the_corpus_or_of_ranks() -> None:
