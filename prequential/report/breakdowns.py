@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prequential.measure.evaluation import breakdown
-from prequential.measure.evaluation.breakdown import CLOSE
-from prequential.measure.evaluation.breakdown_text import COUNTS, EXPLANATIONS, FITS
+from prequential.measure.evaluation.breakdown_text import COUNTS, EXPLANATIONS, FITS, fit_text
 from prequential.report import run_panels
 from prequential.report.markup import Html, element
 from prequential.report.names import Look
@@ -39,7 +38,7 @@ def breakdowns(tables: Mapping[str, Any], look: Look) -> Iterator[Html]:
         panel = run_panels.tail(table, f"{title}: bits/byte at the k-th, and the fitted power law", look)
         if panel.series:
             yield element("div", html_figure(panel), class_="plots")
-        if fits := {part: fit for part, fit in table.get("fits", {}).items() if fit}:
+        if fits := table.get("fits"):
             yield _fits(f"{title}: fitted power laws", fits, *FITS.get(name, ("y", "x")), look)
         rest = {
             OTHER_NAMES.get(key, key): value for key, value in table.items() if key not in ("rows", "fits") and value
@@ -69,16 +68,8 @@ def _costs(rows: Sequence[Record], name: str, look: Look) -> list[dict[str, obje
 
 
 def _fits(title: str, fits: Record, y: str, x: str, look: Look) -> Html:
-    columns = ("of", "power law", "R²", f"share within a factor {CLOSE}", f"furthest at {x}", "times the fit there")
-    rows = [
-        (
-            look.label(part),
-            f"{y} = {fit['factor']:.4g} {x}^{fit['exponent']:.3f}",
-            *(fit.get(key) for key in ("r2", "close_share", "worst_x", "worst_ratio")),
-        )
-        for part, fit in fits.items()
-    ]
-    return html_table(title, columns, rows, "R² and shares are weighted, as the fit is.")
+    rows = [(look.label(part), fit_text(fit, y, x)) for part, fit in fits.items()]
+    return html_table(title, ("of", "power law, by maximum likelihood"), rows, "+-: standard error.")
 
 
 def _flat_row(row: Record) -> dict[str, object]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from prequential.corpora.corpus import Document
 from prequential.measure.evaluation.novelty import N_DECILES, Copies, Trigrams, Words
+from prequential.measure.evaluation.power_laws import distribution_fit, relation_fit
 from prequential.measure.evaluation.trace import Trace
 from prequential.printable import printable
 
@@ -31,7 +32,6 @@ MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
 COHORT = 256  # the table of learning follows trigrams with at least so many occurrences, up to this occurrence
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_PASSAGES, PASSAGE_BYTES = 4, 600
-CLOSE = 1.25  # a measured value is close to a fitted one if they differ at most by this factor
 
 # Classes of bytes by their value alone. The names are right for ASCII and UTF-8.
 BYTE_CLASSES = {
@@ -91,33 +91,6 @@ def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
         }
         for i in sorted(places)
     ]
-
-
-def power_law(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> dict[str, Any] | None:
-    """Fits y = factor * x ** exponent to points (n,) by weighted least squares of log y against log x; None below 3 points.
-
-    Points whose x, y or weight is not positive are left out. Further values show where the law does not hold:
-    r2: share of the weighted variance of log y that the line explains; None if log y does not vary.
-    close_share: share of the weight whose y is within a factor CLOSE of the line.
-    worst_x, worst_ratio: the point where y / fitted y is furthest from 1, and this ratio.
-    """
-    use = (x > 0) & (y > 0) & (weights > 0)
-    if use.sum() < 3:
-        return None
-    log_x, log_y, w = np.log2(x[use]), np.log2(y[use]), weights[use] / weights[use].sum()
-    dx, dy = log_x - (w * log_x).sum(), log_y - (w * log_y).sum()
-    exponent = (w * dx * dy).sum() / (w * dx * dx).sum()
-    residual = dy - exponent * dx
-    variance, worst = (w * dy * dy).sum(), np.abs(residual).argmax()
-    return {
-        "exponent": float(exponent),
-        "factor": float(2 ** ((w * log_y).sum() - exponent * (w * log_x).sum())),
-        "r2": float(1 - (w * residual**2).sum() / variance) if variance > 1e-20 else None,
-        "n_points": int(use.sum()),
-        "close_share": float(w[np.abs(residual) <= np.log2(CLOSE)].sum()),
-        "worst_x": float(x[use][worst]),
-        "worst_ratio": float(2 ** residual[worst]),
-    }
 
 
 class _Sums(NamedTuple):
@@ -260,12 +233,12 @@ def _by_octave(trace: Trace, counts_of: Callable[[int, int], NDArray[np.uint32]]
         first, last = (1 << label) // 2 + 1, 1 << label
         rows.append(sums.row(_span(first, last), label, from_k=first, to_k=last, mean_k=k))
     weights = sums.n_bytes[used].astype(np.float64)
-    fits = {part: power_law(mean_k, rates[:, p], weights) for p, part in enumerate(trace.parts)}
+    fits = {part: relation_fit(mean_k, rates[:, p], weights) for p, part in enumerate(trace.parts)}
     return {"rows": _with_bytes([*rows, sums.row("all others", others)]), "fits": fits}
 
 
 def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
-    """Deciles of the occurrences of words, the most common words first; the fit of a word's occurrences against its rank."""
+    """Deciles of the occurrences of words, the most common words first; the power law of how many words occur x times."""
     words = Words(source)
     sums = _sums(trace, N_DECILES + 1, words.next_labels)
     rows = []
@@ -277,12 +250,7 @@ def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
             more = {"from_times": few, "to_times": many, "n_words": n_words, "n_distinct": n_distinct}
             rows.append(sums.row(f"decile {decile + 1}: {_span(few, many)} time{'s' * (many != 1)}", decile, **more))
     rows.append(sums.row("outside words", N_DECILES, n_words=0, n_distinct=0))
-    last_rank = np.cumsum(words.n_distinct[::-1])[::-1].astype(
-        np.float64
-    )  # of each class; the most common word has rank 1
-    ranks = np.sqrt((last_rank - words.n_distinct + 1) * last_rank)
-    times = words.times.astype(np.float64)
-    fit = power_law(ranks, times, times * words.n_distinct)
+    fit = distribution_fit(words.times, words.n_distinct)
     return {"rows": _with_bytes(rows), "fits": {"rank_frequency": fit}, "n_untracked": words.n_untracked}
 
 

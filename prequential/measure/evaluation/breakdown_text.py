@@ -1,9 +1,11 @@
 """The tables of where the bits went as text, from a record: a recorded run prints the same as a new one."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from prequential.measure.evaluation import breakdown
-from prequential.measure.evaluation.breakdown import CLOSE, Row, Table
+from prequential.measure.evaluation.breakdown import Row, Table
+from prequential.measure.evaluation.power_laws import CLOSE, LEVEL, LOGNORMAL, MIN_ROWS, MIN_TAIL, POWER_LAW, UNDECIDED
 from prequential.measure.table import format_table
 from prequential.printable import printable
 
@@ -18,7 +20,11 @@ EXPLANATIONS = {
     breakdown.COPIES: "Copied: in a match of 32 bytes or more that begins earlier in the corpus. Novel: all other bytes.",
 }
 COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns that only some rows have
-FITS = {breakdown.WORDS: ("times", "rank"), **dict.fromkeys((breakdown.OCCURRENCES, breakdown.LEARNING), ("bits", "k"))}
+RANK = "rank"
+FITS = {breakdown.WORDS: ("times", RANK), **dict.fromkeys((breakdown.OCCURRENCES, breakdown.LEARNING), ("bits", "k"))}
+TAIL_FIELDS = {"alpha", "alpha_se", "xmin", "n_tail", "n_draws", "ks", "z", "p", "verdict"}
+BETTER = {UNDECIDED: "neither is better", POWER_LAW: "the power law is better", LOGNORMAL: "the lognormal is better"}
+RELATION_FIELDS = {"bend", "bend_p", "close_share", "worst_x", "worst_ratio"}
 
 
 def format_tables(tables: dict[str, Table]) -> str:
@@ -67,14 +73,37 @@ def _quantiles(table: Table) -> list[str]:
 
 def _fits(name: str, table: Table) -> list[str]:
     y, x = FITS.get(name, ("y", "x"))
-    return [printable(_fit(part, y, x, fit)) for part, fit in table.get("fits", {}).items() if fit is not None]
+    return [printable(f"{part}: {fit_text(fit, y, x)}") for part, fit in table.get("fits", {}).items()]
 
 
-def _fit(part: str, y: str, x: str, fit: dict[str, Any]) -> str:
-    """The power law, and where it does not hold."""
-    r2 = "" if fit["r2"] is None else f", R^2 {fit['r2']:.3f}"
+def fit_text(fit: Mapping[str, Any] | None, y: str, x: str) -> str:
+    """A power law y = factor * x**exponent with its standard error, and how well it holds; or why there is none."""
+    if fit is None:
+        few = f"fewer than {MIN_TAIL} words" if x == RANK else f"fewer than {MIN_ROWS} rows"
+        return f"no power law: {few}, or no maximum of the likelihood"
+    error = f"exponent +- {fit['exponent_se']:.3f}" if "exponent_se" in fit else "by least squares"
+    how_well = [
+        text(fit, x) for names, text in ((TAIL_FIELDS, _tail), (RELATION_FIELDS, _relation)) if names <= fit.keys()
+    ]
+    return "; ".join([f"{y} = {fit['factor']:.4g} {x}^{fit['exponent']:.3f}, {error}", *how_well])
+
+
+def _tail(fit: Mapping[str, Any], x: str) -> str:
+    """How many draws follow a power law of a distribution, and which distribution is better."""
+    if fit["verdict"] == LOGNORMAL and fit["p"] > LEVEL:
+        best = "neither is better there, but a lognormal fits all words"
+    else:
+        best = BETTER.get(fit["verdict"], fit["verdict"])
     return (
-        f"{part}: {y} = {fit['factor']:.4g} {x}^{fit['exponent']:.3f}{r2}; {fit['close_share']:.1%} within a factor {CLOSE}, "
+        f"alpha {fit['alpha']:.3f} +- {fit['alpha_se']:.3f} for the {fit['n_tail']:,} of {fit['n_draws']:,} words that occur "
+        f"{fit['xmin']:,} times or more (KS {fit['ks']:.4f}); against a lognormal z {fit['z']:.2f}, p {fit['p']:.2g}: {best}"
+    )
+
+
+def _relation(fit: Mapping[str, Any], x: str) -> str:
+    """Whether the points bend away from a power law, and where it holds least."""
+    return (
+        f"bend {fit['bend']:.3f}, p {fit['bend_p']:.2g}; {fit['close_share']:.1%} within a factor {CLOSE}, "
         f"{fit['worst_ratio']:.2f} times the fit at {x} = {fit['worst_x']:,.0f}"
     )
 

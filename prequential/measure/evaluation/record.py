@@ -38,9 +38,17 @@ CONFIG_FORM: Form = {
     "mixer?": ({"contexts?": [TEXT], "table_bits?": COUNT}, None),
     "replicas?": ({"n_replicas?": SIZE, "sync_every?": SIZE}, None),
 }
+FIT_FORM: Form = {
+    "factor": POSITIVE,
+    "exponent": EXPONENT,
+    **dict.fromkeys(("exponent_se?", "alpha?", "alpha_se?", "ks?", "z?", "p?", "bend?", "bend_p?"), NUMBER),
+    **dict.fromkeys(("close_share?", "worst_x?", "worst_ratio?"), NUMBER),
+    **dict.fromkeys(("xmin?", "n_tail?", "n_draws?"), COUNT),
+    "verdict?": TEXT,
+}
 TABLE_FORM: Form = {
     "rows": [{"n_bytes?": COUNT, "bits?": {"*": NUMBER}, "mean_k?": FROM_1}],
-    "fits?": {"*": ({"factor": POSITIVE, "exponent": EXPONENT}, None)},
+    "fits?": {"*": (FIT_FORM, None)},
 }
 FORM: Form = {
     "corpus": {"n_bytes": SIZE, "blake2b": TEXT, "name?": (TEXT, None), "kind?": TEXT},

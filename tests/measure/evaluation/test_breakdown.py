@@ -15,7 +15,7 @@ from prequential.codecs.bit_coder import UNIT_BITS
 from prequential.corpora.bundled import sample_path
 from prequential.corpora.corpus import Document
 from prequential.measure.evaluation import breakdown as tables_of
-from prequential.measure.evaluation.breakdown import BYTE_CLASSES, breakdown, power_law
+from prequential.measure.evaluation.breakdown import BYTE_CLASSES, breakdown
 from prequential.measure.evaluation.breakdown_text import EXPLANATIONS, format_tables
 from prequential.measure.evaluation.novelty import MATCH_BYTES, N_DECILES, Copies, Trigrams, Words
 from prequential.measure.evaluation.trace import Trace
@@ -269,28 +269,16 @@ def test_each_trigram_of_the_cohort_occurs_once_at_each_k():
     assert {row["n_bytes"] / (row["to_k"] - row["from_k"] + 1) for row in rows[:-1]} == {rows[0]["n_bytes"]}
 
 
-def test_a_power_law_is_fitted_and_its_worst_point_reported():
-    x = 2.0 ** np.arange(10)
-    exact = power_law(x, 5 * x**-0.5, np.ones(10))
-    assert (exact["exponent"], exact["factor"], exact["r2"]) == pytest.approx((-0.5, 5.0, 1.0))
-    assert exact["close_share"] == pytest.approx(1)
-    bent = power_law(x, 5 * x**-0.5 * np.where(x == 512, 4, 1), np.ones(10))
-    assert (bent["worst_x"], bent["r2"] < 0.9, bent["close_share"] < 1) == (512, True, True)
-    light = power_law(x, 5 * x**-0.5 * np.where(x == 512, 4, 1), np.where(x == 512, 1e-9, 1.0))
-    assert light["exponent"] == pytest.approx(-0.5, abs=1e-6)
-
-
-@pytest.mark.parametrize("y", [[], [1, 2], [0, 1, 2]])
-def test_fewer_than_three_points_have_no_fit(y):
-    values = np.array(y, np.float64)
-    assert power_law(np.arange(1.0, len(y) + 1), values, np.ones(len(y))) is None
-
-
 def test_the_text_has_each_table_with_its_explanation_and_its_fits():
     half = len(CAROL) // 2
     text = format_tables(breakdown(CAROL, traced(CAROL), [Document("a.x", 0, half), Document("b.y", half, half)]))
     assert all(line in text for line in EXPLANATIONS.values())
-    assert "novel" in text and "times the fit at rank" in text and "bits/byte, of 2 documents" in text
+    assert (
+        "novel" in text
+        and "times the fit at k" in text
+        and "words that occur" in text
+        and "bits/byte, of 2 documents" in text
+    )
 
 
 def test_the_text_says_what_was_forgotten_to_save_memory(monkeypatch):
