@@ -1,0 +1,147 @@
+"""The published forecasts, as they were frozen and as today's program makes them from the same ladders.
+
+    python benchmarks/forecasts.py
+
+prints the tables of docs/STUDIES.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
+targets and sealed forecasts, and their digests are checked first. The refitted forecasts are made after the fact.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markdown_table import format_markdown
+
+from prequential.measure.evaluation.curves import MODEL
+from prequential.measure.evaluation.runs import Run, read_runs
+from prequential.measure.study.forecasting.backtest import QUANTITIES
+from prequential.measure.study.forecasting.forecast import Target, forecast
+from prequential.measure.study.forecasting.naive import naive_losses
+from prequential.measure.study.forecasting.score import score
+from prequential.measure.study.forecasting.sealed import read_forecast, run_digests, sealed
+from prequential.measure.study.ladder import Ladder, Rung, Size
+from prequential.measure.study.plans import recorded_subject
+
+FOLDER = Path(__file__).parent / "forecasts"
+NAMES = ("dickens", "enwik8", "dickens-contexts", "enwik8-contexts")
+NAIVE = ("last_rung", "line", "last_rung_with_proxy", "line_with_proxy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A sealed forecast with the runs that it was made from, and the target's run."""
+
+    name: str
+    record: dict[str, Any]
+    ladder: Ladder
+    proxy: Run | None
+    target: Run
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}, {'proxy' if self.proxy else 'no proxy'}"
+
+
+def published() -> Iterator[Published]:
+    """Every sealed forecast. Raises ValueError if a run is not the one that was sealed."""
+    for name in NAMES:
+        runs = {run.name: run for run in read_runs(FOLDER / name / "ladder.jsonl")}
+        lines = [json.loads(line) for line in (FOLDER / name / "scores.jsonl").read_text().splitlines()]
+        for path in (FOLDER / name / "forecast.json", FOLDER / name / "forecast-without-proxy.json"):
+            record = read_forecast(path)
+            (line,) = (each for each in lines if each["forecast_blake2b"] == record["blake2b"])
+            for digests in (*record["fitted"], line["run"], *([record["proxy"]] if record["proxy"] else [])):
+                if run_digests(runs[digests["name"]]) != digests:
+                    raise ValueError(f"{name}: {digests['name']} is not the run that was sealed")
+            yield Published(
+                name=name,
+                record=record,
+                ladder=Ladder(tuple(Rung(runs[each["name"]]) for each in record["fitted"]), recorded_subject(record)),
+                proxy=runs[record["proxy"]["name"]] if record["proxy"] else None,
+                target=runs[line["run"]["name"]],
+            )
+
+
+def with_naive(each: Published) -> dict[str, Any]:
+    """The frozen record with today's naive forecasts, which know the proxy; sealed again to be scored."""
+    record, n_bytes = sealed(each.record), each.record["target"]["n_bytes"]
+    for quantity in QUANTITIES:
+        proxy = each.proxy.curves[MODEL] if each.proxy else None
+        naive = naive_losses(each.ladder, record["compute"]["target_flops"], n_bytes, quantity, proxy)
+        unit = n_bytes if quantity == "total_bits" else 1
+        record["forecasts"][quantity]["naive"] |= {name: loss * unit for name, loss in naive.items()}
+    return sealed(record)
+
+
+def refitted(each: Published) -> dict[str, Any]:
+    """The forecast that today's program makes. The target's step sizes are those of the frozen record, as no law has them."""
+    target, gpt = each.record["target"], each.record["target"]["config"]["gpt"]
+    size = Size(gpt["width"], gpt["n_layers"])
+    wanted = Target(size=size, n_bytes=target["n_bytes"], seed=target["config"]["seed"])
+    made = forecast(each.ladder, wanted, proxy=each.proxy, after_the_fact=True)
+    return sealed({**made, "target": target})
+
+
+def score_rows(label: str, record: dict[str, Any], run: Run) -> list[tuple[str, ...]]:
+    """A row of the table of scores for each quantity."""
+    rows = []
+    for one in score(record, run)["scores"]:
+        unit = one["actual"] / 100
+        rows.append(
+            (
+                label,
+                "total" if one["quantity"] == "total_bits" else "window",
+                f"{one['percent']:+.2f} %",
+                f"{'hit' if one['hit'] else 'missed'}, {(one['low'] - one['actual']) / unit:+.1f} to "
+                f"{(one['high'] - one['actual']) / unit:+.1f} %",
+                f"{one['interval_score_percent']:.1f} %",
+                *(f"{one['skill'][name]:.2f}" if name in one["skill"] else "-" for name in NAIVE),
+            )
+        )
+    return rows
+
+
+def law_rows(label: str, record: dict[str, Any]) -> list[tuple[str, ...]]:
+    """A row of the table of laws and backtests for each quantity."""
+    rows = []
+    for quantity in QUANTITIES:
+        made = record["forecasts"][quantity]
+        calibration, fit, identity = made["calibration"], made["fit"], record["identity"]
+        low, high = calibration["compute_ratios"]
+        rows.append(
+            (
+                label,
+                "total" if quantity == "total_bits" else "window",
+                record["form"],
+                f"{fit['a']:.2f}, {fit['b']:.2f}",
+                "; ".join(value.split(",")[0] for value in fit["binding"]) or "-",
+                f"{100 * calibration['rmse'][record['form']]:.2f} %",
+                f"{calibration['n_hit']} of {calibration['n_cells']}, {low:.1f} to {high:.1f} times",
+                f"{calibration['n_effective']:.1f} of {calibration['n_origins']}",
+                f"{made['deviations']['factor']:.2f}",
+                f"{calibration['interval_score']:.1f} %",
+                f"{identity['disagreement_percent']:+.1f} %" if quantity == "total_bits" else "",
+            )
+        )
+    return rows
+
+
+def main() -> None:
+    titles = ("", "", "error", "90 % interval", "interval score", *(f"skill: {n.replace('_', ' ')}" for n in NAIVE))
+    laws = (
+        "", "", "form", "a, b", "at a bound", "backtest rms", "backtest hits", "worth", "factor", "interval score", "identity"
+    )  # fmt: skip
+    frozen, again, fitted = [], [], []
+    for each in published():
+        frozen += score_rows(each.label, with_naive(each), each.target)
+        record = refitted(each)
+        again += score_rows(each.label, record, each.target)
+        fitted += law_rows(each.label, record)
+    for name, heads, rows in (("As frozen", titles, frozen), ("Refitted", titles, again), ("Laws", laws, fitted)):
+        print(f"{name}\n\n{format_markdown(heads, rows)}\n")
+
+
+if __name__ == "__main__":
+    main()

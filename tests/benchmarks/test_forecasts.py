@@ -1,0 +1,40 @@
+"""benchmarks/forecasts.py: the figures of the published forecasts in the documents are those of the committed files."""
+
+import json
+from pathlib import Path
+
+import forecasts  # conftest.py adds the folder
+import pytest
+from markdown_table import format_markdown
+
+PROJECT = Path(__file__).parents[2]
+STUDIES = (PROJECT / "docs" / "STUDIES.md").read_text(encoding="utf-8")
+
+
+def test_every_score_as_frozen_is_in_the_document_with_the_skills_against_what_knows_the_proxy() -> None:
+    rows = [
+        row
+        for each in forecasts.published()
+        for row in forecasts.score_rows(each.label, forecasts.with_naive(each), each.target)
+    ]
+    assert len(rows) == 16
+    for line in format_markdown(rows[0], rows[1:]).splitlines():
+        assert line.startswith("| ---") or line in STUDIES
+
+
+def test_the_scores_of_the_frozen_files_are_those_that_were_appended_when_the_targets_ran() -> None:
+    for each in forecasts.published():
+        lines = map(json.loads, (forecasts.FOLDER / each.name / "scores.jsonl").read_text().splitlines())
+        (then,) = (line["scores"] for line in lines if line["forecast_blake2b"] == each.record["blake2b"])
+        for old, new in zip(then, forecasts.score(each.record, each.target)["scores"], strict=True):
+            for name in ("point", "low", "high", "actual", "percent"):
+                assert new[name] == pytest.approx(old[name], rel=1e-12)
+            assert new["hit"] == old["hit"]
+            assert new["skill"] == pytest.approx(old["skill"])
+
+
+def test_a_refitted_forecast_is_in_the_document() -> None:
+    (each,) = (p for p in forecasts.published() if p.label == "dickens-contexts, proxy")
+    record = forecasts.refitted(each)
+    for row in (*forecasts.score_rows(each.label, record, each.target), *forecasts.law_rows(each.label, record)):
+        assert f"| {' | '.join(row)} |" in STUDIES
