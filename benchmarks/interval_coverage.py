@@ -1,6 +1,7 @@
 """How often the intervals of `compare` hold what they are for, on real text: the table in docs/METHOD.md.
 
     python benchmarks/interval_coverage.py FILE... [--adjacent] [--slices 20] [--bytes 100000] [--levels 1 2] [--name NAME]
+    python benchmarks/interval_coverage.py --documents HELDOUT.jsonl:A HELDOUT.jsonl:B
     python benchmarks/interval_coverage.py --table
 
 Each FILE is cut into disjoint slices: --adjacent takes them from its beginning, otherwise they are spread evenly over it. Two
@@ -11,31 +12,41 @@ presets are evaluated on each slice, each time from scratch. So every slice give
     another    the difference of another slice, in the prediction interval of a slice (N (N - 1) cases, which depend on each
                other). The confidence intervals are counted in the same way, to show that they are not for this.
 
-Each FILE appends one line to interval_coverage.jsonl; --table prints the lines as Markdown. The result is deterministic.
+--documents takes two held-out records of the same documents. These are the population; samples of 10 to 100 documents are drawn
+from them, with replacement, 500 of each size. Counted are the samples whose interval over documents holds the loss of the
+population (of record B), and the difference of both records.
+
+Each FILE and each pair of records appends lines to interval_coverage.jsonl; --table prints them as Markdown. The result is
+deterministic.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markdown_table import format_markdown
+from numpy.typing import NDArray
 
 from prequential import Curve, Runtime, compress, preset
+from prequential.measure.comparison.clusters import cluster, rate_interval
 from prequential.measure.comparison.compare import Group, intervals_of
+from prequential.measure.comparison.documents import compare_documents, read_document_losses
 from prequential.measure.comparison.intervals import Bootstrap
+from prequential.measure.record import append_record
 from prequential.online.coding import Progress
 from prequential.version import VERSION
 
 RESULTS = Path(__file__).with_name("interval_coverage.jsonl")
 LEVELS = (0.9, 0.95)
+SAMPLE_SIZES, N_SAMPLES = (10, 20, 50, 100), 500
 KINDS = ("bootstrap", "confidence", "prediction")
 TITLES = (
-    "slices of 100,000 bytes", "mean, bits", "sd", "level", "expected: bootstrap", "expected: confidence",
-    "another: bootstrap", "another: confidence", "another: prediction",
+    "slices", "mean difference, bits", "sd", "level", "expected: confidence", "another: prediction", "expected: bootstrap",
+    "another: bootstrap",
 )  # fmt: skip
 
 
@@ -105,6 +116,7 @@ def measure(name: str, slices: Sequence[bytes], levels: Sequence[int], runtime: 
         for confidence in LEVELS
     }
     return {
+        "kind": "slices",
         "name": name,
         "n_slices": len(slices),
         "slice_bytes": len(slices[0]),
@@ -115,13 +127,61 @@ def measure(name: str, slices: Sequence[bytes], levels: Sequence[int], runtime: 
     }
 
 
+def measure_documents(names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """For each loss of two records: shares of samples whose intervals hold the loss and the difference of all documents."""
+    theirs, ours = map(read_document_losses, names)
+    compare_documents([theirs, ours])  # raises if the documents differ
+    for loss, clusters in ours.losses.items():
+        n_bytes, bits = np.array(clusters.n_bytes), np.array(clusters.bits)
+        found = {
+            "loss": sample_coverage(n_bytes, bits),
+            "difference": sample_coverage(n_bytes, bits - np.array(theirs.losses[loss].bits)),
+        }
+        yield {
+            "kind": "documents",
+            "name": f"{ours.test['name']}, {loss}",
+            "n_documents": clusters.n_documents,
+            "learners": [theirs.learner, ours.learner],
+            "coverage": found,
+            "prequential": VERSION,
+        }
+
+
+def sample_coverage(n_bytes: NDArray[np.int64], bits: NDArray[np.float64]) -> dict[str, float]:
+    """By the number of documents in a sample: the share of 95 % intervals that hold the ratio of all documents' sums."""
+    truth, shares = bits.sum() / n_bytes.sum(), {}
+    for size in SAMPLE_SIZES:
+        random, hits = np.random.default_rng(size), 0
+        for _ in range(N_SAMPLES):
+            drawn = random.integers(0, len(n_bytes), size)
+            found = rate_interval(cluster(n_bytes[drawn].tolist(), bits[drawn].tolist()), Bootstrap(n_resamples=399))
+            hits += found is not None and found.low_bits_per_byte <= truth <= found.high_bits_per_byte
+        shares[str(size)] = hits / N_SAMPLES
+    return shares
+
+
+def format_documents(records: Sequence[Mapping[str, Any]]) -> str:
+    """The records of `measure_documents` as a Markdown table."""
+    rows = [
+        [record["name"], what, f"{record['n_documents']}", *(f"{found[str(size)]:.2f}" for size in SAMPLE_SIZES)]
+        for record in records
+        for what, found in record["coverage"].items()
+    ]
+    return format_markdown(("population", "of", "documents", *map(str, SAMPLE_SIZES)), rows)
+
+
 def format_results(records: Sequence[Mapping[str, Any]]) -> str:
     """The records as a Markdown table, a row for each corpus and level of confidence."""
     rows = []
     for record in records:
         bits = np.array(record["bits"])
         for i, (level, found) in enumerate(record["coverage"].items()):
-            shares = [found["expected"][kind] for kind in KINDS[:2]] + [found["another"][kind] for kind in KINDS]
+            shares = [
+                found["expected"]["confidence"],
+                found["another"]["prediction"],
+                found["expected"]["bootstrap"],
+                found["another"]["bootstrap"],
+            ]
             head = [record["name"], f"{bits.mean():,.0f}", f"{bits.std(ddof=1):,.0f}"] if i == 0 else ["", "", ""]
             rows.append([*head, f"{float(level):.0%}", *(f"{share:.2f}" for share in shares)])
     return format_markdown(TITLES, rows)
@@ -137,15 +197,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--levels", type=int, nargs=2, default=(1, 2))
     parser.add_argument("--name", help="of the row, for one FILE")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--documents", nargs=2, metavar="RECORD")
     args = parser.parse_args(argv)
     for path in args.files:
         name = args.name or f"{path.name}, {'adjacent' if args.adjacent else 'spread'}"
         slices = cut(path.read_bytes(), args.slices, args.bytes, adjacent=args.adjacent)
         record = measure(name, slices, args.levels, Runtime(threads=args.threads))
-        with RESULTS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        append_record(RESULTS, record)
+    for record in measure_documents(args.documents) if args.documents else ():
+        append_record(RESULTS, record)
     if args.table:
-        print(format_results([json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]))
+        records = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+        print(format_results([record for record in records if record["kind"] == "slices"]))
+        print()
+        print(format_documents([record for record in records if record["kind"] == "documents"]))
     return 0
 
 

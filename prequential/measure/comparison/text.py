@@ -80,7 +80,7 @@ def _interval_lines(difference: Difference) -> list[tuple[str, str]]:
     return [
         (f"{level} confidence", f"{expected}: {long_memory.mean_of}"),
         (f"{level} prediction", f"{another}: {long_memory.text_of}"),
-        ("both", _memory(long_memory)),
+        ("for long memory", _memory(long_memory)),
         (
             "if memory is short",
             f"{_bounds(interval.low_bits, interval.high_bits)}: {level} confidence by the bootstrap",
@@ -95,7 +95,7 @@ def _bounds(low_bits: float, high_bits: float) -> str:
 
 def _memory(found: LongMemory) -> str:
     return (
-        f"allow long memory, with Hurst exponents from {HURST[0]} (none) to {HURST[-1]}: from {found.n_cells} cells of "
+        f"both intervals, with Hurst exponents from {HURST[0]} (no memory) to {HURST[-1]}; {found.n_cells} cells of "
         f"{found.cell_bytes:,} bytes"
     )
 
