@@ -1,10 +1,11 @@
 """The compiled pass over a stream that finds its tokens, with all constants that are compiled into it.
 
-Without imports from other files of the project, because numba's cache of compiled functions notices changes of this file only.
+Without constants from other files of the project, because numba's cache of compiled functions notices changes of this file only.
 """
 
-import numba
 import numpy as np
+
+from prequential.compiled import inlined, kernel
 
 SPACE, MARK, SINGLE, WORD = range(4)  # kinds of characters
 N_CODE_POINTS = 0x110000
@@ -17,7 +18,7 @@ _FIRST_FACTOR, _SECOND_FACTOR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D04
 _NONE = SPACE  # the kind of a token that has not begun
 
 
-@numba.njit(cache=True, nogil=True)
+@inlined
 def _read(stream, at, end):  # type: ignore[no-untyped-def]
     """The code point at `at`, and its number of bytes. `end`: the end of the document.
 
@@ -44,7 +45,7 @@ def _read(stream, at, end):  # type: ignore[no-untyped-def]
     return N_CODE_POINTS + first, 1
 
 
-@numba.njit(cache=True, nogil=True)
+@inlined
 def _value(code, values):  # type: ignore[no-untyped-def]
     """The number that stands for a character in the polynomial of a token: from a table, or by the mixer of splitmix64."""
     if code < 128:
@@ -55,7 +56,7 @@ def _value(code, values):  # type: ignore[no-untyped-def]
     return z ^ z >> np.uint64(31)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def tokenise(  # type: ignore[no-untyped-def]
     stream, offsets, ends, at, stop, table, values, polynomial, state, keys, owners
 ):
