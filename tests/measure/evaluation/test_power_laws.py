@@ -75,12 +75,12 @@ def test_the_least_value_of_a_planted_tail_is_found():
 
 def test_a_planted_power_law_is_seldom_called_a_lognormal():
     verdicts = [fit_of(zipf(2.2, 5000, seed))["verdict"] for seed in SEEDS]
-    assert verdicts.count(LOGNORMAL) <= 4
-    assert verdicts.count(POWER_LAW) + verdicts.count(UNDECIDED) >= 36
+    assert verdicts.count(LOGNORMAL) <= 2
+    assert verdicts.count(POWER_LAW) + verdicts.count(UNDECIDED) >= 38
 
 
 @pytest.mark.parametrize(("mu", "sigma"), [(0.3, 1.0), (1.0, 1.5), (0.3, 2.0)])
-@pytest.mark.parametrize("n", [3000, 20_000])
+@pytest.mark.parametrize("n", [300, 3000])
 def test_a_planted_lognormal_is_recognised(mu, sigma, n):
     verdicts = [fit_of(lognormal(mu, sigma, n, seed))["verdict"] for seed in range(10)]
     assert verdicts.count(LOGNORMAL) >= 9
