@@ -14,6 +14,7 @@ from prequential.codecs.bit_coder import UNIT_BITS
 from prequential.errors import ConfigError, CorpusError
 from prequential.measure.comparison.compare import bounded_e_value, compare, log2_e_value
 from prequential.measure.comparison.intervals import Bootstrap, block_length, cell_deviations
+from prequential.measure.comparison.prediction import half_width, mean_variance
 from prequential.measure.evaluation.curves import Curve, write_curves
 from prequential.measure.evaluation.record import SCHEMA
 from prequential.measure.evaluation.runs import CURVE, RECORD, Run, read_run
@@ -159,6 +160,44 @@ def test_the_interval_of_runs_is_that_of_their_cells_scaled_to_the_corpus(tmp_pa
     assert interval.high_bits == total + deviations[-50]
     assert (interval.n_cells, interval.cell_bytes, interval.n_interpolated) == (100, SEGMENT, 0)
     assert (interval.block_bytes, interval.automatic) == (4 * SEGMENT, False)
+
+
+def test_the_intervals_for_long_memory_are_those_of_the_cells_scaled_to_the_corpus(tmp_path: Path) -> None:
+    a, b = drawn_units(101, 1), drawn_units(101, 2)
+    ends = np.append(SEGMENT * np.arange(1, 101), 100 * SEGMENT + 5)  # a short last segment
+    runs = [write_run(tmp_path / name, units, model=name, ends=ends) for name, units in (("a", a), ("b", b))]
+    found = compare(runs, bootstrap=Bootstrap(confidence=0.9)).differences[0].long_memory
+    total, cells = int((b - a).sum()) * UNIT_BITS, (b - a)[:100] * UNIT_BITS * (int(ends[-1]) / SEGMENT)
+    halves = [half_width(mean_variance(cells), 0.9, n_texts=n) for n in (1, 2)]
+    assert (found.mean_low_bits, found.mean_high_bits) == pytest.approx(
+        (total - halves[0], total + halves[0]), rel=1e-12
+    )
+    assert (found.text_low_bits, found.text_high_bits) == pytest.approx(
+        (total - halves[1], total + halves[1]), rel=1e-12
+    )
+    assert (found.n_cells, found.cell_bytes, found.confidence) == (100, SEGMENT, 0.9)
+    assert "the expected difference" in found.mean_of
+    assert "the difference on another text of this length from the same source" in found.text_of
+
+
+def test_several_seeds_widen_the_intervals_for_long_memory(tmp_path: Path) -> None:
+    """Runs whose seeds add a constant to every segment: the cells vary as before, the seeds by 9 bits a segment."""
+    units = {name: drawn_units(80, i) for i, name in enumerate("ab")}
+    one = [write_run(tmp_path / f"{name}-one", units[name], model=name) for name in "ab"]
+    several = [
+        write_run(
+            tmp_path / f"{name}{seed}", units[name] + (9 << 22) * (seed if name == "b" else 0), model=name, seed=seed
+        )
+        for name in "ab"
+        for seed in range(3)
+    ]
+    (alone,), (varied,) = compare(one).differences, compare(several).differences
+    variance = (9 * 80) ** 2 / 3  # of the mean of 3 seeds, in pairs: 0, 720 and 1,440 bits
+    text = mean_variance((units["b"] - units["a"]) * UNIT_BITS * 80)
+    half = half_width(text, 0.95, n_texts=2, seeds_variance=variance, seeds_freedom=2)
+    assert varied.long_memory.text_high_bits - varied.bits == pytest.approx(half, rel=1e-6)
+    assert half > alone.long_memory.text_high_bits - alone.bits
+    assert "as many other seeds of A and B" in varied.long_memory.text_of
 
 
 def test_runs_with_different_segments_have_an_exact_total_and_count_interpolated_cells(tmp_path: Path) -> None:
