@@ -1,6 +1,7 @@
 """references: tables, JSON, and one line for each refusal."""
 
 import json
+import re
 
 import pytest
 
@@ -35,12 +36,12 @@ def test_the_table_has_every_code_and_the_split_adds_up(run, folder):
     assert [line[0] for line in lines if line and line[0] in ROWS] == ROWS
     explained = [line[0].rstrip(":") for line in lines if line and line[0].endswith(":")]
     assert set(ROWS) <= set(explained)
+    text = done.stdout.decode()
     whole, data, learning = (
-        float(line[-2].replace(",", ""))
-        for word in ("length", "data", "learning")
-        for line in lines
-        if len(line) == 4 and line[1] == word
+        float(re.search(rf"^{name} +([\d,]+)  ", text, re.MULTILINE)[1].replace(",", ""))
+        for name in ("code length", "= data, at the expected final rate", r"\+ learning")
     )
+    assert re.search(r"^no intervals: \d cells, 64 are needed$", text, re.MULTILINE)
     assert abs(whole - data - learning) <= 1  # each is rounded
 
 

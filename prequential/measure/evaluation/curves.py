@@ -46,7 +46,7 @@ class Curve:
     n_bytes: NDArray[np.int64]
     bits: NDArray[np.float64]
 
-    def at(self, n_bytes: NDArray[np.int64] | int) -> NDArray[np.float64]:
+    def at(self, n_bytes: NDArray[np.int64] | NDArray[np.float64] | int) -> NDArray[np.float64]:
         """Cumulative bits at these positions, by linear interpolation from (0, 0) on."""
         positions, totals = np.concatenate(([0], self.n_bytes)), np.concatenate(([0.0], self.bits))
         return np.asarray(np.interp(n_bytes, positions, totals), np.float64)

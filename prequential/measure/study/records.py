@@ -5,9 +5,10 @@ from dataclasses import asdict
 from typing import Any
 
 from prequential.measure.study.ablate import Ablation, AblationSummary
+from prequential.measure.study.expected_curve import LEVEL
 from prequential.measure.study.ladder import StepCheck, n_weights, step_drift
 from prequential.measure.study.plans import Outcome, Plan, Subject
-from prequential.measure.study.references import References, sample_complexity, surplus_bits
+from prequential.measure.study.references import References
 from prequential.measure.study.selection import Choice
 from prequential.measure.study.sweep import Summary
 
@@ -100,21 +101,28 @@ def outcome_record(outcome: Outcome) -> dict[str, Any]:
 def references_record(found: References, epsilons: Sequence[float] | None) -> dict[str, Any]:
     """The figures of the reference codes.
 
-    epsilons: thresholds in bits/byte; None: DEFAULT_THRESHOLDS above the rate at the end.
+    epsilons: thresholds in bits/byte; None: DEFAULT_THRESHOLDS above the expected rate at the end.
     """
-    split = found.split
-    thresholds = epsilons or [split.final_bits_per_byte + above for above in DEFAULT_THRESHOLDS]
+    expected = found.expected
+    thresholds = epsilons or [expected.final_rate.point + above for above in DEFAULT_THRESHOLDS]
     return {
         "references": [reference.to_record() for reference in found.references],
-        "split": vars(split),
+        "split": vars(found.split),
+        "expected": {
+            "level": LEVEL,
+            "n_cells": expected.n_cells,
+            "final_bits_per_byte": vars(expected.final_rate),
+            "learning_bits": vars(expected.learning_bits),
+        },
         "regret_bits": float(found.regret.bits[-1]),
         "thresholds": [
             {
                 "epsilon": epsilon,
-                "surplus_bits": surplus_bits(found.curve, epsilon),
-                "sample_bytes": sample_complexity(found.curve, epsilon, split.window_bytes),
+                "surplus_bits": vars(expected.surplus_bits(epsilon)),
+                "sample_bytes": reached and vars(reached),
             }
             for epsilon in thresholds
+            for reached in [expected.sample_bytes(epsilon)]
         ],
     }
 

@@ -36,6 +36,7 @@ from prequential.exact import plain
 from prequential.exact.host import to_array, to_tensor
 from prequential.measure.evaluation.curves import Curve
 from prequential.measure.evaluation.ledger import bits_per_byte
+from prequential.measure.study.expected_curve import ExpectedCurve, expected_curve
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
@@ -106,12 +107,16 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class References:
-    """All codes of a corpus. curve: of the online learner. regret: curve minus the hindsight learner's. Both are cumulative."""
+    """All codes of a corpus. curve: of the online learner. regret: curve minus the hindsight learner's. Both are cumulative.
+
+    split: by the mean of a final window. expected: the law fitted to the curve, whose learning cost has an interval.
+    """
 
     references: tuple[Reference, ...]
     curve: Curve
     regret: Curve
     split: Split
+    expected: ExpectedCurve
 
 
 # ---- measures of a learning curve
@@ -123,8 +128,9 @@ def final_window_bytes(n_bytes: int) -> int:
 
 
 def split_of(curve: Curve, window_bytes: int | None = None) -> Split:
-    """Learning cost and data cost of a learning curve. window_bytes: by default `final_window_bytes`.
+    """Learning cost and data cost of a learning curve by one window. window_bytes: by default `final_window_bytes`.
 
+    It moves with the window and with how hard its bytes are; `expected_curve` uses all bytes and gives an interval.
     Raises ConfigError for a window that is empty or longer than the curve.
     """
     n_bytes, code_bits = int(curve.n_bytes[-1]), float(curve.bits[-1])
@@ -140,26 +146,6 @@ def split_of(curve: Curve, window_bytes: int | None = None) -> Split:
         data_bits=data_bits,
         learning_bits=code_bits - data_bits,
     )
-
-
-def surplus_bits(curve: Curve, epsilon: float) -> float:
-    """Surplus description length: the sum over bytes of max(cost - epsilon, 0), in bits; epsilon is in bits per byte.
-
-    Within a step of the curve, each byte counts with the mean of the step: over single bytes the sum would mostly be noise.
-    Source: Whitney et al. 2020.
-    """
-    n_bytes, bits = np.diff(curve.n_bytes, prepend=0), np.diff(curve.bits, prepend=0.0)
-    return float(np.maximum(bits - epsilon * n_bytes, 0.0).sum())
-
-
-def sample_complexity(curve: Curve, epsilon: float, window_bytes: int) -> int | None:
-    """The first position of the curve at which the last window_bytes cost at most epsilon bits per byte; None if there is none.
-
-    Positions before window_bytes do not count. Source: Whitney et al. 2020, with a trailing mean as the expected loss.
-    """
-    ends = curve.n_bytes[curve.n_bytes >= window_bytes]
-    reached = curve.at(ends) - curve.at(ends - window_bytes) <= epsilon * window_bytes
-    return int(ends[reached][0]) if reached.any() else None
 
 
 # ---- learners
@@ -401,6 +387,7 @@ def measure_references(
         curve=curve,
         regret=Curve(n_bytes=curve.n_bytes, bits=curve.bits - hindsight_curve.at(curve.n_bytes)),
         split=split_of(curve, window_bytes),
+        expected=expected_curve(curve),
     )
 
 

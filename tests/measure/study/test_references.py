@@ -87,23 +87,6 @@ def test_a_window_outside_the_corpus_is_refused(window_bytes: int) -> None:
         references.split_of(curve([100, 200], [800.0, 1000.0]), window_bytes)
 
 
-def test_surplus_counts_only_the_cost_above_epsilon() -> None:
-    line = curve([10, 20, 30], [80.0, 110.0, 115.0])  # 8, 3 and 0.5 bits per byte
-    assert references.surplus_bits(line, 4.0) == 40.0
-    assert references.surplus_bits(line, 2.0) == 70.0
-    assert references.surplus_bits(line, 0.0) == 115.0
-    assert references.surplus_bits(line, 8.0) == 0.0
-
-
-def test_sample_complexity_is_where_the_trailing_window_first_costs_epsilon() -> None:
-    line = curve([10, 20, 30], [80.0, 110.0, 115.0])
-    assert references.sample_complexity(line, 8.0, 10) == 10
-    assert references.sample_complexity(line, 3.0, 10) == 20
-    assert references.sample_complexity(line, 3.0, 20) == 30
-    assert references.sample_complexity(line, 0.4, 10) is None
-    assert references.sample_complexity(line, 8.0, 31) is None
-
-
 # ---- frozen weights
 
 

@@ -52,7 +52,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--window",
         type=options.byte_count,
         metavar="BYTES",
-        help="length of the end that gives the cost of the data (default: an eighth of the corpus, at most 64K)",
+        help="length of the end for `learning by the last ... bytes` (default: an eighth of the corpus, at most 64K)",
     )
     parser.add_argument(
         "--epsilon",

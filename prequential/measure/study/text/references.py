@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from prequential.measure.study.expected_curve import MIN_CELLS
 from prequential.measure.table import format_table
 
 TITLES = ("code", "bits", "bits/byte", "uncounted", "bits/byte")
@@ -10,18 +11,21 @@ TITLES = ("code", "bits", "bits/byte", "uncounted", "bits/byte")
 def format_references(record: dict[str, Any]) -> str:
     """The codes, what each shows, the split of the code length, and the thresholds; no final newline."""
     codes = record["references"]
-    n_bytes = codes[0]["n_bytes"]
+    n_bytes, expected = codes[0]["n_bytes"], record["expected"]
+    interval = (f"{expected['level']:.0%} from", "to")
+    has_interval = expected["learning_bits"]["low"] is not None
     return "\n\n".join(
         [
             format_table(TITLES, [_code_row(code) for code in codes]),
             "\n".join(f"{code['name']}: {code['shows']}" for code in codes),
-            "uncounted: without weights or counts, and therefore not a code. data: the cost of all bytes at the rate of the last "
-            f"{record['split']['window_bytes']:,}.",
-            format_table(("split", "bits", "bits/byte"), _split_rows(record, n_bytes)),
+            "uncounted: without weights or counts, and therefore not a code. data: the cost of all bytes at the end of the expected "
+            "curve, a smooth law through the costs of all segments.",
+            format_table(("split", "bits", "bits/byte", *interval), _split_rows(record, n_bytes)),
             format_table(
-                ("epsilon", "surplus bits", "bytes to reach it"),
+                ("epsilon", "surplus bits", *interval, "bytes to reach it", *interval),
                 [_threshold_row(threshold, n_bytes) for threshold in record["thresholds"]],
             ),
+            *([] if has_interval else [f"no intervals: {record['expected']['n_cells']} cells, {MIN_CELLS} are needed"]),
         ]
     )
 
@@ -37,19 +41,29 @@ def _code_row(code: dict[str, Any]) -> list[str]:
 
 
 def _split_rows(record: dict[str, Any], n_bytes: int) -> list[list[str]]:
-    split, regret_bits = record["split"], record["regret_bits"]
+    split, expected, regret_bits = record["split"], record["expected"], record["regret_bits"]
+    learning, rate = expected["learning_bits"], expected["final_bits_per_byte"]
+    window = f"learning by the last {split['window_bytes']:,} bytes alone"
     return [
-        ["code length", f"{split['code_bits']:,.0f}", f"{split['code_bits'] / n_bytes:.4f}"],
-        ["= data", f"{split['data_bits']:,.0f}", f"{split['final_bits_per_byte']:.4f}"],
-        ["+ learning", f"{split['learning_bits']:,.0f}", f"{split['learning_bits'] / n_bytes:.4f}"],
-        ["regret to hindsight", f"{regret_bits:,.0f}", f"{regret_bits / n_bytes:.4f}"],
+        ["code length", *_bits(split["code_bits"], n_bytes), "", ""],
+        ["= data, at the expected final rate", *_bits(n_bytes * rate["point"], n_bytes), *_ends(rate, n_bytes)],
+        ["+ learning", *_bits(learning["point"], n_bytes), *_ends(learning)],
+        [window, *_bits(split["learning_bits"], n_bytes), "", ""],
+        ["regret to hindsight", *_bits(regret_bits, n_bytes), "", ""],
     ]
+
+
+def _bits(bits: float, n_bytes: int) -> tuple[str, str]:
+    return f"{bits:,.0f}", f"{bits / n_bytes:.4f}"
+
+
+def _ends(estimate: dict[str, Any], factor: float = 1.0) -> list[str]:
+    """The interval; an end that is not known is empty."""
+    ends = (estimate["low"], estimate["high"])
+    return ["" if end is None else f"{factor * end:,.0f}" for end in ends]
 
 
 def _threshold_row(threshold: dict[str, Any], n_bytes: int) -> list[str]:
-    sample_bytes = threshold["sample_bytes"]
-    return [
-        f"{threshold['epsilon']:.4f}",
-        f"{threshold['surplus_bits']:,.0f}",
-        f"> {n_bytes:,}" if sample_bytes is None else f"{sample_bytes:,}",
-    ]
+    surplus, reached = threshold["surplus_bits"], threshold["sample_bytes"]
+    where = [f"{reached['point']:,.0f}", *_ends(reached)] if reached else [f"> {n_bytes:,}", "", ""]
+    return [f"{threshold['epsilon']:.4f}", f"{surplus['point']:,.0f}", *_ends(surplus), *where]

@@ -1,0 +1,87 @@
+"""How often the intervals of `references` hold the truth, on simulated learning curves whose law is known.
+
+    python benchmarks/learning_cost.py
+
+A text has a million bytes in segments of 1,000. The cost of a segment is its law and noise, whose correlation between
+neighbouring segments is the first column. Beside the coverage stand the errors of the learning cost by the expected curve, and by
+the mean of the last 64 KiB, which `references` took before.
+"""
+
+import numpy as np
+
+from prequential.measure.evaluation.curves import Curve
+from prequential.measure.study.expected_curve import Estimate, expected_curve
+from prequential.measure.study.references import split_of
+
+N_BYTES, SEGMENT_BYTES, N_TEXTS = 1_000_000, 1000, 200
+CORRELATIONS = (0.0, 0.5, 0.8, 0.95)
+FLOOR, FACTOR, EXPONENT, SHIFT = (
+    1.8,
+    1.0,
+    0.4,
+    0.01,
+)  # places are shares of the text; the exponent is between two nodes of the grid
+DEVIATION = 0.25  # of a segment's bits per byte
+ABOVE = 0.3  # of the threshold, above the final rate
+
+
+def law(places: np.ndarray) -> np.ndarray:
+    """The expected bits per byte at these shares of the text."""
+    return FLOOR + FACTOR * (places + SHIFT) ** -EXPONENT
+
+
+def text_of(correlation: float, seed: int) -> Curve:
+    """The learning curve of a simulated text."""
+    n_segments = N_BYTES // SEGMENT_BYTES
+    noise = np.random.default_rng(seed).normal(size=n_segments)
+    for k in range(1, n_segments):
+        noise[k] = correlation * noise[k - 1] + (1 - correlation**2) ** 0.5 * noise[k]
+    fine = law((np.arange(10 * n_segments) + 0.5) / (10 * n_segments)).reshape(n_segments, 10).mean(1)
+    bits = SEGMENT_BYTES * (fine + DEVIATION * noise)
+    return Curve(n_bytes=SEGMENT_BYTES * np.arange(1, n_segments + 1), bits=bits.cumsum())
+
+
+def truths() -> dict[str, float]:
+    """What the law says."""
+    rates, end = law((np.arange(1_000_000) + 0.5) / 1_000_000), float(law(np.array(1.0)))
+    return {
+        "final rate": end,
+        "learning": N_BYTES * (float(rates.mean()) - end),
+        "surplus": N_BYTES * float(np.maximum(rates - end - ABOVE, 0.0).mean()),
+    }
+
+
+def holds(estimate: Estimate, truth: float) -> bool:
+    """Whether the interval holds the truth."""
+    assert estimate.low is not None and estimate.high is not None
+    return estimate.low <= truth <= estimate.high
+
+
+def measured(correlation: float, n_texts: int) -> dict[str, float]:
+    """The share of texts whose interval holds each truth, and the root mean square errors of both learning costs, as shares."""
+    true = truths()
+    hits: dict[str, list[bool]] = {name: [] for name in true}
+    errors: dict[str, list[float]] = {"expected curve": [], "last 64 KiB": []}
+    for seed in range(n_texts):
+        curve = text_of(correlation, seed)
+        found = expected_curve(curve)
+        estimates = (found.final_rate, found.learning_bits, found.surplus_bits(true["final rate"] + ABOVE))
+        for (name, truth), estimate in zip(true.items(), estimates, strict=True):
+            hits[name].append(holds(estimate, truth))
+        errors["expected curve"].append(found.learning_bits.point / true["learning"] - 1)
+        errors["last 64 KiB"].append(split_of(curve).learning_bits / true["learning"] - 1)
+    coverage = {name: float(np.mean(hit)) for name, hit in hits.items()}
+    return coverage | {name: float(np.sqrt(np.mean(np.square(error)))) for name, error in errors.items()}
+
+
+def main() -> None:
+    """Prints the table as Markdown."""
+    print("| correlation | final rate | learning | surplus | error, expected curve | error, last 64 KiB |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: |")
+    for correlation in CORRELATIONS:
+        row = [f"{share:.1%}" for share in measured(correlation, N_TEXTS).values()]
+        print(f"| {correlation:g} | {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
