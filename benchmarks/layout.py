@@ -34,7 +34,7 @@ ORDER = (
     ("learners",),
     ("adapters",),
     ("decompression",),
-    ("measure.machine", "measure.table"),
+    ("measure.machine", "measure.table", "measure.frames"),
     ("measure.watch",),
     ("measure.fields", "measure.record"),
     ("measure.evaluation",),

@@ -1,15 +1,16 @@
-"""The gain on held-out text of choosing data by code length, compared with a random choice of equal size.
+"""The gain on held-out text of choosing data by code length, compared with random choices of equal size.
 
-    python benchmarks/selection.py ENWIK CODE BINARY FOREIGN [--level 1] [--config FILE] [--shards 128] [--draws 8] [--threads N]
+    python benchmarks/selection.py TEXT CODE BINARY FOREIGN [--level 1] [--config FILE] [--shards 128] [--draws 24] [--threads N]
 
-The pool consists of shards of 4 KiB: one half text of ENWIK, one sixteenth exact copies of some of these, one sixteenth random
+The pool consists of shards of 4 KiB: one half text of TEXT, one sixteenth exact copies of some of these, one sixteenth random
 bytes, and the rest the beginnings of CODE, BINARY and FOREIGN in equal parts. A fixed seed orders them. The target is text of the
-wanted kind. Target and held-out text are two later stretches of ENWIK, disjoint from the pool and from each other.
+wanted kind. Target and held-out text are two later stretches of TEXT, disjoint from the pool and from each other.
 
 Each rule chooses an eighth of the pool. A fresh learner reads the chosen shards in the pool's order, and then the held-out text.
-The result is the cost of the held-out text, with learning: L(choice, held-out) - L(choice). The interval is that of the mean of
-random choices of the same size: Student's t over the draws, with text and learner fixed. Three more rows are references: text
-shards only, no choice at all, and the target instead of a choice.
+The result is the cost of the held-out text, with learning: L(choice, held-out) - L(choice). Each is compared with every random
+choice of the same size. p = (random choices that cost at most as much + 1) / (draws + 1) is the probability that a random choice
+is placed as well. The interval is that of the mean of random choices: Student's t over the draws. Pool, text and learner are
+fixed in both. Three more rows are references: text shards only, no choice at all, and the target instead of a choice.
 
 Prints a Markdown table, or one line of JSON with --json. The result is deterministic.
 """
@@ -35,7 +36,18 @@ from prequential.online.runtime import Runtime
 
 SHARD_BYTES, SEED, CONFIDENCE = 4096, 0, 0.9
 N_SHARDS = 128  # in the pool
-TITLES = ("choice", "held-out bits/byte", "against random", "90 % interval", "text", "copies", "noise", "other")
+TITLES = (
+    "choice",
+    "held-out bits/byte",
+    "against random",
+    "90 % interval",
+    "as good",
+    "p",
+    "text",
+    "copies",
+    "noise",
+    "other",
+)
 RULES = (("surprise", False), ("novel", False), ("progress", False), ("surprise", True), ("progress", True))
 
 Bytes = NDArray[np.uint8]
@@ -56,7 +68,8 @@ class Pool:
 class Row:
     """A choice and the cost of the held-out text after it.
 
-    less_bits_per_byte: the reduction of that cost compared with random choices; low, high: its interval.
+    less_bits_per_byte: the reduction of that cost compared with the mean of n_draws random choices; low, high: its interval.
+    n_as_good: random choices that cost at most as much.
     """
 
     choice: str
@@ -64,7 +77,14 @@ class Row:
     less_bits_per_byte: float
     low: float
     high: float
+    n_as_good: int
+    n_draws: int
     kinds: dict[str, int]
+
+    @property
+    def p(self) -> float:
+        """The probability that a random choice is placed as well as this one among the draws."""
+        return (self.n_as_good + 1) / (self.n_draws + 1)
 
 
 def build_pool(enwik: Bytes, others: Sequence[Bytes], n_shards: int = N_SHARDS) -> Pool:
@@ -136,8 +156,24 @@ def measure(pool: Pool, config: Config, runtime: Runtime, n_draws: int) -> list[
     drawn = [costs[f"random {draw}"] for draw in range(n_draws)]
     mean, half = statistics.fmean(drawn), half_width(drawn)
     average = {kind: sum(kinds[f"random {d}"][kind] for d in range(n_draws)) // n_draws for kind in kinds["nothing"]}
-    rows = [_row(f"random, mean of {n_draws}", mean, mean, half, average)]
-    return rows + [_row(n, costs[n], mean, half, kinds[n]) for n in costs if not n.startswith("random ")]
+    named = {name: cost for name, cost in costs.items() if not name.startswith("random ")}
+    rows = {
+        f"random, mean of {n_draws}": (mean, average),
+        **{name: (cost, kinds[name]) for name, cost in named.items()},
+    }
+    return [
+        Row(
+            choice=name,
+            bits_per_byte=cost,
+            less_bits_per_byte=mean - cost,
+            low=mean - cost - half,
+            high=mean - cost + half,
+            n_as_good=sum(other <= cost for other in drawn),
+            n_draws=n_draws,
+            kinds=of_each,
+        )
+        for name, (cost, of_each) in rows.items()
+    ]
 
 
 def half_width(drawn: Sequence[float]) -> float:
@@ -147,16 +183,12 @@ def half_width(drawn: Sequence[float]) -> float:
     return t * statistics.stdev(drawn) / len(drawn) ** 0.5
 
 
-def _row(name: str, cost: float, mean: float, half: float, kinds: dict[str, int]) -> Row:
-    less = mean - cost
-    return Row(choice=name, bits_per_byte=cost, less_bits_per_byte=less, low=less - half, high=less + half, kinds=kinds)
-
-
 def format_rows(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table."""
     cells = [
         [
             r.choice, f"{r.bits_per_byte:.4f}", f"{-r.less_bits_per_byte:+.4f}", f"[{-r.high:+.4f}, {-r.low:+.4f}]",
+            f"{r.n_as_good} of {r.n_draws}", f"{r.p:.2f}",
             *(str(n) for n in r.kinds.values()),
         ]
         for r in rows
@@ -169,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs=4, type=Path, metavar="FILE")
     parser.add_argument("--level", type=int, default=1)
     parser.add_argument("--config", type=Path)
-    parser.add_argument("--draws", type=int, default=8)
+    parser.add_argument("--draws", type=int, default=24)
     parser.add_argument("--shards", type=int, default=N_SHARDS)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--json", action="store_true")

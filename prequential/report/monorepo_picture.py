@@ -15,14 +15,14 @@ import numpy as np
 from prequential.errors import CorpusError
 from prequential.measure.evaluation.summary import model_summary
 from prequential.measure.monorepo.monorepo import LOSSES
-from prequential.report import plots, svg
+from prequential.report import svg
 from prequential.report.markup import element, join
 from prequential.report.page import html_document
 from prequential.report.svg import MAX_FULL, N_COLOURS, Axes, Panel, Series, html_figure
 from prequential.report.tables import html_table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 OVER_TIME = Axes(x_title="date of the window's last commit (UTC)", log_x=False, dates=True)
 MAX_LANGUAGES, MIN_SHARE = MAX_FULL, 0.02  # at most so many languages, each with this share of the bytes or more
@@ -116,12 +116,6 @@ def svg_file(records: Records) -> str:
     """The plots as one SVG document that loads nothing. Raises CorpusError if the series is empty."""
     found = panels(records)
     return svg.svg_file(heading(records), found)
-
-
-def figure(records: Records) -> Figure:
-    """The plots as one matplotlib Figure. Raises CorpusError for an empty series, MissingDependencyError without matplotlib."""
-    found = panels(records)
-    return plots.figure(heading(records), found)
 
 
 def page(records: Records) -> str:

@@ -16,7 +16,7 @@ from prequential.errors import MissingDependencyError
 from prequential.files import output_file, writing
 from prequential.measure.study.matrix import short_names
 from prequential.printable import printable
-from prequential.report import run_panels
+from prequential.report import monorepo_picture, run_panels
 from prequential.report.names import distinct
 from prequential.report.passages import ColouredText
 from prequential.report.style import LIGHT
@@ -141,9 +141,7 @@ def monorepo(records: Sequence[Mapping[str, Any]]) -> Figure:
 
     Raises CorpusError for an empty series, MissingDependencyError without matplotlib.
     """
-    from prequential.report.monorepo_picture import figure as found  # it draws with this module
-
-    return found(records)
+    return figure(monorepo_picture.heading(records), monorepo_picture.panels(records))
 
 
 def save_figure(found: Figure, path: PathLike, *, overwrite: bool = False) -> None:

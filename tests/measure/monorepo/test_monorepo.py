@@ -24,7 +24,7 @@ from prequential.measure.heldout.summary import summarise_heldout
 from prequential.measure.monorepo.monorepo import KIND, SCHEMA, conditional_sizes, kinds_of
 from prequential.measure.monorepo.series import Setting, append_point, read_series
 from prequential.model.config import Config, ScheduleConfig
-from prequential.report import monorepo_picture
+from prequential.report import monorepo_picture, plots
 from prequential.report.ticks import MAX_DATE_STEPS, date_ticks
 
 SETTING = Setting(config=Config(gpt=None, schedule=ScheduleConfig(history_bits=14)), rules=Rules())
@@ -191,7 +191,7 @@ def test_a_drawing_is_valid_xml_and_escapes_names_from_the_repository() -> None:
 
 def test_matplotlib_draws_the_same_plots() -> None:
     pytest.importorskip("matplotlib")
-    figure = monorepo_picture.figure([record(1, 2.0), record(90, 3.0)])
+    figure = plots.monorepo([record(1, 2.0), record(90, 3.0)])
     assert [plot.get_title() for plot in figure.axes] == [p.title for p in monorepo_picture.panels([record(1, 2.0)])]
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [
         "2026-01",

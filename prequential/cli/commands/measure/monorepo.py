@@ -235,7 +235,7 @@ def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
 
     records, kind = read_series(series), Path(picture).suffix
     if kind == ".png":
-        data = plots.png(monorepo_picture.figure(records))
+        data = plots.png(plots.monorepo(records))
     else:
         text = monorepo_picture.svg_file(records) if kind == ".svg" else monorepo_picture.page(records)
         data = text.encode("utf-8", "replace")

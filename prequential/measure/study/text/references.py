@@ -18,8 +18,8 @@ def format_references(record: dict[str, Any]) -> str:
         [
             format_table(TITLES, [_code_row(code) for code in codes]),
             "\n".join(f"{code['name']}: {code['shows']}" for code in codes),
-            "uncounted: without weights or counts, and therefore not a code. data: the cost of all bytes at the end of the expected "
-            "curve, a smooth law through the costs of all segments.",
+            "uncounted: without weights or counts, and therefore not a code. data: the cost of all bytes at the end of the "
+            "expected curve, a smooth law through the costs of all segments.",
             format_table(("split", "bits", "bits/byte", *interval), _split_rows(record, n_bytes)),
             format_table(
                 ("epsilon", "surplus bits", *interval, "bytes to reach it", *interval),
