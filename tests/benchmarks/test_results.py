@@ -19,6 +19,7 @@ def evaluation(*, archive_bytes, level=5, name="a", digest="aa", commit="1" * 40
         "code_bits_per_byte": 1.0,
         "coder_overhead_ppm": 1.0,
         "wall_s": 2.0,
+        "decoder_bytes": 1000,
         "verified": True,
         "verify_wall_s": 3.0,
         "peak_memory_bytes": 1 << 20,
@@ -72,9 +73,9 @@ def test_one_table_holds_presets_and_peers_smallest_first(tables):
         "compressor", "---", "**prequential -5**", "zpaq program", "**prequential -1**", "gzip -9",
     ]  # fmt: skip
     assert lines_of(text, "| **prequential -5") == [
-        "| **prequential -5** | 1111111 | 300 | 2.4000 | 2.00 | 3.00 | 0.50 | 1 |"
+        "| **prequential -5** | 1111111 | 300 | 2.4000 | 1,302 | yes | 2.00 | 3.00 | 0.50 | 1 |"
     ]
-    assert lines_of(text, "| zpaq") == ["| zpaq program | 9.9 | 350 | 2.8000 | 0.50 | 0.25 | 2.00 | - |"]
+    assert lines_of(text, "| zpaq") == ["| zpaq program | 9.9 | 350 | 2.8000 | - | yes | 0.50 | 0.25 | 2.00 | - |"]
 
 
 def test_the_newest_record_of_a_preset_counts_and_none_of_a_preset_that_has_changed(tables):
@@ -128,3 +129,19 @@ def test_the_pareto_front_of_presets_is_marked(tables):
         "| prequential -5 | 2.4000 * | 0.11 |",
     ]
     assert "bits against time" not in tables(records[:3])
+
+
+def test_a_row_says_whether_its_archive_was_decoded(tables):
+    """In the table of all files, the size of one that was not has a mark."""
+    records = [
+        evaluation(archive_bytes=300, verified=False, verify_wall_s=None),
+        evaluation(archive_bytes=9, digest="b"),
+    ]
+    text = tables(records, [])
+    assert "| 300 | 2.4000 | 1,302 | no |" in text and "| 2.4000 † |" in text and "0.0720 †" not in text
+
+
+def test_a_run_of_a_tree_with_changes_is_left_out(tables):
+    records = [evaluation(archive_bytes=300), evaluation(archive_bytes=200, level=1, commit="2" * 40 + "-dirty")]
+    text = tables(records, [])
+    assert "prequential -5" in text and "prequential -1" not in text
