@@ -32,8 +32,8 @@ from prequential.codecs.bit_coder import ENCODE, FOLLOW, BitCoder
 from prequential.corpora.sources import open_corpus
 from prequential.errors import PrequentialError
 from prequential.exact import matmul, plain
-from prequential.exact.backend import Backend
-from prequential.exact.optim import NEWTON_SCHULZ, NEWTON_SCHULZ_STEPS
+from prequential.exact.backend import NEWTON_SCHULZ_STEPS, Backend
+from prequential.exact.optim import NEWTON_SCHULZ
 from prequential.exact.pool import Pool
 from prequential.measure.table import format_table
 from prequential.model.config import Config, GPTConfig

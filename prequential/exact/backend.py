@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from prequential.exact.matmul import Matmul
     from prequential.exact.pool import Pool
 
+NEWTON_SCHULZ_STEPS = 5  # of exact/optim.py; it stands here because operations are counted without torch
+
 
 class Primitives(Protocol):
     """The functions that exact/plain.py defines and describes. exact/fused.py has the same signatures. Letters as in plain.py."""

@@ -9,13 +9,12 @@ Letters: R rows, C columns, "..." a stack of matrices of one shape, or nothing.
 
 import torch
 
-from prequential.exact.backend import Backend
+from prequential.exact.backend import NEWTON_SCHULZ_STEPS, Backend
 
 Tensor = torch.Tensor
 
 # Quintic coefficients of Jordan et al.: x -> a x + b x^3 + c x^5 drives singular values towards 1.
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
-NEWTON_SCHULZ_STEPS = 5
 
 
 def orthogonalise(g: Tensor, backend: Backend) -> Tensor:

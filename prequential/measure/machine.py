@@ -13,20 +13,28 @@ from prequential.corpora.git.process import environment
 
 CHECKOUT = Path(__file__).parents[2]
 SOURCE_FOLDERS = ("prequential", "codecs", "corpora")  # of the package; the last two are linked into the first
+NO_BACKEND = "none"  # in place of matrix products, of a learner that has none
 PACKAGES = ("torch", "numpy", "numba", "constriction", "zstandard", "brotli", "pyppmd")
 
 
 def machine() -> dict[str, str | int]:
     """Processor, cores, memory and system, as JSON values."""
-    import torch
-
     return {
         "cpu": cpu_model(),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "cpu_capability": _vector_level(),
         "n_cores": usable_cores(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.machine()}",
     }
+
+
+def _vector_level() -> str:
+    """The widest vector instructions of the processor, by the names that torch gives; torch is not imported for that."""
+    from llvmlite.binding import get_host_cpu_features
+
+    features = get_host_cpu_features()
+    levels = (("AVX512", "avx512f"), ("AVX2", "avx2"))
+    return next((name for name, feature in levels if features.get(feature)), "DEFAULT")
 
 
 def cpu_model() -> str:

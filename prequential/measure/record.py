@@ -3,9 +3,8 @@
 import json
 from typing import Any
 
-from prequential.exact import matmul
 from prequential.files import PathLike, append_line
-from prequential.measure.machine import git_commit, machine, versions
+from prequential.measure.machine import NO_BACKEND, git_commit, machine, versions
 from prequential.model.config import Config
 from prequential.online.runtime import KERNELS, Runtime
 from prequential.version import VERSION
@@ -14,19 +13,26 @@ from prequential.version import VERSION
 def environment(runtime: Runtime, config: Config | None) -> dict[str, Any]:
     """Machine, versions, and how this runtime computes a learner of this configuration, as JSON values.
 
-    config: None for a learner that is not ours, which computes in its own way.
+    config: None for a learner that is not ours, which computes in its own way. Without a GPT there are no matrix products, and
+    torch is not imported.
 
     Raises InexactMachineError if no arithmetic is exact on this machine.
     """
-    import torch
+    backend, device = NO_BACKEND, "cpu"
+    if config is not None and config.gpt is not None:
+        import torch
 
-    accelerator = runtime.accelerator(config) if config else None
+        from prequential.exact import matmul
+
+        backend = matmul.choose("cpu", runtime.backend).name
+        if accelerator := runtime.accelerator(config):
+            device = f"cuda: {torch.cuda.get_device_name(accelerator.device)}"
     return {
         "machine": machine(),
         "threads": runtime.n_threads,
-        "backend": matmul.choose("cpu", runtime.backend).name,
+        "backend": backend,
         "kernels": runtime.kernels or KERNELS[0],
-        "device": f"cuda: {torch.cuda.get_device_name(accelerator.device)}" if accelerator else "cpu",
+        "device": device,
         "versions": {"prequential": VERSION, **versions()},
         "git_commit": git_commit(),
     }

@@ -16,6 +16,7 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from prequential.errors import CorpusError
+from prequential.exact.backend import NEWTON_SCHULZ_STEPS
 from prequential.model.config import COLUMNS_AT_ONCE, N_SYMBOLS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.mixer.mixer import n_inputs
 from prequential.model.mixer.sets import N_LAST
@@ -188,8 +189,6 @@ def _reading_attention(gpt: GPTConfig, n_columns: int) -> int:
 
 def _orthogonalisation(n_in: int, n_out: int) -> int:
     """Newton-Schulz on X (R, C), R <= C. A step computes G = X X^T, G G and its product with X: 2 R R C + 2 R R R + 2 R R C."""
-    from prequential.exact.optim import NEWTON_SCHULZ_STEPS  # imports torch, which a mixer alone does not need
-
     r, c = sorted((n_in, n_out))
     return NEWTON_SCHULZ_STEPS * (4 * r * r * c + 2 * r * r * r)
 

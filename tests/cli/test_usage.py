@@ -108,6 +108,8 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
         ["compress", "-3", "-o", "b.pq", "a"],
         ["decompress", "-o", "b", "a.pq"],
         ["test", "b.pq"],
+        ["evaluate", "-1", "--verify", "a"],
+        ["estimate", "-5", "a"],  # its probe has a process of its own
     ):
         command = [sys.executable, "-c", WITHOUT_TORCH, *args]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)

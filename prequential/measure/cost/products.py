@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 
 from prequential.exact import matmul as matmuls
+from prequential.exact.backend import NEWTON_SCHULZ_STEPS
 from prequential.exact.matmul import Matmul
-from prequential.exact.optim import NEWTON_SCHULZ_STEPS
 from prequential.model.config import COLUMNS_AT_ONCE, N_SYMBOLS, Config, GPTConfig, ScheduleConfig
 from prequential.model.gpt.replicas import split_range
 from prequential.online.flops import hidden_matrices

@@ -342,12 +342,14 @@ def code_length(
 def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
     """Runs self-tests and compiles kernels, which happens once in a process, so that it does not count in later wall times.
 
-    planned: the configuration that will run next, whose device is verified.
+    planned: the configuration that will run next, whose device is verified. One without a GPT needs no torch.
     """
     if planned:
         runtime.accelerator(planned)
     runtime = replace(runtime, device="cpu")
-    config = Config(gpt=GPTConfig(n_layers=1, width=64, n_heads=2, window=16), mixer=MixerConfig(table_bits=8))
+    has_gpt = planned is None or planned.gpt is not None
+    gpt = GPTConfig(n_layers=1, width=64, n_heads=2, window=16) if has_gpt else None
+    config = Config(gpt=gpt, mixer=MixerConfig(table_bits=8))
     source = np.zeros(64, np.uint8)
     header = Header(n_bytes=len(source), blake2b=bytes(32), config=config.to_dict())
     archive = io.BytesIO()

@@ -6,6 +6,7 @@ from typing import Any
 
 from prequential.codecs.archive_header import name_of_given
 from prequential.measure.evaluation.record import CODED_HERE, NOT_CODED
+from prequential.measure.machine import NO_BACKEND
 from prequential.measure.table import format_table
 from prequential.measure.watch.finding import Finding
 from prequential.model.presets import name_of
@@ -74,13 +75,14 @@ def model_summary(config: dict[str, Any]) -> str:
 
 def _figures(record: dict[str, Any]) -> list[str]:
     corpus, environment = record["corpus"], record["environment"]
-    n_threads = environment["threads"]
+    n_threads, backend = environment["threads"], environment["backend"]
+    matmul = "" if backend == NO_BACKEND else f"{backend} matmul, "
     rows = [
         ("corpus", f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
         ("model", _model(record["config"])),
         (
             "machine",
-            f"{environment['machine']['cpu']}, {n_threads} thread{'s' * (n_threads != 1)}, {environment['backend']} matmul, "
+            f"{environment['machine']['cpu']}, {n_threads} thread{'s' * (n_threads != 1)}, {matmul}"
             f"{environment['kernels']} kernels",
         ),
         ("description length", f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte"),
