@@ -3,11 +3,12 @@
     python benchmarks/forecasts.py
 
 prints the tables of docs/STUDIES.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
-targets and sealed forecasts, and their digests are checked first. The refitted forecasts are made after the fact.
+targets and sealed forecasts, and their digests are checked first. The clean ones are of corpora on which nothing had been tuned.
+The refitted forecasts of the others are made after the fact.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from prequential.measure.study.ladder import Ladder, Rung, Size
 from prequential.measure.study.plans import recorded_subject
 
 FOLDER = Path(__file__).parent / "forecasts"
-NAMES = ("dickens", "enwik8", "dickens-contexts", "enwik8-contexts")
+TUNED = ("dickens", "enwik8", "dickens-contexts", "enwik8-contexts")
+CLEAN = ("gogol", "tinygrad")
 NAIVE = ("last_rung", "line", "last_rung_with_proxy", "line_with_proxy")
 
 
@@ -41,15 +43,17 @@ class Published:
 
     @property
     def label(self) -> str:
+        if self.name in CLEAN:
+            return f"{self.name}, {self.record['compute']['ratio']:.1f} times"
         return f"{self.name}, {'proxy' if self.proxy else 'no proxy'}"
 
 
-def published() -> Iterator[Published]:
-    """Every sealed forecast. Raises ValueError if a run is not the one that was sealed."""
-    for name in NAMES:
+def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
+    """Every sealed forecast of these folders. Raises ValueError if a run is not the one that was sealed."""
+    for name in names:
         runs = {run.name: run for run in read_runs(FOLDER / name / "ladder.jsonl")}
         lines = [json.loads(line) for line in (FOLDER / name / "scores.jsonl").read_text().splitlines()]
-        for path in (FOLDER / name / "forecast.json", FOLDER / name / "forecast-without-proxy.json"):
+        for path in sorted((FOLDER / name).glob("forecast*.json"), key=lambda path: path.stem):
             record = read_forecast(path)
             (line,) = (each for each in lines if each["forecast_blake2b"] == record["blake2b"])
             for digests in (*record["fitted"], line["run"], *([record["proxy"]] if record["proxy"] else [])):
@@ -139,6 +143,9 @@ def main() -> None:
         record = refitted(each)
         again += score_rows(each.label, record, each.target)
         fitted += law_rows(each.label, record)
+    clean = [row for each in published(CLEAN) for row in score_rows(each.label, each.record, each.target)]
+    clean_laws = [row for each in published(CLEAN) for row in law_rows(each.label, each.record)]
+    print(f"Clean\n\n{format_markdown(titles, clean)}\n\n{format_markdown(laws, clean_laws)}\n")
     for name, heads, rows in (("As frozen", titles, frozen), ("Refitted", titles, again), ("Laws", laws, fitted)):
         print(f"{name}\n\n{format_markdown(heads, rows)}\n")
 

@@ -38,3 +38,14 @@ def test_a_refitted_forecast_is_in_the_document() -> None:
     record = forecasts.refitted(each)
     for row in (*forecasts.score_rows(each.label, record, each.target), *forecasts.law_rows(each.label, record)):
         assert f"| {' | '.join(row)} |" in STUDIES
+
+
+def test_the_clean_forecasts_are_in_the_document_as_they_were_frozen_before_their_targets() -> None:
+    clean = list(forecasts.published(forecasts.CLEAN))
+    assert [each.label for each in clean] == [
+        "gogol, 10.2 times", "gogol, 29.2 times", "tinygrad, 10.6 times", "tinygrad, 30.8 times",
+    ]  # fmt: skip
+    for each in clean:
+        assert not each.record["after_the_fact"] and each.record["created_at"] < each.target.record["time"]
+        for row in (*forecasts.score_rows(each.label, each.record, each.target), *forecasts.law_rows(each.label, each.record)):
+            assert f"| {' | '.join(row)} |" in STUDIES

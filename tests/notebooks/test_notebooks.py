@@ -26,7 +26,7 @@ SMALL = {
     "SINCE": "'2026-01-02'",
     "UNTIL": "('2026-01-03', '2026-01-04')",
     "FORECASTS": repr(str(PROJECT / "benchmarks" / "forecasts")),
-    "CORPORA": "('dickens',)",
+    "CORPORA": "('gogol',)",
     "TRAIN_BYTES": "20000",
     "N_STEPS": "5",
 }
