@@ -47,5 +47,8 @@ def test_the_clean_forecasts_are_in_the_document_as_they_were_frozen_before_thei
     ]  # fmt: skip
     for each in clean:
         assert not each.record["after_the_fact"] and each.record["created_at"] < each.target.record["time"]
-        for row in (*forecasts.score_rows(each.label, each.record, each.target), *forecasts.law_rows(each.label, each.record)):
+        for row in (
+            *forecasts.score_rows(each.label, each.record, each.target),
+            *forecasts.law_rows(each.label, each.record),
+        ):
             assert f"| {' | '.join(row)} |" in STUDIES
