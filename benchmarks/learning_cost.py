@@ -2,19 +2,23 @@
 
     python benchmarks/learning_cost.py
 
-A text has a million bytes in segments of 1,000. The cost of a segment is its law and noise, whose correlation between
-neighbouring segments is the first column. Beside the coverage stand the errors of the learning cost by the expected curve, and by
-the mean of the last 64 KiB, which `references` took before.
+A text has a million bytes in segments of 1,000. The cost of a segment is its law and noise: autoregressive with this correlation
+of neighbouring segments (AR), or fractional Gaussian with this Hurst exponent (H), which has long memory, as text has. Beside the
+coverage stand the errors of the learning cost by the expected curve, and by the mean of the last 64 KiB, which `references` took
+before.
 """
 
+from functools import cache
+
 import numpy as np
+from scipy.linalg import toeplitz
 
 from prequential.measure.evaluation.curves import Curve
 from prequential.measure.study.expected_curve import Estimate, expected_curve
 from prequential.measure.study.references import split_of
 
 N_BYTES, SEGMENT_BYTES, N_TEXTS = 1_000_000, 1000, 200
-CORRELATIONS = (0.0, 0.5, 0.8, 0.95)
+NOISES = (("AR", 0.0), ("AR", 0.5), ("AR", 0.8), ("AR", 0.95), ("H", 0.7), ("H", 0.8), ("H", 0.9))
 FLOOR, FACTOR, EXPONENT, SHIFT = (
     1.8,
     1.0,
@@ -30,12 +34,24 @@ def law(places: np.ndarray) -> np.ndarray:
     return FLOOR + FACTOR * (places + SHIFT) ** -EXPONENT
 
 
-def text_of(correlation: float, seed: int) -> Curve:
+@cache
+def root(hurst: float, n: int) -> np.ndarray:
+    """The lower triangle that makes fractional Gaussian noise of variance 1 of independent draws, (n, n)."""
+    lag = np.arange(n)
+    return np.linalg.cholesky(
+        toeplitz((abs(lag - 1) ** (2 * hurst) - 2 * lag ** (2 * hurst) + (lag + 1) ** (2 * hurst)) / 2)
+    )
+
+
+def text_of(kind: str, strength: float, seed: int) -> Curve:
     """The learning curve of a simulated text."""
     n_segments = N_BYTES // SEGMENT_BYTES
     noise = np.random.default_rng(seed).normal(size=n_segments)
-    for k in range(1, n_segments):
-        noise[k] = correlation * noise[k - 1] + (1 - correlation**2) ** 0.5 * noise[k]
+    if kind == "H":
+        noise = root(strength, n_segments) @ noise
+    else:
+        for k in range(1, n_segments):
+            noise[k] = strength * noise[k - 1] + (1 - strength**2) ** 0.5 * noise[k]
     fine = law((np.arange(10 * n_segments) + 0.5) / (10 * n_segments)).reshape(n_segments, 10).mean(1)
     bits = SEGMENT_BYTES * (fine + DEVIATION * noise)
     return Curve(n_bytes=SEGMENT_BYTES * np.arange(1, n_segments + 1), bits=bits.cumsum())
@@ -57,15 +73,16 @@ def holds(estimate: Estimate, truth: float) -> bool:
     return estimate.low <= truth <= estimate.high
 
 
-def measured(correlation: float, n_texts: int) -> dict[str, float]:
+def measured(kind: str, strength: float, n_texts: int) -> dict[str, float]:
     """The share of texts whose interval holds each truth, and the root mean square errors of both learning costs, as shares."""
     true = truths()
     hits: dict[str, list[bool]] = {name: [] for name in true}
     errors: dict[str, list[float]] = {"expected curve": [], "last 64 KiB": []}
     for seed in range(n_texts):
-        curve = text_of(correlation, seed)
+        curve = text_of(kind, strength, seed)
         found = expected_curve(curve)
         estimates = (found.final_rate, found.learning_bits, found.surplus_bits(true["final rate"] + ABOVE))
+        true["learning"] = float(curve.bits[-1]) - N_BYTES * true["final rate"]
         for (name, truth), estimate in zip(true.items(), estimates, strict=True):
             hits[name].append(holds(estimate, truth))
         errors["expected curve"].append(found.learning_bits.point / true["learning"] - 1)
@@ -76,11 +93,11 @@ def measured(correlation: float, n_texts: int) -> dict[str, float]:
 
 def main() -> None:
     """Prints the table as Markdown."""
-    print("| correlation | final rate | learning | surplus | error, expected curve | error, last 64 KiB |")
-    print("| ---: | ---: | ---: | ---: | ---: | ---: |")
-    for correlation in CORRELATIONS:
-        row = [f"{share:.1%}" for share in measured(correlation, N_TEXTS).values()]
-        print(f"| {correlation:g} | {' | '.join(row)} |", flush=True)
+    print("| noise | final rate | learning | surplus | error, expected curve | error, last 64 KiB |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for kind, strength in NOISES:
+        row = [f"{100 * share:.1f} %" for share in measured(kind, strength, N_TEXTS).values()]
+        print(f"| {kind} {strength:g} | {' | '.join(row)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ wanted kind. Target and held-out text are two later stretches of TEXT, disjoint 
 
 Each rule chooses an eighth of the pool. A fresh learner reads the chosen shards in the pool's order, and then the held-out text.
 The result is the cost of the held-out text, with learning: L(choice, held-out) - L(choice). Each is compared with every random
-choice of the same size. p = (random choices that cost at most as much + 1) / (draws + 1) is the probability that a random choice
-is placed as well. The interval is that of the mean of random choices: Student's t over the draws. Pool, text and learner are
-fixed in both. Three more rows are references: text shards only, no choice at all, and the target instead of a choice.
+choice of the same size. If a choice were itself a random one, it would be placed as well with probability p = (random choices
+that cost at most as much + 1) / (draws + 1). The interval is that of the mean of random choices: Student's t over the draws.
+Pool, text and learner are fixed in both. Three more rows are references: text shards only, no choice at all, and the target
+instead of a choice.
 
 Prints a Markdown table, or one line of JSON with --json. The result is deterministic.
 """
@@ -79,11 +80,11 @@ class Row:
     high: float
     n_as_good: int
     n_draws: int
-    kinds: dict[str, int]
+    kinds: dict[str, float]
 
     @property
     def p(self) -> float:
-        """The probability that a random choice is placed as well as this one among the draws."""
+        """The probability of a rank this good or better, if this choice were itself a random one."""
         return (self.n_as_good + 1) / (self.n_draws + 1)
 
 
@@ -155,7 +156,9 @@ def measure(pool: Pool, config: Config, runtime: Runtime, n_draws: int) -> list[
         print(f"{name}: {costs[name]:.4f} {kinds[name]}", file=sys.stderr, flush=True)
     drawn = [costs[f"random {draw}"] for draw in range(n_draws)]
     mean, half = statistics.fmean(drawn), half_width(drawn)
-    average = {kind: sum(kinds[f"random {d}"][kind] for d in range(n_draws)) // n_draws for kind in kinds["nothing"]}
+    average = {
+        kind: round(sum(kinds[f"random {d}"][kind] for d in range(n_draws)) / n_draws, 1) for kind in kinds["nothing"]
+    }
     named = {name: cost for name, cost in costs.items() if not name.startswith("random ")}
     rows = {
         f"random, mean of {n_draws}": (mean, average),

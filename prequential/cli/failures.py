@@ -21,9 +21,20 @@ def for_each(names: Iterable[str], run: Callable[[str], None], *, verbose: bool)
         except (BrokenPipeError, StandardOutputError):  # no later result could be printed either
             raise
         except Exception as error:
+            if was_interrupted(error):
+                raise KeyboardInterrupt from error
             report_failure(name, error, verbose=verbose)
             code = EXIT_FAILURE
     return code
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether the exception comes from Ctrl-C: in some places, such as class bodies, Python makes others of it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def report_failure(name: str | None, error: Exception, *, verbose: bool) -> None:

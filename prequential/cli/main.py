@@ -18,7 +18,7 @@ from prequential.cli.commands.machine import audit, doctor, estimate
 from prequential.cli.commands.measure import compare, evaluate, heldout, monorepo, references, report, runs
 from prequential.cli.commands.models import export, train
 from prequential.cli.commands.study import ablate, forecast, ladder, matrix, score, select, sweep
-from prequential.cli.failures import EXIT_FAILURE, report_failure, with_notes
+from prequential.cli.failures import EXIT_FAILURE, report_failure, was_interrupted, with_notes
 from prequential.cli.options import Parser
 from prequential.cli.paths import are_refused
 from prequential.cli.streams import end_output, open_missing_streams, printable_streams
@@ -115,6 +115,9 @@ def _run(args: argparse.Namespace) -> int:
             print(with_notes("prequential: ended", end), file=sys.stderr)
         raise
     except Exception as error:
+        if was_interrupted(error):
+            print("prequential: interrupted", file=sys.stderr)
+            return 130
         report_failure(None, error, verbose=getattr(args, "verbose", False))
         return EXIT_FAILURE
 

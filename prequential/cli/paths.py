@@ -6,6 +6,7 @@ again, because files may change.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -25,6 +26,8 @@ def are_refused(args: argparse.Namespace) -> bool:
     values = [value for name in attributes if (value := getattr(args, name)) is not None]
     is_list = len(values) == 1 and isinstance(values[0], list)
     names: list[str] = values[0] if is_list else values
+    if presets := [name for name in names if re.fullmatch(r"-\d+", name)]:  # argparse takes -1 for a negative number
+        args.parser.error(f"unrecognized arguments: {' '.join(presets)}")
     if (given := getattr(args, "given", None)) is not None and (reason := _missing(given)) is not None:
         report_failure(None, reason, verbose=args.verbose)
         return True

@@ -30,7 +30,7 @@ def machine() -> dict[str, str | int]:
 
 def _vector_level() -> str:
     """The widest vector instructions of the processor, by the names that torch gives; torch is not imported for that."""
-    from llvmlite.binding import get_host_cpu_features
+    from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
 
     features = get_host_cpu_features()
     levels = (("AVX512", "avx512f"), ("AVX2", "avx2"))

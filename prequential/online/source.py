@@ -25,6 +25,8 @@ from prequential.model.config import Config
 
 Data = bytes | bytearray | memoryview | NDArray[np.uint8]
 
+MAX_NAMED = 10  # files in one message
+
 
 @dataclass(frozen=True)
 class Source:
@@ -56,9 +58,11 @@ class Source:
         skipped = self._corpus.skipped if self._corpus else ()
         lost = [name for name in skipped if not is_git(os.fsencode(name).rpartition(b"/")[2])]
         if lost:
-            more = f", and {len(lost) - 1} more" if lost[1:] else ""
+            names = ", ".join(map(repr, lost[:MAX_NAMED])) + (
+                f", and {len(lost) - MAX_NAMED} more" if lost[MAX_NAMED:] else ""
+            )
             raise CorpusError(
-                f"an archive cannot hold {lost[0]!r}{more}: a link that leads out of the folder, or no file; move it away first"
+                f"an archive cannot hold {names}: links that lead out of the folder, or no files; move them away first"
             )
         if skipped:
             logging.getLogger(__name__).warning("%r is not in the archive: git's own files are left out", skipped[0])

@@ -96,7 +96,7 @@ def sizes(record: Record, name: str) -> Html:
     columns = ("compressor", "bytes", "bits/byte", "against the archive", "model ahead from byte", "seconds")
     caption = (
         "Compressed sizes of all bytes. Each result was decoded and compared. From the given byte to the end, the model's "
-        "ideal code length is below the other's size."
+        "archive is smaller than the other's file (of a static model: the ideal code length)."
     )
     table = html_table("Sizes", columns, sorted(rows, key=_size), caption, is_bold=lambda row: row is rows[0])
     return join(table, *(element("p", note) for note in record["notes"]))

@@ -12,7 +12,7 @@ and more than Student's t. It assumes that documents are independent of each oth
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,9 +86,9 @@ def rate_interval(clusters: Clusters, bootstrap: Bootstrap) -> RateInterval | No
 
 
 def loss_interval(clusters: Clusters, bootstrap: Bootstrap) -> RateInterval | None:
-    """As `rate_interval`, for a code length, which is never negative: nor is the lower bound."""
+    """As `rate_interval`, for a code length. None also if it reaches below 0, as no code length does: it says nothing then."""
     found = rate_interval(clusters, bootstrap)
-    return replace(found, low_bits_per_byte=max(found.low_bits_per_byte, 0.0)) if found else None
+    return found if found and found.low_bits_per_byte >= 0.0 else None
 
 
 def _rates(sizes: NDArray[np.float64], costs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -213,8 +213,9 @@ def _check_comparable(first: Run, run: Run) -> None:
         ("corpus (bytes)", "corpus (BLAKE2b)", "alphabet", "context policy"), _basis(first), _basis(run), strict=True
     ):
         if expected != found:
+            values = (repr(value[:16] if what.endswith("(BLAKE2b)") else value) for value in (expected, found))
             raise CorpusError(
-                f"{str(first.path)!r} and {str(run.path)!r} are not comparable: {what} {expected!r} and {found!r}"
+                f"{str(first.path)!r} and {str(run.path)!r} are not comparable: {what} {' and '.join(values)}"
             )
 
 

@@ -361,7 +361,9 @@ def _deleting(draft: Path, unless: Callable[[], bool]) -> Iterator[None]:
         if not unless():
             shutil.rmtree(draft, ignore_errors=True)
         elif not isinstance(error, CheckpointError):  # its message says what is wrong with the draft
-            error.add_note(f"evaluate --resume {draft} continues this run")
+            error.add_note(
+                f"`prequential evaluate CORPUS --resume {draft}`, with the same options of the learner, continues this run"
+            )
         raise
     shutil.rmtree(draft, ignore_errors=True)  # nothing is there if the run was finished: it has another name
 

@@ -111,8 +111,8 @@ def _interval_note(losses: Record) -> str:
     found, n_documents = first["interval"], first["clusters"]["n_documents"]
     if found is None:
         few = f"{n_documents} document{'s' * (n_documents != 1)}, and an interval needs {MIN_DOCUMENTS}"
-        alike = "nearly all documents cost the same bits/byte, and a few do not"
-        return f"\n\nno interval: {few if n_documents < MIN_DOCUMENTS else alike}"
+        uneven = "the documents are too uneven: a few decide, or nearly all cost the same bits/byte"
+        return f"\n\nno interval: {few if n_documents < MIN_DOCUMENTS else uneven}"
     return (
         f"\n\n{100 * found['confidence']:g} % interval: the expected loss over documents like these, if they are independent; "
         f"{_drawn(found)} drawn {found['n_resamples']:,} times"

@@ -5,10 +5,12 @@ The cost of a byte at position t is taken as
     r(t) = E + A (t + s)^-b + noise        A >= 0, 0.05 <= b <= 2, s >= 0
 
 The mean over cells of equal length is fitted by least squares. E and A are linear; b and s are taken from a grid, for the fit is
-used inside the text, where neighbouring nodes give nearly the same curve (it is no forecast). Intervals come from a circular
-block bootstrap of the residuals (Politis & Romano 1992), which keeps the dependence of neighbouring cells: each replicate is
-fitted again. A text counts as BLOCKS independent pieces, however long it is: the residuals are widened as Student's t of BLOCKS
-less four parameters would widen them. benchmarks/learning_cost.py measures how often the intervals hold.
+used inside the text, where neighbouring nodes give nearly the same curve (it is no forecast).
+
+Text has long memory: an easy or hard passage has easy or hard ones around it, at every scale, and one text cannot show how much.
+So the intervals come from replicates whose noise is fractional Gaussian (Mandelbrot & Van Ness 1968), with Hurst exponents of 0.5
+to 0.9 in equal shares. Its variance is that of the residuals, corrected for what the fit takes away. Each replicate is fitted
+again. benchmarks/learning_cost.py measures how often the intervals hold.
 """
 
 import math
@@ -17,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.linalg import toeplitz
 
 from prequential.measure.evaluation.curves import Curve
 
@@ -27,10 +29,8 @@ LEVEL = 0.9
 N_REPLICATES = 1000
 EXPONENTS = np.linspace(0.05, 2.0, 104)  # 1 is none of them
 SHIFTS = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 41)])  # s, as shares of the text
-BLOCKS = 16  # into which the cells are cut for the bootstrap
+HURST = (0.5, 0.6, 0.7, 0.8, 0.9)
 N_PARAMETERS = 4
-FREEDOM = BLOCKS - N_PARAMETERS
-WIDENED = math.sqrt(BLOCKS / FREEDOM) * float(stdtrit(FREEDOM, (1 + LEVEL) / 2) / ndtri((1 + LEVEL) / 2))
 
 Values = NDArray[np.float64]
 
@@ -71,8 +71,8 @@ class ExpectedCurve:
 
     @property
     def learning_bits(self) -> Estimate:
-        """The area between the expected curve and its end, n (mean of r - r(n)), in bits."""
-        return self._estimate(self.n_bytes * (self._areas(np.ones(len(self.nodes))) - self.final_rates))
+        """The code length less n r(n): the area between the learning curve and its expected end, in bits."""
+        return self._estimate(self.code_bits - self.n_bytes * self.final_rates)
 
     def surplus_bits(self, epsilon: float) -> Estimate:
         """The area of the expected curve above epsilon bits per byte, in bits. Source: Whitney et al. 2020."""
@@ -139,7 +139,7 @@ def expected_curve(curve: Curve, *, seed: int = 0) -> ExpectedCurve:
     nodes, floors, factors = _fit(shapes, rates[:, None])
     if n_cells >= MIN_CELLS:
         fitted = floors[0] + factors[0] * shapes[nodes[0]]
-        replicates = fitted[:, None] + WIDENED * _resampled(rates - fitted, seed)
+        replicates = fitted[:, None] + _noise(rates - fitted, _tangents(shapes, int(nodes[0])), seed)
         again = _fit(shapes, replicates)
         nodes, floors, factors = (
             np.concatenate([first, more]) for first, more in zip((nodes, floors, factors), again, strict=True)
@@ -178,10 +178,26 @@ def _fit(shapes: Values, rates: Values) -> tuple[NDArray[np.int64], Values, Valu
     return nodes, floors, factors
 
 
-def _resampled(residuals: Values, seed: int) -> Values:
-    """Residuals in circular blocks of random places, (cells, N_REPLICATES), centred."""
-    n_cells = len(residuals)
-    length = max(1, n_cells // BLOCKS)
-    starts = np.random.default_rng(seed).integers(0, n_cells, (-(-n_cells // length), N_REPLICATES))
-    places = (starts[:, None] + np.arange(length)[None, :, None]) % n_cells
-    return np.asarray((residuals - residuals.mean())[places.reshape(-1, N_REPLICATES)[:n_cells]])
+def _tangents(shapes: Values, node: int) -> Values:
+    """An orthonormal basis of what a fit near this node can follow, (cells, N_PARAMETERS): constant, shape and its neighbours."""
+    row, column = divmod(node, len(SHIFTS))
+    rows = np.clip([row - 1, row + 1], 0, len(EXPONENTS) - 1)
+    columns = np.clip([column - 1, column + 1], 0, len(SHIFTS) - 1)
+    near = [shapes[node], *shapes[rows * len(SHIFTS) + column], *shapes[row * len(SHIFTS) + columns]]
+    found = np.stack([np.ones(shapes.shape[1]), *((shape - shape.mean()) / (shape.std() or 1.0) for shape in near)], 1)
+    return np.asarray(np.linalg.svd(found, full_matrices=False)[0][:, :N_PARAMETERS])
+
+
+def _noise(residuals: Values, tangents: Values, seed: int) -> Values:
+    """Fractional Gaussian noise of the residuals' size, (cells, N_REPLICATES), in equal shares for each Hurst exponent."""
+    n_cells, random = len(residuals), np.random.default_rng(seed)
+    distance = np.arange(n_cells, dtype=np.float64)
+    parts = []
+    for hurst in HURST:
+        powers = np.abs(distance[:, None] + np.array([-1.0, 0.0, 1.0])) ** (2 * hurst)
+        covariance = toeplitz(powers @ [0.5, -1.0, 0.5])
+        left = n_cells - np.einsum("ij,ik,kj->", tangents, covariance, tangents)  # expected sum of squares after a fit
+        scale = math.sqrt(float(np.square(residuals).sum()) / left)
+        drawn = random.standard_normal((n_cells, N_REPLICATES // len(HURST)))
+        parts.append(scale * (np.linalg.cholesky(covariance) @ drawn))
+    return np.concatenate(parts, axis=1)

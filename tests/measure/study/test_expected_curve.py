@@ -50,7 +50,7 @@ def test_a_constant_rate_has_no_learning_cost_and_its_noise_is_no_surplus():
 
 
 def test_data_and_learning_are_the_code_length():
-    line = simulation.text_of(0.8, 3)
+    line = simulation.text_of("AR", 0.8, 3)
     found = expected_curve(line)
     assert 1_000_000 * found.final_rate.point + found.learning_bits.point == pytest.approx(line.bits[-1], rel=1e-9)
 
@@ -63,12 +63,20 @@ def test_one_hard_passage_at_the_end_moves_the_window_and_hardly_the_curve():
     assert abs(expected[1] - expected[0]) < 0.35 * abs(moved[1] - moved[0])
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.8])
-def test_intervals_hold_the_truth_of_simulated_texts(correlation):
-    """Nominally 90 %. Over 200 texts: 93 to 95 % for independent segments, 92 to 94 % at 0.8 (benchmarks/learning_cost.py)."""
-    found = simulation.measured(correlation, 40)
-    assert all(found[name] >= 0.8 for name in ("final rate", "learning", "surplus"))
-    assert found["expected curve"] < 0.6 * found["last 64 KiB"]
+@pytest.mark.parametrize(("kind", "strength", "least"), [("AR", 0.8, 0.9), ("H", 0.7, 0.85), ("H", 0.8, 0.7)])
+def test_intervals_hold_the_truth_of_simulated_texts(kind, strength, least):
+    """Nominally 90 %. Over 200 texts: 100, 99 and 86 %; with the noise taken as independent in blocks, 94, 78 and 61 %."""
+    found = simulation.measured(kind, strength, 40)
+    assert all(found[name] >= least for name in ("final rate", "learning", "surplus"))
+    assert found["expected curve"] < 0.85 * found["last 64 KiB"]
+
+
+def test_the_ends_of_data_and_learning_add_up_to_the_code_length():
+    line = simulation.text_of("H", 0.8, 5)
+    found, n_bytes = expected_curve(line), 1_000_000
+    rate, learning = found.final_rate, found.learning_bits
+    for end, other in ((rate.low, learning.high), (rate.point, learning.point), (rate.high, learning.low)):
+        assert n_bytes * end + other == pytest.approx(line.bits[-1], rel=1e-3)
 
 
 def test_a_short_text_has_no_interval():
@@ -80,7 +88,7 @@ def test_a_short_text_has_no_interval():
 
 
 def test_a_threshold_below_the_end_is_not_reached():
-    found = expected_curve(simulation.text_of(0.0, 0))
+    found = expected_curve(simulation.text_of("AR", 0.0, 0))
     assert found.sample_bytes(1.0) is None
     reached = found.sample_bytes(found.final_rate.point + 0.001)
     assert reached is not None and reached.high is None  # some replicates do not come down to it
@@ -88,5 +96,5 @@ def test_a_threshold_below_the_end_is_not_reached():
 
 
 def test_equal_curves_have_equal_intervals():
-    line = simulation.text_of(0.5, 1)
+    line = simulation.text_of("AR", 0.5, 1)
     assert expected_curve(line).learning_bits == expected_curve(line).learning_bits

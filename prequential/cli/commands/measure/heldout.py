@@ -97,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
     print(json.dumps(record) if args.json else format_heldout(record), flush=True)
     if records:
         append_record(records, record)
+        if not args.json:
+            print(f"appended to {printable(str(records))}")
     return 0
 
 

@@ -117,7 +117,10 @@ def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", nam
         about = {"kind": "references", **corpora, "config": config.to_dict()}
         print(json.dumps({**about, **record, "environment": environment(runtime, config)}), flush=True)
     else:
-        title = f"{printable(name)}, {found.split.code_bits:,.0f} bits by the GPT as it learns"
+        gpt = config.gpt
+        assert gpt
+        shape = f"GPT {gpt.n_layers} x {gpt.width}, window {gpt.window}, without contexts"
+        title = f"{printable(name)}, {found.split.code_bits:,.0f} bits (ideal code length) by the {shape}, as it learns"
         print(f"{title}\n\n{format_references(record)}\n", flush=True)
 
 

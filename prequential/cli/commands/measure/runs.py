@@ -17,7 +17,7 @@ DEFAULT_FOLDER = "runs"
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declares the command and its three actions."""
     parser = commands.add_parser("runs", description="List, show and pack earlier evaluations (docs/MEASURES.md).")
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    actions = parser.add_subparsers(metavar="{list,show,pack}", required=True)
     listing = actions.add_parser(
         "list", help="all runs in a folder", description="List all runs in a folder, the oldest first."
     )

@@ -186,7 +186,7 @@ def _write_order(args: argparse.Namespace, record: dict[str, Any], choices: Sequ
                 sink.write(line.encode())
     elif args.json:
         sys.stdout.writelines(lines)
-    if not args.quiet and not args.json:
+    if not args.json and not (args.quiet and (args.output or args.write)):
         print(format_selection(record, choices))
 
 

@@ -11,6 +11,8 @@ SCORE_TITLES = (
     "", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", "in seed deviations"
 )  # fmt: skip
 
+PARTS = {"start": "before the first prefix", "ladder": "in the ladder's other bytes", "beyond": "beyond the ladder"}
+
 
 def format_backtest(quantity: str, calibration: Calibration) -> str:
     """Each forecast of a finished run of the ladder, and how many intervals contain the actual loss."""
@@ -58,8 +60,9 @@ def format_forecast(record: dict[str, Any]) -> str:
             f"{record['compute']['ratio']:.1f} times the operations of the largest run fitted",
             f"form: {record['form']} ({record['form_chosen_by']}); proxy: {printable(proxy['name']) if proxy else 'none'}",
             format_table(("", "forecast", "90 % from", "to", *map(_title, naive_names)), rows),
-            f"total bits by the law of the loss ({identity['form']}): {identity['disagreement_percent']:+.2f} % ("
-            + ", ".join(f"{part} {_percent(share, '+.2f')}" for part, share in identity["parts_percent"].items())
+            f"check: the sum of the law of the loss ({identity['form']}) differs from total_bits by "
+            f"{identity['disagreement_percent']:+.2f} % ("
+            + ", ".join(f"{PARTS[part]} {_percent(share, '+.2f')}" for part, share in identity["parts_percent"].items())
             + ")",
             *(f"warning: {line}" for line in forecast_warnings(record)),
             f"frozen: {record['blake2b']}",

@@ -36,7 +36,7 @@ def format_outcome(outcome: Outcome) -> str:
     """One line about a finished run."""
     assert outcome.run
     record = outcome.run.record
-    figures = f"{record['bits_per_byte']:.4f} bits/byte, {record['bytes_per_s'] / 1e3:,.2f} kB/s"
+    figures = f"archive {record['bits_per_byte']:.4f} bits/byte, {record['bytes_per_s'] / 1e3:,.2f} kB/s"
     return (
         f"{outcome.name}: {figures}, {'' if outcome.is_new else 'finished already, '}{printable(str(outcome.run.path))}"
     )
