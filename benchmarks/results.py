@@ -24,6 +24,7 @@ from typing import Any
 from markdown_table import format_markdown
 
 from prequential.measure.evaluation.summary import format_report, model_summary
+from prequential.measure.machine import NO_BACKEND
 from prequential.measure.record import append_record
 from prequential.measure.study.sweep import pareto_front
 from prequential.model.presets import PRESETS, PURE, preset
@@ -337,11 +338,12 @@ def bits_per_byte(compressed_bytes: int, n_bytes: int) -> str:
 def facts(record: Record) -> str:
     """Model, sizes, machine, commit and date of one evaluation, in a line."""
     environment = record["environment"]
+    matmul = "" if environment["backend"] == NO_BACKEND else f"{environment['backend']} matmul, "
     return (
         f"{model_summary(record['config'])}; {record['archive_bits']:,} bits, ideal code length "
         f"{record['code_bits_per_byte']:.4f} bits/byte, coder overhead {record['coder_overhead_ppm']:.1f} ppm; "
         f"{'decoded and compared' if record['verified'] else 'not decoded'}; {environment['machine']['cpu']}, "
-        f"{environment['threads']} threads, {environment['backend']} matmul, {environment['kernels']} kernels; "
+        f"{environment['threads']} threads, {matmul}{environment['kernels']} kernels; "
         f"commit {commit(record)}, {record['time'][:10]}"
     )
 
