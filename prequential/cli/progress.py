@@ -61,7 +61,9 @@ def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
             if not self.said:
                 self.said = True
                 with suppress(Exception):
-                    watch.write("prequential: compiling kernels, once after an installation (half a minute)")
+                    watch.write(
+                        "prequential: compiling kernels, once for each kind of run after an installation (half a minute)"
+                    )
 
         def on_end(self, _: event.Event) -> None:
             """Nothing to say."""

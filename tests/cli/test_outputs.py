@@ -170,9 +170,7 @@ def test_an_interrupted_evaluation_resumes_and_measures_the_same(run, start, tmp
     _, errors = process.communicate(timeout=60)
     (draft,) = (tmp_path / "runs").iterdir()
     assert process.returncode == 143
-    assert (
-        errors.decode().splitlines()[-1].endswith(f"evaluate --resume {draft.relative_to(tmp_path)} continues this run")
-    )
+    assert f"`prequential evaluate CORPUS --resume {draft.relative_to(tmp_path)}`, " in errors.decode().splitlines()[-1]
     done = run(tmp_path, "evaluate", "--json", "--baselines", "gzip", "--resume", f"runs/{draft.name}", "a")
     (folder,) = (tmp_path / "runs").iterdir()
     assert sorted(path.name for path in folder.iterdir()) == [
