@@ -3,8 +3,8 @@
     python benchmarks/forecasts.py
 
 prints the tables of docs/STUDIES.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
-targets and sealed forecasts, and their digests are checked first. The clean ones are of corpora on which nothing had been tuned.
-The refitted forecasts of the others are made after the fact.
+targets and sealed forecasts, and their digests are checked first. The clean ones are of corpora on which the GPT had not been
+tuned. The refitted forecasts of the others are made after the fact.
 """
 
 import json
