@@ -1,11 +1,12 @@
 """Compares a GPU with the processor: equal archives in both directions, and the time of each. `make gpu-check` runs this.
 
-    python benchmarks/gpu.py [FILE...] [--levels 5 9 5-pure] [--limit N] [--device cuda|cpu]
+    python benchmarks/gpu.py [FILE...] [--levels 5 9 gpu-small 5-pure] [--limit N] [--device cuda|cpu]
 
 Each corpus is compressed at each preset with the GPT on the processor and on the device. Each archive is decoded on the other
-one. Single steps are timed, too. For these the script counts the operations that a device launches, except views, with the CUDA
-path of matrix products, and the bytes that they read and write. The counts are the same on every machine. The script appends one
-record to benchmarks/gpu.jsonl, and fails if two archives differ. --device cpu tests the script itself.
+one. The parts are timed alone, too: a step, the reading of a segment, and the mixer; on a device also as graphs. The script
+counts the operations of a step that a device launches, except views, with the CUDA path of matrix products, and the bytes that
+they read and write. The counts are the same on every machine. The script prints one table, appends one record to
+benchmarks/gpu.jsonl, and fails if two archives differ. --device cpu tests the script itself.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from torch.utils._pytree import tree_leaves
 
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
+from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.corpora.sources import open_corpus
 from prequential.errors import PrequentialError
 from prequential.exact import matmul, plain
@@ -41,7 +43,7 @@ from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.weights import phases_of_rows
 from prequential.model.presets import preset
-from prequential.online import coding
+from prequential.online import coding, loop
 from prequential.online.runtime import Runtime
 
 RECORDS = Path(__file__).parent / "gpu.jsonl"
@@ -92,7 +94,7 @@ def main() -> int:
     record = {"kind": "gpu", "device": _device(args.device), "products": trials, "runs": runs, "steps": steps}
     about = environment(Runtime(device=args.device), next(iter(configs.values())))
     append_record(args.record, record | {"environment": about})
-    print(_table(runs), _table(steps), sep="\n\n")
+    print(_table(runs, steps))
     different = [f"{r['corpus']} -{r['level']}" for r in runs if not r["identical"]]
     for name in different:
         print(f"gpu: {name}: the archives differ", file=sys.stderr)
@@ -102,7 +104,13 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("files", nargs="*", default=["sample:christmas_carol"], metavar="FILE")
-    parser.add_argument("--levels", nargs="+", default=["5", "9", "5-pure"], metavar="N", help="presets, N or N-pure")
+    parser.add_argument(
+        "--levels",
+        nargs="+",
+        default=["5", "9", "gpu-small", "5-pure"],
+        metavar="N",
+        help="presets: N, N-pure or the name of one for devices",
+    )
     parser.add_argument("--limit", type=int, default=100_000, metavar="N", help="bytes of each (default: %(default)s)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--record", type=Path, default=RECORDS, metavar="FILE", help="file to append the record to")
@@ -111,7 +119,7 @@ def _arguments() -> argparse.Namespace:
 
 def _config(level: str) -> Config:
     number, _, pure = level.partition("-")
-    return preset(int(number), pure=bool(pure))
+    return preset(int(number), pure=bool(pure)) if number.isdigit() else preset(level)
 
 
 def _read(name: str, limit: int) -> np.ndarray:
@@ -131,6 +139,8 @@ def run(name: str, level: str, data: np.ndarray, config: Config, device: str) ->
             for _ in coding.compress(data, header, sink, runtime.learner(config)):
                 pass
         archives[where] = sink.getvalue()
+    if config.mixer:
+        _time_mixer(row, config, data)
     row |= {"archive_bytes": len(archives["cpu"]), "identical": archives["cpu"] == archives["gpu"]}
     for where, place, made in (("cpu", "cpu", "gpu"), ("gpu", device, "cpu")):
         out = io.BytesIO()
@@ -142,13 +152,21 @@ def run(name: str, level: str, data: np.ndarray, config: Config, device: str) ->
     return row
 
 
+def _time_mixer(row: dict[str, Any], config: Config, data: np.ndarray) -> None:
+    """The rate of the mixer without a GPT."""
+    learner = Runtime().learner(dataclasses.replace(config, gpt=None, replicas=None))
+    with _timed(row, "mixer_kb_per_s", len(data)):
+        for _ in loop.run(learner, BitCoder(FOLLOW), slice(0, len(data)), data.copy()):
+            pass
+
+
 def step(level: str, config: Config, device: str) -> dict[str, Any]:
-    """A step of full size: its seconds on the processor and on the device, also captured, its counts, memory of the device."""
+    """A step and a segment of full size: their seconds on processor and device, also captured; counts, the device's memory."""
     host = Runtime().exact_backend(config)
     assert config.gpt and host
     found = Accelerator(torch.device(device), matmul.choose(device))
     gpts = {"cpu": GPT(config.gpt, 0, host), "gpu": DeviceGPT(found, config.gpt, 0, host)}
-    if device == "cuda" and not config.gpt.contexts:
+    if device == "cuda":
         gpts["gpu_captured"] = DeviceGPT(dataclasses.replace(found, captures=True), config.gpt, 0, host)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -158,6 +176,7 @@ def step(level: str, config: Config, device: str) -> dict[str, Any]:
     row: dict[str, Any] = {"level": level, "rows": shape[0], "columns": shape[1]}
     for where in ("cpu", "gpu", "gpu_captured"):
         row[f"step_{where}_s"] = _step_s(gpts[where], rows, device) if where in gpts else None
+        row[f"reading_{where}_s"] = _reading_s(gpts[where], config, device) if where in gpts else None
     row["device_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else None
     return row | counts(config)
 
@@ -212,6 +231,24 @@ def _step_s(gpt: GPT, rows: tuple[torch.Tensor, torch.Tensor], device: str) -> f
     return (time.perf_counter() - started) / STEPS
 
 
+def _reading_s(gpt: GPT, config: Config, device: str) -> float:
+    """Seconds of reading one segment of full size at once, with all copies, a mean over STEPS."""
+    assert config.gpt
+    n, seconds = config.schedule.segment_symbols, 0.0
+    drawn = random_words(0, "gpu/segment", n * config.gpt.n_inputs) >> 56
+    symbols = torch.from_numpy(drawn.astype(np.int64)).view(n, -1)
+    for i in range(2 * STEPS):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        gpt.begin(n)
+        gpt.forward(symbols, 0)
+        gpt.end()
+        if i >= STEPS:
+            seconds += time.perf_counter() - started
+    return seconds / STEPS
+
+
 @contextmanager
 def _timed(row: dict[str, Any], name: str, n_bytes: int) -> Iterator[None]:
     started = time.perf_counter()
@@ -232,11 +269,27 @@ def _device(name: str) -> dict[str, Any]:
     }
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> str:
-    if not rows:
-        return ""
-    cells = [[f"{x:,.3g}" if isinstance(x, float) else str(x) for x in row.values()] for row in rows]
-    return format_table(list(rows[0]), cells)
+def _table(runs: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) -> str:
+    """A line for each corpus and preset: milliseconds of the parts, kB/s of the runs, and whether all archives are identical."""
+    heads = ["corpus", "preset", "step ms: cpu", "gpu", "captured", "segment ms: cpu", "gpu", "captured", "mixer kB/s"]
+    heads += ["kB/s: compress cpu", "gpu", "decompress cpu", "gpu", "identical"]
+    parts = {row["level"]: row for row in steps}
+    lines = []
+    for run_row in runs:
+        part = parts.get(run_row["level"], {})
+        times = [
+            part.get(f"{kind}_{where}_s") for kind in ("step", "reading") for where in ("cpu", "gpu", "gpu_captured")
+        ]
+        rates = [run_row[f"{verb}_{where}_kb_per_s"] for verb in ("compress", "decompress") for where in ("cpu", "gpu")]
+        lines.append([
+            run_row["corpus"], run_row["level"], *(_number(t, 1e3) for t in times), _number(run_row.get("mixer_kb_per_s")),
+            *(_number(rate) for rate in rates), "yes" if run_row["identical"] else "NO",
+        ])  # fmt: skip
+    return format_table(heads, lines)
+
+
+def _number(x: float | None, factor: float = 1.0) -> str:
+    return "-" if x is None else f"{x * factor:.3g}"
 
 
 if __name__ == "__main__":

@@ -175,6 +175,11 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
     level.add_argument("--fast", dest="preset", action="store_const", const="fast", help="the lowest preset")
     level.add_argument("--best", dest="preset", action="store_const", const="best", help="the highest preset")
     level.add_argument(
+        "--preset",
+        choices=("gpu-small", "gpu-large"),
+        help="a learner for --device cuda, with a GPT of 7 or 85 million weights (docs/MACHINES.md)",
+    )
+    level.add_argument(
         "--config",
         metavar="FILE",
         help="a complete configuration as JSON (the `config` of `list --json`), instead of a preset",

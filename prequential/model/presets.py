@@ -50,11 +50,13 @@ _SECOND = MixerConfig(
 _THIRD = MixerConfig(contexts=THIRD_CONTEXTS, sets=THIRD_SETS, curves=CURVES)
 
 
-def _with_gpt(n_layers: int, width: int, context_bits: int, segment_symbols: int, mixer: MixerConfig) -> Config:
+def _with_gpt(
+    n_layers: int, width: int, context_bits: int, segment_symbols: int, mixer: MixerConfig, n_rows: int = 8
+) -> Config:
     gpt = GPTConfig(
         n_layers=n_layers, width=width, n_heads=width // 64, contexts=GPT_CONTEXTS, context_bits=context_bits
     )
-    return Config(gpt=gpt, mixer=mixer, schedule=ScheduleConfig(segment_symbols=segment_symbols, n_rows=8))
+    return Config(gpt=gpt, mixer=mixer, schedule=ScheduleConfig(segment_symbols=segment_symbols, n_rows=n_rows))
 
 
 _MIXER_ONLY = Config(gpt=None, mixer=_THIRD)
@@ -65,6 +67,14 @@ PRESETS: dict[int, Config] = {
     1: Config(gpt=None, mixer=_FAST), 2: Config(gpt=None, mixer=_SECOND), 3: _MIXER_ONLY, 4: _MIXER_ONLY,
     5: _DEFAULT, 6: _DEFAULT, 7: _BEST, 8: _BEST, 9: _BEST,
 }  # fmt: skip
+
+
+# For a device, which steps while the processor mixes: 7 and 85 million weights. The mixer is the one of -2, so that it is not the
+# bound, with a larger table. Their speed has not been measured on a device (docs/MACHINES.md).
+DEVICE_PRESETS: dict[str, Config] = {
+    "gpu-small": _with_gpt(4, 384, 20, 512, dataclasses.replace(_SECOND, table_bits=24), n_rows=16),
+    "gpu-large": _with_gpt(12, 768, 19, 1024, dataclasses.replace(_SECOND, table_bits=23)),
+}
 
 
 def _pure(n_layers: int, width: int) -> Config:
@@ -78,19 +88,24 @@ PURE = {
 }  # fmt: skip
 
 
-def preset(level: int = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
-    """The Config of a level. pure: without the context mixer. Raises ConfigError for an unknown level, or pure without a GPT.
+def preset(level: int | str = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
+    """The Config of a level, or of a name in DEVICE_PRESETS. pure: without the context mixer.
+
+    Raises ConfigError for an unknown level, or pure without a GPT.
 
     Examples:
         >>> import prequential
         >>> prequential.preset(1).gpt is None, prequential.preset(5).gpt.width, prequential.preset(5, pure=True).mixer
         (True, 192, None)
     """
+    if level in DEVICE_PRESETS:
+        config = DEVICE_PRESETS[str(level)]
+        return dataclasses.replace(config, seed=seed, mixer=None if pure else config.mixer)
     if level not in PRESETS:
-        raise ConfigError(f"no preset {level}; choose {min(PRESETS)} to {max(PRESETS)}")
+        raise ConfigError(f"no preset {level}; choose {min(PRESETS)} to {max(PRESETS)}, or {', '.join(DEVICE_PRESETS)}")
     if pure and level not in PURE:
         raise ConfigError(f"preset {level} has no GPT alone; choose {min(PURE)} to {max(PURE)}")
-    return dataclasses.replace((PURE if pure else PRESETS)[level], seed=seed)
+    return dataclasses.replace((PURE if pure else PRESETS)[int(level)], seed=seed)
 
 
 def default_for(n_bytes: int) -> Config:
@@ -119,4 +134,9 @@ def _names() -> dict[str, str]:
             values = preset(level, pure=pure).to_dict()
             del values["seed"]
             found.setdefault(json.dumps(values, sort_keys=True), f"-{level} --pure" if pure else f"-{level}")
+    for name in DEVICE_PRESETS:
+        for pure in (False, True):
+            values = preset(name, pure=pure).to_dict()
+            del values["seed"]
+            found[json.dumps(values, sort_keys=True)] = f"--preset {name}{' --pure' * pure}"
     return found

@@ -92,7 +92,7 @@ def operations_per_byte(config: Config) -> float:
 
 
 def _context_bytes(gpt: GPTConfig) -> int:
-    return 4 * (gpt.width + 1) << gpt.context_bits if gpt.contexts else 0
+    return (2 * gpt.width + 4) << gpt.context_bits if gpt.contexts else 0
 
 
 def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:

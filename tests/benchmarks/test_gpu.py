@@ -12,10 +12,12 @@ def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path
     (found,) = map(json.loads, record.read_text().splitlines())
     (run,), (step,) = found["runs"], found["steps"]
     assert run["identical"] and run["n_bytes"] == 3000 and run["archive_bytes"] < 3000
-    assert step["step_gpu_s"] > 0
+    assert step["step_gpu_s"] > 0 and step["reading_gpu_s"] > 0 and run["mixer_kb_per_s"] > 0
     assert step["operations"] > step["operations_a_layer"] > step["reading_operations"] > 100
     assert step["bytes"] > 128 * 1024 * step["bytes_a_unit"] > 0  # width 128, 8 rows of 128, one layer
-    assert "identical" in capsys.readouterr().out
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.split()[:2] == ["sample:christmas_carol", "5"] and line.split()[-1] == "yes"
+    assert line.split().count("-") == 2  # nothing is captured on a processor
 
 
 def test_archives_that_differ_are_a_failure(gpu_script, monkeypatch, capsys, tmp_path):

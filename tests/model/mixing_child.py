@@ -10,7 +10,7 @@ from prequential.codecs.bit_coder import ENCODE, BitCoder
 from prequential.corpora.bundled import sample_path
 from prequential.exact.digest import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import mixing
+from prequential.model.mixer import mixing, past
 from prequential.model.mixer.mixer import Mixer
 
 
@@ -24,19 +24,27 @@ def drawn_frequencies(n: int, seed: int) -> np.ndarray:
 
 
 def fingerprint() -> str:
-    """Payload and mixer state after a text, noise, and a part of the text: with all contexts, with all sets, and with few."""
+    """Payload and mixer state after a text, noise, and a part of the text: with all contexts, with all sets, and with few.
+
+    The last of them begins in records of binary data.
+    """
     text = np.fromfile(sample_path("christmas_carol"), np.uint8, 600)
     noise = np.random.default_rng(1).integers(0, 256, 60, dtype=np.uint8)
     few = ("2", "4", "above", "match")
     found = []
-    for contexts, sets, curves, n, gpt in (
-        (CONTEXTS, ("runs", "words,gpt"), ("1",), 60, True),
-        (few, WEIGHT_SETS, CURVES, 120, True),
-        (few, ("bits",), ("2",), 300, False),
+    for contexts, sets, curves, n, gpt, record in (
+        (CONTEXTS, ("runs", "words,gpt"), ("1",), 60, True, 0),
+        (few, WEIGHT_SETS, CURVES, 120, True, 0),
+        (few, ("bits",), ("2",), 300, False, 0),
+        (CONTEXTS, ("bits", "column,above"), ("2",), 40, False, 7),
     ):
         data = np.concatenate((text[:n], noise[: n // 4], text[: n // 3], np.zeros(20, np.uint8))).astype(np.int64)
         config = MixerConfig(contexts=contexts, sets=sets, curves=curves, table_bits=7, match_bits=6)
         mixer, coder = Mixer(config, np.zeros(1 << 9, np.uint8)), BitCoder(ENCODE)
+        if record:
+            mixer.restart(past.STEADY)
+            mixer.arrays.past[[past.RECORD, past.CONTROLS]] = record, past.N_CONTROLS
+            data = data % 32
         coder.reserve(len(data))
         mixer.code(data, drawn_frequencies(len(data), 2) if gpt else None, coder)
         found += [digest(mixer.state()).hex(), coder.payload().hex()]

@@ -16,6 +16,7 @@ from prequential.exact.pool import Pool
 from prequential.model.config import GPTConfig
 from prequential.model.gpt import reader
 from prequential.model.gpt.context_kernels import SUM_LIMIT
+from prequential.model.gpt.context_table import UNITS
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.weights import rotary_phases
 
@@ -238,6 +239,7 @@ def test_the_rows_of_a_step_depend_on_no_other_row_and_not_on_the_stream():
     gpt, other = trained(make_gpt()), trained(make_gpt())
     read(other, drawn_symbols(0))
     phases = rotary_phases(CONFIG, 0, ROW_LENGTH)
+    inputs = gpt.table_rows(inputs)
     together, _ = gpt._forward_rows(inputs, targets, phases)
     alone = [other._forward_rows(inputs[i : i + 1], targets[i : i + 1], phases)[0] for i in range(N_ROWS)]
     assert torch.equal(together, torch.cat(alone))
@@ -247,7 +249,7 @@ def test_a_row_is_learned_as_it_would_be_read_at_the_start_of_a_stream():
     """The gradient of a row follows from the logits that a new stream with the same symbols gets."""
     inputs, targets = drawn_rows(3)
     gpt = trained(make_gpt(fused))
-    gradient, _ = gpt._forward_rows(inputs[:1], targets[:1], rotary_phases(CONFIG, 0, ROW_LENGTH))
+    gradient, _ = gpt._forward_rows(gpt.table_rows(inputs[:1]), targets[:1], rotary_phases(CONFIG, 0, ROW_LENGTH))
     logits = read(gpt, inputs[0])
     assert torch.equal(gradient, fused.loss_gradient(fused.frequencies(logits), targets[0]))
 
@@ -283,7 +285,7 @@ def float_logits(gpt, parameters, symbols):
 def dense(gradient, gpt):
     """A ContextGradient as a tensor of the table's shape."""
     touched, peak = gradient.rows.unique(), gradient.peaks()
-    g = torch.zeros_like(gpt._weights.contexts.rows)
+    g = torch.zeros(gpt._weights.contexts.rows.shape)
     g[touched] = gradient.sums(touched, peak) * (peak / SUM_LIMIT)
     return g
 
@@ -298,10 +300,11 @@ def test_gradients_agree_with_float_autograd_of_the_same_network(ops):
         linear.quantise()
     inputs, targets = drawn_rows(3)
     phases = rotary_phases(CONFIG, 0, ROW_LENGTH)
-    gradient, saved = gpt._forward_rows(inputs, targets, phases)
+    rows = gpt.table_rows(inputs)
+    gradient, saved = gpt._forward_rows(rows, targets, phases)
     parameters = {name: (linear.levels * linear.scale).double() for name, linear in linears.items()}
     parameters["embedding"] = gpt._weights.embedding.double()
-    parameters["contexts"] = gpt._weights.contexts.rows.double()
+    parameters["contexts"] = gpt._weights.contexts.rows.double() / UNITS
     for p in parameters.values():
         p.requires_grad_()
     logits = float_logits(gpt, parameters, inputs).flatten(0, 1)
@@ -309,7 +312,7 @@ def test_gradients_agree_with_float_autograd_of_the_same_network(ops):
     expected = torch.autograd.grad(loss, logits, retain_graph=True)[0].flatten()
     assert torch.corrcoef(torch.stack((gradient.flatten().double(), expected)))[0, 1] > 0.998
     logits.backward(gradient.double())
-    for name, gradient_of in gpt._backward(gradient, saved, inputs, phases):
+    for name, gradient_of in gpt._backward(gradient, saved, rows, phases):
         g = dense(gradient_of, gpt) if name == "contexts" else gradient_of()
         reference = parameters[name].grad.flatten()
         cosine = torch.dot(g.flatten().double(), reference) / (g.double().norm() * reference.norm())

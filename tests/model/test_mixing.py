@@ -223,12 +223,12 @@ def past_after(text):
     return arrays.past, arrays.ring, arrays.indirect
 
 
-def hashes_after(text):
-    """The hash of every kind of context after `text`, by name."""
-    n = len(CONTEXTS)
-    hashes = np.zeros(n, np.int64)
-    contexts.context_hashes(*past_after(text), np.arange(n), np.zeros(n, np.int64), hashes)
-    return dict(zip(CONTEXTS, hashes.tolist(), strict=True))
+def hashes_after(text, names=CONTEXTS):
+    """The hashes of these contexts after `text`, by name."""
+    hashes = np.zeros(len(names), np.int64)
+    every = np.zeros(contexts.N_HASHES, np.int64)
+    contexts.context_hashes(*past_after(text), contexts.kinds_by_input(names), every, hashes)
+    return dict(zip(names, hashes.tolist(), strict=True))
 
 
 # for each context: a text, a text with the same context, and a text with another one
@@ -347,6 +347,65 @@ def test_a_context_depends_exactly_on_the_bytes_that_its_name_says(name):
     text, same, other = SAMPLES[name]
     assert hashes_after(text)[name] == hashes_after(same)[name]
     assert other is None or hashes_after(text)[name] != hashes_after(other)[name]
+
+
+# ---- records of binary data
+
+TABLE = np.array([[row, 200, 0, row >> 4, 7, 255, 16, column] for row in range(256) for column in (1, 3, 9)], np.uint8)
+
+
+def test_records_of_binary_data_count_as_lines():
+    now, ring, _ = past_after(TABLE.tobytes()[:4003])
+    assert (now[past.RECORD], now[past.IN_RECORDS]) == (8, 1)
+    assert past.byte_above(now, ring) == TABLE.tobytes()[4003 - 8]
+    assert past.byte_above2(now, ring) == TABLE.tobytes()[4003 - 16]
+
+
+@pytest.mark.parametrize("line", [b"0123456\n", "Straße\n".encode(), b"\x00\x00\x00 a file's name of text\n"])
+def test_text_has_no_records_even_if_its_lines_are_of_equal_length(line):
+    assert past_after(line * 1000)[0][past.IN_RECORDS] == 0
+
+
+def test_text_after_records_has_lines_again():
+    now, ring, _ = past_after(TABLE.tobytes() + b"now the text begins\nand here is more\nof it")
+    assert now[past.IN_RECORDS] == 0
+    assert past.byte_above(now, ring) == b"and here is more"[5]
+
+
+def test_in_steady_records_contexts_are_made_of_the_bytes_around():
+    table = np.tile(TABLE, (2, 1)).tobytes()
+    same, above = bytearray(table), bytearray(table)
+    same[-29] ^= 1  # neither one of the last bytes, nor above the next one
+    above[-8] ^= 1  # above the next one
+    found = [hashes_after(bytes(text)) for text in (table, same, above)]
+    for name in ("word", "word2", "word3", "first,word", "keyword,gap", "nest,word", "word,gaps", "vowels,length"):
+        assert found[0][name] == found[1][name] != found[2][name]
+
+
+def test_in_binary_data_other_contexts_take_the_places_of_those_of_words():
+    noise = np.random.default_rng(1).integers(0, 256, 9000, dtype=np.uint8).tobytes()
+    first, names = contexts.OF_BINARY[0], ("2", "word", "word2")
+    assert hashes_after(noise, names)["word"] == hashes_after(noise, (first,))[first]
+    assert hashes_after(b"a text of words", names) == {n: hashes_after(b"a text of words")[n] for n in names}
+    with_both = (first, "2", "word")
+    assert contexts.kinds_by_input(with_both)[past.BINARY, 2] == CONTEXTS.index(contexts.OF_BINARY[1])
+
+
+def test_every_name_of_a_replaced_context_exists():
+    assert set(contexts.OF_WORDS) | set(contexts.OF_BINARY) <= set(CONTEXTS)
+    assert not set(contexts.OF_WORDS) & set(contexts.OF_BINARY)
+
+
+def test_a_picture_costs_less_than_its_rows_in_another_order_of_bytes():
+    """Rows of 150 bytes of which one in five differs from the byte above. Matches say little about them."""
+    random = np.random.default_rng(3)
+    rows = random.integers(0, 32, (300, 150))
+    for above, row in pairwise(rows):
+        row[:] = np.where(random.random(150) < 0.2, row, above)
+    mixed = np.array([random.permutation(row) for row in rows])
+    config = MixerConfig(table_bits=16, match_bits=12)
+    costs = [followed(make_mixer(config, ring_bits=16), text.ravel()) / text.size for text in (rows, mixed)]
+    assert costs[0] < 3.0 and costs[1] > 4.9  # the entropy of the first is 1.7 bits, and that of single bytes 5
 
 
 @pytest.mark.parametrize("gpt", [False, True])

@@ -5,21 +5,35 @@ import json
 
 import pytest
 
-from prequential.model.presets import PRESETS, PURE, name_of, preset
+from prequential.cli.main import build_parser
+from prequential.cli.options import learner_config
+from prequential.errors import ConfigError
+from prequential.measure.study.ladder import n_weights
+from prequential.model.presets import DEVICE_PRESETS, PRESETS, PURE, name_of, preset
+from prequential.online.limits import MAX_MEMORY_BYTES, check_limits
 
 
 @pytest.mark.parametrize("pure", [False, True])
-def test_the_name_of_a_preset_selects_the_same_configuration(pure: bool) -> None:
-    for level in PURE if pure else PRESETS:
+def test_the_name_of_a_preset_are_the_options_that_select_it(pure: bool) -> None:
+    for level in (*(PURE if pure else PRESETS), *DEVICE_PRESETS):
         for seed in (0, 7):
             config = preset(level, pure=pure, seed=seed)
             words = (name_of(json.loads(json.dumps(config.to_dict()))) or "").split()
-            named = preset(
-                int(words[0].removeprefix("-")),
-                pure="--pure" in words,
-                seed=int(words[-1]) if "--seed" in words else 0,
-            )
-            assert named == config
+            assert learner_config(build_parser().parse_args(["compress", "FILE", *words])) == config
+
+
+def test_unknown_presets_are_refused() -> None:
+    for level in (0, 10, "gpu-tiny"):
+        with pytest.raises(ConfigError, match="gpu-small"):
+            preset(level)
+
+
+@pytest.mark.parametrize(("name", "millions"), [("gpu-small", 7), ("gpu-large", 85)])
+def test_presets_for_devices_have_the_weights_that_their_help_says_and_fit(name: str, millions: int) -> None:
+    config = DEVICE_PRESETS[name]
+    check_limits(config, MAX_MEMORY_BYTES)
+    assert config.gpt is not None
+    assert round(n_weights(config.gpt) / 1e6) == millions
 
 
 def test_another_configuration_has_no_name() -> None:

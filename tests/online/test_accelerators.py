@@ -6,6 +6,7 @@ These tests run on a simulated device (simulated_cuda.py). Those marked gpu need
 import io
 import logging
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -26,8 +27,11 @@ from prequential.measure.proof.selftest import FIXED_CONFIG, fixed_run
 from prequential.model.config import Config, ReplicaConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt import weights
+from prequential.model.gpt.context_table import ContextGradient, ContextTable
 from prequential.model.gpt.device import Accelerator, DeviceGPT
+from prequential.model.gpt.device_contexts import DeviceContextTable, distinct
 from prequential.model.gpt.gpt import GPT
+from prequential.model.gpt.reader import Reader
 from prequential.online import accelerators, coding
 from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
@@ -36,9 +40,6 @@ SCHEDULE = ScheduleConfig(first_segment_symbols=256, segment_symbols=256, row_sy
 TEST_COLUMNS = accelerators.TEST_COLUMNS
 MIXED = replace(FIXED_CONFIG, schedule=SCHEDULE)
 PURE = replace(MIXED, mixer=None)
-CAPTURED = replace(
-    MIXED, gpt=replace(MIXED.gpt, contexts=())
-)  # the table of contexts is on the host, so its steps are not captured
 ON_CUDA = Runtime(device="cuda", threads=1)
 real = pytest.mark.gpu
 needs_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
@@ -84,7 +85,7 @@ def decoded(packed: bytes, runtime: Runtime) -> bytes:
 @pytest.mark.parametrize(
     ("config", "kernels"),
     [
-        pytest.param(CAPTURED, "fused", id="mixed, captured"),
+        pytest.param(MIXED, "fused", id="mixed, captured"),
         pytest.param(PURE, "plain", id="pure", marks=pytest.mark.slow),
     ],
 )
@@ -99,13 +100,16 @@ def test_an_archive_made_on_either_device_is_the_same(monkeypatch, config, kerne
 
 def rows(step: int, n_rows: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and targets of a step on rows of 32 columns."""
-    drawn = accelerators._test_symbols(f"{step}", n_rows, 32, CAPTURED.gpt.n_inputs + 1)
+    drawn = accelerators._test_symbols(f"{step}", n_rows, 32, MIXED.gpt.n_inputs + 1)
     return drawn[..., 1:].contiguous(), drawn[..., 0].contiguous()
 
 
-def test_captured_steps_in_parallel_with_reading_give_the_same_bits(monkeypatch):
+@pytest.mark.parametrize("contexts", [MIXED.gpt.contexts, ()])
+def test_captured_steps_and_readings_give_the_same_bits(monkeypatch, contexts):
+    config = replace(MIXED.gpt, contexts=contexts)
+
     def states(gpt: GPT) -> Iterator[tuple[torch.Tensor, dict[str, torch.Tensor]]]:
-        stream, before = accelerators._test_symbols("stream", 8 * 8, CAPTURED.gpt.n_inputs), {}
+        stream, before = accelerators._test_symbols("stream", 8 * 8, MIXED.gpt.n_inputs), {}
         for step, columns in enumerate(stream.split(8)):
             gpt.begin(8)
             gpt.update(*rows(step, n_rows=3 if step == 5 else 4))  # one step of another shape between captured ones
@@ -116,15 +120,105 @@ def test_captured_steps_in_parallel_with_reading_give_the_same_bits(monkeypatch)
             before = {name: t.clone() for name, t in gpt.state().items()}
             yield logits, before
 
-    host = Runtime(threads=1).exact_backend(CAPTURED)
-    here = list(states(GPT(CAPTURED.gpt, 0, host)))
+    host = Runtime(threads=1).exact_backend(MIXED)
+    here = list(states(GPT(config, 0, host)))
     with simulated_cuda(monkeypatch):
         found = Accelerator(CUDA, matmul.choose(CUDA), captures=True)
-        there = list(states(DeviceGPT(found, CAPTURED.gpt, 0, host)))
-        assert n_replays() == 5
+        there = list(states(DeviceGPT(found, config, 0, host)))
+        assert n_replays() == 5 + 4  # steps; segments after a complete window of 32 columns
     for (logits, state), (other_logits, other) in zip(here, there, strict=True):
         assert torch.equal(logits, other_logits)
         assert all(torch.equal(tensor, other[name]) for name, tensor in state.items())
+
+
+def test_a_context_table_on_a_device_takes_the_steps_of_one_on_the_host(monkeypatch):
+    gpt, (recent, _) = replace(MIXED.gpt, context_bits=6), rows(1)
+    g, recent = torch.randn(128, gpt.width, generator=torch.Generator().manual_seed(1)), recent.flatten(0, 1)
+
+    def learned(device: torch.device) -> tuple[ContextTable, torch.Tensor]:
+        host = ContextTable(gpt, plain)
+        table = DeviceContextTable(host, device) if device == CUDA else host
+        places = table.row_indices(recent).to(device)
+        for _ in range(3):
+            table.stage_update(ContextGradient(g.to(device), places))
+            table.commit()
+        return table.on_host(), table.add_to(g.to(device), places).cpu()
+
+    here, sums = learned(tables.HOST)
+    with simulated_cuda(monkeypatch):
+        there, other_sums = learned(CUDA)
+    assert here.rows.any() and torch.equal(here.rows, there.rows) and torch.equal(here.squares, there.squares)
+    assert torch.equal(sums, other_sums)
+
+
+@pytest.mark.parametrize("rows", [[[3, 1], [1, 7]], [[5, 5], [5, 5]], [[0, 1], [2, 3]]])
+def test_distinct_rows_are_those_of_unique_with_their_places(rows):
+    rows = torch.tensor(rows)
+    found, places = distinct(rows, 64)
+    expected = rows.unique()
+    assert found.tolist() == expected.tolist() + [64] * (4 - len(expected))
+    assert torch.equal(found[places], rows)
+
+
+def test_a_captured_segment_takes_few_launches(monkeypatch):
+    """The host's part of a segment, which bounded a run on a real device: operations besides the two graphs."""
+    host, launches = Runtime(threads=1).exact_backend(MIXED), []
+    stream = accelerators._test_symbols("stream", 8 * 8, MIXED.gpt.n_inputs)
+    with simulated_cuda(monkeypatch) as mode:
+        gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), captures=True), MIXED.gpt, 0, host)
+        for step, columns in enumerate(stream.split(8)):
+            before = mode.n_operations
+            gpt.begin(8)
+            gpt.update(*rows(step))
+            gpt.forward(columns, 0)
+            gpt.end()
+            launches.append(mode.n_operations - before)
+    assert launches[-1] == launches[-2] < 80 < 2000 < launches[0]
+
+
+def test_a_frozen_learner_and_a_new_stream_may_use_the_graph_of_a_learner(monkeypatch):
+    """The frozen copy leaves the learner's keys and values as they are, and a stream begins without keys."""
+    config = replace(MIXED.gpt, window=16)
+
+    def read(gpt: GPT, i: int) -> torch.Tensor:
+        gpt.begin(8)
+        logits = gpt.forward(accelerators._test_symbols(f"segment {i}", 8, config.n_inputs), 0)
+        gpt.end()
+        return logits.clone()
+
+    def logits_of(gpt: GPT) -> Iterator[torch.Tensor]:
+        gpt.update(*rows(1))
+        gpt.end()
+        yield from (read(gpt, i) for i in range(6))
+        frozen = copy(gpt)  # as a FrozenLearner does
+        frozen._reader = gpt._reader.fork()
+        yield read(frozen, 6)
+        yield read(gpt, 7)
+        frozen._reader = Reader(config)
+        yield from (read(frozen, i) for i in range(8, 12))
+        yield read(gpt, 12)
+
+    host = Runtime(threads=1).exact_backend(MIXED)
+    here = list(logits_of(GPT(config, 0, host)))
+    with simulated_cuda(monkeypatch):
+        there = list(logits_of(DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), captures=True), config, 0, host)))
+        assert n_replays() == 4 + 1 + 1 + 2 + 1
+    assert [torch.equal(a, b) for a, b in zip(here, there, strict=True)] == [True] * 13
+
+
+def test_the_context_table_lies_where_segments_are_read(monkeypatch):
+    host = Runtime(threads=1).exact_backend(MIXED)
+    columns = accelerators._test_symbols("stream", 8, MIXED.gpt.n_inputs)
+    with simulated_cuda(monkeypatch):
+        gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), captures=True), MIXED.gpt, 0, host)
+        for at_once, device in ((8, CUDA), (1, CUDA), (1, tables.HOST), (8, tables.HOST), (8, CUDA)):
+            gpt.begin(8)
+            assert (
+                gpt._weights.contexts.rows.device == device
+            )  # moved by `begin`, after the segment that was read elsewhere
+            for first in range(0, 8, at_once):
+                gpt.forward(columns[first : first + at_once], first)
+            gpt.end()
 
 
 def test_steps_run_kernel_by_kernel_if_capturing_fails(monkeypatch, caplog):
@@ -132,23 +226,21 @@ def test_steps_run_kernel_by_kernel_if_capturing_fails(monkeypatch, caplog):
         raise RuntimeError("CUDA error: operation not permitted\nmore")
 
     source = text(600)
-    packed = archive(source, CAPTURED, Runtime(threads=1))
+    packed = archive(source, MIXED, Runtime(threads=1))
     with simulated_cuda(monkeypatch):
         monkeypatch.setattr(torch.cuda, "current_blas_handle", refused)
-        assert archive(source, CAPTURED, ON_CUDA) == packed
+        assert archive(source, MIXED, ON_CUDA) == packed
         assert n_replays() == 0
     (said,) = caplog.records
-    assert said.getMessage().endswith(
-        "kernel by kernel, because capturing a step failed: CUDA error: operation not permitted"
-    )
+    assert said.getMessage().endswith("kernel by kernel, because capturing failed: CUDA error: operation not permitted")
 
 
 @pytest.mark.slow
 def test_a_capture_that_fails_leaves_the_stream_and_the_levels_as_they_were(monkeypatch, caplog):
-    host = Runtime(threads=1).exact_backend(CAPTURED)
+    host = Runtime(threads=1).exact_backend(MIXED)
     with simulated_cuda(monkeypatch):
         stream = torch.cuda.current_stream()
-        gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), captures=True), CAPTURED.gpt, 0, host)
+        gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), captures=True), MIXED.gpt, 0, host)
         for step in range(2):
             gpt.update(*rows(step))
         levels = gpt.levels()
@@ -162,10 +254,17 @@ def test_a_capture_that_fails_leaves_the_stream_and_the_levels_as_they_were(monk
     assert "cpu: waiting is not permitted when stream is capturing" in caplog.text
 
 
+def test_a_device_that_captures_correctly_is_used_with_its_graphs(monkeypatch, caplog):
+    with simulated_cuda(monkeypatch):
+        assert ON_CUDA.accelerator(MIXED).captures
+        assert n_replays() == 2 + 2  # steps, segments
+    assert not caplog.records
+
+
 def test_a_graph_that_computes_other_bits_is_not_used(monkeypatch, caplog):
     with simulated_cuda(monkeypatch):
         monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda self: None)
-        found = ON_CUDA.accelerator(CAPTURED)
+        found = ON_CUDA.accelerator(MIXED)
     assert (found.device, found.captures) == (CUDA, False)
     assert "does not compute the processor's bits: step 3" in caplog.text
 

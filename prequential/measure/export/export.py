@@ -28,6 +28,7 @@ from prequential.measure.export import plain_gpt
 from prequential.measure.study.references import code
 from prequential.model.config import GPTConfig
 from prequential.model.frozen import FrozenLearner
+from prequential.model.gpt.context_table import UNITS
 from prequential.model.learner import OnlineLearner
 from prequential.online.checkpoint import save_arrays
 from prequential.online.runtime import Runtime
@@ -106,7 +107,7 @@ def _weights(learner: OnlineLearner, config: GPTConfig) -> dict[str, torch.Tenso
         for i in range(config.n_layers)
         for name in ("qkv", "out", "up", "down")
     }
-    contexts = {"contexts": state["contexts"]} if config.contexts else {}
+    contexts = {"contexts": state["contexts"] * (1.0 / UNITS)} if config.contexts else {}
     return {"embedding": state["embedding"], **contexts, **hidden, "head.weight": matrix("head")}
 
 

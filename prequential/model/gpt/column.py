@@ -23,12 +23,14 @@ from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, s
 from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, inverse_rms, round_row, round_row_to_int8
 from prequential.exact.plain import INT8_LIMIT
 from prequential.model.gpt.context_kernels import N_KINDS, fill_context_rows
+from prequential.model.gpt.context_table import UNITS
 from prequential.model.gpt.weights import Linear, Weights
 
 Tensor = torch.Tensor
 
 LANES = 256  # bytes that one `dot` multiplies; zeros fill C_in up to a multiple of it
 OFFSET = np.int32(128)
+ROW_UNIT = np.float32(1.0 / UNITS)
 
 
 class MatrixArrays(NamedTuple):
@@ -44,7 +46,7 @@ class ColumnArrays(NamedTuple):
 
     embedding: Array  # (E, V, D) float32
     context_kinds: Array  # (number of contexts,) int64: see context_table.py
-    contexts: Array  # (2**context_bits, D) float32
+    contexts: Array  # (2**context_bits, D) int16: see context_table.py
     qkv: MatrixArrays
     out: MatrixArrays
     up: MatrixArrays
@@ -154,8 +156,11 @@ def fill_logits(recent: Array, column: int, a: ColumnArrays, logits: Array) -> N
     if a.context_kinds.size:
         all_hashes, rows = np.empty(N_KINDS, np.int64), np.empty(a.context_kinds.size, np.int64)
         fill_context_rows(recent, a.context_kinds, a.contexts.shape[0], all_hashes, rows)
-        for i in range(rows.size):
-            _add(h, a.contexts[rows[i]])
+        for j in range(h.size):
+            total = np.int32(0)
+            for i in range(rows.size):
+                total += np.int32(a.contexts[rows[i], j])
+            h[j] += np.float32(total) * ROW_UNIT
     x, u = np.zeros(a.qkv.levels.shape[2], np.uint8), np.zeros(a.down.levels.shape[2], np.uint8)
     row, wide = np.empty(a.qkv.levels.shape[1], np.float32), np.empty(a.up.levels.shape[1], np.float32)
     y = np.empty(h.size, np.float32)

@@ -62,6 +62,19 @@ def context_rows(recent: Array, kinds: Array, n_rows: int, rows: Array) -> None:
 
 
 @kernel
+def sum_of_rows(table: Array, rows: Array, sums: Array) -> None:
+    """sums (N, D) int32 = for each position, the sum of its rows (N, K) int64 of the table (2**context_bits, D) int16."""
+    for i in range(rows.shape[0]):
+        total = sums[i]
+        for j in range(total.size):
+            total[j] = 0
+        for k in range(rows.shape[1]):
+            row = table[rows[i, k]]
+            for j in range(total.size):
+                total[j] += np.int32(row[j])
+
+
+@kernel
 def sum_by_row(g: Array, peak: np.float32, rows: Array, sums: Array) -> None:
     """sums[rows[i, k]] += g[i], rounded to levels of peak / SUM_LIMIT. g (N, D) float32, rows (N, K) int64, sums (U, D) int32.
 

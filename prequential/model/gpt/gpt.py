@@ -35,7 +35,7 @@ NOT_LEARNED = ("carried.", "counters")
 
 
 class GPT:
-    """A GPT on one device, except the context table, which is on the host.
+    """A GPT on one device.
 
     For each segment, one thread calls `begin`, then `forward` or `frequencies` any number of times. Another thread may run
     `update` at the same time. When both are done, `end` closes the segment.
@@ -93,17 +93,21 @@ class GPT:
     # ---- learning
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
-        """One optimiser step on R independent rows, with R * T <= 8192 and T <= 512.
+        """One optimiser step on R independent rows of T columns, with R * T <= 8192 and T <= 512.
 
         inputs (R, T, C) int64: the last symbols at each column, as in `forward`; targets (R, T) int64: the next symbols. Each
         parameter is updated in parallel with the backward pass, as soon as its gradient is known. Raises ConfigError if the
         weights are no longer finite.
         """
-        self._apply_step(inputs, targets, self._next_step_factor())
+        self._apply_step(self.table_rows(inputs), targets, self._next_step_factor())
         self._check_finite()
 
+    def table_rows(self, inputs: Tensor) -> Tensor:
+        """`Weights.rows_of_tables` of inputs (R, T, C): (R, T, E + K) int64."""
+        return self._weights.rows_of_tables(inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
+
     def _apply_step(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
-        """Updates all parameters. factor: of all step sizes except that of the context table."""
+        """Updates all parameters. inputs: `table_rows`. factor: of all step sizes except that of the context table."""
         for name, gradient in self._gradients(inputs, targets):
             self.backend.pool.start(partial(self._update_parameter, name, gradient, factor))
         self.backend.pool.finish()
@@ -186,10 +190,10 @@ class GPT:
             norm = saved[f"{i}.qkv"]
             dh = self._through_norm(layer["qkv"].input_gradient_sums(dqkv), norm, dh)
             yield f"{i}.qkv", MatrixGradient(layer["qkv"], norm[0], norm[1], dqkv)
-        recent = inputs.flatten(0, 1)
-        yield "embedding", EmbeddingGradient(ops, dh, recent[:, : self.config.n_embeddings], N_SYMBOLS)
+        rows, n = inputs.flatten(0, 1), self.config.n_embeddings
+        yield "embedding", EmbeddingGradient(ops, dh, rows[:, :n], N_SYMBOLS)
         if self.config.contexts:
-            yield "contexts", ContextGradient(dh.cpu(), self._weights.contexts.row_indices(recent))
+            yield "contexts", ContextGradient(dh, rows[:, n:])
 
     def _through_norm(self, sums: tuple[Tensor, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
         """dh plus the gradient at the input of an RMS norm. sums: integer sums and row scales of the gradient at its output."""

@@ -59,6 +59,11 @@ class Reader:
         """Continues after n_columns columns, whose last keys and values `carried_cache` has received."""
         self._cache, self._n_before, self._n_open = self.carried_cache(), n_columns, 0
 
+    def detach(self) -> None:
+        """Closes the segment and keeps copies of its last keys and values, so that the buffers can be used elsewhere."""
+        self.resume(self.n_columns)
+        self._cache = {name: t.clone() for name, t in self._cache.items()}
+
     def fork(self) -> "Reader":
         """A reader at the same position of the stream, with a copy of the keys and values. Call it between segments."""
         other = Reader(self.config)
@@ -83,14 +88,36 @@ class Reader:
         self._cos, self._sin = rotary_phases(self.config, self._n_before, n_columns, weights.device)
         self._column_decoder: ColumnDecoder | None = None  # created when it is first needed
 
+    def adopt(self, weights: Weights, buffers: dict[str, Tensor], n_before: int, n_columns: int) -> None:
+        """`begin` after n_before columns, at least a window, in the `buffers` of a reader that had as many columns open.
+
+        Their first slots must hold the carried keys and values, and their phases must be those of the segment.
+        """
+        self._weights, self._n_before, self._n_open = weights, n_before, n_columns
+        self._cache = {name: t for name, t in buffers.items() if name in self._cache}
+        self._cos, self._sin = buffers["cos"], buffers["sin"]
+        self._first_valid, self._column_decoder = 0, None
+
+    def buffers(self) -> dict[str, Tensor]:
+        """The tensors of the open segment: keys and values, carried and new; cos and sin of the rotary phases."""
+        return {**self._cache, "cos": self._cos, "sin": self._sin}
+
+    def reads_with(self, weights: Weights) -> bool:
+        """Whether the open segment is read with this object."""
+        return self._weights is weights
+
     def forward(self, recent: Tensor, first: int) -> Tensor:
         """Logits (t, V) float32 of the symbols after the columns first .. first + t - 1: see `GPT.forward`."""
         if len(recent) == 1 and self.compiled:
             return self.column_decoder().logits(recent[0], first)
+        return self.read(self._weights.rows_of_tables(recent).to(self.device), first)
+
+    def read(self, rows: Tensor, first: int) -> Tensor:
+        """`forward` for `rows_of_tables` of the columns, on the device."""
         at_once = COLUMNS_AT_ONCE if self.device == HOST else DEVICE_COLUMNS
         parts = [
             self._weights.logits(part, partial(self._attend, first + i * at_once))
-            for i, part in enumerate(recent.split(at_once))
+            for i, part in enumerate(rows.split(at_once))
         ]
         return torch.cat(parts)
 

@@ -130,7 +130,7 @@ class Weights:
 
     @property
     def device(self) -> torch.device:
-        """The device of all weights except the context table, which stays on the host."""
+        """The device of all weights except the context table, which has its own."""
         return self.embedding.device
 
     def snapshot(self) -> "Weights":
@@ -143,10 +143,11 @@ class Weights:
         return replace(self, embedding=self.embedding.clone(), layers=layers, head=copy(self.head))
 
     def with_backend(self, backend: Backend, device: torch.device = HOST) -> "Weights":
-        """The same weights for another backend, on a device."""
+        """The same weights for another backend, on a device. The context table is on the host."""
         layers = [{name: m.with_backend(backend, device) for name, m in layer.items()} for layer in self.layers]
         head = self.head.with_backend(backend, device)
-        return replace(self, embedding=self.embedding.to(device), layers=layers, head=head, backend=backend)
+        embedding, contexts = self.embedding.to(device), self.contexts.on_host()
+        return replace(self, embedding=embedding, contexts=contexts, layers=layers, head=head, backend=backend)
 
     def inference_tensors(self) -> dict[str, Tensor]:
         """The tensors that predictions depend on, by name: embedding, context table, and the levels and scales of each matrix."""
@@ -160,10 +161,18 @@ class Weights:
             **{f"{n}.scale": linear.scale for n, linear in matrices.items()},
         }
 
+    def rows_of_tables(self, recent: Tensor) -> Tensor:
+        """The rows that the input of each position is the sum of: (N, E + K) int64 on the host.
+
+        The first E are those of the embedding tables: the last symbols. The others are those of the context table. recent (N, C)
+        int64 on the host: the last symbols at each position, the newest first.
+        """
+        return torch.cat((recent[:, : len(self.embedding)], self.contexts.row_indices(recent)), 1)
+
     def logits(
-        self, recent: Tensor, attend: Callable[[int, Tensor], Tensor], saved: SavedActivations | None = None
+        self, rows: Tensor, attend: Callable[[int, Tensor], Tensor], saved: SavedActivations | None = None
     ) -> Tensor:
-        """Logits (N, V) float32 of the next symbol. recent: the last symbols at each position, (N, C) int64, the newest first.
+        """Logits (N, V) float32 of the next symbol. rows (N, E + K) int64 on the device: `rows_of_tables` of each position.
 
         attend(i, qkv) computes the attention of layer i, (N, 3D) -> (N, D) float32. If `saved` is given, it receives the
         activations that the backward pass needs.
@@ -174,10 +183,10 @@ class Weights:
                 saved[name] = values
             return values
 
-        ops, h = self.backend.primitives, self.embedding[0][recent[:, 0]]  # (N, D)
+        ops, h = self.backend.primitives, self.embedding[0][rows[:, 0]]  # (N, D)
         for e, table in enumerate(self.embedding[1:], 1):
-            h = h + table[recent[:, e]]
-        h = self.contexts.add_to(h, recent)
+            h = h + table[rows[:, e]]
+        h = self.contexts.add_to(h, rows[:, len(self.embedding) :])
         for i, layer in enumerate(self.layers):
             x, r, _ = save(f"{i}.qkv", *ops.normalise_rows(h))
             qkv = ops.dequantise(layer["qkv"].sums(x), r, layer["qkv"].scale)  # (N, 3D)

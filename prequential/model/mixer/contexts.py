@@ -10,6 +10,8 @@ To add a context:
 Existing contexts keep their index. It is part of the hash, so another index would change the bits of existing archives.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from prequential.compiled import Array, merged
@@ -22,6 +24,7 @@ from prequential.model.mixer.past import (
     AFTER_3,
     AFTER_4,
     AFTER_WORD,
+    BINARY,
     CLASSES,
     COLLAPSED,
     COLLAPSED2,
@@ -49,6 +52,7 @@ from prequential.model.mixer.past import (
     MARK2,
     MATCH,
     MATCH_LENGTH,
+    MAX_RECORD,
     NEST,
     NEXT_WORD,
     NEXT_WORD2,
@@ -58,6 +62,8 @@ from prequential.model.mixer.past import (
     PHRASE,
     PHRASE2,
     POSITION,
+    RECORD,
+    RECORDS,
     SENTENCE,
     SENTENCE_WORDS,
     SUFFIX,
@@ -74,16 +80,36 @@ from prequential.model.mixer.past import (
     byte_above,
     byte_above2,
     byte_at,
+    input_kind,
     place_after,
     word_or_gap,
 )
 
-N_CONTEXTS = len(CONTEXTS)
+# Contexts of records of binary data. They have no name in a configuration, and follow those of CONTEXTS in `every`.
+RECORD_CONTEXTS = (
+    "n,nw,ne,w", "n,nn,w", "n,nw,ne,nn,w,ww", "n,nn,nnn", "gradient", "n,nw,w,ww", "n", "n,nn,ne,nw", "column,w",
+)  # fmt: skip
+N_CONTEXTS, N_HASHES = len(CONTEXTS), len(CONTEXTS) + len(RECORD_CONTEXTS)
+
+# In binary data, and in records of binary data, these take the places of contexts of words, in this order.
+OF_WORDS = (
+    "word", "word2", "keyword,gap", "word,gaps", "vowels,length", "word3", "nest,word", "first,word", "letters5",
+    "word,word3-4", "word,marks", "word,word3", "word,2", "word2,gap2", "phrase", "tags,word", "nextword", "word,suffix",
+    "indent,word", "afterword,1", "vowels6,1", "firstword,word", "keyword,word,1", "sentence,word", "case,word", "3,word2",
+    "word4", "opened,word", "place,word", "paragraph,word", "tag,word", "word,word4", "nextword2",
+)  # fmt: skip
+OF_BINARY = (
+    "skip3-4", "skip4-6", "skip3-5", "skip2", "1", "nibbles4", "skip1,4", "nibbles7", "after1,2", "match,1", "after1,3",
+)  # fmt: skip
 
 
 @merged
 def context_hashes(past: Array, ring: Array, indirect: Array, kinds: Array, every: Array, hashes: Array) -> None:
-    """hashes[i] = the hash of context kinds[i], an index in CONTEXTS. every: scratch memory, (N_CONTEXTS,) int64."""
+    """hashes[i] = the hash of the i-th context.
+
+    kinds (3, C): the indices of the contexts in text, in binary data, and in records of binary data, by `kinds_by_input`. every:
+    scratch memory, (N_HASHES,) int64.
+    """
     byte_contexts(past, every)
     word_contexts(past, every)
     phrase_contexts(past, every)
@@ -91,8 +117,24 @@ def context_hashes(past: Array, ring: Array, indirect: Array, kinds: Array, ever
     structure_contexts(past, every)
     indirect_contexts(past, indirect, every)
     match_contexts(past, ring, every)
-    for i in range(kinds.size):
-        hashes[i] = hashed(every[kinds[i]], kinds[i] + 1)
+    kind = input_kind(past)
+    if kind == RECORDS:
+        record_contexts(past, ring, every)
+    for i in range(hashes.size):
+        hashes[i] = hashed(every[kinds[kind, i]], kinds[kind, i] + 1)
+
+
+def kinds_by_input(names: Sequence[str]) -> Array:
+    """(3, C) int64: the indices of contexts of these names in text, in binary data, and in records of binary data."""
+    by_input = [list(names), list(names), list(names)]
+    binary = [name for name in OF_BINARY if name not in names]
+    others = ((BINARY, binary), (RECORDS, [*RECORD_CONTEXTS, *binary]))
+    for kind, new in others:
+        places = [names.index(name) for name in OF_WORDS if name in names]
+        for place, name in zip(places, new, strict=False):
+            by_input[kind][place] = name
+    known = (*CONTEXTS, *RECORD_CONTEXTS)
+    return np.array([[known.index(name) for name in row] for row in by_input], np.int64)
 
 
 @merged
@@ -260,3 +302,26 @@ def match_contexts(past: Array, ring: Array, h: Array) -> None:
     h[54] = hashed(hashed(expected, steps), last4 & 255)  # "match,1"
     h[55] = hashed(hashed(expected, steps), last4 & 0xFFFF)  # "match,2"
     h[74] = hashed(hashed(last4, past[LAST8]), past[LAST12])  # "12"
+
+
+@merged
+def record_contexts(past: Array, ring: Array, h: Array) -> None:
+    """RECORD_CONTEXTS.
+
+    w and ww are the last two bytes. The others have the names of directions in a picture whose rows are the records: n is the
+    byte above the next one, nn the one above that, nw and ne are left and right of n.
+    """
+    position, record = past[POSITION], past[RECORD]
+    w, ww, column = past[LAST4] & 255, past[LAST4] >> 8 & 255, min(position - past[LINE], MAX_RECORD)
+    n, nn = byte_at(ring, position - record), byte_at(ring, position - 2 * record)
+    nw, ne = byte_at(ring, position - record - 1), byte_at(ring, position - record + 1)
+    around = hashed(n | nw << 8 | ne << 16, w)
+    h[N_CONTEXTS] = around
+    h[N_CONTEXTS + 1] = hashed(n | nn << 8, w)
+    h[N_CONTEXTS + 2] = hashed(around, nn | ww << 8)
+    h[N_CONTEXTS + 3] = hashed(n | nn << 8, byte_at(ring, position - 3 * record))
+    h[N_CONTEXTS + 4] = hashed((n + w - nw) & 511, column & 31)
+    h[N_CONTEXTS + 5] = hashed(n | nw << 8, w | ww << 8)
+    h[N_CONTEXTS + 6] = n
+    h[N_CONTEXTS + 7] = hashed(n | nn << 8 | ne << 16, nw)
+    h[N_CONTEXTS + 8] = hashed(column, w)

@@ -16,6 +16,7 @@ from prequential.codecs.bit_coder import BitCoder
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
 from prequential.model.mixer import histories, mixing, nodes, past, refine, sets, weights
+from prequential.model.mixer.contexts import kinds_by_input
 from prequential.model.mixer.mixing import MixerArrays
 
 # Zeros fill the inputs up to a multiple of LANES. Loops over them then have no remainder and run 5 to 15 % faster.
@@ -32,14 +33,14 @@ class Mixer:
 
     def __init__(self, config: MixerConfig, ring: np.ndarray) -> None:
         """ring: the last bytes (a power of two of them), uint8. The mixer writes it; its owner may read it (model/history.py)."""
-        kinds, set_kinds, curve_kinds = (
+        named, set_kinds, curve_kinds = (
             np.array([known.index(name) for name in names], np.int64)
             for names, known in ((config.contexts, CONTEXTS), (config.sets, WEIGHT_SETS), (config.curves, CURVES))
         )
-        n_contexts, set_sizes = len(kinds), np.array(sets.SET_SIZES)[set_kinds]
+        n_contexts, set_sizes = len(named), np.array(sets.SET_SIZES)[set_kinds]
         self.arrays = MixerArrays(
-            kinds=kinds,
-            groups=sets.kinds_of_contexts(len(CONTEXTS))[kinds],
+            kinds=kinds_by_input(config.contexts),
+            groups=sets.kinds_of_contexts(len(CONTEXTS))[named],
             sets=set_kinds,
             set_starts=np.cumsum(set_sizes) - set_sizes,
             curve_kinds=curve_kinds,
@@ -74,11 +75,14 @@ class Mixer:
         return other
 
     def restart(self, position: int) -> None:
-        """Forgets all bytes before: contexts and matches are those of a stream that begins at this position of the ring."""
+        """Forgets all bytes before: contexts and matches are those of a stream that begins at this position of the ring.
+
+        The length of records is kept. In binary data, contexts of the bytes above may therefore reach back to learned bytes.
+        """
         now = self.arrays.past
-        n_bits = now[past.N_BITS]
+        learned = now[[past.N_BITS, past.RECORD]]
         now[:] = 0
-        now[past.N_BITS] = n_bits
+        now[[past.N_BITS, past.RECORD]] = learned
         now[[past.POSITION, past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2]] = position
 
     def code(self, symbols: np.ndarray, frequencies: np.ndarray | None, coder: BitCoder) -> np.ndarray:
@@ -117,9 +121,11 @@ def _check_state(arrays: Mapping[str, np.ndarray]) -> None:
         raise ValueError("mixer.table contains a history that does not exist")
     limits = np.full(past.PAST_SIZE, HASH_MASK)
     limits[[past.POSITION, past.N_BITS]] = (1 << 48) - 1
-    limits[[past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2, past.MATCH, past.LONG_MATCH]] = now[past.POSITION]
+    limits[[past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2, past.MATCH, past.LONG_MATCH, past.RECORD_SINCE]] = now[
+        past.POSITION
+    ]
     limits[[past.MATCH_LENGTH, past.LONG_MATCH_LENGTH]] = past.MAX_MATCH_LENGTH
-    limits[past.FIRST] = 255
+    limits[past.FIRST], limits[past.RECORD] = 255, past.MAX_RECORD
     if (now < 0).any() or (now > limits).any():
         raise ValueError("mixer.past is out of range")
     if not 0 <= arrays["matches"].min() <= arrays["matches"].max() <= now[past.POSITION]:

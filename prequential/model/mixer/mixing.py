@@ -23,7 +23,7 @@ import numpy as np
 
 from prequential.codecs.bit_coder import code_bit
 from prequential.compiled import Array, inlined, kernel, merged
-from prequential.model.mixer.contexts import N_CONTEXTS, context_hashes
+from prequential.model.mixer.contexts import N_HASHES, context_hashes
 from prequential.model.mixer.nodes import (
     INPUTS_PER_CONTEXT,
     STRETCH,
@@ -70,7 +70,7 @@ FAST_AGE = 30  # of the second map of orders 0 and 1
 class MixerArrays(NamedTuple):
     """The arrays of a mixer, as the kernels take them. "packed": adaptive probabilities (nodes.step_towards)."""
 
-    kinds: Array  # (C,) int64: indices of its contexts in model.config.CONTEXTS
+    kinds: Array  # (3, C) int64: indices of its contexts by the kind of input (contexts.kinds_by_input)
     groups: Array  # (C,) int64: what each counts as (sets.kinds_of_contexts)
     sets: Array  # (S,) int64: indices of its sets in model.config.WEIGHT_SETS
     set_starts: Array  # (S,) int64: the first row of each set in `weights`
@@ -146,7 +146,7 @@ def learn_orders(bit: int, order0: int, order1: int, maps: Array) -> None:
 class Scratch(NamedTuple):
     """Arrays that the kernel fills anew for every byte or bit. int64, unless stated."""
 
-    every_hash: Array  # (N_CONTEXTS,): of all contexts
+    every_hash: Array  # (N_HASHES,): of all contexts
     hashes: Array  # (C,): of its contexts
     heads: Array  # (C,): their rows of the table in the first half of the byte; nodes.NONE: none
     buckets: Array  # (C,): the same in this half of the byte
@@ -175,13 +175,13 @@ def code_mixed(
     coded bit, of a total of 2**16. state, words: the arrays of a BitCoder.
     """
     n_contexts, n_sets, n_curves, n_inputs = (
-        mixer.kinds.size,
+        mixer.groups.size,
         mixer.sets.size,
         mixer.curve_kinds.size,
         mixer.weights.shape[1],
     )
     scratch = Scratch(
-        np.zeros(N_CONTEXTS, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
+        np.zeros(N_HASHES, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
         np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
         np.zeros(n_contexts, np.int64), np.zeros(N_FACTS, np.int64), np.zeros(N_SETS, np.int64), np.zeros(n_sets, np.int64),
         np.zeros(N_LAST, np.int64), np.zeros(N_CURVES, np.int64), np.zeros(n_curves, np.int64), np.zeros(n_inputs, np.int16),
@@ -223,7 +223,7 @@ def begin_byte(mixer: MixerArrays, scratch: Scratch) -> None:
     find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
     context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.kinds, scratch.every_hash, scratch.hashes)
     find_buckets(mixer.table, mixer.once, scratch.hashes, scratch.heads, scratch.runs, mixer.learns)
-    for c in range(mixer.kinds.size):
+    for c in range(mixer.groups.size):
         scratch.buckets[c] = scratch.heads[c]
     describe_byte(mixer.past, mixer.ring, mixer.indirect, scratch.runs, mixer.groups, scratch.facts)
 
@@ -242,7 +242,7 @@ def predict_bit(prefix: int, k: int, node: int, has_gpt: bool, mixer: MixerArray
         prefix, k, node, mixer.table, scratch.buckets, scratch.runs, mixer.history_maps, mixer.run_maps, mixer.pair_maps,
         scratch.seen, scratch.places, scratch.inputs,
     )  # fmt: skip
-    extra = scratch.inputs[mixer.kinds.size * INPUTS_PER_CONTEXT :]
+    extra = scratch.inputs[mixer.groups.size * INPUTS_PER_CONTEXT :]
     expected = expects(facts[EXPECTED_BYTE], past[MATCH_LENGTH], prefix, k)
     long_expected = expects(byte_at(mixer.ring, past[LONG_MATCH]), past[LONG_MATCH_LENGTH], prefix, k)
     read_matches(expected, long_expected, k, facts, past, mixer.match_map, mixer.match_byte_map, extra)
@@ -263,7 +263,7 @@ def predict_bit(prefix: int, k: int, node: int, has_gpt: bool, mixer: MixerArray
     for m in range(mixer.curve_kinds.size):
         scratch.curves[m] = scratch.every_curve[mixer.curve_kinds[m]]
     mixed = mix(
-        mixer.kinds.size, scratch.inputs, mixer.weights, scratch.rows, scratch.outputs, mixer.last_weights,
+        mixer.groups.size, scratch.inputs, mixer.weights, scratch.rows, scratch.outputs, mixer.last_weights,
         scratch.last_rows, scratch.finals,
     )  # fmt: skip
     return mixed, expected
@@ -276,7 +276,7 @@ def learn_bit(
     """Everything that predicted the bit learns from it."""
     learn_curves(bit, mixed, mixer.curves, scratch.curves)
     learn_weights(
-        bit, step_size(mixer.past[N_BITS], scratch.inputs, mixer.kinds.size), scratch.inputs, mixer.weights, scratch.rows,
+        bit, step_size(mixer.past[N_BITS], scratch.inputs, mixer.groups.size), scratch.inputs, mixer.weights, scratch.rows,
         scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals,
     )  # fmt: skip
     mixer.past[N_BITS] += 1

@@ -58,6 +58,14 @@ from prequential.model.hashing import HASH_MASK, hashed, is_letter
     INDENT,  # blanks at the beginning of the line
     LINE_HASH,  # hash of the line so far
     ABOVE_RUN,  # how many of the last bytes equal the bytes above them
+    # records of binary data
+    CONTROLS,  # control characters since the last piece of text, at most N_CONTROLS
+    PRINTED,  # how many printable characters came last, at most N_PRINTED
+    RECORD,  # the length of a record in bytes; 0 before one was found
+    RECORD_SINCE,  # the position at which it was found
+    CANDIDATE,  # a length that bytes suggest
+    VOTES,  # how many did, less those that suggested another one since
+    IN_RECORDS,  # 1 if the last byte belongs to a record, else 0
     # structure
     NEST,  # open brackets, 8 bits each, the innermost in the lowest bits
     OPENED,  # the last bracket or quotation mark that is still open
@@ -77,8 +85,8 @@ from prequential.model.hashing import HASH_MASK, hashed, is_letter
     MATCH_LENGTH,  # of the longest match, in bytes; 0: there is none
     LONG_MATCH,  # the same for matches that were found by more bytes
     LONG_MATCH_LENGTH,
-) = range(54)
-PAST_SIZE = 54
+) = range(61)
+PAST_SIZE = 61
 
 # The entries of `indirect`: tables of 2**16 entries, except the first one.
 (
@@ -89,8 +97,10 @@ PAST_SIZE = 54
     AFTER_WORD,  # by a hash of the current word or gap
     NEXT_WORD,  # by a word: the word that followed it
     NEXT_WORD2,  # by a hash of two words: the word that followed them
-) = (0, *range(256, 256 + 6 * 65536, 65536))
-INDIRECT_SIZE = 256 + 6 * 65536
+    SEEN_AT,  # by a byte: the position of its last occurrence, 256 entries
+    APART,  # by a byte: the distance of its last two occurrences, 256 entries
+) = (0, *range(256, 256 + 6 * 65536 + 1, 65536), 512 + 6 * 65536)
+INDIRECT_SIZE = 768 + 6 * 65536
 
 BLANK, NEWLINE = 32, 10
 # Classes of bytes:
@@ -180,7 +190,11 @@ def advance(past: Array, ring: Array, indirect: Array, byte: int, learns: bool) 
     else:
         advance_gap(past, indirect, byte, learns)
     advance_structure(past, byte)
-    advance_line(past, byte, last)
+    advance_record(past, indirect, byte, learns)
+    if past[IN_RECORDS]:
+        advance_line_of_record(past, byte)
+    else:
+        advance_line(past, byte, last)
 
 
 @merged
@@ -344,6 +358,67 @@ def advance_line(past: Array, byte: int, last: int) -> None:
             past[FIRST] = byte
     if past[PARAGRAPH] == 0 and past[WORD] == 0 and past[WORD2] != 0:
         past[PARAGRAPH] = past[WORD2]
+
+
+# ---- records
+
+MAX_RECORD = 4096  # bytes
+MIN_VOTES, MAX_VOTES = 16, 255
+STEADY = 8192  # bytes after which a record counts as a good description of the data
+N_PRINTED = 16  # printable characters in sequence are text
+N_CONTROLS = 512  # control characters without text are binary data
+BINARY, RECORDS = 1, 2  # kinds of input; 0: text
+
+
+@merged
+def advance_record(past: Array, indirect: Array, byte: int, learns: bool) -> None:
+    """Whether the data are binary, and the length of their records."""
+    past[PRINTED] = min(past[PRINTED] + 1, N_PRINTED) if BLANK <= byte < 127 else 0
+    if past[PRINTED] == N_PRINTED:
+        past[CONTROLS] = 0
+    elif byte < BLANK and not 9 <= byte <= 13:
+        past[CONTROLS] = min(past[CONTROLS] + 1, N_CONTROLS)
+    if learns:
+        find_record(past, indirect, byte)
+    past[IN_RECORDS] = 1 if past[RECORD] > 0 and past[CONTROLS] == N_CONTROLS else 0
+
+
+@merged
+def find_record(past: Array, indirect: Array, byte: int) -> None:
+    """A byte that came three times at equal distances votes for this distance, as in the record model of paq8 (Mahoney 2007)."""
+    position = past[POSITION] & HASH_MASK
+    apart = (position - indirect[SEEN_AT + byte]) & HASH_MASK
+    if apart == indirect[APART + byte] and 1 < apart <= MAX_RECORD:
+        if apart == past[CANDIDATE]:
+            past[VOTES] = min(past[VOTES] + 1, MAX_VOTES)
+            if past[VOTES] >= MIN_VOTES and past[RECORD] != apart:
+                past[RECORD], past[RECORD_SINCE] = apart, past[POSITION]
+        elif past[VOTES] > 0:
+            past[VOTES] -= 1
+        else:
+            past[CANDIDATE] = apart
+    indirect[SEEN_AT + byte], indirect[APART + byte] = position, apart
+
+
+@inlined
+def input_kind(past: Array) -> Any:
+    """The kind of input that contexts are chosen by: BINARY, RECORDS if their length has not changed for a while, or 0."""
+    if past[CONTROLS] < N_CONTROLS:
+        return 0
+    return RECORDS if past[IN_RECORDS] == 1 and past[POSITION] - past[RECORD_SINCE] >= STEADY else BINARY
+
+
+@merged
+def advance_line_of_record(past: Array, byte: int) -> None:
+    """A record counts as a line. Newlines are bytes like any other."""
+    past[LINE_HASH] = hashed(past[LINE_HASH], byte)
+    if past[POSITION] - past[LINE] >= past[RECORD]:
+        past[LINE] = past[POSITION]
+        past[FIRST] = past[FIRST_WORD] = past[LINE_HASH] = past[INDENT] = 0
+    elif past[FIRST] == 0:
+        past[FIRST] = byte
+    past[LINE_ABOVE] = max(past[LINE] - past[RECORD], 0)
+    past[LINE_ABOVE2] = max(past[LINE] - 2 * past[RECORD], 0)
 
 
 # ---- matches

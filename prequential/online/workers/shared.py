@@ -121,19 +121,20 @@ class SharedGPT(TeamGPT):
         factor = self._next_step_factor()
         own = split_range(len(inputs), shares)[team.rank]
         gradients: dict[str, Any] = {}
+        rows = self.table_rows(inputs)
         (all_peaks, peaks), (all_sums, sums) = self._peaks, self._sums
         all_peaks.fill_(TINY)
         own_s = self._busy_s()
         if team.rank:
             peaks[BUSY].fill_(own_s)
         if own.stop > own.start:
-            for name, gradient in self._gradients(inputs[own].to(self._device), targets[own].to(self._device)):
+            for name, gradient in self._gradients(rows[own].to(self._device), targets[own].to(self._device)):
                 gradients[name] = gradient
                 pool.start(partial(_fill, peaks[name], gradient.peaks))
             pool.finish()
         team.maximum_(all_peaks)
         self._adapt(own_s, float(peaks[BUSY]))
-        self._learn_contexts(gradients.pop(CONTEXTS, None), inputs, peaks[CONTEXTS].cpu())
+        self._learn_contexts(gradients.pop(CONTEXTS, None), rows, peaks[CONTEXTS].cpu())
         if not gradients:
             all_sums.zero_()
         for name, gradient in gradients.items():
@@ -147,12 +148,12 @@ class SharedGPT(TeamGPT):
         self._exchange(owners)
         self._check_finite()
 
-    def _learn_contexts(self, own: ContextGradient | None, inputs: Tensor, peak: Tensor) -> None:
-        """A step of the table of contexts, on the rows of all inputs and with the sums over all workers."""
+    def _learn_contexts(self, own: ContextGradient | None, rows: Tensor, peak: Tensor) -> None:
+        """A step of the table of contexts, on the rows of all positions and with the sums over all workers."""
         if not self.config.contexts:
             return
         table = self._weights.contexts
-        touched = table.row_indices(inputs.flatten(0, 1)).unique()
+        touched = rows[..., self.config.n_embeddings :].unique()
         sums = own.sums(touched, peak) if own else torch.zeros(len(touched), self.config.width, dtype=torch.int32)
         self._team.sum_(sums)
         table.stage_update_from_sums(touched, sums, peak)
@@ -197,6 +198,8 @@ class SharedGPT(TeamGPT):
 
 class SharedDeviceGPT(SharedGPT, DeviceGPT):
     """A SharedGPT whose workers have a device each. The table of contexts and its sums are on the host."""
+
+    moves_contexts = False
 
 
 class SharedReplicas(TeamGPT, Replicas):

@@ -95,6 +95,8 @@ class Team:
 
     def broadcast(self, tensor: Tensor) -> None:
         """Every worker's tensor becomes the first worker's."""
+        if tensor.dtype == torch.int16:  # which gloo does not know
+            tensor = tensor.view(torch.uint8)
         with _reaching():
             dist.broadcast(tensor, 0, group=self._idle)
 
