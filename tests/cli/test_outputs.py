@@ -87,8 +87,8 @@ def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_
     assert run(tmp_path, "compress", "a", "-o", "whole.pq").returncode == 0
     process = start(tmp_path, "compress", "a")
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob(".*/partial")) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    while not any(partial.stat().st_size for partial in tmp_path.glob(".*/partial")) and time.monotonic() < deadline:
+        time.sleep(0.01)  # before that there is nothing to save
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
