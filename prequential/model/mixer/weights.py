@@ -39,11 +39,11 @@ def squash(log_odds: Any) -> Any:
 @kernel
 def dot(first: Any, weights: Array, row: int, inputs: Array) -> Any:
     """The log-odds of a row of weights. first: those of the weights at the start, shifted by WEIGHT_BITS - SUM_SHIFT."""
-    total = np.int32(first)
+    total = np.int32(0)  # a literal: LLVM then uses vector instructions; with a variable it does not
     for j in range(inputs.size):
         product = np.int32(np.int32(weights[row, j]) * np.int32(inputs[j]))
         total = np.int32(total + np.int32(product >> SUM_SHIFT))
-    return clamp(np.int64(total) >> (WEIGHT_BITS - SUM_SHIFT), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+    return clamp(np.int64(total) + first >> (WEIGHT_BITS - SUM_SHIFT), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
 
 
 @merged
