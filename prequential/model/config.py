@@ -36,7 +36,7 @@ WEIGHT_SETS = (
     "runs", "classes3", "bits,class", "word", "run counts", "vowels", "history2,length", "nest", "first", "lines,match",
     "followers", "suffix", "tags",
 )  # fmt: skip
-CURVES = ("1", "2", "3", "expected", "word", "4")
+CURVES = ("1", "2", "3", "expected", "word", "4", "collapsed4", "above,1")
 # A fast mixer has few of each. Chosen one by one on text, code and JSON (docs/LOG.md).
 FAST_CONTEXTS = (
     "1", "2", "3", "4", "6", "word", "whole line,above2", "collapsed6", "word2", "keyword,gap", "match,2", "first,line",

@@ -59,12 +59,14 @@ def _with_gpt(
     return Config(gpt=gpt, mixer=mixer, schedule=ScheduleConfig(segment_symbols=segment_symbols, n_rows=n_rows))
 
 
-_MIXER_ONLY = Config(gpt=None, mixer=_THIRD)
-_DEFAULT = _with_gpt(2, 192, 19, 1024, dataclasses.replace(_THIRD, table_bits=23))
-_BEST = _with_gpt(3, 256, 20, 512, MixerConfig(contexts=CONTEXTS, sets=WEIGHT_SETS, curves=CURVES, table_bits=24))
+_FULL = MixerConfig(contexts=CONTEXTS, sets=WEIGHT_SETS, curves=CURVES, table_bits=23)
+
+_DEFAULT = _with_gpt(2, 192, 19, 1024, _FULL)
+_BEST = _with_gpt(3, 256, 20, 512, dataclasses.replace(_FULL, table_bits=24))
 
 PRESETS: dict[int, Config] = {
-    1: Config(gpt=None, mixer=_FAST), 2: Config(gpt=None, mixer=_SECOND), 3: _MIXER_ONLY, 4: _MIXER_ONLY,
+    1: Config(gpt=None, mixer=_FAST), 2: Config(gpt=None, mixer=_SECOND), 3: Config(gpt=None, mixer=_THIRD),
+    4: Config(gpt=None, mixer=_FULL),
     5: _DEFAULT, 6: _DEFAULT, 7: _BEST, 8: _BEST, 9: _BEST,
 }  # fmt: skip
 

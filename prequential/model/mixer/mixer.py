@@ -24,7 +24,7 @@ LANES = 16
 # The arrays that later probabilities depend on, in the order of the state.
 LEARNED = (
     "table", "once", "history_maps", "run_maps", "pair_maps", "match_map", "match_byte_map", "order_maps", "weights",
-    "last_weights", "curves", "indirect", "matches", "past",
+    "row_ages", "last_weights", "curves", "indirect", "matches", "past",
 )  # fmt: skip
 
 
@@ -53,6 +53,7 @@ class Mixer:
             match_byte_map=_adaptive(np.full(mixing.MATCH_BYTE_MAP, 7 << 19, np.int64)),
             order_maps=_adaptive(np.full((2, mixing.ORDER_MAP), 1 << 21, np.int64)),
             weights=np.zeros((set_sizes.sum(), n_inputs(config)), np.int16),
+            row_ages=np.zeros(set_sizes.sum(), np.uint16),
             last_weights=np.full(
                 (sum(sets.LAST_SIZES), len(set_sizes)), (1 << weights.LAST_WEIGHT_BITS) // len(set_sizes), np.int32
             ),

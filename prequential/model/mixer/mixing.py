@@ -51,6 +51,8 @@ from prequential.model.mixer.past import (
 from prequential.model.mixer.refine import N_CURVES, curve_position, learn_curves, refine, select_curves
 from prequential.model.mixer.sets import (
     EXPECTED_BYTE,
+    LAST_SETS,
+    LAST_STARTS,
     MATCH_CLASS,
     MATCH_STEP,
     N_FACTS,
@@ -84,6 +86,7 @@ class MixerArrays(NamedTuple):
     match_byte_map: Array  # (MATCH_BYTE_MAP,) uint32: the same by the byte that it predicts
     order_maps: Array  # (2, ORDER_MAP) uint32: packed, of orders 0 and 1, slow and fast
     weights: Array  # (rows of all its sets, I) int16
+    row_ages: Array  # (rows of all its sets,) uint16: how often each row was used, at most weights.MAX_ROW_AGE
     last_weights: Array  # (sum of LAST_SIZES, S) int32
     curves: Array  # (M, N_CURVE_CONTEXTS, N_POINTS) uint32: packed
     indirect: Array  # (INDIRECT_SIZE,) int64: see past.py
@@ -255,8 +258,9 @@ def predict_bit(prefix: int, k: int, node: int, has_gpt: bool, mixer: MixerArray
         p = share_of_one(scratch.cumulative, prefix, k)
         extra[9], extra[10] = STRETCH[p >> 4], (p - 32768) >> 6
         gpt_step = curve_position(np.int64(STRETCH[p >> 4])) >> 8
-    last = select_rows(prefix, k, gpt_step, past, facts, scratch.seen, scratch.places, scratch.every_row)
-    scratch.last_rows[0], scratch.last_rows[1], scratch.last_rows[2] = last
+    select_rows(prefix, k, gpt_step, past, facts, scratch.seen, scratch.places, scratch.every_row)
+    for f in range(N_LAST):
+        scratch.last_rows[f] = LAST_STARTS[f] + scratch.every_row[LAST_SETS[f]]
     for s in range(mixer.sets.size):
         scratch.rows[s] = mixer.set_starts[s] + scratch.every_row[mixer.sets[s]]
     select_curves(prefix, past, facts, expected, scratch.every_curve)
@@ -276,8 +280,8 @@ def learn_bit(
     """Everything that predicted the bit learns from it."""
     learn_curves(bit, mixed, mixer.curves, scratch.curves)
     learn_weights(
-        bit, step_size(mixer.past[N_BITS], scratch.inputs, mixer.groups.size), scratch.inputs, mixer.weights, scratch.rows,
-        scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals,
+        bit, step_size(mixer.past[N_BITS], scratch.inputs, mixer.groups.size), scratch.inputs, mixer.weights,
+        mixer.row_ages, scratch.rows, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals,
     )  # fmt: skip
     mixer.past[N_BITS] += 1
     learn_contexts(

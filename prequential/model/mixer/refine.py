@@ -1,8 +1,8 @@
 """The last step of a prediction: adaptive curves, each from the mixed log-odds to a probability, one for each small context.
 
-A curve has points at equal distances of log-odds and is interpolated between them; the nearest point learns. The result is the
-mean of all curves and of the mixed probability itself, which counts twice. To add a map of curves, append its name to CURVES in
-model/config.py, and a line to `select_curves`.
+A curve has points at equal distances of log-odds and is interpolated between the two next to the mixed log-odds. Both learn: the
+nearer one, and the other half as much. The result is the mean of all curves and of the mixed probability itself, which counts
+twice. To add a map of curves, append its name to CURVES in model/config.py, and a line to `select_curves`.
 """
 
 from typing import Any
@@ -12,9 +12,9 @@ import numpy as np
 from prequential.compiled import Array, inlined, merged
 from prequential.model.config import CURVES
 from prequential.model.hashing import hashed
-from prequential.model.mixer.nodes import clamp, step_towards
-from prequential.model.mixer.past import LAST4
-from prequential.model.mixer.sets import EXPECTED_BYTE, MATCH_CLASS, WORD_HASH
+from prequential.model.mixer.nodes import RECIPROCAL, clamp, step_towards
+from prequential.model.mixer.past import COLLAPSED, LAST4
+from prequential.model.mixer.sets import ABOVE, EXPECTED_BYTE, MATCH_CLASS, WORD_HASH
 from prequential.model.mixer.weights import SQUASH, squash
 
 N_CURVES, N_CURVE_CONTEXTS, N_POINTS = len(CURVES), 1 << 16, 33
@@ -46,6 +46,8 @@ def select_curves(prefix: int, past: Array, facts: Array, expects: int, every: A
     every[3] = hashed(prefix, expected) & 0xFFFF  # "expected"
     every[4] = hashed(facts[WORD_HASH], prefix) & 0xFFFF  # "word"
     every[5] = hashed(hashed(last4, 4), prefix) & 0xFFFF  # "4"
+    every[6] = hashed(hashed(past[COLLAPSED], 5), prefix) & 0xFFFF  # "collapsed4"
+    every[7] = hashed(hashed(facts[ABOVE], last4 & 255), prefix) & 0xFFFF  # "above,1"
 
 
 @inlined
@@ -68,6 +70,17 @@ def refine(mixed: Any, maps: Array, curves: Array) -> Any:
 
 @merged
 def learn_curves(bit: int, mixed: Any, maps: Array, curves: Array) -> None:
-    nearest = (curve_position(mixed) + 64) >> 7
+    position = curve_position(mixed)
+    lower, nearest = position >> 7, (position + 64) >> 7
+    other = lower + (1 if nearest == lower else 0)
     for m in range(curves.size):
         maps[m, curves[m], nearest] = step_towards(point_at(maps, m, curves[m], nearest), bit) ^ FIRST_POINTS[nearest]
+        maps[m, curves[m], other] = half_step(point_at(maps, m, curves[m], other), bit) ^ FIRST_POINTS[other]
+
+
+@inlined
+def half_step(packed: int, bit: int) -> int:
+    """An adaptive probability after half of a step. Its age stays."""
+    p = packed >> 10
+    p += (((bit << 22) - p) * RECIPROCAL[packed & 1023]) >> 17
+    return p << 10 | packed & 1023

@@ -1,8 +1,8 @@
 """The weight sets of the mixer: which row of weights each of them uses for the next bit.
 
 A set has one row of weights for each value of a small context, its selector. All sets get the same inputs; the last weights
-combine their results. To add a set, append its name to WEIGHT_SETS in model/config.py, its size to SET_SIZES, and a line to
-`select_rows`.
+combine their results, and are selected in the same way. To add a set, append its name to WEIGHT_SETS in model/config.py, its
+size to SET_SIZES, and a line to `select_rows`.
 
 `known` counts the contexts, of three kinds, that have been seen before; `votes` are the bits that runs and recent followers
 expect.
@@ -46,9 +46,10 @@ SET_SIZES = (
 )  # fmt: skip
 N_SETS = len(SET_SIZES)
 assert len(WEIGHT_SETS) == N_SETS
-LAST_SIZES = (256, 256 * 8, 4 * 8 * 8)
-N_LAST = len(LAST_SIZES)
-LAST_STARTS = np.cumsum((0, *LAST_SIZES))[:-1].astype(np.int64)
+# What selects the last weights: the same selectors.
+LAST_SETS = np.array([WEIGHT_SETS.index(name) for name in ("bits", "1", "match,known", "classes3", "history2,length")])
+LAST_SIZES = np.array(SET_SIZES)[LAST_SETS]
+LAST_STARTS, N_LAST = np.cumsum(LAST_SIZES) - LAST_SIZES, len(LAST_SETS)
 # The scratch values that are constant for a byte: see `describe_byte`.
 (
     EXPECTED_BYTE, MATCH_STEP, MATCH_CLASS, KNOWN_BYTES, KNOWN_WORDS, KNOWN_LINES, ABOVE, COLUMN, WORD_HASH,
@@ -89,8 +90,8 @@ def describe_byte(past: Array, ring: Array, indirect: Array, runs: Array, groups
 @merged
 def select_rows(
     prefix: int, k: int, gpt_step: int, past: Array, facts: Array, seen: Array, places: Array, every: Array
-) -> Any:
-    """every[i] = the row of set i of WEIGHT_SETS, (N_SETS,) int64. Returns the rows of the last sets."""
+) -> None:
+    """every[i] = the row of set i of WEIGHT_SETS, (N_SETS,) int64."""
     c1, c2, c3 = past[LAST4] & 255, past[LAST4] >> 8 & 255, past[LAST4] >> 16 & 255
     class1, class2, class3 = np.int64(CLASS[c1]), np.int64(CLASS[c2]), np.int64(CLASS[c3])
     known, words, lines = min(facts[KNOWN_BYTES], 7), min(facts[KNOWN_WORDS], 15), min(facts[KNOWN_LINES], 15)
@@ -123,7 +124,6 @@ def select_rows(
     every[21] = follower_votes(facts, prefix, k) * 8 + k  # "followers"
     every[22] = (hashed(past[SUFFIX] & 0xFFFF, min(past[LENGTH], 3)) * 8 + k) & 2047  # "suffix"
     every[23] = hashed(past[TAGS] & 0xFFFF, prefix) & 2047  # "tags"
-    return prefix, LAST_STARTS[1] + c1 * 8 + k, LAST_STARTS[2] + (match * 8 + known) * 8 + k
 
 
 @inlined

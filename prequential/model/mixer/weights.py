@@ -1,11 +1,11 @@
 """Weights of the mixer: log-odds as sums of inputs, and their steps.
 
     first     each weight set gives log-odds from all inputs, by the row that its selector chooses (sets.py)
-    last      three sets of last weights mix these; the result is their mean
+    last      some sets of last weights mix these; the result is their mean
 
 Weights of the first sets are int16 with 14 fractional bits, those of the last ones int32 with 16. A step is proportional to the
 error and to the input. It is divided by the mean square of the inputs where that is large (normalised steps; Nagumo and Noda
-1967).
+1967). A row takes larger steps until it has been used a few thousand times.
 
 The weights of the first sets start alike: one half, divided by the number of contexts. Arrays hold what they have changed
 since, so memory that is not used stays zero. A changed weight is within this +- 2.
@@ -28,7 +28,8 @@ WEIGHT_BITS, LAST_WEIGHT_BITS = 14, 16
 MAX_WEIGHT, MAX_LAST_WEIGHT = (1 << 15) - 1, 1 << 24
 SUM_SHIFT, STEP_SHIFT = 7, 18
 SMALLEST_ERROR = 1 << (STEP_SHIFT - 1 - 12)  # smaller ones change no weight, because inputs are below 2**12
-FIRST_RATE, RATE, LAST_RATE = 16 * 81, 16 * 9, 16
+FIRST_RATE, RATE, LAST_RATE = 16 * 81, 16 * 9, 32
+MAX_ROW_AGE = (1 << 16) - 1
 
 
 @inlined
@@ -91,6 +92,7 @@ def learn_weights(
     rate: int,
     inputs: Array,
     weights: Array,
+    ages: Array,
     rows: Array,
     outputs: Array,
     last: Array,
@@ -104,7 +106,9 @@ def learn_weights(
             moved = last[last_rows[f], s] + ((np.int64(outputs[s]) * error + (1 << 21)) >> 22)
             last[last_rows[f], s] = clamp(moved, -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT)
     for s in range(rows.size):
-        error = ((bit << 16) - squash(np.int64(outputs[s]))) * rate >> 8
+        age = np.int64(ages[rows[s]])
+        ages[rows[s]] = min(age + 1, MAX_ROW_AGE)
+        error = ((bit << 16) - squash(np.int64(outputs[s]))) * (rate + 2 * RATE // (1 + (age >> 8))) >> 8
         if error <= -SMALLEST_ERROR or error >= SMALLEST_ERROR:
             learn_row(np.int32(clamp(error, -(1 << 17), 1 << 17)), inputs, weights, rows[s])
 
