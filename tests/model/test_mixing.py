@@ -2,6 +2,7 @@
 
 import math
 import os
+import platform
 import runpy
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,7 @@ from prequential.corpora.bundled import sample_path
 from prequential.exact.digest import digest
 from prequential.exact.log_odds import LOG_ODDS_LIMIT, log_odds_tables
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import contexts, histories, mixing, nodes, past, sets, weights
+from prequential.model.mixer import contexts, histories, mixing, nodes, past, refine, sets, weights
 from prequential.model.mixer.mixer import Mixer
 
 CHILD = Path(__file__).parent / "mixing_child.py"
@@ -421,6 +423,48 @@ def test_every_set_and_curve_uses_rows_that_it_has(gpt):
         assert moved[start : start + size].any()
     assert (mixer.arrays.curves != fresh.arrays.curves).any((1, 2)).all()
     assert (mixer.arrays.last_weights != fresh.arrays.last_weights).any()
+
+
+def test_a_row_takes_larger_steps_until_it_was_used_often_and_its_age_is_bounded():
+    def steps(age: int) -> tuple[int, int]:
+        inputs, weight, ages = np.full(4, 1000, np.int16), np.zeros((2, 4), np.int16), np.array([age, 7], np.uint16)
+        weights.learn_weights(
+            1, weights.RATE, inputs, weight, ages, np.zeros(1, np.int64), np.zeros(1, np.int32),
+            np.zeros((sets.N_LAST, 1), np.int32), np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64),
+        )  # fmt: skip
+        assert not weight[1].any() and ages[1] == 7
+        return int(weight[0, 0]), int(ages[0])
+
+    first, later, last = steps(0), steps(256), steps(weights.MAX_ROW_AGE)
+    assert (
+        first[0] == pytest.approx(3 * last[0], abs=3) and later[0] == pytest.approx(2 * last[0], abs=3) and last[0] > 50
+    )
+    assert (first[1], later[1], last[1]) == (1, 257, weights.MAX_ROW_AGE)
+
+
+@pytest.mark.parametrize("position", [1, 63, 64, 127, 2048, 4095])
+@pytest.mark.parametrize("bit", [0, 1])
+def test_both_points_of_a_curve_learn_and_the_nearer_one_twice_as_much(position, bit):
+    maps, curves = np.zeros((1, refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32), np.array([77])
+    before = [int(refine.point_at(maps, 0, 77, point)) for point in range(refine.N_POINTS)]
+    refine.learn_curves(bit, position - 2048, maps, curves)
+    after = [int(refine.point_at(maps, 0, 77, point)) for point in range(refine.N_POINTS)]
+    lower, share = divmod(position, 128)
+    nearer, other = (lower, lower + 1) if share < 64 else (lower + 1, lower)
+    assert {point for point in range(refine.N_POINTS) if before[point] != after[point]} == {nearer, other}
+    part = [(after[i] - before[i] >> 10) / ((bit << 22) - (before[i] >> 10)) for i in (nearer, other)]
+    assert part[0] == pytest.approx(2 * part[1], abs=1e-3) and part[1] > 0.01
+    assert (after[nearer] & 1023, after[other] & 1023) == (refine.FIRST_AGE + 1, refine.FIRST_AGE)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the names of the instructions are of x86-64")
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="kernels are interpreted")
+def test_a_dot_product_is_compiled_to_vector_instructions():
+    """It once was not, because the sum began with a variable; a mixer of 106 contexts then took twice the time."""
+    compiled = numba.njit(error_model="numpy")(weights.dot.py_func)
+    compiled(np.int64(1), np.zeros((2, 32), np.int16), 1, np.zeros(32, np.int16))
+    (code,) = compiled.inspect_asm().values()
+    assert any(name in code for name in ("pmulld", "pmaddwd", "pmullw"))
 
 
 @pytest.mark.parametrize("contexts", [("1",), ("1", "2", "3"), CONTEXTS])
