@@ -48,8 +48,9 @@ N_SETS = len(SET_SIZES)
 assert len(WEIGHT_SETS) == N_SETS
 # What selects the last weights: the same selectors.
 LAST_SETS = np.array([WEIGHT_SETS.index(name) for name in ("bits", "1", "match,known", "classes3", "history2,length")])
-LAST_SIZES = np.array(SET_SIZES)[LAST_SETS]
-LAST_STARTS, N_LAST = np.cumsum(LAST_SIZES) - LAST_SIZES, len(LAST_SETS)
+LAST_SIZES = tuple(SET_SIZES[i] for i in LAST_SETS)
+N_LAST = len(LAST_SIZES)
+LAST_STARTS = np.cumsum((0, *LAST_SIZES))[:-1].astype(np.int64)
 # The scratch values that are constant for a byte: see `describe_byte`.
 (
     EXPECTED_BYTE, MATCH_STEP, MATCH_CLASS, KNOWN_BYTES, KNOWN_WORDS, KNOWN_LINES, ABOVE, COLUMN, WORD_HASH,
