@@ -24,6 +24,7 @@ KERNEL_SOURCES = (
     "model/gpt/*.py",
     "model/mixer/*.py",
     "model/decoding.py",
+    "model/config.py",
     "model/hashing.py",
     "codecs/bit_coder.py",
     "compiled.py",

@@ -46,7 +46,17 @@ FAST_CURVES = ("1", "2")
 
 # The contexts whose embeddings can be inputs of the GPT, in the order of model/gpt/context_kernels.py.
 # model/gpt/context_table.py describes them.
-GPT_CONTEXTS = ("2", "3", "4", "5", "6", "word", "word2")
+# Those of RECALL_CONTEXTS are values of tables: model/gpt/recall.py.
+HASHED_CONTEXTS = ("2", "3", "4", "5", "6", "word", "word2")
+RECALL_CONTEXTS = (
+    "after2", "after3", "after4", "after6", "after8", "after12", "after16", "afterword", "afterword2", "other4", "other6",
+    "otherword",
+)  # fmt: skip
+# The tables have 2**RECALL_TABLE_BITS entries each; the values of the last 2**RECALL_KEPT_BITS positions are kept.
+N_RECALL_TABLES, RECALL_TABLE_BITS, RECALL_KEPT_BITS = 9, 20, 17
+GPT_CONTEXTS = (*HASHED_CONTEXTS, *RECALL_CONTEXTS)
+# The sums of a context table's gradient are exact up to this number of terms: positions of a step, times contexts.
+MOST_CONTEXT_TERMS = 1 << 16
 CONTEXT_REACH = 16  # the last symbols that they depend on, at most
 
 
@@ -132,8 +142,18 @@ class GPTConfig:
 
     @property
     def n_inputs(self) -> int:
+        """How many numbers each prediction of the GPT takes as input: the last symbols, and values that are recalled."""
+        return self.n_last + (len(RECALL_CONTEXTS) if self.recalls else 0)
+
+    @property
+    def n_last(self) -> int:
         """How many of the last symbols each prediction of the GPT takes as input."""
         return max(self.n_embeddings, CONTEXT_REACH if self.contexts else 0)
+
+    @property
+    def recalls(self) -> bool:
+        """Whether a context is one of RECALL_CONTEXTS."""
+        return any(name in RECALL_CONTEXTS for name in self.contexts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +261,11 @@ class Config:
         _check(
             self.gpt is not None or self.mixer is not None, "gpt and mixer are both None: a learner needs at least one"
         )
+        if self.gpt:
+            _check(
+                self.schedule.n_rows * self.schedule.row_symbols * len(self.gpt.contexts) <= MOST_CONTEXT_TERMS,
+                "n_rows * row_symbols * the number of the GPT's contexts must be at most 65536, so that sums stay exact",
+            )
         if self.replicas:
             _check(self.gpt is not None, "replicas are copies of the GPT, but gpt is None")
             _check(

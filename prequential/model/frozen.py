@@ -1,8 +1,8 @@
 """A learner that does not learn: it codes with the weights and tables of another learner, for held-out measurements.
 
 Its position in the stream advances: the keys and values of the GPT, the contexts and the longest match of the mixer, and the
-history. Weights, tables, maps and the index of matches do not change. So the mixer does not recognise new text that repeats. The
-arithmetic is that of an OnlineLearner, so a decoder with the same weights and tables can decode the bits.
+history. Weights, tables, maps and the index of matches do not change, nor does what the GPT recalls. So new text that repeats is
+not recognised. The arithmetic is that of an OnlineLearner, so a decoder with the same weights and tables can decode the bits.
 """
 
 from copy import copy
@@ -16,8 +16,6 @@ from prequential.model.history import History
 from prequential.model.learner import OnlineLearner, code_symbols, segment_inputs
 from prequential.model.mixer.past import MAX_VERIFIED
 
-EMPTY_HISTORY = History(0)  # before a window that is read without earlier symbols
-
 
 class FrozenLearner(OnlineLearner):
     """Starts at the position of `learner`, which must be between two segments, and advances independently.
@@ -28,7 +26,8 @@ class FrozenLearner(OnlineLearner):
 
     def __init__(self, learner: OnlineLearner) -> None:
         self._learner, self.config = learner, learner.config
-        self.history = History(learner.config.schedule.history_bits)
+        recall = learner.history.recall
+        self.history = History(learner.config.schedule.history_bits, recall.frozen() if recall else None)
         self.history.ring[:] = learner.history.ring
         self.history.n_symbols = learner.history.n_symbols
         self.mixer = learner.mixer.frozen(self.history.ring) if learner.mixer else None
@@ -53,6 +52,8 @@ class FrozenLearner(OnlineLearner):
         written = np.arange(max(old.n_symbols, end - len(ring)), end) % len(ring)
         ring[written] = old.ring[written]
         self.history.n_symbols = old.n_symbols
+        if self.history.recall:
+            self.history.recall.restart(old.n_symbols + MAX_VERIFIED)
         self.history.append(np.zeros(MAX_VERIFIED, np.uint8))
         if self.gpt:
             self._reset_reader()
@@ -70,9 +71,13 @@ class FrozenLearner(OnlineLearner):
         coder.reserve(len(symbols))
         self._reset_reader()
         self.gpt.begin(len(known) + len(symbols))
+        recall = self._learner.history.recall
+        empty = History(0, recall.frozen() if recall else None)
+        if empty.recall:
+            empty.recall.restart(0)
         window, n_done, coded = np.concatenate((known, symbols)), 0, np.empty((len(symbols), 8), np.uint16)
         for n in range(1, len(symbols) + 1) if coder.decodes else [len(symbols)]:
-            inputs = segment_inputs(self.config, EMPTY_HISTORY, window[: len(known) + n])
+            inputs = segment_inputs(self.config, empty, window[: len(known) + n])
             first = len(known) + n_done if n_done else 0
             rows = self.gpt_frequencies(inputs[first:], first)[-(n - n_done) :]
             coded[n_done:n] = code_symbols(rows, self.mixer, symbols[n_done:n], coder)

@@ -1,25 +1,78 @@
 """The last symbols of the stream, in a ring. The mixer computes contexts from it, and the GPT learns from its rows."""
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import numpy as np
+
+from prequential.model.config import Config
+
+# A mixer alone needs no torch, which the modules of the GPT import.
+if TYPE_CHECKING:
+    from prequential.model.gpt.recall import Recall, RecallArrays
 
 
 class History:
-    """The last 2**bits symbols (uint8), and the number of symbols in the stream so far."""
+    """The last 2**bits symbols (uint8), the number of symbols in the stream so far, and what the GPT recalls of them, if it does.
 
-    def __init__(self, bits: int) -> None:
+    recall: at the same place in the stream.
+    """
+
+    def __init__(self, bits: int, recall: "Recall | None" = None) -> None:
         self.ring = np.zeros(1 << bits, np.uint8)
         self.n_symbols = 0
+        self.recall = recall
+
+    @classmethod
+    def of(cls, config: Config) -> "History":
+        """An empty history for a learner of this configuration."""
+        if not (config.gpt and config.gpt.recalls):
+            return cls(config.schedule.history_bits)
+        from prequential.model.gpt.recall import Recall
+
+        return cls(config.schedule.history_bits, Recall())
+
+    @property
+    def recall_arrays(self) -> "RecallArrays":
+        """The arrays for a decoder's kernel, which reads symbols before they are appended."""
+        from prequential.model.gpt.recall import NOTHING
+
+        return self.recall.arrays if self.recall else NOTHING
 
     def append(self, symbols: np.ndarray) -> None:
         """Appends symbols (n,) of any integer type; n is at most the size of the ring."""
+        self.look_ahead(symbols)
         self.ring[(self.n_symbols + np.arange(len(symbols))) % len(self.ring)] = symbols
         self.n_symbols += len(symbols)
+
+    def look_ahead(self, symbols: np.ndarray) -> None:
+        """Lets the GPT recall symbols (n,) that will be appended. Those that it has read already are not read again."""
+        if self.recall:
+            self.recall.read(symbols[self.recall.n_read - self.n_symbols :].astype(np.int64))
 
     def at(self, positions: np.ndarray) -> np.ndarray:
         """The symbols at these positions, int64 of the same shape. Positions before the stream hold the symbol 0."""
         return np.where(positions < 0, 0, self.ring[positions % len(self.ring)]).astype(np.int64)
 
+    def recalled(self, positions: np.ndarray) -> np.ndarray:
+        """The values that are recalled at positions (..): (.., X) int64, X = 0 if none are."""
+        return self.recall.at(positions) if self.recall else np.empty((*positions.shape, 0), np.int64)
+
     @property
     def oldest(self) -> int:
-        """The first position that is still in the ring."""
-        return max(0, self.n_symbols - len(self.ring))
+        """The first position that rows may begin at: it is still in the ring, and its values are."""
+        oldest = max(0, self.n_symbols - len(self.ring))
+        return max(oldest, self.recall.oldest) if self.recall else oldest
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Every array of it, by name, without the number of symbols."""
+        recall = {f"recall.{name}": array for name, array in self.recall.state().items()} if self.recall else {}
+        return {"history": self.ring, **recall}
+
+    def load_state(self, arrays: Mapping[str, np.ndarray], n_symbols: int) -> None:
+        """Copies the `state` of another history of n_symbols symbols."""
+        self.n_symbols = n_symbols
+        self.ring[:] = arrays["history"]
+        if self.recall:
+            own = {name.removeprefix("recall."): array for name, array in arrays.items() if name.startswith("recall.")}
+            self.recall.load_state(own, n_symbols)

@@ -6,7 +6,7 @@ before the segment, and `end` waits for that step. The mixer learns from each bi
 
 With and without the thread the bits are the same: a segment never uses the result of the step that runs during it.
 
-Letters: n symbols, t of them at a time, R rows, T columns, C last symbols that a prediction of the GPT depends on, V = 256.
+Letters: n symbols, t of them at a time, R rows, T columns, C inputs of a prediction of the GPT, V = 256.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class OnlineLearner:
     def __init__(self, config: Config, gpt: "GPT | None" = None, *, step_thread: bool = False) -> None:
         """gpt: the GPT of `config`, on any device; None if config.gpt is None. step_thread: take the GPT's steps in a thread."""
         self.config, self.gpt = config, gpt
-        self.history = History(config.schedule.history_bits)
+        self.history = History.of(config)
         self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
         self._last_segment_size = 0  # symbols of the last segment
         self.gpt_bits: np.ndarray | None = None
@@ -81,7 +81,8 @@ class OnlineLearner:
             from prequential.model.decoding import decode_segment
 
             mixer = self.mixer.arrays if self.mixer else None
-            coded = decode_segment(self.inputs(symbols[:1])[0], symbols, column, mixer, coder)
+            recall = self.history.recall_arrays
+            coded = decode_segment(self.inputs(symbols[:1])[0], symbols, recall, column, mixer, coder)
         else:
             coded = np.empty((len(symbols), 8), np.uint16)
             for t in range(len(symbols)):
@@ -124,8 +125,8 @@ class OnlineLearner:
         n_symbols, n_new = arrays["counters"].tolist()
         if not (0 <= n_symbols < 1 << 48 and 0 <= n_new <= min(n_symbols, self.config.schedule.segment_symbols)):
             raise ValueError("counters are out of range")
-        self.history.n_symbols, self._last_segment_size = n_symbols, n_new
-        self.history.ring[:] = arrays["history"]
+        self._last_segment_size = n_new
+        self.history.load_state(arrays, n_symbols)
         if self.gpt:
             self.gpt.load_state({name: to_tensor(array) for name, array in _part("gpt.", arrays).items()})
         if self.mixer:
@@ -136,7 +137,7 @@ class OnlineLearner:
         arrays = {f"gpt.{name}": to_array(tensor) for name, tensor in self.gpt.state().items()} if self.gpt else {}
         arrays |= {f"mixer.{name}": array for name, array in self.mixer.state().items()} if self.mixer else {}
         counters = np.array([self.history.n_symbols, self._last_segment_size], np.int64)
-        return arrays | {"history": self.history.ring, "counters": counters}
+        return arrays | self.history.state() | {"counters": counters}
 
     def digest(self) -> bytes:
         """8 bytes that are equal for learners with equal state and, except by chance, different for all others."""
@@ -169,11 +170,16 @@ def code_symbols(
 
 
 def segment_inputs(config: Config, history: History, symbols: np.ndarray) -> np.ndarray:
-    """The GPT's inputs (t, C) int64, newest first: the symbols before each of the first symbols (t,) after the history."""
+    """The GPT's inputs (t, C) int64 for each of the first symbols (t,) after the history.
+
+    They are the symbols before it, the newest first, and the values that are recalled there. The last symbol may be unknown.
+    """
     assert config.gpt
-    n = config.gpt.n_inputs
+    n = config.gpt.n_last
+    history.look_ahead(symbols[:-1])
     known = np.concatenate((history.at(history.n_symbols - np.arange(n, 0, -1)), symbols[:-1]))
-    return sliding_window_view(known, n)[:, ::-1].copy()
+    last = sliding_window_view(known, n)[:, ::-1]
+    return np.concatenate((last, history.recalled(history.n_symbols + np.arange(len(symbols)))), 1)
 
 
 def training_rows(config: Config, history: History, n_new_symbols: int) -> tuple[np.ndarray, np.ndarray]:
@@ -190,5 +196,5 @@ def training_rows(config: Config, history: History, n_new_symbols: int) -> tuple
     words = random_words(config.seed, f"replay/{end}", n_rows - n_new)
     drawn = history.oldest + (words % np.uint64(end - length + 1 - history.oldest)).astype(np.int64)
     positions = np.concatenate((newest, drawn))[:, None] + np.arange(length)
-    before = positions[..., None] - np.arange(1, config.gpt.n_inputs + 1)  # (R, T, C)
-    return history.at(before), history.at(positions)
+    before = positions[..., None] - np.arange(1, config.gpt.n_last + 1)
+    return np.concatenate((history.at(before), history.recalled(positions)), -1), history.at(positions)

@@ -51,18 +51,25 @@ _THIRD = MixerConfig(contexts=THIRD_CONTEXTS, sets=THIRD_SETS, curves=CURVES)
 
 
 def _with_gpt(
-    n_layers: int, width: int, context_bits: int, segment_symbols: int, mixer: MixerConfig, n_rows: int = 8
+    n_layers: int, width: int, context_bits: int, mixer: MixerConfig | None, segment_symbols: int = 512
 ) -> Config:
+    """A GPT that learns once from each symbol: with contexts that it recalls, replayed rows cost bits (docs/LOG.md)."""
     gpt = GPTConfig(
-        n_layers=n_layers, width=width, n_heads=width // 64, contexts=GPT_CONTEXTS, context_bits=context_bits
+        n_layers=n_layers,
+        width=width,
+        n_heads=width // 64,
+        contexts=GPT_CONTEXTS,
+        context_bits=context_bits,
+        context_step=0.16,
     )
-    return Config(gpt=gpt, mixer=mixer, schedule=ScheduleConfig(segment_symbols=segment_symbols, n_rows=n_rows))
+    schedule = ScheduleConfig(segment_symbols=segment_symbols, n_rows=segment_symbols // ScheduleConfig.row_symbols)
+    return Config(gpt=gpt, mixer=mixer, schedule=schedule)
 
 
 _FULL = MixerConfig(contexts=CONTEXTS, sets=WEIGHT_SETS, curves=CURVES, table_bits=23)
 
-_DEFAULT = _with_gpt(2, 192, 19, 1024, _FULL)
-_BEST = _with_gpt(3, 256, 20, 512, dataclasses.replace(_FULL, table_bits=24))
+_DEFAULT = _with_gpt(2, 192, 19, _FULL)
+_BEST = _with_gpt(3, 256, 20, dataclasses.replace(_FULL, table_bits=24))
 
 PRESETS: dict[int, Config] = {
     1: Config(gpt=None, mixer=_FAST), 2: Config(gpt=None, mixer=_SECOND), 3: Config(gpt=None, mixer=_THIRD),
@@ -74,14 +81,13 @@ PRESETS: dict[int, Config] = {
 # For a device, which steps while the processor mixes: 7 and 85 million weights. The mixer is the one of -2, so that it is not the
 # bound, with a larger table. Their speed has not been measured on a device (docs/MACHINES.md).
 DEVICE_PRESETS: dict[str, Config] = {
-    "gpu-small": _with_gpt(4, 384, 20, 512, dataclasses.replace(_SECOND, table_bits=24), n_rows=16),
-    "gpu-large": _with_gpt(12, 768, 19, 1024, dataclasses.replace(_SECOND, table_bits=23)),
+    "gpu-small": _with_gpt(4, 384, 20, dataclasses.replace(_SECOND, table_bits=24)),
+    "gpu-large": _with_gpt(12, 768, 19, dataclasses.replace(_SECOND, table_bits=23), segment_symbols=1024),
 }
 
 
 def _pure(n_layers: int, width: int) -> Config:
-    gpt = GPTConfig(n_layers=n_layers, width=width, n_heads=width // 64, contexts=GPT_CONTEXTS, context_bits=20)
-    return Config(gpt=gpt, mixer=None, schedule=ScheduleConfig(segment_symbols=640, n_rows=10))
+    return _with_gpt(n_layers, width, 20, None)
 
 
 # Without the mixer. The GPT then gains from more layers, and from frequent steps.

@@ -176,7 +176,7 @@ class Shadow:
     """A second mixer and history, with arrays of their own."""
 
     def __init__(self, config: Config) -> None:
-        self.history = History(config.schedule.history_bits)
+        self.history = History.of(config)
         self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
         self._coder: BitCoder | None = None  # the coder that `second_coder` repeats
 
@@ -193,15 +193,14 @@ class Shadow:
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Continues from the state of a learner."""
         self._coder = None
-        self.history.n_symbols = int(arrays["counters"][0])
-        self.history.ring[:] = arrays["history"]
+        self.history.load_state(arrays, int(arrays["counters"][0]))
         if self.mixer:
             self.mixer.load_state({name: arrays[f"mixer.{name}"] for name in self.mixer.state()})
 
     def state(self) -> dict[str, np.ndarray]:
         """The part of a learner's state that mixer and history make up."""
         arrays = {f"mixer.{name}": array for name, array in self.mixer.state().items()} if self.mixer else {}
-        return arrays | {"history": self.history.ring}
+        return arrays | self.history.state()
 
 
 class AuditedLearner(OnlineLearner):

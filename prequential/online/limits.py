@@ -4,7 +4,18 @@ An archive's header may come from a stranger. It may declare a model whose value
 """
 
 from prequential.errors import ConfigError
-from prequential.model.config import N_SYMBOLS, WEIGHT_SETS, Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.config import (
+    N_RECALL_TABLES,
+    N_SYMBOLS,
+    RECALL_CONTEXTS,
+    RECALL_KEPT_BITS,
+    RECALL_TABLE_BITS,
+    WEIGHT_SETS,
+    Config,
+    GPTConfig,
+    MixerConfig,
+    ScheduleConfig,
+)
 from prequential.model.mixer import mixing, nodes, refine, sets
 from prequential.model.mixer.histories import N_GROUPS, N_HISTORIES
 from prequential.model.mixer.mixer import n_inputs
@@ -92,7 +103,9 @@ def operations_per_byte(config: Config) -> float:
 
 
 def _context_bytes(gpt: GPTConfig) -> int:
-    return (2 * gpt.width + 4) << gpt.context_bits if gpt.contexts else 0
+    table = (2 * gpt.width + 4) << gpt.context_bits if gpt.contexts else 0
+    recall = (4 * N_RECALL_TABLES << RECALL_TABLE_BITS) + (2 * len(RECALL_CONTEXTS) << RECALL_KEPT_BITS)
+    return table + (recall if gpt.recalls else 0)
 
 
 def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:

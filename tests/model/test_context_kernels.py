@@ -5,16 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS
-from prequential.model.gpt.context_kernels import LONGEST, N_KINDS, SUM_LIMIT, context_rows, sum_by_row
+from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, HASHED_CONTEXTS, MOST_CONTEXT_TERMS, RECALL_CONTEXTS
+from prequential.model.gpt.context_kernels import LONGEST, N_HASHED, N_KINDS, SUM_LIMIT, context_rows, sum_by_row
 
 WORD, WORD2 = GPT_CONTEXTS.index("word"), GPT_CONTEXTS.index("word2")
 
 
 def rows_after(text, kinds=range(N_KINDS), n_rows=1 << 24):
-    """The rows of each kind after `text`, which symbol 0 precedes."""
+    """The rows of each kind after `text`, which symbol 0 precedes. Values that are recalled are 500, 501, ..."""
     symbols = (bytes(CONTEXT_REACH) + text)[-CONTEXT_REACH:]
-    recent = np.frombuffer(symbols[::-1], np.uint8).astype(np.int64)[None]
+    last = np.frombuffer(symbols[::-1], np.uint8).astype(np.int64)
+    recent = np.concatenate((last, 500 + np.arange(len(RECALL_CONTEXTS))))[None]
     kinds = np.array(list(kinds), np.int64)
     rows = np.empty((1, len(kinds)), np.int64)
     context_rows(recent, kinds, n_rows, rows)
@@ -22,7 +23,7 @@ def rows_after(text, kinds=range(N_KINDS), n_rows=1 << 24):
 
 
 def test_there_is_a_name_for_each_kind():
-    assert len(GPT_CONTEXTS) == N_KINDS
+    assert len(GPT_CONTEXTS) == N_KINDS and len(HASHED_CONTEXTS) == N_HASHED
 
 
 @pytest.mark.parametrize("order", range(2, LONGEST + 1))
@@ -87,4 +88,4 @@ def test_sums_by_row_are_those_of_the_rounded_gradient_in_any_order():
 
 
 def test_sums_of_the_largest_step_fit():
-    assert SUM_LIMIT * 8192 * (N_KINDS + 1) < 1 << 31
+    assert SUM_LIMIT * MOST_CONTEXT_TERMS < 1 << 31

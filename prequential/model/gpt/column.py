@@ -22,7 +22,7 @@ from prequential.compiled import Array, inlined, kernel
 from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, softmax_numerators, softmax_table
 from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, inverse_rms, round_row, round_row_to_int8
 from prequential.exact.plain import INT8_LIMIT
-from prequential.model.gpt.context_kernels import N_KINDS, fill_context_rows
+from prequential.model.gpt.context_kernels import N_HASHED, fill_context_rows
 from prequential.model.gpt.context_table import UNITS
 from prequential.model.gpt.weights import Linear, Weights
 
@@ -154,7 +154,7 @@ def fill_logits(recent: Array, column: int, a: ColumnArrays, logits: Array) -> N
     for e in range(1, a.embedding.shape[0]):
         _add(h, a.embedding[e, recent[e]])
     if a.context_kinds.size:
-        all_hashes, rows = np.empty(N_KINDS, np.int64), np.empty(a.context_kinds.size, np.int64)
+        all_hashes, rows = np.empty(N_HASHED, np.int64), np.empty(a.context_kinds.size, np.int64)
         fill_context_rows(recent, a.context_kinds, a.contexts.shape[0], all_hashes, rows)
         for j in range(h.size):
             total = np.int32(0)

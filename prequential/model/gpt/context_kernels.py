@@ -3,26 +3,31 @@
 Everything is an integer. So compiled and interpreted runs (NUMBA_DISABLE_JIT=1) give the same bits, and these functions have no
 second definition in plain torch.
 
-To add a context, append its name to GPT_CONTEXTS in model/config.py, compute its hash in `context_hashes`, increase N_KINDS, and
-describe it in context_table.py. Existing contexts keep their index, because it is part of the hash.
+A position is described by `recent`: the last CONTEXT_REACH symbols, and then the values that are recalled (recall.py), if any of
+the contexts needs them. The first contexts are hashes of symbols, the others are values themselves.
 
-Letters: N positions, C last symbols, K contexts in use, U distinct rows, D width.
+Existing contexts keep their index, because it is part of the hash.
+
+Letters: N positions, C numbers of `recent`, K contexts in use, U distinct rows, D width.
 """
 
 import numpy as np
 
 from prequential.compiled import Array, inlined, kernel
 from prequential.exact.fused_loops import levels_per_unit
+from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, HASHED_CONTEXTS
 from prequential.model.hashing import hashed, is_letter
 
 LONGEST = 6  # contexts 0 .. LONGEST - 2 are the last 2 .. LONGEST symbols
-N_KINDS = LONGEST + 1  # of contexts, with the two of words, in the order of model.config.GPT_CONTEXTS
+N_HASHED = LONGEST + 1  # with the two of words
+N_KINDS = len(GPT_CONTEXTS)  # of contexts, in this order
+assert len(HASHED_CONTEXTS) == N_HASHED and CONTEXT_REACH >= LONGEST
 SUM_LIMIT = 32767  # levels of a gradient: sums of 2**16 terms are below 2**31
 
 
 @inlined
 def context_hashes(recent: Array, all_hashes: Array) -> None:
-    """all_hashes[kind] = the hash of a context, 32 bits. recent: the last symbols (C,) int64, newest first, C >= LONGEST."""
+    """all_hashes[kind] = the hash of one of HASHED_CONTEXTS, 32 bits. recent: at first the last CONTEXT_REACH symbols."""
     h = recent[0] + 1
     for e in range(1, LONGEST):
         h = hashed(h, recent[e] + 1)
@@ -30,7 +35,7 @@ def context_hashes(recent: Array, all_hashes: Array) -> None:
     # The current word: the letters back to the first other symbol. With the word before: back to the second other symbol.
     word, n_marks = 7, 0
     all_hashes[LONGEST - 1] = all_hashes[LONGEST] = word
-    for e in range(recent.size):
+    for e in range(CONTEXT_REACH):
         c = recent[e]
         if is_letter(c):
             word = hashed(word, c + 32 if 65 <= c <= 90 else c)
@@ -47,16 +52,17 @@ def context_hashes(recent: Array, all_hashes: Array) -> None:
 
 @inlined
 def fill_context_rows(recent: Array, kinds: Array, n_rows: int, all_hashes: Array, rows: Array) -> None:
-    """rows[i] = the row of context kinds[i], below n_rows, a power of two. all_hashes: scratch memory, (N_KINDS,) int64."""
+    """rows[i] = the row of context kinds[i], below n_rows, a power of two. all_hashes: scratch memory, (N_HASHED,) int64."""
     context_hashes(recent, all_hashes)
     for i in range(kinds.size):
-        rows[i] = (hashed(all_hashes[kinds[i]], kinds[i] + 1) >> 3) & (n_rows - 1)
+        value = all_hashes[kinds[i]] if kinds[i] < N_HASHED else recent[CONTEXT_REACH + kinds[i] - N_HASHED]
+        rows[i] = (hashed(value, kinds[i] + 1) >> 3) & (n_rows - 1)
 
 
 @kernel
 def context_rows(recent: Array, kinds: Array, n_rows: int, rows: Array) -> None:
     """rows (N, K) int64 = the rows of the contexts kinds (K,) int64 at positions with the last symbols recent (N, C) int64."""
-    all_hashes = np.zeros(N_KINDS, np.int64)
+    all_hashes = np.zeros(N_HASHED, np.int64)
     for i in range(recent.shape[0]):
         fill_context_rows(recent[i], kinds, n_rows, all_hashes, rows[i])
 

@@ -1,7 +1,8 @@
 """Embeddings of contexts: additional inputs of the GPT, each for several of the last symbols together.
 
 Contexts by name: `2` .. `6` are the last 2 .. 6 symbols, `word` is the current word so far, and `word2` is the current word and
-the word before it. A context is hashed to a row of one table, which all contexts share.
+the word before it. The others say what followed a context before (recall.py). A context is hashed to a row of one table, which
+all contexts share.
 
 Rows hold integers of 16 bits, in units of 2**-12: half the memory of float32, and their sum at a position is exact.
 
@@ -19,15 +20,13 @@ import torch
 
 from prequential.exact.backend import Primitives
 from prequential.exact.plain import TINY, peak_of
-from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, GPTConfig
-from prequential.model.gpt.context_kernels import LONGEST, N_KINDS, SUM_LIMIT, context_rows, sum_by_row, sum_of_rows
+from prequential.model.config import GPT_CONTEXTS, GPTConfig
+from prequential.model.gpt.context_kernels import SUM_LIMIT, context_rows, sum_by_row, sum_of_rows
 
 Tensor = torch.Tensor
 
 UNITS = 4096.0  # of a row's numbers in 1
 MAX_LEVEL = (1 << 15) - 1
-
-assert len(GPT_CONTEXTS) == N_KINDS and CONTEXT_REACH >= LONGEST
 
 
 class ContextTable:
@@ -50,7 +49,7 @@ class ContextTable:
         return self
 
     def row_indices(self, recent: Tensor) -> Tensor:
-        """The row of each context, (N, K) int64, at N positions with the last symbols `recent` (N, C) int64, on the host."""
+        """The row of each context, (N, K) int64, at N positions described by `recent` (N, C) int64, on the host."""
         rows = np.empty((len(recent), len(self.kinds)), np.int64)
         if rows.size:
             context_rows(recent.contiguous().numpy(), self.kinds, self.n_rows, rows)
@@ -65,7 +64,7 @@ class ContextTable:
         return h + self.scaled(sums.to(h.device))
 
     def scaled(self, sums: Tensor) -> Tensor:
-        """Sums (N, D) int32 of rows as float32. They lie below 2**15 * N_KINDS, so they are exact."""
+        """Sums (N, D) int32 of rows as float32. They lie below 2**15 * 2**8, so they are exact."""
         return sums.float() * (1.0 / UNITS)
 
     def stage_update(self, gradient: "ContextGradient") -> None:

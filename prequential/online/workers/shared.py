@@ -59,12 +59,12 @@ class TeamGPT(GPT):
         share = round(self.first_share)
         with self._team.turn():
             self._team.send_command(STEP, *targets.shape, share)
-            self._team.broadcast(torch.cat((inputs, targets[..., None]), -1).to(torch.uint8))
+            self._team.broadcast(torch.cat((inputs, targets[..., None]), -1).to(torch.int16))
             self.step(inputs, targets, share)
 
     def receive_step(self, n_rows: int, n_columns: int, share: int) -> None:
         """The other workers' part of the first worker's `update`."""
-        rows = torch.empty(n_rows, n_columns, self.config.n_inputs + 1, dtype=torch.uint8)
+        rows = torch.empty(n_rows, n_columns, self.config.n_inputs + 1, dtype=torch.int16)
         self._team.broadcast(rows)
         self.step(rows[..., :-1].to(torch.int64), rows[..., -1].to(torch.int64), share)
 

@@ -1,0 +1,164 @@
+"""What followed a context before: the tables, the values of each position, and who may write them."""
+
+import dataclasses
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from prequential.errors import ConfigError
+from prequential.model.config import (
+    CONTEXT_REACH,
+    HASHED_CONTEXTS,
+    RECALL_CONTEXTS,
+    RECALL_KEPT_BITS,
+    Config,
+    GPTConfig,
+    ScheduleConfig,
+)
+from prequential.model.gpt.recall import MOST_SUCCESSIONS, Recall
+from prequential.model.history import History
+from prequential.model.learner import segment_inputs, training_rows
+from prequential.model.presets import preset
+
+CONFIG = Config(
+    gpt=GPTConfig(width=16, n_heads=1, n_layers=1, contexts=("2", "after2"), context_bits=6),
+    mixer=None,
+    schedule=ScheduleConfig(first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14),
+)
+TEXT = np.frombuffer(b"the cat sat on the mat; the cat ran to the man; THE cat sat on the man, " * 3, np.uint8)
+
+
+def words(text):
+    """The current word and the word before it, as contexts; None beyond the reach of a context."""
+    parts = bytes(text[-CONTEXT_REACH:]).lower()
+    cut = [i for i, c in enumerate(parts) if not chr(c).isalpha()]
+    word = parts[cut[-1] + 1 :] if cut else parts
+    before = parts[cut[-2] + 1 : cut[-1]] if len(cut) > 1 else parts[: cut[-1]] if cut else b""
+    return word, (before, word)
+
+
+def contexts(text):
+    padded = bytes(CONTEXT_REACH) + bytes(text)
+    word, word2 = words(padded)
+    return [padded[-n:] for n in (2, 3, 4, 6, 8, 12, 16)] + [word, word2]
+
+
+def definition(text):
+    """The values at each position of the text, and after it, from dictionaries instead of hashed tables."""
+    tables, rows = defaultdict(dict), []
+    for t in range(len(text) + 1):
+        entries = [tables[f].get(c) for f, c in enumerate(contexts(text[:t]))]
+        after = [n << 8 | last if last is not None else 0 for last, n, _ in (e or (None, 0, 0) for e in entries)]
+        other = [
+            (2 if n > 1 else 1) << 8 | different if n else 0
+            for _, n, different in ((entries[f] or (0, 0, 0)) for f in (2, 3, 7))
+        ]
+        rows.append(after + other)
+        if t < len(text):
+            symbol = int(text[t])
+            for f, (c, entry) in enumerate(zip(contexts(text[:t]), entries, strict=True)):
+                last, n, different = entry or (symbol, 0, symbol)
+                tables[f][c] = (
+                    (symbol, min(n + 1, MOST_SUCCESSIONS), different) if last == symbol else (symbol, 1, last)
+                )
+    return np.array(rows)
+
+
+def test_values_are_those_of_the_definition():
+    recall = Recall()
+    recall.read(TEXT.astype(np.int64))
+    own, expected = recall.at(np.arange(len(TEXT) + 1)), definition(TEXT)
+    assert np.array_equal(own[1:], expected[1:]) and not own[0].any()
+    assert len(np.unique(own[:, RECALL_CONTEXTS.index("after3")] >> 8)) == MOST_SUCCESSIONS + 1
+    assert (own[:, -1] >> 8 == 2).any()
+
+
+def test_values_do_not_depend_on_how_the_text_is_read():
+    whole, pieces = Recall(), Recall()
+    whole.read(TEXT.astype(np.int64))
+    for part in np.split(TEXT.astype(np.int64), [0, 1, 2, 50, 51, 120]):
+        pieces.read(part)
+    assert all(np.array_equal(array, pieces.state()[name]) for name, array in whole.state().items())
+    assert whole.n_read == pieces.n_read == len(TEXT)
+
+
+def test_a_history_reads_each_symbol_once_however_far_it_looked_ahead():
+    ahead, plain = History.of(CONFIG), History.of(CONFIG)
+    for part in np.split(TEXT, [60, 130]):
+        for n in (1, 7, 30):
+            segment_inputs(CONFIG, ahead, part[:n])
+        ahead.append(part)
+        plain.append(part)
+    assert all(np.array_equal(array, plain.state()[name]) for name, array in ahead.state().items())
+
+
+def test_inputs_do_not_depend_on_the_symbol_to_predict_and_later_ones():
+    for t in (1, 5, 40):
+        text, other = TEXT[:60].copy(), TEXT[:60].copy()
+        other[t:] = 65
+        first, second = (segment_inputs(CONFIG, History.of(CONFIG), x.astype(np.int64)) for x in (text, other))
+        assert np.array_equal(first[: t + 1], second[: t + 1])
+        assert first.shape == (60, CONFIG.gpt.n_inputs)
+
+
+def test_rows_to_learn_from_have_the_inputs_of_the_reading():
+    history, read = History.of(CONFIG), []
+    for part in np.split(TEXT.astype(np.int64), [64, 128]):
+        read.append(segment_inputs(CONFIG, history, part))
+        history.append(part)
+    everything = np.concatenate(read)
+    inputs, targets = training_rows(CONFIG, history, len(part))
+    for row, target in zip(inputs, targets, strict=True):
+        starts = [s for s in range(len(TEXT)) if np.array_equal(TEXT[s : s + len(target)], target)]
+        assert any(np.array_equal(row, everything[s : s + len(row)]) for s in starts)
+
+
+def test_rows_are_drawn_only_where_values_are_kept():
+    config = dataclasses.replace(CONFIG, schedule=dataclasses.replace(CONFIG.schedule, history_bits=20))
+    history, random = History.of(config), np.random.default_rng(0)
+    n = (1 << RECALL_KEPT_BITS) + 5000
+    history.append(random.integers(97, 100, n).astype(np.uint8))
+    assert history.oldest == 5001
+    without = History(20)
+    without.append(np.zeros(n, np.uint8))
+    assert without.oldest == 0
+
+
+def test_a_frozen_recall_recalls_but_does_not_remember():
+    recall = Recall()
+    recall.read(TEXT.astype(np.int64))
+    before = {name: array.copy() for name, array in recall.state().items()}
+    frozen = recall.frozen()
+    frozen.read(np.frombuffer(b"the cat flew over the moon", np.uint8).astype(np.int64))
+    assert frozen.at(np.array([frozen.n_read])).any() or frozen.n_read == len(TEXT) + 26
+    assert all(np.array_equal(array, recall.state()[name]) for name, array in before.items())
+    frozen.restart(7)
+    assert frozen.n_read == 7 and not frozen.arrays.last.any()
+    frozen.read(np.frombuffer(b"the c", np.uint8).astype(np.int64))
+    assert frozen.at(np.array([12]))[0, RECALL_CONTEXTS.index("after4")] & 255 == ord("a")
+
+
+def test_a_state_continues_as_its_original():
+    one, other = Recall(), Recall()
+    one.read(TEXT[:100].astype(np.int64))
+    other.load_state({name: array.copy() for name, array in one.state().items()}, 100)
+    for recall in (one, other):
+        recall.read(TEXT[100:].astype(np.int64))
+    assert all(np.array_equal(array, other.state()[name]) for name, array in one.state().items())
+    with pytest.raises(ValueError, match=r"recall\.last"):
+        other.load_state(one.state() | {"last": np.full(CONTEXT_REACH, 256)}, 3)
+
+
+def test_a_gpt_that_recalls_nothing_keeps_nothing():
+    plain = dataclasses.replace(CONFIG, gpt=dataclasses.replace(CONFIG.gpt, contexts=HASHED_CONTEXTS))
+    history = History.of(plain)
+    assert history.recall is None and set(history.state()) == {"history"}
+    assert segment_inputs(plain, history, TEXT[:9].astype(np.int64)).shape == (9, CONTEXT_REACH)
+
+
+def test_steps_with_too_many_terms_are_refused():
+    gpt = preset(5).gpt
+    schedule = ScheduleConfig(segment_symbols=512, row_symbols=512, n_rows=16)
+    with pytest.raises(ConfigError, match="at most 65536"):
+        Config(gpt=gpt, schedule=schedule)
