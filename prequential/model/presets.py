@@ -82,7 +82,7 @@ PRESETS: dict[int, Config] = {
 # bound, with a larger table. Their speed has not been measured on a device (docs/MACHINES.md).
 DEVICE_PRESETS: dict[str, Config] = {
     "gpu-small": _with_gpt(4, 384, 20, dataclasses.replace(_SECOND, table_bits=24)),
-    "gpu-large": _with_gpt(12, 768, 19, dataclasses.replace(_SECOND, table_bits=23), segment_symbols=1024),
+    "gpu-large": _with_gpt(12, 768, 19, dataclasses.replace(_SECOND, table_bits=22), segment_symbols=1024),
 }
 
 

@@ -18,7 +18,7 @@ def before_contexts(config):
 
 
 def test_a_record_older_than_contexts_is_of_a_gpt_without_them():
-    config = replace(preset(5), gpt=replace(preset(5).gpt, contexts=(), context_bits=18))
+    config = replace(preset(5), gpt=replace(preset(5).gpt, contexts=(), context_bits=18, context_step=0.1))
     assert Config.from_record(before_contexts(config)) == config
 
 

