@@ -108,6 +108,8 @@ def _weights(learner: OnlineLearner, config: GPTConfig) -> dict[str, torch.Tenso
         for name in ("qkv", "out", "up", "down")
     }
     contexts = {"contexts": state["contexts"] * (1.0 / UNITS)} if config.contexts else {}
+    if learner.history.recall:
+        contexts["recall"] = torch.from_numpy(learner.history.recall.arrays.tables.view(np.int32))
     return {"embedding": state["embedding"], **contexts, **hidden, "head.weight": matrix("head")}
 
 
@@ -117,4 +119,7 @@ def _gpt_alone(learner: OnlineLearner, runtime: Runtime) -> OnlineLearner:
     copy = replace(runtime, audit_every=0).learner(replace(learner.config, mixer=None))
     learned = {f"gpt.{name}": to_array(tensor) for name, tensor in learner.gpt.learned_state().items()}
     copy.load_state({**copy.state(), **learned})
+    if copy.history.recall and learner.history.recall:
+        copy.history.recall.arrays.tables[:] = learner.history.recall.arrays.tables
+        copy.history.recall.restart(0)
     return copy

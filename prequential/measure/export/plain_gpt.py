@@ -7,7 +7,8 @@
     model(torch.tensor([[0, 73, 116]]))      # logits, in nats, of the symbols after "", "I" and "It"
 
 h is the sum of embeddings of the last E symbols, with one table for each position, and of embeddings of contexts, which several
-symbols form together and which are rows of one hashed table. Pre-norm residual layers: h += attention(norm(h));
+symbols form together and which are rows of one hashed table. Some of these say what followed other contexts in the text that the
+model has learned, which `recall` holds. Pre-norm residual layers: h += attention(norm(h));
 h += mlp(norm(h)); logits = head(norm(h)). norm divides by the root mean square, without gains or biases. Rotary positions,
 normalised queries and keys, squared ReLU. A symbol is a byte. Symbol 0 precedes the first byte.
 
@@ -78,7 +79,11 @@ class Layer(nn.Module):
         return y.transpose(1, 2).flatten(2)
 
 
-KINDS = ("2", "3", "4", "5", "6", "word", "word2")
+HASHED = ("2", "3", "4", "5", "6", "word", "word2")
+RECALLED = ("2", "3", "4", "6", "8", "12", "16", "word", "word2")  # the contexts of the tables of `recall`
+OTHERS = ("4", "6", "word")
+KINDS = (*HASHED, *(f"after{name}" for name in RECALLED), *(f"other{name}" for name in OTHERS))
+RECALL_SIZE = 1 << 20  # entries of a table
 REACH = 16  # a context depends on at most so many symbols
 
 
@@ -97,10 +102,10 @@ def context_rows(hashes: Tensor, kind: str, n_rows: int) -> Tensor:
 def context_hashes(recent: Sequence[Tensor]) -> dict[str, Tensor]:
     """Hashes of contexts by kind, from the last REACH symbols, the newest first.
 
-    The kinds: the last 2 to 6 symbols; the letters of the current word so far; the current word and the word before it.
+    The kinds: the last 2 to 16 symbols; the letters of the current word so far; the current word and the word before it.
     """
     hashes, h = {}, recent[0] + 1
-    for order in range(2, 7):
+    for order in range(2, REACH + 1):
         h = hashes[str(order)] = hashed(h, recent[order - 1] + 1)
     h, n_marks = torch.full_like(recent[0], 7), torch.zeros_like(recent[0])
     hashes["word"] = h
@@ -111,6 +116,24 @@ def context_hashes(recent: Sequence[Tensor]) -> dict[str, Tensor]:
         h = torch.where(n_marks < 2, hashed(h, torch.where(letter, symbol + 32 * capital, 1)), h)
         hashes["word"] = torch.where(n_marks == 0, h, hashes["word"])
     return hashes | {"word2": h}
+
+
+def recalled(hashes: dict[str, Tensor], tables: Tensor) -> dict[str, Tensor]:
+    """What followed the contexts before, by kind. tables (len(RECALLED), RECALL_SIZE) int32, four bytes in each entry.
+
+    The bytes, from the highest: of the context's hash; the symbol before the last that differed from it; how often the last one
+    came in succession; the last symbol that followed.
+    """
+    values = {}
+    for name, table in zip(RECALLED, tables, strict=True):
+        h = hashes[name]
+        entry = table[h & (RECALL_SIZE - 1)].long() & 0xFFFFFFFF
+        known = (entry != 0) & (entry >> 24 == h >> 24)
+        values[f"after{name}"] = torch.where(known, entry & 0xFFFF, 0)
+        if name in OTHERS:
+            repeated = torch.where(entry >> 8 & 255 > 1, 512, 256)
+            values[f"other{name}"] = torch.where(known, repeated | entry >> 16 & 255, 0)
+    return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +153,8 @@ class Shape:
 class GPT(nn.Module):
     """The docstring of this file describes the model."""
 
+    recall: Tensor  # if a kind of context needs it
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         width = shape.width
@@ -139,6 +164,9 @@ class GPT(nn.Module):
         )  # (E, V, D), the newest symbol's first
         self.kinds = list(shape.contexts)
         self.contexts = nn.Parameter(torch.zeros(1 << shape.context_bits, width)) if shape.contexts else None
+        if recalls := any(kind not in HASHED for kind in self.kinds):
+            self.register_buffer("recall", torch.zeros(len(RECALLED), RECALL_SIZE, dtype=torch.int32))
+        self.recalls = recalls
         self.layers = nn.ModuleList(Layer(width, shape.n_heads, shape.mlp_factor) for _ in range(shape.n_layers))
         self.head = nn.Linear(width, N_SYMBOLS, bias=False)
         self.n_pairs = width // shape.n_heads // 2
@@ -162,6 +190,8 @@ class GPT(nn.Module):
         h = torch.stack([embedding(symbol, table) for symbol, table in newest]).sum(0)  # (B, T, D)
         if self.contexts is not None:
             hashes = context_hashes(recent)
+            if self.recalls:
+                hashes |= recalled(hashes, self.recall)
             for kind in self.kinds:
                 h = h + embedding(context_rows(hashes[kind], kind, len(self.contexts)), self.contexts)
         angles = rotary_angles(n_time, self.n_pairs).to(self.embedding)
