@@ -52,8 +52,7 @@ RECALL_CONTEXTS = (
     "after2", "after3", "after4", "after6", "after8", "after12", "after16", "afterword", "afterword2", "other4", "other6",
     "otherword",
 )  # fmt: skip
-# The tables have 2**RECALL_TABLE_BITS entries each; the values of the last 2**RECALL_KEPT_BITS positions are kept.
-N_RECALL_TABLES, RECALL_TABLE_BITS, RECALL_KEPT_BITS = 9, 20, 17
+N_RECALL_TABLES, RECALL_KEPT_BITS = 9, 17  # the values of the last 2**RECALL_KEPT_BITS positions are kept
 GPT_CONTEXTS = (*HASHED_CONTEXTS, *RECALL_CONTEXTS)
 # The sums of a context table's gradient are exact up to this number of terms: positions of a step, times contexts.
 MOST_CONTEXT_TERMS = 1 << 16
@@ -144,6 +143,11 @@ class GPTConfig:
     def n_inputs(self) -> int:
         """How many numbers each prediction of the GPT takes as input: the last symbols, and values that are recalled."""
         return self.n_last + (len(RECALL_CONTEXTS) if self.recalls else 0)
+
+    @property
+    def recall_bits(self) -> int:
+        """A table of what is recalled has 2**recall_bits entries."""
+        return self.context_bits + 1
 
     @property
     def n_last(self) -> int:

@@ -30,7 +30,7 @@ class History:
             return cls(config.schedule.history_bits)
         from prequential.model.gpt.recall import Recall
 
-        return cls(config.schedule.history_bits, Recall())
+        return cls(config.schedule.history_bits, Recall(config.gpt.recall_bits))
 
     @property
     def recall_arrays(self) -> "RecallArrays":

@@ -66,7 +66,7 @@ def definition(text):
 
 
 def test_values_are_those_of_the_definition():
-    recall = Recall()
+    recall = Recall(20)
     recall.read(TEXT.astype(np.int64))
     own, expected = recall.at(np.arange(len(TEXT) + 1)), definition(TEXT)
     assert np.array_equal(own[1:], expected[1:]) and not own[0].any()
@@ -75,7 +75,7 @@ def test_values_are_those_of_the_definition():
 
 
 def test_values_do_not_depend_on_how_the_text_is_read():
-    whole, pieces = Recall(), Recall()
+    whole, pieces = Recall(20), Recall(20)
     whole.read(TEXT.astype(np.int64))
     for part in np.split(TEXT.astype(np.int64), [0, 1, 2, 50, 51, 120]):
         pieces.read(part)
@@ -126,7 +126,7 @@ def test_rows_are_drawn_only_where_values_are_kept():
 
 
 def test_a_frozen_recall_recalls_but_does_not_remember():
-    recall = Recall()
+    recall = Recall(20)
     recall.read(TEXT.astype(np.int64))
     before = {name: array.copy() for name, array in recall.state().items()}
     frozen = recall.frozen()
@@ -140,7 +140,7 @@ def test_a_frozen_recall_recalls_but_does_not_remember():
 
 
 def test_a_state_continues_as_its_original():
-    one, other = Recall(), Recall()
+    one, other = Recall(20), Recall(20)
     one.read(TEXT[:100].astype(np.int64))
     other.load_state({name: array.copy() for name, array in one.state().items()}, 100)
     for recall in (one, other):

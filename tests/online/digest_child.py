@@ -23,7 +23,9 @@ from prequential.online.coding import compress, config_of, decompress
 from prequential.online.runtime import Runtime
 
 MIXED = Config(
-    gpt=GPTConfig(n_layers=2, width=64, n_heads=2, contexts=("2", "5", "word2"), context_bits=8, window=24),
+    gpt=GPTConfig(
+        n_layers=2, width=64, n_heads=2, contexts=("2", "5", "word2", "after3", "other6"), context_bits=8, window=24
+    ),
     mixer=MixerConfig(table_bits=12, match_bits=12),
     schedule=ScheduleConfig(
         first_segment_symbols=80, segment_symbols=96, row_symbols=32, n_rows=6, history_bits=14, block_symbols=256

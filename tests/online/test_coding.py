@@ -20,7 +20,9 @@ from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.schedule import blocks
 
-GPT = GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, contexts=("2", "word"), context_bits=6, window=8)
+GPT = GPTConfig(
+    n_layers=1, width=16, n_heads=1, mlp_factor=2, contexts=("2", "word", "after3", "other4"), context_bits=6, window=8
+)
 MIXER = MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8)
 SCHEDULE = ScheduleConfig(
     first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300

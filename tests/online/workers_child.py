@@ -31,7 +31,9 @@ from prequential.online.workers import command
 from prequential.online.workers import shared as workers
 
 MIXED = Config(
-    gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, contexts=("2", "word"), context_bits=8, window=16),
+    gpt=GPTConfig(
+        n_layers=2, width=32, n_heads=2, mlp_factor=2, contexts=("2", "word", "after2"), context_bits=8, window=16
+    ),
     mixer=MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(
         first_segment_symbols=40, segment_symbols=48, row_symbols=16, n_rows=3, history_bits=14, block_symbols=300

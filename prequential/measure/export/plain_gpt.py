@@ -83,7 +83,6 @@ HASHED = ("2", "3", "4", "5", "6", "word", "word2")
 RECALLED = ("2", "3", "4", "6", "8", "12", "16", "word", "word2")  # the contexts of the tables of `recall`
 OTHERS = ("4", "6", "word")
 KINDS = (*HASHED, *(f"after{name}" for name in RECALLED), *(f"other{name}" for name in OTHERS))
-RECALL_SIZE = 1 << 20  # entries of a table
 REACH = 16  # a context depends on at most so many symbols
 
 
@@ -119,7 +118,7 @@ def context_hashes(recent: Sequence[Tensor]) -> dict[str, Tensor]:
 
 
 def recalled(hashes: dict[str, Tensor], tables: Tensor) -> dict[str, Tensor]:
-    """What followed the contexts before, by kind. tables (len(RECALLED), RECALL_SIZE) int32, four bytes in each entry.
+    """What followed the contexts before, by kind. tables (len(RECALLED), a power of two) int32, four bytes in each entry.
 
     The bytes, from the highest: of the context's hash; the symbol before the last that differed from it; how often the last one
     came in succession; the last symbol that followed.
@@ -127,7 +126,7 @@ def recalled(hashes: dict[str, Tensor], tables: Tensor) -> dict[str, Tensor]:
     values = {}
     for name, table in zip(RECALLED, tables, strict=True):
         h = hashes[name]
-        entry = table[h & (RECALL_SIZE - 1)].long() & 0xFFFFFFFF
+        entry = table[h & (len(table) - 1)].long() & 0xFFFFFFFF
         known = (entry != 0) & (entry >> 24 == h >> 24)
         values[f"after{name}"] = torch.where(known, entry & 0xFFFF, 0)
         if name in OTHERS:
@@ -165,7 +164,7 @@ class GPT(nn.Module):
         self.kinds = list(shape.contexts)
         self.contexts = nn.Parameter(torch.zeros(1 << shape.context_bits, width)) if shape.contexts else None
         if recalls := any(kind not in HASHED for kind in self.kinds):
-            self.register_buffer("recall", torch.zeros(len(RECALLED), RECALL_SIZE, dtype=torch.int32))
+            self.register_buffer("recall", torch.zeros(len(RECALLED), 2 << shape.context_bits, dtype=torch.int32))
         self.recalls = recalls
         self.layers = nn.ModuleList(Layer(width, shape.n_heads, shape.mlp_factor) for _ in range(shape.n_layers))
         self.head = nn.Linear(width, N_SYMBOLS, bias=False)

@@ -34,7 +34,7 @@ from prequential.measure.evaluation.curves import MODEL, Curve
 from prequential.measure.evaluation.runs import Run
 from prequential.measure.study.plans import Outcome, Plan, Refusal, Setting, runs_by_setting
 from prequential.measure.study.sweep import varied
-from prequential.model.config import Config
+from prequential.model.config import HASHED_CONTEXTS, RECALL_CONTEXTS, Config
 from prequential.online.flops import replay_factor, total_flops
 from prequential.online.runtime import Runtime
 
@@ -89,6 +89,14 @@ def _without_contexts(kind: str) -> Callable[[Config], Config]:
     return without
 
 
+def _without_gpt_contexts(names: tuple[str, ...]) -> Callable[[Config], Config]:
+    def without(config: Config) -> Config:
+        contexts = config.gpt.contexts if config.gpt else ()
+        return _with_gpt(contexts=tuple(name for name in contexts if name not in names))(config)
+
+    return without
+
+
 def _without_replay(config: Config) -> Config:
     schedule = config.schedule
     return replace(config, schedule=replace(schedule, n_rows=-(-schedule.segment_symbols // schedule.row_symbols)))
@@ -102,7 +110,10 @@ FEATURES = {
     feature.name: feature
     for feature in (
         Feature("embeddings", "several symbols enter the GPT, not only the last one", _with_gpt(n_embeddings=1)),
-        Feature("contexts", "several symbols together, and words, enter the GPT", _with_gpt(contexts=())),
+        Feature(
+            "contexts", "several symbols together, and words, enter the GPT", _without_gpt_contexts(HASHED_CONTEXTS)
+        ),
+        Feature("recall", "what followed these before enters the GPT", _without_gpt_contexts(RECALL_CONTEXTS)),
         Feature("window", "attention reaches further than 16 symbols", _with_gpt(window=16)),
         Feature("replay", "a step learns from more rows than the newest segment", _without_replay),
         Feature("short-start", "early segments are shorter, so there are more early steps", _without_short_start),

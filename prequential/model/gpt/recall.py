@@ -19,13 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prequential.compiled import Array, inlined, kernel
-from prequential.model.config import (
-    CONTEXT_REACH,
-    N_RECALL_TABLES,
-    RECALL_CONTEXTS,
-    RECALL_KEPT_BITS,
-    RECALL_TABLE_BITS,
-)
+from prequential.model.config import CONTEXT_REACH, N_RECALL_TABLES, RECALL_CONTEXTS, RECALL_KEPT_BITS
 from prequential.model.gpt.context_kernels import LONGEST, N_HASHED, context_hashes
 from prequential.model.hashing import hashed
 
@@ -42,7 +36,7 @@ assert len(FROM_HASHES) + len(LONGER) + len(FROM_WORDS) == N_RECALL_TABLES and l
 class RecallArrays(NamedTuple):
     """The arrays of a Recall, as the kernels take them. X = F = 0 for a GPT that recalls nothing."""
 
-    tables: Array  # (F, 2**RECALL_TABLE_BITS) uint32, 8 bits each: hash, the other symbol, successions, last symbol
+    tables: Array  # (F, a power of two) uint32, 8 bits each: hash, the other symbol, successions, last symbol
     values: Array  # (P, X) uint16: those of position p in row p mod P
     last: Array  # (CONTEXT_REACH,) int64: the last symbols, newest first
     n_read: Array  # (1,) int64: symbols read; the values of this position are known
@@ -57,9 +51,10 @@ NOTHING = RecallArrays(
 class Recall:
     """The tables of one stream, the values of its last P positions, and its place in the stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, table_bits: int) -> None:
+        """table_bits: GPTConfig.recall_bits."""
         self.arrays = RecallArrays(
-            np.zeros((N_RECALL_TABLES, 1 << RECALL_TABLE_BITS), np.uint32),
+            np.zeros((N_RECALL_TABLES, 1 << table_bits), np.uint32),
             np.zeros((1 << RECALL_KEPT_BITS, N_VALUES), np.uint16),
             np.zeros(CONTEXT_REACH, np.int64),
             np.zeros(1, np.int64),

@@ -24,7 +24,16 @@ from prequential.online.runtime import Runtime
 from prequential.online.training import train
 
 BOTH = Config(
-    gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=16, warmup_updates=1),
+    gpt=GPTConfig(
+        n_layers=2,
+        width=32,
+        n_heads=2,
+        mlp_factor=2,
+        window=16,
+        warmup_updates=1,
+        contexts=("3", "after2"),
+        context_bits=8,
+    ),
     mixer=MixerConfig(contexts=("1", "2", "4", "word", "line,above", "match"), table_bits=10, match_bits=8),
     schedule=ScheduleConfig(
         first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14, block_symbols=256
