@@ -63,7 +63,7 @@ def sweep_plan(
         >>> import prequential
         >>> plan = prequential.sweep_plan(prequential.preset(3, pure=True), replay=(1, 2), widths=(64,))
         >>> [setting.name for setting in plan.settings]
-        ['replay 1, width 64, layers 1, update 640', 'replay 2, width 64, layers 1, update 640']
+        ['replay 1, width 64, layers 1, update 512', 'replay 2, width 64, layers 1, update 512']
     """
     if base.gpt is None:
         raise ConfigError("a sweep varies the GPT, and this configuration has none: choose another preset or --config")

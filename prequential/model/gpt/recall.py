@@ -37,14 +37,14 @@ class RecallArrays(NamedTuple):
     """The arrays of a Recall, as the kernels take them. X = F = 0 for a GPT that recalls nothing."""
 
     tables: Array  # (F, a power of two) uint32, 8 bits each: hash, the other symbol, successions, last symbol
-    values: Array  # (P, X) uint16: those of position p in row p mod P
+    values: Array  # (P, X) int16: those of position p in row p mod P
     last: Array  # (CONTEXT_REACH,) int64: the last symbols, newest first
     n_read: Array  # (1,) int64: symbols read; the values of this position are known
     learns: bool
 
 
 NOTHING = RecallArrays(
-    np.zeros((0, 0), np.uint32), np.zeros((1, 0), np.uint16), np.zeros(0, np.int64), np.zeros(1, np.int64), False
+    np.zeros((0, 0), np.uint32), np.zeros((1, 0), np.int16), np.zeros(0, np.int64), np.zeros(1, np.int64), False
 )
 
 
@@ -55,7 +55,7 @@ class Recall:
         """table_bits: GPTConfig.recall_bits."""
         self.arrays = RecallArrays(
             np.zeros((N_RECALL_TABLES, 1 << table_bits), np.uint32),
-            np.zeros((1 << RECALL_KEPT_BITS, N_VALUES), np.uint16),
+            np.zeros((1 << RECALL_KEPT_BITS, N_VALUES), np.int16),
             np.zeros(CONTEXT_REACH, np.int64),
             np.zeros(1, np.int64),
             True,
