@@ -14,16 +14,7 @@ from prequential.model.history import History
 from prequential.online.runtime import Runtime
 
 BOTH = Config(
-    gpt=GPTConfig(
-        n_layers=2,
-        width=32,
-        n_heads=2,
-        mlp_factor=2,
-        window=7,
-        warmup_updates=1,
-        contexts=("3", "after2"),
-        context_bits=8,
-    ),
+    gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=7, warmup_updates=1),
     mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14),
 )

@@ -94,7 +94,7 @@ class Recall:
 
     def state(self) -> dict[str, np.ndarray]:
         """Every array that later values depend on, by name, without n_read."""
-        return {"tables": self.arrays.tables, "values": self.arrays.values, "last": self.arrays.last}
+        return {"tables": self.arrays.tables.view(np.int32), "values": self.arrays.values, "last": self.arrays.last}
 
     def load_state(self, arrays: Mapping[str, np.ndarray], n_read: int) -> None:
         """Copies the `state` of another Recall. Raises ValueError for symbols that are no bytes."""
