@@ -118,7 +118,7 @@ def test_a_run_that_fails_is_one_line_and_results_that_need_it_are_left_out(fold
         (("--sizes", "0x1"), "'0x1' is not a list of sizes"),
         (("--sizes", "64x1,"), "'64x1,' is not a list of sizes"),
         (("--sizes", "33x1"), "no size is left"),
-        (("--features", "reply"), "no feature 'reply'; the features are embeddings, contexts, window"),
+        (("--features", "reply"), "no feature 'reply'; the features are embeddings, contexts, recall, window"),
         (("--features", "words", "--pure"), "has no 'words'"),
         (("--features", "words,mixer"), "'words' makes no difference without mixer"),
         (("--confidence", "1"), "confidence 1.0 is outside (0, 1)"),

@@ -18,7 +18,7 @@ from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleCon
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
 
-TOLERANCE = 5e-4  # relative, on text like the training text; docs/DATA.md states 0.1 % and has measurements
+TOLERANCE = 2e-4  # relative, on text like the training text; docs/DATA.md states 0.1 % and has measurements
 CONFIG = Config(
     gpt=GPTConfig(
         n_layers=2,
