@@ -130,7 +130,7 @@ def _read(name: str, limit: int) -> np.ndarray:
 def run(name: str, level: str, data: np.ndarray, config: Config, device: str) -> dict[str, Any]:
     """Archives made on each device and decoded on the other: whether all bytes are equal, and kB/s of the four runs."""
     header = Header(n_bytes=len(data), blake2b=hashlib.blake2b(data, digest_size=32).digest(), config=config.to_dict())
-    row: dict[str, Any] = {"corpus": name, "n_bytes": len(data), "level": level}
+    row: dict[str, Any] = {"corpus": name, "n_bytes": len(data), "level": level, "config": config.to_dict()}
     archives = {}
     for where, place in {"cpu": "cpu", "gpu": device}.items():
         runtime, sink = Runtime(device=place), io.BytesIO()

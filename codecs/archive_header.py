@@ -54,12 +54,12 @@ HEADER_DICTIONARY = (
     b'obyte,word","halves","2,word2","3,word2","first,line","word,suffix","word,suffixes2","word,suffixes3","1,lengt'
     b'h,suffix","2,length,suffix","word,initials","word,gaps","lengths,gaps","folded6","letters4","place,word","whol'
     b'e line","above,next","indent,word","indent,above","whole line,above2","inside","inside,nest","tags,word","tags'
-    b',line","nextword","nextword2"],"curves":["1","2","3","expected","word","4","collapsed4","above,1"],"match_bits'
-    b'":20,"sets":["none","bits","1","match,known","bits,known","words,gpt","2,match","3","words,known","expected","'
-    b'column,above","runs","classes3","bits,class","word","run counts","vowels","history2,length","nest","first","li'
-    b'nes,match","followers","suffix","tags"],"table_bits":23},"schedule":{"block_symbols":262144,"first_segment_sym'
-    b'bols":256,"history_bits":24,"n_rows":4,"row_symbols":128,"segment_symbols":512},"seed":0},"corpus":{"kind":"fi'
-    b'le","name":""}}'
+    b',line","nextword","nextword2"],"curves":["1","2","3","expected","word","4","collapsed4","above,1","gpt"],"matc'
+    b'h_bits":20,"sets":["none","bits","1","match,known","bits,known","words,gpt","2,match","3","words,known","expec'
+    b'ted","column,above","runs","classes3","bits,class","word","run counts","vowels","history2,length","nest","firs'
+    b't","lines,match","followers","suffix","tags","gpt"],"table_bits":23},"schedule":{"block_symbols":262144,"first'
+    b'_segment_symbols":256,"history_bits":24,"n_rows":4,"row_symbols":128,"segment_symbols":512},"seed":0},"corpus"'
+    b':{"kind":"file","name":""}}'
 )
 
 

@@ -34,9 +34,9 @@ CONTEXTS = (
 WEIGHT_SETS = (
     "none", "bits", "1", "match,known", "bits,known", "words,gpt", "2,match", "3", "words,known", "expected", "column,above",
     "runs", "classes3", "bits,class", "word", "run counts", "vowels", "history2,length", "nest", "first", "lines,match",
-    "followers", "suffix", "tags",
+    "followers", "suffix", "tags", "gpt",
 )  # fmt: skip
-CURVES = ("1", "2", "3", "expected", "word", "4", "collapsed4", "above,1")
+CURVES = ("1", "2", "3", "expected", "word", "4", "collapsed4", "above,1", "gpt")
 # A fast mixer has few of each. Chosen one by one on text, code and JSON (docs/LOG.md).
 FAST_CONTEXTS = (
     "1", "2", "3", "4", "6", "word", "whole line,above2", "collapsed6", "word2", "keyword,gap", "match,2", "first,line",

@@ -38,6 +38,9 @@ THIRD_CONTEXTS = (
 SECOND_SETS = (*FAST_SETS, "bits", "vowels", "history2,length", "nest")
 THIRD_SETS = (*SECOND_SETS, "match,known", "words,gpt", "runs", "3", "expected", "column,above")
 
+# What remains without a GPT:
+SETS_ALONE, CURVES_ALONE = (tuple(name for name in names if name != "gpt") for names in (WEIGHT_SETS, CURVES))
+
 # Contexts that give the least for their time (docs/LOG.md, 2026-11-23):
 _LEAST_OF_FAST, _LEAST_OF_SECOND = {"1", "2"}, {"1", "6", "above", "word,marks"}
 
@@ -47,7 +50,8 @@ _SECOND = MixerConfig(
     sets=SECOND_SETS[:-1],
     curves=("1", "2", "word"),
 )
-_THIRD = MixerConfig(contexts=THIRD_CONTEXTS, sets=THIRD_SETS, curves=CURVES)
+_THIRD = MixerConfig(contexts=THIRD_CONTEXTS, sets=THIRD_SETS, curves=CURVES_ALONE)
+_FULL = MixerConfig(contexts=CONTEXTS, sets=SETS_ALONE, curves=CURVES_ALONE, table_bits=23)
 
 
 def _with_gpt(
@@ -66,10 +70,13 @@ def _with_gpt(
     return Config(gpt=gpt, mixer=mixer, schedule=schedule)
 
 
-_FULL = MixerConfig(contexts=CONTEXTS, sets=WEIGHT_SETS, curves=CURVES, table_bits=23)
+def _beside_gpt(mixer: MixerConfig, table_bits: int) -> MixerConfig:
+    """The mixer with what needs a GPT: a weight set and a map of curves by the byte that the GPT expects."""
+    return dataclasses.replace(mixer, sets=(*mixer.sets, "gpt"), curves=(*mixer.curves, "gpt"), table_bits=table_bits)
 
-_DEFAULT = _with_gpt(2, 192, 19, _FULL)
-_BEST = _with_gpt(3, 256, 20, dataclasses.replace(_FULL, table_bits=24))
+
+_DEFAULT = _with_gpt(2, 192, 19, _beside_gpt(_FULL, 23))
+_BEST = _with_gpt(3, 256, 20, _beside_gpt(_FULL, 24))
 
 PRESETS: dict[int, Config] = {
     1: Config(gpt=None, mixer=_FAST), 2: Config(gpt=None, mixer=_SECOND), 3: Config(gpt=None, mixer=_THIRD),
@@ -81,8 +88,8 @@ PRESETS: dict[int, Config] = {
 # For a device, which steps while the processor mixes: 7 and 85 million weights. The mixer is the one of -2, so that it is not the
 # bound, with a larger table. Their speed has not been measured on a device (docs/MACHINES.md).
 DEVICE_PRESETS: dict[str, Config] = {
-    "gpu-small": _with_gpt(4, 384, 20, dataclasses.replace(_SECOND, table_bits=24)),
-    "gpu-large": _with_gpt(12, 768, 19, dataclasses.replace(_SECOND, table_bits=22), segment_symbols=1024),
+    "gpu-small": _with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24)),
+    "gpu-large": _with_gpt(12, 768, 19, _beside_gpt(_SECOND, 22), segment_symbols=1024),
 }
 
 

@@ -200,12 +200,12 @@ _PER_CONTEXT_AND_BYTE = 22  # three hashes of six operations, and two bucket add
 
 
 def mixer_operations(mixer: MixerConfig, *, has_gpt: bool) -> int:
-    """Integer operations for each byte, an estimate: 8 * (4 S (I + F) + 8 C + 4 M) + 22 C, and 256 to sum the GPT's frequencies.
+    """Integer operations for each byte, an estimate: 8 * (4 S (I + F) + 8 C + 4 M) + 22 C, and with a GPT 256 + 8 * 4 M.
 
     C contexts, S weight sets, F last sets, M maps of curves, I inputs. A bit is predicted by S sums of I products and F sums of S
     products. Each of these weights then learns by a multiply-add: 2 * 2 * (S I + S F).
     """
     n_contexts, n_sets = len(mixer.contexts), len(mixer.sets)
     per_bit = 4 * n_sets * (n_inputs(mixer) + N_LAST) + _PER_CONTEXT_AND_BIT * n_contexts
-    per_bit += _PER_CURVE_AND_BIT * len(mixer.curves)
+    per_bit += _PER_CURVE_AND_BIT * len(mixer.curves) * (2 if has_gpt else 1)  # each map has a second one for the GPT
     return 8 * per_bit + _PER_CONTEXT_AND_BYTE * n_contexts + (N_SYMBOLS if has_gpt else 0)

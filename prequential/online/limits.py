@@ -138,7 +138,7 @@ def _mixer_bytes(mixer: MixerConfig) -> int:
         + mixing.MATCH_MAP
         + mixing.MATCH_BYTE_MAP
         + 2 * mixing.ORDER_MAP
-        + len(mixer.curves) * refine.N_CURVE_CONTEXTS * refine.N_POINTS
+        + len(mixer.curves) * (refine.N_CURVE_CONTEXTS + refine.N_GPT_CURVE_CONTEXTS) * refine.N_POINTS
     )
     weights = rows * n_inputs(mixer) + sum(sets.LAST_SIZES) * n_sets
     small = (INDIRECT_SIZE + PAST_SIZE) * 8

@@ -79,6 +79,7 @@ def test_an_evaluation_records_its_estimate_and_the_actual_cost(run, folder):
     [
         (["--machine", "Z80"], "unknown device 'Z80'"),
         (["--machines", "nowhere.json"], "cannot read 'nowhere.json'"),
+        (["--measured", "nowhere.jsonl"], "cannot read 'nowhere.jsonl'"),
         (["--workers", "0"], "'0'"),
         (["--probe", "0"], "at least 1"),
     ],

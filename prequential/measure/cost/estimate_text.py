@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from prequential.measure.cost.estimate import FASTER, Estimate
+from prequential.measure.cost.measured_rates import MeasuredRate
 from prequential.measure.cost.run_cost import RunCost
 from prequential.measure.cost.segment_work import SegmentWork
 from prequential.measure.cost.traffic import WorkerTraffic
 from prequential.measure.table import format_table
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.measure.cost.products import ProductRate
@@ -20,6 +22,7 @@ KB = 1e3
 def format_run_cost(cost: RunCost) -> str:
     """Everything that is known about the cost of a run, without a final newline."""
     parts = [_figures(cost.estimate)]
+    parts += [_measured(cost.measured, cost.estimate.n_bytes)] if cost.measured else []
     if cost.work:
         parts += [_products(cost.rates, cost.work)] if cost.rates else []
         parts.append(_devices(cost))
@@ -67,6 +70,23 @@ def _figures(estimate: Estimate) -> str:
             )
         )
     return "\n".join(f"{name:<14}{text}" for name, text in rows)
+
+
+def _measured(rates: Sequence[MeasuredRate], n_bytes: int) -> str:
+    def of_run(bytes_per_s: float) -> str:
+        return f"{_time(n_bytes / bytes_per_s)}, {bytes_per_s / KB:,.1f} kB/s"
+
+    rows = [
+        (
+            rate.device,
+            of_run(rate.compress_bytes_per_s),
+            of_run(rate.decompress_bytes_per_s),
+            f"{rate.n_bytes:,} bytes of {printable(rate.corpus)}",
+            (rate.git_commit or "-")[:7],
+        )
+        for rate in rates
+    ]
+    return format_table(("at rates measured on", "compress", "decompress", "measured over", "commit"), rows)
 
 
 def _products(rates: "Sequence[ProductRate]", work: SegmentWork) -> str:

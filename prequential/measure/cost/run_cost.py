@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from prequential.codecs.archive_header import Header
 from prequential.measure.cost.devices import Device, segment_time_s
 from prequential.measure.cost.estimate import Estimate, estimate
+from prequential.measure.cost.measured_rates import MeasuredRate
 from prequential.measure.cost.segment_work import SegmentWork, segment_work
 from prequential.measure.cost.traffic import WorkerTraffic, worker_traffic
 from prequential.model.config import Config
@@ -25,7 +26,8 @@ class RunCost:
     """An estimate and everything that follows from its probe.
 
     work: a full-size segment; None if the probe had none, and then there is nothing to say about other machines and widths.
-    rates: the matrix products of a full-size segment, measured here. traffic: None without a GPT.
+    rates: the matrix products of a full-size segment, measured here. traffic: None without a GPT. measured: rates of this
+    configuration that were measured on other machines.
     """
 
     config: Config
@@ -35,6 +37,7 @@ class RunCost:
     devices: Sequence[Device]
     traffic: WorkerTraffic | None
     suggestions: "Sequence[WidthSuggestion]"
+    measured: Sequence[MeasuredRate] = ()
 
     def device_records(self) -> list[dict[str, Any]]:
         """The devices as JSON values, with the time of this run in seconds and whether its memory fits; none without `work`."""
@@ -71,6 +74,7 @@ class RunCost:
             ],
             "segment": asdict(self.work) if self.work else None,
             "devices": self.device_records(),
+            "measured": [asdict(rate) for rate in self.measured],
             "network": asdict(self.traffic) if self.traffic else None,
             "suggestions": [asdict(suggestion) for suggestion in self.suggestions],
         }

@@ -24,7 +24,7 @@ LANES = 16
 # The arrays that later probabilities depend on, in the order of the state.
 LEARNED = (
     "table", "once", "history_maps", "run_maps", "pair_maps", "match_map", "match_byte_map", "order_maps", "weights",
-    "row_ages", "last_weights", "curves", "indirect", "matches", "past",
+    "row_ages", "last_weights", "curves", "gpt_curves", "indirect", "matches", "past",
 )  # fmt: skip
 
 
@@ -58,6 +58,7 @@ class Mixer:
                 (sum(sets.LAST_SIZES), len(set_sizes)), (1 << weights.LAST_WEIGHT_BITS) // len(set_sizes), np.int32
             ),
             curves=np.zeros((len(curve_kinds), refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
+            gpt_curves=np.zeros((len(curve_kinds), refine.N_GPT_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             indirect=np.zeros(past.INDIRECT_SIZE, np.int64),
             ring=ring,
             matches=np.zeros(1 << config.match_bits, np.int64),
@@ -111,7 +112,7 @@ class Mixer:
 
 def n_inputs(config: MixerConfig) -> int:
     """I: the inputs of a decision, padded to a multiple of LANES."""
-    n = len(config.contexts) * nodes.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS
+    n = len(config.contexts) * nodes.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS + len(config.curves)
     return -(-n // LANES) * LANES
 
 

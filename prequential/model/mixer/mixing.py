@@ -26,13 +26,13 @@ from prequential.compiled import Array, inlined, kernel, merged
 from prequential.model.mixer.contexts import N_HASHES, context_hashes
 from prequential.model.mixer.nodes import (
     INPUTS_PER_CONTEXT,
-    STRETCH,
     clamp,
     expected_bit,
     find_buckets,
     find_second_buckets,
     learn_contexts,
     log_odds_of,
+    log_odds_of_share,
     read_contexts,
     remember,
     signed,
@@ -48,9 +48,10 @@ from prequential.model.mixer.past import (
     byte_at,
     find_matches,
 )
-from prequential.model.mixer.refine import N_CURVES, curve_position, learn_curves, refine, select_curves
+from prequential.model.mixer.refine import N_CURVES, curve_position, learn_curves, refine, refine_gpt, select_curves
 from prequential.model.mixer.sets import (
     EXPECTED_BYTE,
+    GPT_BYTE,
     LAST_SETS,
     LAST_STARTS,
     MATCH_CLASS,
@@ -59,12 +60,15 @@ from prequential.model.mixer.sets import (
     N_LAST,
     N_SETS,
     describe_byte,
+    describe_gpt,
+    likeliest_left,
     select_rows,
 )
 from prequential.model.mixer.weights import learn_weights, mix, step_size
 
-# Inputs that do not belong to a context: the bias; four of the matches; four of the orders 0 and 1; two of the GPT.
-EXTRA_INPUTS = 11
+# Inputs that do not belong to a context or a map of curves: the bias; four of the matches; four of the orders 0 and 1; two of
+# the GPT.
+EXTRA_INPUTS, GPT_INPUT = 11, 9
 MATCH_MAP, MATCH_BYTE_MAP, ORDER_MAP = 64, 256 * 8 * 4, 256 + 65536
 FAST_AGE = 30  # of the second map of orders 0 and 1
 
@@ -89,6 +93,7 @@ class MixerArrays(NamedTuple):
     row_ages: Array  # (rows of all its sets,) uint16: how often each row was used, at most weights.MAX_ROW_AGE
     last_weights: Array  # (sum of LAST_SIZES, S) int32
     curves: Array  # (M, N_CURVE_CONTEXTS, N_POINTS) uint32: packed
+    gpt_curves: Array  # (M, N_GPT_CURVE_CONTEXTS, N_POINTS) uint32: packed; of the GPT's log-odds
     indirect: Array  # (INDIRECT_SIZE,) int64: see past.py
     ring: Array  # (a power of two,) uint8: the last bytes
     matches: Array  # (2**match_bits,) int64: positions, by the hash of the bytes before them
@@ -201,6 +206,7 @@ def code_bytes(
     for i in range(symbols.size):
         if has_gpt:
             cumulate(frequencies[i], scratch.cumulative)
+        describe_gpt(frequencies, i, scratch.facts)
         begin_byte(mixer, scratch)
         prefix = 1
         for k in range(8):
@@ -215,6 +221,9 @@ def code_bytes(
             coded[i, k] = frequency if bit else 65536 - frequency
             if mixer.learns:
                 learn_bit(bit, prefix, k, node, mixed, expected, mixer, scratch)
+                if has_gpt:
+                    gpt_log_odds = np.int64(scratch.inputs[mixer.groups.size * INPUTS_PER_CONTEXT + GPT_INPUT])
+                    learn_curves(bit, gpt_log_odds, mixer.gpt_curves, scratch.curves)
             prefix = prefix << 1 | bit
         symbols[i] = prefix & 255
         end_byte(prefix & 255, mixer, scratch)
@@ -256,8 +265,10 @@ def predict_bit(prefix: int, k: int, node: int, has_gpt: bool, mixer: MixerArray
     gpt_step: Any = 0
     if has_gpt:
         p = share_of_one(scratch.cumulative, prefix, k)
-        extra[9], extra[10] = STRETCH[p >> 4], (p - 32768) >> 6
-        gpt_step = curve_position(np.int64(STRETCH[p >> 4])) >> 8
+        gpt_log_odds = log_odds_of_share(p)
+        extra[GPT_INPUT], extra[10] = gpt_log_odds, (p - 32768) >> 6
+        gpt_step = curve_position(gpt_log_odds) >> 8
+    facts[GPT_BYTE] = likeliest_left(facts, prefix, k)
     select_rows(prefix, k, gpt_step, past, facts, scratch.seen, scratch.places, scratch.every_row)
     for f in range(N_LAST):
         scratch.last_rows[f] = LAST_STARTS[f] + scratch.every_row[LAST_SETS[f]]
@@ -266,6 +277,8 @@ def predict_bit(prefix: int, k: int, node: int, has_gpt: bool, mixer: MixerArray
     select_curves(prefix, past, facts, expected, scratch.every_curve)
     for m in range(mixer.curve_kinds.size):
         scratch.curves[m] = scratch.every_curve[mixer.curve_kinds[m]]
+    if has_gpt:
+        refine_gpt(np.int64(extra[GPT_INPUT]), mixer.gpt_curves, scratch.curves, extra[EXTRA_INPUTS:])
     mixed = mix(
         mixer.groups.size, scratch.inputs, mixer.weights, scratch.rows, scratch.outputs, mixer.last_weights,
         scratch.last_rows, scratch.finals,

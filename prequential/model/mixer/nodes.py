@@ -200,6 +200,12 @@ def remember(byte: int, table: Array, once: Array, hashes: Array, heads: Array, 
 
 
 @inlined
+def log_odds_of_share(p: Any) -> Any:
+    """The log-odds of a probability in 2**-16, below one."""
+    return np.int64(STRETCH[p >> 4])
+
+
+@inlined
 def expected_bit(byte: int, prefix: int, k: int) -> int:
     """The next bit if the byte is `byte`; -1 if its first k bits are not those of the prefix."""
     if (byte | 256) >> (8 - k) != prefix:

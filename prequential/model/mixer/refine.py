@@ -3,6 +3,8 @@
 A curve has points at equal distances of log-odds and is interpolated between the two next to the mixed log-odds. Both learn: the
 nearer one, and the other half as much. The result is the mean of all curves and of the mixed probability itself, which counts
 twice. To add a map of curves, append its name to CURVES in model/config.py, and a line to `select_curves`.
+
+Each map has a second one, of fewer curves, for the log-odds of the GPT: its results are inputs of the mixer.
 """
 
 from typing import Any
@@ -12,12 +14,12 @@ import numpy as np
 from prequential.compiled import Array, inlined, merged
 from prequential.model.config import CURVES
 from prequential.model.hashing import hashed
-from prequential.model.mixer.nodes import RECIPROCAL, clamp, step_towards
+from prequential.model.mixer.nodes import RECIPROCAL, clamp, log_odds_of_share, step_towards
 from prequential.model.mixer.past import COLLAPSED, LAST4
-from prequential.model.mixer.sets import ABOVE, EXPECTED_BYTE, MATCH_CLASS, WORD_HASH
+from prequential.model.mixer.sets import ABOVE, EXPECTED_BYTE, GPT_BYTE, GPT_CONFIDENCE, MATCH_CLASS, WORD_HASH
 from prequential.model.mixer.weights import SQUASH, squash
 
-N_CURVES, N_CURVE_CONTEXTS, N_POINTS = len(CURVES), 1 << 16, 33
+N_CURVES, N_CURVE_CONTEXTS, N_GPT_CURVE_CONTEXTS, N_POINTS = len(CURVES), 1 << 16, 1 << 13, 33
 FIRST_AGE = 6
 
 
@@ -48,6 +50,7 @@ def select_curves(prefix: int, past: Array, facts: Array, expects: int, every: A
     every[5] = hashed(hashed(last4, 4), prefix) & 0xFFFF  # "4"
     every[6] = hashed(hashed(past[COLLAPSED], 5), prefix) & 0xFFFF  # "collapsed4"
     every[7] = hashed(hashed(facts[ABOVE], last4 & 255), prefix) & 0xFFFF  # "above,1"
+    every[8] = hashed(hashed(facts[GPT_BYTE], facts[GPT_CONFIDENCE]), prefix) & 0xFFFF  # "gpt"
 
 
 @inlined
@@ -59,23 +62,38 @@ def curve_position(log_odds: Any) -> Any:
 @merged
 def refine(mixed: Any, maps: Array, curves: Array) -> Any:
     """The probability of a one in 2**-16. curves (n,) int64: the context of each of n maps."""
-    position = curve_position(mixed)
-    lower, share = position >> 7, position & 127
     total = 2 * squash(mixed)
     for m in range(curves.size):
-        low, high = point_at(maps, m, curves[m], lower) >> 10, point_at(maps, m, curves[m], lower + 1) >> 10
-        total += (low * (128 - share) + high * share) >> 13
+        total += refined(mixed, maps, m, curves)
     return total // (curves.size + 2)
 
 
+@inlined
+def refined(log_odds: Any, maps: Array, m: int, curves: Array) -> Any:
+    """The probability in 2**-16 of the curve of map m at these log-odds. Maps of fewer contexts use their lower bits."""
+    position, curve = curve_position(log_odds), curves[m] & (maps.shape[1] - 1)
+    lower, share = position >> 7, position & 127
+    low, high = point_at(maps, m, curve, lower) >> 10, point_at(maps, m, curve, lower + 1) >> 10
+    return (low * (128 - share) + high * share) >> 13
+
+
 @merged
-def learn_curves(bit: int, mixed: Any, maps: Array, curves: Array) -> None:
-    position = curve_position(mixed)
+def refine_gpt(log_odds: Any, maps: Array, curves: Array, inputs: Array) -> None:
+    """inputs[m] = the log-odds of the curve of map m at the GPT's log-odds."""
+    for m in range(curves.size):
+        inputs[m] = log_odds_of_share(refined(log_odds, maps, m, curves))
+
+
+@merged
+def learn_curves(bit: int, log_odds: Any, maps: Array, curves: Array) -> None:
+    """The curves that `refined` these log-odds learn from the bit."""
+    position = curve_position(log_odds)
     lower, nearest = position >> 7, (position + 64) >> 7
     other = lower + (1 if nearest == lower else 0)
     for m in range(curves.size):
-        maps[m, curves[m], nearest] = step_towards(point_at(maps, m, curves[m], nearest), bit) ^ FIRST_POINTS[nearest]
-        maps[m, curves[m], other] = half_step(point_at(maps, m, curves[m], other), bit) ^ FIRST_POINTS[other]
+        curve = curves[m] & (maps.shape[1] - 1)
+        maps[m, curve, nearest] = step_towards(point_at(maps, m, curve, nearest), bit) ^ FIRST_POINTS[nearest]
+        maps[m, curve, other] = half_step(point_at(maps, m, curve, other), bit) ^ FIRST_POINTS[other]
 
 
 @inlined

@@ -42,7 +42,7 @@ from prequential.model.mixer.past import (
 N_CLASSES, MAX_KNOWN = 16, 15
 SET_SIZES = (
     1, 256, 256 * 8, 16 * 4 * 8, 256 * 8, 16 * 16 * 8, 256 * 4, 256, 16 * 8 * 8, 257 * 4, 32 * 8 * 8, 729 * 8, 4096, 256 * 16,
-    2048, 8 * 8 * 8, 256 * 8, 64 * 8 * 4, 16 * 16 * 8, 256 * 8, 16 * 8 * 4, 81 * 8, 2048, 2048,
+    2048, 8 * 8 * 8, 256 * 8, 64 * 8 * 4, 16 * 16 * 8, 256 * 8, 16 * 8 * 4, 81 * 8, 2048, 2048, 257 * 8,
 )  # fmt: skip
 N_SETS = len(SET_SIZES)
 assert len(WEIGHT_SETS) == N_SETS
@@ -51,12 +51,14 @@ LAST_SETS = np.array([WEIGHT_SETS.index(name) for name in ("bits", "1", "match,k
 LAST_SIZES = tuple(SET_SIZES[i] for i in LAST_SETS)
 N_LAST = len(LAST_SIZES)
 LAST_STARTS = np.cumsum((0, *LAST_SIZES))[:-1].astype(np.int64)
-# The scratch values that are constant for a byte: see `describe_byte`.
+# The scratch values that are constant for a byte: see `describe_byte` and `describe_gpt`. GPT_BYTE changes with each bit.
 (
     EXPECTED_BYTE, MATCH_STEP, MATCH_CLASS, KNOWN_BYTES, KNOWN_WORDS, KNOWN_LINES, ABOVE, COLUMN, WORD_HASH,
-    AFTER2, AFTER3, AFTER4,
-) = range(12)  # fmt: skip
-N_FACTS = 12
+    AFTER2, AFTER3, AFTER4, LIKELIEST, SECOND, GPT_CONFIDENCE, GPT_BYTE,
+) = range(16)  # fmt: skip
+N_FACTS = 16
+NO_BYTE = 256
+GPT_TOTAL_BITS = 24  # the frequencies of the GPT have this total
 
 
 def kinds_of_contexts(n: int) -> Array:
@@ -86,6 +88,32 @@ def describe_byte(past: Array, ring: Array, indirect: Array, runs: Array, groups
     facts[AFTER2] = indirect[AFTER_2 + (last4 & 0xFFFF)] & 255
     facts[AFTER3] = indirect[place_after(AFTER_3, hashed(last4 & 0xFFFFFF, 5))] & 255
     facts[AFTER4] = indirect[place_after(AFTER_4, hashed(last4, 7))] & 255
+
+
+@inlined
+def describe_gpt(frequencies: Array, i: int, facts: Array) -> None:
+    """The two bytes that the GPT expects most at byte i, and how likely the first is. frequencies (n, 256); n = 0: no GPT."""
+    facts[LIKELIEST] = facts[SECOND] = NO_BYTE
+    most: Any = np.int64(-1)
+    next_most: Any = np.int64(-1)
+    for byte in range(256 if frequencies.shape[0] else 0):
+        frequency = np.int64(frequencies[i, byte])
+        if frequency > most:
+            facts[SECOND], next_most = facts[LIKELIEST], most
+            facts[LIKELIEST], most = byte, frequency
+        elif frequency > next_most:
+            facts[SECOND], next_most = byte, frequency
+    eighths = max(most, 0) >> (GPT_TOTAL_BITS - 3)
+    facts[GPT_CONFIDENCE] = 0 if eighths < 2 else 1 if eighths < 4 else 2 if eighths < 7 else 3
+
+
+@inlined
+def likeliest_left(facts: Array, prefix: int, k: int) -> Any:
+    """The first of the two bytes that the bits so far do not exclude; NO_BYTE if they exclude both, or without a GPT."""
+    for fact in (LIKELIEST, SECOND):
+        if facts[fact] != NO_BYTE and expected_bit(facts[fact], prefix, k) >= 0:
+            return facts[fact]
+    return np.int64(NO_BYTE)
 
 
 @merged
@@ -125,6 +153,7 @@ def select_rows(
     every[21] = follower_votes(facts, prefix, k) * 8 + k  # "followers"
     every[22] = (hashed(past[SUFFIX] & 0xFFFF, min(past[LENGTH], 3)) * 8 + k) & 2047  # "suffix"
     every[23] = hashed(past[TAGS] & 0xFFFF, prefix) & 2047  # "tags"
+    every[24] = facts[GPT_BYTE] * 8 + k  # "gpt"
 
 
 @inlined

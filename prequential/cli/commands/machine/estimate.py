@@ -12,6 +12,7 @@ from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.measure.cost.devices import Device
+    from prequential.measure.cost.measured_rates import MeasuredRate
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
@@ -58,6 +59,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     group.add_argument(
         "--machines", dest="devices", metavar="FILE", help="a JSON table of more machines (docs/MACHINES.md)"
     )
+    group.add_argument(
+        "--measured",
+        metavar="FILE",
+        help="a record of `make gpu-check`: also the times at the rates that it measured with this learner",
+    )
     options.add_verbosity(parser)
     parser.set_defaults(run=run, inputs=("names",))
 
@@ -67,12 +73,20 @@ def run(args: argparse.Namespace) -> int:
     if args.limit == 0 or args.probe == 0:
         args.parser.error("--limit and --probe must be at least 1")
     config, runtime, devices = options.learner_config(args), options.runtime(args), _devices(args)
-    return for_each(args.names, partial(_estimate, args, config, runtime, devices), verbose=args.verbose)
+    measured = _measured(args, config)
+    return for_each(args.names, partial(_estimate, args, config, runtime, devices, measured), verbose=args.verbose)
 
 
 def _estimate(
-    args: argparse.Namespace, config: "Config", runtime: "Runtime", devices: "list[Device]", name: str
+    args: argparse.Namespace,
+    config: "Config",
+    runtime: "Runtime",
+    devices: "list[Device]",
+    measured: "list[MeasuredRate]",
+    name: str,
 ) -> None:
+    from dataclasses import replace
+
     from prequential.measure.cost.estimate_text import format_run_cost
     from prequential.measure.cost.run_cost import measure_run_cost
     from prequential.measure.record import environment
@@ -90,11 +104,22 @@ def _estimate(
             probe_bytes=args.probe,
             details=details,
         )
+        cost = replace(cost, measured=measured)
         record = cost.to_record(source.origin)
     if args.json:
         print(json.dumps({**record, "environment": environment(runtime, config)}, allow_nan=False), flush=True)
     else:
         print(f"{printable(name)}\n{format_run_cost(cost)}\n", flush=True)
+
+
+def _measured(args: argparse.Namespace, config: "Config") -> "list[MeasuredRate]":
+    """The rates that --measured names; none without it. A wrong file, or one without them, is a usage error."""
+    from prequential.measure.cost.measured_rates import read_measured_rates
+
+    try:
+        return read_measured_rates(args.measured, config) if args.measured else []
+    except ConfigError as error:
+        options.usage_error(args, error)
 
 
 def _devices(args: argparse.Namespace) -> "list[Device]":
