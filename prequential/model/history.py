@@ -22,6 +22,7 @@ class History:
         self.ring = np.zeros(1 << bits, np.uint8)
         self.n_symbols = 0
         self.recall = recall
+        self._ahead = np.zeros(0, np.uint8)  # symbols that `look_ahead` has read and `append` has not
 
     @classmethod
     def of(cls, config: Config) -> "History":
@@ -44,11 +45,18 @@ class History:
         self.look_ahead(symbols)
         self.ring[(self.n_symbols + np.arange(len(symbols))) % len(self.ring)] = symbols
         self.n_symbols += len(symbols)
+        self._ahead = self._ahead[:0]
 
     def look_ahead(self, symbols: np.ndarray) -> None:
-        """Lets the GPT recall symbols (n,) that will be appended. Those that it has read already are not read again."""
+        """Lets the GPT recall symbols (n,) that will be appended. Those that it has read already are not read again.
+
+        Raises ValueError if they differ from those.
+        """
         if self.recall:
+            if not np.array_equal(self._ahead[: len(symbols)], symbols[: len(self._ahead)]):
+                raise ValueError("these symbols follow others than those that the GPT has read ahead")
             self.recall.read(symbols[self.recall.n_read - self.n_symbols :].astype(np.int64))
+            self._ahead = max(self._ahead, symbols, key=len).astype(np.uint8)
 
     def at(self, positions: np.ndarray) -> np.ndarray:
         """The symbols at these positions, int64 of the same shape. Positions before the stream hold the symbol 0."""
@@ -71,7 +79,7 @@ class History:
 
     def load_state(self, arrays: Mapping[str, np.ndarray], n_symbols: int) -> None:
         """Copies the `state` of another history of n_symbols symbols."""
-        self.n_symbols = n_symbols
+        self.n_symbols, self._ahead = n_symbols, self._ahead[:0]
         self.ring[:] = arrays["history"]
         if self.recall:
             own = {name.removeprefix("recall."): array for name, array in arrays.items() if name.startswith("recall.")}

@@ -92,7 +92,10 @@ class OnlineLearner:
         return ideal_bits(coded)
 
     def inputs(self, symbols: np.ndarray) -> np.ndarray:
-        """The GPT's inputs (t, C) int64 that predict the first symbols (t,) of the open segment. The last may be unknown."""
+        """The GPT's inputs (t, C) int64 that predict the first symbols (t,) of the open segment. The last may be unknown.
+
+        A GPT that recalls reads the others. The segment must then have them: other symbols later raise ValueError.
+        """
         return segment_inputs(self.config, self.history, symbols)
 
     def gpt_frequencies(self, inputs: np.ndarray, first: int) -> np.ndarray:

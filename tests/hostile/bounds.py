@@ -19,14 +19,28 @@ import pytest
 
 from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, MODE, N_WORDS, WIDTH, WORDS_PER_SYMBOL, BitCoder
 from prequential.errors import ConfigError, CorruptArchiveError
-from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
+from prequential.model.config import (
+    CONTEXTS,
+    CURVES,
+    GPT_CONTEXTS,
+    WEIGHT_SETS,
+    Config,
+    GPTConfig,
+    MixerConfig,
+    ReplicaConfig,
+    ScheduleConfig,
+)
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt.context_kernels import context_rows
 from prequential.model.gpt.gpt import MAX_MAGNITUDE, MAX_SQUARE, NOT_NEGATIVE
+from prequential.model.gpt.recall import MOST_SUCCESSIONS
+from prequential.model.hashing import HASH_MASK
 from prequential.model.learner import OnlineLearner
 from prequential.model.mixer.histories import N_HISTORIES
+from prequential.model.mixer.mixer import past_limits
 from prequential.model.mixer.nodes import HISTORY_SHIFT
-from prequential.model.mixer.past import MATCH, MATCH_LENGTH, MAX_MATCH_LENGTH, POSITION
+from prequential.model.mixer.past import MATCH, POSITION
+from prequential.model.mixer.weights import MAX_LAST_WEIGHT
 from prequential.online.runtime import Runtime
 
 Arrays = dict[str, np.ndarray]
@@ -38,9 +52,10 @@ SCHEDULE = ScheduleConfig(
     first_segment_symbols=100, segment_symbols=100, row_symbols=50, n_rows=3, history_bits=14, block_symbols=1 << 12
 )
 SMALL = GPTConfig(n_layers=1, width=16, n_heads=2, mlp_factor=1, window=4)
+ALL = {"contexts": CONTEXTS, "sets": WEIGHT_SETS, "curves": CURVES}
 CONFIGS = {
     "mixer": Config(gpt=None, mixer=MixerConfig(table_bits=4, match_bits=4), schedule=SCHEDULE),
-    "large mixer": Config(gpt=None, mixer=MixerConfig(table_bits=12, match_bits=10), schedule=SCHEDULE),
+    "large mixer": Config(gpt=None, mixer=MixerConfig(**ALL, table_bits=12, match_bits=10), schedule=SCHEDULE),
     "pure": Config(gpt=SMALL, mixer=None, schedule=SCHEDULE),
     "contexts": Config(
         gpt=GPTConfig(
@@ -49,7 +64,7 @@ CONFIGS = {
         mixer=None,
         schedule=SCHEDULE,
     ),
-    "both": Config(gpt=SMALL, mixer=MixerConfig(table_bits=6, match_bits=6), schedule=SCHEDULE),
+    "both": Config(gpt=SMALL, mixer=MixerConfig(**ALL, table_bits=6, match_bits=6), schedule=SCHEDULE),
     "replicas": Config(
         gpt=SMALL, mixer=None, schedule=SCHEDULE, replicas=ReplicaConfig(n_replicas=2, sync_every=2)
     ),
@@ -109,20 +124,25 @@ def random_state(draw: Draw, state: Mapping[str, np.ndarray], config: Config) ->
     n_symbols = int(draw(1, 0, COUNT - 1)[0])
     n_new = int(draw(1, 0, min(n_symbols, config.schedule.segment_symbols))[0])
     found["counters"] = np.array([n_symbols, n_new])
+    if "recall.last" in state:
+        found["recall.last"] = draw.like(state["recall.last"], 0, 255)
+        successions = draw.like(state["recall.tables"], 0, MOST_SUCCESSIONS)
+        found["recall.tables"] = draw.like(state["recall.tables"]) & ~0xFF00 | successions << 8
     if "mixer.past" in state:
-        past = np.concatenate([draw.like(value, 0, COUNT - 1) for value in state["mixer.past"].reshape(-1, 1)])
+        position = n_symbols if draw.random.random() < 0.5 else int(draw(1, 0, COUNT - 1)[0])
+        past = np.array([int(draw(1, 0, limit)[0]) for limit in past_limits(position).tolist()])
+        past[POSITION] = position
         if draw.random.random() < 0.5:
-            past[POSITION] = n_symbols
-        if draw.random.random() < 0.5:
-            past[MATCH] = max(0, int(past[POSITION]) - int(draw(1, 0, 1 << 15)[0]))
-        past[MATCH_LENGTH] = int(draw(1, 0, MAX_MATCH_LENGTH)[0])
+            past[MATCH] = max(0, position - int(draw(1, 0, 1 << 15)[0]))
         table = draw.like(state["mixer.table"])
         nodes = draw.like(table[:, 1:].astype(np.int64), 0, (N_HISTORIES << HISTORY_SHIFT) - 1)
         table[:, 1:] = nodes.astype(np.uint32).view(np.int32)
         found |= {
             "mixer.past": past,
             "mixer.table": table,
-            "mixer.matches": draw.like(state["mixer.matches"], 0, int(past[POSITION])),
+            "mixer.matches": draw.like(state["mixer.matches"], 0, position),
+            "mixer.indirect": draw.like(state["mixer.indirect"], 0, HASH_MASK),
+            "mixer.last_weights": draw.like(state["mixer.last_weights"], -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT),
         }
     return found
 

@@ -620,3 +620,44 @@ def test_an_adaptive_probability_steps_towards_the_bit_and_stays_in_range(p, age
     assert 0 <= after < 1 << 32
     assert (after & 1023) == min(age + 1, nodes.AGE_LIMIT)
     assert (after >> 10) >= p if bit else (after >> 10) <= p
+
+
+# ---- what the mixer knows of the GPT
+
+
+def test_the_two_likeliest_bytes_and_the_confidence_of_the_gpt_are_known():
+    frequencies = drawn_frequencies(200, 3)
+    frequencies[0] = 1 << 16  # all bytes alike: the first ones count
+    facts = np.zeros(sets.N_FACTS, np.int64)
+    for i, row in enumerate(frequencies.astype(np.int64)):
+        sets.describe_gpt(frequencies, i, facts)
+        first, second = np.argsort(-row, kind="stable")[:2]
+        assert (facts[sets.LIKELIEST], facts[sets.SECOND]) == (first, second)
+        assert facts[sets.GPT_CONFIDENCE] == np.searchsorted([1 / 4, 1 / 2, 7 / 8], row[first] / 2**24, side="right")
+    sets.describe_gpt(frequencies[:0], 0, facts)
+    assert facts[sets.LIKELIEST] == facts[sets.SECOND] == sets.NO_BYTE and facts[sets.GPT_CONFIDENCE] == 0
+
+
+def test_the_second_byte_counts_once_the_bits_exclude_the_first():
+    facts = np.zeros(sets.N_FACTS, np.int64)
+    facts[[sets.LIKELIEST, sets.SECOND]] = 0b01100101, 0b01000000
+    assert sets.likeliest_left(facts, 1, 0) == sets.likeliest_left(facts, 0b1011, 3) == 0b01100101
+    assert sets.likeliest_left(facts, 0b1010, 3) == 0b01000000
+    assert sets.likeliest_left(facts, 0b11, 1) == sets.NO_BYTE
+    facts[[sets.LIKELIEST, sets.SECOND]] = sets.NO_BYTE
+    assert sets.likeliest_left(facts, 1, 0) == sets.likeliest_left(facts, 0b10, 1) == sets.NO_BYTE
+
+
+def test_a_mixer_corrects_a_gpt_whose_errors_depend_on_the_context():
+    """After an even byte the GPT is right, after an odd one it expects another byte. Nothing else predicts this noise."""
+    noise = np.random.default_rng(4).integers(0, 256, 4000)
+    odd = np.concatenate(([0], noise[:-1])) % 2 == 1
+    rows = np.full((len(noise), 256), 1 << 12, np.int32)
+    rows[np.arange(len(noise)), np.where(odd, noise ^ 255, noise)] += (1 << 24) - (1 << 20)
+    config = MixerConfig(contexts=("0",), sets=("bits",), curves=("1",), table_bits=8, match_bits=6)
+    mixer = make_mixer(config)
+    one_curve = make_mixer(config)  # for all contexts
+    curves = np.ascontiguousarray(one_curve.arrays.gpt_curves[:, :1])
+    one_curve.arrays = one_curve.arrays._replace(gpt_curves=curves)
+    costs = [followed(m, noise, rows) / len(noise) for m in (mixer, one_curve)]
+    assert costs[0] < 0.9 * costs[1]

@@ -6,6 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import ConfigError
 from prequential.model.config import (
     CONTEXT_REACH,
@@ -20,6 +21,7 @@ from prequential.model.gpt.recall import MOST_SUCCESSIONS, Recall
 from prequential.model.history import History
 from prequential.model.learner import segment_inputs, training_rows
 from prequential.model.presets import preset
+from prequential.online.runtime import Runtime
 
 CONFIG = Config(
     gpt=GPTConfig(width=16, n_heads=1, n_layers=1, contexts=("2", "after2"), context_bits=6),
@@ -162,3 +164,24 @@ def test_steps_with_too_many_terms_are_refused():
     schedule = ScheduleConfig(segment_symbols=512, row_symbols=512, n_rows=16)
     with pytest.raises(ConfigError, match="at most 65536"):
         Config(gpt=gpt, schedule=schedule)
+
+
+def test_symbols_that_were_read_ahead_must_be_those_that_follow():
+    learner = Runtime(threads=1).learner(CONFIG)
+    learner.begin(5)
+    learner.inputs(np.array([7, 8, 9]))
+    learner.inputs(np.array([7, 0]))  # the last one is not known yet
+    with pytest.raises(ValueError, match="read ahead"):
+        learner.inputs(np.array([8, 8, 9, 9]))
+    with pytest.raises(ValueError, match="read ahead"):
+        learner.history.append(np.array([7, 9, 9, 9, 9]))
+    learner.code(np.array([7, 8, 1, 2, 3]), BitCoder(FOLLOW))
+    assert learner.n_symbols == learner.history.recall.n_read == 5
+
+
+def test_successions_that_cannot_occur_are_refused():
+    learner = Runtime(threads=1).learner(CONFIG)
+    state = {name: array.copy() for name, array in learner.state().items()}
+    state["recall.tables"][3, 5] |= (MOST_SUCCESSIONS + 1) << 8
+    with pytest.raises(ValueError, match="successions"):
+        learner.load_state(state)

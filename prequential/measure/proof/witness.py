@@ -79,9 +79,8 @@ class Witness:
         """The same as of the learner. The twin receives the state before it."""
         self._start = self._learner.n_symbols
         if self._start in self._code_starts | self._future_starts:
-            state = {name: array.copy() for name, array in self._learner.state().items()}
-            self._state = state if self._start in self._code_starts & self._future_starts else {}
-            self._twin.load_state(state)
+            self._state = {name: array.copy() for name, array in self._learner.state().items()}
+            self._twin.load_state(self._state)
         self._learner.begin(n_symbols)
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
@@ -95,8 +94,7 @@ class Witness:
         position = int(self._word("position") % np.uint64(len(symbols)))
         if self._start in self._code_starts:
             self._check_code(symbols, bits, position)
-            if self._state:
-                self._twin.load_state(self._state)
+            self._twin.load_state(self._state)
         if self._start in self._future_starts:
             self._check_future(symbols, bits, position)
         return bits
@@ -165,9 +163,14 @@ class Witness:
         twin, where = self._twin, f"before byte {self._start + position}"
         words = random_words(self._learner.config.seed, f"law/other/{self._start}", len(symbols) - position)
         changed = np.concatenate((symbols[:position], (words >> np.uint64(56)).astype(np.int64)))
-        twin.begin(len(symbols))
+        rows = None
         if twin.gpt:
-            rows, other_rows = (self._frequencies(each)[: position + 1] for each in (symbols, changed))
+            twin.gpt.begin(len(symbols))
+            rows = self._frequencies(symbols)[: position + 1]
+            twin.load_state(self._state)  # it must recall nothing of these symbols
+        twin.begin(len(symbols))
+        if rows is not None:
+            other_rows = self._frequencies(changed)[: position + 1]
             self._findings.add(FUTURE, np.array_equal(rows, other_rows), f"{where} frequencies change", 0)
         other_bits = twin.code(changed, BitCoder(FOLLOW))
         twin.end(len(symbols))

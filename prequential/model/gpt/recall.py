@@ -97,9 +97,11 @@ class Recall:
         return {"tables": self.arrays.tables.view(np.int32), "values": self.arrays.values, "last": self.arrays.last}
 
     def load_state(self, arrays: Mapping[str, np.ndarray], n_read: int) -> None:
-        """Copies the `state` of another Recall. Raises ValueError for symbols that are no bytes."""
+        """Copies the `state` of another Recall. Raises ValueError for symbols and successions that cannot occur."""
         if not ((arrays["last"] >= 0) & (arrays["last"] < 256)).all():
             raise ValueError("recall.last has a symbol out of range")
+        if (arrays["tables"] >> 8 & 255).max() > MOST_SUCCESSIONS:
+            raise ValueError("recall.tables have successions out of range")
         for name, array in self.state().items():
             array[:] = arrays[name]
         self.arrays.n_read[0] = n_read

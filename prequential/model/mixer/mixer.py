@@ -116,19 +116,22 @@ def n_inputs(config: MixerConfig) -> int:
     return -(-n // LANES) * LANES
 
 
+def past_limits(position: int) -> np.ndarray:
+    """(PAST_SIZE,) int64: the largest values that the past can have at this position; the smallest are 0."""
+    limits = np.full(past.PAST_SIZE, HASH_MASK)
+    limits[[past.POSITION, past.N_BITS]] = (1 << 48) - 1
+    limits[[past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2, past.MATCH, past.LONG_MATCH, past.RECORD_SINCE]] = position
+    limits[[past.MATCH_LENGTH, past.LONG_MATCH_LENGTH]] = past.MAX_MATCH_LENGTH
+    limits[past.FIRST], limits[past.RECORD] = 255, past.MAX_RECORD
+    return limits
+
+
 def _check_state(arrays: Mapping[str, np.ndarray]) -> None:
     """Raises ValueError unless kernels can work on these arrays of a state: the values that they use as places are in range."""
     now = arrays["past"]
     if int(arrays["table"].view(np.uint32)[:, 1:].max()) >> nodes.HISTORY_SHIFT >= histories.N_HISTORIES:
         raise ValueError("mixer.table contains a history that does not exist")
-    limits = np.full(past.PAST_SIZE, HASH_MASK)
-    limits[[past.POSITION, past.N_BITS]] = (1 << 48) - 1
-    limits[[past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2, past.MATCH, past.LONG_MATCH, past.RECORD_SINCE]] = now[
-        past.POSITION
-    ]
-    limits[[past.MATCH_LENGTH, past.LONG_MATCH_LENGTH]] = past.MAX_MATCH_LENGTH
-    limits[past.FIRST], limits[past.RECORD] = 255, past.MAX_RECORD
-    if (now < 0).any() or (now > limits).any():
+    if (now < 0).any() or (now > past_limits(int(now[past.POSITION]))).any():
         raise ValueError("mixer.past is out of range")
     if not 0 <= arrays["matches"].min() <= arrays["matches"].max() <= now[past.POSITION]:
         raise ValueError("mixer.matches contains a position after the end of the stream")

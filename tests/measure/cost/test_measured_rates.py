@@ -76,5 +76,5 @@ def test_the_estimate_prints_the_times_at_these_rates(tmp_path):
         measured=measured,
     )
     line = format_run_cost(cost).splitlines()[-1]
-    assert line.split() == ["H100", "12.0", "min,", "50.0", "kB/s", "2.0", "h,", "5.0", "kB/s", "100,000", "bytes", "of", "text8", "0123456"]
+    assert " ".join(line.split()) == "H100 12.0 min, 50.0 kB/s 2.0 h, 5.0 kB/s 100,000 bytes of text8 0123456"
     assert cost.to_record({})["measured"] == [asdict(measured[0])]

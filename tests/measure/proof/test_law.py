@@ -25,7 +25,14 @@ from prequential.online.source import digest_of
 
 BOTH = Config(
     gpt=GPTConfig(
-        n_layers=1, width=32, n_heads=1, mlp_factor=2, contexts=("3",), context_bits=6, window=8, warmup_updates=1
+        n_layers=1,
+        width=32,
+        n_heads=1,
+        mlp_factor=2,
+        contexts=("3", "after2"),
+        context_bits=6,
+        window=8,
+        warmup_updates=1,
     ),
     mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(
@@ -161,7 +168,7 @@ class LearnsEarly(OnlineLearner):
     """The mixer has learned the segment before it is coded."""
 
     def code(self, symbols, coder):
-        self.mixer.code(symbols.copy(), self.gpt_frequencies(self.inputs(symbols), 0), BitCoder(FOLLOW))
+        self.mixer.code(symbols.copy(), None, BitCoder(FOLLOW))
         return super().code(symbols, coder)
 
 
@@ -180,6 +187,17 @@ class LearnsFromTheOpenSegment(OnlineLearner):
     def end(self, n_symbols):
         super().end(n_symbols)
         self.gpt.update(*map(to_tensor, self._training_rows()))
+
+
+class RecallsTheNext(OnlineLearner):
+    """What it recalls for a symbol is what it should recall for the next one."""
+
+    def inputs(self, symbols):
+        inputs, start = super().inputs(symbols), self.history.n_symbols
+        ahead = self.history.recall.frozen()
+        ahead.read(symbols[ahead.n_read - start :])
+        values = ahead.at(start + 1 + np.arange(len(symbols)))
+        return np.concatenate((inputs[:, : -values.shape[1]], values), 1)
 
 
 class CodesTwice(OnlineLearner):
@@ -236,6 +254,7 @@ class Breaking(Runtime):
     [
         (Peeks, {CODE, ROUND_TRIP}),
         (PeeksAhead, {CODE, FUTURE, ROUND_TRIP}),
+        (RecallsTheNext, {FUTURE, ROUND_TRIP}),
         (LearnsEarly, {CODE, FUTURE, ONCE, ROUND_TRIP}),
         (MovesWeights, {WEIGHTS}),
         (LearnsFromTheOpenSegment, {STEP}),
