@@ -32,9 +32,9 @@ CONTEXTS = (
     "nextword2",
 )  # fmt: skip
 WEIGHT_SETS = (
-    "none", "bits", "1", "match,known", "bits,known", "words,gpt", "2,match", "3", "words,known", "expected", "column,above",
-    "runs", "classes3", "bits,class", "word", "run counts", "vowels", "history2,length", "nest", "first", "lines,match",
-    "followers", "suffix", "tags", "gpt",
+    "bits", "1", "match,known", "bits,known", "words,gpt", "2,match", "3", "words,known", "expected", "column,above",
+    "classes3", "bits,class", "word", "vowels", "history2,length", "nest", "suffix", "tags", "gpt",
+    "states",
 )  # fmt: skip
 CURVES = ("1", "2", "3", "expected", "word", "4", "collapsed4", "above,1", "gpt")
 # A fast mixer has few of each. Chosen one by one on text, code and JSON (docs/LOG.md).

@@ -142,5 +142,5 @@ def _mixer_bytes(mixer: MixerConfig) -> int:
     )
     weights = rows * n_inputs(mixer) + sum(sets.LAST_SIZES) * n_sets
     small = (INDIRECT_SIZE + PAST_SIZE) * 8
-    buckets = 4 * nodes.SLOTS + 8  # and four entries of two bytes for what was seen once
+    buckets = 4 * nodes.SLOTS + 16  # and four entries of four bytes for deterministic contexts
     return (buckets << mixer.table_bits) + (8 << mixer.match_bits) + 4 * (packed + weights) + small

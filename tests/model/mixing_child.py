@@ -33,7 +33,7 @@ def fingerprint() -> str:
     few = ("2", "4", "above", "match")
     found = []
     for contexts, sets, curves, n, gpt, record in (
-        (CONTEXTS, ("runs", "words,gpt"), ("1",), 60, True, 0),
+        (CONTEXTS, ("states", "words,gpt"), ("1",), 60, True, 0),
         (few, WEIGHT_SETS, CURVES, 120, True, 0),
         (few, ("bits",), ("2",), 300, False, 0),
         (CONTEXTS, ("bits", "column,above"), ("2",), 40, False, 7),

@@ -193,15 +193,15 @@ def test_a_flipped_bit_of_mixer_or_history_is_found_within_a_period(name, config
     try:
         learn(learner, i + every, before={i: lambda: flip(tensor, random)})
     except FaultError as error:
-        # A wrong entry of what was seen once may become a bucket, and be overwritten.
-        found = "(mixer.once|mixer.table)" if name == "mixer.once" else name
+        # A wrong entry of a deterministic context may become a bucket.
+        found = "(mixer.deterministic|mixer.table)" if name == "mixer.deterministic" else name
         assert re.search(rf"{found}[:,].*cause: memory", str(error))
         assert learner._stop <= (i + every) * SIZE
         return
     assert name in (
         "mixer.past",
         "mixer.matches",
-        "mixer.once",
+        "mixer.deterministic",
     )  # short-lived: the number was overwritten before anything read it
     clean = make(config, every)
     learn(clean, i + every)

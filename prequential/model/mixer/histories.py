@@ -1,7 +1,8 @@
 """Bounded histories of bits: what a node of the mixer remembers of the bits it has seen, as the number of a state.
 
-The states form a finite machine, built once from a few rules. Four tables describe it: the next state after each bit, the age
-(the number of bits that it counts), the initial probability of a one, and a group of similar histories. Letter: S states.
+The states form a finite machine, built once from a few rules. Tables describe it: the next state after each bit, the age (the
+number of bits that it counts), the initial probability of a one, a group of similar histories, and whether all bits were equal.
+Letter: S states.
 """
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from prequential.compiled import Array
 
 
-def _histories() -> tuple[Array, Array, Array, Array]:
-    """The tables: next state (S, 2) uint16, age (S,) uint8, probability of a one (S,) int64 in units of 2**-22, group (S,) uint8.
+def _histories() -> tuple[Array, Array, Array, Array, Array]:
+    """The tables: next state (S, 2) uint16, age (S,) uint8, probability of a one (S,) int64 in units of 2**-22, group (S,) uint8,
+    one bit (S,) bool.
 
     A history is (zeros, ones, last bits). It holds the first bits exactly, and later two bounded counts and the last two bits.
     A bit shortens the count of the opposite bit if that is above 2, because old bits matter less. The larger one count is, the
@@ -46,6 +48,7 @@ def _histories() -> tuple[Array, Array, Array, Array]:
     return (
         np.array(successors, np.uint16), np.array(ages, np.uint8), np.array(probabilities, np.int64),
         np.array([groups.index(_group(*state)) for state in states], np.uint8),
+        np.array([not zeros or not ones for zeros, ones, _ in states]),
     )  # fmt: skip
 
 
@@ -57,6 +60,6 @@ def _group(zeros: int, ones: int, last: int) -> tuple[int, int, int]:
     return min(steps[0], 4), min(steps[1], 4), last & 1
 
 
-NEXT_HISTORY, HISTORY_AGE, HISTORY_PROBABILITY, HISTORY_GROUP = _histories()
+NEXT_HISTORY, HISTORY_AGE, HISTORY_PROBABILITY, HISTORY_GROUP, ONE_BIT = _histories()
 N_HISTORIES, N_GROUPS = len(HISTORY_AGE), int(HISTORY_GROUP.max()) + 1
 assert N_HISTORIES <= 512, "a node has 9 bits for its history"

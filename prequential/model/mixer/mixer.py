@@ -23,7 +23,7 @@ from prequential.model.mixer.mixing import MixerArrays
 LANES = 16
 # The arrays that later probabilities depend on, in the order of the state.
 LEARNED = (
-    "table", "once", "history_maps", "run_maps", "pair_maps", "match_map", "match_byte_map", "order_maps", "weights",
+    "table", "deterministic", "history_maps", "run_maps", "pair_maps", "match_map", "match_byte_map", "order_maps", "weights",
     "row_ages", "last_weights", "curves", "gpt_curves", "indirect", "matches", "past",
 )  # fmt: skip
 
@@ -41,11 +41,15 @@ class Mixer:
         self.arrays = MixerArrays(
             kinds=kinds_by_input(config.contexts),
             groups=sets.kinds_of_contexts(len(CONTEXTS))[named],
+            state_contexts=np.array(
+                [config.contexts.index(name) if name in config.contexts else -1 for name in sets.STATE_CONTEXTS],
+                np.int64,
+            ),
             sets=set_kinds,
             set_starts=np.cumsum(set_sizes) - set_sizes,
             curve_kinds=curve_kinds,
             table=np.zeros((1 << config.table_bits, nodes.SLOTS), np.uint32),
-            once=np.zeros(4 << config.table_bits, np.uint16),
+            deterministic=np.zeros(4 << config.table_bits, np.uint32),
             history_maps=_adaptive(np.tile(histories.HISTORY_PROBABILITY, (n_contexts, 1))),
             run_maps=_adaptive(np.tile(nodes.first_run_maps(), (n_contexts, 1))),
             pair_maps=_adaptive(np.tile(nodes.first_pair_maps(), (n_contexts, 1))),

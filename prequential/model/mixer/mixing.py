@@ -28,8 +28,8 @@ from prequential.model.mixer.nodes import (
     INPUTS_PER_CONTEXT,
     clamp,
     expected_bit,
-    find_buckets,
-    find_second_buckets,
+    find_contexts,
+    find_second_halves,
     learn_contexts,
     log_odds_of,
     log_odds_of_share,
@@ -64,7 +64,7 @@ from prequential.model.mixer.sets import (
     likeliest_left,
     select_rows,
 )
-from prequential.model.mixer.weights import learn_weights, mix, step_size
+from prequential.model.mixer.weights import learn_weights, mix
 
 # Inputs that do not belong to a context or a map of curves: the bias; four of the matches; four of the orders 0 and 1; two of
 # the GPT.
@@ -78,11 +78,14 @@ class MixerArrays(NamedTuple):
 
     kinds: Array  # (3, C) int64: indices of its contexts by the kind of input (contexts.kinds_by_input)
     groups: Array  # (C,) int64: what each counts as (sets.kinds_of_contexts)
+    state_contexts: (
+        Array  # (5,) int64: the places of sets.STATE_CONTEXTS among its contexts; -1: it has no such context
+    )
     sets: Array  # (S,) int64: indices of its sets in model.config.WEIGHT_SETS
     set_starts: Array  # (S,) int64: the first row of each set in `weights`
     curve_kinds: Array  # (M,) int64: indices of its maps of curves in model.config.CURVES
     table: Array  # (2**table_bits, SLOTS) uint32: the buckets
-    once: Array  # (2**(table_bits + 2),) uint16: contexts that were seen once
+    deterministic: Array  # (2**(table_bits + 2),) uint32: contexts that were always followed by one byte (nodes.py)
     history_maps: Array  # (C, N_HISTORIES) uint32: packed, of histories
     run_maps: Array  # (C, RUN_MAP) uint32: packed, that a run continues
     pair_maps: Array  # (C, N_GROUPS * RUN_STATES) uint32: packed, of histories and runs together
@@ -158,6 +161,7 @@ class Scratch(NamedTuple):
     hashes: Array  # (C,): of its contexts
     heads: Array  # (C,): their rows of the table in the first half of the byte; nodes.NONE: none
     buckets: Array  # (C,): the same in this half of the byte
+    only: Array  # (C,): the entries of deterministic contexts without hashes; 0: none
     runs: Array  # (C,): their runs (nodes.run_place)
     seen: Array  # (C,): their histories
     places: Array  # (C,): their places in the run maps
@@ -191,9 +195,10 @@ def code_mixed(
     scratch = Scratch(
         np.zeros(N_HASHES, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
         np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
-        np.zeros(n_contexts, np.int64), np.zeros(N_FACTS, np.int64), np.zeros(N_SETS, np.int64), np.zeros(n_sets, np.int64),
-        np.zeros(N_LAST, np.int64), np.zeros(N_CURVES, np.int64), np.zeros(n_curves, np.int64), np.zeros(n_inputs, np.int16),
-        np.zeros(n_sets, np.int32), np.zeros(N_LAST, np.int64), np.zeros(257, np.int64),
+        np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64), np.zeros(N_FACTS, np.int64),
+        np.zeros(N_SETS, np.int64), np.zeros(n_sets, np.int64), np.zeros(N_LAST, np.int64), np.zeros(N_CURVES, np.int64),
+        np.zeros(n_curves, np.int64), np.zeros(n_inputs, np.int16), np.zeros(n_sets, np.int32), np.zeros(N_LAST, np.int64),
+        np.zeros(257, np.int64),
     )  # fmt: skip
     code_bytes(symbols, frequencies, coded, mixer, scratch, state, words)
 
@@ -211,8 +216,14 @@ def code_bytes(
         prefix = 1
         for k in range(8):
             if k == 4:
-                find_second_buckets(
-                    mixer.table, mixer.once, scratch.hashes, scratch.heads, scratch.buckets, prefix, mixer.learns
+                find_second_halves(
+                    mixer.table,
+                    mixer.deterministic,
+                    scratch.hashes,
+                    scratch.heads,
+                    scratch.buckets,
+                    scratch.only,
+                    prefix,
                 )
             node = prefix if k < 4 else (prefix & ((1 << (k - 4)) - 1)) | (1 << (k - 4))
             mixed, expected = predict_bit(prefix, k, node, has_gpt, mixer, scratch)
@@ -234,10 +245,10 @@ def begin_byte(mixer: MixerArrays, scratch: Scratch) -> None:
     """Matches, hashes of the contexts, their buckets and runs, and what selects weights."""
     find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
     context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.kinds, scratch.every_hash, scratch.hashes)
-    find_buckets(mixer.table, mixer.once, scratch.hashes, scratch.heads, scratch.runs, mixer.learns)
+    find_contexts(mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.only, scratch.runs)
     for c in range(mixer.groups.size):
         scratch.buckets[c] = scratch.heads[c]
-    describe_byte(mixer.past, mixer.ring, mixer.indirect, scratch.runs, mixer.groups, scratch.facts)
+    describe_byte(mixer.past, mixer.ring, scratch.runs, mixer.groups, scratch.facts)
 
 
 @inlined
@@ -251,8 +262,8 @@ def predict_bit(prefix: int, k: int, node: int, has_gpt: bool, mixer: MixerArray
     """The mixed log-odds, and the bit that the longest match expects (-1: none)."""
     past, facts, orders = mixer.past, scratch.facts, mixer.order_maps
     read_contexts(
-        prefix, k, node, mixer.table, scratch.buckets, scratch.runs, mixer.history_maps, mixer.run_maps, mixer.pair_maps,
-        scratch.seen, scratch.places, scratch.inputs,
+        prefix, k, node, mixer.table, scratch.buckets, scratch.only, scratch.runs, mixer.history_maps, mixer.run_maps,
+        mixer.pair_maps, scratch.seen, scratch.places, scratch.inputs,
     )  # fmt: skip
     extra = scratch.inputs[mixer.groups.size * INPUTS_PER_CONTEXT :]
     expected = expects(facts[EXPECTED_BYTE], past[MATCH_LENGTH], prefix, k)
@@ -269,7 +280,9 @@ def predict_bit(prefix: int, k: int, node: int, has_gpt: bool, mixer: MixerArray
         extra[GPT_INPUT], extra[10] = gpt_log_odds, (p - 32768) >> 6
         gpt_step = curve_position(gpt_log_odds) >> 8
     facts[GPT_BYTE] = likeliest_left(facts, prefix, k)
-    select_rows(prefix, k, gpt_step, past, facts, scratch.seen, scratch.places, scratch.every_row)
+    select_rows(
+        prefix, k, gpt_step, past, facts, mixer.state_contexts, scratch.seen, scratch.buckets, scratch.every_row
+    )
     for f in range(N_LAST):
         scratch.last_rows[f] = LAST_STARTS[f] + scratch.every_row[LAST_SETS[f]]
     for s in range(mixer.sets.size):
@@ -293,8 +306,8 @@ def learn_bit(
     """Everything that predicted the bit learns from it."""
     learn_curves(bit, mixed, mixer.curves, scratch.curves)
     learn_weights(
-        bit, step_size(mixer.past[N_BITS], scratch.inputs, mixer.groups.size), scratch.inputs, mixer.weights,
-        mixer.row_ages, scratch.rows, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals,
+        bit, mixer.groups.size, mixer.past[N_BITS], scratch.inputs, mixer.weights, mixer.row_ages, scratch.rows,
+        scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals,
     )  # fmt: skip
     mixer.past[N_BITS] += 1
     learn_contexts(
@@ -313,7 +326,7 @@ def learn_bit(
 def end_byte(byte: int, mixer: MixerArrays, scratch: Scratch) -> None:
     """The runs and the past after one more byte."""
     if mixer.learns:
-        remember(byte, mixer.table, mixer.once, scratch.hashes, scratch.heads, scratch.buckets, scratch.runs)
+        remember(byte, mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.buckets, scratch.runs)
     advance(mixer.past, mixer.ring, mixer.indirect, byte, mixer.learns)
 
 

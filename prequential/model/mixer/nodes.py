@@ -1,15 +1,20 @@
 """What the mixer remembers of each context: buckets, nodes and runs, and the inputs that they give.
 
-    bucket    one cache line of a hashed table, for each context and half byte: a head and 15 nodes, which are the inner nodes of
-              the binary tree of the half byte
-    head      12 bits of the hash, so that another context is noticed; and the run: the last byte seen in this context, the
-              last one that differed from it, and how often the last one was repeated
-    once      two bytes in another hashed table: a context that was seen once has no bucket. 8 bits of its hash, and the byte that
-              followed. When the context comes again, its buckets are made of that byte
-    node      9 bits: a bounded history of the bits seen here (histories.py); 18 bits: an adaptive probability; 5 bits: its age
+    deterministic   four bytes in a hashed table, for a context that was always followed by one byte: 16 bits of its hash, how
+                    often it was, and the byte. Nearly all contexts are like this, so they have no buckets
+    bucket          one cache line of a hashed table, for each half byte of a context that was followed by different bytes: a
+                    head and 15 nodes, which are the inner nodes of the binary tree of the half byte
+    head            12 bits of the hash, so that another context is noticed; and the run: the last byte seen in this context, the
+                    last one that differed from it, and how often the last one was repeated
+    node            9 bits: a bounded history of the bits seen here (histories.py); 18 bits: an adaptive probability; 5 bits: its
+                    age in steps
 
-Each context gives four inputs, all log-odds: of its history, of the node itself, of the run, and of history and run together. An
-input is 0 where its history or its run is new.
+The nodes of a deterministic context are known from its byte and how often it was seen. So predictions are the same as from a
+bucket, and a bucket is made when another byte follows. The second half of a byte is a context of its own, with its own entry.
+
+Each context gives four log-odds: of the node itself, of history and run together, of its history, and of the run. The last two
+have other weights in a deterministic context, and the history has others where both bits were seen: so there are
+INPUTS_PER_CONTEXT inputs, of which at most four are not 0.
 
 Units: log-odds in 1/256 nat; probabilities of a one in 2**-22 with an age in the lowest 10 bits ("packed"), unless stated.
 """
@@ -21,21 +26,36 @@ import numpy as np
 from prequential.compiled import Array, inlined, merged
 from prequential.exact.log_odds import log_odds_tables
 from prequential.model.hashing import hashed
-from prequential.model.mixer.histories import HISTORY_AGE, HISTORY_GROUP, HISTORY_PROBABILITY, N_GROUPS, NEXT_HISTORY
+from prequential.model.mixer.histories import (
+    HISTORY_AGE,
+    HISTORY_GROUP,
+    HISTORY_PROBABILITY,
+    N_GROUPS,
+    NEXT_HISTORY,
+    ONE_BIT,
+)
 
 SLOTS = 16  # numbers in a bucket: the head and 15 nodes
-INPUTS_PER_CONTEXT = 4
+INPUTS_PER_CONTEXT = 7
+# Places of the inputs among those of a context. Histories: of both bits, of one, of a deterministic context.
+OF_NODE, OF_PAIR, OF_BOTH_BITS, OF_ONE_BIT, OF_ONE_BYTE, OF_RUN, OF_ONE_BYTE_RUN = range(INPUTS_PER_CONTEXT)
 NEW_NODE = np.uint32(1 << 22)  # no history, probability 1/2, age 0
-P_BITS, AGE_BITS = 18, 5
+P_BITS, AGE_BITS, MIN_P = 18, 5, 32
 HISTORY_SHIFT, CHECK_SHIFT = P_BITS + AGE_BITS, 20
 NO_RUN = NONE = -1
+WAYS = 4  # entries in which a deterministic context may be
 CANDIDATES = 3  # rows in which the bucket of a hash may be
 RUN_MAP = 128  # entries: 16 lengths, 4 phases of the byte, whether the byte before differed
 RUN_STATES = 5  # of the run, in a pair map: it expects nothing, or by a byte seen last or before, zero or one
 AGE_LIMIT, NODE_AGE_LIMIT = 1023, 31
 STRETCH = log_odds_tables()[0].astype(np.int16)  # (4096,): log-odds of a probability in 2**-12
 RECIPROCAL = np.array([65536 * 2 // (2 * n + 3) for n in range(1024)], np.int64)  # 1 / (n + 1.5)
-NODE_RATE = np.array([655360 // (14 * n + 16) for n in range(NODE_AGE_LIMIT + 1)], np.int64)  # 1 / (1.4 n + 1.6)
+# A node of n bits has a rate of 1 / (1.4 n + 1.6). The last ages stand for more and more bits, and are reached by chance: where
+# the lowest bits of the probability are 0.
+BITS_AT_AGE = (*range(26), 26, 32, 40, 52, 70, 92)
+NODE_RATE = np.array([655360 // (14 * n + 16) for n in BITS_AT_AGE], np.int64)
+AGING_MASK = np.array([0] * 25 + [3, 7, 7, 15, 15, 31, 31], np.int64)
+MAX_SEEN = 255  # of a deterministic context
 
 
 @inlined
@@ -81,8 +101,27 @@ def node_after(node: int, bit: int) -> int:
     """A node after one more bit."""
     history, p, age = node >> HISTORY_SHIFT, node >> AGE_BITS & ((1 << P_BITS) - 1), node & NODE_AGE_LIMIT
     p += (((bit << P_BITS) - p) * NODE_RATE[age] + 32768) >> 16
-    p = clamp(p, 32, (1 << P_BITS) - 32)
-    return np.int64(NEXT_HISTORY[history, bit]) << HISTORY_SHIFT | p << AGE_BITS | min(age + 1, NODE_AGE_LIMIT)
+    p = clamp(p, MIN_P, (1 << P_BITS) - MIN_P)
+    if p & AGING_MASK[age] == 0:
+        age = min(age + 1, NODE_AGE_LIMIT)
+    return np.int64(NEXT_HISTORY[history, bit]) << HISTORY_SHIFT | p << AGE_BITS | age
+
+
+def _deterministic_nodes() -> Array:
+    """(MAX_SEEN + 1, 2) uint32: a node that has seen one bit n times, and not the other. Row 0 is 0, which has no history."""
+    nodes = np.zeros((MAX_SEEN + 1, 2), np.uint32)
+    for bit in (0, 1):
+        history, p, age = 0, 1 << (P_BITS - 1), 0
+        for n in range(1, MAX_SEEN + 1):  # node_after, without a compiler
+            p += (((bit << P_BITS) - p) * int(NODE_RATE[age]) + 32768) >> 16
+            p = min(max(p, MIN_P), (1 << P_BITS) - MIN_P)
+            age = min(age + 1, NODE_AGE_LIMIT) if p & int(AGING_MASK[age]) == 0 else age
+            history = int(NEXT_HISTORY[history, bit])
+            nodes[n, bit] = history << HISTORY_SHIFT | p << AGE_BITS | age
+    return nodes
+
+
+DETERMINISTIC_NODE = _deterministic_nodes()
 
 
 @inlined
@@ -96,8 +135,8 @@ def bucket_of(table: Array, h: int) -> Any:
 
 
 @inlined
-def make_bucket(table: Array, h: int, half: int) -> Any:
-    """A row for the hash h, whose nodes have seen the four bits of `half`. It replaces the youngest of the candidates."""
+def new_bucket(table: Array, h: int) -> Any:
+    """An empty row for the hash h. It replaces the youngest of the candidates."""
     home = home_of(h, table.shape[0] - 1)
     youngest: Any = 1 << 30
     row: Any = home
@@ -109,91 +148,145 @@ def make_bucket(table: Array, h: int, half: int) -> Any:
     for k in range(1, SLOTS):
         table[row, k] = NEW_NODE
     table[row, 0] = np.uint32(check_of(h) << CHECK_SHIFT)
+    return row
+
+
+@inlined
+def divide(table: Array, h: int, half: int, n: int, new_half: int) -> Any:
+    """A new row for the hash h, whose nodes have seen the four bits of `half` n times, and then those of `new_half`."""
+    row = new_bucket(table, h)
     node = 1
     for k in range(4):
         bit = half >> (3 - k) & 1
-        table[row, node] = node_after(np.int64(NEW_NODE), bit)
+        table[row, node] = DETERMINISTIC_NODE[n, bit]
+        node = node << 1 | bit
+    node = 1
+    for k in range(4):
+        bit = new_half >> (3 - k) & 1
+        table[row, node] = node_after(np.int64(table[row, node]), bit)
         node = node << 1 | bit
     return row
 
 
 @inlined
-def place_in_once(once: Array, h: int) -> int:
-    return ((h * 0x5851F42D) >> 16) & (once.size - 1)
+def place_in_deterministic(deterministic: Array, h: int) -> int:
+    """The first of the WAYS entries in which the hash h may be."""
+    return ((h * 0x5851F42D) >> 16) & (deterministic.size - WAYS)
 
 
 @inlined
-def seen_once(once: Array, h: int) -> Any:
-    """The byte that followed the context of this hash when it was seen for the first time; NONE if it was not seen."""
-    entry = np.int64(once[place_in_once(once, h)])
-    return entry & 255 if entry >> 8 == max(h >> 24, 1) else NONE
+def deterministic_place(deterministic: Array, h: int) -> Any:
+    """The entry of the hash h, or NONE."""
+    first = place_in_deterministic(deterministic, h)
+    for k in range(WAYS):
+        entry = np.int64(deterministic[first + k])
+        if entry >> 16 == h >> 16 and entry & 0xFFFF != 0:
+            return first + k
+    return NONE
 
 
 @inlined
-def remember_once(once: Array, h: int, byte: int) -> None:
-    once[place_in_once(once, h)] = max(h >> 24, 1) << 8 | byte
+def remember_deterministic(deterministic: Array, h: int, n: int, byte: int) -> None:
+    """A new entry. It replaces the one of the WAYS that was seen least often."""
+    first = place_in_deterministic(deterministic, h)
+    place: Any = first
+    least: Any = 256
+    for k in range(WAYS):
+        seen = np.int64(deterministic[first + k]) >> 8 & 255
+        if seen < least:
+            place, least = first + k, seen
+    deterministic[place] = np.uint32((h >> 16) << 16 | n << 8 | byte)
 
 
 @inlined
-def find_buckets(table: Array, once: Array, hashes: Array, heads: Array, runs: Array, learns: bool) -> None:
-    """heads[c] = the row of each hash, or NONE; runs[c] = the run of its context.
+def find_contexts(table: Array, deterministic: Array, hashes: Array, heads: Array, only: Array, runs: Array) -> None:
+    """heads[c] = the row of each hash, or NONE; only[c] = the entry of a deterministic context, or 0; runs[c] = its run.
 
-    A context that is seen for the second time gets a row, except from a mixer that does not learn. All home rows are read
-    first, so that the memory fetches them at the same time.
+    All places are read first, so that the memory fetches them at the same time.
     """
     for c in range(hashes.size):
-        heads[c] = np.int64(table[home_of(hashes[c], table.shape[0] - 1), 0])
+        h = hashes[c]
+        heads[c] = np.int64(table[home_of(h, table.shape[0] - 1), 0])
+        only[c] = np.int64(deterministic[place_in_deterministic(deterministic, h)])
     for c in range(hashes.size):
         h = hashes[c]
-        heads[c] = home_of(h, table.shape[0] - 1) if heads[c] >> CHECK_SHIFT == check_of(h) else bucket_of(table, h)
-        runs[c] = seen_once(once, h) if heads[c] == NONE else NONE
-    for c in range(hashes.size):
-        h, byte = hashes[c], runs[c]
+        find_context(table, deterministic, c, h, heads, only)
         if heads[c] != NONE:
             runs[c] = np.int64(table[heads[c], 0]) & ((1 << CHECK_SHIFT) - 1)
-        elif byte == NONE:
-            runs[c] = 0
+        elif only[c] != 0:
+            runs[c] = run_of(only[c] & 255, only[c] >> 8)
         else:
-            runs[c] = run_after(0, byte)
-            if learns:
-                heads[c] = make_bucket(table, h, byte >> 4)
-                remember_once(once, hashed(h, 16 | byte >> 4), byte)
+            runs[c] = 0
 
 
 @inlined
-def find_second_buckets(
-    table: Array, once: Array, hashes: Array, heads: Array, buckets: Array, prefix: int, learns: bool
+def find_context(table: Array, deterministic: Array, c: int, h: int, rows: Array, only: Array) -> None:
+    """rows[c], only[c] of the hash h; before, rows[c] has the head of the bucket at its home."""
+    only[c] = 0
+    if rows[c] >> CHECK_SHIFT == check_of(h):
+        rows[c] = home_of(h, table.shape[0] - 1)
+        return
+    rows[c] = NONE
+    place = deterministic_place(deterministic, h)
+    if place == NONE:
+        rows[c] = bucket_of(table, h)
+    else:
+        only[c] = np.int64(deterministic[place]) & 0xFFFF
+
+
+@inlined
+def find_second_halves(
+    table: Array, deterministic: Array, hashes: Array, heads: Array, buckets: Array, only: Array, prefix: int
 ) -> None:
-    """The same for the second half of a byte, with the hash of context and first half. Contexts without a row get none here.
+    """The same for the second half of a byte, with the hash of context and first half. Contexts without a row stay as they are.
 
     hashes: of the contexts; receives the new ones of those that have a row in `heads`.
     """
     for c in range(hashes.size):
         buckets[c] = NONE
         if heads[c] != NONE:
-            hashes[c] = hashed(hashes[c], prefix)
-            buckets[c] = np.int64(table[home_of(hashes[c], table.shape[0] - 1), 0])
+            h = hashed(hashes[c], prefix)
+            hashes[c] = h
+            buckets[c] = np.int64(table[home_of(h, table.shape[0] - 1), 0])
+            only[c] = np.int64(deterministic[place_in_deterministic(deterministic, h)])
     for c in range(hashes.size):
         if heads[c] != NONE:
-            h = hashes[c]
-            if buckets[c] >> CHECK_SHIFT == check_of(h):
-                buckets[c] = home_of(h, table.shape[0] - 1)
-            else:
-                buckets[c] = bucket_of(table, h)
-                byte = seen_once(once, h) if buckets[c] == NONE else NONE
-                if byte != NONE and learns:
-                    buckets[c] = make_bucket(table, h, byte & 15)
+            find_context(table, deterministic, c, hashes[c], buckets, only)
 
 
 @inlined
-def remember(byte: int, table: Array, once: Array, hashes: Array, heads: Array, buckets: Array, runs: Array) -> None:
-    """The runs after one more byte. A context or half without a row is remembered as seen once."""
+def remember(
+    byte: int, table: Array, deterministic: Array, hashes: Array, heads: Array, buckets: Array, runs: Array
+) -> None:
+    """The runs after one more byte, and what is known of contexts or halves without a row."""
     for c in range(hashes.size):
-        if buckets[c] == NONE:
-            remember_once(once, hashes[c], byte)
+        h = hashes[c]
         if heads[c] != NONE:
             head = np.int64(table[heads[c], 0]) >> CHECK_SHIFT
             table[heads[c], 0] = head << CHECK_SHIFT | run_after(runs[c], byte)
+        if buckets[c] != NONE:
+            continue
+        place = deterministic_place(deterministic, h)
+        if place == NONE:
+            remember_deterministic(deterministic, h, 1, byte)
+            continue
+        entry = np.int64(deterministic[place])
+        known, n = entry & 255, entry >> 8 & 255
+        if known == byte:
+            if n < 255:
+                deterministic[place] = np.uint32(entry + 256)
+            continue
+        deterministic[place] = 0
+        if heads[c] != NONE:
+            divide(table, h, known & 15, n, byte & 15)
+            continue
+        row = divide(table, h, known >> 4, n, byte >> 4)
+        table[row, 0] = np.int64(table[row, 0]) | run_after(run_of(known, n), byte)
+        if known >> 4 == byte >> 4:
+            divide(table, hashed(h, 16 | byte >> 4), known & 15, n, byte & 15)
+        else:
+            remember_deterministic(deterministic, hashed(h, 16 | known >> 4), n, known)
+            remember_deterministic(deterministic, hashed(h, 16 | byte >> 4), 1, byte)
 
 
 # ---- runs
@@ -232,11 +325,17 @@ def run_place(run: int, prefix: int, k: int) -> int:
 
 
 @inlined
+def run_of(byte: int, n: int) -> int:
+    """The run of a context that was followed n times by this byte, and by no other."""
+    return byte << 12 | byte << 4 | min(n, 15)
+
+
+@inlined
 def run_after(run: int, byte: int) -> int:
     """The run after one more byte."""
     n, last = run & 15, run >> 4 & 255
     if n == 0:
-        return byte << 12 | byte << 4 | 1
+        return run_of(byte, 1)
     if last == byte:
         return (run & 0xFFFF0) | min(n + 1, 15)
     return last << 12 | byte << 4 | 1
@@ -247,24 +346,35 @@ def run_after(run: int, byte: int) -> int:
 
 @merged
 def read_contexts(
-    prefix: int, k: int, node: int, table: Array, buckets: Array, runs: Array, history_maps: Array, run_maps: Array,
-    pair_maps: Array, seen: Array, places: Array, inputs: Array,
+    prefix: int, k: int, node: int, table: Array, buckets: Array, only: Array, runs: Array, history_maps: Array,
+    run_maps: Array, pair_maps: Array, seen: Array, places: Array, inputs: Array,
 ) -> None:  # fmt: skip
     """Fills in the inputs of each context, and what `learn_contexts` needs: seen, the histories; places, those of the runs."""
     n = 0
     for c in range(buckets.size):
-        v = np.int64(table[buckets[c], node]) if buckets[c] != NONE else 0
+        one_byte = buckets[c] == NONE
+        v = deterministic_node(only[c], prefix, k) if one_byte else np.int64(table[buckets[c], node])
         history = v >> HISTORY_SHIFT
         place = run_place(runs[c], prefix, k)
         seen[c], places[c] = history, place
-        if history == 0:
-            inputs[n] = inputs[n + 1] = inputs[n + 3] = 0
-        else:
-            inputs[n] = log_odds_of(history_maps[c, history])
-            inputs[n + 1] = STRETCH[v >> 11 & 0xFFF]
-            inputs[n + 3] = log_odds_of(pair_maps[c, pair_of(history, place)])
-        inputs[n + 2] = 0 if place < 0 else signed(place & 1, log_odds_of(run_maps[c, place >> 1]))
+        for j in range(INPUTS_PER_CONTEXT):
+            inputs[n + j] = 0
+        if history != 0:
+            of_history = OF_ONE_BYTE if one_byte else OF_ONE_BIT if ONE_BIT[history] else OF_BOTH_BITS
+            inputs[n + of_history] = log_odds_of(history_maps[c, history])
+            inputs[n + OF_NODE] = STRETCH[v >> 11 & 0xFFF]
+            inputs[n + OF_PAIR] = log_odds_of(pair_maps[c, pair_of(history, place)])
+        if place >= 0:
+            of_run = OF_ONE_BYTE_RUN if one_byte else OF_RUN
+            inputs[n + of_run] = signed(place & 1, log_odds_of(run_maps[c, place >> 1]))
         n += INPUTS_PER_CONTEXT
+
+
+@inlined
+def deterministic_node(entry: int, prefix: int, k: int) -> Any:
+    """The node that a deterministic context would have in a bucket; 0 if it was not seen after this prefix."""
+    bit = expected_bit(entry & 255, prefix, k)
+    return np.int64(DETERMINISTIC_NODE[entry >> 8, bit]) if bit >= 0 else np.int64(0)
 
 
 @inlined
@@ -281,13 +391,12 @@ def learn_contexts(
 ) -> None:  # fmt: skip
     """Moves everything that `read_contexts` read towards the bit."""
     for c in range(buckets.size):
-        if buckets[c] == NONE:
-            continue
         if seen[c] != 0:  # not `history`: two contexts may share a bucket, and the other one has learned already
             history_maps[c, seen[c]] = step_towards(np.int64(history_maps[c, seen[c]]), bit)
             pair = pair_of(seen[c], places[c])
             pair_maps[c, pair] = step_towards(np.int64(pair_maps[c, pair]), bit)
-        table[buckets[c], node] = node_after(np.int64(table[buckets[c], node]), bit)
+        if buckets[c] != NONE:
+            table[buckets[c], node] = node_after(np.int64(table[buckets[c], node]), bit)
         if places[c] >= 0:
             place = places[c] >> 1
             run_maps[c, place] = step_towards(np.int64(run_maps[c, place]), 1 if places[c] & 1 == bit else 0)

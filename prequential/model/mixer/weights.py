@@ -28,7 +28,7 @@ WEIGHT_BITS, LAST_WEIGHT_BITS = 14, 16
 MAX_WEIGHT, MAX_LAST_WEIGHT = (1 << 15) - 1, 1 << 24
 SUM_SHIFT, STEP_SHIFT = 7, 18
 SMALLEST_ERROR = 1 << (STEP_SHIFT - 1 - 12)  # smaller ones change no weight, because inputs are below 2**12
-FIRST_RATE, RATE, LAST_RATE = 16 * 81, 16 * 9, 32
+LEAST_RATE, SHARED_RATE, FIRST_FACTOR, LAST_RATE = 72, 720, 8, 32
 MAX_ROW_AGE = (1 << 16) - 1
 
 
@@ -75,11 +75,19 @@ def mix(
     return total // N_LAST
 
 
+@inlined
+def lasting_rate(n_contexts: int) -> Any:
+    """The rate of the weight sets after the beginning, in 1/16: few contexts take larger steps."""
+    return LEAST_RATE + SHARED_RATE // n_contexts
+
+
 @merged
 def step_size(n_bits: int, inputs: Array, n_contexts: int) -> Any:
     """The step size of the weight sets: smaller after the first 2**18 bits, and where the inputs are large."""
     t = n_bits >> 13
-    rate = RATE + (FIRST_RATE - RATE) // (1 + t) if t < 32 else RATE
+    rate = lasting_rate(n_contexts)
+    if t < 32:
+        rate += (FIRST_FACTOR - 1) * rate // (1 + t)
     square = np.int32(0)
     for j in range(inputs.size):
         square = np.int32(square + np.int32(np.int32(np.int32(inputs[j]) * np.int32(inputs[j])) >> 4))
@@ -89,7 +97,8 @@ def step_size(n_bits: int, inputs: Array, n_contexts: int) -> Any:
 @merged
 def learn_weights(
     bit: int,
-    rate: int,
+    n_contexts: int,
+    n_bits: int,
     inputs: Array,
     weights: Array,
     ages: Array,
@@ -99,16 +108,17 @@ def learn_weights(
     last_rows: Array,
     finals: Array,
 ) -> None:
-    """One gradient step of each set, by its own error."""
+    """One gradient step of each set, by its own error. n_bits: learned from before."""
     for f in range(N_LAST):
         error = ((bit << 16) - squash(np.int64(finals[f]))) * LAST_RATE
         for s in range(rows.size):
             moved = last[last_rows[f], s] + ((np.int64(outputs[s]) * error + (1 << 21)) >> 22)
             last[last_rows[f], s] = clamp(moved, -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT)
+    rate, extra = step_size(n_bits, inputs, n_contexts), 2 * lasting_rate(n_contexts)
     for s in range(rows.size):
         age = np.int64(ages[rows[s]])
         ages[rows[s]] = min(age + 1, MAX_ROW_AGE)
-        error = ((bit << 16) - squash(np.int64(outputs[s]))) * (rate + 2 * RATE // (1 + (age >> 8))) >> 8
+        error = ((bit << 16) - squash(np.int64(outputs[s]))) * (rate + extra // (1 + (age >> 8))) >> 8
         if error <= -SMALLEST_ERROR or error >= SMALLEST_ERROR:
             learn_row(np.int32(clamp(error, -(1 << 17), 1 << 17)), inputs, weights, rows[s])
 
