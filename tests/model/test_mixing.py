@@ -786,3 +786,18 @@ def test_states_are_those_of_the_named_contexts():
     assert sets.states(np.array([1, 2, 3, 0, -1]), seen, buckets) == int("01230", 4)
     mixer = make_mixer(MixerConfig(contexts=("word", "2", "4", "3"), table_bits=10))
     assert mixer.arrays.state_contexts.tolist() == [3, 2, -1, 0, -1]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("n", [16, 48, 768, 1024])
+def test_a_sum_of_32_bits_wraps_around_like_twos_complement(n, sign):
+    """The largest weights and inputs: up to 2**37, of which 32 bits are kept, in every order."""
+    inputs, row = np.full(n, 2129, np.int16), np.full((1, n), sign * weights.MAX_WEIGHT, np.int16)
+    inputs[::3] = 700
+    exact = int(inputs.astype(object) @ row[0].astype(object))
+    wrapped = (exact + (1 << 31)) % (1 << 32) - (1 << 31)
+    assert n < 48 or wrapped != exact
+    expected = min(max(wrapped >> weights.WEIGHT_BITS, -LOG_ODDS_LIMIT), LOG_ODDS_LIMIT)
+    order = np.random.default_rng(n).permutation(n)
+    for ordered in (slice(None), order):
+        assert weights.dot(0, row[:, ordered].copy(), 0, inputs[ordered].copy()) == expected

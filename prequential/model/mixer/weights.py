@@ -10,8 +10,10 @@ error and to the input. It is divided by the mean square of the inputs where tha
 The weights of the first sets start alike: one half, divided by the number of contexts. Arrays hold what they have changed
 since, so memory that is not used stays zero. A changed weight is within this +- 2.
 
-Sums of the first sets have 32 bits. An input is below 2**12, so a product is below 2**27, shifted below 2**20, and at most
-2**10 of them are summed. An error is at most 2**17, so a step's product is below 2**29.
+Sums of the first sets have 32 bits. An input is below 2**12 and a weight below 2**15, so a product is below 2**27. A sum of
+them wraps around modulo 2**32, as it does on every machine: the bits are the same, whatever the order. It never did in practice,
+because it would take log-odds beyond 2**31 / 2**14, which is 512 nats. An error is at most 2**17, so a step's product is below
+2**29.
 """
 
 from typing import Any
@@ -42,9 +44,8 @@ def dot(first: Any, weights: Array, row: int, inputs: Array) -> Any:
     """The log-odds of a row of weights. first: those of the weights at the start, shifted by WEIGHT_BITS - SUM_SHIFT."""
     total = np.int32(0)  # a literal: LLVM then uses vector instructions; with a variable it does not
     for j in range(inputs.size):
-        product = np.int32(np.int32(weights[row, j]) * np.int32(inputs[j]))
-        total = np.int32(total + np.int32(product >> SUM_SHIFT))
-    return clamp(np.int64(total) + first >> (WEIGHT_BITS - SUM_SHIFT), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+        total = np.int32(total + np.int32(np.int32(weights[row, j]) * np.int32(inputs[j])))
+    return clamp((np.int64(total) >> SUM_SHIFT) + first >> (WEIGHT_BITS - SUM_SHIFT), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
 
 
 @merged
