@@ -142,5 +142,5 @@ def _mixer_bytes(mixer: MixerConfig) -> int:
     )
     weights = rows * n_inputs(mixer) + sum(sets.LAST_SIZES) * n_sets
     small = (INDIRECT_SIZE + PAST_SIZE) * 8
-    buckets = 4 * nodes.SLOTS + 16  # and four entries of four bytes for deterministic contexts
+    buckets = 4 * (nodes.SLOTS + nodes.ENTRIES_PER_BUCKET)
     return (buckets << mixer.table_bits) + (8 << mixer.match_bits) + 4 * (packed + weights) + small

@@ -260,15 +260,19 @@ def test_the_nodes_of_a_deterministic_context_are_those_of_a_bucket():
     assert nodes.deterministic_node(entry, 0b10, 1) == 0 == nodes.deterministic_node(0, 1, 0)
 
 
-def test_an_entry_is_found_by_its_hash_and_replaces_the_one_that_was_seen_least_often():
+def test_an_entry_is_found_by_its_hash_and_a_new_one_replaces_the_one_that_was_seen_least_often():
     deterministic = np.zeros(nodes.WAYS, np.uint32)
-    hashes = [(i + 1) << 16 for i in range(nodes.WAYS + 1)]
-    for i, h in enumerate(hashes[:-1]):
-        nodes.remember_deterministic(deterministic, h, 9 - i, i)
-    assert [nodes.deterministic_place(deterministic, h) for h in hashes] == [0, 1, 2, 3, nodes.NONE]
-    nodes.remember_deterministic(deterministic, hashes[-1], 1, 77)
-    assert nodes.deterministic_place(deterministic, hashes[-1]) == 3
-    assert nodes.deterministic_place(deterministic, hashes[3]) == nodes.NONE
+    hashes = [(i + 1) << 16 for i in range(nodes.WAYS + 2)]
+    for h, n in zip(hashes[:4], (9, 2, 2, 5), strict=True):
+        nodes.remember_deterministic(deterministic, h, n, 65)
+    places = [nodes.deterministic_place(deterministic, h) for h in hashes]
+    assert places == [3, 2, 1, 0, nodes.NONE, nodes.NONE]  # the newest first
+    nodes.remember_deterministic(
+        deterministic, hashes[4], 1, 77
+    )  # instead of the older one of the two that were seen twice
+    assert [nodes.deterministic_place(deterministic, h) for h in hashes] == [3, nodes.NONE, 2, 1, 0, nodes.NONE]
+    nodes.remember_deterministic(deterministic, hashes[5], 1, 78)
+    assert [nodes.deterministic_place(deterministic, h) for h in hashes] == [3, nodes.NONE, 2, 1, nodes.NONE, 0]
 
 
 def test_old_nodes_grow_older_by_chance_and_learn_more_slowly():
@@ -575,13 +579,13 @@ def test_a_dot_product_is_compiled_to_vector_instructions():
 
 
 @pytest.mark.parametrize("contexts", [("1",), ("1", "2", "3"), CONTEXTS])
-def test_hostile_weights_do_not_overflow_the_sums(contexts):
-    """The largest weights and inputs that a state may hold: the bound of each sum is that of its type."""
+def test_hostile_weights_keep_results_and_weights_in_range(contexts):
+    """The largest weights and inputs that a state may hold. A step is within its type; a sum may wrap around (see below)."""
     inputs = np.full(len(contexts) * nodes.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS, LOG_ODDS_LIMIT, np.int16)
     assert LOG_ODDS_LIMIT < 1 << 12 and len(inputs) <= 1 << 10
     for sign in (1, -1):
         w = np.full((1, len(inputs)), sign * weights.MAX_WEIGHT, np.int16)
-        assert weights.dot(0, w, 0, inputs) == sign * LOG_ODDS_LIMIT
+        assert abs(weights.dot(0, w, 0, inputs)) <= LOG_ODDS_LIMIT
         weights.learn_row(np.int32(sign << 17), inputs, w, 0)
         assert (w == sign * weights.MAX_WEIGHT).all()
 

@@ -49,7 +49,7 @@ class Mixer:
             set_starts=np.cumsum(set_sizes) - set_sizes,
             curve_kinds=curve_kinds,
             table=np.zeros((1 << config.table_bits, nodes.SLOTS), np.uint32),
-            deterministic=np.zeros(4 << config.table_bits, np.uint32),
+            deterministic=np.zeros(nodes.ENTRIES_PER_BUCKET << config.table_bits, np.uint32),
             history_maps=_adaptive(np.tile(histories.HISTORY_PROBABILITY, (n_contexts, 1))),
             run_maps=_adaptive(np.tile(nodes.first_run_maps(), (n_contexts, 1))),
             pair_maps=_adaptive(np.tile(nodes.first_pair_maps(), (n_contexts, 1))),

@@ -85,7 +85,7 @@ class MixerArrays(NamedTuple):
     set_starts: Array  # (S,) int64: the first row of each set in `weights`
     curve_kinds: Array  # (M,) int64: indices of its maps of curves in model.config.CURVES
     table: Array  # (2**table_bits, SLOTS) uint32: the buckets
-    deterministic: Array  # (2**(table_bits + 2),) uint32: contexts that were always followed by one byte (nodes.py)
+    deterministic: Array  # (2**(table_bits + 1),) uint32: contexts that were always followed by one byte (nodes.py)
     history_maps: Array  # (C, N_HISTORIES) uint32: packed, of histories
     run_maps: Array  # (C, RUN_MAP) uint32: packed, that a run continues
     pair_maps: Array  # (C, N_GROUPS * RUN_STATES) uint32: packed, of histories and runs together

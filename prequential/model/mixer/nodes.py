@@ -43,6 +43,7 @@ NEW_NODE = np.uint32(1 << 22)  # no history, probability 1/2, age 0
 P_BITS, AGE_BITS, MIN_P = 18, 5, 32
 HISTORY_SHIFT, CHECK_SHIFT = P_BITS + AGE_BITS, 20
 NO_RUN = NONE = -1
+ENTRIES_PER_BUCKET = 2  # of deterministic contexts
 WAYS = 4  # entries in which a deterministic context may be
 CANDIDATES = 3  # rows in which the bucket of a hash may be
 RUN_MAP = 128  # entries: 16 lengths, 4 phases of the byte, whether the byte before differed
@@ -187,15 +188,17 @@ def deterministic_place(deterministic: Array, h: int) -> Any:
 
 @inlined
 def remember_deterministic(deterministic: Array, h: int, n: int, byte: int) -> None:
-    """A new entry. It replaces the one of the WAYS that was seen least often."""
+    """A new entry, the first of the WAYS. It replaces the one that was seen least often, the oldest of equals."""
     first = place_in_deterministic(deterministic, h)
-    place: Any = first
-    least: Any = 256
+    victim: Any = 0
+    least: Any = MAX_SEEN + 1
     for k in range(WAYS):
         seen = np.int64(deterministic[first + k]) >> 8 & 255
-        if seen < least:
-            place, least = first + k, seen
-    deterministic[place] = np.uint32((h >> 16) << 16 | n << 8 | byte)
+        if seen <= least:
+            victim, least = k, seen
+    for k in range(victim, 0, -1):
+        deterministic[first + k] = deterministic[first + k - 1]
+    deterministic[first] = np.uint32((h >> 16) << 16 | n << 8 | byte)
 
 
 @inlined
@@ -273,7 +276,7 @@ def remember(
         entry = np.int64(deterministic[place])
         known, n = entry & 255, entry >> 8 & 255
         if known == byte:
-            if n < 255:
+            if n < MAX_SEEN:
                 deterministic[place] = np.uint32(entry + 256)
             continue
         deterministic[place] = 0

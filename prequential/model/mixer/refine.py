@@ -19,7 +19,7 @@ from prequential.model.mixer.past import COLLAPSED, LAST4
 from prequential.model.mixer.sets import ABOVE, EXPECTED_BYTE, GPT_BYTE, GPT_CONFIDENCE, MATCH_CLASS, WORD_HASH
 from prequential.model.mixer.weights import SQUASH, squash
 
-N_CURVES, N_CURVE_CONTEXTS, N_GPT_CURVE_CONTEXTS, N_POINTS = len(CURVES), 1 << 16, 1 << 13, 33
+N_CURVES, N_CURVE_CONTEXTS, N_GPT_CURVE_CONTEXTS, N_POINTS = len(CURVES), 1 << 15, 1 << 13, 33
 FIRST_AGE = 6
 
 
