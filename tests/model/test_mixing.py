@@ -264,15 +264,13 @@ def test_an_entry_is_found_by_its_hash_and_a_new_one_replaces_the_one_that_was_s
     deterministic = np.zeros(nodes.WAYS, np.uint32)
     hashes = [(i + 1) << 16 for i in range(nodes.WAYS + 2)]
     for h, n in zip(hashes[:4], (9, 2, 2, 5), strict=True):
-        nodes.remember_deterministic(deterministic, h, n, 65)
-    places = [nodes.deterministic_place(deterministic, h) for h in hashes]
+        nodes.make_entry(deterministic, h, n, 65)
+    places = [nodes.entry_of(deterministic, h) for h in hashes]
     assert places == [3, 2, 1, 0, nodes.NONE, nodes.NONE]  # the newest first
-    nodes.remember_deterministic(
-        deterministic, hashes[4], 1, 77
-    )  # instead of the older one of the two that were seen twice
-    assert [nodes.deterministic_place(deterministic, h) for h in hashes] == [3, nodes.NONE, 2, 1, 0, nodes.NONE]
-    nodes.remember_deterministic(deterministic, hashes[5], 1, 78)
-    assert [nodes.deterministic_place(deterministic, h) for h in hashes] == [3, nodes.NONE, 2, 1, nodes.NONE, 0]
+    nodes.make_entry(deterministic, hashes[4], 1, 77)  # instead of the older one of the two that were seen twice
+    assert [nodes.entry_of(deterministic, h) for h in hashes] == [3, nodes.NONE, 2, 1, 0, nodes.NONE]
+    nodes.make_entry(deterministic, hashes[5], 1, 78)
+    assert [nodes.entry_of(deterministic, h) for h in hashes] == [3, nodes.NONE, 2, 1, nodes.NONE, 0]
 
 
 def test_old_nodes_grow_older_by_chance_and_learn_more_slowly():

@@ -78,9 +78,7 @@ class MixerArrays(NamedTuple):
 
     kinds: Array  # (3, C) int64: indices of its contexts by the kind of input (contexts.kinds_by_input)
     groups: Array  # (C,) int64: what each counts as (sets.kinds_of_contexts)
-    state_contexts: (
-        Array  # (5,) int64: the places of sets.STATE_CONTEXTS among its contexts; -1: it has no such context
-    )
+    state_contexts: Array  # (5,) int64: where its contexts have those of sets.STATE_CONTEXTS; -1: nowhere
     sets: Array  # (S,) int64: indices of its sets in model.config.WEIGHT_SETS
     set_starts: Array  # (S,) int64: the first row of each set in `weights`
     curve_kinds: Array  # (M,) int64: indices of its maps of curves in model.config.CURVES

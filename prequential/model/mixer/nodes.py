@@ -1,7 +1,7 @@
 """What the mixer remembers of each context: buckets, nodes and runs, and the inputs that they give.
 
     deterministic   four bytes in a hashed table, for a context that was always followed by one byte: 16 bits of its hash, how
-                    often it was, and the byte. Nearly all contexts are like this, so they have no buckets
+                    often it was, and the byte. It has no bucket
     bucket          one cache line of a hashed table, for each half byte of a context that was followed by different bytes: a
                     head and 15 nodes, which are the inner nodes of the binary tree of the half byte
     head            12 bits of the hash, so that another context is noticed; and the run: the last byte seen in this context, the
@@ -102,7 +102,7 @@ def node_after(node: int, bit: int) -> int:
     """A node after one more bit."""
     history, p, age = node >> HISTORY_SHIFT, node >> AGE_BITS & ((1 << P_BITS) - 1), node & NODE_AGE_LIMIT
     p += (((bit << P_BITS) - p) * NODE_RATE[age] + 32768) >> 16
-    p = clamp(p, MIN_P, (1 << P_BITS) - MIN_P)
+    p = max(MIN_P, min((1 << P_BITS) - MIN_P, p))
     if p & AGING_MASK[age] == 0:
         age = min(age + 1, NODE_AGE_LIMIT)
     return np.int64(NEXT_HISTORY[history, bit]) << HISTORY_SHIFT | p << AGE_BITS | age
@@ -111,14 +111,12 @@ def node_after(node: int, bit: int) -> int:
 def _deterministic_nodes() -> Array:
     """(MAX_SEEN + 1, 2) uint32: a node that has seen one bit n times, and not the other. Row 0 is 0, which has no history."""
     nodes = np.zeros((MAX_SEEN + 1, 2), np.uint32)
+    after = getattr(node_after, "py_func", node_after)  # interpreted, because compiling takes longer than the table
     for bit in (0, 1):
-        history, p, age = 0, 1 << (P_BITS - 1), 0
-        for n in range(1, MAX_SEEN + 1):  # node_after, without a compiler
-            p += (((bit << P_BITS) - p) * int(NODE_RATE[age]) + 32768) >> 16
-            p = min(max(p, MIN_P), (1 << P_BITS) - MIN_P)
-            age = min(age + 1, NODE_AGE_LIMIT) if p & int(AGING_MASK[age]) == 0 else age
-            history = int(NEXT_HISTORY[history, bit])
-            nodes[n, bit] = history << HISTORY_SHIFT | p << AGE_BITS | age
+        node = int(NEW_NODE)
+        for n in range(1, MAX_SEEN + 1):
+            node = int(after(node, bit))
+            nodes[n, bit] = node
     return nodes
 
 
@@ -170,15 +168,15 @@ def divide(table: Array, h: int, half: int, n: int, new_half: int) -> Any:
 
 
 @inlined
-def place_in_deterministic(deterministic: Array, h: int) -> int:
+def first_entry_of(deterministic: Array, h: int) -> int:
     """The first of the WAYS entries in which the hash h may be."""
     return ((h * 0x5851F42D) >> 16) & (deterministic.size - WAYS)
 
 
 @inlined
-def deterministic_place(deterministic: Array, h: int) -> Any:
+def entry_of(deterministic: Array, h: int) -> Any:
     """The entry of the hash h, or NONE."""
-    first = place_in_deterministic(deterministic, h)
+    first = first_entry_of(deterministic, h)
     for k in range(WAYS):
         entry = np.int64(deterministic[first + k])
         if entry >> 16 == h >> 16 and entry & 0xFFFF != 0:
@@ -187,9 +185,9 @@ def deterministic_place(deterministic: Array, h: int) -> Any:
 
 
 @inlined
-def remember_deterministic(deterministic: Array, h: int, n: int, byte: int) -> None:
+def make_entry(deterministic: Array, h: int, n: int, byte: int) -> None:
     """A new entry, the first of the WAYS. It replaces the one that was seen least often, the oldest of equals."""
-    first = place_in_deterministic(deterministic, h)
+    first = first_entry_of(deterministic, h)
     victim: Any = 0
     least: Any = MAX_SEEN + 1
     for k in range(WAYS):
@@ -210,7 +208,7 @@ def find_contexts(table: Array, deterministic: Array, hashes: Array, heads: Arra
     for c in range(hashes.size):
         h = hashes[c]
         heads[c] = np.int64(table[home_of(h, table.shape[0] - 1), 0])
-        only[c] = np.int64(deterministic[place_in_deterministic(deterministic, h)])
+        only[c] = np.int64(deterministic[first_entry_of(deterministic, h)])
     for c in range(hashes.size):
         h = hashes[c]
         find_context(table, deterministic, c, h, heads, only)
@@ -230,7 +228,7 @@ def find_context(table: Array, deterministic: Array, c: int, h: int, rows: Array
         rows[c] = home_of(h, table.shape[0] - 1)
         return
     rows[c] = NONE
-    place = deterministic_place(deterministic, h)
+    place = entry_of(deterministic, h)
     if place == NONE:
         rows[c] = bucket_of(table, h)
     else:
@@ -251,7 +249,7 @@ def find_second_halves(
             h = hashed(hashes[c], prefix)
             hashes[c] = h
             buckets[c] = np.int64(table[home_of(h, table.shape[0] - 1), 0])
-            only[c] = np.int64(deterministic[place_in_deterministic(deterministic, h)])
+            only[c] = np.int64(deterministic[first_entry_of(deterministic, h)])
     for c in range(hashes.size):
         if heads[c] != NONE:
             find_context(table, deterministic, c, hashes[c], buckets, only)
@@ -269,9 +267,9 @@ def remember(
             table[heads[c], 0] = head << CHECK_SHIFT | run_after(runs[c], byte)
         if buckets[c] != NONE:
             continue
-        place = deterministic_place(deterministic, h)
+        place = entry_of(deterministic, h)
         if place == NONE:
-            remember_deterministic(deterministic, h, 1, byte)
+            make_entry(deterministic, h, 1, byte)
             continue
         entry = np.int64(deterministic[place])
         known, n = entry & 255, entry >> 8 & 255
@@ -288,8 +286,8 @@ def remember(
         if known >> 4 == byte >> 4:
             divide(table, hashed(h, 16 | byte >> 4), known & 15, n, byte & 15)
         else:
-            remember_deterministic(deterministic, hashed(h, 16 | known >> 4), n, known)
-            remember_deterministic(deterministic, hashed(h, 16 | byte >> 4), 1, byte)
+            make_entry(deterministic, hashed(h, 16 | known >> 4), n, known)
+            make_entry(deterministic, hashed(h, 16 | byte >> 4), 1, byte)
 
 
 # ---- runs
