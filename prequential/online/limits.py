@@ -15,7 +15,7 @@ from prequential.model.config import (
     MixerConfig,
     ScheduleConfig,
 )
-from prequential.model.mixer import mixing, nodes, refine, sets
+from prequential.model.mixer import evidence, lookup, mixing, refine, sets
 from prequential.model.mixer.histories import N_GROUPS, N_HISTORIES
 from prequential.model.mixer.mixer import n_inputs
 from prequential.model.mixer.past import INDIRECT_SIZE, PAST_SIZE
@@ -134,7 +134,7 @@ def _mixer_bytes(mixer: MixerConfig) -> int:
     n_contexts, n_sets = len(mixer.contexts), len(mixer.sets)
     rows = sum(size for name, size in zip(WEIGHT_SETS, sets.SET_SIZES, strict=True) if name in mixer.sets)
     packed = (
-        n_contexts * (N_HISTORIES + nodes.RUN_MAP + N_GROUPS * nodes.RUN_STATES)
+        n_contexts * (N_HISTORIES + evidence.RUN_MAP + N_GROUPS * evidence.RUN_STATES)
         + mixing.MATCH_MAP
         + mixing.MATCH_BYTE_MAP
         + 2 * mixing.ORDER_MAP
@@ -142,5 +142,5 @@ def _mixer_bytes(mixer: MixerConfig) -> int:
     )
     weights = rows * n_inputs(mixer) + sum(sets.LAST_SIZES) * n_sets
     small = (INDIRECT_SIZE + PAST_SIZE) * 8
-    buckets = 4 * (nodes.SLOTS + nodes.ENTRIES_PER_BUCKET)
+    buckets = 4 * (lookup.SLOTS + lookup.ENTRIES_PER_BUCKET)
     return (buckets << mixer.table_bits) + (8 << mixer.match_bits) + 4 * (packed + weights) + small

@@ -22,7 +22,18 @@ from prequential.corpora.bundled import sample_path
 from prequential.exact.digest import digest
 from prequential.exact.log_odds import LOG_ODDS_LIMIT, log_odds_tables
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import contexts, histories, mixing, nodes, past, refine, sets, weights
+from prequential.model.mixer import (
+    contexts,
+    evidence,
+    histories,
+    lookup,
+    mixing,
+    nodes,
+    past,
+    refine,
+    sets,
+    weights,
+)
 from prequential.model.mixer.mixer import Mixer
 
 CHILD = Path(__file__).parent / "mixing_child.py"
@@ -173,7 +184,7 @@ def test_the_ring_may_wrap():
 
 
 def tables():
-    return np.zeros((64, nodes.SLOTS), np.uint32), np.zeros(256, np.uint32)
+    return np.zeros((64, lookup.SLOTS), np.uint32), np.zeros(256, np.uint32)
 
 
 def follow(table, deterministic, h, bytes_seen):
@@ -182,11 +193,11 @@ def follow(table, deterministic, h, bytes_seen):
     found = []
     for byte in bytes_seen:
         hashes[0] = h
-        nodes.find_contexts(table, deterministic, hashes, heads, only, runs)
+        lookup.find_contexts(table, deterministic, hashes, heads, only, runs)
         first = int(only[0])
-        nodes.find_second_halves(table, deterministic, hashes, heads, buckets, only, 16 | byte >> 4)
+        lookup.find_second_halves(table, deterministic, hashes, heads, buckets, only, 16 | byte >> 4)
         found.append((int(heads[0]), int(buckets[0]), first, int(only[0]), int(runs[0])))
-        nodes.remember(byte, table, deterministic, hashes, heads, buckets, runs)
+        lookup.remember(byte, table, deterministic, hashes, heads, buckets, runs)
     return found
 
 
@@ -212,8 +223,8 @@ H = 0x12345678
 def test_a_context_that_one_byte_follows_has_an_entry_and_no_bucket():
     table, deterministic = tables()
     found = follow(table, deterministic, H, [0xA7] * 300)
-    assert found[0] == (nodes.NONE, nodes.NONE, 0, 0, 0)
-    assert found[1] == (nodes.NONE, nodes.NONE, 1 << 8 | 0xA7, 1 << 8 | 0xA7, 0xA7 << 12 | 0xA7 << 4 | 1)
+    assert found[0] == (lookup.NONE, lookup.NONE, 0, 0, 0)
+    assert found[1] == (lookup.NONE, lookup.NONE, 1 << 8 | 0xA7, 1 << 8 | 0xA7, 0xA7 << 12 | 0xA7 << 4 | 1)
     assert found[20][2] == 20 << 8 | 0xA7 and found[20][4] & 15 == 15
     assert found[299][2] == 255 << 8 | 0xA7
     assert not table.any() and np.count_nonzero(deterministic) == 1
@@ -225,7 +236,7 @@ def test_another_byte_makes_the_buckets_that_all_bytes_would_have_made(n):
     table, deterministic = tables()
     *_, last = follow(table, deterministic, H, [0xA7] * n + [0xA1, 0xA1])
     head, second, *_, run = last
-    assert nodes.NONE not in (head, second) and not deterministic.any()
+    assert lookup.NONE not in (head, second) and not deterministic.any()
     assert run == 0xA7 << 12 | 0xA1 << 4 | 1
     assert nodes_of(table, head) == nodes_after([0xA] * (n + 1))
     assert nodes_of(table, second) == nodes_after([0x7] * n + [0x1])
@@ -234,7 +245,7 @@ def test_another_byte_makes_the_buckets_that_all_bytes_would_have_made(n):
 def test_another_first_half_leaves_an_entry_for_each_second_half():
     table, deterministic = tables()
     *_, old, new = follow(table, deterministic, H, [0xA7] * 3 + [0x31] + [0xA7, 0x31])
-    assert old[0] == new[0] != nodes.NONE and old[1] == new[1] == nodes.NONE
+    assert old[0] == new[0] != lookup.NONE and old[1] == new[1] == lookup.NONE
     assert old[3] == 3 << 8 | 0xA7 and new[3] == 1 << 8 | 0x31
     assert nodes_of(table, new[0]) == {
         n: v for n, v in nodes_after([0xA] * 3 + [0x3]).items()
@@ -244,7 +255,7 @@ def test_another_first_half_leaves_an_entry_for_each_second_half():
 def test_a_second_half_that_two_bytes_share_gets_a_bucket():
     table, deterministic = tables()
     *_, last = follow(table, deterministic, H, [0xA7, 0xA7, 0x31, 0xA7, 0xA2, 0xA2])
-    assert nodes.NONE not in last[:2]
+    assert lookup.NONE not in last[:2]
     assert nodes_of(table, last[1]) == nodes_after([0x7] * 3 + [0x2])
 
 
@@ -261,16 +272,16 @@ def test_the_nodes_of_a_deterministic_context_are_those_of_a_bucket():
 
 
 def test_an_entry_is_found_by_its_hash_and_a_new_one_replaces_the_one_that_was_seen_least_often():
-    deterministic = np.zeros(nodes.WAYS, np.uint32)
-    hashes = [(i + 1) << 16 for i in range(nodes.WAYS + 2)]
+    deterministic = np.zeros(lookup.WAYS, np.uint32)
+    hashes = [(i + 1) << 16 for i in range(lookup.WAYS + 2)]
     for h, n in zip(hashes[:4], (9, 2, 2, 5), strict=True):
-        nodes.make_entry(deterministic, h, n, 65)
-    places = [nodes.entry_of(deterministic, h) for h in hashes]
-    assert places == [3, 2, 1, 0, nodes.NONE, nodes.NONE]  # the newest first
-    nodes.make_entry(deterministic, hashes[4], 1, 77)  # instead of the older one of the two that were seen twice
-    assert [nodes.entry_of(deterministic, h) for h in hashes] == [3, nodes.NONE, 2, 1, 0, nodes.NONE]
-    nodes.make_entry(deterministic, hashes[5], 1, 78)
-    assert [nodes.entry_of(deterministic, h) for h in hashes] == [3, nodes.NONE, 2, 1, nodes.NONE, 0]
+        lookup.make_entry(deterministic, h, n, 65)
+    places = [lookup.entry_of(deterministic, h) for h in hashes]
+    assert places == [3, 2, 1, 0, lookup.NONE, lookup.NONE]  # the newest first
+    lookup.make_entry(deterministic, hashes[4], 1, 77)  # instead of the older one of the two that were seen twice
+    assert [lookup.entry_of(deterministic, h) for h in hashes] == [3, lookup.NONE, 2, 1, 0, lookup.NONE]
+    lookup.make_entry(deterministic, hashes[5], 1, 78)
+    assert [lookup.entry_of(deterministic, h) for h in hashes] == [3, lookup.NONE, 2, 1, lookup.NONE, 0]
 
 
 def test_old_nodes_grow_older_by_chance_and_learn_more_slowly():
@@ -289,9 +300,23 @@ def test_old_nodes_grow_older_by_chance_and_learn_more_slowly():
 @pytest.mark.parametrize(
     ("bytes_seen", "places"),
     [
-        ([0xA7] * 3, {nodes.OF_NODE, nodes.OF_PAIR, nodes.OF_ONE_BYTE, nodes.OF_ONE_BYTE_RUN}),
-        ([0xA7] * 3 + [0xA1] * 3, {nodes.OF_NODE, nodes.OF_PAIR, nodes.OF_ONE_BIT, nodes.OF_RUN}),
-        ([0xA7] * 3 + [0x11] * 3, {nodes.OF_NODE, nodes.OF_PAIR, nodes.OF_BOTH_BITS, nodes.OF_RUN}),
+        (
+            [0xA7] * 3,
+            {
+                evidence.OF_NODE,
+                evidence.OF_PAIR,
+                evidence.OF_ONE_BYTE,
+                evidence.OF_ONE_BYTE_RUN,
+            },
+        ),
+        (
+            [0xA7] * 3 + [0xA1] * 3,
+            {evidence.OF_NODE, evidence.OF_PAIR, evidence.OF_ONE_BIT, evidence.OF_RUN},
+        ),
+        (
+            [0xA7] * 3 + [0x11] * 3,
+            {evidence.OF_NODE, evidence.OF_PAIR, evidence.OF_BOTH_BITS, evidence.OF_RUN},
+        ),
         ([], set()),
     ],
     ids=["one byte", "one bit", "both bits", "nothing"],
@@ -304,13 +329,13 @@ def test_a_context_gives_the_inputs_of_what_it_knows(bytes_seen, places):
     heads, only, runs, hashes = found
     every = np.zeros(contexts.N_HASHES, np.int64)
     contexts.context_hashes(a.past, a.ring, a.indirect, a.kinds, every, hashes)
-    nodes.find_contexts(a.table, a.deterministic, hashes, heads, only, runs)
+    lookup.find_contexts(a.table, a.deterministic, hashes, heads, only, runs)
     inputs, seen, run_places = np.ones(16, np.int16), np.zeros(1, np.int64), np.zeros(1, np.int64)
-    nodes.read_contexts(
+    evidence.read_contexts(
         1, 0, 1, a.table, heads, only, runs, a.history_maps, a.run_maps, a.pair_maps, seen, run_places, inputs
     )
-    assert set(np.flatnonzero(inputs[: nodes.INPUTS_PER_CONTEXT]).tolist()) == places
-    assert (inputs[nodes.INPUTS_PER_CONTEXT :] == 1).all()
+    assert set(np.flatnonzero(inputs[: evidence.INPUTS_PER_CONTEXT]).tolist()) == places
+    assert (inputs[evidence.INPUTS_PER_CONTEXT :] == 1).all()
 
 
 def test_a_table_of_few_buckets_forgets_but_still_decodes():
@@ -579,7 +604,7 @@ def test_a_dot_product_is_compiled_to_vector_instructions():
 @pytest.mark.parametrize("contexts", [("1",), ("1", "2", "3"), CONTEXTS])
 def test_hostile_weights_keep_results_and_weights_in_range(contexts):
     """The largest weights and inputs that a state may hold. A step is within its type; a sum may wrap around (see below)."""
-    inputs = np.full(len(contexts) * nodes.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS, LOG_ODDS_LIMIT, np.int16)
+    inputs = np.full(len(contexts) * evidence.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS, LOG_ODDS_LIMIT, np.int16)
     assert LOG_ODDS_LIMIT < 1 << 12 and len(inputs) <= 1 << 10
     for sign in (1, -1):
         w = np.full((1, len(inputs)), sign * weights.MAX_WEIGHT, np.int16)
@@ -784,7 +809,7 @@ def test_mixers_of_few_contexts_take_larger_steps():
 def test_states_are_those_of_the_named_contexts():
     """Nothing, one byte, one bit and both bits, of contexts at any place; a context that the mixer lacks knows nothing."""
     both = next(h for h in range(1, 60) if not histories.ONE_BIT[h])
-    seen, buckets = np.array([both, 0, 1, 1]), np.array([5, 5, nodes.NONE, 5])
+    seen, buckets = np.array([both, 0, 1, 1]), np.array([5, 5, lookup.NONE, 5])
     assert sets.states(np.array([1, 2, 3, 0, -1]), seen, buckets) == int("01230", 4)
     mixer = make_mixer(MixerConfig(contexts=("word", "2", "4", "3"), table_bits=10))
     assert mixer.arrays.state_contexts.tolist() == [3, 2, -1, 0, -1]

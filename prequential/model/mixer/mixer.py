@@ -15,7 +15,7 @@ import numpy as np
 from prequential.codecs.bit_coder import BitCoder
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
-from prequential.model.mixer import histories, mixing, nodes, past, refine, sets, weights
+from prequential.model.mixer import evidence, histories, lookup, mixing, nodes, past, refine, sets, weights
 from prequential.model.mixer.contexts import kinds_by_input
 from prequential.model.mixer.mixing import MixerArrays
 
@@ -48,11 +48,11 @@ class Mixer:
             sets=set_kinds,
             set_starts=np.cumsum(set_sizes) - set_sizes,
             curve_kinds=curve_kinds,
-            table=np.zeros((1 << config.table_bits, nodes.SLOTS), np.uint32),
-            deterministic=np.zeros(nodes.ENTRIES_PER_BUCKET << config.table_bits, np.uint32),
+            table=np.zeros((1 << config.table_bits, lookup.SLOTS), np.uint32),
+            deterministic=np.zeros(lookup.ENTRIES_PER_BUCKET << config.table_bits, np.uint32),
             history_maps=_adaptive(np.tile(histories.HISTORY_PROBABILITY, (n_contexts, 1))),
-            run_maps=_adaptive(np.tile(nodes.first_run_maps(), (n_contexts, 1))),
-            pair_maps=_adaptive(np.tile(nodes.first_pair_maps(), (n_contexts, 1))),
+            run_maps=_adaptive(np.tile(evidence.first_run_maps(), (n_contexts, 1))),
+            pair_maps=_adaptive(np.tile(evidence.first_pair_maps(), (n_contexts, 1))),
             match_map=_adaptive(_ramp(mixing.MATCH_MAP, 5 << 19, 31 << 17, 40)),
             match_byte_map=_adaptive(np.full(mixing.MATCH_BYTE_MAP, 7 << 19, np.int64)),
             order_maps=_adaptive(np.full((2, mixing.ORDER_MAP), 1 << 21, np.int64)),
@@ -116,7 +116,7 @@ class Mixer:
 
 def n_inputs(config: MixerConfig) -> int:
     """I: the inputs of a decision, padded to a multiple of LANES."""
-    n = len(config.contexts) * nodes.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS + len(config.curves)
+    n = len(config.contexts) * evidence.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS + len(config.curves)
     return -(-n // LANES) * LANES
 
 

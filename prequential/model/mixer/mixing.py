@@ -5,7 +5,9 @@ contexts choose the sets of weights, last weights combine the sets, and adaptive
 
     past.py       what is known of the bytes before
     contexts.py   a hash for each context, made of the past
-    nodes.py      what was seen in each context, and the inputs that it gives
+    lookup.py     where each context's nodes and run are
+    nodes.py      nodes and runs, as numbers
+    evidence.py   the inputs that they give
     sets.py       which weights mix the inputs
     weights.py    mixing, and learning the weights
     refine.py     curves at the end
@@ -24,20 +26,9 @@ import numpy as np
 from prequential.codecs.bit_coder import code_bit
 from prequential.compiled import Array, inlined, kernel, merged
 from prequential.model.mixer.contexts import N_HASHES, context_hashes
-from prequential.model.mixer.nodes import (
-    INPUTS_PER_CONTEXT,
-    clamp,
-    expected_bit,
-    find_contexts,
-    find_second_halves,
-    learn_contexts,
-    log_odds_of,
-    log_odds_of_share,
-    read_contexts,
-    remember,
-    signed,
-    step_towards,
-)
+from prequential.model.mixer.evidence import INPUTS_PER_CONTEXT, learn_contexts, read_contexts
+from prequential.model.mixer.lookup import find_contexts, find_second_halves, remember
+from prequential.model.mixer.nodes import clamp, expected_bit, log_odds_of, log_odds_of_share, signed, step_towards
 from prequential.model.mixer.past import (
     LAST4,
     LONG_MATCH,
@@ -83,7 +74,7 @@ class MixerArrays(NamedTuple):
     set_starts: Array  # (S,) int64: the first row of each set in `weights`
     curve_kinds: Array  # (M,) int64: indices of its maps of curves in model.config.CURVES
     table: Array  # (2**table_bits, SLOTS) uint32: the buckets
-    deterministic: Array  # (2**(table_bits + 1),) uint32: contexts that were always followed by one byte (nodes.py)
+    deterministic: Array  # (2**(table_bits + 1),) uint32: contexts that were always followed by one byte (lookup.py)
     history_maps: Array  # (C, N_HISTORIES) uint32: packed, of histories
     run_maps: Array  # (C, RUN_MAP) uint32: packed, that a run continues
     pair_maps: Array  # (C, N_GROUPS * RUN_STATES) uint32: packed, of histories and runs together
@@ -157,7 +148,7 @@ class Scratch(NamedTuple):
 
     every_hash: Array  # (N_HASHES,): of all contexts
     hashes: Array  # (C,): of its contexts
-    heads: Array  # (C,): their rows of the table in the first half of the byte; nodes.NONE: none
+    heads: Array  # (C,): their rows of the table in the first half of the byte; lookup.NONE: none
     buckets: Array  # (C,): the same in this half of the byte
     only: Array  # (C,): the entries of deterministic contexts without hashes; 0: none
     runs: Array  # (C,): their runs (nodes.run_place)

@@ -15,7 +15,8 @@ from prequential.compiled import Array, inlined, merged
 from prequential.model.config import WEIGHT_SETS
 from prequential.model.hashing import hashed
 from prequential.model.mixer.histories import HISTORY_GROUP, ONE_BIT
-from prequential.model.mixer.nodes import NONE, expected_bit
+from prequential.model.mixer.lookup import NONE
+from prequential.model.mixer.nodes import expected_bit
 from prequential.model.mixer.past import (
     CLASS,
     LAST4,
