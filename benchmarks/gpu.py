@@ -3,9 +3,10 @@
     python benchmarks/gpu.py [FILE...] [--levels 5 9 gpu-small 5-pure] [--limit N] [--device cuda|cpu]
 
 Each corpus is compressed at each preset with the GPT on the processor and on the device. Each archive is decoded on the other
-one. The parts are timed alone, too: a step, the reading of a segment, and the mixer; on a device also as graphs. The script
-counts the operations of a step that a device launches, except views, with the CUDA path of matrix products, and the bytes that
-they read and write. The counts are the same on every machine. The script prints one table, appends one record to
+one. The parts are timed alone, too: a step, the reading of a segment, and the mixer; on a device also as graphs, and as graphs of
+Triton's kernels. The script counts the operations of a step that a device launches, except views, with the CUDA path of matrix
+products, and the bytes that they read and write; with Triton (if it is installed) their number. The counts are the same on every
+machine. The script prints one table, appends one record to
 benchmarks/gpu.jsonl, and fails if two archives differ. --device cpu tests the script itself.
 """
 
@@ -16,9 +17,11 @@ import io
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -44,9 +47,11 @@ from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.weights import phases_of_rows
 from prequential.model.presets import preset
 from prequential.online import coding, loop
+from prequential.online.accelerators import triton_primitives
 from prequential.online.runtime import Runtime
 
 RECORDS = Path(__file__).parent / "gpu.jsonl"
+PARTS = ("cpu", "gpu", "gpu_captured", "gpu_triton")  # where and how a part is timed
 STEPS = 5  # timed, after as many that are not
 KB = 1e3
 
@@ -59,15 +64,19 @@ class OnTensorCores(matmul.Matmul):
 
 
 class Operations(TorchDispatchMode):
-    """Counts the operations whose results are not views of their operands."""
+    """Counts the operations whose results are neither views of their operands nor only memory."""
 
     def __init__(self) -> None:
         super().__init__()
         self.n = self.n_bytes = 0  # operations; bytes that they read and write
 
+    def launch(self, *args: Any, **kwargs: Any) -> None:
+        """Takes the place of a launch of a Triton kernel, which computes nothing then."""
+        self.n += 1
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not func.is_view:
+        if not func.is_view and "empty" not in func.name():  # memory is not launched
             self.n += 1
             tensors = [x for x in tree_leaves((args, kwargs, result)) if isinstance(x, torch.Tensor)]
             self.n_bytes += sum(x.numel() * x.element_size() for x in tensors)
@@ -167,14 +176,17 @@ def step(level: str, config: Config, device: str) -> dict[str, Any]:
     found = Accelerator(torch.device(device), matmul.choose(device))
     gpts = {"cpu": GPT(config.gpt, 0, host), "gpu": DeviceGPT(found, config.gpt, 0, host)}
     if device == "cuda":
-        gpts["gpu_captured"] = DeviceGPT(dataclasses.replace(found, captures=True), config.gpt, 0, host)
+        captured = dataclasses.replace(found, captures=True)
+        gpts["gpu_captured"] = DeviceGPT(captured, config.gpt, 0, host)
+        if fused := triton_primitives():
+            gpts["gpu_triton"] = DeviceGPT(dataclasses.replace(captured, primitives=fused), config.gpt, 0, host)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     shape = config.schedule.n_rows, config.schedule.row_symbols, config.gpt.n_inputs + 1
     symbols = torch.from_numpy((random_words(0, "gpu", torch.Size(shape).numel()) >> 56).astype(np.int64)).view(shape)
     rows = symbols[..., 1:].contiguous(), symbols[..., 0].contiguous()
     row: dict[str, Any] = {"level": level, "rows": shape[0], "columns": shape[1]}
-    for where in ("cpu", "gpu", "gpu_captured"):
+    for where in PARTS:
         row[f"step_{where}_s"] = _step_s(gpts[where], rows, device) if where in gpts else None
         row[f"reading_{where}_s"] = _reading_s(gpts[where], config, device) if where in gpts else None
     row["device_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else None
@@ -189,7 +201,17 @@ def counts(config: Config) -> dict[str, int | float]:
     n = config.schedule.n_rows
     step, deeper = _counted(config, n), _counted(config, n, more_layers=1)
     per_row = [_counted(config, 2 * n, more_layers=k).n_bytes - c.n_bytes for k, c in enumerate((step, deeper))]
-    return {
+    fused = triton_primitives()
+    launches = (
+        {
+            "operations_triton": _counted(config, n, 0, fused).n,
+            "operations_a_layer_triton": _counted(config, n, 1, fused).n - _counted(config, n, 0, fused).n,
+            "reading_operations_triton": _counted(config, 0, 0, fused).n,
+        }
+        if fused
+        else {}
+    )
+    return launches | {
         "operations": step.n,
         "operations_a_layer": deeper.n - step.n,
         "bytes": step.n_bytes,
@@ -198,15 +220,22 @@ def counts(config: Config) -> dict[str, int | float]:
     }
 
 
-def _counted(config: Config, n_rows: int, more_layers: int = 0) -> Operations:
-    """The operations of a step on n_rows rows; with n_rows = 0, those of reading a run of columns."""
+def _counted(config: Config, n_rows: int, more_layers: int = 0, primitives: ModuleType = plain) -> Operations:
+    """The operations of a step on n_rows rows; with n_rows = 0, those of reading a run of columns. Triton's compute nothing."""
     gpt = dataclasses.replace(config.gpt, n_layers=config.gpt.n_layers + more_layers)
-    found = Accelerator(HOST, OnTensorCores("int8"))
-    learner = DeviceGPT(found, gpt, 0, Backend(plain, matmul.Matmul("int8"), Pool(1)))
     inputs = torch.zeros(n_rows, config.schedule.row_symbols, gpt.n_inputs, dtype=torch.int64)
     phases_of_rows(gpt, config.schedule.row_symbols, HOST)  # cached, so that the step does not compute them
-    learner.begin(COLUMNS_AT_ONCE)
-    with Operations() as counted:
+    counted, host = Operations(), Backend(plain, matmul.Matmul("int8"), Pool(1))
+    with ExitStack() as stack:
+        if primitives is not plain:
+            from prequential.exact import triton_attention
+
+            for module in (primitives, triton_attention):
+                stack.enter_context(patch.object(module, "launch", counted.launch))
+        learner = DeviceGPT(Accelerator(HOST, OnTensorCores("int8"), primitives), gpt, 0, host)
+        learner.begin(COLUMNS_AT_ONCE)
+        counted.n = 0
+        stack.enter_context(counted)
         if n_rows:
             learner.update(inputs, inputs[..., 0])
         else:
@@ -271,15 +300,14 @@ def _device(name: str) -> dict[str, Any]:
 
 def _table(runs: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) -> str:
     """A line for each corpus and preset: milliseconds of the parts, kB/s of the runs, and whether all archives are identical."""
-    heads = ["corpus", "preset", "step ms: cpu", "gpu", "captured", "segment ms: cpu", "gpu", "captured", "mixer kB/s"]
+    parts_heads = ["gpu", "captured", "Triton"]
+    heads = ["corpus", "preset", "step ms: cpu", *parts_heads, "segment ms: cpu", *parts_heads, "mixer kB/s"]
     heads += ["kB/s: compress cpu", "gpu", "decompress cpu", "gpu", "identical"]
     parts = {row["level"]: row for row in steps}
     lines = []
     for run_row in runs:
         part = parts.get(run_row["level"], {})
-        times = [
-            part.get(f"{kind}_{where}_s") for kind in ("step", "reading") for where in ("cpu", "gpu", "gpu_captured")
-        ]
+        times = [part.get(f"{kind}_{where}_s") for kind in ("step", "reading") for where in PARTS]
         rates = [run_row[f"{verb}_{where}_kb_per_s"] for verb in ("compress", "decompress") for where in ("cpu", "gpu")]
         lines.append([
             run_row["corpus"], run_row["level"], *(_number(t, 1e3) for t in times), _number(run_row.get("mixer_kb_per_s")),

@@ -2,15 +2,16 @@
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
+from types import ModuleType
 
 import torch
 
 from prequential.errors import ConfigError, InexactMachineError
-from prequential.exact import matmul
+from prequential.exact import matmul, plain
 from prequential.exact.backend import Backend, Primitives
 from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul
@@ -30,7 +31,9 @@ TEST_STEPS = (
 )
 TEST_COLUMNS = DEVICE_COLUMNS + 7  # of a segment that is read at once
 TEST_SEGMENTS = 4  # the last two are read by a graph, if the device captures
-TEST_SINGLE_COLUMNS = 8  # then read one by one, as a decoder does
+TEST_SINGLE_COLUMNS = (
+    8  # of two segments that are then read one by one, as a decoder does; the second by a graph, if one is used
+)
 TEST_CONTEXT_BITS = 10
 
 
@@ -97,21 +100,51 @@ def verify_device(
     host = Backend(primitives, matmul_of_host, Pool(1))
     try:
         device = claim_device()
-        found = Accelerator(device, matmul.choose(device), captures=True)
-        try:
-            return compare_with_host(found, config, rows, host)
-        except InexactMachineError as error:
-            if not found.captures:
-                raise
-            wrong = str(error)
-        found = compare_with_host(replace(found, captures=False), config, rows, host)
-        _warn(f"the GPT runs kernel by kernel, because its graphs compute other bits: {wrong}")
+        products = matmul.choose(device)
+        failures: list[str] = []
+        for own, captures, otherwise in _ways(fused=primitives.COMPILED):
+            try:
+                found = compare_with_host(Accelerator(device, products, own, captures), config, rows, host)
+            except InexactMachineError as error:
+                wrong = str(error)
+            except Exception as error:  # Triton raises many types
+                if own is plain:
+                    raise
+                wrong = f"{type(error).__name__}: {error}".partition("\n")[0]
+            else:
+                for failure in failures:
+                    _warn(failure)
+                return found
+            failures.append(f"{otherwise}: {wrong}")
     except InexactMachineError as error:
         return str(error)
     except (
         Exception
     ) as error:  # torch raises many types: out of memory, a driver of another version, a missing operation
         return f"the CUDA device cannot be used: {type(error).__name__}: {error}".splitlines()[0]
+    return wrong
+
+
+def _ways(*, fused: bool) -> Iterator[tuple[Primitives, bool, str]]:
+    """The ways to compute on a device, the fastest first: primitives, whether graphs are captured, what to say if it fails.
+
+    fused: whether Triton's kernels may take the place of torch's own.
+    """
+    if fused and torch.version.cuda:
+        if own := triton_primitives():
+            yield own, True, "the GPT runs with torch's own kernels on the device, because Triton's fail"
+        else:
+            _warn("Triton is not installed: the GPT runs with torch's own kernels on the device, which takes longer")
+    yield plain, True, "the GPT runs kernel by kernel, because its graphs compute other bits"
+    yield plain, False, ""
+
+
+def triton_primitives() -> ModuleType | None:
+    """The primitives as Triton kernels; None if Triton is not installed."""
+    try:
+        from prequential.exact import triton_primitives as found
+    except ImportError:
+        return None
     return found
 
 
@@ -136,8 +169,9 @@ def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, in
     for i in range(TEST_SEGMENTS):
         together = _test_symbols(f"stream/{i}", TEST_COLUMNS, config.n_inputs)
         _compare(found, f"reading segment {i + 1}", *(_read(gpt, [together]) for gpt in (here, there)))
-    singly = _test_symbols("stream", TEST_SINGLE_COLUMNS, config.n_inputs).split(1)
-    _compare(found, "reading symbol by symbol", *(_read(gpt, singly) for gpt in (here, there)))
+    for i in range(2):
+        singly = _test_symbols(f"single/{i}", TEST_SINGLE_COLUMNS, config.n_inputs).split(1)
+        _compare(found, "reading symbol by symbol", *(_read(gpt, singly) for gpt in (here, there)))
     return replace(found, captures=there.captures)
 
 

@@ -3,6 +3,8 @@
 import json
 import sys
 
+import pytest
+
 from prequential.measure.cost.measured_rates import read_measured_rates
 from prequential.model.presets import preset
 
@@ -22,7 +24,15 @@ def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path
     assert step["bytes"] > 128 * 1024 * step["bytes_a_unit"] > 0  # width 128, 8 rows of 128, one layer
     _, line = capsys.readouterr().out.splitlines()
     assert line.split()[:2] == ["sample:christmas_carol", "5"] and line.split()[-1] == "yes"
-    assert line.split().count("-") == 2  # nothing is captured on a processor
+    assert line.split().count("-") == 4  # a processor captures nothing and runs no Triton kernels
+
+
+def test_triton_needs_fewer_launches(gpu_script):
+    pytest.importorskip("triton", reason="Triton is not installed")
+    counts = gpu_script.counts(preset(5))
+    assert 2.5 * counts["operations_triton"] < counts["operations"]
+    assert 4 * counts["operations_a_layer_triton"] < counts["operations_a_layer"]
+    assert 4 * counts["reading_operations_triton"] < counts["reading_operations"]
 
 
 def test_archives_that_differ_are_a_failure(gpu_script, monkeypatch, capsys, tmp_path):

@@ -1,5 +1,7 @@
-"""Every primitive is tested in both implementations: the definition and the compiled loops."""
+"""Every primitive is tested in two implementations: definition and compiled loops. Tests may import this folder's modules."""
 
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import settings
 
 from prequential.exact import fused, plain
 
+sys.path.insert(0, str(Path(__file__).parent))
 settings.register_profile("no deadline", deadline=None)  # the first call of a compiled loop may compile it
 settings.load_profile("no deadline")
 

@@ -6,8 +6,10 @@ These tests run on a simulated device (simulated_cuda.py). Those marked gpu need
 import io
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,12 +28,13 @@ from prequential.exact.pool import Pool
 from prequential.measure.proof.selftest import FIXED_CONFIG, fixed_run
 from prequential.model.config import Config, ReplicaConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
-from prequential.model.gpt import weights
+from prequential.model.gpt import device, weights
 from prequential.model.gpt.context_table import ContextGradient, ContextTable
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.device_contexts import DeviceContextTable, distinct
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
+from prequential.model.presets import DEVICE_PRESETS, PRESETS
 from prequential.online import accelerators, coding
 from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
@@ -274,6 +277,43 @@ def test_an_archive_of_the_processor_decodes_on_a_device(monkeypatch):
     packed = archive(source, MIXED, Runtime(threads=1))
     with simulated_cuda(monkeypatch):
         assert decoded(packed, ON_CUDA) == source.tobytes()
+
+
+@pytest.mark.parametrize("config", [MIXED, PURE], ids=["mixed", "pure"])
+def test_a_large_gpt_is_decoded_column_by_column_on_the_device(config, monkeypatch):
+    """As soon as there is a complete window, each symbol is one replay of a graph. Encoders and segments of 0 still work."""
+    source = text(1200)
+    packed = archive(source, config, Runtime(threads=1))
+    with decoding_on_a_simulated_device(monkeypatch):
+        learner, out = ON_CUDA.learner(config), io.BytesIO()
+        n_before = n_replays()
+        for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), out, learner):
+            pass
+        assert out.getvalue() == source.tobytes() and not learner.gpt._reads_on_host
+        assert (
+            n_replays() - n_before >= 256 + 176
+        )  # the last two segments; without a mixer, the first block is stored raw
+        assert archive(source, config, ON_CUDA) == packed
+
+
+@contextmanager
+def decoding_on_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A simulated device with primitives other than `plain`, which have its bits, and on which a decoder reads."""
+    with simulated_cuda(monkeypatch):
+        own = SimpleNamespace(**{name: getattr(plain, name) for name in fused.__all__})
+        monkeypatch.setattr(accelerators, "_ways", lambda fused: iter([(own, True, "")]))
+        monkeypatch.setattr(device, "decodes_there", lambda config: True)
+        yield
+
+
+def test_where_a_decoder_reads_depends_on_the_size():
+    small, large = (DEVICE_PRESETS[name].gpt for name in ("gpu-small", "gpu-large"))
+    assert [device.decodes_there(gpt) for gpt in (PRESETS[5].gpt, PRESETS[9].gpt, small, large)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_a_run_resumes_on_another_device(monkeypatch):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from prequential.exact.tables import ROTARY_PERIOD
 from prequential.model.gpt.reader import Reader
 from prequential.model.gpt.weights import Weights, phases_of_rows, rotary_phases
 
@@ -79,11 +80,10 @@ class CapturedStep:
         gpt._head_change = self._head_change
 
 
-class CapturedReading:
-    """The reading of a segment of n_columns columns, all at once, with a complete window of keys before it."""
+class _CapturedReader:
+    """A reader whose weights, keys and values lie in fixed memory, with a complete window of keys before its columns."""
 
     def __init__(self, gpt: "DeviceGPT", n_columns: int) -> None:
-        """Raises RuntimeError if reading cannot be captured."""
         config, device = gpt.config, gpt.accelerator.device
         self.n_columns = n_columns
         self.weights = _fixed(gpt._weights)
@@ -93,14 +93,22 @@ class CapturedReading:
         self._buffers = self._reader.buffers()
         n_tables = config.n_embeddings + len(config.contexts)
         self._rows = torch.zeros(n_columns, n_tables, dtype=torch.int64, device=device)
-        with _capturing(device) as self._graph:
-            self._logits = self._reader.read(self._rows, 0)
 
     def load(self, weights: Weights) -> Weights:
         """Copies the weights, which a step may then change. Returns those that the graph reads with."""
         for own, others in zip(_tensors(self.weights), _tensors(weights), strict=True):
             torch._foreach_copy_(own, others)
         return self.weights
+
+
+class CapturedReading(_CapturedReader):
+    """The reading of a segment of n_columns columns, all at once, with a complete window of keys before it."""
+
+    def __init__(self, gpt: "DeviceGPT", n_columns: int) -> None:
+        """Raises RuntimeError if reading cannot be captured."""
+        super().__init__(gpt, n_columns)
+        with _capturing(gpt.accelerator.device) as self._graph:
+            self._logits = self._reader.read(self._rows, 0)
 
     def open(self, reader: Reader) -> None:
         """Opens the segment in the graph's buffers: `reader` gets them, with what it carried."""
@@ -114,6 +122,38 @@ class CapturedReading:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Logits (n_columns, V) of the open segment. rows: `rows_of_tables` of all its columns."""
+        self._rows.copy_(rows)
+        self._graph.replay()
+        return self._logits
+
+
+class CapturedColumn(_CapturedReader):
+    """The reading of one column after another, for a decoder. The graph moves keys and values on by one column, then reads."""
+
+    def __init__(self, gpt: "DeviceGPT") -> None:
+        """Raises RuntimeError if reading cannot be captured."""
+        super().__init__(gpt, 1)
+        device = gpt.accelerator.device
+        self._phases = rotary_phases(gpt.config, 0, ROTARY_PERIOD, device)  # of all columns: they repeat after a period
+        self._column = torch.zeros(1, dtype=torch.int64, device=device)
+        with _capturing(device) as self._graph:
+            for name in self._reader.carried_cache():
+                slots = self._buffers[name]
+                slots[:, :, :-1].copy_(slots[:, :, 1:].clone())
+            for name, phases in zip(("cos", "sin"), self._phases, strict=True):
+                self._buffers[name].copy_(phases[self._column])
+            self._column.copy_((self._column + 1) % ROTARY_PERIOD)
+            self._logits = self._reader.read(self._rows, 0)
+
+    def open(self, reader: Reader, n_columns: int) -> None:
+        """Opens a segment of n_columns columns. `reader` gets the buffers, which hold what it carries when all are read."""
+        for name, tensor in reader.carried_cache().items():
+            self._buffers[name][:, :, 1:].copy_(tensor)
+        self._column.fill_(reader.n_columns % ROTARY_PERIOD)
+        reader.adopt(self.weights, self._buffers, reader.n_columns + n_columns - 1, 1)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Logits (1, V) of the next column. rows: its `rows_of_tables`."""
         self._rows.copy_(rows)
         self._graph.replay()
         return self._logits

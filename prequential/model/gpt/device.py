@@ -1,14 +1,14 @@
 """A GPT on an accelerator, which takes the optimiser steps there and reads known symbols there.
 
-A decoder finds the symbols one by one. One column is a few dozen products of a matrix and a vector. Launching their kernels on a
-device would take longer than computing them. So each segment is read in one of two places: on the device, many columns at once,
-or on the host by a compiled kernel, with the levels of the weights copied once per segment. The first request for the segment
-decides. Both give the same bits (docs/EXACT.md).
+A decoder finds the symbols one by one. One column of a small GPT is a few dozen products of a matrix and a vector. Launching
+their kernels on a device would take longer than computing them. So each segment is read in one of three ways: on the device,
+many columns at once; on the host by a compiled kernel, with the levels of the weights copied once per segment; or, if the GPT is
+large, column by column on the device. The first request for the segment decides. All give the same bits (docs/EXACT.md).
 
-A step consists of thousands of kernels, and reading a segment of hundreds. If the device supports it, both are captured as CUDA
-graphs (captured.py) once their shapes repeat, and later ones launch the graph.
+A step consists of many kernels, and so does reading. If the device supports it, both are captured as CUDA graphs (captured.py)
+once their shapes repeat, and later ones launch the graph.
 
-The context table lies where segments are read: on the device for an encoder, on the host for a decoder.
+The context table lies where segments are read.
 """
 
 import logging
@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from prequential.exact import plain
-from prequential.exact.backend import Backend
+from prequential.exact.backend import Backend, Primitives
 from prequential.exact.matmul import Matmul
 from prequential.exact.optim import orthogonalise
 from prequential.exact.pool import Pool
-from prequential.model.config import GPTConfig
-from prequential.model.gpt.captured import CapturedReading, CapturedStep
+from prequential.model.config import N_SYMBOLS, GPTConfig
+from prequential.model.gpt.captured import CapturedColumn, CapturedReading, CapturedStep
 from prequential.model.gpt.column import ColumnDecoder
 from prequential.model.gpt.context_table import ContextGradient
 from prequential.model.gpt.device_contexts import DeviceContextTable
@@ -35,12 +35,31 @@ from prequential.model.gpt.weights import Weights
 Tensor = torch.Tensor
 
 
+# What a column costs, to choose where a decoder reads. The figures of a device are arithmetic (docs/MACHINES.md), so a device
+# must promise half the time of the host.
+LAUNCHES, LAUNCHES_A_LAYER, LAUNCH_S, COLUMN_S = (
+    30,
+    30,
+    2e-6,
+    150e-6,
+)  # of Triton's kernels in a graph; a symbol's other work
+HOST_LEVELS_PER_S = 15.6e9
+
+
+def decodes_there(config: GPTConfig) -> bool:
+    """Whether a decoder should read the columns of this GPT on a device."""
+    there = COLUMN_S + LAUNCH_S * (LAUNCHES + LAUNCHES_A_LAYER * config.n_layers)
+    n_levels = (4 + 2 * config.mlp_factor) * config.width**2 * config.n_layers + N_SYMBOLS * config.width
+    return 2 * there < n_levels / HOST_LEVELS_PER_S
+
+
 @dataclass(frozen=True)
 class Accelerator:
     """A device, and a matmul implementation that is exact there."""
 
     device: torch.device
     matmul: Matmul
+    primitives: Primitives = plain  # those with which the device computes
     captures: bool = False  # whether steps and readings are captured as graphs
 
 
@@ -50,13 +69,17 @@ class DeviceGPT(GPT):
     moves_contexts = True  # whether the context table may lie on the device
 
     def __init__(self, accelerator: Accelerator, config: GPTConfig, seed: int, host: Backend) -> None:
-        super().__init__(config, seed, Backend(plain, accelerator.matmul, Pool(1)), accelerator.device)
+        backend = Backend(accelerator.primitives, accelerator.matmul, Pool(1))
+        super().__init__(config, seed, backend, accelerator.device)
         self.accelerator, self._host = accelerator, host
         # The open segment, until the first request decides where it is read.
         self._pending_segment: tuple[Weights, int] | None = None
         self.captures = accelerator.captures  # becomes False if a capture fails
         self._captured_step: CapturedStep | None = None
         self._captured_reading: CapturedReading | None = None
+        self._captured_column: CapturedColumn | None = None
+        self._decodes = False  # whether the last segment was read by a decoder
+        self._decodes_there = self.moves_contexts and accelerator.primitives is not plain and decodes_there(config)
         # The shapes of the last two steps and the sizes of the last two segments that were not captured.
         self._last_shapes: list[tuple[int, ...]] = []
         self._last_sizes: list[int] = []
@@ -71,7 +94,7 @@ class DeviceGPT(GPT):
         if self.config.contexts and is_on_device == self._reads_on_host:
             moved = table.on_host() if is_on_device else DeviceContextTable(table, self.accelerator.device)
             self._weights = replace(self._weights, contexts=moved)
-            self._captured_step = self._captured_reading = None  # they know the old place
+            self._captured_step = self._captured_reading = self._captured_column = None  # they know the old place
             self._last_shapes, self._last_sizes = [], []
 
     def _record_event(self) -> None:
@@ -79,18 +102,26 @@ class DeviceGPT(GPT):
         self._event = torch.cuda.current_stream(self.accelerator.device).record_event() if self._step_stream else None
 
     def begin(self, n_columns: int) -> None:
+        has_window = self._reader.n_columns >= self.config.window
+        reads_columns = self._decodes and self._decodes_there and self.captures and has_window
+        if reads_columns:
+            self._reads_on_host = False
         self._move_contexts()
         if self.captures:
-            self._capture(n_columns)
-        reading, has_window = self._captured_reading, self._reader.n_columns >= self.config.window
-        if reading and has_window and reading.n_columns == n_columns:
+            self._capture(n_columns, reads_columns=reads_columns)
+        reading, column = self._captured_reading, self._captured_column
+        if reads_columns and column:
+            self._pending_segment = column.load(self._weights), n_columns
+        elif reading and has_window and reading.n_columns == n_columns:
             self._pending_segment = reading.load(self._weights), n_columns
         else:
             self._pending_segment = self._weights.snapshot(), n_columns
         self._record_event()
 
-    def _capture(self, n_columns: int) -> None:
+    def _capture(self, n_columns: int, *, reads_columns: bool) -> None:
         """Captures a step or a reading whose shape was that of the last two. If that fails, all run kernel by kernel.
+
+        reads_columns: also captures the reading of a column.
 
         A step can be captured if the context table is on the device.
         """
@@ -103,6 +134,8 @@ class DeviceGPT(GPT):
             if len(sizes) == 3 and len(set(sizes)) == 1 and self._reader.n_columns >= self.config.window:
                 self._last_sizes = []
                 self._captured_reading = CapturedReading(self, n_columns)
+            if reads_columns and self._captured_column is None:
+                self._captured_column = CapturedColumn(self)
         except RuntimeError as error:
             self.captures = False
             text = str(error).partition("\n")[0]
@@ -113,7 +146,9 @@ class DeviceGPT(GPT):
         if self._pending_segment:
             (weights, n_columns), self._pending_segment = self._pending_segment, None
             self._reads_on_host = on_host or not self.moves_contexts
-            if on_host:
+            if not on_host and self._decodes and self._captured_column and weights is self._captured_column.weights:
+                self._captured_column.open(self._reader, n_columns)
+            elif on_host:
                 self._reader.begin(weights.with_backend(self._host), n_columns)
                 self._last_sizes = []
             elif self._captured_reading and weights is self._captured_reading.weights:
@@ -123,11 +158,20 @@ class DeviceGPT(GPT):
                 self._last_sizes = [*self._last_sizes[-1:], n_columns]
         return self._reader
 
+    def _reads_columns(self) -> bool:
+        """Whether the segment that a decoder reads is read column by column on the device."""
+        weights = self._pending_segment[0] if self._pending_segment else self._reader.weights
+        return self._captured_column is not None and weights is self._captured_column.weights
+
     def forward(self, recent: Tensor, first: int) -> Tensor:
-        # An encoder knows all symbols of a segment and requests all columns at once.
-        is_decoder = self._pending_segment is not None and len(recent) < self._pending_segment[1]
-        reader, captured = self._open_reader(on_host=is_decoder), self._captured_reading
-        if captured and reader.reads_with(captured.weights) and len(recent) == captured.n_columns:
+        if self._pending_segment:  # an encoder knows all symbols of a segment and requests all columns at once
+            self._decodes = len(recent) < self._pending_segment[1]
+        reader = self._open_reader(on_host=self._decodes and not self._reads_columns())
+        captured, column = self._captured_reading, self._captured_column
+        if self._decodes and column and reader.weights is column.weights:
+            parts = self._weights.rows_of_tables(recent).split(1)
+            return torch.cat([column(rows).cpu() for rows in parts])
+        if captured and reader.weights is captured.weights and len(recent) == captured.n_columns:
             return captured(self._weights.rows_of_tables(recent)).cpu()
         return reader.forward(recent, first).cpu()
 
@@ -135,11 +179,14 @@ class DeviceGPT(GPT):
         return self._host.primitives.frequencies(self.forward(recent, first))
 
     def column_decoder(self) -> ColumnDecoder | None:
+        self._decodes = True
+        if self._reads_columns():
+            return None
         return self._open_reader(on_host=True).column_decoder() if self._host.primitives.COMPILED else None
 
     def end(self) -> None:
-        reader, captured = self._open_reader(on_host=False), self._captured_reading
-        if captured and reader.reads_with(captured.weights):
+        reader = self._open_reader(on_host=False)
+        if any(graph and reader.weights is graph.weights for graph in (self._captured_reading, self._captured_column)):
             reader.detach()  # others may read with the same graph, such as a FrozenLearner
         super().end()
 

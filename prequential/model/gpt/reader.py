@@ -102,9 +102,10 @@ class Reader:
         """The tensors of the open segment: keys and values, carried and new; cos and sin of the rotary phases."""
         return {**self._cache, "cos": self._cos, "sin": self._sin}
 
-    def reads_with(self, weights: Weights) -> bool:
-        """Whether the open segment is read with this object."""
-        return self._weights is weights
+    @property
+    def weights(self) -> Weights:
+        """The weights that the open segment is read with."""
+        return self._weights
 
     def forward(self, recent: Tensor, first: int) -> Tensor:
         """Logits (t, V) float32 of the symbols after the columns first .. first + t - 1: see `GPT.forward`."""
