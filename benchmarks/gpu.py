@@ -228,7 +228,7 @@ def _counted(config: Config, n_rows: int, more_layers: int = 0, primitives: Modu
     counted, host = Operations(), Backend(plain, matmul.Matmul("int8"), Pool(1))
     with ExitStack() as stack:
         if primitives is not plain:
-            from prequential.exact import triton_attention
+            from prequential.exact.device import attention as triton_attention
 
             for module in (primitives, triton_attention):
                 stack.enter_context(patch.object(module, "launch", counted.launch))

@@ -67,7 +67,7 @@ WITHOUT_TORCH = (
 
 @dataclass(frozen=True)
 class Function:
-    """A function: where it stands, its length, its parameters, those that need no name, and whether numba compiles it."""
+    """A function: where it stands, its length, its parameters, those that need no name, and whether it is a kernel."""
 
     where: str
     n_lines: int
@@ -202,7 +202,7 @@ def functions() -> Iterator[Function]:
                     n_parameters=len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs),
                     n_unnamed=len([a for a in (*arguments.posonlyargs, *arguments.args) if a.arg != "self"]),
                     is_kernel=any(
-                        isinstance(d, ast.Name) and d.id in ("kernel", "inlined", "merged") for d in node.decorator_list
+                        ast.unparse(d) in ("kernel", "inlined", "merged", "triton.jit") for d in node.decorator_list
                     ),
                 )
 

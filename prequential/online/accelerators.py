@@ -142,7 +142,7 @@ def _ways(*, fused: bool) -> Iterator[tuple[Primitives, bool, str]]:
 def triton_primitives() -> ModuleType | None:
     """The primitives as Triton kernels; None if Triton is not installed."""
     try:
-        from prequential.exact import triton_primitives as found
+        from prequential.exact.device import primitives as found
     except ImportError:
         return None
     return found

@@ -21,12 +21,13 @@ triton = pytest.importorskip("triton", reason="Triton is not installed")
 import triton.language as tl
 from same_bits import Draw, assert_same_bits, check_attention, check_rows
 
-from prequential.exact import fused, plain, triton_primitives
+from prequential.exact import fused, plain
 from prequential.exact.backend import Backend
+from prequential.exact.device import primitives as triton_primitives
+from prequential.exact.device.rounding import rounded
 from prequential.exact.digest import digest
 from prequential.exact.matmul import choose
 from prequential.exact.pool import Pool
-from prequential.exact.triton_common import rounded
 from prequential.model.config import GPTConfig
 from prequential.model.gpt.gpt import GPT
 
@@ -146,5 +147,5 @@ def test_code_for_a_device_rounds_each_operation_once(capability, tmp_path):
 
 def _kernels_of(module: str) -> set[str]:
     """The names of the kernels that this module launches."""
-    source = (Path(plain.__file__).parent / f"triton_{module}.py").read_text()
+    source = (Path(plain.__file__).parent / "device" / f"{module}.py").read_text()
     return set(re.findall(r"\blaunch\(\s*(_\w+),", source))

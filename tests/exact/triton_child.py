@@ -17,7 +17,8 @@ from triton.compiler import ASTSource
 sys.path.insert(0, str(Path(__file__).parent))
 import same_bits
 
-from prequential.exact import triton_attention, triton_primitives
+from prequential.exact.device import attention as triton_attention
+from prequential.exact.device import primitives as triton_primitives
 
 TYPES = {torch.float32: "*fp32", torch.float64: "*fp64", torch.int8: "*i8", torch.int32: "*i32", torch.int64: "*i64"}
 # Float instructions without .rn may be fused later. A minimum, a maximum and a sign are exact.

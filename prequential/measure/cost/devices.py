@@ -28,7 +28,7 @@ from prequential.measure.cost.segment_work import SegmentWork
 from prequential.strict_json import parse_json
 
 PEAK_SHARE = 0.3  # of the public peak, for products as small as these
-KERNELS_PER_PRODUCT = 7  # as counted at the presets (benchmarks/gpu.py: 6.6 to 9.7)
+KERNELS_PER_PRODUCT = 2  # as counted at the presets with Triton's kernels (benchmarks/gpu.py: 1.1 to 2.6)
 LAUNCH_S = 2.5e-6  # from one kernel to the next: 2 us in a captured step, 5 us if the host launches each kernel
 KINDS = ("cpu", "gpu")
 MAX_TABLE_BYTES = 1 << 20

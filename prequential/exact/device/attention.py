@@ -1,12 +1,10 @@
-"""The primitives of attention as Triton kernels: see triton_primitives.py. Letters as in plain.py."""
+"""The primitives of attention as Triton kernels: see primitives.py. Letters as in plain.py."""
 
 import torch
 import triton
 import triton.language as tl
 
-from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT
-from prequential.exact.tables import ATTENTION_TABLE_SIZE, SCORE_STEPS_PER_NAT, attention_table
-from prequential.exact.triton_common import (
+from prequential.exact.device.rounding import (
     TINY,
     block_of,
     inverse,
@@ -17,6 +15,8 @@ from prequential.exact.triton_common import (
     rounded,
     row_dot,
 )
+from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT
+from prequential.exact.tables import ATTENTION_TABLE_SIZE, SCORE_STEPS_PER_NAT, attention_table
 
 Tensor = torch.Tensor
 

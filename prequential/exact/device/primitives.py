@@ -11,6 +11,26 @@ import torch
 import triton
 import triton.language as tl
 
+from prequential.exact.device.attention import (
+    attention_backward_scores,
+    attention_backward_values,
+    attention_inputs,
+    attention_inputs_backward,
+    attention_output,
+    attention_weights,
+)
+from prequential.exact.device.rounding import FINE as FINE_LEVELS
+from prequential.exact.device.rounding import (
+    TINY,
+    block_of,
+    inverse,
+    inverse_rms,
+    largest,
+    launch,
+    levels,
+    rounded,
+    row_dot,
+)
 from prequential.exact.plain import (
     FINE,
     GRADIENT_LIMIT,
@@ -23,26 +43,6 @@ from prequential.exact.plain import (
     sqrt,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
-from prequential.exact.triton_attention import (
-    attention_backward_scores,
-    attention_backward_values,
-    attention_inputs,
-    attention_inputs_backward,
-    attention_output,
-    attention_weights,
-)
-from prequential.exact.triton_common import FINE as FINE_LEVELS
-from prequential.exact.triton_common import (
-    TINY,
-    block_of,
-    inverse,
-    inverse_rms,
-    largest,
-    launch,
-    levels,
-    rounded,
-    row_dot,
-)
 
 Tensor = torch.Tensor
 

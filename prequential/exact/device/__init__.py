@@ -1,0 +1,1 @@
+"""The exact primitives as Triton kernels for a CUDA device."""
