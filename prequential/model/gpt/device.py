@@ -37,12 +37,8 @@ Tensor = torch.Tensor
 
 # What a column costs, to choose where a decoder reads. The figures of a device are arithmetic (docs/MACHINES.md), so a device
 # must promise half the time of the host.
-LAUNCHES, LAUNCHES_A_LAYER, LAUNCH_S, COLUMN_S = (
-    30,
-    30,
-    2e-6,
-    150e-6,
-)  # of Triton's kernels in a graph; a symbol's other work
+LAUNCHES, LAUNCHES_A_LAYER, LAUNCH_S = 30, 30, 2e-6  # of Triton's kernels in a graph
+COLUMN_S = 300e-6  # a symbol's copies and Python
 HOST_LEVELS_PER_S = 15.6e9
 
 
