@@ -230,7 +230,7 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
         "(default: 0, no audit; docs/RELIABILITY.md)",
     )
     group.add_argument(
-        "--max-memory", type=byte_count, default=4 << 30, metavar="BYTES", help="refuse larger models (default: 4G)"
+        "--max-memory", type=byte_count, default=6 << 30, metavar="BYTES", help="refuse larger models (default: 6G)"
     )
 
 

@@ -132,7 +132,7 @@ def _ways(*, fused: bool) -> Iterator[tuple[Primitives, bool, str]]:
     """
     if fused and torch.version.cuda:
         if own := triton_primitives():
-            yield own, True, "the GPT runs with torch's own kernels on the device, because Triton's fail"
+            yield own, True, "the GPT runs with torch's own kernels on the device, because it fails with Triton's"
         else:
             _warn("Triton is not installed: the GPT runs with torch's own kernels on the device, which takes longer")
     yield plain, True, "the GPT runs kernel by kernel, because its graphs compute other bits"

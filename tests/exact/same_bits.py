@@ -1,9 +1,9 @@
 """Whether an implementation of the exact primitives gives the bits of the definition, `plain`."""
 
-from collections.abc import Callable
 from types import ModuleType
 
 import torch
+from torch.utils._pytree import tree_map
 
 from prequential.exact import plain
 
@@ -11,15 +11,19 @@ Tensor = torch.Tensor
 
 
 def assert_same_bits(ops: ModuleType, name: str, *inputs: object, **named: object) -> None:
-    """Calls a primitive of `plain` and of `ops` on copies; compares their results and everything that they changed in place."""
+    """Calls a primitive of `plain` and of `ops` on copies; compares their results and everything that they changed in place.
 
-    def call(function: Callable) -> list[Tensor]:
-        copies = [x.clone() if isinstance(x, Tensor) else x for x in inputs]
-        result = function(*copies, **named)
+    Kernels of a device run there, if there is one.
+    """
+
+    def call(ops: ModuleType) -> list[Tensor]:
+        device = "cuda" if "device" in ops.__name__ and torch.cuda.is_available() else "cpu"
+        copies = tree_map(lambda x: x.clone().to(device) if isinstance(x, Tensor) else x, inputs)
+        result = getattr(ops, name)(*copies, **named)
         results = list(result) if isinstance(result, tuple) else [] if result is None else [result]
-        return results + [x for x in copies if isinstance(x, Tensor)]
+        return [x.cpu() for x in results + [x for x in copies if isinstance(x, Tensor)]]
 
-    pairs = list(zip(call(getattr(plain, name)), call(getattr(ops, name)), strict=True))
+    pairs = list(zip(call(plain), call(ops), strict=True))
     for i, (a, b) in enumerate(pairs):
         assert a.dtype == b.dtype and a.shape == b.shape, (name, i)
         bits_a, bits_b = (x.contiguous().view(torch.int32) if x.dtype == torch.float32 else x for x in (a, b))

@@ -1,6 +1,7 @@
 """The Triton kernels give the bits of the definition, and their code for a device rounds each operation once.
 
-Triton's interpreter computes the kernels on the processor. What a real device computes is tested by those marked gpu.
+On a machine with a device these tests are marked gpu, and the kernels run there. Elsewhere Triton's interpreter computes them on
+the processor.
 """
 
 # ruff: noqa: E402  Triton is looked for before modules that need it
@@ -15,7 +16,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
+ON_DEVICE = torch.cuda.is_available()
+if not ON_DEVICE:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
 import triton.language as tl
@@ -29,8 +32,11 @@ from prequential.exact.digest import digest
 from prequential.exact.matmul import choose
 from prequential.exact.pool import Pool
 from prequential.model.config import GPTConfig
+from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT
 
+pytestmark = [pytest.mark.gpu] if ON_DEVICE else []
+DEVICE = torch.device("cuda" if ON_DEVICE else "cpu")
 EXAMPLES = 8  # the interpreter is slow
 
 
@@ -100,8 +106,11 @@ def test_a_gpt_learns_and_reads_with_the_same_bits():
     symbols = torch.randint(0, 256, (3, 2, 4, config.n_inputs + 1), generator=generator)
     stream = torch.randint(0, 256, (2, 3, config.n_inputs), generator=generator)
     found = []
-    for ops in (plain, triton_primitives):
-        gpt = GPT(config, 0, Backend(ops, choose(), Pool(1)))
+    host = Backend(plain, choose(), Pool(1))
+    for gpt in (
+        GPT(config, 0, host),
+        DeviceGPT(Accelerator(DEVICE, choose(DEVICE), triton_primitives), config, 0, host),
+    ):
         for rows in symbols:
             gpt.update(rows[..., 1:].contiguous(), rows[..., 0].contiguous())
             gpt.begin(0)
@@ -124,7 +133,7 @@ def _round(x, out, N: tl.constexpr):
 def test_rounding_is_exact_up_to_its_bound():
     near = torch.arange(-(2**19), 2**19).float() * 0.25  # the bound of 18-bit levels
     far = torch.arange(2**23 - 2**20, 2**23).float() - 0.5
-    for x in (near, far, -far):
+    for x in (near.to(DEVICE), far.to(DEVICE), -far.to(DEVICE)):
         out = torch.empty_like(x)
         _round[(1,)](x, out, N=len(x))
         assert torch.equal(out.view(torch.int32), x.round().view(torch.int32))

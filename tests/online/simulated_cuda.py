@@ -238,6 +238,11 @@ class _Threads(ThreadPoolExecutor):
         return super().submit(simulating)
 
 
+def is_capturing() -> bool:
+    """Whether the simulated device captures a graph now."""
+    return _SimulatedCuda.captures
+
+
 def n_replays() -> int:
     """Replays of all graphs since `simulated_cuda` was entered."""
     return _Graph.n_replays

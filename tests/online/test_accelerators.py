@@ -5,16 +5,18 @@ These tests run on a simulated device (simulated_cuda.py). Those marked gpu need
 
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from simulated_cuda import CUDA, MixedDevicesError, is_on_device, n_replays, simulated_cuda
+from simulated_cuda import CUDA, MixedDevicesError, is_capturing, is_on_device, n_replays, simulated_cuda
+from torch.utils._pytree import tree_flatten
 
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
@@ -297,13 +299,85 @@ def test_a_large_gpt_is_decoded_column_by_column_on_the_device(config, monkeypat
 
 
 @contextmanager
-def decoding_on_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A simulated device with primitives other than `plain`, which have its bits, and on which a decoder reads."""
+def decoding_on_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple]]:
+    """A simulated device with primitives other than `plain`, which have its bits, and on which a decoder reads.
+
+    Gives the uses of primitives, by their shapes and integers, that happened first while a graph was captured. Triton compiles
+    and loads a kernel at its first use, which is not possible then.
+    """
+    used, too_late = set(), set()
+
+    def noting(name: str) -> Callable:
+        def call(*arguments: Any, **named: Any) -> Any:
+            leaves = tree_flatten((arguments, named))[0]
+            use = name, *(tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in leaves)
+            if is_capturing() and use not in used:
+                too_late.add(use)
+            used.add(use)
+            return getattr(plain, name)(*arguments, **named)
+
+        return call
+
     with simulated_cuda(monkeypatch):
-        own = SimpleNamespace(**{name: getattr(plain, name) for name in fused.__all__})
+        own = SimpleNamespace(COMPILED=False, **{name: noting(name) for name in fused.__all__ if name != "COMPILED"})
         monkeypatch.setattr(accelerators, "_ways", lambda fused: iter([(own, True, "")]))
         monkeypatch.setattr(device, "decodes_there", lambda config: True)
-        yield
+        yield too_late
+
+
+def test_nothing_is_launched_for_the_first_time_while_capturing(monkeypatch):
+    """Also with segments below a window, where the first ones see fewer keys."""
+    short = replace(SCHEDULE, first_segment_symbols=16, segment_symbols=16, row_symbols=16, block_symbols=64)
+    for config in (MIXED, replace(MIXED, schedule=short)):
+        with decoding_on_a_simulated_device(monkeypatch) as too_late:
+            source = text(700)
+            packed = archive(source, config, ON_CUDA)
+            assert decoded(packed, ON_CUDA) == source.tobytes()
+            assert n_replays() > 300 and not too_late
+
+
+def test_a_capture_of_columns_that_fails_leaves_the_other_graphs(monkeypatch, caplog):
+    def fails(gpt: DeviceGPT) -> None:
+        raise RuntimeError("no memory")
+
+    source = text(1200)
+    packed = archive(source, MIXED, Runtime(threads=1))
+    with decoding_on_a_simulated_device(monkeypatch):
+        monkeypatch.setattr(device, "CapturedColumn", fails)
+        learner, out = ON_CUDA.learner(MIXED), io.BytesIO()
+        for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), out, learner):
+            pass
+        assert out.getvalue() == source.tobytes() and learner.gpt.captures and learner.gpt._reads_on_host
+    assert "a decoder reads on the processor, because capturing failed: no memory" in caplog.text
+
+
+def test_empty_segments_are_not_captured(monkeypatch, caplog):
+    with simulated_cuda(monkeypatch):
+        gpt = DeviceGPT(
+            Accelerator(CUDA, matmul.choose(CUDA), captures=True),
+            MIXED.gpt,
+            0,
+            Backend(fused, matmul.choose(), Pool(1)),
+        )
+        for n in (MIXED.gpt.window, *[0] * 5):
+            gpt.begin(n)
+            if n:
+                gpt.forward(torch.zeros(n, MIXED.gpt.n_inputs, dtype=torch.int64), 0)
+            gpt.end()
+        assert gpt.captures and not caplog.records
+
+
+def test_an_update_is_not_lost_when_the_table_of_contexts_moves(monkeypatch):
+    rows = torch.zeros(2, 8, MIXED.gpt.n_inputs, dtype=torch.int64)
+    with simulated_cuda(monkeypatch):
+        gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA)), MIXED.gpt, 0, Backend(fused, matmul.choose(), Pool(1)))
+        gpt.begin(2)
+        gpt.forward(rows[0, :1], 0)  # as a decoder does, on the processor
+        gpt.forward(rows[0, :1], 1)
+        gpt.end()
+        gpt.update(rows, rows[..., 0])
+        with pytest.raises(RuntimeError, match="an update is staged"):
+            gpt.begin(1)
 
 
 def test_where_a_decoder_reads_depends_on_the_size():
@@ -504,11 +578,25 @@ def test_every_exact_backend_of_a_gpu_passes_the_test_for_all_presets(name, monk
         products = matmul.choose(torch.device("cuda", 0), name)
     except InexactMachineError as error:
         pytest.skip(str(error))
-    for config in PRESETS.values():
-        if config.gpt:
-            found = Accelerator(torch.device("cuda", 0), products, captures=not config.gpt.contexts)
+    host = Backend(fused, matmul.choose(), Pool(1))
+    for config in {config for config in PRESETS.values() if config.gpt}:
+        for own in filter(None, (plain, accelerators.triton_primitives())):
+            found = Accelerator(torch.device("cuda", 0), products, own, captures=True)
             rows = config.schedule.n_rows, config.schedule.row_symbols
-            accelerators.compare_with_host(found, config.gpt, rows, Backend(fused, matmul.choose(), Pool(1)))
+            assert accelerators.compare_with_host(found, config.gpt, rows, host).captures
+
+
+@real
+@needs_device
+def test_a_gpu_decodes_column_by_column(monkeypatch):
+    pytest.importorskip("triton")
+    source = text(20_000)
+    packed = archive(source, FIXED_CONFIG, Runtime())
+    monkeypatch.setattr(device, "decodes_there", lambda config: True)
+    learner, out = Runtime(device="cuda").learner(FIXED_CONFIG), io.BytesIO()
+    for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), out, learner):
+        pass
+    assert out.getvalue() == source.tobytes() and learner.gpt._captured_column is not None
 
 
 @real

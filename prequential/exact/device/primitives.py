@@ -1,8 +1,9 @@
-"""The exact primitives as Triton kernels for a CUDA device: the bits of `plain`, with one launch instead of up to fourty.
+"""The exact primitives as Triton kernels for a CUDA device: the bits of `plain`, in one or two launches instead of up to forty.
 
 Each function has the name, the signature and the contract of its definition in `plain`. A device is used with them only if they
 give the processor's bits there (online/accelerators.py). Functions that would not need fewer launches are imported from `plain`.
-Triton comes with torch for CUDA. With TRITON_INTERPRET=1 the kernels run on a processor, slowly; so they are tested.
+Triton comes with torch for CUDA. With TRITON_INTERPRET=1 the kernels run on a processor, slowly: so tests
+run them where there is no device. No real device has run them yet.
 
 A program of a kernel holds one row, or a block of columns, of a matrix. Strided tensors are copied first. Letters as in plain.py.
 """
@@ -374,6 +375,7 @@ def adam_(
     beta1: float,
     beta2: float,
 ) -> None:
+    assert parameter.is_contiguous() and mean.is_contiguous() and square.is_contiguous()
     step = torch.as_tensor(step_size, dtype=torch.float64).to(parameter.device)
     launch(
         _adam, (_flat(parameter),), parameter, gradient.contiguous(), mean, square, step, parameter.numel(),
@@ -400,6 +402,7 @@ def _adam(
 
 
 def nesterov_(momentum: Tensor, gradient: Tensor, mu: float) -> Tensor:
+    assert momentum.is_contiguous()
     out = torch.empty_like(momentum)
     launch(
         _nesterov, (_flat(momentum),), momentum, gradient.contiguous(), out, momentum.numel(), MU=mu, REST=1.0 - mu,

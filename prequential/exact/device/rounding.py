@@ -1,4 +1,4 @@
-"""What the Triton kernels share: roundings that are the definition's on every device, and launching.
+"""What the Triton kernels share: roundings that are meant to be the definition's on every device, and launching.
 
 Each operation rounds once. Kernels are compiled without fusing products and sums, quotients and roots are the correctly rounded
 ones, and integers are rounded to even by adding and subtracting 2**23, which IEEE arithmetic prescribes in every bit.

@@ -22,16 +22,18 @@ Tensor = torch.Tensor
 
 
 @contextmanager
-def _capturing(device: torch.device) -> Iterator[torch.cuda.CUDAGraph]:
+def _capturing(device: torch.device, own: torch.cuda.Stream) -> Iterator[torch.cuda.CUDAGraph]:
     """The graph of the operations in the context. Nothing is computed. No other thread may use the device.
 
-    Raises RuntimeError for an operation that a graph cannot hold, such as waiting for the device.
+    The same operations, on tensors of the same shapes, must have run before: a kernel cannot be loaded while capturing. own: a
+    stream for this kind of graph. The products of graphs that are captured on one stream share their scratch memory, so steps
+    and readings, which run at the same time, have one each. Raises RuntimeError for an operation that a graph cannot hold, such
+    as waiting for the device.
     """
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
     torch.cuda.current_blas_handle()  # creates the handle of this thread, which is not possible while capturing
     try:
-        # A stream of its own, because the products of graphs that are captured on one stream share their scratch memory.
-        with torch.cuda.graph(graph, stream=torch.cuda.Stream(device), capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=own, capture_error_mode="thread_local"):
             yield graph
     finally:
         torch.cuda.set_stream(stream)  # a capture that fails leaves another stream
@@ -58,7 +60,7 @@ class CapturedStep:
         before, contexts = gpt.levels(), gpt._weights.contexts
         staged, contexts.pending = contexts.pending, []
         try:
-            with _capturing(device) as self._graph:
+            with _capturing(device, gpt.capture_streams[0]) as self._graph:
                 gpt.quantise()  # levels have a new address after each step, so the graph makes them from the weights
                 gpt.run_step(self._inputs, self._targets, self._factor)
             self._levels, self._head_change = gpt.levels(), gpt._head_change
@@ -107,7 +109,8 @@ class CapturedReading(_CapturedReader):
     def __init__(self, gpt: "DeviceGPT", n_columns: int) -> None:
         """Raises RuntimeError if reading cannot be captured."""
         super().__init__(gpt, n_columns)
-        with _capturing(gpt.accelerator.device) as self._graph:
+        self._reader.read(self._rows, 0)
+        with _capturing(gpt.accelerator.device, gpt.capture_streams[1]) as self._graph:
             self._logits = self._reader.read(self._rows, 0)
 
     def open(self, reader: Reader) -> None:
@@ -136,14 +139,18 @@ class CapturedColumn(_CapturedReader):
         device = gpt.accelerator.device
         self._phases = rotary_phases(gpt.config, 0, ROTARY_PERIOD, device)  # of all columns: they repeat after a period
         self._column = torch.zeros(1, dtype=torch.int64, device=device)
-        with _capturing(device) as self._graph:
-            for name in self._reader.carried_cache():
-                slots = self._buffers[name]
-                slots[:, :, :-1].copy_(slots[:, :, 1:].clone())
-            for name, phases in zip(("cos", "sin"), self._phases, strict=True):
-                self._buffers[name].copy_(phases[self._column])
-            self._column.copy_((self._column + 1) % ROTARY_PERIOD)
-            self._logits = self._reader.read(self._rows, 0)
+        self._read_next()
+        with _capturing(device, gpt.capture_streams[1]) as self._graph:
+            self._logits = self._read_next()
+
+    def _read_next(self) -> Tensor:
+        for name in self._reader.carried_cache():
+            slots = self._buffers[name]
+            slots[:, :, :-1].copy_(slots[:, :, 1:].clone())
+        for name, phases in zip(("cos", "sin"), self._phases, strict=True):
+            self._buffers[name].copy_(phases[self._column])
+        self._column.copy_((self._column + 1) % ROTARY_PERIOD)
+        return self._reader.read(self._rows, 0)
 
     def open(self, reader: Reader, n_columns: int) -> None:
         """Opens a segment of n_columns columns. `reader` gets the buffers, which hold what it carries when all are read."""
@@ -160,10 +167,13 @@ class CapturedColumn(_CapturedReader):
 
 
 def _fixed(weights: Weights) -> Weights:
-    """The weights in memory that no step writes or replaces. The context table is shared: only `commit` writes it."""
+    """The weights in memory that no step writes or replaces. The context table is shared: only `commit` writes it.
+
+    Levels are stored by columns, as products on tensor cores take them (exact/matmul.py).
+    """
     own = weights.snapshot()  # copies the embedding
     for linear in (own.head, *(linear for layer in own.layers for linear in layer.values())):
-        linear.levels, linear.scale = linear.levels.clone(), linear.scale.clone()
+        linear.levels, linear.scale = linear.levels.t().contiguous().t(), linear.scale.clone()
     return own
 
 

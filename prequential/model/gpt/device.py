@@ -49,6 +49,10 @@ def decodes_there(config: GPTConfig) -> bool:
     return 2 * there < n_levels / HOST_LEVELS_PER_S
 
 
+def _warn(text: str, error: RuntimeError) -> None:
+    logging.getLogger(__name__).warning("%s: %s", text, str(error).partition("\n")[0])
+
+
 @dataclass(frozen=True)
 class Accelerator:
     """A device, and a matmul implementation that is exact there."""
@@ -79,7 +83,10 @@ class DeviceGPT(GPT):
         # The shapes of the last two steps and the sizes of the last two segments that were not captured.
         self._last_shapes: list[tuple[int, ...]] = []
         self._last_sizes: list[int] = []
-        self._step_stream = torch.cuda.Stream(accelerator.device) if accelerator.device.type == "cuda" else None
+        is_cuda = accelerator.device.type == "cuda"
+        self._step_stream = torch.cuda.Stream(accelerator.device) if is_cuda else None
+        # Those on which steps and readings are captured.
+        self.capture_streams = [torch.cuda.Stream(accelerator.device) for _ in range(2)] if is_cuda else []
         self._reads_on_host = not self.moves_contexts
         self._move_contexts()
         self._record_event()
@@ -88,6 +95,8 @@ class DeviceGPT(GPT):
         """Moves the context table to where the last segment was read. No step may run."""
         table, is_on_device = self._weights.contexts, isinstance(self._weights.contexts, DeviceContextTable)
         if self.config.contexts and is_on_device == self._reads_on_host:
+            if table.pending:
+                raise RuntimeError("an update is staged: `end` must come between `update` and `begin`")
             moved = table.on_host() if is_on_device else DeviceContextTable(table, self.accelerator.device)
             self._weights = replace(self._weights, contexts=moved)
             self._captured_step = self._captured_reading = self._captured_column = None  # they know the old place
@@ -127,15 +136,20 @@ class DeviceGPT(GPT):
             if captures_step and len(shapes) == 2 and shapes[0] == shapes[1]:
                 self._last_shapes = []
                 self._captured_step = CapturedStep(self, shapes[0])
-            if len(sizes) == 3 and len(set(sizes)) == 1 and self._reader.n_columns >= self.config.window:
+            if n_columns and len(sizes) == 3 and len(set(sizes)) == 1 and self._reader.n_columns >= self.config.window:
                 self._last_sizes = []
                 self._captured_reading = CapturedReading(self, n_columns)
+        except RuntimeError as error:
+            self.captures = False
+            _warn("the GPT runs kernel by kernel, because capturing failed", error)
+            return
+        try:
             if reads_columns and self._captured_column is None:
                 self._captured_column = CapturedColumn(self)
         except RuntimeError as error:
-            self.captures = False
-            text = str(error).partition("\n")[0]
-            logging.getLogger(__name__).warning("the GPT runs kernel by kernel, because capturing failed: %s", text)
+            self._decodes_there, self._reads_on_host = False, True
+            self._move_contexts()
+            _warn("a decoder reads on the processor, because capturing failed", error)
 
     def _open_reader(self, *, on_host: bool) -> Reader:
         """The reader of the open segment. The first call decides whether the segment is read on the host or on the device."""

@@ -1,8 +1,8 @@
 """The inputs that each context gives to the mixer, and what they learn.
 
-Each context gives four log-odds: of the node itself, of history and run together, of its history, and of the run. The last two
-have other weights in a deterministic context, and the history has others where both bits were seen: so there are
-INPUTS_PER_CONTEXT inputs, of which at most four are not 0. Units as in nodes.py.
+Each context has INPUTS_PER_CONTEXT inputs, all log-odds, of which at most four are not 0: of the node itself; of history and run
+together; of the history, in one of three places (both bits were seen, one bit, or one byte); and of the run, in one of two
+places (in a bucket, or of a deterministic context). Another place means other weights. Units as in nodes.py.
 """
 
 from typing import Any

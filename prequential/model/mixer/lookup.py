@@ -6,7 +6,7 @@
                     which are the inner nodes of the binary tree of the half byte
     head            12 bits of the hash, so that another context is noticed; and the run
 
-Predictions of a deterministic context are the same as from a bucket. A bucket is made when another byte follows. The second half
+A deterministic context has the nodes that a bucket would hold. A bucket is made when another byte follows. The second half
 of a byte is a context of its own, with its own entry.
 """
 

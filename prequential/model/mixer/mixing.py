@@ -6,7 +6,7 @@ contexts choose the sets of weights, last weights combine the sets, and adaptive
     past.py       what is known of the bytes before
     contexts.py   a hash for each context, made of the past
     lookup.py     where each context's nodes and run are
-    nodes.py      nodes and runs, as numbers
+    nodes.py      nodes and runs, as numbers; histories.py: of the bits seen in a node
     evidence.py   the inputs that they give
     sets.py       which weights mix the inputs
     weights.py    mixing, and learning the weights

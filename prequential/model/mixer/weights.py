@@ -8,7 +8,7 @@ error and to the input. It is divided by the mean square of the inputs where tha
 1967). A row takes larger steps until it has been used a few thousand times.
 
 The weights of the first sets start alike: one half, divided by the number of contexts. Arrays hold what they have changed
-since, so memory that is not used stays zero. A changed weight is within this +- 2.
+since, so memory that is not used stays zero. A weight differs from its first value by at most 2.
 
 Sums of the first sets have 32 bits. An input is below 2**12 and a weight below 2**15, so a product is below 2**27. A sum of
 them wraps around modulo 2**32, as it does on every machine: the bits are the same, whatever the order. It never did in practice,

@@ -201,6 +201,11 @@ class SharedDeviceGPT(SharedGPT, DeviceGPT):
 
     moves_contexts = False
 
+    def __init__(self, team: Team, *arguments: Any) -> None:
+        """arguments: those of DeviceGPT."""
+        super().__init__(team, *arguments)
+        self.captures = self.captures and not self.config.contexts  # a graph cannot hold what the host adds
+
 
 class SharedReplicas(TeamGPT, Replicas):
     """Replicas whose steps are divided among the workers. Workers exchange them when all replicas become their mean."""
