@@ -3,11 +3,12 @@
     python benchmarks/gpu.py [FILE...] [--levels 5 9 gpu-small 5-pure] [--limit N] [--device cuda|cpu]
 
 Each corpus is compressed at each preset with the GPT on the processor and on the device. Each archive is decoded on the other
-one. The parts are timed alone, too: a step, the reading of a segment, and the mixer; on a device also as graphs, and as graphs of
-Triton's kernels. The script counts the operations of a step that a device launches, except views, with the CUDA path of matrix
-products, and the bytes that they read and write; with Triton (if it is installed) their number. The counts are the same on every
-machine. The script prints one table, appends one record to
-benchmarks/gpu.jsonl, and fails if two archives differ. --device cpu tests the script itself.
+one. The parts are timed alone, too, also for a preset that is too large to be compressed on a processor: a step, the reading
+of a segment, a column of a decoder, and the mixer; on a device also as graphs, and as graphs of Triton's kernels. The script
+counts the operations of a step that a device launches, except views, with the CUDA path of matrix products, and the bytes
+that they read and write; with Triton (if it is installed) their number. The counts are the same on every machine. The script
+prints one table, appends one record to benchmarks/gpu.jsonl, and fails if two archives differ. --device cpu tests the script
+itself.
 """
 
 import argparse
@@ -52,6 +53,7 @@ from prequential.online.runtime import Runtime
 
 RECORDS = Path(__file__).parent / "gpu.jsonl"
 PARTS = ("cpu", "gpu", "gpu_captured", "gpu_triton")  # where and how a part is timed
+COLUMNS = 64
 STEPS = 5  # timed, after as many that are not
 KB = 1e3
 
@@ -95,7 +97,8 @@ def main() -> int:
         runs = [
             run(name, level, data, configs[level], args.device) for name, data in corpora.items() for level in configs
         ]
-        steps = [step(level, config, args.device) for level, config in configs.items() if config.gpt]
+        parts = configs | {level: _config(level) for level in args.parts}
+        steps = [step(level, config, args.device) for level, config in parts.items() if config.gpt]
     except (PrequentialError, RuntimeError) as error:
         print(f"gpu: {str(error).splitlines()[0]}", file=sys.stderr)
         return 1
@@ -119,6 +122,9 @@ def _arguments() -> argparse.Namespace:
         default=["5", "9", "gpu-small", "5-pure"],
         metavar="N",
         help="presets: N, N-pure or the name of one for devices",
+    )
+    parser.add_argument(
+        "--parts", nargs="*", default=["gpu-large"], metavar="N", help="more presets, of which only the parts are timed"
     )
     parser.add_argument("--limit", type=int, default=100_000, metavar="N", help="bytes of each (default: %(default)s)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
@@ -189,6 +195,8 @@ def step(level: str, config: Config, device: str) -> dict[str, Any]:
     for where in PARTS:
         row[f"step_{where}_s"] = _step_s(gpts[where], rows, device) if where in gpts else None
         row[f"reading_{where}_s"] = _reading_s(gpts[where], config, device) if where in gpts else None
+    row["column_cpu_s"] = _column_s(gpts["cpu"], config)
+    row["column_gpu_s"] = _column_s(gpts["gpu_triton"], config) if "gpu_triton" in gpts else None
     row["device_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else None
     return row | counts(config)
 
@@ -278,6 +286,22 @@ def _reading_s(gpt: GPT, config: Config, device: str) -> float:
     return seconds / STEPS
 
 
+def _column_s(gpt: GPT, config: Config) -> float:
+    """Seconds of one column, read as a decoder does: a mean over COLUMNS, after as many; on a device in a graph."""
+    assert config.gpt
+    if isinstance(gpt, DeviceGPT):
+        gpt._decodes_there = True
+    for n in (config.gpt.window, COLUMNS, COLUMNS):
+        symbols = torch.zeros(n, config.gpt.n_inputs, dtype=torch.int64)
+        gpt.begin(n)
+        started = time.perf_counter()
+        for first, part in enumerate(symbols.split(1)):
+            gpt.forward(part, first)
+        seconds = time.perf_counter() - started
+        gpt.end()
+    return seconds / COLUMNS
+
+
 @contextmanager
 def _timed(row: dict[str, Any], name: str, n_bytes: int) -> Iterator[None]:
     started = time.perf_counter()
@@ -301,17 +325,23 @@ def _device(name: str) -> dict[str, Any]:
 def _table(runs: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) -> str:
     """A line for each corpus and preset: milliseconds of the parts, kB/s of the runs, and whether all archives are identical."""
     parts_heads = ["gpu", "captured", "Triton"]
-    heads = ["corpus", "preset", "step ms: cpu", *parts_heads, "segment ms: cpu", *parts_heads, "mixer kB/s"]
+    heads = ["corpus", "preset", "step ms: cpu", *parts_heads, "segment ms: cpu", *parts_heads]
+    heads += ["column ms: cpu", "Triton", "mixer kB/s"]
     heads += ["kB/s: compress cpu", "gpu", "decompress cpu", "gpu", "identical"]
     parts = {row["level"]: row for row in steps}
     lines = []
-    for run_row in runs:
+    alone = [{"level": level} for level in parts if level not in {row["level"] for row in runs}]
+    for run_row in [*runs, *alone]:
         part = parts.get(run_row["level"], {})
         times = [part.get(f"{kind}_{where}_s") for kind in ("step", "reading") for where in PARTS]
-        rates = [run_row[f"{verb}_{where}_kb_per_s"] for verb in ("compress", "decompress") for where in ("cpu", "gpu")]
+        times += [part.get("column_cpu_s"), part.get("column_gpu_s")]
+        rates = [
+            run_row.get(f"{verb}_{where}_kb_per_s") for verb in ("compress", "decompress") for where in ("cpu", "gpu")
+        ]
         lines.append([
-            run_row["corpus"], run_row["level"], *(_number(t, 1e3) for t in times), _number(run_row.get("mixer_kb_per_s")),
-            *(_number(rate) for rate in rates), "yes" if run_row["identical"] else "NO",
+            run_row.get("corpus", "-"), run_row["level"], *(_number(t, 1e3) for t in times),
+            _number(run_row.get("mixer_kb_per_s")),
+            *(_number(rate) for rate in rates), {True: "yes", False: "NO"}.get(run_row.get("identical"), "-"),
         ])  # fmt: skip
     return format_table(heads, lines)
 

@@ -11,20 +11,22 @@ from prequential.model.presets import preset
 
 def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path):
     record = tmp_path / "gpu.jsonl"
-    options = ["--device", "cpu", "--limit", "3000", "--levels", "5", "--record", str(record)]
+    options = ["--device", "cpu", "--limit", "3000", "--levels", "5", "--parts", "1", "5-pure", "--record", str(record)]
     monkeypatch.setattr(sys, "argv", ["gpu.py", "sample:christmas_carol", *options])
     assert gpu_script.main() == 0
     (found,) = map(json.loads, record.read_text().splitlines())
-    (run,), (step,) = found["runs"], found["steps"]
+    (run,), (step, alone) = found["runs"], found["steps"]
     assert run["identical"] and run["n_bytes"] == 3000 and run["archive_bytes"] < 3000
     (rate,) = read_measured_rates(record, preset(5))
     assert (rate.device, rate.compress_bytes_per_s) == ("cpu", 1e3 * run["compress_gpu_kb_per_s"])
     assert step["step_gpu_s"] > 0 and step["reading_gpu_s"] > 0 and run["mixer_kb_per_s"] > 0
     assert step["operations"] > step["operations_a_layer"] > step["reading_operations"] > 100
     assert step["bytes"] > 128 * 1024 * step["bytes_a_unit"] > 0  # width 128, 8 rows of 128, one layer
-    _, line = capsys.readouterr().out.splitlines()
+    assert alone["level"] == "5-pure" and step["column_cpu_s"] > 0  # -1 has no GPT
+    _, line, line_alone = capsys.readouterr().out.splitlines()
     assert line.split()[:2] == ["sample:christmas_carol", "5"] and line.split()[-1] == "yes"
-    assert line.split().count("-") == 4  # a processor captures nothing and runs no Triton kernels
+    assert line.split().count("-") == 5  # a processor captures nothing and runs no Triton kernels
+    assert line_alone.split()[:2] == ["-", "5-pure"] and line_alone.split()[-1] == "-"
 
 
 def test_triton_needs_fewer_launches(gpu_script):
@@ -38,7 +40,7 @@ def test_triton_needs_fewer_launches(gpu_script):
 def test_archives_that_differ_are_a_failure(gpu_script, monkeypatch, capsys, tmp_path):
     real_run = gpu_script.run
     monkeypatch.setattr(gpu_script, "run", lambda *arguments: real_run(*arguments) | {"identical": False})
-    options = ["--device", "cpu", "--limit", "500", "--levels", "1", "--record", str(tmp_path / "gpu.jsonl")]
+    options = ["--device", "cpu", "--limit", "500", "--levels", "1", "--parts", "--record", str(tmp_path / "gpu.jsonl")]
     monkeypatch.setattr(sys, "argv", ["gpu.py", "sample:christmas_carol", *options])
     assert gpu_script.main() == 1
     assert capsys.readouterr().err == "gpu: sample:christmas_carol -1: the archives differ\n"
