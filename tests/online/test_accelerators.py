@@ -284,7 +284,7 @@ def test_an_archive_of_the_processor_decodes_on_a_device(monkeypatch):
 @pytest.mark.parametrize("config", [MIXED, PURE], ids=["mixed", "pure"])
 def test_a_large_gpt_is_decoded_column_by_column_on_the_device(config, monkeypatch):
     """As soon as there is a complete window, each symbol is one replay of a graph. Encoders and segments of 0 still work."""
-    source = text(900)
+    source = text(1200)
     packed = archive(source, config, Runtime(threads=1))
     with decoding_on_a_simulated_device(monkeypatch):
         learner, out = ON_CUDA.learner(config), io.BytesIO()
