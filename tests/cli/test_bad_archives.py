@@ -12,6 +12,7 @@ import pytest
 from prequential.codecs.archive import ArchiveWriter
 from prequential.codecs.archive_header import Header
 from prequential.codecs.archive_summary import survey
+from prequential.model.config import Config, GPTConfig
 
 
 def headed(config: dict) -> bytes:
@@ -26,7 +27,7 @@ def damaged(archive: bytes) -> dict[str, bytes]:
 
     config = ArchiveReader(io.BytesIO(archive)).header.config
     middle = len(archive) // 2
-    huge = {**config, "mixer": {**config["mixer"], "table_bits": 26}}
+    huge = Config(gpt=GPTConfig(n_layers=64, width=4096, n_heads=64)).to_dict()
     return {
         "empty": b"",
         "foreign": b"PK\3\4" + bytes(100),
