@@ -236,10 +236,9 @@ def _counted(config: Config, n_rows: int, more_layers: int = 0, primitives: Modu
     counted, host = Operations(), Backend(plain, matmul.Matmul("int8"), Pool(1))
     with ExitStack() as stack:
         if primitives is not plain:
-            from prequential.exact.device import attention as triton_attention
+            from prequential.exact.device import rounding
 
-            for module in (primitives, triton_attention):
-                stack.enter_context(patch.object(module, "launch", counted.launch))
+            stack.enter_context(patch.object(rounding, "launch", counted.launch))
         learner = DeviceGPT(Accelerator(HOST, OnTensorCores("int8"), primitives), gpt, 0, host)
         learner.begin(COLUMNS_AT_ONCE)
         counted.n = 0

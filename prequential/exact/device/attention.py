@@ -4,13 +4,13 @@ import torch
 import triton
 import triton.language as tl
 
+from prequential.exact.device import rounding
 from prequential.exact.device.rounding import (
     TINY,
     block_of,
     inverse,
     inverse_rms,
     largest,
-    launch,
     levels,
     rounded,
     row_dot,
@@ -28,7 +28,7 @@ def attention_inputs(qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, in
     qkv, width = qkv.contiguous(), qkv.shape[1] // (3 * n_heads)
     q, k, v = (qkv.new_empty(n_rows, n_heads, n_time, width) for _ in range(3))
     q_r, q_s, k_r, k_s, v_scale = (qkv.new_empty(n_rows, n_heads, n_time) for _ in range(5))
-    launch(
+    rounding.launch(
         _attention_inputs, (n_rows * n_time, n_heads), qkv, cos.contiguous(), sin.contiguous(), q, q_r, q_s, k, k_r, k_s,
         v, v_scale, n_time, n_heads, width, LIMIT=INT8_LIMIT, SHARE=1.0 / width, BLOCK=block_of(width), width=width,
     )  # fmt: skip
@@ -86,7 +86,7 @@ def attention_weights(
     n_rows, n_heads, n_queries, n_keys = scores.shape
     e, found = torch.empty_like(scores), torch.empty_like(scores)
     inverse_sum, scale = scores.new_empty(scores.shape[:3]), scores.new_empty(scores.shape[:3])
-    launch(
+    rounding.launch(
         _attention_weights, (n_rows * n_heads * n_queries,), scores, q_r.contiguous(), k_r.contiguous(),
         v_scale.contiguous(), attention_table(scores.device), e, inverse_sum, found, scale, n_queries, n_keys, *mask,
         STEPS=float(SCORE_STEPS_PER_NAT), LAST=ATTENTION_TABLE_SIZE - 1.0, BLOCK=block_of(n_keys), width=n_keys,
@@ -119,7 +119,7 @@ def attention_output(acc: Tensor, factor: Tensor) -> Tensor:
     acc = acc.contiguous()
     n_rows, n_heads, n_time, width = acc.shape
     out = acc.new_empty(n_rows * n_time, n_heads * width)
-    launch(
+    rounding.launch(
         _attention_output, (n_rows * n_time, n_heads), acc, factor.contiguous(), out, n_time, n_heads, width,
         BLOCK=block_of(width), width=width,
     )  # fmt: skip
@@ -140,7 +140,7 @@ def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -
     width = grad.shape[1] // n_heads
     by_query, by_column = (grad.new_empty(n_rows, n_heads, n_time, width) for _ in range(2))
     scale, column = grad.new_empty(n_rows, n_heads, n_time), grad.new_empty(n_rows, n_heads, 1, width)
-    launch(
+    rounding.launch(
         _attention_backward_values, (n_rows * n_heads,), grad, inverse_sum.contiguous(), by_query, scale, by_column, column,
         n_time, n_heads, width, QUERY_LIMIT=GRADIENT_LIMIT, COLUMN_LIMIT=INT8_LIMIT, ROWS=ROW_BLOCK,
         BLOCK=block_of(width), width=ROW_BLOCK * width,
@@ -188,11 +188,11 @@ def attention_backward_scores(
     by_query, by_key, columns = (torch.empty_like(products) for _ in range(3))
     row_scale, column_scale = products.new_empty(products.shape[:3]), products.new_empty(n_rows, n_heads, n_keys)
     per_query, per_key = (g_scale.contiguous(), inverse_sum.contiguous(), q_r.contiguous()), (v_scale, k_r)
-    launch(
+    rounding.launch(
         _scores_by_query, (row_scale.numel(),), products, e.contiguous(), *per_query, *(x.contiguous() for x in per_key),
         by_query, row_scale, columns, n_queries, n_keys, BLOCK=block_of(n_keys), width=n_keys,
     )  # fmt: skip
-    launch(
+    rounding.launch(
         _scores_by_key, (n_rows * n_heads, -(-n_keys // KEY_BLOCK)), columns, by_key, column_scale, n_queries, n_keys,
         LIMIT=INT8_LIMIT, ROWS=ROW_BLOCK, COLUMNS=KEY_BLOCK, width=ROW_BLOCK * KEY_BLOCK,
     )  # fmt: skip
@@ -261,7 +261,7 @@ def attention_inputs_backward(
     n_rows, n_heads, n_time, width = sums[0].shape
     out = sums[0].new_empty(n_rows * n_time, 3 * n_heads * width)
     given = (x.contiguous() for x in (*sums, *scales, *saved, cos, sin))
-    launch(
+    rounding.launch(
         _attention_inputs_backward, (n_rows * n_time, n_heads), *given, out, n_time, n_heads, width,
         LIMIT=GRADIENT_LIMIT, SHARE=1.0 / width, BLOCK=block_of(width), width=width,
     )  # fmt: skip

@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
+from prequential.exact.device import rounding
 from prequential.exact.device.attention import (
     attention_backward_scores,
     attention_backward_values,
@@ -27,7 +28,6 @@ from prequential.exact.device.rounding import (
     inverse,
     inverse_rms,
     largest,
-    launch,
     levels,
     rounded,
     row_dot,
@@ -68,7 +68,7 @@ def quantise_rows(x: Tensor, column_factor: Tensor | None = None) -> tuple[Tenso
     q, scale = torch.empty_like(x, dtype=torch.int8), x.new_empty(x.shape[:-1])
     n_rows, n = scale.numel(), x.shape[-1]
     factor = x if column_factor is None else column_factor.contiguous()
-    launch(
+    rounding.launch(
         _quantise_rows, (n_rows,), x, factor, q, scale, n, x.shape[-2],
         HAS_FACTOR=column_factor is not None, LIMIT=INT8_LIMIT, BLOCK=block_of(n), width=n,
     )  # fmt: skip
@@ -97,7 +97,7 @@ def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tens
         x.new_empty(len(x)),
     )
     n = x.shape[1]
-    launch(
+    rounding.launch(
         _quantise_rows_finely, (len(x),), x, column_factor.contiguous(), high, low, scale, n,
         LIMIT=INT8_LIMIT, SHARE=1.0 / (INT8_LIMIT * FINE), BLOCK=block_of(n), width=n,
     )  # fmt: skip
@@ -128,7 +128,7 @@ def column_peaks(x: Tensor, row_factor: Tensor | None = None) -> Tensor:
     x = x.contiguous()
     n_rows, n = x.shape
     peaks, factor = x.new_empty(n), x if row_factor is None else row_factor.contiguous()
-    launch(
+    rounding.launch(
         _column_peaks, (-(-n // COLUMN_BLOCK),), x, factor, peaks, n_rows, n, HAS_FACTOR=row_factor is not None,
         ROWS=ROW_BLOCK, COLUMNS=COLUMN_BLOCK, width=ROW_BLOCK * COLUMN_BLOCK,
     )  # fmt: skip
@@ -152,7 +152,7 @@ def _column_peaks(x, factor, peaks, n_rows, n, HAS_FACTOR: tl.constexpr, ROWS: t
 def round_columns(x: Tensor, peaks: Tensor, row_factor: Tensor | None = None) -> Tensor:
     x = x.contiguous()
     q, factor = torch.empty_like(x, dtype=torch.int8), x if row_factor is None else row_factor.contiguous()
-    launch(
+    rounding.launch(
         _round_columns, (_flat(x),), x, peaks.contiguous(), factor, q, x.numel(), x.shape[1],
         HAS_FACTOR=row_factor is not None, LIMIT=INT8_LIMIT, BLOCK=FLAT_BLOCK, width=FLAT_BLOCK,
     )  # fmt: skip
@@ -176,7 +176,7 @@ def normalise_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     x = x.contiguous()
     q, r, s = torch.empty_like(x, dtype=torch.int8), x.new_empty(len(x)), x.new_empty(len(x))
     n = x.shape[1]
-    launch(
+    rounding.launch(
         _normalise_rows, (len(x),), x, q, r, s, n, LIMIT=INT8_LIMIT, SHARE=1.0 / n, BLOCK=block_of(n), width=n
     )  # fmt: skip
     return q, r, s
@@ -198,7 +198,7 @@ def _normalise_rows(x, q, r, s, n, LIMIT: tl.constexpr, SHARE: tl.constexpr, BLO
 def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, base: Tensor) -> Tensor:
     g = g.contiguous()
     out, n = torch.empty_like(g), g.shape[1]
-    launch(
+    rounding.launch(
         _normalise_rows_backward, (len(g),), g, q.contiguous(), r.contiguous(), s.contiguous(), base.contiguous(), out, n,
         LIMIT=GRADIENT_LIMIT, SHARE=1.0 / n, BLOCK=block_of(n), width=n,
     )  # fmt: skip
@@ -228,7 +228,7 @@ def dequantise(
     acc = acc.contiguous()
     out = torch.empty_like(acc, dtype=torch.float32)
     factors = [acc if x is None else x.contiguous() for x in (row, column, base)]
-    launch(
+    rounding.launch(
         _dequantise, (_flat(acc),), acc, *factors, out, acc.numel(), acc.shape[-1], acc.shape[-2] * acc.shape[-1],
         HAS_ROW=row is not None, HAS_COLUMN=column is not None, HAS_BASE=base is not None, ALPHA=float(alpha),
         BETA=float(beta), BLOCK=FLAT_BLOCK, width=FLAT_BLOCK,
@@ -261,7 +261,7 @@ def _dequantise(
 def row_squares(q: Tensor) -> Tensor:
     q = q.contiguous()
     out, n = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device), q.shape[-1]
-    launch(_row_squares, (out.numel(),), q, out, n, BLOCK=block_of(n), width=n)
+    rounding.launch(_row_squares, (out.numel(),), q, out, n, BLOCK=block_of(n), width=n)
     return out
 
 
@@ -276,7 +276,7 @@ def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tens
     acc = acc.contiguous()
     q, a = torch.empty_like(acc, dtype=torch.int8), torch.empty_like(acc, dtype=torch.float32)
     scale, n = a.new_empty(len(acc)), acc.shape[1]
-    launch(
+    rounding.launch(
         _squared_relu, (len(acc),), acc, row.contiguous(), column.contiguous(), q, scale, a, n,
         LIMIT=INT8_LIMIT, BLOCK=block_of(n), width=n,
     )  # fmt: skip
@@ -299,7 +299,7 @@ def _squared_relu(acc, row, column, q, scale, a, n, LIMIT: tl.constexpr, BLOCK: 
 def squared_relu_backward(acc: Tensor, row: Tensor, a: Tensor) -> Tensor:
     acc = acc.contiguous()
     out = torch.empty_like(acc, dtype=torch.float32)
-    launch(
+    rounding.launch(
         _squared_relu_backward, (_flat(acc),), acc, row.contiguous(), a.contiguous(), out, acc.numel(), acc.shape[1],
         BLOCK=FLAT_BLOCK, width=FLAT_BLOCK,
     )  # fmt: skip
@@ -321,7 +321,7 @@ def _squared_relu_backward(acc, row, a, out, size, n, BLOCK: tl.constexpr):
 def frequencies(logits: Tensor) -> Tensor:
     logits = logits.contiguous()
     out, n = torch.empty_like(logits, dtype=torch.int32), logits.shape[1]
-    launch(
+    rounding.launch(
         _frequencies, (len(logits),), logits, frequency_table(logits.device), out, n, STEPS=float(LOGIT_STEPS_PER_NAT),
         LAST=FREQUENCY_TABLE_SIZE - 1.0, TOTAL=TOTAL, BLOCK=block_of(n), width=n,
     )  # fmt: skip
@@ -348,7 +348,7 @@ def _frequencies(
 def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
     frequency = frequency.contiguous()
     out = torch.empty_like(frequency, dtype=torch.float32)
-    launch(
+    rounding.launch(
         _loss_gradient, (_flat(frequency),), frequency, symbols.contiguous(), out, frequency.numel(), frequency.shape[1],
         UNIT=2.0**-24, BLOCK=FLAT_BLOCK, width=FLAT_BLOCK,
     )  # fmt: skip
@@ -377,7 +377,7 @@ def adam_(
 ) -> None:
     assert parameter.is_contiguous() and mean.is_contiguous() and square.is_contiguous()
     step = torch.as_tensor(step_size, dtype=torch.float64).to(parameter.device)
-    launch(
+    rounding.launch(
         _adam, (_flat(parameter),), parameter, gradient.contiguous(), mean, square, step, parameter.numel(),
         BETA1=beta1, REST1=1.0 - beta1, BETA2=beta2, REST2=1.0 - beta2, BLOCK=FLAT_BLOCK, width=FLAT_BLOCK,
     )  # fmt: skip
@@ -404,7 +404,7 @@ def _adam(
 def nesterov_(momentum: Tensor, gradient: Tensor, mu: float) -> Tensor:
     assert momentum.is_contiguous()
     out = torch.empty_like(momentum)
-    launch(
+    rounding.launch(
         _nesterov, (_flat(momentum),), momentum, gradient.contiguous(), out, momentum.numel(), MU=mu, REST=1.0 - mu,
         BLOCK=FLAT_BLOCK, width=FLAT_BLOCK,
     )  # fmt: skip

@@ -126,9 +126,8 @@ class DeviceGPT(GPT):
     def _capture(self, n_columns: int, *, reads_columns: bool) -> None:
         """Captures a step or a reading whose shape was that of the last two. If that fails, all run kernel by kernel.
 
-        reads_columns: also captures the reading of a column.
-
-        A step can be captured if the context table is on the device.
+        A step can be captured if the context table is on the device. reads_columns: also captures the reading of a column; if
+        that fails, a decoder reads on the host.
         """
         shapes, sizes = self._last_shapes, [*self._last_sizes, n_columns]
         captures_step = not (self.config.contexts and self._reads_on_host)
@@ -154,10 +153,11 @@ class DeviceGPT(GPT):
     def _open_reader(self, *, on_host: bool) -> Reader:
         """The reader of the open segment. The first call decides whether the segment is read on the host or on the device."""
         if self._pending_segment:
+            column = self._open_column()
             (weights, n_columns), self._pending_segment = self._pending_segment, None
             self._reads_on_host = on_host or not self.moves_contexts
-            if not on_host and self._decodes and self._captured_column and weights is self._captured_column.weights:
-                self._captured_column.open(self._reader, n_columns)
+            if column:
+                column.open(self._reader, n_columns)
             elif on_host:
                 self._reader.begin(weights.with_backend(self._host), n_columns)
                 self._last_sizes = []
@@ -168,17 +168,20 @@ class DeviceGPT(GPT):
                 self._last_sizes = [*self._last_sizes[-1:], n_columns]
         return self._reader
 
-    def _reads_columns(self) -> bool:
-        """Whether the segment that a decoder reads is read column by column on the device."""
-        weights = self._pending_segment[0] if self._pending_segment else self._reader.weights
-        return self._captured_column is not None and weights is self._captured_column.weights
+    def _open_column(self) -> CapturedColumn | None:
+        """What reads the open segment, if a decoder reads it column by column on the device."""
+        weights, column = (
+            self._pending_segment[0] if self._pending_segment else self._reader.weights,
+            self._captured_column,
+        )
+        return column if self._decodes and column and weights is column.weights else None
 
     def forward(self, recent: Tensor, first: int) -> Tensor:
         if self._pending_segment:  # an encoder knows all symbols of a segment and requests all columns at once
             self._decodes = len(recent) < self._pending_segment[1]
-        reader = self._open_reader(on_host=self._decodes and not self._reads_columns())
-        captured, column = self._captured_reading, self._captured_column
-        if self._decodes and column and reader.weights is column.weights:
+        column, captured = self._open_column(), self._captured_reading
+        reader = self._open_reader(on_host=self._decodes and column is None)
+        if column:
             parts = self._weights.rows_of_tables(recent).split(1)
             return torch.cat([column(rows).cpu() for rows in parts])
         if captured and reader.weights is captured.weights and len(recent) == captured.n_columns:
@@ -190,7 +193,7 @@ class DeviceGPT(GPT):
 
     def column_decoder(self) -> ColumnDecoder | None:
         self._decodes = True
-        if self._reads_columns():
+        if self._open_column():
             return None
         return self._open_reader(on_host=True).column_decoder() if self._host.primitives.COMPILED else None
 
