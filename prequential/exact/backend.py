@@ -36,6 +36,10 @@ class Primitives(Protocol):
         self, acc: Tensor, row: Tensor | None, column: Tensor | None,
         base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
     ) -> Tensor: ...  # fmt: skip
+    def requantise(
+        self, acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
+        alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]: ...  # fmt: skip
     def squared_relu(self, acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
     def squared_relu_backward(self, acc: Tensor, row: Tensor, a: Tensor) -> Tensor: ...
     def attention_inputs(
@@ -65,6 +69,9 @@ class Primitives(Protocol):
     ) -> None: ...  # fmt: skip
     def nesterov_(self, momentum: Tensor, gradient: Tensor, mu: float) -> Tensor: ...
     def row_squares(self, q: Tensor) -> Tensor: ...
+    def adagrad_change(
+        self, sums: Tensor, unit: Tensor, squares: Tensor, step_size: float, units: float, limit: float
+    ) -> tuple[Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from prequential.compiled import Array, kernel
+from prequential.compiled import Array, inlined, kernel
 from prequential.exact.fused_attention import (
     attention_backward_scores,
     attention_backward_values,
@@ -53,6 +53,7 @@ Tensor = torch.Tensor
 
 __all__ = [
     "COMPILED",
+    "adagrad_change",
     "adam_",
     "attention_backward_scores",
     "attention_backward_values",
@@ -73,6 +74,7 @@ __all__ = [
     "quantise_columns",
     "quantise_rows",
     "quantise_rows_finely",
+    "requantise",
     "rotate",
     "round_columns",
     "row_squares",
@@ -100,14 +102,20 @@ def quantise_rows(x: Tensor, column_factor: Tensor | None = None) -> tuple[Tenso
 @kernel
 def _quantise_rows(x: Array, column_factor: Array, q: Array, scale: Array) -> None:
     for i in range(x.shape[0]):
-        top = np.int32(0)
-        for j in range(x.shape[1]):
-            top = max(top, magnitude_bits(x[i, j] * column_factor[j]))
-        magnitude = scale_of(top)
-        factor = levels_per_unit(magnitude, INT8_LIMIT)
-        for j in range(x.shape[1]):
-            q[i, j] = np.int8(np.rint((x[i, j] * column_factor[j]) * factor))
-        scale[i] = magnitude * INVERSE_INT8_LIMIT
+        scale[i] = quantise_row(x[i], column_factor, q[i])
+
+
+@inlined
+def quantise_row(x: Array, column_factor: Array, q: Array) -> np.float32:
+    """Fills in q and returns the scale."""
+    top = np.int32(0)
+    for j in range(x.size):
+        top = max(top, magnitude_bits(x[j] * column_factor[j]))
+    magnitude = scale_of(top)
+    factor = levels_per_unit(magnitude, INT8_LIMIT)
+    for j in range(x.size):
+        q[j] = np.int8(np.rint((x[j] * column_factor[j]) * factor))
+    return magnitude * INVERSE_INT8_LIMIT
 
 
 def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -246,6 +254,40 @@ def _dequantise_onto(acc: Array, row: Array, column: Array, beta: float, base: A
     for i in range(acc.shape[0]):
         for j in range(acc.shape[1]):
             y[i, j] = base[i, j] * base_factor + ((np.float32(acc[i, j]) * row[i]) * column[j]) * factor
+
+
+def requantise(
+    acc: Tensor,
+    row: Tensor | None,
+    column: Tensor | None,
+    base: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    column_factor: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    n_rows, n_columns = acc.shape
+    y, q, scale = torch.empty(acc.shape), torch.empty(acc.shape, dtype=torch.int8), torch.empty(n_rows)
+    _requantise(
+        array(acc), ones(n_rows) if row is None else array(row), ones(n_columns) if column is None else array(column), beta,
+        y.numpy() if base is None else array(base), base is not None, alpha,
+        ones(n_columns) if column_factor is None else array(column_factor), y.numpy(), q.numpy(), scale.numpy(),
+    )  # fmt: skip
+    return y, q, scale
+
+
+@kernel
+def _requantise(
+    acc: Array, row: Array, column: Array, beta: float, base: Array, has_base: bool, alpha: float, column_factor: Array,
+    y: Array, q: Array, scale: Array,
+) -> None:  # fmt: skip
+    factor, base_factor = np.float32(beta), np.float32(alpha)
+    for i in range(acc.shape[0]):
+        for j in range(acc.shape[1]):
+            y[i, j] = ((np.float32(acc[i, j]) * row[i]) * column[j]) * factor
+        if has_base:
+            for j in range(acc.shape[1]):
+                y[i, j] = base[i, j] * base_factor + y[i, j]
+        scale[i] = quantise_row(y[i], column_factor, q[i])
 
 
 # ---- squared ReLU
@@ -442,3 +484,35 @@ def _row_squares(q: Array, y: Array) -> None:
         for j in range(q.shape[1]):
             total = np.int32(total + np.int32(q[i, j]) * np.int32(q[i, j]))
         y[i] = np.float32(total)
+
+
+def adagrad_change(
+    sums: Tensor, unit: Tensor, squares: Tensor, step_size: float, units: float, limit: float
+) -> tuple[Tensor, Tensor]:
+    new, change = torch.empty(squares.shape), torch.empty(sums.shape, dtype=torch.int32)
+    _adagrad_change(
+        array(sums), array(unit), array(squares), np.float32(step_size), np.float32(units), np.float32(limit),
+        np.float32(1.0 / sums.shape[1]), new.numpy(), change.numpy(),
+    )  # fmt: skip
+    return new, change
+
+
+@kernel
+def _adagrad_change(
+    sums: Array, unit: Array, squares: Array, step_size: np.float32, units: np.float32, limit: np.float32, share: np.float32,
+    new: Array, change: Array,
+) -> None:  # fmt: skip
+    n_columns = sums.shape[1]
+    g, levels = np.empty(n_columns, np.float32), np.empty(n_columns, np.int8)
+    for i in range(sums.shape[0]):
+        for j in range(n_columns):
+            g[j] = np.float32(sums[i, j]) * unit[0]
+        magnitude, total = round_row_to_int8(g, 0, levels)
+        scale = magnitude * INVERSE_INT8_LIMIT
+        mean_square = (np.float32(total) * (scale * scale)) * share
+        new[i] = squares[i] + (np.float32(0.0) if mean_square < SMALLEST_SCALE else mean_square)
+        root = np.float32(math.sqrt(np.float64(new[i])))
+        factor = (ONE / (root + np.float32(1e-8))) * step_size
+        for j in range(n_columns):
+            level = np.rint((g[j] * factor) * units)
+            change[i, j] = np.int32(max(-limit, min(limit, level)))

@@ -29,14 +29,12 @@ def orthogonalise(g: Tensor, backend: Backend) -> Tensor:
     a, b, c = NEWTON_SCHULZ
     q, s = ops.quantise_rows(g)
     # The Frobenius norm comes from two integer sums: of the squares of each row, and of the rows, rounded to one scale.
-    x = ops.dequantise(q, s * _inverse_norm(ops.row_squares(q), s), None)
+    x, q, s = ops.requantise(q, s * _inverse_norm(ops.row_squares(q), s), None)
     for _ in range(NEWTON_SCHULZ_STEPS):
-        q, s = ops.quantise_rows(x)
-        gram = ops.dequantise(matmul(q, q.mT), s, s)  # X X^T, (R, R)
-        p, t = ops.quantise_rows(gram)  # symmetric, so the scales of the rows are also those of the columns
-        polynomial = ops.dequantise(matmul(p, p.mT), t, t, base=gram, alpha=b, beta=c)
-        w, u = ops.quantise_rows(polynomial, column_factor=s)
-        x = ops.dequantise(matmul(w, q), u, None, base=x, alpha=a)
+        # X X^T, (R, R), is symmetric, so the scales of its rows are also those of its columns.
+        gram, p, t = ops.requantise(matmul(q, q.mT), s, s)
+        _, w, u = ops.requantise(matmul(p, p.mT), t, t, base=gram, alpha=b, beta=c, column_factor=s)
+        x, q, s = ops.requantise(matmul(w, q), u, None, base=x, alpha=a)
     return x
 
 

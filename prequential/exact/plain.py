@@ -149,6 +149,20 @@ def dequantise(
     return y
 
 
+def requantise(
+    acc: Tensor,
+    row: Tensor | None,
+    column: Tensor | None,
+    base: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    column_factor: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`dequantise`, and `quantise_rows` of its result: y (..., R, C) float32, q (..., R, C) int8, scale (..., R) float32."""
+    y = dequantise(acc, row, column, base, alpha, beta)
+    return y, *quantise_rows(y, column_factor)
+
+
 def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The squared ReLU of acc * row[:, None] * column, rounded to 127 levels per row.
 
@@ -383,3 +397,19 @@ def nesterov_(momentum: Tensor, gradient: Tensor, mu: float) -> Tensor:
 def row_squares(q: Tensor) -> Tensor:
     """The sums of squares of int8 rows: (..., R, C) -> (..., R) float32, summed in int64 and rounded once."""
     return q.to(torch.int32).square().sum(-1, dtype=torch.int64).float()
+
+
+def adagrad_change(
+    sums: Tensor, unit: Tensor, squares: Tensor, step_size: float, units: float, limit: float
+) -> tuple[Tensor, Tensor]:
+    """A step of Adagrad with one size for each row, on rows that are whole numbers of 1 / units.
+
+    g = sums * unit is the gradient; sums: integers (R, C), unit (1,) float32. squares (R,) float32: for each row, the sum of the
+    mean squares of earlier gradients. Returns the new squares, and what the step subtracts: (R, C) int32, at most `limit`.
+    """
+    g = sums.float() * unit
+    levels, scale = quantise_rows(g)
+    mean_square = row_squares(levels) * (scale * scale) * (1.0 / g.shape[1])
+    squares = squares + torch.where(mean_square < TINY, 0.0, mean_square)  # because some machines flush denormals
+    factor = (sqrt(squares) + 1e-8).reciprocal() * step_size
+    return squares, (g * factor[:, None] * units).round().clamp(-limit, limit).to(torch.int32)

@@ -8,6 +8,9 @@ sleep. OpenMP's threads spin in barriers instead, and two busy programs then slo
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,54 +24,96 @@ def available_threads(n_processes: int = 1) -> int:
     return min(max(1, n // n_processes), MAX_DEFAULT_THREADS)
 
 
-class Pool:
-    """`n_threads` threads, including the calling thread. Creating a pool switches torch's own threads off permanently."""
+class _Piece:
+    """A piece of work. The first thread that calls `run` does it."""
 
-    def __init__(self, n_threads: int) -> None:
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work, self._begun = work, Lock()
+        self.done: Future[None] = Future()
+
+    def run(self) -> None:
+        if not self._begun.acquire(blocking=False):
+            return
+        try:
+            self._work()
+        except BaseException as error:
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(None)
+
+
+class Pool:
+    """`n_threads` threads. Creating a pool switches torch's own threads off permanently.
+
+    One of them calls `map`, `start` and `finish`. With `with_helper`, another one has work of its own, and computes pieces
+    only in `help`, while it waits. The pool has the others.
+    """
+
+    def __init__(self, n_threads: int, *, with_helper: bool = False) -> None:
         import torch
 
         torch.set_num_threads(1)
-        self.n_threads = n_threads
+        self.n_threads, self._n_workers = n_threads, n_threads - with_helper
         self._executor = (
-            ThreadPoolExecutor(n_threads - 1, "prequential", initializer=torch.set_num_threads, initargs=(1,))
-            if n_threads > 1
+            ThreadPoolExecutor(self._n_workers - 1, "prequential", initializer=torch.set_num_threads, initargs=(1,))
+            if self._n_workers > 1
             else None
         )
-        self._queue: list[tuple[Future[None], Callable[[], None]]] = []
+        self._for_helper: SimpleQueue[_Piece | None] | None = SimpleQueue() if with_helper else None
+        self._started: list[_Piece] = []
 
     def pieces(self, n: int) -> list[slice]:
-        """range(n) cut into at most n_threads contiguous pieces of about equal size, none empty if n > 0."""
-        count = max(1, min(self.n_threads, n))
+        """range(n) cut into contiguous pieces of about equal size, at most one for each thread but the helper; none is empty."""
+        count = max(1, min(self._n_workers, n))
         return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 
     def map(self, work: Callable[[T], None], items: Sequence[T]) -> None:
         """Calls `work` on every item in parallel and returns when all calls are done. Raises the first error."""
-        if self._executor is None or len(items) == 1:
-            for item in items:
-                work(item)
-            return
-        futures = [self._executor.submit(work, item) for item in items[1:]]
+        others = [self._offered(partial(work, item)) for item in items[1:]]
         try:
             work(items[0])
         finally:
-            for future in futures:
-                future.exception()  # wait for all calls, also after an error
-        for future in futures:
-            future.result()
+            _wait_for(others)
+        for piece in others:
+            piece.done.result()
 
     def start(self, work: Callable[[], None]) -> None:
-        """Queues a piece of work. It runs in another thread, or in `finish` if no thread is free; with one thread it runs now."""
-        if self._executor is None:
+        """Offers a piece of work to the other threads; without others it runs now."""
+        if self.n_threads == 1:
             work()
         else:
-            self._queue.append((self._executor.submit(work), work))
+            self._started.append(self._offered(work))
 
     def finish(self) -> None:
-        """Returns when all queued work is done. The calling thread runs the pieces that no thread has begun, the newest first."""
-        queue, self._queue = self._queue, []
-        for future, work in reversed(queue):
-            if future.cancel():
-                work()
-        for future, _ in queue:
-            if not future.cancelled():
-                future.result()
+        """Returns when all started work is done. The calling thread runs what no other has begun, the newest first."""
+        started, self._started = self._started, []
+        _wait_for(started)
+        for piece in started:
+            piece.done.result()
+
+    def help(self, step: "Future[None]") -> None:
+        """Computes pieces until the step, which offers them in another thread, is done. Raises its error."""
+        if self._for_helper:
+            step.add_done_callback(lambda _: self._offer_to_helper(None))
+            while piece := self._for_helper.get():
+                piece.run()
+        step.result()
+
+    def _offered(self, work: Callable[[], None]) -> _Piece:
+        piece = _Piece(work)
+        if self._executor:
+            self._executor.submit(piece.run)
+        self._offer_to_helper(piece)
+        return piece
+
+    def _offer_to_helper(self, piece: _Piece | None) -> None:
+        if self._for_helper:
+            self._for_helper.put(piece)
+
+
+def _wait_for(pieces: Sequence[_Piece]) -> None:
+    """Runs those that no thread has begun, the newest first, and waits for the others, also after an error."""
+    for piece in reversed(pieces):
+        piece.run()
+    for piece in pieces:
+        piece.done.exception()

@@ -108,7 +108,8 @@ class Runtime:
             return None
         from prequential.exact import matmul
 
-        pool = Pool(self.n_threads)  # first: backends are rated as they will be used
+        # First, because backends are rated as they will be used. The thread that codes helps with steps.
+        pool = Pool(self.n_threads, with_helper=self.n_threads > 1 and self.team is None)
         return Backend(self._primitives(), matmul.choose("cpu", self.backend), pool)
 
     def accelerator(self, config: Config) -> Accelerator | None:

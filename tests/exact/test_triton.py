@@ -74,6 +74,7 @@ def test_stacks_of_matrices_agree():
     assert_same_bits(triton_primitives, "row_squares", d.integers(127, 3, 5, 20, dtype=torch.int8))
     acc, row, column, base = d.integers(2**28, 3, 5, 7), d.factors(3, 5), d.factors(3, 7), d.reals(3, 5, 7)
     assert_same_bits(triton_primitives, "dequantise", acc, row, column, base, alpha=3.4445, beta=2.0315)
+    assert_same_bits(triton_primitives, "requantise", acc, row, column, base, 3.4445, 2.0315, d.factors(3, 7))
 
 
 def test_zeros_subnormals_and_ties_agree():

@@ -48,11 +48,11 @@ from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, 
 Tensor = torch.Tensor
 
 __all__ = [
-    "COMPILED", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
+    "COMPILED", "adagrad_change", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
     "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_gradient",
     "embedding_sums", "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
-    "quantise_columns", "quantise_rows", "quantise_rows_finely", "rotate", "round_columns", "row_squares", "sqrt",
-    "squared_relu", "squared_relu_backward",
+    "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "rotate", "round_columns", "row_squares",
+    "sqrt", "squared_relu", "squared_relu_backward",
 ]  # fmt: skip
 
 COMPILED = False  # these kernels are not those of a processor's decoder
@@ -258,6 +258,55 @@ def _dequantise(
     tl.store(out + i, y, inside)
 
 
+def requantise(
+    acc: Tensor,
+    row: Tensor | None,
+    column: Tensor | None,
+    base: Tensor | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    column_factor: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    acc = acc.contiguous()
+    y, q = torch.empty_like(acc, dtype=torch.float32), torch.empty_like(acc, dtype=torch.int8)
+    scale, n = y.new_empty(acc.shape[:-1]), acc.shape[-1]
+    factors = [acc if x is None else x.contiguous() for x in (row, column, base, column_factor)]
+    rounding.launch(
+        _requantise, (scale.numel(),), acc, *factors, y, q, scale, n, acc.shape[-2],
+        HAS_ROW=row is not None, HAS_COLUMN=column is not None, HAS_BASE=base is not None, ALPHA=float(alpha),
+        BETA=float(beta), HAS_FACTOR=column_factor is not None, LIMIT=INT8_LIMIT, BLOCK=block_of(n), width=n,
+    )  # fmt: skip
+    return y, q, scale
+
+
+@triton.jit
+def _requantise(
+    acc, row, column, base, factor, y, q, scale, n, rows_per_matrix, HAS_ROW: tl.constexpr, HAS_COLUMN: tl.constexpr,
+    HAS_BASE: tl.constexpr, ALPHA: tl.constexpr, BETA: tl.constexpr, HAS_FACTOR: tl.constexpr, LIMIT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    i, j = tl.program_id(0), tl.arange(0, BLOCK)
+    inside, at, of_matrix = j < n, i.to(tl.int64) * n + j, (i // rows_per_matrix) * n + j
+    x = tl.load(acc + at, inside, 0).to(tl.float32)
+    if HAS_ROW:
+        x = x * tl.load(row + i)
+    if HAS_COLUMN:
+        x = x * tl.load(column + of_matrix, inside, 0.0)
+    if BETA != 1.0:
+        x = x * BETA
+    if HAS_BASE:
+        start = tl.load(base + at, inside, 0.0)
+        if ALPHA != 1.0:
+            start = start * ALPHA
+        x = start + x
+    tl.store(y + at, x, inside)
+    if HAS_FACTOR:
+        x = x * tl.load(factor + of_matrix, inside, 0.0)
+    magnitude = largest(x)
+    tl.store(q + at, levels(x, magnitude, LIMIT).to(tl.int8), inside)
+    tl.store(scale + i, magnitude * (1.0 / LIMIT))
+
+
 def row_squares(q: Tensor) -> Tensor:
     q = q.contiguous()
     out, n = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device), q.shape[-1]
@@ -425,3 +474,34 @@ def _nesterov(momentum, gradient, out, size, MU: tl.constexpr, REST: tl.constexp
 def _flat(x: Tensor) -> int:
     """How many programs work on all entries of x, each alone."""
     return -(-x.numel() // FLAT_BLOCK)
+
+
+def adagrad_change(
+    sums: Tensor, unit: Tensor, squares: Tensor, step_size: float, units: float, limit: float
+) -> tuple[Tensor, Tensor]:
+    sums = sums.contiguous()
+    new, change, n = torch.empty_like(squares.contiguous()), torch.empty_like(sums), sums.shape[1]
+    rounding.launch(
+        _adagrad_change, (len(sums),), sums, unit, squares.contiguous(), new, change, n,
+        SHARE=1.0 / n, STEP=step_size, UNITS=units, MOST=limit, LIMIT=INT8_LIMIT, BLOCK=block_of(n), width=n,
+    )  # fmt: skip
+    return new, change
+
+
+@triton.jit
+def _adagrad_change(
+    sums, unit, squares, new, change, n, SHARE: tl.constexpr, STEP: tl.constexpr, UNITS: tl.constexpr, MOST: tl.constexpr,
+    LIMIT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    i, j = tl.program_id(0), tl.arange(0, BLOCK)
+    inside, at = j < n, i.to(tl.int64) * n + j
+    g = tl.load(sums + at, inside, 0).to(tl.float32) * tl.load(unit)
+    magnitude = largest(g)
+    whole = levels(g, magnitude, LIMIT).to(tl.int32)
+    scale = magnitude * (1.0 / LIMIT)
+    mean_square = tl.sum(whole * whole, 0).to(tl.float32) * (scale * scale) * SHARE
+    square = tl.load(squares + i) + tl.where(mean_square < TINY, 0.0, mean_square)
+    factor = inverse(tl.sqrt_rn(square) + 1e-8) * STEP
+    level = tl.minimum(tl.maximum(rounded((g * factor) * UNITS), -MOST), MOST)
+    tl.store(new + i, square)
+    tl.store(change + at, level.to(tl.int32), inside)

@@ -81,6 +81,15 @@ def sum_of_rows(table: Array, rows: Array, sums: Array) -> None:
 
 
 @kernel
+def subtract_rows(table: Array, rows: Array, change: Array, limit: int) -> None:
+    """table[rows[u]] -= change[u], at most `limit` in magnitude. rows (U,) int64: distinct; change (U, D) int32."""
+    for u in range(rows.size):
+        row = table[rows[u]]
+        for j in range(row.size):
+            row[j] = np.int16(max(-limit, min(limit, np.int32(row[j]) - change[u, j])))
+
+
+@kernel
 def sum_by_row(g: Array, peak: np.float32, rows: Array, sums: Array) -> None:
     """sums[rows[i, k]] += g[i], rounded to levels of peak / SUM_LIMIT. g (N, D) float32, rows (N, K) int64, sums (U, D) int32.
 

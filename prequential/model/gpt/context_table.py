@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from prequential.exact.backend import Primitives
-from prequential.exact.plain import TINY, peak_of
+from prequential.exact.plain import peak_of
 from prequential.model.config import GPT_CONTEXTS, GPTConfig
-from prequential.model.gpt.context_kernels import SUM_LIMIT, context_rows, sum_by_row, sum_of_rows
+from prequential.model.gpt.context_kernels import SUM_LIMIT, context_rows, subtract_rows, sum_by_row, sum_of_rows
 
 Tensor = torch.Tensor
 
@@ -74,15 +74,11 @@ class ContextTable:
 
     def stage_update_from_sums(self, touched: Tensor, sums: Tensor, peak: Tensor) -> None:
         """The same from the sums (U, D) int32 of a gradient at the rows `touched` (U,), and its peak (1,)."""
-        ops, g = self._ops, sums.float() * (peak * (1.0 / SUM_LIMIT))
-        levels, scale = ops.quantise_rows(g)
-        mean_square = ops.row_squares(levels) * (scale * scale) * (1.0 / g.shape[1])
-        mean_square = torch.where(mean_square < TINY, 0.0, mean_square)  # because some machines flush denormals
-        squares = self.squares[touched] + mean_square
-        factor = (ops.sqrt(squares) + 1e-8).reciprocal() * self._step_size
+        squares, change = self._ops.adagrad_change(
+            sums, peak * (1.0 / SUM_LIMIT), self.squares[touched], self._step_size, UNITS, 2.0 * MAX_LEVEL
+        )
         self.squares[touched] = squares  # only steps read the squares
-        change = (g * factor[:, None] * UNITS).round().clamp(-2.0 * MAX_LEVEL, 2.0 * MAX_LEVEL)
-        self.pending.append((touched, change.to(torch.int32)))
+        self.pending.append((touched, change))
 
     def commit(self) -> None:
         """Writes the staged updates."""
@@ -97,7 +93,7 @@ class ContextTable:
 
     def _write(self, rows: Tensor) -> None:
         for touched, change in self.pending:
-            rows[touched] = (rows[touched] - change).clamp(-MAX_LEVEL, MAX_LEVEL).to(torch.int16)
+            subtract_rows(rows.numpy(), touched.numpy(), change.numpy(), MAX_LEVEL)
 
     def state(self) -> dict[str, Tensor]:
         """The tensors by name, without staged updates; empty if there are no contexts."""

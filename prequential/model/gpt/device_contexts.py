@@ -8,7 +8,7 @@ from copy import copy
 import torch
 
 from prequential.model.gpt.context_kernels import SUM_LIMIT
-from prequential.model.gpt.context_table import ContextGradient, ContextTable
+from prequential.model.gpt.context_table import MAX_LEVEL, ContextGradient, ContextTable
 
 Tensor = torch.Tensor
 
@@ -42,6 +42,10 @@ class DeviceContextTable(ContextTable):
         for column in places.t():
             sums.index_add_(0, column, levels)
         self.stage_update_from_sums(touched, sums, peak)
+
+    def _write(self, rows: Tensor) -> None:
+        for touched, change in self.pending:
+            rows[touched] = (rows[touched] - change).clamp(-MAX_LEVEL, MAX_LEVEL).to(torch.int16)
 
     def state(self) -> dict[str, Tensor]:
         return {name: tensor[: self.n_rows] for name, tensor in super().state().items()}
