@@ -94,6 +94,10 @@ class Runtime:
             return AuditedLearner(config, backend, self.audit_every)
         if backend is None or config.gpt is None:
             return OnlineLearner(config)
+        if self.kernels != "plain" and self.n_threads > 1 and self.team is None:
+            from prequential.online.first_run import compile_kernels
+
+            compile_kernels(config)
         accelerator = self._accelerator(config, backend)
         if self.team:
             from prequential.online.workers.shared import SharedLearner

@@ -4,7 +4,6 @@ The archive is really written, to a file (measure/evaluation/draft.py), and all 
 decoded again, and every byte is compared.
 """
 
-import io
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -36,10 +35,11 @@ from prequential.measure.evaluation.trace import Trace
 from prequential.measure.frames import cost_frame, curve_frame
 from prequential.measure.machine import peak_memory_bytes
 from prequential.measure.watch.progress import SilentProgress
-from prequential.model.config import Config, GPTConfig, MixerConfig
+from prequential.model.config import Config
 from prequential.model.presets import name_of, preset
 from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
+from prequential.online.first_run import run_once, small_config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, PathLike, Source, open_source
@@ -348,16 +348,8 @@ def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
         runtime.accelerator(planned)
     runtime = replace(runtime, device="cpu")
     has_gpt = planned is None or planned.gpt is not None
-    gpt = GPTConfig(n_layers=1, width=64, n_heads=2, window=16) if has_gpt else None
-    config = Config(gpt=gpt, mixer=MixerConfig(table_bits=8))
-    source = np.zeros(64, np.uint8)
-    header = Header(n_bytes=len(source), blake2b=bytes(32), config=config.to_dict())
-    archive = io.BytesIO()
-    for _ in coding.compress(source, header, archive, runtime.learner(config)):
-        pass
-    archive.seek(0)
-    for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), runtime.learner(config)):
-        pass
+    config = small_config(has_gpt=has_gpt, has_mixer=True)
+    run_once(runtime.learner(config), runtime.learner(config), config)
 
 
 def _verify(source: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:

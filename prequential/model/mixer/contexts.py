@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prequential.compiled import Array, merged
+from prequential.compiled import Array, inlined, merged
 from prequential.model.config import CONTEXTS
 from prequential.model.hashing import hashed, is_letter
 from prequential.model.mixer.past import (
@@ -103,7 +103,7 @@ OF_BINARY = (
 )  # fmt: skip
 
 
-@merged
+@inlined
 def context_hashes(past: Array, ring: Array, indirect: Array, kinds: Array, every: Array, hashes: Array) -> None:
     """hashes[i] = the hash of the i-th context.
 

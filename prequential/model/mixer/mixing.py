@@ -229,7 +229,7 @@ def code_bytes(
         end_byte(prefix & 255, mixer, scratch)
 
 
-@merged
+@inlined
 def begin_byte(mixer: MixerArrays, scratch: Scratch) -> None:
     """Matches, hashes of the contexts, their buckets and runs, and what selects weights."""
     find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
@@ -311,7 +311,7 @@ def learn_bit(
         mixer.match_byte_map[place] = step_towards(np.int64(mixer.match_byte_map[place]), hit)
 
 
-@merged
+@inlined
 def end_byte(byte: int, mixer: MixerArrays, scratch: Scratch) -> None:
     """The runs and the past after one more byte."""
     if mixer.learns:

@@ -174,7 +174,7 @@ def word_or_gap(past: Array) -> Any:
     return past[WORD] if past[WORD] != 0 else past[GAP]
 
 
-@merged
+@inlined
 def advance(past: Array, ring: Array, indirect: Array, byte: int, learns: bool) -> None:
     """Updates all of the past after one more byte; `indirect` only with `learns`."""
     follow_matches(past, ring, byte)
@@ -428,7 +428,7 @@ MAX_VERIFIED = 32  # bytes that are compared when a match is found
 MAX_MATCH_LENGTH = 65535
 
 
-@merged
+@inlined
 def find_matches(past: Array, ring: Array, matches: Array, learns: bool) -> None:
     """Looks for earlier occurrences of the last bytes where no match continues.
 
