@@ -20,6 +20,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -111,6 +112,9 @@ class Float32GPT:
 
     def end(self) -> None:
         """Closes the segment. There is nothing to commit."""
+
+    def wait_for_update(self, update: "Future[None]") -> None:
+        update.result()
 
     def read(self, recent: Tensor) -> Tensor:
         """Logits (T, V) of the symbols after the segment's columns, whose last symbols are `recent` (T, E)."""

@@ -58,3 +58,6 @@ _WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
 kernel: Any = numba.njit(**_OPTIONS)
 inlined: Any = numba.njit(**_WITHIN | {"forceinline": True})
 merged: Any = numba.njit(**_WITHIN | {"inline": "always"})
+# `inlined`, but not cached: both GPT and mixer call it, with other types. On a first run two processes compile these two
+# (online/first_run.py), and numba's cache may mix up types of one function that two processes save at the same time.
+shared: Any = numba.njit(**_WITHIN | {"forceinline": True, "cache": False})

@@ -62,7 +62,7 @@ def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
                 self.said = True
                 with suppress(Exception):
                     watch.write(
-                        "prequential: compiling kernels, once for each kind of run after an installation (some 20 seconds)"
+                        "prequential: compiling kernels, once for each kind of run after an installation (half a minute)"
                     )
 
         def on_end(self, _: event.Event) -> None:

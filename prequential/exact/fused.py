@@ -515,4 +515,4 @@ def _adagrad_change(
         factor = (ONE / (root + np.float32(1e-8))) * step_size
         for j in range(n_columns):
             level = np.rint((g[j] * factor) * units)
-            change[i, j] = np.int32(max(-limit, min(limit, level)))
+            change[i, j] = np.int32(max(-limit, min(limit, level))) if level == level else 0  # NaN: 0

@@ -158,7 +158,10 @@ def requantise(
     beta: float = 1.0,
     column_factor: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`dequantise`, and `quantise_rows` of its result: y (..., R, C) float32, q (..., R, C) int8, scale (..., R) float32."""
+    """`dequantise`, and `quantise_rows` of its result: y (..., R, C) float32, q (..., R, C) int8, scale (..., R) float32.
+
+    column_factor (..., C): of what is rounded, not of y.
+    """
     y = dequantise(acc, row, column, base, alpha, beta)
     return y, *quantise_rows(y, column_factor)
 
@@ -405,11 +408,13 @@ def adagrad_change(
     """A step of Adagrad with one size for each row, on rows that are whole numbers of 1 / units.
 
     g = sums * unit is the gradient; sums: integers (R, C), unit (1,) float32. squares (R,) float32: for each row, the sum of the
-    mean squares of earlier gradients. Returns the new squares, and what the step subtracts: (R, C) int32, at most `limit`.
+    mean squares of earlier gradients. Returns the new squares, and what the step subtracts: (R, C) int32, at most
+    `limit` in magnitude, and 0 where it is not a number.
     """
     g = sums.float() * unit
     levels, scale = quantise_rows(g)
     mean_square = row_squares(levels) * (scale * scale) * (1.0 / g.shape[1])
     squares = squares + torch.where(mean_square < TINY, 0.0, mean_square)  # because some machines flush denormals
     factor = (sqrt(squares) + 1e-8).reciprocal() * step_size
-    return squares, (g * factor[:, None] * units).round().clamp(-limit, limit).to(torch.int32)
+    change = (g * factor[:, None] * units).round().nan_to_num(0.0, limit, -limit)
+    return squares, change.clamp(-limit, limit).to(torch.int32)

@@ -6,11 +6,12 @@ sleep. OpenMP's threads spin in barriers instead, and two busy programs then slo
 """
 
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -28,25 +29,50 @@ class _Piece:
     """A piece of work. The first thread that calls `run` does it."""
 
     def __init__(self, work: Callable[[], None]) -> None:
-        self._work, self._begun = work, Lock()
-        self.done: Future[None] = Future()
+        self._work: Callable[[], None] | None = work
+        self._begun, self.done = Lock(), Future[None]()
 
     def run(self) -> None:
         if not self._begun.acquire(blocking=False):
             return
+        work, self._work = self._work, None
         try:
-            self._work()
+            assert work
+            work()
         except BaseException as error:
             self.done.set_exception(error)
         else:
             self.done.set_result(None)
 
 
+class _Helper:
+    """A thread that runs pieces while its gate is open."""
+
+    def __init__(self) -> None:
+        self.gate, self.pieces = Event(), SimpleQueue[_Piece | None]()
+        Thread(target=_help, args=(self.gate, self.pieces), name="prequential-helper", daemon=True).start()
+        weakref.finalize(self, _end_helper, self.gate, self.pieces)
+
+
+def _help(gate: Event, pieces: "SimpleQueue[_Piece | None]") -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    while piece := pieces.get():
+        gate.wait()
+        piece.run()
+
+
+def _end_helper(gate: Event, pieces: "SimpleQueue[_Piece | None]") -> None:
+    pieces.put(None)
+    gate.set()
+
+
 class Pool:
     """`n_threads` threads. Creating a pool switches torch's own threads off permanently.
 
-    One of them calls `map`, `start` and `finish`. With `with_helper`, another one has work of its own, and computes pieces
-    only in `help`, while it waits. The pool has the others.
+    The caller is one of them. with_helper: another one works only while a thread that codes waits in `wait_for`, so that coding
+    and the pool together have n_threads busy threads.
     """
 
     def __init__(self, n_threads: int, *, with_helper: bool = False) -> None:
@@ -59,11 +85,14 @@ class Pool:
             if self._n_workers > 1
             else None
         )
-        self._for_helper: SimpleQueue[_Piece | None] | None = SimpleQueue() if with_helper else None
+        self._helper = _Helper() if with_helper else None
         self._started: list[_Piece] = []
 
     def pieces(self, n: int) -> list[slice]:
-        """range(n) cut into contiguous pieces of about equal size, at most one for each thread but the helper; none is empty."""
+        """range(n) cut into contiguous pieces of about equal size, at most one for each thread but the helper.
+
+        None is empty if n > 0.
+        """
         count = max(1, min(self._n_workers, n))
         return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 
@@ -73,12 +102,12 @@ class Pool:
         try:
             work(items[0])
         finally:
-            _wait_for(others)
+            _complete(others)
         for piece in others:
             piece.done.result()
 
     def start(self, work: Callable[[], None]) -> None:
-        """Offers a piece of work to the other threads; without others it runs now."""
+        """Offers a piece of work to the other threads. Without others it runs now."""
         if self.n_threads == 1:
             work()
         else:
@@ -87,31 +116,33 @@ class Pool:
     def finish(self) -> None:
         """Returns when all started work is done. The calling thread runs what no other has begun, the newest first."""
         started, self._started = self._started, []
-        _wait_for(started)
+        _complete(started)
         for piece in started:
             piece.done.result()
 
-    def help(self, step: "Future[None]") -> None:
-        """Computes pieces until the step, which offers them in another thread, is done. Raises its error."""
-        if self._for_helper:
-            step.add_done_callback(lambda _: self._offer_to_helper(None))
-            while piece := self._for_helper.get():
-                piece.run()
-        step.result()
+    def wait_for(self, step: "Future[None]") -> None:
+        """Waits for a step that another thread computes with this pool. The helper computes pieces meanwhile. Raises its error.
+
+        The waiting thread itself computes nothing: an interruption would leave a piece that is begun and never done.
+        """
+        if self._helper:
+            self._helper.gate.set()
+        try:
+            step.result()
+        finally:
+            if self._helper:
+                self._helper.gate.clear()
 
     def _offered(self, work: Callable[[], None]) -> _Piece:
         piece = _Piece(work)
         if self._executor:
             self._executor.submit(piece.run)
-        self._offer_to_helper(piece)
+        if self._helper:
+            self._helper.pieces.put(piece)
         return piece
 
-    def _offer_to_helper(self, piece: _Piece | None) -> None:
-        if self._for_helper:
-            self._for_helper.put(piece)
 
-
-def _wait_for(pieces: Sequence[_Piece]) -> None:
+def _complete(pieces: Sequence[_Piece]) -> None:
     """Runs those that no thread has begun, the newest first, and waits for the others, also after an error."""
     for piece in reversed(pieces):
         piece.run()

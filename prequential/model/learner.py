@@ -104,10 +104,10 @@ class OnlineLearner:
         return to_array(self.gpt.frequencies(to_tensor(inputs), first))
 
     def end(self, n_symbols: int) -> None:
-        """Closes the segment. Waits for the step, and computes pieces of it meanwhile. Raises its error, if there was one."""
+        """Closes the segment and waits for the step. Raises the step's error, if there was one."""
         if self.gpt:
             if self._step:
-                self.gpt.backend.pool.help(self._step)
+                self.gpt.wait_for_update(self._step)
                 self._step = None
             self.gpt.end()
         self._last_segment_size = n_symbols

@@ -1,12 +1,15 @@
 """The first run after an installation: compiling the kernels, those of GPT and mixer at the same time in two processes.
 
 numba compiles one kernel at a time in a process. A kernel that was compiled once is loaded from a cache on disk, so a second
-process can compile some of them for this one.
+process can compile some of them for this one. It needs some 500 MB while it runs.
 """
 
 import io
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,8 @@ from prequential.online import coding
 from prequential.online.loop import Learner
 
 N_BYTES = 64
-LIMIT_S = 300  # for the other process
+LEAST_WAIT_S = 5.0  # for the other process, which may take as long as this one
+OTHER_PROCESS = "PREQUENTIAL_COMPILES"  # set in its environment: it must not start a third one
 
 
 def small_config(*, has_gpt: bool, has_mixer: bool) -> Config:
@@ -32,23 +36,24 @@ def small_config(*, has_gpt: bool, has_mixer: bool) -> Config:
     )
 
 
-def run_once(encoder: Learner, decoder: Learner, config: Config) -> None:
-    """Codes N_BYTES bytes there and back, with steps of the GPT. Learners: fresh ones of the configuration."""
+def run_once(config: Config, make: Callable[[Config], Learner]) -> None:
+    """Codes N_BYTES bytes there and back, with steps of the GPT. make: makes a fresh learner of the configuration."""
     source, archive = np.zeros(N_BYTES, np.uint8), io.BytesIO()
     header = Header(n_bytes=len(source), blake2b=bytes(32), config=config.to_dict())
-    for _ in coding.compress(source, header, archive, encoder):
+    for _ in coding.compress(source, header, archive, make(config)):
         pass
     archive.seek(0)
-    for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), decoder):
+    for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), make(config)):
         pass
 
 
 def compile_kernels(config: Config) -> None:
-    """Compiles the kernels of a learner with GPT and mixer, if the cache has neither. Otherwise, or if it fails, does nothing.
+    """On a first run, compiles most kernels of a learner with GPT and mixer, in two processes. Later it does nothing.
 
-    Without it, each kernel is compiled where it is first needed.
+    Whatever the other process cannot do costs time only: a kernel that is not in the cache is compiled where it is needed.
     """
     from prequential.exact import fused
+    from prequential.model.learner import OnlineLearner
     from prequential.model.mixer import mixing
 
     if (
@@ -58,19 +63,13 @@ def compile_kernels(config: Config) -> None:
         or _is_cached(fused.fill_frequencies)
     ):
         return
-    own = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import compile_gpt_kernels; compile_gpt_kernels()"
-    try:
-        other = subprocess.Popen(
-            [sys.executable, "-c", own], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-    except OSError:
+    started = time.monotonic()
+    other = _start_other()
+    if other is None:
         return
     try:
-        from prequential.model.learner import OnlineLearner
-
-        small = small_config(has_gpt=False, has_mixer=True)
-        run_once(OnlineLearner(small), OnlineLearner(small), small)
-        other.wait(LIMIT_S)
+        run_once(small_config(has_gpt=False, has_mixer=True), OnlineLearner)
+        other.wait(max(LEAST_WAIT_S, time.monotonic() - started))
     except subprocess.TimeoutExpired:
         pass
     finally:
@@ -78,16 +77,31 @@ def compile_kernels(config: Config) -> None:
         other.wait()
 
 
+def _start_other() -> subprocess.Popen[bytes] | None:
+    """The process that compiles the kernels of the GPT; None where none can be started."""
+    if not sys.executable or getattr(sys, "frozen", False) or OTHER_PROCESS in os.environ:
+        return None
+    program = (
+        f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import compile_gpt_kernels; compile_gpt_kernels()"
+    )
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-c", program], env=os.environ | {OTHER_PROCESS: "1"}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError:
+        return None
+
+
 def compile_gpt_kernels() -> None:
-    """The kernels of a GPT, including those that decode without a mixer."""
+    """Compiles the kernels of a GPT, including those that decode without a mixer."""
     from prequential.online.runtime import Runtime
 
-    config, runtime = small_config(has_gpt=True, has_mixer=False), Runtime(threads=1, device="cpu")
-    run_once(runtime.learner(config), runtime.learner(config), config)
+    run_once(small_config(has_gpt=True, has_mixer=False), Runtime(threads=1, device="cpu").learner)
 
 
 def _is_cached(kernel: Any) -> bool:
-    """Whether the cache has this kernel; True if kernels are interpreted."""
+    """Whether a cache file has this kernel; True if kernels are interpreted."""
     if not hasattr(kernel, "stats"):
         return True
     function = kernel.py_func

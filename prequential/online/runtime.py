@@ -87,7 +87,7 @@ class Runtime:
     def learner(self, config: Config) -> OnlineLearner:
         """A fresh learner on this machine. Raises ConfigError like `check`, InexactMachineError if no backend is exact here."""
         self.check(config)
-        backend = self.exact_backend(config)
+        backend = self.exact_backend(config, beside_coding=self.n_threads > 1 and self.team is None)
         if self.audit_every:
             from prequential.online.audit import AuditedLearner
 
@@ -106,14 +106,16 @@ class Runtime:
         step_thread = backend.pool.n_threads > 1 or accelerator is not None  # coding continues while a device computes
         return OnlineLearner(config, make_gpt(config, backend, accelerator), step_thread=step_thread)
 
-    def exact_backend(self, config: Config) -> Backend | None:
-        """Primitives, products and threads; None for a learner that needs none. Raises InexactMachineError."""
+    def exact_backend(self, config: Config, *, beside_coding: bool = False) -> Backend | None:
+        """Primitives, products and threads; None for a learner that needs none. Raises InexactMachineError.
+
+        beside_coding: steps leave one thread to the learner, which codes in parallel with them.
+        """
         if config.gpt is None and self.backend is None:
             return None
         from prequential.exact import matmul
 
-        # First, because backends are rated as they will be used. The thread that codes helps with steps.
-        pool = Pool(self.n_threads, with_helper=self.n_threads > 1 and self.team is None)
+        pool = Pool(self.n_threads, with_helper=beside_coding)  # first: backends are rated as they will be used
         return Backend(self._primitives(), matmul.choose("cpu", self.backend), pool)
 
     def accelerator(self, config: Config) -> Accelerator | None:

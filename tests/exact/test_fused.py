@@ -1,5 +1,7 @@
 """The compiled loops give the bits of the definition: at the shapes in use, on views, with one thread or two."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -52,3 +54,11 @@ def test_a_product_and_a_sum_round_twice():
     acc, row = torch.full((40, 64), 4097, dtype=torch.int32), torch.full((40,), 2.0**-12)
     y = fused.dequantise(acc, row, torch.full((64,), a), base=torch.full((40, 64), -1.0 - 2.0**-11))
     assert torch.equal(y, torch.zeros(40, 64))
+
+
+@pytest.mark.parametrize("ops", [plain, fused])
+@pytest.mark.parametrize("unit", [math.nan, math.inf])
+def test_a_gradient_that_is_no_number_changes_no_context(ops, unit):
+    sums = torch.tensor([[1, -2, 0]], dtype=torch.int32)
+    _, change = ops.adagrad_change(sums, torch.tensor([unit]), torch.zeros(1), 0.1, 4096.0, 65534.0)
+    assert not change.any()

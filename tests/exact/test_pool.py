@@ -52,7 +52,7 @@ def test_the_waiting_thread_computes_pieces():
     pool, may_finish, by = Pool(2, with_helper=True), Event(), []
     with ThreadPoolExecutor(1) as thread:
         step = thread.submit(step_of_two_pieces, pool, may_finish, by)
-        helped = ThreadPoolExecutor(1).submit(pool.help, step)
+        helped = ThreadPoolExecutor(1).submit(pool.wait_for, step)
         while len(by) < 2:  # the step's thread waits, so the helper has to run both
             assert not helped.done()
         may_finish.set()
@@ -69,8 +69,8 @@ def test_a_helper_raises_the_error_of_the_step_and_can_help_again():
 
     with ThreadPoolExecutor(1) as thread:
         with pytest.raises(ZeroDivisionError):
-            pool.help(thread.submit(fails))
-        pool.help(thread.submit(pool.map, lambda i: None, [1, 2, 3]))
+            pool.wait_for(thread.submit(fails))
+        pool.wait_for(thread.submit(pool.map, lambda i: None, [1, 2, 3]))
 
 
 @pytest.mark.parametrize(("n_threads", "with_helper"), POOLS)

@@ -142,7 +142,7 @@ def test_a_context_table_on_a_device_takes_the_steps_of_one_on_the_host(monkeypa
 
     def learned(device: torch.device) -> tuple[ContextTable, torch.Tensor]:
         host = ContextTable(gpt, plain)
-        table = DeviceContextTable(host, device) if device == CUDA else host
+        table = DeviceContextTable(host, device, plain) if device == CUDA else host
         places = table.row_indices(recent).to(device)
         for _ in range(3):
             table.stage_update(ContextGradient(g.to(device), places))
@@ -154,6 +154,29 @@ def test_a_context_table_on_a_device_takes_the_steps_of_one_on_the_host(monkeypa
         there, other_sums = learned(CUDA)
     assert here.rows.any() and torch.equal(here.rows, there.rows) and torch.equal(here.squares, there.squares)
     assert torch.equal(sums, other_sums)
+
+
+def test_a_step_of_the_context_table_is_computed_where_the_table_is(monkeypatch):
+    """A decoder moves the table to the host, where the kernels of a device cannot read it."""
+    there, places = SimpleNamespace(**vars(plain)), []
+
+    def adagrad_change(sums, *rest):
+        places.append(is_on_device(sums))
+        return plain.adagrad_change(sums, *rest)
+
+    there.adagrad_change = adagrad_change
+    host = Runtime(threads=1).exact_backend(MIXED)
+    with simulated_cuda(monkeypatch):
+        gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), there), MIXED.gpt, 0, host)
+        for on_host in (False, False, True, True, False, False):
+            gpt.begin(1)
+            gpt.update(*rows(1))
+            if on_host:
+                gpt.column_decoder()
+            else:
+                gpt.forward(torch.zeros(1, MIXED.gpt.n_inputs, dtype=torch.int64), 0)
+            gpt.end()
+    assert len(places) == 4 and all(places)  # a segment's table is where the segment before was read
 
 
 @pytest.mark.parametrize("rows", [[[3, 1], [1, 7]], [[5, 5], [5, 5]], [[0, 1], [2, 3]]])

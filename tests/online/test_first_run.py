@@ -77,13 +77,48 @@ def test_where_no_process_can_be_started_the_run_compiles_by_itself(started, mon
     first_run.compile_kernels(preset(5))
 
 
+@pytest.mark.parametrize("executable", [None, ""])
+def test_a_program_without_an_interpreter_starts_none(started, monkeypatch, executable):
+    monkeypatch.setattr(sys, "executable", executable)
+    first_run.compile_kernels(preset(5))
+    assert not started
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_the_other_process_starts_no_third_one(started, monkeypatch, frozen):
+    if frozen:
+        monkeypatch.setattr(sys, "frozen", True, raising=False)  # sys.executable is the program itself
+    else:
+        monkeypatch.setenv(first_run.OTHER_PROCESS, "1")
+    first_run.compile_kernels(preset(5))
+    assert not started
+
+
+def test_a_process_that_hangs_is_ended(started, monkeypatch):
+    def hangs(self, timeout=None):
+        if timeout is not None:
+            self.calls.append("wait")
+            raise subprocess.TimeoutExpired("", timeout)
+
+    monkeypatch.setattr(Process, "wait", hangs)
+    first_run.compile_kernels(preset(5))
+    assert started[0][1].calls == ["wait", "kill"]
+
+
 def test_the_small_run_takes_steps(monkeypatch):
     from prequential.online.runtime import Runtime
 
     config, runtime = first_run.small_config(has_gpt=True, has_mixer=True), Runtime(threads=1)
-    learners: list[Learner] = [runtime.learner(config), runtime.learner(config)]
-    first_run.run_once(*learners, config)
-    assert all(learner.update_size and learner.n_symbols == first_run.N_BYTES for learner in learners)
+    learners: list[Learner] = []
+
+    def make(config):
+        learners.append(runtime.learner(config))
+        return learners[-1]
+
+    first_run.run_once(config, make)
+    assert len(learners) == 2 and all(
+        learner.update_size and learner.n_symbols == first_run.N_BYTES for learner in learners
+    )
 
 
 @pytest.mark.slow

@@ -471,11 +471,6 @@ def _nesterov(momentum, gradient, out, size, MU: tl.constexpr, REST: tl.constexp
     tl.store(out + i, scaled + m * MU, inside)
 
 
-def _flat(x: Tensor) -> int:
-    """How many programs work on all entries of x, each alone."""
-    return -(-x.numel() // FLAT_BLOCK)
-
-
 def adagrad_change(
     sums: Tensor, unit: Tensor, squares: Tensor, step_size: float, units: float, limit: float
 ) -> tuple[Tensor, Tensor]:
@@ -502,6 +497,12 @@ def _adagrad_change(
     mean_square = tl.sum(whole * whole, 0).to(tl.float32) * (scale * scale) * SHARE
     square = tl.load(squares + i) + tl.where(mean_square < TINY, 0.0, mean_square)
     factor = inverse(tl.sqrt_rn(square) + 1e-8) * STEP
-    level = tl.minimum(tl.maximum(rounded((g * factor) * UNITS), -MOST), MOST)
+    exact = (g * factor) * UNITS
+    level = tl.minimum(tl.maximum(rounded(exact), -MOST), MOST)
     tl.store(new + i, square)
-    tl.store(change + at, level.to(tl.int32), inside)
+    tl.store(change + at, tl.where(exact == exact, level, 0.0).to(tl.int32), inside)
+
+
+def _flat(x: Tensor) -> int:
+    """How many programs work on all entries of x, each alone."""
+    return -(-x.numel() // FLAT_BLOCK)

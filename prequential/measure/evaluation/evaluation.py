@@ -348,8 +348,7 @@ def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
         runtime.accelerator(planned)
     runtime = replace(runtime, device="cpu")
     has_gpt = planned is None or planned.gpt is not None
-    config = small_config(has_gpt=has_gpt, has_mixer=True)
-    run_once(runtime.learner(config), runtime.learner(config), config)
+    run_once(small_config(has_gpt=has_gpt, has_mixer=True), runtime.learner)
 
 
 def _verify(source: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:

@@ -82,7 +82,7 @@ def sum_of_rows(table: Array, rows: Array, sums: Array) -> None:
 
 @kernel
 def subtract_rows(table: Array, rows: Array, change: Array, limit: int) -> None:
-    """table[rows[u]] -= change[u], at most `limit` in magnitude. rows (U,) int64: distinct; change (U, D) int32."""
+    """table[rows[u]] -= change[u], clipped to `limit` in magnitude. rows (U,) int64: distinct; change (U, D) int32."""
     for u in range(rows.size):
         row = table[rows[u]]
         for j in range(row.size):

@@ -26,7 +26,7 @@ from prequential.exact.pool import Pool
 from prequential.model.config import N_SYMBOLS, GPTConfig
 from prequential.model.gpt.captured import CapturedColumn, CapturedReading, CapturedStep
 from prequential.model.gpt.column import ColumnDecoder
-from prequential.model.gpt.context_table import ContextGradient
+from prequential.model.gpt.context_table import ContextGradient, ContextTable
 from prequential.model.gpt.device_contexts import DeviceContextTable
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
@@ -72,6 +72,8 @@ class DeviceGPT(GPT):
         backend = Backend(accelerator.primitives, accelerator.matmul, Pool(1))
         super().__init__(config, seed, backend, accelerator.device)
         self.accelerator, self._host = accelerator, host
+        # As long as the table is on the host, so are its steps.
+        self._weights = replace(self._weights, contexts=ContextTable(config, host.primitives))
         # The open segment, until the first request decides where it is read.
         self._pending_segment: tuple[Weights, int] | None = None
         self.captures = accelerator.captures  # becomes False if a capture fails
@@ -97,7 +99,7 @@ class DeviceGPT(GPT):
         if self.config.contexts and is_on_device == self._reads_on_host:
             if table.pending:
                 raise RuntimeError("an update is staged: `end` must come between `update` and `begin`")
-            moved = table.on_host() if is_on_device else DeviceContextTable(table, self.accelerator.device)
+            moved = table.on_host() if is_on_device else DeviceContextTable(table, self.accelerator.device, self._ops)
             self._weights = replace(self._weights, contexts=moved)
             self._captured_step = self._captured_reading = self._captured_column = None  # they know the old place
             self._last_shapes, self._last_sizes = [], []

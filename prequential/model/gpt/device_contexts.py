@@ -7,6 +7,7 @@ from copy import copy
 
 import torch
 
+from prequential.exact.backend import Primitives
 from prequential.model.gpt.context_kernels import SUM_LIMIT
 from prequential.model.gpt.context_table import MAX_LEVEL, ContextGradient, ContextTable
 
@@ -16,9 +17,10 @@ Tensor = torch.Tensor
 class DeviceContextTable(ContextTable):
     """A copy of a table on a device. One more row takes the place of rows that a step does not need."""
 
-    def __init__(self, table: ContextTable, device: torch.device) -> None:
-        """table: on the host, without staged updates."""
+    def __init__(self, table: ContextTable, device: torch.device, ops: Primitives) -> None:
+        """table: on the host, without staged updates. ops: the primitives of the device."""
         self.__dict__.update(table.__dict__)
+        self._ops = ops
         self._empty = copy(table)
         self._empty.rows = self._empty.squares = table.squares[:0].clone()
         self.rows = torch.cat((table.rows, table.rows.new_zeros(1, table.rows.shape[1]))).to(device)

@@ -10,6 +10,7 @@ the weights. Letters as in weights.py.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 
 import torch
@@ -101,6 +102,10 @@ class GPT:
         """
         self._apply_step(self.table_rows(inputs), targets, self._next_step_factor())
         self._check_finite()
+
+    def wait_for_update(self, update: "Future[None]") -> None:
+        """Waits for an `update` in another thread. The pool's helper works meanwhile. Raises the error of the update."""
+        self.backend.pool.wait_for(update)
 
     def table_rows(self, inputs: Tensor) -> Tensor:
         """`Weights.rows_of_tables` of inputs (R, T, C): (R, T, E + K) int64."""
