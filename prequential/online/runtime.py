@@ -1,10 +1,11 @@
 """How a run computes: device, threads, kernels, memory limit. None of this changes a bit of the result; it changes the speed.
 
-`Runtime.learner` is the one place where learners are made. It refuses a configuration that exceeds the limits.
+`Runtime.learner` makes the learners of all runs. It refuses a configuration that exceeds the limits.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -95,9 +96,10 @@ class Runtime:
         if backend is None or config.gpt is None:
             return OnlineLearner(config)
         if self.kernels != "plain" and self.n_threads > 1 and self.team is None:
-            from prequential.online.first_run import compile_kernels
+            with suppress(ImportError):  # the zipped decoder does without it
+                from prequential.online.first_run import compile_kernels
 
-            compile_kernels(config)
+                compile_kernels(config)
         accelerator = self._accelerator(config, backend)
         if self.team:
             from prequential.online.workers.shared import SharedLearner
