@@ -72,6 +72,11 @@ class Runtime:
         """Threads of the run, or of each of its workers."""
         return self.threads or available_threads(self.team.n_local if self.team else 1)
 
+    @property
+    def n_step_threads(self) -> int:
+        """Threads of a GPT's step while the learner codes, which takes one of n_threads; at least 1. Workers' steps take all."""
+        return self.n_threads if self.team else max(1, self.n_threads - 1)
+
     def check(self, config: Config, *, n_learners: int = 1, extra_bytes: int = 0) -> None:
         """Raises ConfigError for learners that exceed the limits or that cannot be computed in this way on any machine.
 
@@ -88,7 +93,7 @@ class Runtime:
     def learner(self, config: Config) -> OnlineLearner:
         """A fresh learner on this machine. Raises ConfigError like `check`, InexactMachineError if no backend is exact here."""
         self.check(config)
-        backend = self.exact_backend(config, beside_coding=self.n_threads > 1 and self.team is None)
+        backend = self.exact_backend(config, beside_coding=self.n_step_threads < self.n_threads)
         if self.audit_every:
             from prequential.online.audit import AuditedLearner
 

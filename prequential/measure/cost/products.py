@@ -67,7 +67,7 @@ def product_rates(config: Config, runtime: Runtime) -> list[ProductRate]:
     """Every product of a full-size segment, measured on this machine. Empty without a GPT."""
     if config.gpt is None:
         return []
-    return measure_rates(count_products(config, runtime.n_threads), matmuls.choose("cpu", runtime.backend))
+    return measure_rates(count_products(config, runtime.n_step_threads), matmuls.choose("cpu", runtime.backend))
 
 
 def count_products(config: Config, n_threads: int = 1) -> Counter[ProductShape]:
