@@ -42,9 +42,9 @@ from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.weights import SCORE_SCALE, rotary_phases
 from prequential.model.learner import OnlineLearner
 from prequential.model.presets import DEFAULT_PRESET, preset
+from prequential.model.schedule import blocks
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import blocks
 
 Tensor = torch.Tensor
 Attend = Callable[

@@ -7,9 +7,9 @@ import numpy as np
 from prequential.codecs.archive_header import OTHER
 from prequential.codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
 from prequential.learners.subject import Subject, spread, tokenise
+from prequential.model.schedule import blocks
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.loop import Learner, run
-from prequential.online.schedule import blocks
 
 
 def byte_costs(symbols: np.ndarray, subject: Subject, learner: Learner | None = None) -> Iterator[np.ndarray]:

@@ -20,9 +20,9 @@ from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, Bit
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.files import Sink
 from prequential.model.config import Config, ScheduleConfig
+from prequential.model.schedule import blocks
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved, identity
 from prequential.online.loop import Learner, run
-from prequential.online.schedule import blocks
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite

@@ -82,7 +82,8 @@ def _start_other() -> subprocess.Popen[bytes] | None:
     if not sys.executable or getattr(sys, "frozen", False) or OTHER_PROCESS in os.environ:
         return None
     program = (
-        f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import compile_gpt_kernels; compile_gpt_kernels()"
+        f"import sys; sys.path[:] = {sys.path!r}; from prequential.online.runtime import Runtime; "
+        f"from {__name__} import compile_gpt_kernels; compile_gpt_kernels(Runtime(threads=1).learner)"
     )
     try:
         return subprocess.Popen(
@@ -93,11 +94,9 @@ def _start_other() -> subprocess.Popen[bytes] | None:
         return None
 
 
-def compile_gpt_kernels() -> None:
-    """Compiles the kernels of a GPT, including those that decode without a mixer."""
-    from prequential.online.runtime import Runtime
-
-    run_once(small_config(has_gpt=True, has_mixer=False), Runtime(threads=1, device="cpu").learner)
+def compile_gpt_kernels(make: Callable[[Config], Learner]) -> None:
+    """Compiles the kernels of a GPT, including those that decode without a mixer. make: as in `run_once`."""
+    run_once(small_config(has_gpt=True, has_mixer=False), make)
 
 
 def _is_cached(kernel: Any) -> bool:

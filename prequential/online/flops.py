@@ -20,7 +20,7 @@ from prequential.exact.backend import NEWTON_SCHULZ_STEPS
 from prequential.model.config import COLUMNS_AT_ONCE, N_SYMBOLS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.mixer.mixer import n_inputs
 from prequential.model.mixer.sets import N_LAST
-from prequential.online.schedule import GROWTH, blocks, segments
+from prequential.model.schedule import GROWTH, blocks, segments
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from prequential.codecs.bit_coder import BitCoder
 from prequential.model.config import ScheduleConfig
-from prequential.online.schedule import segments
+from prequential.model.schedule import segments
 
 
 class Learner(Protocol):

@@ -16,10 +16,10 @@ from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CheckpointError, CorpusError, OutputError
 from prequential.files import PathLike, check_new_folder, checkpoint_path, delete_checkpoint, hold_work_folder
+from prequential.model.schedule import blocks
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved
 from prequential.online.coding import NO_BITS, NO_SYMBOLS, OnProgress, Progress, ignore
 from prequential.online.loop import Learner, run
-from prequential.online.schedule import blocks
 
 DIRECTION = "train"  # of a checkpoint
 

@@ -12,8 +12,8 @@ from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.corpora.bundled import sample_path
 from prequential.exact.host import to_tensor
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
+from prequential.model.schedule import segments
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import segments
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "float32.py"
 CONFIG = Config(  # the window is shorter than a row and does not divide a segment

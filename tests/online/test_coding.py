@@ -15,10 +15,10 @@ from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CorruptArchiveError
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.schedule import blocks
 from prequential.online.coding import compress, config_of, decompress
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import blocks
 
 GPT = GPTConfig(
     n_layers=1, width=16, n_heads=1, mlp_factor=2, contexts=("2", "word", "after3", "other4"), context_bits=6, window=8

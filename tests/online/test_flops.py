@@ -11,6 +11,7 @@ import torch
 from prequential import Config, CorpusError, GPTConfig, MixerConfig, Runtime, ScheduleConfig, compress, preset
 from prequential.exact.matmul import Matmul
 from prequential.model.mixer.mixer import Mixer, n_inputs
+from prequential.model.schedule import segments
 from prequential.online.flops import (
     Flops,
     _segment_counts,
@@ -20,7 +21,6 @@ from prequential.online.flops import (
     replay_factor,
     total_flops,
 )
-from prequential.online.schedule import segments
 
 SCHEDULE = ScheduleConfig(
     first_segment_symbols=48, segment_symbols=160, row_symbols=32, n_rows=6, history_bits=14, block_symbols=700

@@ -26,10 +26,10 @@ from prequential.measure.cost.probe import PROBE_BYTES, PROBE_S, Probe, ProbePas
 from prequential.measure.evaluation.evaluation import Evaluation
 from prequential.model.config import Config, ScheduleConfig
 from prequential.model.presets import preset
+from prequential.model.schedule import blocks, segments
 from prequential.online.flops import Flops, total_flops
 from prequential.online.limits import memory_bytes
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import blocks, segments
 
 REFERENCE = "ppmd"
 REFERENCE_BYTES = 6 << 20  # ppmd compresses at most so much of a corpus; the rest is assumed to cost the same

@@ -22,9 +22,9 @@ from prequential.errors import CorruptArchiveError, PrequentialError
 from prequential.measure.evaluation.evaluation import warm_up
 from prequential.measure.machine import peak_memory_bytes
 from prequential.model.config import Config, ScheduleConfig
+from prequential.model.schedule import GROWTH, blocks, segments
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import GROWTH, blocks, segments
 
 PROBE_BYTES = 48 << 10
 PROBE_S = 1.2  # of encoding; the rest of a slower probe is left out

@@ -27,10 +27,10 @@ from prequential.measure.evaluation.ledger import Ledger
 from prequential.measure.evaluation.runs import ARCHIVE, COSTS, ENCODED, SECONDS
 from prequential.measure.evaluation.trace import ArrayFile, Trace
 from prequential.measure.fields import TEXT, TIME_S, WALL_S, Form, check_fields, read_object
+from prequential.model.schedule import blocks, segments
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints, identity
 from prequential.online.coding import OnProgress, Progress
-from prequential.online.schedule import blocks, segments
 from prequential.online.source import HashedSymbols
 
 RESULT: Form = {"wall_s": WALL_S, "run": {}, "archive": TEXT, "costs": {"*": TEXT}}  # the form of encoded.json

@@ -18,8 +18,8 @@ from prequential.model.config import N_SYMBOLS, ScheduleConfig
 from prequential.model.learner import OnlineLearner, code_symbols
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.past import N_BITS
+from prequential.model.schedule import blocks, segments
 from prequential.online.coding import Progress
-from prequential.online.schedule import blocks, segments
 
 
 class Sampling(NamedTuple):

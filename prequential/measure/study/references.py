@@ -40,9 +40,9 @@ from prequential.measure.study.expected_curve import ExpectedCurve, expected_cur
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
+from prequential.model.schedule import blocks
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import blocks
 from prequential.online.training import finish
 
 FIRST_BLOCK_BYTES = 1 << 10

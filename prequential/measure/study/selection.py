@@ -30,9 +30,9 @@ from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.evaluation.novelty import Copies
 from prequential.measure.evaluation.trace import Trace
 from prequential.model.config import Config
+from prequential.model.schedule import blocks
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import blocks
 
 SURPRISE, NOVEL, PROGRESS = MEASURES = ("surprise", "novel", "progress")
 HIGH, LOW, MIDDLE = ORDERS = ("high", "low", "middle")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.measure.watch.gzip_curve import GzipCurve
-from prequential.online.schedule import GROWTH, segments
+from prequential.model.schedule import GROWTH, segments
 
 if TYPE_CHECKING:
     from prequential.online.coding import Progress

@@ -21,7 +21,7 @@ from prequential.measure.cost import estimate as module
 from prequential.measure.cost.estimate import coding_time_s, container_bytes, estimate, predicted_code_bits
 from prequential.measure.cost.probe import Probe, ProbePass, probe_blocks, run_probe
 from prequential.measure.cost.segment_work import segment_work
-from prequential.online.schedule import blocks, segments
+from prequential.model.schedule import blocks, segments
 
 SCHEDULE = ScheduleConfig(
     first_segment_symbols=48, segment_symbols=160, row_symbols=32, n_rows=6, history_bits=14, block_symbols=6000

@@ -19,9 +19,9 @@ from prequential.measure.labels.labels import (
     marginal_bits,
     read_rows,
 )
+from prequential.model.schedule import blocks
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
-from prequential.online.schedule import blocks
 
 CONFIG = prequential.Config(
     gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "3", "word", "line,1"), table_bits=14)

@@ -17,8 +17,8 @@ from prequential.measure.machine import private_memory_bytes
 from prequential.measure.watch.health import Finding, Health
 from prequential.measure.watch.windows import Windows
 from prequential.model.presets import preset
+from prequential.model.schedule import blocks, segments
 from prequential.online.coding import Progress
-from prequential.online.schedule import blocks, segments
 
 SEGMENT = 1024
 WINDOW = 1 << 14

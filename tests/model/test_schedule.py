@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prequential.model.config import ScheduleConfig
-from prequential.online.schedule import GROWTH, blocks, segments
+from prequential.model.schedule import GROWTH, blocks, segments
 
 
 @st.composite
