@@ -9,8 +9,9 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 from typing import TypeVar
 
@@ -117,11 +118,15 @@ class Pool:
         """Returns when all started work is done. The calling thread runs what no other has begun, the newest first."""
         started, self._started = self._started, []
         _complete(started)
+        if self._helper:  # what it did not take: among large tensors, these small objects would keep freed memory apart
+            with suppress(Empty):
+                while True:
+                    self._helper.pieces.get_nowait()
         for piece in started:
             piece.done.result()
 
     def wait_for(self, step: "Future[None]") -> None:
-        """Waits for a step that another thread computes with this pool. The helper computes pieces meanwhile. Raises its error.
+        """Waits for a step that another thread computes with this pool, and raises its error. The helper works meanwhile.
 
         The waiting thread itself computes nothing: an interruption would leave a piece that is begun and never done.
         """

@@ -78,3 +78,11 @@ def test_rows_are_cut_for_the_threads_that_have_no_other_work(n_threads, with_he
     pieces = Pool(n_threads, with_helper=with_helper).pieces(7)
     assert [i for piece in pieces for i in range(7)[piece]] == list(range(7))
     assert len(pieces) == n_threads - with_helper
+
+
+def test_pieces_that_are_done_are_not_kept():
+    pool = Pool(2, with_helper=True)
+    for _ in range(50):
+        pool.start(lambda: None)
+        pool.finish()
+    assert pool._helper.pieces.qsize() == 0
