@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, current_thread
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -51,8 +51,9 @@ class _Helper:
 
     def __init__(self) -> None:
         self.gate, self.pieces = Event(), SimpleQueue[_Piece | None]()
-        Thread(target=_help, args=(self.gate, self.pieces), name="prequential-helper", daemon=True).start()
-        weakref.finalize(self, _end_helper, self.gate, self.pieces)
+        thread = Thread(target=_help, args=(self.gate, self.pieces), name="prequential-helper", daemon=True)
+        thread.start()
+        weakref.finalize(self, _end_helper, self.gate, self.pieces, thread)
 
 
 def _help(gate: Event, pieces: "SimpleQueue[_Piece | None]") -> None:
@@ -64,9 +65,12 @@ def _help(gate: Event, pieces: "SimpleQueue[_Piece | None]") -> None:
         piece.run()
 
 
-def _end_helper(gate: Event, pieces: "SimpleQueue[_Piece | None]") -> None:
+def _end_helper(gate: Event, pieces: "SimpleQueue[_Piece | None]", thread: Thread) -> None:
+    """Ends the thread and waits for it: a thread that frees a tensor while the interpreter ends aborts the process."""
     pieces.put(None)
     gate.set()
+    if thread is not current_thread():
+        thread.join()
 
 
 class Pool:

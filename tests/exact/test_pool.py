@@ -1,5 +1,7 @@
 """Threads that share the pieces of a step: each piece runs once, by whichever thread is free, and errors arrive."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event, get_ident
@@ -86,3 +88,19 @@ def test_pieces_that_are_done_are_not_kept():
         pool.start(lambda: None)
         pool.finish()
     assert pool._helper.pieces.qsize() == 0
+
+
+AT_EXIT = """
+import atexit, threading, time
+atexit.register(lambda: print([t.name for t in threading.enumerate() if t is not threading.main_thread()]))  # is called last
+from prequential.exact.pool import Pool
+pool = Pool(2, with_helper=True)
+pool._helper.gate.set()
+pool.start(lambda: time.sleep(0.5))
+time.sleep(0.1)
+"""
+
+
+def test_the_helper_has_ended_when_the_interpreter_ends():
+    done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
