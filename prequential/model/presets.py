@@ -77,7 +77,7 @@ def _beside_gpt(mixer: MixerConfig, table_bits: int) -> MixerConfig:
 
 
 _DEFAULT = _with_gpt(2, 192, 19, _beside_gpt(_FULL, 23))
-_BEST = _with_gpt(4, 384, 19, _beside_gpt(_FULL, 25))
+_BEST = _with_gpt(2, 192, 20, _beside_gpt(_FULL, 25))
 
 PRESETS: dict[int, Config] = {
     1: Config(gpt=None, mixer=_FAST), 2: Config(gpt=None, mixer=_SECOND), 3: Config(gpt=None, mixer=_THIRD),
