@@ -98,10 +98,8 @@ def _pure(n_layers: int, width: int) -> Config:
     return _with_gpt(n_layers, width, 20, None)
 
 
-# Without the mixer. The GPT then gains from more layers, and from frequent steps.
-PURE = {
-    3: _pure(1, 128), 4: _pure(1, 128), 5: _pure(2, 192), 6: _pure(2, 192), 7: _pure(4, 384), 8: _pure(4, 384), 9: _pure(4, 384),
-}  # fmt: skip
+# Without the mixer. A GPT of 4 x 384 takes more bits than 2 x 192 does, at 1 and 4 MB (docs/LOG.md, 2026-11-25).
+PURE = {level: _pure(1, 128) if level < DEFAULT_PRESET else _pure(2, 192) for level in range(3, 10)}
 
 
 def preset(level: int | str = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
