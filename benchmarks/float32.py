@@ -137,8 +137,8 @@ class Float32GPT:
 
     # ---- learning
 
-    def update(self, inputs: Tensor, targets: Tensor) -> None:
-        """One step on independent rows (R, T, E), and on the symbols after their columns, (R, T)."""
+    def update(self, inputs: Tensor, targets: Tensor, places: Tensor) -> None:
+        """One step on independent rows (R, T, E), and on the symbols after their columns, (R, T). places: not used."""
         self._n_updates += 1
         c = self.config
         factor = min(1.0, self._n_updates / c.warmup_updates) / math.sqrt(1.0 + self._n_updates / c.decay_updates)

@@ -52,7 +52,11 @@ RECALL_CONTEXTS = (
     "after2", "after3", "after4", "after6", "after8", "after12", "after16", "afterword", "afterword2", "other4", "other6",
     "otherword",
 )  # fmt: skip
-N_RECALL_TABLES, RECALL_KEPT_BITS = 9, 17  # the values of the last 2**RECALL_KEPT_BITS positions are kept
+LEAST_MEMORY_BITS = 13  # a step has at most 8192 new symbols, which need different places
+N_RECALL_TABLES, RECALL_KEPT_BITS = (
+    9,
+    14,
+)  # the values of the last 2**RECALL_KEPT_BITS positions are kept, for a step's new rows
 GPT_CONTEXTS = (*HASHED_CONTEXTS, *RECALL_CONTEXTS)
 # The sums of a context table's gradient are exact up to this number of terms: positions of a step, times contexts.
 MOST_CONTEXT_TERMS = 1 << 16
@@ -91,8 +95,9 @@ class GPTConfig:
     """Shape and step sizes of the GPT.
 
     n_embeddings: how many of the last symbols are inputs, each with an embedding table of its own. contexts: which of
-    GPT_CONTEXTS are inputs as well, as rows of one hashed table of 2**context_bits rows. window: the number of keys that a
-    symbol attends to, including its own. matrix_step: Muon's step size for the hidden matrices; vector_step: Adam's for the
+    GPT_CONTEXTS are inputs as well, as rows of one hashed table of 2**context_bits rows; what they add at each of the last
+    2**memory_bits symbols is kept for rows that replay them. window: the number of keys that a symbol attends to, including its
+    own. matrix_step: Muon's step size for the hidden matrices; vector_step: Adam's for the
     embedding and the head; context_step: Adagrad's for the context table. Warm-up and decay apply to the first two.
 
     Examples:
@@ -111,6 +116,7 @@ class GPTConfig:
     n_embeddings: int = 3
     contexts: tuple[str, ...] = ()
     context_bits: int = 18
+    memory_bits: int = 17
     window: int = 128
     matrix_step: float = 0.04
     vector_step: float = 0.003
@@ -124,9 +130,9 @@ class GPTConfig:
     def __post_init__(self) -> None:
         _check_range(
             self, n_layers=(1, 64), width=(16, 4096), n_heads=(1, 64), mlp_factor=(1, 8), n_embeddings=(1, 8),
-            context_bits=(4, 24), window=(2, 512), matrix_step=(0.0, 1.0), vector_step=(0.0, 1.0), context_step=(0.0, 1.0),
-            momentum=(0.0, 0.999), beta1=(0.0, 0.999), beta2=(0.0, 0.9999), warmup_updates=(1, 100000),
-            decay_updates=(1, 10**9),
+            context_bits=(4, 24), memory_bits=(LEAST_MEMORY_BITS, 24), window=(2, 512), matrix_step=(0.0, 1.0),
+            vector_step=(0.0, 1.0), context_step=(0.0, 1.0), momentum=(0.0, 0.999), beta1=(0.0, 0.999), beta2=(0.0, 0.9999),
+            warmup_updates=(1, 100000), decay_updates=(1, 10**9),
         )  # fmt: skip
         object.__setattr__(self, "contexts", _distinct_names("contexts", self.contexts, GPT_CONTEXTS))
         _check(
@@ -302,7 +308,9 @@ class Config:
         """`from_dict` for a record that may come from an earlier version: names that it lacks get the value of that version."""
         gpt = values.get("gpt") if isinstance(values, dict) else None
         if isinstance(gpt, dict):
-            without = {name: getattr(GPTConfig, name) for name in ("contexts", "context_bits", "context_step")}
+            without = {
+                name: getattr(GPTConfig, name) for name in ("contexts", "context_bits", "memory_bits", "context_step")
+            }
             values = {**values, "gpt": {**without, **gpt}}
         return cls.from_dict(values)
 

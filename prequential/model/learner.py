@@ -112,7 +112,7 @@ class OnlineLearner:
             self.gpt.end()
         self._last_segment_size = n_symbols
 
-    def _training_rows(self) -> tuple[np.ndarray, np.ndarray]:
+    def _training_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return training_rows(self.config, self.history, self._last_segment_size)
 
     @property
@@ -185,19 +185,26 @@ def segment_inputs(config: Config, history: History, symbols: np.ndarray) -> np.
     return np.concatenate((last, history.recalled(history.n_symbols + np.arange(len(symbols)))), 1)
 
 
-def training_rows(config: Config, history: History, n_new_symbols: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a step: inputs (R, T, C) and targets (R, T) int64.
+def training_rows(config: Config, history: History, n_new_symbols: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of a step: inputs (R, T, C), targets (R, T) and places (R, T), all int64; arguments of `GPT.update`.
 
-    The first rows contain the newest segment, of n_new_symbols symbols. The others are drawn at random from the history.
+    The first rows are new: they contain the newest segment, of n_new_symbols symbols. The others replay symbols before them:
+    they are drawn at random from the history, as far as the GPT's memory reaches.
     """
     assert config.gpt
-    schedule, end = config.schedule, history.n_symbols
+    schedule, end, n_places = config.schedule, history.n_symbols, 1 << config.gpt.memory_bits
     length = min(schedule.row_symbols, end - history.oldest)
     n_new = -(-n_new_symbols // length)
-    n_rows = max(n_new, min(schedule.n_rows, end // length))
     newest = np.maximum(end - length * np.arange(n_new, 0, -1), history.oldest)
-    words = random_words(config.seed, f"replay/{end}", n_rows - n_new)
-    drawn = history.oldest + (words % np.uint64(end - length + 1 - history.oldest)).astype(np.int64)
+    stop = int(newest[0])
+    first = max(0, end - len(history.ring), stop - n_places if config.gpt.contexts else 0)
+    n_drawn = max(0, min(schedule.n_rows - n_new, (stop - first) // length))
+    words = random_words(config.seed, f"replay/{end}", n_drawn)
+    drawn = first + (words % np.uint64(max(1, stop - first - length + 1))).astype(np.int64)
     positions = np.concatenate((newest, drawn))[:, None] + np.arange(length)
-    before = positions[..., None] - np.arange(1, config.gpt.n_last + 1)
-    return np.concatenate((history.at(before), history.recalled(positions)), -1), history.at(positions)
+    before = history.at(positions[..., None] - np.arange(1, config.gpt.n_last + 1))
+    recalled = history.recalled(positions[:n_new])
+    unused = np.zeros((n_drawn, *recalled.shape[1:]), np.int64)
+    places = positions % n_places
+    places[:n_new] = ~places[:n_new]
+    return np.concatenate((before, np.concatenate((recalled, unused))), -1), history.at(positions), places

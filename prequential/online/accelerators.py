@@ -17,7 +17,7 @@ from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
-from prequential.model.config import Config, GPTConfig
+from prequential.model.config import LEAST_MEMORY_BITS, Config, GPTConfig
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import DEVICE_COLUMNS
@@ -153,15 +153,17 @@ def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, in
 
     Raises InexactMachineError unless all bits agree.
     """
-    config = replace(config, context_bits=min(config.context_bits, TEST_CONTEXT_BITS))
+    config = replace(config, context_bits=min(config.context_bits, TEST_CONTEXT_BITS), memory_bits=LEAST_MEMORY_BITS)
     here, there = GPT(config, 0, host), DeviceGPT(found, config, 0, host)
+    places = torch.arange(rows[0] * rows[1]).view(rows)
+    places[: -(-rows[0] // 2)] = ~places.flip(0)[: -(-rows[0] // 2)]  # the other rows replay what the first half keeps
     for step in range(TEST_STEPS):
         inputs, targets = (
             _test_symbols(f"inputs/{step}", *rows, config.n_inputs),
             _test_symbols(f"targets/{step}", *rows),
         )
-        here.update(inputs, targets)
-        there.update(inputs, targets)
+        here.update(inputs, targets, places)
+        there.update(inputs, targets, places)
         _compare(found, f"step {step + 1}", here.state(), there.state())
         for gpt in (here, there):  # the end of a segment commits the step; after two steps, one is captured
             gpt.begin(0)

@@ -114,7 +114,7 @@ class WatchedGPT(GPT):
         if isinstance(gradient, ContextGradient):
             self.changed_in_step += self.changed(self._tensors_of(name))
             super()._update_parameter(name, gradient, factor)
-            self.record(self._tensors_of(name) | {name: self._weights.contexts.committed()})
+            self.record(self._tensors_of(name) | self._weights.contexts.committed())
             return
 
         def gradient_then_check() -> Tensor:
@@ -128,7 +128,7 @@ class WatchedGPT(GPT):
     def _tensors_of(self, name: str) -> dict[str, Tensor]:
         """The tensors that a step of the named parameter writes."""
         if name == "contexts":
-            return {name: self._weights.contexts.rows, "contexts.squares": self._weights.contexts.squares}
+            return self._weights.contexts.state()
         if name in self._hidden_matrices:
             linear, tensors = self._hidden_matrices[name], {f"momentum.{name}": self._momentum[name]}
         else:
@@ -220,7 +220,7 @@ class AuditedLearner(OnlineLearner):
     def begin(self, n_symbols: int) -> None:
         """`OnlineLearner.begin`, after a check that all tensors that will be used are as they were written."""
         self._start, self._stop = self.history.n_symbols, self.history.n_symbols + n_symbols
-        self._rows_taken: tuple[np.ndarray, np.ndarray] | None = None
+        self._rows_taken: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         if self._watched:
             self._check_unchanged(self._watched.reading_tensors())
             self._is_drawn = self._n_segments % self._every == self._draw()
@@ -239,7 +239,7 @@ class AuditedLearner(OnlineLearner):
         drawn = int(random_words(self.config.seed, f"audit/{first}", 1)[0] % np.uint64(self._every))
         return max(drawn, min(1, self._every - 1)) if first == 0 else drawn
 
-    def _training_rows(self) -> tuple[np.ndarray, np.ndarray]:
+    def _training_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows = super()._training_rows()
         second = training_rows(self.config, self._shadow.history, self._last_segment_size)
         if not all(np.array_equal(a, b) for a, b in zip(rows, second, strict=True)):
@@ -305,7 +305,7 @@ class AuditedLearner(OnlineLearner):
         if self._n_segments % self._every == 0:
             self._compare_shadow()
 
-    def _check_step(self, gpt: WatchedGPT, rows: tuple[np.ndarray, np.ndarray]) -> None:
+    def _check_step(self, gpt: WatchedGPT, rows: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
         """Repeats the segment's step on the opposite backend. Raises FaultError if any tensor differs."""
 
         def stepped(backend: Backend) -> dict[str, Tensor]:

@@ -102,7 +102,7 @@ def operations_per_byte(config: Config) -> float:
 
 
 def _context_bytes(gpt: GPTConfig) -> int:
-    table = (2 * gpt.width + 4) << gpt.context_bits if gpt.contexts else 0
+    table = ((2 * gpt.width + 4) << gpt.context_bits) + ((gpt.width + 1) << gpt.memory_bits) if gpt.contexts else 0
     recall = (4 * N_RECALL_TABLES << gpt.recall_bits) + (2 * len(RECALL_CONTEXTS) << RECALL_KEPT_BITS)
     return table + (recall if gpt.recalls else 0)
 

@@ -113,7 +113,9 @@ def test_a_gpt_learns_and_reads_with_the_same_bits():
         DeviceGPT(Accelerator(DEVICE, choose(DEVICE), triton_primitives), config, 0, host),
     ):
         for rows in symbols:
-            gpt.update(rows[..., 1:].contiguous(), rows[..., 0].contiguous())
+            gpt.update(
+                rows[..., 1:].contiguous(), rows[..., 0].contiguous(), torch.tensor([[-1, -2, -3, -4], [1, 2, 3, 4]])
+            )
             gpt.begin(0)
             gpt.end()
         logits = []

@@ -7,7 +7,7 @@ import torch
 from prequential.errors import ConfigError
 from prequential.exact import fused, plain
 from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, GPTConfig
-from prequential.model.gpt.context_table import MAX_LEVEL, UNITS, ContextGradient, ContextTable
+from prequential.model.gpt.context_table import MAX_LEVEL, UNITS, ContextTable, compressed
 
 CONFIG = GPTConfig(width=16, n_heads=1, contexts=("2", "word"), context_bits=6)
 
@@ -17,10 +17,16 @@ def drawn(n, seed=0):
     return torch.randint(97, 101, (n, CONTEXT_REACH), generator=random), torch.randn(n, 16, generator=random)
 
 
+def gradient_of(table, recent, g):
+    """The gradient at new positions, with the places 0, 1, .. in memory."""
+    places = ~torch.arange(len(recent))
+    return table.gradient(g, torch.cat((table.row_indices(recent), places[:, None]), 1))
+
+
 def learned(recent, g, ops=plain, n_steps=1):
     table = ContextTable(CONFIG, ops)
     for _ in range(n_steps):
-        table.stage_update(ContextGradient(g, table.row_indices(recent)))
+        table.stage_update(gradient_of(table, recent, g))
         table.commit()
     return table
 
@@ -32,7 +38,7 @@ def test_nothing_is_added_at_first():
 
 def test_a_step_is_seen_only_after_it_is_committed():
     (recent, g), table = drawn(5), ContextTable(CONFIG, plain)
-    table.stage_update(ContextGradient(g, table.row_indices(recent)))
+    table.stage_update(gradient_of(table, recent, g))
     assert not table.rows.any()
     table.commit()
     assert table.rows.any()
@@ -43,8 +49,10 @@ def test_a_step_is_seen_only_after_it_is_committed():
 
 def test_the_staged_rows_can_be_read_before_they_are_committed():
     (recent, g), table = drawn(5), ContextTable(CONFIG, plain)
-    table.stage_update(ContextGradient(g, table.row_indices(recent)))
-    assert torch.equal(table.committed(), learned(recent, g).rows)
+    table.stage_update(gradient_of(table, recent, g))
+    expected = learned(recent, g).state()
+    for name, tensor in table.committed().items():
+        assert torch.equal(tensor, expected[name]), name
     assert not table.state()["contexts"].any()
 
 
@@ -94,9 +102,9 @@ def test_compiled_and_plain_steps_give_the_same_bits():
 
 def test_sums_over_parts_of_a_step_add_up_to_those_of_the_complete_step():
     (recent, g), table = drawn(40), ContextTable(CONFIG, plain)
-    whole = ContextGradient(g, table.row_indices(recent))
+    whole = gradient_of(table, recent, g)
     touched, peak = whole.rows.unique(), whole.peaks()
-    parts = [ContextGradient(g[i], table.row_indices(recent[i])) for i in (slice(0, 13), slice(13, 40))]
+    parts = [gradient_of(table, recent[i], g[i]) for i in (slice(0, 13), slice(13, 40))]
     assert torch.equal(max(part.peaks() for part in parts), peak)
     assert torch.equal(sum(part.sums(touched, peak) for part in parts), whole.sums(touched, peak))
 
@@ -114,7 +122,7 @@ def test_rows_stay_in_their_range():
     touched = table.row_indices(recent).unique()
     for sign in (1, -1):
         table.rows[touched] = sign * MAX_LEVEL
-        table.stage_update(ContextGradient(-sign * g.abs(), table.row_indices(recent)))
+        table.stage_update(gradient_of(table, recent, -sign * g.abs()))
         table.commit()
         assert (table.rows[touched] == sign * MAX_LEVEL).all()
 
@@ -124,6 +132,41 @@ def test_the_rows_of_a_position_are_added():
     rows = table.row_indices(recent)
     added = table.rows[rows].sum(1) / UNITS
     assert added.any() and torch.equal(table.add_to(g, rows), g + added)
+
+
+def test_a_replayed_position_gets_the_sum_that_its_rows_had_when_it_was_new():
+    (recent, g), table = drawn(6), learned(*drawn(40), n_steps=3)
+    indices, zeros = table.row_indices(recent), torch.zeros(6, 16)
+    before, new = table.add_to(zeros, indices), ~torch.arange(100, 106)
+    table.stage_update(table.gradient(g, torch.cat((indices, new[:, None]), 1)))
+    replayed = torch.cat((indices, ~new[:, None]), 1)
+    assert not table.add_to(zeros, replayed).any()  # kept only when the segment has ended
+    table.commit()
+    assert torch.equal(table.add_to(zeros, torch.cat((indices, new[:, None]), 1)), table.add_to(zeros, indices))
+    found, largest = table.add_to(zeros, replayed), before.abs().amax(1, keepdim=True)
+    assert not torch.equal(table.add_to(zeros, indices), before)  # the table has learned
+    assert before.any() and ((found - before).abs() <= largest / 127).all()
+
+
+def test_replayed_positions_do_not_change_the_table():
+    (recent, g), tables = drawn(40), [learned(*drawn(40)), learned(*drawn(40))]
+    places = ~torch.arange(40)
+    for table, others in zip(tables, (g, torch.full_like(g, 1e6)), strict=True):
+        rows = torch.cat((table.row_indices(recent), places[:, None]), 1)
+        rows[::2, -1] = 3
+        table.stage_update(table.gradient(torch.where(rows[:, -1:] < 0, g, others), rows))
+        table.commit()
+    for name, tensor in tables[0].state().items():
+        assert torch.equal(tensor, tables[1].state()[name]), name
+
+
+def test_sums_are_kept_with_8_bits_and_the_smallest_shift():
+    sums = torch.tensor(
+        [[0, 0], [127, -127], [127, -128], [-255, 3], [5000, 1], [-(1 << 23) - 9, 1 << 22]], dtype=torch.int32
+    )
+    levels, shifts = compressed(sums)
+    assert shifts.tolist() == [0, 0, 1, 1, 6, 17]
+    assert levels.tolist() == [[0, 0], [127, -127], [64, -64], [-127, 2], [78, 0], [-64, 32]]
 
 
 @pytest.mark.parametrize("names", ["2", ["7"], ["2", "2"], [2]])

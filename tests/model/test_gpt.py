@@ -42,7 +42,9 @@ def drawn_symbols(seed, *shape):
 
 
 def drawn_rows(seed, shape=(N_ROWS, ROW_LENGTH)):
-    return drawn_symbols(1000 + seed, *shape), drawn(2000 + seed, *shape)
+    """Inputs, targets and places. All rows are new."""
+    places = ~torch.arange(shape[0] * shape[1]).view(shape)
+    return drawn_symbols(1000 + seed, *shape), drawn(2000 + seed, *shape), places
 
 
 def read(gpt, symbols, cuts=()):
@@ -235,11 +237,11 @@ def test_kernels_agree_on_rows_of_any_shape():
 
 
 def test_the_rows_of_a_step_depend_on_no_other_row_and_not_on_the_stream():
-    inputs, targets = drawn_rows(3)
+    inputs, targets, places = drawn_rows(3)
     gpt, other = trained(make_gpt()), trained(make_gpt())
     read(other, drawn_symbols(0))
     phases = rotary_phases(CONFIG, 0, ROW_LENGTH)
-    inputs = gpt.table_rows(inputs)
+    inputs = gpt.table_rows(inputs, places)
     together, _ = gpt._forward_rows(inputs, targets, phases)
     alone = [other._forward_rows(inputs[i : i + 1], targets[i : i + 1], phases)[0] for i in range(N_ROWS)]
     assert torch.equal(together, torch.cat(alone))
@@ -247,9 +249,11 @@ def test_the_rows_of_a_step_depend_on_no_other_row_and_not_on_the_stream():
 
 def test_a_row_is_learned_as_it_would_be_read_at_the_start_of_a_stream():
     """The gradient of a row follows from the logits that a new stream with the same symbols gets."""
-    inputs, targets = drawn_rows(3)
+    inputs, targets, places = drawn_rows(3)
     gpt = trained(make_gpt(fused))
-    gradient, _ = gpt._forward_rows(gpt.table_rows(inputs[:1]), targets[:1], rotary_phases(CONFIG, 0, ROW_LENGTH))
+    gradient, _ = gpt._forward_rows(
+        gpt.table_rows(inputs[:1], places[:1]), targets[:1], rotary_phases(CONFIG, 0, ROW_LENGTH)
+    )
     logits = read(gpt, inputs[0])
     assert torch.equal(gradient, fused.loss_gradient(fused.frequencies(logits), targets[0]))
 
@@ -298,9 +302,9 @@ def test_gradients_agree_with_float_autograd_of_the_same_network(ops):
         generator = torch.Generator().manual_seed(len(name))
         linear.weight.copy_(torch.randn(linear.weight.shape, generator=generator) * 0.2)
         linear.quantise()
-    inputs, targets = drawn_rows(3)
+    inputs, targets, places = drawn_rows(3)
     phases = rotary_phases(CONFIG, 0, ROW_LENGTH)
-    rows = gpt.table_rows(inputs)
+    rows = gpt.table_rows(inputs, places)
     gradient, saved = gpt._forward_rows(rows, targets, phases)
     parameters = {name: (linear.levels * linear.scale).double() for name, linear in linears.items()}
     parameters["embedding"] = gpt._weights.embedding.double()
@@ -329,6 +333,14 @@ def test_a_value_that_cannot_be_a_sum_of_squares_or_a_scale_is_refused(name, val
     state = {key: tensor.clone() for key, tensor in trained(make_gpt()).state().items()}
     state[name].view(-1)[0] = value
     with pytest.raises(ValueError, match=name):
+        make_gpt().load_state(state)
+
+
+@pytest.mark.parametrize("value", [-1, 18])
+def test_a_shift_that_no_sum_needs_is_refused(value):
+    state = {key: tensor.clone() for key, tensor in trained(make_gpt()).state().items()}
+    state["contexts.shifts"][0] = value
+    with pytest.raises(ValueError, match="shifts"):
         make_gpt().load_state(state)
 
 

@@ -83,7 +83,7 @@ def rows():
     return rows
 
 
-def places(inputs, targets, n):
+def starts(inputs, targets, n):
     """The possible positions of the rows in the text: for each row, the starts at which it fits."""
     before = np.stack([np.concatenate((np.zeros(e, np.int64), TEXT[:n]))[:n] for e in (1, 2, 3)], 1)
     length = targets.shape[1]
@@ -95,31 +95,31 @@ def places(inputs, targets, n):
 
 @pytest.mark.parametrize(("n", "n_new"), [(200, 48), (200, 1), (200, 16), (200, 17), (80, 48), (48, 48), (300, 33)])
 def test_rows_are_stretches_of_the_text_and_the_newest_of_them_are_the_newest_segment(rows, n, n_new):
-    inputs, targets = rows(n, n_new)
+    inputs, targets, _ = rows(n, n_new)
     assert targets.shape == (min(5, n // 16), 16) and inputs.shape == (*targets.shape, 3)
-    found = places(inputs, targets, n)
+    found = starts(inputs, targets, n)
     assert all(found)
     n_rows = -(-n_new // 16)
     newest = [n - 16 * (n_rows - i) for i in range(n_rows)]  # adjacent, up to the last symbol
-    assert all(start in places for start, places in zip(newest, found, strict=False))
+    assert all(start in possible for start, possible in zip(newest, found, strict=False))
     assert newest[0] <= n - n_new
 
 
 def test_rows_are_shorter_while_the_history_is_shorter_than_a_row(rows):
-    inputs, targets = rows(9, 9)
+    inputs, targets, _ = rows(9, 9)
     assert targets.tolist() == [TEXT[:9].tolist()]
     assert [column.tolist() for column in inputs[0].T] == [[0] * e + TEXT[: 9 - e].tolist() for e in (1, 2, 3)]
 
 
 def test_if_rows_need_more_symbols_than_there_are_the_first_row_begins_with_the_oldest(rows):
-    _, targets = rows(40, 40)  # three rows of 16 need 48 symbols
+    _, targets, _ = rows(40, 40)  # three rows of 16 need 48 symbols
     assert targets[0].tolist() == TEXT[:16].tolist()
     assert np.concatenate(targets[-2:]).tolist() == TEXT[8:40].tolist()
 
 
 def test_rows_are_drawn_from_the_symbols_that_the_ring_still_holds(rows):
     n = 20_000
-    inputs, targets = rows(n, 16, n_rows=200)
+    inputs, targets, _ = rows(n, 16, n_rows=200)
     windows = np.lib.stride_tricks.sliding_window_view(TEXT[:n], 17)  # input and targets
     held = {tuple(window) for window in windows[n - (1 << 14) - 1 :].tolist()}
     drawn = [(i[0][0], *t) for i, t in zip(inputs.tolist(), targets.tolist(), strict=True)]

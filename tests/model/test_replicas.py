@@ -17,9 +17,9 @@ SHAPE = GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8, warmu
 ARGUMENTS = SHAPE, 0, Backend(plain, Matmul("float64"), Pool(1))
 
 
-def rows(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def rows(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     made = torch.from_numpy(np.random.default_rng(seed).integers(97, 105, (n, 12, SHAPE.n_inputs + 1)))
-    return made[..., 1:], made[..., 0]
+    return made[..., 1:], made[..., 0], torch.zeros_like(made[..., 0])  # without contexts, places do not matter
 
 
 def learned(
@@ -29,10 +29,10 @@ def learned(
     made = Replicas(ReplicaConfig(n_replicas=n_replicas, sync_every=sync_every), *ARGUMENTS)
     alone = [GPT(*ARGUMENTS) for _ in shares]
     for step in range(n_steps):
-        inputs, targets = rows(shares[-1].stop, step)
-        made.update(inputs, targets)
+        drawn = rows(shares[-1].stop, step)
+        made.update(*drawn)
         for gpt, share in zip(alone, shares, strict=True):
-            gpt.update(inputs[share], targets[share])
+            gpt.update(*(part[share] for part in drawn))
     return made, [gpt.learned_state() for gpt in alone]
 
 

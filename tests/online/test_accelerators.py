@@ -31,7 +31,7 @@ from prequential.measure.proof.selftest import FIXED_CONFIG, fixed_run
 from prequential.model.config import Config, ReplicaConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt import device, weights
-from prequential.model.gpt.context_table import ContextGradient, ContextTable
+from prequential.model.gpt.context_table import ContextTable
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.device_contexts import DeviceContextTable, distinct
 from prequential.model.gpt.gpt import GPT
@@ -103,10 +103,12 @@ def test_an_archive_made_on_either_device_is_the_same(monkeypatch, config, kerne
     assert mode.n_operations > 5_000
 
 
-def rows(step: int, n_rows: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs and targets of a step on rows of 32 columns."""
+def rows(step: int, n_rows: int = 4) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Inputs, targets and places of a step on rows of 32 columns. The last row replays what another step may have kept."""
     drawn = accelerators._test_symbols(f"{step}", n_rows, 32, MIXED.gpt.n_inputs + 1)
-    return drawn[..., 1:].contiguous(), drawn[..., 0].contiguous()
+    places = ~torch.arange(n_rows * 32).view(n_rows, 32)
+    places[-1] = -1 - places[0] if n_rows > 1 else places[-1]
+    return drawn[..., 1:].contiguous(), drawn[..., 0].contiguous(), places
 
 
 @pytest.mark.parametrize("contexts", [MIXED.gpt.contexts, ()])
@@ -137,22 +139,27 @@ def test_captured_steps_and_readings_give_the_same_bits(monkeypatch, contexts):
 
 
 def test_a_context_table_on_a_device_takes_the_steps_of_one_on_the_host(monkeypatch):
-    gpt, (recent, _) = replace(MIXED.gpt, context_bits=6), rows(1)
+    gpt, recent = replace(MIXED.gpt, context_bits=6), rows(1)[0]
     g, recent = torch.randn(128, gpt.width, generator=torch.Generator().manual_seed(1)), recent.flatten(0, 1)
 
     def learned(device: torch.device) -> tuple[ContextTable, torch.Tensor]:
         host = ContextTable(gpt, plain)
         table = DeviceContextTable(host, device, plain) if device == CUDA else host
-        places = table.row_indices(recent).to(device)
-        for _ in range(3):
-            table.stage_update(ContextGradient(g.to(device), places))
+        indices = table.row_indices(recent)
+        for step in range(3):
+            places = torch.arange(len(recent)) + 40 * step
+            places = torch.where(places % 3 == 0, (places - 40).clamp_min(0), ~places)  # a third is replayed
+            rows = torch.cat((indices, places[:, None]), 1).to(device)
+            table.stage_update(table.gradient(g.to(device), rows))
             table.commit()
-        return table.on_host(), table.add_to(g.to(device), places).cpu()
+        return table.on_host(), table.add_to(g.to(device), rows).cpu()
 
     here, sums = learned(tables.HOST)
     with simulated_cuda(monkeypatch):
         there, other_sums = learned(CUDA)
-    assert here.rows.any() and torch.equal(here.rows, there.rows) and torch.equal(here.squares, there.squares)
+    assert here.rows.any() and here.levels.any()
+    for name, tensor in here.state().items():
+        assert torch.equal(tensor, there.state()[name]), name
     assert torch.equal(sums, other_sums)
 
 
@@ -403,7 +410,7 @@ def test_an_update_is_not_lost_when_the_table_of_contexts_moves(monkeypatch):
         gpt.forward(rows[0, :1], 0)  # as a decoder does, on the processor
         gpt.forward(rows[0, :1], 1)
         gpt.end()
-        gpt.update(rows, rows[..., 0])
+        gpt.update(rows, rows[..., 0], ~rows[..., 0])
         with pytest.raises(RuntimeError, match="an update is staged"):
             gpt.begin(1)
 

@@ -35,7 +35,7 @@ CONFIG = Config(
     ),
     mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(
-        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300
+        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=6, history_bits=14, block_symbols=300
     ),
 )
 CONFIGS = {"both": CONFIG, "pure": replace(CONFIG, mixer=None), "mixer": replace(CONFIG, gpt=None)}

@@ -25,7 +25,7 @@ GPT = GPTConfig(
 )
 MIXER = MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8)
 SCHEDULE = ScheduleConfig(
-    first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300
+    first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=6, history_bits=14, block_symbols=300
 )
 BOTH = Config(gpt=GPT, mixer=MIXER, schedule=SCHEDULE)
 CONFIGS = {"both": BOTH, "pure": replace(BOTH, mixer=None), "mixer": replace(BOTH, gpt=None)}

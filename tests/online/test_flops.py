@@ -85,8 +85,9 @@ def test_a_full_segment_reads_each_symbol_once_and_learns_from_replay_factor_tim
 
 
 def test_twice_the_replay_doubles_learning_and_leaves_reading_unchanged() -> None:
-    once = flops_per_byte(preset(5, pure=True))
-    twice = flops_per_byte(replace(preset(5, pure=True), schedule=replace(preset(5, pure=True).schedule, n_rows=8)))
+    config = preset(5, pure=True)
+    once = flops_per_byte(config)
+    twice = flops_per_byte(replace(config, schedule=replace(config.schedule, n_rows=2 * config.schedule.n_rows)))
     assert twice.learning == 2 * once.learning
     assert (twice.reading, twice.optimiser) == (once.reading, once.optimiser)
 

@@ -23,7 +23,7 @@ CONFIG = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, contexts=("2", "after4"), context_bits=6, window=8),
     mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(
-        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300
+        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=6, history_bits=14, block_symbols=300
     ),
 )
 CONFIGS = {"both": CONFIG, "pure": replace(CONFIG, mixer=None), "mixer": replace(CONFIG, gpt=None)}

@@ -36,7 +36,7 @@ MIXED = Config(
     ),
     mixer=MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(
-        first_segment_symbols=40, segment_symbols=48, row_symbols=16, n_rows=3, history_bits=14, block_symbols=300
+        first_segment_symbols=40, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14, block_symbols=300
     ),
 )
 assert MIXED.gpt

@@ -64,11 +64,12 @@ def worker_traffic(config: Config, n_segments: int, n_blocks: int, n_workers: in
 def _agreed_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> tuple[int, int]:
     """Bytes of integer sums, and of maxima by which gradients are rounded before they are summed.
 
-    One sum for each entry of each matrix, of the embedding, and of at most the rows of contexts that a step uses. One maximum
-    for each column of a matrix, one for the embedding and one for contexts.
+    One sum for each entry of each matrix, of the embedding, and of at most the rows of contexts of a step's new positions. One
+    maximum for each column of a matrix, one for the embedding and one for contexts.
     """
     d = gpt.width
-    context_rows = min(1 << gpt.context_bits, schedule.n_rows * schedule.row_symbols * len(gpt.contexts))
+    n_new = -(-schedule.segment_symbols // schedule.row_symbols) * schedule.row_symbols
+    context_rows = min(1 << gpt.context_bits, n_new * len(gpt.contexts))
     matrices = [(c_in, c_out * n_parts) for c_in, c_out, n_parts in hidden_matrices(gpt)] * gpt.n_layers
     matrices.append((d, N_SYMBOLS))
     n_sums = sum(c_in * c_out for c_in, c_out in matrices) + (gpt.n_embeddings * N_SYMBOLS + context_rows) * d

@@ -50,7 +50,7 @@ class CapturedStep:
     """The step of a GPT on rows of one shape. The graph updates weights and optimiser state in place."""
 
     def __init__(self, gpt: "DeviceGPT", shape: Sequence[int]) -> None:
-        """shape: of `table_rows`, (R, T, E + K). Raises RuntimeError if a step cannot be captured."""
+        """shape: of `table_rows`, (R, T, E + K + 1). Raises RuntimeError if a step cannot be captured."""
         device = gpt.accelerator.device
         buffer = partial(torch.zeros, device=device)
         self.shape = tuple(shape)

@@ -10,16 +10,22 @@ A step changes only the rows of its own contexts, so its cost does not depend on
 (Duchi et al. 2011) with one step size per row: the gradient is divided by the root of the sum of the row's mean squares so far.
 So rows of rare contexts take large steps.
 
-Letters as in weights.py; K contexts, U distinct rows that a step touches.
+A row that has learned what follows its context answers too well when that place is replayed, and the other weights would learn
+to rely on it. So a memory keeps the sum of rows at each of the last symbols as it was when the symbol was new. Replayed places
+get that sum, and their gradient does not change the table. A sum is kept as int8 levels times a power of two.
+
+Letters as in weights.py; K contexts, U distinct rows that a step touches, M places in memory.
 """
 
+from copy import copy
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from prequential.exact.backend import Primitives
-from prequential.exact.plain import peak_of
+from prequential.exact.plain import TINY, peak_of
 from prequential.model.config import GPT_CONTEXTS, GPTConfig
 from prequential.model.gpt.context_kernels import SUM_LIMIT, context_rows, subtract_rows, sum_by_row, sum_of_rows
 
@@ -27,22 +33,35 @@ Tensor = torch.Tensor
 
 UNITS = 4096.0  # of a row's numbers in 1
 MAX_LEVEL = (1 << 15) - 1
+TENSORS = ("rows", "squares", "levels", "shifts")  # of a ContextTable
+MOST_SHIFTS = 17
+
+
+class StagedStep(NamedTuple):
+    """What a step will write."""
+
+    rows: Tensor  # (U,) int64: rows of the table
+    change: Tensor  # (U, D) int32: what is subtracted from them
+    places: Tensor  # (N,) int64: places in memory, of new positions
+    levels: Tensor  # (N, D) int8: what is kept there
+    shifts: Tensor  # (N,) int8
 
 
 class ContextTable:
-    """Rows (2**context_bits, D) int16 in units of 1 / UNITS, initially zero.
+    """Rows (2**context_bits, D) int16 in units of 1 / UNITS, initially zero, and a memory of sums of rows.
 
     `stage_update` computes a step and `commit` writes it, after the segment has ended and nothing reads the rows.
     """
 
     def __init__(self, config: GPTConfig, ops: Primitives) -> None:
         self.kinds = np.array([GPT_CONTEXTS.index(name) for name in config.contexts], np.int64)
-        self.n_rows = 1 << config.context_bits if config.contexts else 0
+        self.n_rows, n_places = (1 << config.context_bits, 1 << config.memory_bits) if config.contexts else (0, 0)
         self.rows = torch.zeros(self.n_rows, config.width, dtype=torch.int16)
         self.squares = torch.zeros(self.n_rows)  # for each row, the sum of the mean squares of its gradients
+        self.levels = torch.zeros(n_places, config.width, dtype=torch.int8)
+        self.shifts = torch.zeros(n_places, dtype=torch.int8)
         self._step_size, self._ops = config.context_step, ops
-        # Staged updates: rows (U,), and what is subtracted from them (U, D).
-        self.pending: list[tuple[Tensor, Tensor]] = []
+        self.pending: list[StagedStep] = []
 
     def on_host(self) -> "ContextTable":
         """This table, or a copy on the host without staged updates."""
@@ -56,63 +75,109 @@ class ContextTable:
         return torch.from_numpy(rows)
 
     def add_to(self, h: Tensor, rows: Tensor) -> Tensor:
-        """h (N, D) plus the sum of the rows (N, K) at each position."""
-        if not len(self.kinds):
+        """h (N, D) plus the sum of the rows at each position: (N, K), or (N, K + 1) with its place as in `GPT.update`."""
+        k = len(self.kinds)
+        if not k:
             return h
-        sums = torch.empty(h.shape, dtype=torch.int32)
-        sum_of_rows(self.rows.numpy(), rows.cpu().contiguous().numpy(), sums.numpy())
+        sums = self.sums(rows[:, :k])
+        if rows.shape[1] > k:
+            sums = self._with_memory(sums, rows[:, k])
         return h + self.scaled(sums.to(h.device))
+
+    def sums(self, rows: Tensor) -> Tensor:
+        """The sum (N, D) int32 of the rows (N, K) at each position."""
+        sums = torch.empty(len(rows), self.rows.shape[1], dtype=torch.int32)
+        sum_of_rows(self.rows.numpy(), rows.cpu().contiguous().numpy(), sums.numpy())
+        return sums
+
+    def _with_memory(self, sums: Tensor, places: Tensor) -> Tensor:
+        """The sums (N, D), or, where a place (N,) is that of a replayed position, the sum that is kept there."""
+        places = places.cpu()
+        replayed = (places >= 0).nonzero()[:, 0]
+        found = places[replayed]
+        sums[replayed] = self.levels[found].to(torch.int32) << self.shifts[found, None].to(torch.int32)
+        return sums
 
     def scaled(self, sums: Tensor) -> Tensor:
         """Sums (N, D) int32 of rows as float32. They lie below 2**15 * 2**8, so they are exact."""
         return sums.float() * (1.0 / UNITS)
 
-    def stage_update(self, gradient: "ContextGradient") -> None:
-        """Computes a step for the rows that the gradient touches. `commit` writes it."""
-        touched, peak = gradient.rows.cpu().unique(), gradient.peaks().cpu()
-        self.stage_update_from_sums(touched, gradient.sums(touched, peak), peak)
+    def gradient(self, g: Tensor, rows: Tensor) -> "ContextGradient":
+        """The gradient from g (N, D) float32 at the input h. rows (N, K + 1): as for `add_to`. Replayed positions have none."""
+        is_new = rows[:, -1] < 0
+        return ContextGradient(g[is_new], rows[is_new, :-1], rows[is_new, -1])
 
-    def stage_update_from_sums(self, touched: Tensor, sums: Tensor, peak: Tensor) -> None:
-        """The same from the sums (U, D) int32 of a gradient at the rows `touched` (U,), and its peak (1,)."""
+    def stage_update(self, gradient: "ContextGradient") -> None:
+        """Computes a step for the rows that the gradient touches, and what is kept of its positions. `commit` writes both."""
+        touched, peak = gradient.rows.cpu().unique(), gradient.peaks().cpu()
+        self.stage_update_from_sums(touched, gradient.sums(touched, peak), peak, gradient.rows, gradient.places)
+
+    def stage_update_from_sums(self, touched: Tensor, sums: Tensor, peak: Tensor, rows: Tensor, places: Tensor) -> None:
+        """The same from the sums (U, D) int32 of a gradient at the rows `touched` (U,), and its peak (1,).
+
+        rows (N, K) and places (N,): of all new positions of the step.
+        """
         squares, change = self._ops.adagrad_change(
             sums, peak * (1.0 / SUM_LIMIT), self.squares[touched], self._step_size, UNITS, 2.0 * MAX_LEVEL
         )
         self.squares[touched] = squares  # only steps read the squares
-        self.pending.append((touched, change))
+        self.pending.append(StagedStep(touched, change, ~places.to(self.levels.device), *compressed(self.sums(rows))))
 
     def commit(self) -> None:
         """Writes the staged updates."""
-        self._write(self.rows)
+        for step in self.pending:
+            self._subtract(step)
+            self.levels[step.places], self.shifts[step.places] = step.levels, step.shifts
         self.pending.clear()
 
-    def committed(self) -> Tensor:
-        """A copy of the rows with the staged updates."""
-        rows = self.rows.clone()
-        self._write(rows)
-        return rows
+    def committed(self) -> dict[str, Tensor]:
+        """The tensors that `commit` writes, as they will be: copies by name."""
+        copied = copy(self)
+        copied.pending = list(self.pending)
+        copied.rows, copied.levels, copied.shifts = self.rows.clone(), self.levels.clone(), self.shifts.clone()
+        copied.commit()
+        return {name: tensor for name, tensor in copied.state().items() if name != "contexts.squares"}
 
-    def _write(self, rows: Tensor) -> None:
-        for touched, change in self.pending:
-            subtract_rows(rows.numpy(), touched.numpy(), change.numpy(), MAX_LEVEL)
+    def _subtract(self, step: StagedStep) -> None:
+        subtract_rows(self.rows.numpy(), step.rows.numpy(), step.change.numpy(), MAX_LEVEL)
 
     def state(self) -> dict[str, Tensor]:
         """The tensors by name, without staged updates; empty if there are no contexts."""
-        return {"contexts": self.rows, "contexts.squares": self.squares} if len(self.kinds) else {}
+        if not len(self.kinds):
+            return {}
+        kept = {"contexts.levels": self.levels, "contexts.shifts": self.shifts}
+        return {"contexts": self.rows, "contexts.squares": self.squares, **kept}
+
+
+def compressed(sums: Tensor) -> tuple[Tensor, Tensor]:
+    """int8 levels (N, D) and shifts (N,), levels << shifts = sums (N, D) int32, rounded, for the smallest shift that fits.
+
+    Sums of 2**24 or more in magnitude do not occur.
+    """
+    too_large = 128 << torch.arange(
+        MOST_SHIFTS, dtype=torch.int32, device=sums.device
+    )  # from each of these on, a shift more
+    shifts = (sums.abs().amax(1, keepdim=True) >= too_large).sum(1, dtype=torch.int32)
+    half = (1 << shifts) >> 1
+    levels = (sums + half[:, None]) >> shifts[:, None]
+    return levels.clamp(-127, 127).to(torch.int8), shifts.to(torch.int8)
 
 
 @dataclass(frozen=True)
 class ContextGradient:
     """The gradient of a ContextTable. If several processes share the rows of a step, their `sums` can be added (gradients.py).
 
-    g (N, D) float32: the gradient at the input h. rows (N, K) int64: the table rows that were added to h.
+    g (N, D) float32: the gradient at the input h, at new positions. rows (N, K) int64: the table rows that were added to h.
+    places (N,) int64: of these positions, as in `GPT.update`.
     """
 
     g: Tensor
     rows: Tensor
+    places: Tensor
 
     def peaks(self) -> Tensor:
         """The largest magnitude of g, at least TINY: (1,) float32."""
-        return peak_of(self.g)
+        return peak_of(self.g) if len(self.g) else self.g.new_full((1,), TINY)
 
     def sums(self, touched: Tensor, peak: Tensor) -> Tensor:
         """The sums (U, D) int32 at the rows `touched` (U,) int64, which ascend and include all of `rows`. On the host.

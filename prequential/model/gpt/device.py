@@ -208,11 +208,11 @@ class DeviceGPT(GPT):
     def inference_tensors(self) -> dict[str, Tensor]:
         return self._pending_segment[0].inference_tensors() if self._pending_segment else super().inference_tensors()
 
-    def update(self, inputs: Tensor, targets: Tensor) -> None:
+    def update(self, inputs: Tensor, targets: Tensor, places: Tensor) -> None:
         with torch.cuda.stream(self._step_stream) if self._step_stream else nullcontext():
             if self._step_stream and self._event:
                 self._step_stream.wait_event(self._event)
-            super().update(inputs, targets)  # waits for the step at the end
+            super().update(inputs, targets, places)  # waits for the step at the end
 
     def _apply_step(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
         if self._captured_step and self._captured_step.shape == inputs.shape:

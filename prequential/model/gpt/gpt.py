@@ -21,7 +21,7 @@ from prequential.exact.optim import orthogonalise
 from prequential.exact.tables import HOST
 from prequential.model.config import N_SYMBOLS, GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
-from prequential.model.gpt.context_table import ContextGradient
+from prequential.model.gpt.context_table import MOST_SHIFTS, ContextGradient
 from prequential.model.gpt.gradients import EmbeddingGradient, Gradient, MatrixGradient
 from prequential.model.gpt.reader import Reader
 from prequential.model.gpt.weights import Linear, SavedActivations, Weights, phases_of_rows
@@ -93,23 +93,27 @@ class GPT:
 
     # ---- learning
 
-    def update(self, inputs: Tensor, targets: Tensor) -> None:
+    def update(self, inputs: Tensor, targets: Tensor, places: Tensor) -> None:
         """One optimiser step on R independent rows of T columns, with R * T <= 8192 and T <= 512.
 
-        inputs (R, T, C) int64: the last symbols at each column, as in `forward`; targets (R, T) int64: the next symbols. Each
-        parameter is updated in parallel with the backward pass, as soon as its gradient is known. Raises ConfigError if the
+        inputs (R, T, C) int64: the last symbols at each column, as in `forward`; targets (R, T) int64: the next symbols; places
+        (R, T) int64: the place of each column in the memory of the context table, if it replays one whose contexts are kept
+        there, or ~place, if it is new and they will be. Places of new columns are distinct, unless their inputs are equal.
+
+        Each parameter is updated in parallel with the backward pass, as soon as its gradient is known. Raises ConfigError if the
         weights are no longer finite.
         """
-        self._apply_step(self.table_rows(inputs), targets, self._next_step_factor())
+        self._apply_step(self.table_rows(inputs, places), targets, self._next_step_factor())
         self._check_finite()
 
     def wait_for_update(self, update: "Future[None]") -> None:
         """Waits for an `update` in another thread. The pool's helper works meanwhile. Raises the error of the update."""
         self.backend.pool.wait_for(update)
 
-    def table_rows(self, inputs: Tensor) -> Tensor:
-        """`Weights.rows_of_tables` of inputs (R, T, C): (R, T, E + K) int64."""
-        return self._weights.rows_of_tables(inputs.flatten(0, 1)).unflatten(0, inputs.shape[:2])
+    def table_rows(self, inputs: Tensor, places: Tensor) -> Tensor:
+        """`Weights.rows_of_tables` of inputs (R, T, C) and places (R, T): (R, T, E + K + 1) int64, (R, T, E) without contexts."""
+        rows = self._weights.rows_of_tables(inputs.flatten(0, 1), places.flatten())
+        return rows.unflatten(0, inputs.shape[:2])
 
     def _apply_step(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
         """Updates all parameters. inputs: `table_rows`. factor: of all step sizes except that of the context table."""
@@ -198,7 +202,7 @@ class GPT:
         rows, n = inputs.flatten(0, 1), self.config.n_embeddings
         yield "embedding", EmbeddingGradient(ops, dh, rows[:, :n], N_SYMBOLS)
         if self.config.contexts:
-            yield "contexts", ContextGradient(dh, rows[:, n:])
+            yield "contexts", self._weights.contexts.gradient(dh, rows[:, n:])
 
     def _through_norm(self, sums: tuple[Tensor, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
         """dh plus the gradient at the input of an RMS norm. sums: integer sums and row scales of the gradient at its output."""
@@ -272,6 +276,9 @@ class GPT:
                 raise ValueError(f"gpt.{name} has a value out of range, or one that is not a number")
         if not all(0 <= n < 1 << 48 for n in tensors["counters"].tolist()):
             raise ValueError("gpt.counters are out of range")
+        shifts = tensors.get("contexts.shifts", torch.zeros(0))
+        if not bool(((shifts >= 0) & (shifts <= MOST_SHIFTS)).all()):
+            raise ValueError("gpt.contexts.shifts are out of range")
         for name, tensor in GPT.state(self).items():
             if name != "counters":
                 tensor.copy_(tensors[name])

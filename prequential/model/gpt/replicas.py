@@ -26,10 +26,10 @@ class Replicas(GPT):
         self.sync_every = replicas.sync_every
         self.others = [GPT(config, seed, backend) for _ in range(replicas.n_replicas - 1)]
 
-    def update(self, inputs: Tensor, targets: Tensor) -> None:
+    def update(self, inputs: Tensor, targets: Tensor, places: Tensor) -> None:
         """One step of each GPT on its share of the rows; then, after every `sync_every` steps, the mean."""
         for i, rows in enumerate(self.row_shares(len(inputs))):
-            self.update_replica(i, inputs[rows], targets[rows])
+            self.update_replica(i, inputs[rows], targets[rows], places[rows])
         if self.sync_is_due():
             self.average()
 
@@ -37,14 +37,14 @@ class Replicas(GPT):
         """The rows of each GPT. Some may be empty."""
         return split_range(n_rows, [1] * (1 + len(self.others)))
 
-    def update_replica(self, i: int, inputs: Tensor, targets: Tensor) -> None:
+    def update_replica(self, i: int, inputs: Tensor, targets: Tensor, places: Tensor) -> None:
         """A step of GPT i. Without rows, the GPT only counts the step."""
         if not len(inputs):
             (self.others[i - 1] if i else self)._next_step_factor()
         elif i:
-            self.others[i - 1].update(inputs, targets)
+            self.others[i - 1].update(inputs, targets, places)
         else:
-            super().update(inputs, targets)
+            super().update(inputs, targets, places)
 
     def sync_is_due(self) -> bool:
         """Whether all GPTs become their mean after the last step."""

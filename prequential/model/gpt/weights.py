@@ -161,13 +161,15 @@ class Weights:
             **{f"{n}.scale": linear.scale for n, linear in matrices.items()},
         }
 
-    def rows_of_tables(self, recent: Tensor) -> Tensor:
+    def rows_of_tables(self, recent: Tensor, places: Tensor | None = None) -> Tensor:
         """The rows that the input of each position is the sum of: (N, E + K) int64 on the host.
 
         The first E are those of the embedding tables: the last symbols. The others are those of the context table. recent (N, C)
-        int64 on the host: the last symbols at each position, the newest first.
+        int64 on the host: the last symbols at each position, the newest first. For a step, places (N,) int64 as in `GPT.update`
+        are the last column, if there are contexts.
         """
-        return torch.cat((recent[:, : len(self.embedding)], self.contexts.row_indices(recent)), 1)
+        rows = (recent[:, : len(self.embedding)], self.contexts.row_indices(recent))
+        return torch.cat(rows if places is None or not self.contexts.n_rows else (*rows, places[:, None]), 1)
 
     def logits(
         self, rows: Tensor, attend: Callable[[int, Tensor], Tensor], saved: SavedActivations | None = None

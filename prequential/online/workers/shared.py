@@ -55,21 +55,25 @@ class TeamGPT(GPT):
     _team: Team
     first_share = float(FULL_SHARE)  # the first worker's share of a step's rows; sent with each step
 
-    def update(self, inputs: Tensor, targets: Tensor) -> None:
+    def update(self, inputs: Tensor, targets: Tensor, places: Tensor) -> None:
         share = round(self.first_share)
         with self._team.turn():
             self._team.send_command(STEP, *targets.shape, share)
             self._team.broadcast(torch.cat((inputs, targets[..., None]), -1).to(torch.int16))
-            self.step(inputs, targets, share)
+            self._team.broadcast(places.to(torch.int32))
+            self.step(inputs, targets, places, share)
 
     def receive_step(self, n_rows: int, n_columns: int, share: int) -> None:
         """The other workers' part of the first worker's `update`."""
         rows = torch.empty(n_rows, n_columns, self.config.n_inputs + 1, dtype=torch.int16)
+        places = torch.empty(n_rows, n_columns, dtype=torch.int32)
         self._team.broadcast(rows)
-        self.step(rows[..., :-1].to(torch.int64), rows[..., -1].to(torch.int64), share)
+        self._team.broadcast(places)
+        inputs, targets = rows[..., :-1].to(torch.int64), rows[..., -1].to(torch.int64)
+        self.step(inputs, targets, places.to(torch.int64), share)
 
     @abstractmethod
-    def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
+    def step(self, inputs: Tensor, targets: Tensor, places: Tensor, first_share: int) -> None:
         """One step by all workers, on the same rows. Afterwards the first worker's weights are complete."""
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
@@ -113,7 +117,7 @@ class SharedGPT(TeamGPT):
         self._peaks = _packed_zeros(peaks | {CONTEXTS: (1,), BUSY: (1,)}, torch.float32, self._device)
         self._sums = _packed_zeros({n: p.shape for n, p in self._parameters.items()}, torch.int32, self._device)
 
-    def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
+    def step(self, inputs: Tensor, targets: Tensor, places: Tensor, first_share: int) -> None:
         """One optimiser step by all workers, on the same rows and from the same weights. Afterwards all hold the same weights."""
         team, pool = self._team, self.backend.pool
         shares = [first_share] + [FULL_SHARE] * (team.size - 1)
@@ -121,7 +125,7 @@ class SharedGPT(TeamGPT):
         factor = self._next_step_factor()
         own = split_range(len(inputs), shares)[team.rank]
         gradients: dict[str, Any] = {}
-        rows = self.table_rows(inputs)
+        rows = self.table_rows(inputs, places)
         (all_peaks, peaks), (all_sums, sums) = self._peaks, self._sums
         all_peaks.fill_(TINY)
         own_s = self._busy_s()
@@ -152,11 +156,12 @@ class SharedGPT(TeamGPT):
         """A step of the table of contexts, on the rows of all positions and with the sums over all workers."""
         if not self.config.contexts:
             return
-        table = self._weights.contexts
-        touched = rows[..., self.config.n_embeddings :].unique()
+        table, rows = self._weights.contexts, rows[..., self.config.n_embeddings :].flatten(0, 1)
+        rows, places = rows[rows[:, -1] < 0].split((len(table.kinds), 1), 1)
+        touched = rows.unique()
         sums = own.sums(touched, peak) if own else torch.zeros(len(touched), self.config.width, dtype=torch.int32)
         self._team.sum_(sums)
-        table.stage_update_from_sums(touched, sums, peak)
+        table.stage_update_from_sums(touched, sums, peak, rows, places[:, 0])
 
     def _busy_s(self) -> float:
         """Processor time of this worker since the last call, in seconds."""
@@ -216,7 +221,7 @@ class SharedReplicas(TeamGPT, Replicas):
         self._team = team
         self._diverged: ConfigError | None = None
 
-    def step(self, inputs: Tensor, targets: Tensor, first_share: int) -> None:
+    def step(self, inputs: Tensor, targets: Tensor, places: Tensor, first_share: int) -> None:
         """One step by each replica. Raises ConfigError for a diverged replica.
 
         The first worker raises at once for its own replicas; all workers raise when the replicas become their mean.
@@ -224,7 +229,7 @@ class SharedReplicas(TeamGPT, Replicas):
         for i, rows in enumerate(self.row_shares(len(inputs))):
             own = rows if i % self._team.size == self._team.rank else slice(0)
             try:
-                self.update_replica(i, inputs[own], targets[own])
+                self.update_replica(i, inputs[own], targets[own], places[own])
             except ConfigError as error:
                 self._diverged = error
         if self._diverged and not self.sync_is_due() and self._team.rank == 0:

@@ -13,7 +13,7 @@ TABLES = 16 * 256 + 2 * 256 * 16  # entries of the head and of the embeddings
 
 def test_a_shared_step_sends_an_integer_for_each_entry_and_a_maximum_for_each_column() -> None:
     entries, columns = HIDDEN + TABLES, 48 + 16 + 32 + 16 + 256 + 2
-    schedule = ScheduleConfig(n_rows=3, row_symbols=10, segment_symbols=30, first_segment_symbols=30)
+    schedule = ScheduleConfig(n_rows=5, row_symbols=10, segment_symbols=30, first_segment_symbols=30)
     config = Config(gpt=GPT, mixer=None, schedule=schedule)
     found = worker_traffic(config, 11, 3, 4)
     assert found
@@ -25,7 +25,7 @@ def test_a_shared_step_sends_an_integer_for_each_entry_and_a_maximum_for_each_co
     assert alone.total_bytes == 0
     with_contexts = worker_traffic(replace(config, gpt=replace(GPT, contexts=("2", "word"))), 11, 3, 4)
     assert with_contexts
-    assert with_contexts.gradient_bytes - found.gradient_bytes == 4 * 3 * 10 * 2 * 16
+    assert with_contexts.gradient_bytes - found.gradient_bytes == 4 * 3 * 10 * 2 * 16  # of the three new rows
 
 
 def test_replicas_are_sent_completely_at_each_synchronisation_and_each_block() -> None:
