@@ -23,10 +23,12 @@ from typing import Any
 
 from markdown_table import format_markdown
 
+from prequential.errors import ConfigError
 from prequential.measure.evaluation.summary import format_report, model_summary
 from prequential.measure.machine import NO_BACKEND
 from prequential.measure.record import append_record
 from prequential.measure.study.sweep import pareto_front
+from prequential.model.config import Config
 from prequential.model.presets import PRESETS, PURE, preset
 
 PROJECT = Path(__file__).parents[1]
@@ -239,16 +241,23 @@ def is_current(record: Record) -> bool:
     """Whether the record is of a program, or of a preset as it is today, at a commit without changes."""
     if "config" not in record:
         return True
-    return record["config"] == presets().get(learner(record), record["config"]) and not commit(record).endswith(
-        "-dirty"
-    )
+    config = completed(record["config"])
+    return config == presets().get(learner(record), config) and not commit(record).endswith("-dirty")
+
+
+def completed(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a record, with the names that have been added since, if it can be read."""
+    try:
+        return json.loads(json.dumps(Config.from_record(config).to_dict()))
+    except ConfigError:
+        return config
 
 
 def learner(record: Record) -> str:
     """The learner's name in tables: from the options of the evaluation, otherwise from its configuration."""
     if "options" in record:
         return "prequential " + " ".join(record["options"])
-    named = [name for name, config in presets().items() if config == record["config"]]
+    named = [name for name, config in presets().items() if config == completed(record["config"])]
     return named[0] if named else f"prequential, {model_summary(record['config'])}"
 
 

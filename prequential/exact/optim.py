@@ -2,7 +2,7 @@
 
 Adam (Kingma & Ba 2015) and the momentum are elementwise. They need only operations that round once, in a fixed order
 (`adam_` and `nesterov_` in plain.py). Muon (Jordan et al. 2024) replaces the gradient of a matrix by an approximation of the
-nearest orthogonal matrix. Four Newton-Schulz steps compute it, with products of int8 matrices.
+nearest orthogonal matrix. Five Newton-Schulz steps compute it, with products of int8 matrices.
 
 Letters: R rows, C columns, "..." a stack of matrices of one shape, or nothing.
 """

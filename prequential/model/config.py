@@ -53,10 +53,7 @@ RECALL_CONTEXTS = (
     "otherword",
 )  # fmt: skip
 LEAST_MEMORY_BITS = 13  # a step has at most 8192 new symbols, which need different places
-N_RECALL_TABLES, RECALL_KEPT_BITS = (
-    9,
-    14,
-)  # the values of the last 2**RECALL_KEPT_BITS positions are kept, for a step's new rows
+N_RECALL_TABLES, RECALL_KEPT_BITS = 9, 17  # the values of the last 2**RECALL_KEPT_BITS positions are kept
 GPT_CONTEXTS = (*HASHED_CONTEXTS, *RECALL_CONTEXTS)
 # The sums of a context table's gradient are exact up to this number of terms: positions of a step, times contexts.
 MOST_CONTEXT_TERMS = 1 << 16
@@ -116,7 +113,7 @@ class GPTConfig:
     n_embeddings: int = 3
     contexts: tuple[str, ...] = ()
     context_bits: int = 18
-    memory_bits: int = 17
+    memory_bits: int = 0
     window: int = 128
     matrix_step: float = 0.04
     vector_step: float = 0.003
@@ -130,11 +127,15 @@ class GPTConfig:
     def __post_init__(self) -> None:
         _check_range(
             self, n_layers=(1, 64), width=(16, 4096), n_heads=(1, 64), mlp_factor=(1, 8), n_embeddings=(1, 8),
-            context_bits=(4, 24), memory_bits=(LEAST_MEMORY_BITS, 24), window=(2, 512), matrix_step=(0.0, 1.0),
+            context_bits=(4, 24), memory_bits=(0, 24), window=(2, 512), matrix_step=(0.0, 1.0),
             vector_step=(0.0, 1.0), context_step=(0.0, 1.0), momentum=(0.0, 0.999), beta1=(0.0, 0.999), beta2=(0.0, 0.9999),
             warmup_updates=(1, 100000), decay_updates=(1, 10**9),
         )  # fmt: skip
         object.__setattr__(self, "contexts", _distinct_names("contexts", self.contexts, GPT_CONTEXTS))
+        _check(
+            self.memory_bits == 0 or self.memory_bits >= LEAST_MEMORY_BITS,
+            f"memory_bits must be 0 or at least {LEAST_MEMORY_BITS}",
+        )
         _check(
             self.width % (2 * self.n_heads) == 0,
             f"width = {self.width} must be a multiple of 2 * n_heads = {2 * self.n_heads}",
@@ -149,6 +150,11 @@ class GPTConfig:
     def n_inputs(self) -> int:
         """How many numbers each prediction of the GPT takes as input: the last symbols, and values that are recalled."""
         return self.n_last + (len(RECALL_CONTEXTS) if self.recalls else 0)
+
+    @property
+    def n_places(self) -> int:
+        """How many symbols the memory has a place for; 0 without a memory. It is of contexts only."""
+        return 1 << self.memory_bits if self.memory_bits and self.contexts else 0
 
     @property
     def recall_bits(self) -> int:
@@ -201,12 +207,13 @@ class ScheduleConfig:
 
     A segment has segment_symbols symbols; the first segments have first_segment_symbols, and the size grows with the stream. A
     step learns from up to n_rows rows of row_symbols symbols: the newest segment, and rows drawn at random from the last
-    2**history_bits symbols. A block is the unit of the archive: block_symbols symbols.
+    2**history_bits symbols; if the GPT has a memory, from the last 2**memory_bits. A block is the unit of the archive:
+    block_symbols symbols.
 
     Examples:
         >>> import prequential
         >>> schedule = prequential.ScheduleConfig(segment_symbols=512, n_rows=8)
-        >>> schedule.n_rows * schedule.row_symbols / schedule.segment_symbols  # how often a step replays each symbol
+        >>> schedule.n_rows * schedule.row_symbols / schedule.segment_symbols  # positions to learn from, for each symbol
         2.0
     """
 

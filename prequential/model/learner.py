@@ -188,23 +188,25 @@ def segment_inputs(config: Config, history: History, symbols: np.ndarray) -> np.
 def training_rows(config: Config, history: History, n_new_symbols: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rows of a step: inputs (R, T, C), targets (R, T) and places (R, T), all int64; arguments of `GPT.update`.
 
-    The first rows are new: they contain the newest segment, of n_new_symbols symbols. The others replay symbols before them:
-    they are drawn at random from the history, as far as the GPT's memory reaches.
+    The first rows contain the newest segment, of n_new_symbols symbols. The others are drawn at random from the history; if the
+    GPT has a memory, from the symbols before the first rows, as far as it reaches.
     """
     assert config.gpt
-    schedule, end, n_places = config.schedule, history.n_symbols, 1 << config.gpt.memory_bits
+    schedule, n_places, end = config.schedule, config.gpt.n_places, history.n_symbols
     length = min(schedule.row_symbols, end - history.oldest)
     n_new = -(-n_new_symbols // length)
     newest = np.maximum(end - length * np.arange(n_new, 0, -1), history.oldest)
-    stop = int(newest[0])
-    first = max(0, end - len(history.ring), stop - n_places if config.gpt.contexts else 0)
-    n_drawn = max(0, min(schedule.n_rows - n_new, (stop - first) // length))
-    words = random_words(config.seed, f"replay/{end}", n_drawn)
-    drawn = first + (words % np.uint64(max(1, stop - first - length + 1))).astype(np.int64)
+    # Rows are drawn from `first` to `stop`. Symbols before `learned` are replayed.
+    learned, first, stop = 0, history.oldest, end
+    n_rows = min(schedule.n_rows, end // length)
+    if n_places:
+        learned, stop = end - n_new_symbols, int(newest[0])
+        first = max(0, end - len(history.ring), learned - n_places)
+        n_rows = min(schedule.n_rows, n_new + (stop - first) // length)
+    words = random_words(config.seed, f"replay/{end}", max(0, n_rows - n_new))
+    drawn = first + (words % np.uint64(max(1, stop - length + 1 - first))).astype(np.int64)
     positions = np.concatenate((newest, drawn))[:, None] + np.arange(length)
-    before = history.at(positions[..., None] - np.arange(1, config.gpt.n_last + 1))
-    recalled = history.recalled(positions[:n_new])
-    unused = np.zeros((n_drawn, *recalled.shape[1:]), np.int64)
-    places = positions % n_places
-    places[:n_new] = ~places[:n_new]
-    return np.concatenate((before, np.concatenate((recalled, unused))), -1), history.at(positions), places
+    places = positions % max(1, n_places)
+    before = positions[..., None] - np.arange(1, config.gpt.n_last + 1)
+    inputs = np.concatenate((history.at(before), history.recalled(positions)), -1)
+    return inputs, history.at(positions), np.where(positions < learned, places, ~places)

@@ -56,29 +56,27 @@ _FULL = MixerConfig(contexts=CONTEXTS, sets=FULL_SETS, curves=CURVES_ALONE, tabl
 
 
 def _with_gpt(
-    n_layers: int,
-    width: int,
-    mixer: MixerConfig | None,
-    *,
-    context_bits: int = 20,
-    memory_bits: int = 20,
-    segment_symbols: int = 512,
-    replay: float = 2.0,
+    n_layers: int, width: int, context_bits: int, mixer: MixerConfig | None, segment_symbols: int = 512
 ) -> Config:
-    """replay: positions that a step learns from, for each new one."""
+    """A GPT that learns once from each symbol: with contexts that it recalls, replayed rows cost bits (docs/LOG.md)."""
     gpt = GPTConfig(
         n_layers=n_layers,
         width=width,
         n_heads=width // 64,
         contexts=GPT_CONTEXTS,
         context_bits=context_bits,
-        memory_bits=memory_bits,
-        matrix_step=0.02,
         context_step=0.16,
-        momentum=0.8,
     )
-    n_rows = int(replay * segment_symbols) // ScheduleConfig.row_symbols
-    return Config(gpt=gpt, mixer=mixer, schedule=ScheduleConfig(segment_symbols=segment_symbols, n_rows=n_rows))
+    schedule = ScheduleConfig(segment_symbols=segment_symbols, n_rows=segment_symbols // ScheduleConfig.row_symbols)
+    return Config(gpt=gpt, mixer=mixer, schedule=schedule)
+
+
+def _with_memory(config: Config, memory_bits: int = 20, replay: float = 1.0) -> Config:
+    """The same with a memory, so that replay pays. replay: positions to replay, for each new one. The steps are smaller."""
+    assert config.gpt
+    gpt = dataclasses.replace(config.gpt, memory_bits=memory_bits, matrix_step=0.02, momentum=0.8)
+    schedule = dataclasses.replace(config.schedule, n_rows=int((1.0 + replay) * config.schedule.n_rows))
+    return dataclasses.replace(config, gpt=gpt, schedule=schedule)
 
 
 def _beside_gpt(mixer: MixerConfig, table_bits: int) -> MixerConfig:
@@ -86,9 +84,8 @@ def _beside_gpt(mixer: MixerConfig, table_bits: int) -> MixerConfig:
     return dataclasses.replace(mixer, sets=(*mixer.sets, "gpt"), curves=(*mixer.curves, "gpt"), table_bits=table_bits)
 
 
-# Smaller tables and less replay than would take the fewest bits, for 8 kB/s and 1.5 GB:
-_DEFAULT = _with_gpt(2, 192, _beside_gpt(_FULL, 23), context_bits=19, memory_bits=17, replay=1.5)
-_BEST = _with_gpt(2, 192, _beside_gpt(_FULL, 25))
+_DEFAULT = _with_gpt(2, 192, 19, _beside_gpt(_FULL, 23))
+_BEST = _with_memory(_with_gpt(2, 192, 20, _beside_gpt(_FULL, 25)))
 
 PRESETS: dict[int, Config] = {
     1: Config(gpt=None, mixer=_FAST), 2: Config(gpt=None, mixer=_SECOND), 3: Config(gpt=None, mixer=_THIRD),
@@ -100,13 +97,13 @@ PRESETS: dict[int, Config] = {
 # For a device, which steps while the processor mixes: 7 and 85 million weights. The mixer is the one of -2, so that it is not the
 # bound, with a larger table. Their speed has not been measured on a device (docs/MACHINES.md).
 DEVICE_PRESETS: dict[str, Config] = {
-    "gpu-small": _with_gpt(4, 384, _beside_gpt(_SECOND, 24)),
-    "gpu-large": _with_gpt(12, 768, _beside_gpt(_SECOND, 22), context_bits=19, memory_bits=18, segment_symbols=1024),
+    "gpu-small": _with_memory(_with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24))),
+    "gpu-large": _with_memory(_with_gpt(12, 768, 19, _beside_gpt(_SECOND, 22), segment_symbols=1024), 18, replay=0.5),
 }
 
 
 def _pure(n_layers: int, width: int) -> Config:
-    return _with_gpt(n_layers, width, None)
+    return _with_memory(_with_gpt(n_layers, width, 20, None))
 
 
 # Without the mixer. A GPT of 4 x 384 takes more bits than 2 x 192 does, at 1 and 4 MB (docs/LOG.md, 2026-11-25).

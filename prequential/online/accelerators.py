@@ -153,7 +153,11 @@ def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, in
 
     Raises InexactMachineError unless all bits agree.
     """
-    config = replace(config, context_bits=min(config.context_bits, TEST_CONTEXT_BITS), memory_bits=LEAST_MEMORY_BITS)
+    config = replace(
+        config,
+        context_bits=min(config.context_bits, TEST_CONTEXT_BITS),
+        memory_bits=min(config.memory_bits, LEAST_MEMORY_BITS),
+    )
     here, there = GPT(config, 0, host), DeviceGPT(found, config, 0, host)
     places = torch.arange(rows[0] * rows[1]).view(rows)
     places[: -(-rows[0] // 2)] = ~places.flip(0)[: -(-rows[0] // 2)]  # the other rows replay what the first half keeps

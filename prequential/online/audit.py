@@ -26,6 +26,7 @@ once or twice more. docs/RELIABILITY.md has the measurements.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +39,7 @@ from prequential.exact.digest import digest
 from prequential.exact.host import to_array, to_tensor
 from prequential.exact.random import random_words
 from prequential.model.config import Config, GPTConfig
-from prequential.model.gpt.context_table import ContextGradient
+from prequential.model.gpt.context_table import TENSORS, ContextGradient, ContextTable
 from prequential.model.gpt.gpt import GPT, NOT_LEARNED
 from prequential.model.gpt.reader import Reader
 from prequential.model.gpt.weights import Weights
@@ -114,7 +115,7 @@ class WatchedGPT(GPT):
         if isinstance(gradient, ContextGradient):
             self.changed_in_step += self.changed(self._tensors_of(name))
             super()._update_parameter(name, gradient, factor)
-            self.record(self._tensors_of(name) | self._weights.contexts.committed())
+            self.record(self._tensors_of(name) | committed(self._weights.contexts))
             return
 
         def gradient_then_check() -> Tensor:
@@ -137,6 +138,16 @@ class WatchedGPT(GPT):
             if name == "embedding":
                 return {name: self._weights.embedding, **tensors}
         return {name: linear.weight, f"{name}.levels": linear.levels, f"{name}.scale": linear.scale, **tensors}
+
+
+def committed(table: ContextTable) -> dict[str, Tensor]:
+    """The state of the table as `commit` will leave it, in copies."""
+    copied = copy(table)
+    copied.pending = list(table.pending)
+    for name in TENSORS:
+        setattr(copied, name, getattr(table, name).clone())
+    copied.commit()
+    return copied.state()
 
 
 def watched_gpt(config: Config, backend: Backend) -> WatchedGPT:

@@ -22,7 +22,7 @@ from prequential.model.mixer.past import INDIRECT_SIZE, PAST_SIZE
 from prequential.online.flops import most_flops_per_byte, steps_per_byte
 
 MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset
-MAX_OPERATIONS_PER_BYTE = 1e11  # 300 times those of the largest preset
+MAX_OPERATIONS_PER_BYTE = 1e11  # 10 times those of the largest preset
 _LAYER_STEP_OPERATIONS = 1e7  # the calls of a layer's step take 2 ms, even if its matrices are small
 
 # Bytes for each parameter of a hidden matrix: float32 weight, momentum and gradient; int8 levels. The temporary copies of an
@@ -102,7 +102,7 @@ def operations_per_byte(config: Config) -> float:
 
 
 def _context_bytes(gpt: GPTConfig) -> int:
-    table = ((2 * gpt.width + 4) << gpt.context_bits) + ((gpt.width + 1) << gpt.memory_bits) if gpt.contexts else 0
+    table = ((2 * gpt.width + 4) << gpt.context_bits) + (gpt.width + 1) * gpt.n_places if gpt.contexts else 0
     recall = (4 * N_RECALL_TABLES << gpt.recall_bits) + (2 * len(RECALL_CONTEXTS) << RECALL_KEPT_BITS)
     return table + (recall if gpt.recalls else 0)
 

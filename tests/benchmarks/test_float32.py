@@ -116,7 +116,7 @@ def test_steps_from_the_same_gradients_differ_by_rounding_only(learners):
     after = exact.gpt.state()
     change = {name: relative(w - before[name], after[name] - before[name]) for name, w in float32.gpt._weights.items()}
     assert max(change.pop("embedding"), change.pop("head")) < 1e-5
-    assert max(change.values()) < 0.2  # Newton-Schulz steps enlarge the errors of int8 products
+    assert max(change.values()) < 0.2  # five Newton-Schulz steps enlarge the errors of int8 products
 
 
 def test_both_learners_need_about_the_same_bits(script, learners):

@@ -102,7 +102,9 @@ def test_every_primitive_has_a_counterpart():
 
 
 def test_a_gpt_learns_and_reads_with_the_same_bits():
-    config = GPTConfig(n_layers=1, width=16, n_heads=2, window=6, contexts=("2", "word"), context_bits=8)
+    config = GPTConfig(
+        n_layers=1, width=16, n_heads=2, window=6, contexts=("2", "word"), context_bits=8, memory_bits=13
+    )
     generator = torch.Generator().manual_seed(5)
     symbols = torch.randint(0, 256, (3, 2, 4, config.n_inputs + 1), generator=generator)
     stream = torch.randint(0, 256, (2, 3, config.n_inputs), generator=generator)

@@ -32,6 +32,7 @@ from prequential.model.config import (
 )
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt.context_kernels import context_rows
+from prequential.model.gpt.context_table import MOST_SHIFTS
 from prequential.model.gpt.gpt import MAX_MAGNITUDE, MAX_SQUARE, NOT_NEGATIVE
 from prequential.model.gpt.recall import MOST_SUCCESSIONS
 from prequential.model.hashing import HASH_MASK
@@ -59,7 +60,8 @@ CONFIGS = {
     "pure": Config(gpt=SMALL, mixer=None, schedule=SCHEDULE),
     "contexts": Config(
         gpt=GPTConfig(
-            n_layers=2, width=48, n_heads=3, mlp_factor=2, window=64, n_embeddings=8, contexts=GPT_CONTEXTS, context_bits=4
+            n_layers=2, width=48, n_heads=3, mlp_factor=2, window=64, n_embeddings=8, contexts=GPT_CONTEXTS,
+            context_bits=4, memory_bits=13,
         ),
         mixer=None,
         schedule=SCHEDULE,
@@ -119,6 +121,8 @@ def random_state(draw: Draw, state: Mapping[str, np.ndarray], config: Config) ->
             found[name] = draw.like(array, 0.0 if squares else -MAX_MAGNITUDE, MAX_SQUARE if squares else MAX_MAGNITUDE)
         elif name == "gpt.counters":
             found[name] = draw.like(array, 0, COUNT - 1)
+        elif name == "gpt.contexts.shifts":
+            found[name] = draw.like(array, 0, MOST_SHIFTS)
         else:
             found[name] = draw.like(array)
     n_symbols = int(draw(1, 0, COUNT - 1)[0])

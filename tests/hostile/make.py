@@ -189,6 +189,7 @@ def _configs() -> Named:
 DROP = object()
 HUGE: dict[tuple[str, ...], Any] = {
     ("gpt", "context_bits"): 24,
+    ("gpt", "memory_bits"): 24,
     ("mixer", "table_bits"): 26,
     ("mixer", "match_bits"): 26,
     ("schedule", "history_bits"): 30,
@@ -199,6 +200,7 @@ CONTRADICTIONS: dict[tuple[str, ...], tuple[Any, ...]] = {
     ("gpt", "width"): (17, 4098, 1 << 40),
     ("gpt", "contexts"): (["2", "2"], ["2"] * 10_000, ["1"], [["2"]], [2], "2", {"2": "2"}),
     ("gpt", "context_bits"): (3, 25, 1 << 40),
+    ("gpt", "memory_bits"): (12, 25, 1 << 40),
     ("mixer", "contexts"): (["1", "1"], ["1"] * 10_000, ["no such"], [["1"]], [1], "1", {"1": "1"}),
     ("schedule", "row_symbols"): (0, 513, 1 << 31),
     ("schedule", "segment_symbols"): (0, 8193, 4096),

@@ -31,6 +31,7 @@ PURE = prequential.Config(
         mlp_factor=1,
         contexts=("2", "after2"),
         context_bits=4,
+        memory_bits=13,
         window=4,
         vector_step=0.5,
         warmup_updates=1,

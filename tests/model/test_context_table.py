@@ -8,8 +8,9 @@ from prequential.errors import ConfigError
 from prequential.exact import fused, plain
 from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, GPTConfig
 from prequential.model.gpt.context_table import MAX_LEVEL, UNITS, ContextTable, compressed
+from prequential.online.audit import committed
 
-CONFIG = GPTConfig(width=16, n_heads=1, contexts=("2", "word"), context_bits=6)
+CONFIG = GPTConfig(width=16, n_heads=1, contexts=("2", "word"), context_bits=6, memory_bits=13)
 
 
 def drawn(n, seed=0):
@@ -51,7 +52,7 @@ def test_the_staged_rows_can_be_read_before_they_are_committed():
     (recent, g), table = drawn(5), ContextTable(CONFIG, plain)
     table.stage_update(gradient_of(table, recent, g))
     expected = learned(recent, g).state()
-    for name, tensor in table.committed().items():
+    for name, tensor in committed(table).items():
         assert torch.equal(tensor, expected[name]), name
     assert not table.state()["contexts"].any()
 

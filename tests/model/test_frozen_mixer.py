@@ -26,6 +26,7 @@ BOTH = Config(
         warmup_updates=1,
         contexts=("3", "after2"),
         context_bits=8,
+        memory_bits=13,
     ),
     mixer=MixerConfig(contexts=("1", "2", "4", "word", "above", "match"), table_bits=10, match_bits=8),
     schedule=ScheduleConfig(first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14),

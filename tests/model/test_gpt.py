@@ -21,8 +21,8 @@ from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.weights import rotary_phases
 
 CONFIG = GPTConfig(
-    n_layers=2, width=32, n_heads=2, mlp_factor=2, n_embeddings=2, contexts=("2", "word"), context_bits=8, window=7,
-    warmup_updates=1,
+    n_layers=2, width=32, n_heads=2, mlp_factor=2, n_embeddings=2, contexts=("2", "word"), context_bits=8,
+    memory_bits=13, window=7, warmup_updates=1,
 )  # fmt: skip
 N_COLUMNS, N_ROWS, ROW_LENGTH, N_SYMBOLS = 20, 3, 10, 11
 KERNELS = pytest.mark.parametrize("ops", [plain, fused], ids=["plain", "fused"])

@@ -8,6 +8,7 @@ import pytest
 from prequential.cli.main import build_parser
 from prequential.cli.options import learner_config
 from prequential.errors import ConfigError
+from prequential.exact.pool import MAX_DEFAULT_THREADS
 from prequential.measure.study.ladder import n_weights
 from prequential.model.presets import DEVICE_PRESETS, PRESETS, PURE, name_of, preset
 from prequential.online.limits import MAX_MEMORY_BYTES, check_limits
@@ -31,7 +32,7 @@ def test_unknown_presets_are_refused() -> None:
 @pytest.mark.parametrize(("name", "millions"), [("gpu-small", 7), ("gpu-large", 85)])
 def test_presets_for_devices_have_the_weights_that_their_help_says_and_fit(name: str, millions: int) -> None:
     config = DEVICE_PRESETS[name]
-    check_limits(config, MAX_MEMORY_BYTES)
+    check_limits(config, MAX_MEMORY_BYTES, n_threads=MAX_DEFAULT_THREADS)
     assert config.gpt is not None
     assert round(n_weights(config.gpt) / 1e6) == millions
 

@@ -24,7 +24,7 @@ from prequential.model.presets import preset
 from prequential.online.runtime import Runtime
 
 CONFIG = Config(
-    gpt=GPTConfig(width=16, n_heads=1, n_layers=1, contexts=("2", "after2"), context_bits=6),
+    gpt=GPTConfig(width=16, n_heads=1, n_layers=1, contexts=("2", "after2"), context_bits=6, memory_bits=13),
     mixer=None,
     schedule=ScheduleConfig(first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=6, history_bits=14),
 )
@@ -111,32 +111,31 @@ def test_rows_to_learn_from_have_the_inputs_of_the_reading():
         history.append(part)
     everything = np.concatenate(read)
     inputs, targets, places = training_rows(CONFIG, history, 40)
-    n_last, replayed = CONFIG.gpt.n_last, places[:, 0] >= 0
-    assert replayed.any() and not replayed.all()
-    for row, target, place in zip(inputs, targets, places, strict=True):
-        first = place[0] if place[0] >= 0 else ~place[0]
-        assert np.array_equal(TEXT[first : first + len(target)], target)
-        read = everything[first : first + len(row)]
-        assert np.array_equal(row[:, :n_last], read[:, :n_last])
-        assert place[0] >= 0 or np.array_equal(row, read)  # the memory replaces the other contexts
+    positions, n_last = np.where(places < 0, ~places, places), CONFIG.gpt.n_last  # the text is shorter than the memory
+    is_new = positions >= len(TEXT) - 40
+    assert np.array_equal(is_new, places < 0) and is_new.sum() == 40 and not is_new[:, 0].all()
+    assert np.array_equal(targets, TEXT[positions])
+    assert np.array_equal(inputs[..., :n_last], everything[positions][..., :n_last])
+    assert np.array_equal(
+        inputs[is_new], everything[positions][is_new]
+    )  # the memory has the other contexts of the others
 
 
 def test_rows_replay_symbols_before_the_new_ones_as_far_as_the_memory_reaches():
-    gpt = dataclasses.replace(CONFIG.gpt, memory_bits=13)
-    config = dataclasses.replace(CONFIG, gpt=gpt, schedule=dataclasses.replace(CONFIG.schedule, n_rows=150))
+    config = dataclasses.replace(CONFIG, schedule=dataclasses.replace(CONFIG.schedule, n_rows=150))
     history, drawn, n = History.of(config), [], 20_000
     symbols = np.random.default_rng(0).integers(97, 123, n).astype(np.uint8)
     for i in range(0, n, 5000):
         history.append(symbols[i : i + 5000])
     _, targets, places = training_rows(config, history, 20)
-    n_new = int((places[:, 0] < 0).sum())
-    newest, length = n - n_new * targets.shape[1], targets.shape[1]
-    for target, place in zip(targets[n_new:], places[n_new:], strict=True):
-        first = newest - 1 - (newest - 1 - int(place[0])) % (1 << 13)  # the last one that was kept at this place
-        assert np.array_equal(symbols[first : first + length], target) and first + length <= newest
+    learned, length = n - 20, targets.shape[1]
+    assert (~places[places < 0] == np.arange(learned, n) % (1 << 13)).all()
+    for target, place in zip(targets[2:], places[2:], strict=True):
+        first = learned - 1 - (learned - 1 - int(place[0])) % (1 << 13)  # the last one that was kept at this place
+        assert np.array_equal(symbols[first : first + length], target) and first + length <= n - 2 * length
         assert np.array_equal(place, np.arange(first, first + length) % (1 << 13))
         drawn.append(first)
-    assert len(drawn) == 150 - n_new and max(drawn) - min(drawn) > 7000
+    assert len(drawn) == 148 and max(drawn) - min(drawn) > 7000
 
 
 def test_new_rows_begin_where_values_are_kept():

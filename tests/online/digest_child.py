@@ -24,7 +24,13 @@ from prequential.online.runtime import Runtime
 
 MIXED = Config(
     gpt=GPTConfig(
-        n_layers=2, width=64, n_heads=2, contexts=("2", "5", "word2", "after3", "other6"), context_bits=8, window=24
+        n_layers=2,
+        width=64,
+        n_heads=2,
+        contexts=("2", "5", "word2", "after3", "other6"),
+        context_bits=8,
+        memory_bits=13,
+        window=24,
     ),
     mixer=MixerConfig(table_bits=12, match_bits=12),
     schedule=ScheduleConfig(

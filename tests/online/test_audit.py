@@ -35,6 +35,7 @@ BOTH = Config(
         mlp_factor=2,
         contexts=("2", "word", "after3"),
         context_bits=6,
+        memory_bits=13,
         window=7,
         warmup_updates=1,
     ),

@@ -31,7 +31,14 @@ pytestmark = pytest.mark.usefixtures("always_due")
 
 CONFIG = Config(
     gpt=GPTConfig(
-        n_layers=1, width=16, n_heads=1, mlp_factor=2, contexts=("2", "after2", "otherword"), context_bits=6, window=8
+        n_layers=1,
+        width=16,
+        n_heads=1,
+        mlp_factor=2,
+        contexts=("2", "after2", "otherword"),
+        context_bits=6,
+        memory_bits=13,
+        window=8,
     ),
     mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(

@@ -21,7 +21,14 @@ from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 
 GPT = GPTConfig(
-    n_layers=1, width=16, n_heads=1, mlp_factor=2, contexts=("2", "word", "after3", "other4"), context_bits=6, window=8
+    n_layers=1,
+    width=16,
+    n_heads=1,
+    mlp_factor=2,
+    contexts=("2", "word", "after3", "other4"),
+    context_bits=6,
+    memory_bits=13,
+    window=8,
 )
 MIXER = MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8)
 SCHEDULE = ScheduleConfig(

@@ -20,7 +20,16 @@ from prequential.online.runtime import Runtime
 from prequential.online.training import finish, train
 
 CONFIG = Config(
-    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, contexts=("2", "after4"), context_bits=6, window=8),
+    gpt=GPTConfig(
+        n_layers=1,
+        width=16,
+        n_heads=1,
+        mlp_factor=2,
+        contexts=("2", "after4"),
+        context_bits=6,
+        memory_bits=13,
+        window=8,
+    ),
     mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(
         first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=6, history_bits=14, block_symbols=300

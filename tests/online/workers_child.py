@@ -32,7 +32,14 @@ from prequential.online.workers import shared as workers
 
 MIXED = Config(
     gpt=GPTConfig(
-        n_layers=2, width=32, n_heads=2, mlp_factor=2, contexts=("2", "word", "after2"), context_bits=8, window=16
+        n_layers=2,
+        width=32,
+        n_heads=2,
+        mlp_factor=2,
+        contexts=("2", "word", "after2"),
+        context_bits=8,
+        memory_bits=13,
+        window=16,
     ),
     mixer=MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(

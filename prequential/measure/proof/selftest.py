@@ -25,14 +25,14 @@ from prequential.online.runtime import KERNELS, Runtime
 from prequential.online.source import digest_of
 
 # From a machine whose archives decode on others. It changes with FORMAT_VERSION, the learner and its defaults.
-EXPECTED_DIGEST = "1d30f63f3748502d"
+EXPECTED_DIGEST = "db35231369bcac43"
 
 FIXED_N_BYTES = 8192
 FIXED_CONFIG = Config(
-    gpt=GPTConfig(n_layers=2, width=64, n_heads=2, contexts=GPT_CONTEXTS, context_bits=10, window=32),
+    gpt=GPTConfig(n_layers=2, width=64, n_heads=2, contexts=GPT_CONTEXTS, context_bits=10, memory_bits=13, window=32),
     mixer=MixerConfig(table_bits=12),
     schedule=ScheduleConfig(
-        first_segment_symbols=64, segment_symbols=512, row_symbols=64, n_rows=8, block_symbols=4096
+        first_segment_symbols=64, segment_symbols=512, row_symbols=64, n_rows=12, block_symbols=4096
     ),
 )
 

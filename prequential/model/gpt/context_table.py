@@ -11,13 +11,13 @@ A step changes only the rows of its own contexts, so its cost does not depend on
 So rows of rare contexts take large steps.
 
 A row that has learned what follows its context answers too well when that place is replayed, and the other weights would learn
-to rely on it. So a memory keeps the sum of rows at each of the last symbols as it was when the symbol was new. Replayed places
-get that sum, and their gradient does not change the table. A sum is kept as int8 levels times a power of two.
+to rely on it. So a memory, if the configuration has one, keeps the sum of rows at each of the last symbols as it was when the
+symbol was new. Replayed places get that sum, and their gradient does not change the table. A sum is kept as int8 levels times a
+power of two.
 
-Letters as in weights.py; K contexts, U distinct rows that a step touches, M places in memory.
+Letters as in weights.py; K contexts, U distinct rows that a step touches.
 """
 
-from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ Tensor = torch.Tensor
 UNITS = 4096.0  # of a row's numbers in 1
 MAX_LEVEL = (1 << 15) - 1
 TENSORS = ("rows", "squares", "levels", "shifts")  # of a ContextTable
-MOST_SHIFTS = 17
+MOST_SHIFTS = 17  # of a sum below 2**24
 
 
 class StagedStep(NamedTuple):
@@ -55,11 +55,11 @@ class ContextTable:
 
     def __init__(self, config: GPTConfig, ops: Primitives) -> None:
         self.kinds = np.array([GPT_CONTEXTS.index(name) for name in config.contexts], np.int64)
-        self.n_rows, n_places = (1 << config.context_bits, 1 << config.memory_bits) if config.contexts else (0, 0)
+        self.n_rows, self.n_places = 1 << config.context_bits if config.contexts else 0, config.n_places
         self.rows = torch.zeros(self.n_rows, config.width, dtype=torch.int16)
         self.squares = torch.zeros(self.n_rows)  # for each row, the sum of the mean squares of its gradients
-        self.levels = torch.zeros(n_places, config.width, dtype=torch.int8)
-        self.shifts = torch.zeros(n_places, dtype=torch.int8)
+        self.levels = torch.zeros(self.n_places, config.width, dtype=torch.int8)
+        self.shifts = torch.zeros(self.n_places, dtype=torch.int8)
         self._step_size, self._ops = config.context_step, ops
         self.pending: list[StagedStep] = []
 
@@ -80,7 +80,7 @@ class ContextTable:
         if not k:
             return h
         sums = self.sums(rows[:, :k])
-        if rows.shape[1] > k:
+        if rows.shape[1] > k and self.n_places:
             sums = self._with_memory(sums, rows[:, k])
         return h + self.scaled(sums.to(h.device))
 
@@ -121,7 +121,9 @@ class ContextTable:
             sums, peak * (1.0 / SUM_LIMIT), self.squares[touched], self._step_size, UNITS, 2.0 * MAX_LEVEL
         )
         self.squares[touched] = squares  # only steps read the squares
-        self.pending.append(StagedStep(touched, change, ~places.to(self.levels.device), *compressed(self.sums(rows))))
+        kept = slice(None if self.n_places else 0)
+        places = ~places[kept].to(self.levels.device)
+        self.pending.append(StagedStep(touched, change, places, *compressed(self.sums(rows[kept]))))
 
     def commit(self) -> None:
         """Writes the staged updates."""
@@ -130,14 +132,6 @@ class ContextTable:
             self.levels[step.places], self.shifts[step.places] = step.levels, step.shifts
         self.pending.clear()
 
-    def committed(self) -> dict[str, Tensor]:
-        """The tensors that `commit` writes, as they will be: copies by name."""
-        copied = copy(self)
-        copied.pending = list(self.pending)
-        copied.rows, copied.levels, copied.shifts = self.rows.clone(), self.levels.clone(), self.shifts.clone()
-        copied.commit()
-        return {name: tensor for name, tensor in copied.state().items() if name != "contexts.squares"}
-
     def _subtract(self, step: StagedStep) -> None:
         subtract_rows(self.rows.numpy(), step.rows.numpy(), step.change.numpy(), MAX_LEVEL)
 
@@ -145,19 +139,18 @@ class ContextTable:
         """The tensors by name, without staged updates; empty if there are no contexts."""
         if not len(self.kinds):
             return {}
-        kept = {"contexts.levels": self.levels, "contexts.shifts": self.shifts}
+        kept = {"contexts.levels": self.levels, "contexts.shifts": self.shifts} if self.n_places else {}
         return {"contexts": self.rows, "contexts.squares": self.squares, **kept}
 
 
 def compressed(sums: Tensor) -> tuple[Tensor, Tensor]:
-    """int8 levels (N, D) and shifts (N,), levels << shifts = sums (N, D) int32, rounded, for the smallest shift that fits.
+    """int8 levels (N, D) and int8 shifts (N,): levels << shifts are the sums (N, D) int32, rounded to 8 bits of the largest.
 
-    Sums of 2**24 or more in magnitude do not occur.
+    Sums are below 2**24 in magnitude.
     """
-    too_large = 128 << torch.arange(
-        MOST_SHIFTS, dtype=torch.int32, device=sums.device
-    )  # from each of these on, a shift more
-    shifts = (sums.abs().amax(1, keepdim=True) >= too_large).sum(1, dtype=torch.int32)
+    # As many shifts as there are bounds that the largest sum reaches.
+    bounds = 128 << torch.arange(MOST_SHIFTS, dtype=torch.int32, device=sums.device)
+    shifts = (sums.abs().amax(1, keepdim=True) >= bounds).sum(1, dtype=torch.int32)
     half = (1 << shifts) >> 1
     levels = (sums + half[:, None]) >> shifts[:, None]
     return levels.clamp(-127, 127).to(torch.int8), shifts.to(torch.int8)

@@ -18,7 +18,15 @@ MAX_ZIP_BYTES = 108_000
 TEXT = b"It was the best of times, it was the worst of times. " * 20
 GPT_AND_MIXER = prequential.Config(
     gpt=prequential.GPTConfig(
-        n_layers=1, width=32, n_heads=1, mlp_factor=2, contexts=("3",), context_bits=6, window=8, warmup_updates=1
+        n_layers=1,
+        width=32,
+        n_heads=1,
+        mlp_factor=2,
+        contexts=("3",),
+        context_bits=6,
+        memory_bits=13,
+        window=8,
+        warmup_updates=1,
     ),
     mixer=prequential.MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
     schedule=prequential.ScheduleConfig(

@@ -26,6 +26,7 @@ CONFIG = Config(
         n_heads=2,
         contexts=("2", "6", "word", "word2", "after2", "after16", "afterword", "other4"),
         context_bits=10,
+        memory_bits=13,
         window=16,
     ),
     mixer=None,

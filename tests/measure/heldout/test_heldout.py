@@ -33,6 +33,7 @@ BOTH = Config(
         warmup_updates=1,
         contexts=("3", "after2"),
         context_bits=8,
+        memory_bits=13,
     ),
     mixer=MixerConfig(contexts=("1", "2", "4", "word", "line,above", "match"), table_bits=10, match_bits=8),
     schedule=ScheduleConfig(

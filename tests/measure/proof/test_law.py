@@ -31,6 +31,7 @@ BOTH = Config(
         mlp_factor=2,
         contexts=("3", "after2"),
         context_bits=6,
+        memory_bits=13,
         window=8,
         warmup_updates=1,
     ),
