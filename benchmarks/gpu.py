@@ -48,7 +48,7 @@ from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.weights import phases_of_rows
 from prequential.model.presets import preset
 from prequential.online import coding, loop
-from prequential.online.accelerators import triton_primitives
+from prequential.online.accelerators import places_of_test, triton_primitives
 from prequential.online.runtime import Runtime
 
 RECORDS = Path(__file__).parent / "gpu.jsonl"
@@ -190,7 +190,7 @@ def step(level: str, config: Config, device: str) -> dict[str, Any]:
         torch.cuda.reset_peak_memory_stats()
     shape = config.schedule.n_rows, config.schedule.row_symbols, config.gpt.n_inputs + 1
     symbols = torch.from_numpy((random_words(0, "gpu", torch.Size(shape).numel()) >> 56).astype(np.int64)).view(shape)
-    places = _places(*shape[:2])
+    places = places_of_test(*shape[:2])
     rows = symbols[..., 1:].contiguous(), symbols[..., 0].contiguous(), places
     row: dict[str, Any] = {"level": level, "rows": shape[0], "columns": shape[1]}
     for where in PARTS:
@@ -245,17 +245,10 @@ def _counted(config: Config, n_rows: int, more_layers: int = 0, primitives: Modu
         counted.n = 0
         stack.enter_context(counted)
         if n_rows:
-            learner.update(inputs, inputs[..., 0], _places(*inputs.shape[:2]))
+            learner.update(inputs, inputs[..., 0], places_of_test(*inputs.shape[:2]))
         else:
             learner.forward(torch.zeros(COLUMNS_AT_ONCE, gpt.n_inputs, dtype=torch.int64), 0)
     return counted
-
-
-def _places(n_rows: int, n_columns: int) -> torch.Tensor:
-    """Places (R, T) of a step whose second half replays what the first half keeps."""
-    places = torch.arange(n_rows * n_columns).view(n_rows, n_columns) % (n_columns * -(-n_rows // 2))
-    places[: -(-n_rows // 2)] = ~places[: -(-n_rows // 2)]
-    return places
 
 
 def _step_s(gpt: GPT, rows: tuple[torch.Tensor, ...], device: str) -> float:

@@ -92,10 +92,10 @@ class GPTConfig:
     """Shape and step sizes of the GPT.
 
     n_embeddings: how many of the last symbols are inputs, each with an embedding table of its own. contexts: which of
-    GPT_CONTEXTS are inputs as well, as rows of one hashed table of 2**context_bits rows; what they add at each of the last
-    2**memory_bits symbols is kept for rows that replay them. window: the number of keys that a symbol attends to, including its
-    own. matrix_step: Muon's step size for the hidden matrices; vector_step: Adam's for the
-    embedding and the head; context_step: Adagrad's for the context table. Warm-up and decay apply to the first two.
+    GPT_CONTEXTS are inputs as well, as rows of one hashed table of 2**context_bits rows. memory_bits: the sum of these rows is
+    kept for each of the last 2**memory_bits symbols, to replay them (context_table.py); 0: for none. window: the number of keys
+    that a symbol attends to, including its own. matrix_step: Muon's step size for the hidden matrices; vector_step: Adam's for
+    the embedding and the head; context_step: Adagrad's for the context table. Warm-up and decay apply to the first two.
 
     Examples:
         >>> import prequential

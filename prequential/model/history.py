@@ -68,7 +68,7 @@ class History:
 
     @property
     def oldest(self) -> int:
-        """The first position that new rows may begin at: it is still in the ring, and its values are."""
+        """The first position whose inputs can still be read: it is still in the ring, and its values are."""
         oldest = max(0, self.n_symbols - len(self.ring))
         return max(oldest, self.recall.oldest) if self.recall else oldest
 

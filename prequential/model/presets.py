@@ -58,7 +58,7 @@ _FULL = MixerConfig(contexts=CONTEXTS, sets=FULL_SETS, curves=CURVES_ALONE, tabl
 def _with_gpt(
     n_layers: int, width: int, context_bits: int, mixer: MixerConfig | None, segment_symbols: int = 512
 ) -> Config:
-    """A GPT that learns once from each symbol: with contexts that it recalls, replayed rows cost bits (docs/LOG.md)."""
+    """A GPT that learns once from each symbol. Without a memory of contexts, replay costs bits (docs/LOG.md)."""
     gpt = GPTConfig(
         n_layers=n_layers,
         width=width,
@@ -72,7 +72,7 @@ def _with_gpt(
 
 
 def _with_memory(config: Config, memory_bits: int = 20, replay: float = 1.0) -> Config:
-    """The same with a memory, so that replay pays. replay: positions to replay, for each new one. The steps are smaller."""
+    """The same with a memory of contexts and smaller steps. replay: how many positions a step replays for each new one."""
     assert config.gpt
     gpt = dataclasses.replace(config.gpt, memory_bits=memory_bits, matrix_step=0.02, momentum=0.8)
     schedule = dataclasses.replace(config.schedule, n_rows=int((1.0 + replay) * config.schedule.n_rows))

@@ -159,8 +159,7 @@ def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, in
         memory_bits=min(config.memory_bits, LEAST_MEMORY_BITS),
     )
     here, there = GPT(config, 0, host), DeviceGPT(found, config, 0, host)
-    places = torch.arange(rows[0] * rows[1]).view(rows)
-    places[: -(-rows[0] // 2)] = ~places.flip(0)[: -(-rows[0] // 2)]  # the other rows replay what the first half keeps
+    places = places_of_test(*rows)
     for step in range(TEST_STEPS):
         inputs, targets = (
             _test_symbols(f"inputs/{step}", *rows, config.n_inputs),
@@ -179,6 +178,14 @@ def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, in
         singly = _test_symbols(f"single/{i}", TEST_SINGLE_COLUMNS, config.n_inputs).split(1)
         _compare(found, "reading symbol by symbol", *(_read(gpt, singly) for gpt in (here, there)))
     return replace(found, captures=there.captures)
+
+
+def places_of_test(n_rows: int, n_columns: int) -> Tensor:
+    """Places (R, T) for `GPT.update`, of a step whose second half replays what the first half keeps."""
+    n_new = -(-n_rows // 2)
+    places = torch.arange(n_rows * n_columns).view(n_rows, n_columns) % (n_new * n_columns)
+    places[:n_new] = ~places[:n_new]
+    return places
 
 
 def _read(gpt: GPT, parts: Sequence[Tensor]) -> dict[str, Tensor]:

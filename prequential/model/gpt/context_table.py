@@ -91,7 +91,7 @@ class ContextTable:
         return sums
 
     def _with_memory(self, sums: Tensor, places: Tensor) -> Tensor:
-        """The sums (N, D), or, where a place (N,) is that of a replayed position, the sum that is kept there."""
+        """The sums (N, D). Replayed positions get the sum that is kept at their place. places (N,): as in `GPT.update`."""
         places = places.cpu()
         replayed = (places >= 0).nonzero()[:, 0]
         found = places[replayed]
