@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CORPORA ?= ../shared/corpora
 
-# The files that `make bench` measures, and the presets (N or N-pure).
+# The files that `make bench` measures, and the presets (N, N-pure or a name).
 BENCH_FILES := $(addprefix text/,enwik6 book1 tinyshakespeare.txt enwik8-first-4154399) code/uv-new-2026-06.tar
 FILES ?= $(or $(wildcard $(addprefix $(CORPORA)/,$(BENCH_FILES))),sample:christmas_carol)
 LEVELS ?= 1 2 5 5-pure

@@ -29,7 +29,7 @@ from prequential.measure.machine import NO_BACKEND
 from prequential.measure.record import append_record
 from prequential.measure.study.sweep import pareto_front
 from prequential.model.config import Config
-from prequential.model.presets import PRESETS, PURE, preset
+from prequential.model.presets import DEVICE_PRESETS, PRESETS, PURE, preset
 
 PROJECT = Path(__file__).parents[1]
 RECORDS = PROJECT / "benchmarks" / "results.jsonl"
@@ -79,7 +79,9 @@ def main() -> int:
     """Runs the evaluations of the command line and writes the tables. Fails if any run fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("files", nargs="*", metavar="FILE", help="a corpus, as for `prequential evaluate`")
-    parser.add_argument("--levels", nargs="+", default=["5"], metavar="N", help="presets, N or N-pure (default: 5)")
+    parser.add_argument(
+        "--levels", nargs="+", default=["5"], metavar="N", help="presets: N, N-pure or a name (default: 5)"
+    )
     parser.add_argument("--unverified", action="store_true", help="do not decode the archives; takes half the time")
     parser.add_argument("--baselines", metavar="NAMES", help="baselines, as for `prequential evaluate`")
     args = parser.parse_args()
@@ -104,8 +106,7 @@ def main() -> int:
 
 def evaluate(name: str, level: str, more: list[str]) -> Record | None:
     """The record of one evaluation, with more options; None if it failed."""
-    number, _, pure = level.partition("-")
-    options = [f"-{number}", *([f"--{pure}"] if pure else [])]
+    options = options_of(level)
     command = ["prequential", "evaluate", *options, "--estimate", *more]
     print("+", *command, name, flush=True)
     command = [sys.executable, "-m", *command, "--no-run", "--json", "--", name]
@@ -116,6 +117,14 @@ def evaluate(name: str, level: str, more: list[str]) -> Record | None:
     record.pop("passages", None)  # parts of the corpus, which are not ours to publish
     print(format_report(record) + "\n", flush=True)
     return record
+
+
+def options_of(level: str) -> list[str]:
+    """The options of the command line for a level: N, N-pure, or the name of a preset."""
+    if level in DEVICE_PRESETS:
+        return ["--preset", level]
+    number, _, pure = level.partition("-")
+    return [f"-{number}", *([f"--{pure}"] if pure else [])]
 
 
 def read(path: Path) -> list[Record]:
@@ -265,6 +274,7 @@ def learner(record: Record) -> str:
 def presets() -> dict[str, Any]:
     """The configuration of every preset, as in a record, by the name that `learner` gives it."""
     configs = {f"prequential -{level}": config for level, config in PRESETS.items()}
+    configs |= {f"prequential --preset {name}": config for name, config in DEVICE_PRESETS.items()}
     configs |= {f"prequential -{n} --pure": preset(n, pure=True) for n in PURE}
     return {name: json.loads(json.dumps(config.to_dict())) for name, config in configs.items()}
 

@@ -84,6 +84,21 @@ def test_the_newest_record_of_a_preset_counts_and_none_of_a_preset_that_has_chan
     assert [line.split("|")[3].strip() for line in lines_of(text, "| **")] == ["250"]
 
 
+def test_presets_for_devices_have_rows_and_columns_of_their_own(tables, results):
+    options = results.options_of("gpu-small")
+    records = [
+        evaluation(archive_bytes=300, level="gpu-small", options=options),
+        evaluation(archive_bytes=9, digest="b"),
+    ]
+    assert options == ["--preset", "gpu-small"]
+    assert results.options_of("5-pure") == ["-5", "--pure"]
+    assert lines_of(tables(records), "| file")[0].endswith(
+        "| **prequential -5** | **prequential --preset gpu-small** |"
+    )
+    changed = evaluation(archive_bytes=200, level="gpu-large", options=options)
+    assert lines_of(tables([*records, changed]), "| **prequential --preset")[0].split("|")[3].strip() == "300"
+
+
 def test_a_configuration_that_is_no_preset_is_named_by_its_model(tables):
     other = evaluation(archive_bytes=300)
     other["config"]["gpt"]["n_layers"] = 7
