@@ -157,7 +157,7 @@ def _original(
     """The sink of the original: a file, an open stream, or a file that is unpacked to a folder at the end."""
     if header.corpus.get("kind") != "tree" or not isinstance(output, str | os.PathLike):
         return open_sink(output, overwrite=overwrite, resume=resume, like=like)
-    folder = Path(output)
+    folder, mode = Path(output), like.stat().st_mode if like else 0o777
 
     def check() -> None:
         if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
@@ -168,7 +168,7 @@ def _original(
         overwrite=overwrite,
         resume=resume,
         check=check,
-        publish=lambda stream, _: restore_tree(stream, folder, mode=like.stat().st_mode if like else 0o777),
+        publish=lambda stream, _: restore_tree(stream, folder, mode=mode),
     )
 
 

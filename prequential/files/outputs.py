@@ -68,6 +68,8 @@ def output_file(
     """
     check = check or partial(check_output, target, overwrite=overwrite)
     check()
+    with writing(target):
+        status = None if like is None else Path(like).stat()  # now: at the end the file may be gone
     path = Path(os.path.realpath(target))
     if path.exists() and not path.is_file() and publish is None:
         with _device(target, path) as sink:
@@ -75,7 +77,7 @@ def output_file(
         return
     with hold_work_folder(target) as folder:
         check()  # again, now that no other run writes it
-        draft = _Draft(target, path, folder, like, mode)
+        draft = _Draft(target, path, folder, status, mode)
         with closing(draft.open(overwrite=overwrite, resume=resume)) as file:
             sink, keeps = Sink(file, target), True
             try:
@@ -117,12 +119,12 @@ def _name(target: PathLike, temporary: Path, path: Path, *, overwrite: bool) -> 
 
 @dataclass(frozen=True)
 class _Draft:
-    """The files of a run in its working folder. The other fields are arguments of `output_file`."""
+    """The files of a run in its working folder. like: the status of that file. The other fields are arguments of `output_file`."""
 
     target: PathLike
     path: Path
     folder: Path
-    like: PathLike | None
+    like: os.stat_result | None
     mode: int
 
     @property
@@ -160,10 +162,9 @@ class _Draft:
             if self.like is None:
                 set_mode(self.temporary, permissions(self.mode) & 0o666)
             else:
-                status = Path(self.like).stat()
-                set_mode(self.temporary, status.st_mode & self.mode & 0o777)
+                set_mode(self.temporary, self.like.st_mode & self.mode & 0o777)
                 with suppress(PermissionError):
-                    os.utime(self.temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+                    os.utime(self.temporary, ns=(self.like.st_atime_ns, self.like.st_mtime_ns))
             publish(self.temporary, self.path)
             try:
                 sync_folder(self.path.parent)

@@ -71,6 +71,7 @@ class OnlineLearner:
         The GPT reads known symbols all at once, and symbols to decode one by one. The bits are the same.
         """
         coder.reserve(len(symbols))
+        self.gpt_bits = None
         if self.gpt is None:
             coded = code_symbols(None, self.mixer, symbols, coder)
         elif not coder.decodes:
@@ -202,7 +203,6 @@ def training_rows(config: Config, history: History, n_new_symbols: int) -> tuple
     if n_places:
         learned, stop = end - n_new_symbols, int(newest[0])
         first = max(0, end - len(history.ring), learned - n_places)
-        n_rows = min(schedule.n_rows, n_new + (stop - first) // length)
     words = random_words(config.seed, f"replay/{end}", max(0, n_rows - n_new))
     drawn = first + (words % np.uint64(max(1, stop - length + 1 - first))).astype(np.int64)
     positions = np.concatenate((newest, drawn))[:, None] + np.arange(length)

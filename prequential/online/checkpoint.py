@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,14 +177,11 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
         about = _described(path, file.metadata, expected)
         own = {LEARNER + name: array for name, array in learner.state().items()}
         try:
-            arrays = read_arrays(file, own, CODER_ARRAYS.keys())
+            arrays = read_arrays(file, own, CODER_ARRAYS)
         except ValueError as error:
             raise CheckpointError(f"{str(path)!r} does not fit the run: {error}") from error
     if about.pop("digest", None) != _digest(arrays, about):
         raise CheckpointError(f"{str(path)!r} is damaged: its digest does not match its contents")
-    dtypes = {name: array.dtype for name, array in own.items()} | CODER_ARRAYS
-    if any(arrays[name].dtype != dtype for name, dtype in dtypes.items()):
-        raise CheckpointError(f"{str(path)!r} does not fit the run: it holds other types")
     try:
         saved = _saved(about, arrays, expected["n_bytes"])
         learner.load_state({name: arrays[LEARNER + name] for name in learner.state()})
@@ -214,16 +211,20 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: dict[str
     sync_file(path)
 
 
-def read_arrays(file: TensorFile, own: Mapping[str, np.ndarray], others: Collection[str] = ()) -> dict[str, np.ndarray]:
-    """All tensors of a file: those of `own`, with the same names and shapes, and `others`. They share no memory with the file.
+def read_arrays(file: TensorFile, own: Mapping[str, np.ndarray], others: Mapping[str, np.dtype] | None = None) -> dict[str, np.ndarray]:
+    """All tensors of a file: those of `own`, with the same names, types and shapes, and others of these types.
 
-    Raises ValueError, before any is read, for a file with other names or shapes. The caller checks the values.
+    They share no memory with the file. Raises ValueError, before any is read, if the file holds anything else. The caller checks
+    the values.
     """
-    if file.types.keys() != own.keys() | set(others):
+    dtypes = {name: array.dtype for name, array in own.items()} | dict(others or {})
+    if file.types.keys() != dtypes.keys():
         raise ValueError("it holds other tensors")
-    for name, array in own.items():
-        if file.types[name][1] != array.shape:
+    for name, (dtype, shape) in file.types.items():
+        if name in own and shape != own[name].shape:
             raise ValueError(f"{name} has another shape")
+        if dtype != dtypes[name]:
+            raise ValueError(f"{name} has another type")
     return {name: file.read(name) for name in file.types}
 
 

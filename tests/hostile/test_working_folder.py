@@ -246,6 +246,22 @@ def test_a_target_that_appears_after_the_last_check_is_not_replaced(
     assert target.read_bytes() == PRECIOUS
 
 
+@pytest.mark.parametrize("source", ["file", "folder"])
+def test_an_archive_that_disappears_while_it_is_decoded_leaves_a_complete_output(source: str, tmp_path: Path) -> None:
+    original, archive, output = tmp_path / "original", tmp_path / "a.pq", tmp_path / "output"
+    if source == "folder":
+        original.mkdir()
+        (original / "inner").write_bytes(PRECIOUS)
+    else:
+        original.write_bytes(PRECIOUS)
+    prequential.compress(original, archive, config=TINY, runtime=RUNTIME)
+    archive.chmod(0o700)
+    prequential.decompress(archive, output, runtime=RUNTIME, on_progress=lambda *_: archive.unlink(missing_ok=True))
+    assert not archive.exists()
+    assert snapshot(output) == snapshot(original) if source == "folder" else output.read_bytes() == PRECIOUS
+    assert stat.S_IMODE(output.stat().st_mode) & 0o077 == 0
+
+
 def test_many_runs_of_one_output_never_hold_it_together(tmp_path: Path) -> None:
     """Runs that begin while another one is just finishing find either its lock or its complete output."""
     holders, together, refused, made = 0, 0, 0, 0

@@ -274,7 +274,7 @@ def described(path):
     [
         ({"version": 1}, {}, "version 1"),
         ({}, {"learner.gpt.embedding": torch.zeros(1 << 20)}, "another shape"),
-        ({}, {"learner.gpt.head": torch.zeros(16, 256, dtype=torch.float64)}, "digest"),
+        ({}, {"learner.gpt.head": torch.zeros(16, 256, dtype=torch.float64)}, "another type"),
         ({}, {"surplus": torch.zeros(3)}, "other tensors"),
         ({"totals": {"n_bytes": 10**15}}, {}, "digest"),
     ],

@@ -23,15 +23,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.corpora.corpus import Document
 from prequential.errors import ConfigError, CorpusError
+from prequential.learners.following import follow
 from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.evaluation.novelty import Copies
 from prequential.measure.evaluation.trace import Trace
 from prequential.model.config import Config
-from prequential.model.schedule import blocks
-from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 
 SURPRISE, NOVEL, PROGRESS = MEASURES = ("surprise", "novel", "progress")
@@ -138,10 +136,9 @@ def part_bits(
     """The cost (n,) in bits of n parts for a fresh learner that reads them one after another, as one stream."""
     stream = np.concatenate(parts)
     trace, learner = Trace([MODEL], len(stream)), runtime.learner(config)
-    for block in blocks(len(stream), config.schedule):
-        for _, bits in run(learner, BitCoder(FOLLOW), block, stream[block]):
-            trace.append(MODEL, bits)
-            on_read(len(bits))
+    for bits in follow(learner, stream):
+        trace.append(MODEL, bits)
+        on_read(len(bits))
     return np.diff(trace.sums(MODEL, np.cumsum([len(part) for part in parts])), prepend=0.0)
 
 
