@@ -158,15 +158,15 @@ def read_window(
     return GitDocuments(repository, None, steps[::-1], rules or Rules(), is_tree=False)
 
 
-def open_documents(documents: GitDocuments, *, spool_dir: str | os.PathLike[str] | None = None) -> GitCorpus:
+def open_documents(documents: GitDocuments) -> GitCorpus:
     """The documents in one temporary file, each followed by DOCUMENT_END, in their order. Use it in a `with` statement.
 
-    Memory: one document, and name and label of each. Raises CorpusError as iterating does, OutputError if `spool_dir` cannot be
+    Memory: one document, and name and label of each. Raises CorpusError as iterating does, OutputError if the file cannot be
     written.
     """
     places: list[Document] = []
     labels: list[Label] = []
-    file = spool(_chunks(documents, places, labels), spool_dir)
+    file = spool(_chunks(documents, places, labels), None)
     return GitCorpus(
         kind="git",
         name=documents.repository,

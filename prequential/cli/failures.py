@@ -47,6 +47,11 @@ def report_failure(name: str | None, error: Exception, *, verbose: bool) -> None
     )
 
 
+def warn(text: str) -> None:
+    """Prints `prequential: warning: TEXT`."""
+    print(printable(f"prequential: warning: {text}"), file=sys.stderr)
+
+
 def with_notes(line: str, error: BaseException) -> str:
     """The line with the notes of the exception: what is left of the work, and how to resume it."""
     return printable("; ".join([line, *getattr(error, "__notes__", [])]))

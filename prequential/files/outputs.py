@@ -119,7 +119,7 @@ def _name(target: PathLike, temporary: Path, path: Path, *, overwrite: bool) -> 
 
 @dataclass(frozen=True)
 class _Draft:
-    """The files of a run in its working folder. like: the status of that file. The other fields are arguments of `output_file`."""
+    """The files of a run in its working folder. like: the status of that file. Other fields: arguments of `output_file`."""
 
     target: PathLike
     path: Path

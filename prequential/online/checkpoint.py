@@ -211,7 +211,9 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: dict[str
     sync_file(path)
 
 
-def read_arrays(file: TensorFile, own: Mapping[str, np.ndarray], others: Mapping[str, np.dtype] | None = None) -> dict[str, np.ndarray]:
+def read_arrays(
+    file: TensorFile, own: Mapping[str, np.ndarray], others: Mapping[str, np.dtype] | None = None
+) -> dict[str, np.ndarray]:
     """All tensors of a file: those of `own`, with the same names, types and shapes, and others of these types.
 
     They share no memory with the file. Raises ValueError, before any is read, if the file holds anything else. The caller checks

@@ -21,7 +21,7 @@ from prequential.model.mixer.mixer import n_inputs
 from prequential.model.mixer.past import INDIRECT_SIZE, PAST_SIZE
 from prequential.online.flops import most_flops_per_byte, steps_per_byte
 
-MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset
+MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset without an audit
 MAX_OPERATIONS_PER_BYTE = 1e11  # 10 times those of the largest preset
 _LAYER_STEP_OPERATIONS = 1e7  # the calls of a layer's step take 2 ms, even if its matrices are small
 

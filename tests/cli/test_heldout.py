@@ -56,7 +56,7 @@ def test_a_test_set_that_was_seen_in_training_gives_a_warning(run, folder, text)
     (folder / "seen").write_bytes(text[500:1500])
     done = heldout(run, folder, "--train", "train", "--test", "seen", "--frozen-only", "--quiet", "--no-run", "--json")
     (line,) = done.stderr.decode().splitlines()
-    assert line.startswith("prequential: WARNING: the test set is mostly seen")
+    assert line.startswith("prequential: warning: the test set is mostly seen")
     record = json.loads(done.stdout)
     assert record["overlap"]["warning"] in line
     assert record["dynamic"] is record["saved_bits"] is None
@@ -94,7 +94,6 @@ def test_a_corpus_a_stored_model_and_a_run_make_the_same_learner(run, folder):
         (("--train", "empty", "--test", "train"), b"nothing to learn from", 1),
         (("--train", "bad.checkpoint", "--test", "train"), b"leave out -1..-9 or --config", 2),
         (("--train", "train"), b"required: --test", 2),
-        (("--repo", ".", "--since", "2026-06-01"), b"heldout --repo is now the command monorepo", 2),
     ],
 )
 def test_an_impossible_measurement_is_one_line(run, folder, args, part, code):

@@ -12,6 +12,12 @@ from contextlib import suppress
 import pytest
 
 from prequential.cli.main import COMMANDS, build_parser
+from prequential.exact.matmul import BACKEND_NAMES
+from prequential.measure.study.references import FIRST_BLOCK_BYTES
+from prequential.measure.study.selection import MEASURES, ORDERS
+from prequential.model.presets import DEVICE_PRESETS
+from prequential.online.limits import MAX_MEMORY_BYTES
+from prequential.online.runtime import DEVICES, KERNELS
 
 WITHOUT_TORCH = (
     "import sys; from prequential.cli.main import main; code = main(sys.argv[1:]); print('torch' in sys.modules)"
@@ -237,3 +243,20 @@ def test_the_shell_completes_commands(tmp_path):
     }  # fmt: skip
     subprocess.run([sys.executable, "-m", "prequential"], env=environment, check=False, timeout=60)
     assert {word.strip() for word in (tmp_path / "out").read_text().split()} == {"compress", "compare"}
+
+
+def test_the_command_line_offers_what_the_library_knows():
+    """The command line states these itself, so that `--help` need not import what owns them."""
+    (commands,) = (action.choices for action in build_parser()._actions if action.choices)
+
+    def option(command, name):
+        return next(action for action in commands[command]._actions if name in action.option_strings)
+
+    for command in ("compress", "evaluate", "sweep"):
+        assert option(command, "--backend").choices == BACKEND_NAMES
+        assert option(command, "--kernels").choices == KERNELS
+        assert option(command, "--device").choices == DEVICES
+        assert option(command, "--preset").choices == tuple(DEVICE_PRESETS)
+        assert option(command, "--max-memory").default == MAX_MEMORY_BYTES
+    assert option("references", "--first-block").default == FIRST_BLOCK_BYTES
+    assert (option("select", "--by").choices, option("select", "--order").choices) == (MEASURES, ORDERS)

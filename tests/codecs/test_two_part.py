@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prequential.codecs.baselines import two_part
-from prequential.codecs.baselines.static import STATIC, TWO_PART_ORDERS
 from prequential.codecs.baselines.two_part_counts import count_ranges, round_counts
 from prequential.corpora.bundled import sample_path
 from prequential.errors import CorruptArchiveError
@@ -91,11 +90,6 @@ def test_a_payload_with_more_bytes_is_refused() -> None:
     compressed = two_part.compress(b"some words and some more " * 40, 2)
     with pytest.raises(CorruptArchiveError):
         two_part.decompress(compressed + b"\xff" * 8, 2)
-
-
-def test_every_order_has_a_name_in_the_registry() -> None:
-    data = carol()[:5000]
-    assert all(STATIC[name].compress(data) == two_part.compress(data, order) for name, order in TWO_PART_ORDERS.items())
 
 
 @pytest.mark.slow

@@ -84,11 +84,6 @@ def count_products(config: Config, n_threads: int = 1) -> Counter[ProductShape]:
     return counts
 
 
-def total_operations(counts: Mapping[ProductShape, int]) -> int:
-    """Operations of all products together."""
-    return sum(shape.operations * times for shape, times in counts.items())
-
-
 def _reading(gpt: GPTConfig, schedule: ScheduleConfig) -> Counter[ProductShape]:
     """Products that predict the symbols of a segment."""
     counts: Counter[ProductShape] = Counter()

@@ -15,12 +15,11 @@ import numpy as np
 
 from prequential.compiled import Array, inlined, kernel
 from prequential.exact.fused_loops import levels_per_unit
-from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, HASHED_CONTEXTS
+from prequential.model.config import CONTEXT_REACH, HASHED_CONTEXTS
 from prequential.model.hashing import hashed, is_letter
 
 LONGEST = 6  # contexts 0 .. LONGEST - 2 are the last 2 .. LONGEST symbols
 N_HASHED = LONGEST + 1  # with the two of words
-N_KINDS = len(GPT_CONTEXTS)  # of contexts, in this order
 assert len(HASHED_CONTEXTS) == N_HASHED and CONTEXT_REACH >= LONGEST
 SUM_LIMIT = 32767  # levels of a gradient: sums of 2**16 terms are below 2**31
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
+from prequential.cli.failures import warn
 from prequential.cli.progress import progress_bar
 from prequential.printable import printable
 
@@ -34,7 +34,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "dynamic (learning continues); by document and by language, and by whether the text also occurs in the training corpus "
         "(docs/MEASURES.md).",
     )
-    parser.add_argument("--repo", nargs="?", action=_Moved, help=argparse.SUPPRESS)
     parser.add_argument(
         "--train",
         metavar="X",
@@ -71,14 +70,6 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
     )
     folder.add_argument("--no-run", action="store_true", help="append no record")
     parser.add_argument("--json", action="store_true", help="print the record, one JSON object, instead of tables")
-
-
-class _Moved(argparse.Action):
-    """--repo, which has become a command."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        hint = "see prequential monorepo --help"
-        parser.exit(options.EXIT_USAGE, f"prequential: heldout --repo is now the command monorepo; {hint}\n")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -121,9 +112,6 @@ def _measure(args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
     from prequential.measure.heldout.run import Plan, measure_heldout, measure_other_heldout
     from prequential.measure.heldout.trained import describe
     from prequential.online.source import open_source
-
-    def warn(text: str) -> None:
-        print(printable(f"prequential: WARNING: {text}"), file=sys.stderr)
 
     plan = Plan(
         frozen=None if args.dynamic_only else Policy(args.context, args.stride),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
+from prequential.cli.failures import warn
 from prequential.cli.progress import progress_bar
 from prequential.errors import ConfigError
 from prequential.printable import printable
@@ -177,7 +177,7 @@ def _check_before(point: NextPoint, runtime: Runtime) -> None:
     if point.records:
         version = point.records[-1]["environment"]["versions"]["prequential"]
         if version != VERSION:
-            _warn(f"the last point was made by version {version}, this one by {VERSION}: the learner may have changed")
+            warn(f"the last point was made by version {version}, this one by {VERSION}: the learner may have changed")
 
 
 def _measure(args: argparse.Namespace, point: NextPoint, window: Any, runtime: Runtime) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _measure(args: argparse.Namespace, point: NextPoint, window: Any, runtime: R
         runtime,
         setting.policy,
         stage=partial(progress_bar, quiet=args.quiet),
-        warn=_warn,
+        warn=warn,
     )
     return measured.to_record(setting.to_record(), runtime)
 
@@ -222,10 +222,6 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
         return learner, trained_on
 
     return train
-
-
-def _warn(text: str) -> None:
-    print(printable(f"prequential: warning: {text}"), file=sys.stderr)
 
 
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
