@@ -47,9 +47,8 @@ from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 
 Tensor = torch.Tensor
-Attend = Callable[
-    [int, Tensor, Tensor, Tensor], Tensor
-]  # (layer, queries, keys, values): all (R, H, T, K), as is the result
+# (layer, queries, keys, values): all (R, H, T, K), as is the result
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 COLUMNS = ("learner", "bits/byte", "of exact", "seconds", "CPU s", "kB/s", "time of exact")
 WARM_UP_BYTES = 3000
@@ -228,9 +227,8 @@ def main() -> int:
     args = parser.parse_args()
     try:
         config = preset(args.level, pure=True)
-        config = replace(
-            config, gpt=replace(config.gpt, contexts=())
-        )  # the table of contexts does not depend on precision
+        # the table of contexts does not depend on precision
+        config = replace(config, gpt=replace(config.gpt, contexts=()))
         with open_corpus(args.file) as corpus:
             data = np.array(corpus.bytes()[: args.limit])
     except PrequentialError as error:

@@ -39,9 +39,8 @@ BEGIN, END = "<!-- begin: benchmarks/results.py -->", "<!-- end: benchmarks/resu
 COLUMNS = (
     "compressor", "version", "bytes", "bits/byte", "with decoder", "decoded", "compress s", "decompress s", "kB/s", "peak MiB",
 )  # fmt: skip
-N_TRIED = (
-    1024  # a convention: how many configurations were tried for the presets was not counted; docs/LOG.md lists hundreds
-)
+# a convention: how many configurations were tried for the presets was not counted; docs/LOG.md lists hundreds
+N_TRIED = 1024
 NOT_DECODED = " †"
 REFERENCES = ("gzip", "xz", "ppmd", "bzip3", "zpaq")  # columns next to the presets in the table of all files
 MIN_FRONT_PRESETS = 4  # a file with fewer measured presets has no column in the table of Pareto fronts

@@ -18,6 +18,7 @@ from prequential.files import read_regular
 
 CARDS = ("README.md", ".huggingface.yaml")  # the files with metadata; the first one has other text around them
 MAX_CARD_N_BYTES = 1 << 24
+# name no other files
 FORMATS = (
     "arrow",
     "conll",
@@ -29,7 +30,7 @@ FORMATS = (
     "parquet",
     "text",
     "xml",
-)  # name no other files
+)
 COMPRESSED = ("gzip", "bz2", "xz", "zstd", "lz4")  # one file; all others are archives of files
 PATTERN = re.compile(r"[*?\[\]$]|::")  # the package reads more than a name in it
 

@@ -20,9 +20,8 @@ MAX_LINE_N_BYTES = 1 << 16
 MAX_DEPTH = 256  # parts of a path; pathlib and shutil recurse once per folder, and Python's limit is near 1000
 # Code points that HFS+ ignores in names, as in git's utf8.c.
 IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
-GIT = re.compile(
-    r"\.git[ .]*(?::.*)?", re.DOTALL
-)  # Windows removes dots and spaces at the end, and reads `:x` as a stream
+# Windows removes dots and spaces at the end, and reads `:x` as a stream
+GIT = re.compile(r"\.git[ .]*(?::.*)?", re.DOTALL)
 BARE = re.compile(rb"(?:^|/)(head|objects|refs|commondir)(?=/|\Z)")  # what makes a folder a repository without `.git`
 
 
@@ -253,8 +252,7 @@ def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path, allowed: int)
         output.flush()
         os.fsync(output.fileno())
     readable = allowed & 0o666
-    set_mode(
-        path, readable | (readable & 0o444) >> 2 if file.executable else readable
-    )  # who may read it may execute it
+    # who may read it may execute it
+    set_mode(path, readable | (readable & 0o444) >> 2 if file.executable else readable)
     if stream.read(1) != DOCUMENT_END:
         raise CorruptArchiveError(f"{file.name!r} is not followed by NUL; its length in the file list is wrong")

@@ -82,7 +82,6 @@ def test_every_file_that_the_architecture_names_exists() -> None:
     named = set(re.findall(r"[\w/]+\.py\b", text))
     assert len(named) > 40
     roots = (PROJECT, PROJECT / "prequential")
-    beside = [
-        path.parent for path in (PROJECT / "prequential").rglob("*.py")
-    ]  # "contexts.py", after its folder was named
+    # "contexts.py", after its folder was named
+    beside = [path.parent for path in (PROJECT / "prequential").rglob("*.py")]
     assert sorted(name for name in named if not any((root / name).is_file() for root in (*roots, *beside))) == []

@@ -83,9 +83,8 @@ class _Order2Model:
         probabilities = np.full((len(history), _BYTE_VALUES), TOTAL // _BYTE_VALUES, dtype=np.int64)
         for order, counts in enumerate(self._counts):
             seen = counts[history % _BYTE_VALUES**order].astype(np.int64)
-            n_different = np.maximum(
-                np.count_nonzero(seen, axis=1), 1
-            )  # 1: a new context keeps the shorter one's probabilities
+            # 1: a new context keeps the shorter one's probabilities
+            n_different = np.maximum(np.count_nonzero(seen, axis=1), 1)
             reciprocals = (1 << 32) // (seen.sum(axis=1) + n_different)
             # (count * 2**24 + u * p) / (n + u) <= 2**24. The reciprocal is rounded down; the product is below 2**57.
             probabilities *= n_different[:, None]

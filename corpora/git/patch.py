@@ -65,9 +65,8 @@ class Patch:
         sign = b" "
         while any(n_left.values()):
             part = self._process.read_part(b"\n", PIPE_N_BYTES)
-            if sign == b"-" and part.startswith(
-                b"\\"
-            ):  # "No newline at end of file" of the old version: more lines follow
+            # "No newline at end of file" of the old version: more lines follow
+            if sign == b"-" and part.startswith(b"\\"):
                 continue
             sign, start = part[:1], 1
             if not n_left.get(sign):

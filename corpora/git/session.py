@@ -29,9 +29,8 @@ MAX_ENTRIES = 1 << 23  # of a tree, and of the difference of two trees
 MAX_PATH_N_BYTES = 1 << 12  # as in Linux. It also limits the depth of a tree.
 MAX_ATTRIBUTE_FILES = 1 << 14
 RENAMES = ("--find-renames=50%", "-l1000")
-DATE = re.compile(
-    r"\d{4}-\d\d-\d\d.*", re.DOTALL
-)  # never a hash and hardly ever a branch; all other text is a revision
+# never a hash and hardly ever a branch; all other text is a revision
+DATE = re.compile(r"\d{4}-\d\d-\d\d.*", re.DOTALL)
 BOOLEANS = {b"set": True, b"true": True, b"unset": False, b"false": False}
 ATTRIBUTES = ("linguist-generated", "linguist-vendored")
 COMMIT = re.compile(

@@ -208,9 +208,8 @@ class _Reader:
             before = base.tree
             self._seen.update(bytes.fromhex(blob.decode()) for _, blob, _ in self._session.files(before))
         for commit in steps:
-            patch: Patch | None = (
-                None  # one for the commit, in the order of `changes`, read as far as each edit needs it
-            )
+            # one for the commit, in the order of `changes`, read as far as each edit needs it
+            patch: Patch | None = None
             for change in self._session.changes(before, commit.tree):
                 if change.status in b"AT":
                     yield from self._documents(change, commit, "new")

@@ -71,9 +71,8 @@ def character_table() -> NDArray[np.uint32]:
     codes = np.arange(N_CODE_POINTS + 256, dtype=np.uint32)
     for code in (*range(0x41, 0x5B), *(code for first, end in CASED for code in range(first, end))):
         folded = chr(code).casefold()
-        if (
-            len(folded) == 1
-        ):  # the same in every version of Python: Unicode never changes the folding of an assigned letter
+        # the same in every version of Python: Unicode never changes the folding of an assigned letter
+        if len(folded) == 1:
             codes[code] = ord(folded)
     return (_kinds() << np.uint32(KIND_SHIFT)) | codes
 

@@ -169,7 +169,6 @@ def _unwind_on_signals() -> None:
 
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        if (
-            number is not None and signal.getsignal(number) == signal.SIG_DFL
-        ):  # nohup ignores SIGHUP: do not change that
+        # nohup ignores SIGHUP: do not change that
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, unwind)

@@ -26,14 +26,12 @@ from prequential.online.workers.environment import launched, local_rank, local_w
 Tensor = torch.Tensor
 
 NO_DEVICE = "no CUDA device: this torch sees none"
-TEST_STEPS = (
-    4  # the first changes the head; the second also the matrices that write to the residual stream; later ones all
-)
+# the first changes the head; the second also the matrices that write to the residual stream; later ones all
+TEST_STEPS = 4
 TEST_COLUMNS = DEVICE_COLUMNS + 7  # of a segment that is read at once
 TEST_SEGMENTS = 4  # the last two are read by a graph, if the device captures
-TEST_SINGLE_COLUMNS = (
-    8  # of two segments that are then read one by one, as a decoder does; the second by a graph, if one is used
-)
+# of two segments that are then read one by one, as a decoder does; the second by a graph, if one is used
+TEST_SINGLE_COLUMNS = 8
 TEST_CONTEXT_BITS = 10
 
 
@@ -118,9 +116,8 @@ def verify_device(
             failures.append(f"{otherwise}: {wrong}")
     except InexactMachineError as error:
         return str(error)
-    except (
-        Exception
-    ) as error:  # torch raises many types: out of memory, a driver of another version, a missing operation
+    # torch raises many types: out of memory, a driver of another version, a missing operation
+    except Exception as error:
         return f"the CUDA device cannot be used: {type(error).__name__}: {error}".splitlines()[0]
     return wrong
 

@@ -71,9 +71,8 @@ class WatchedGPT(GPT):
     def __init__(self, config: GPTConfig, seed: int, backend: Backend) -> None:
         super().__init__(config, seed, backend)
         self._recorded = digests(self.tensors())
-        self.changed_in_step: list[
-            str
-        ] = []  # names of tensors that changed between their last writing and their update
+        # names of tensors that changed between their last writing and their update
+        self.changed_in_step: list[str] = []
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor that must not change between segments: the state, and the levels and scales made of it."""

@@ -135,7 +135,6 @@ def panels_for_files(run: Run) -> dict[str, Panel]:
     name, tables = learner_label(run.record["config"]), run.record["tables"]
     look = run_look(page_look([name], [run]), name)
     found = {"learning": learning(run.curves, look), "regret": saved(run.curves, look)}
-    found |= {
-        name: tail(tables[name], look=look) for name in (OCCURRENCES, LEARNING) if name in tables
-    }  # a record may name anything
+    # a record may name anything
+    found |= {name: tail(tables[name], look=look) for name in (OCCURRENCES, LEARNING) if name in tables}
     return {name: panel for name, panel in found.items() if panel.series}

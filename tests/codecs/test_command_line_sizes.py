@@ -36,9 +36,8 @@ def test_bzip2_has_the_size_of_the_program() -> None:
 
 
 def test_xz_has_the_size_of_the_program_if_the_dictionary_of_preset_9_covers_the_file() -> None:
-    assert (
-        SAMPLE.stat().st_size < 64 << 20
-    )  # for larger files, the baseline's dictionary grows and that of the program does not
+    # for larger files, the baseline's dictionary grows and that of the program does not
+    assert SAMPLE.stat().st_size < 64 << 20
     assert baseline_size("xz") == program_size("xz", "-9e", "-T1", "-c")
 
 

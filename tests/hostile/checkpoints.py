@@ -249,9 +249,8 @@ if __name__ == "__main__":
     np.seterr(all="ignore")
     everything = {**VALUES, **FORMS}
     for seed in STOP_AFTER:
-        prequential.decompress(
-            seeds()[seed].archive, runtime=RUNTIME
-        )  # compiles the kernels before processes are forked
+        # compiles the kernels before processes are forked
+        prequential.decompress(seeds()[seed].archive, runtime=RUNTIME)
     if sys.argv[1:] == ["damaged"]:
         print(json.dumps(damaged(300)))
     else:

@@ -40,9 +40,8 @@ MAX_KILLS = 3  # of one run
 def hurry() -> None:
     """Writes checkpoints from the start, for up to half of the time."""
     checkpoint.FIRST_AFTER_S, checkpoint.COST, checkpoint.BYTES_PER_S = 0.0, 1.0, float("inf")
-    logging.getLogger(checkpoint.__name__).setLevel(
-        logging.ERROR
-    )  # a run that was killed early starts anew, and says so
+    # a run that was killed early starts anew, and says so
+    logging.getLogger(checkpoint.__name__).setLevel(logging.ERROR)
 
 
 def compress(folder: Path) -> None:
@@ -119,9 +118,8 @@ def run(count: int, seed: int) -> dict[str, dict[str, int]]:
     """The counts of `trials` for each direction."""
     draw = random.Random(seed)
     text = sample_path("christmas_carol").read_bytes()[:N_BYTES]
-    archive = prequential.compress(
-        text, config=CONFIG, runtime=RUNTIME
-    )  # compiles the kernels and loads all modules once
+    # compiles the kernels and loads all modules once
+    archive = prequential.compress(text, config=CONFIG, runtime=RUNTIME)
     assert prequential.decompress(archive, runtime=RUNTIME) == text
     return {
         "compress": trials(compress, {"a": text}, count, draw),

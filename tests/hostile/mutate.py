@@ -68,9 +68,8 @@ def mutant(rng: Random) -> Mutant:
         if rng.random() < 0.8:
             return Mutant(parts, "parts, sealed")
         return Mutant(_mutated_bytes(parts, rng), "parts, then bytes")
-    kept = (
-        len(Draft.of(seed.archive).header()) if rng.random() < 0.6 else 0
-    )  # otherwise most damage would be in the header
+    # otherwise most damage would be in the header
+    kept = len(Draft.of(seed.archive).header()) if rng.random() < 0.6 else 0
     data = seed.archive[:kept] + _mutated_bytes(seed.archive[kept:], rng)
     if rng.random() < 0.4:
         return Mutant(data, "bytes")

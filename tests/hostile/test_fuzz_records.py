@@ -219,9 +219,8 @@ def test_a_plot_with_names_that_no_font_has_warns_of_nothing() -> None:
     plots = pytest.importorskip("prequential.report.plots")
     pytest.importorskip("matplotlib")
     curve = Curve(n_bytes=np.array([1, 2]), bits=np.array([1.0, 2.0]))
-    plots.png(
-        plots.learning_curves({"model": curve, "\u8bed" * 3000: curve}, "\u8bed" * 300)
-    )  # warnings are errors here
+    # warnings are errors here
+    plots.png(plots.learning_curves({"model": curve, "\u8bed" * 3000: curve}, "\u8bed" * 300))
 
 
 def test_a_line_is_appended_on_its_own_after_an_incomplete_one(tmp_path: Path) -> None:

@@ -247,9 +247,8 @@ def test_another_first_half_leaves_an_entry_for_each_second_half():
     *_, old, new = follow(table, deterministic, H, [0xA7] * 3 + [0x31] + [0xA7, 0x31])
     assert old[0] == new[0] != lookup.NONE and old[1] == new[1] == lookup.NONE
     assert old[3] == 3 << 8 | 0xA7 and new[3] == 1 << 8 | 0x31
-    assert nodes_of(table, new[0]) == {
-        n: v for n, v in nodes_after([0xA] * 3 + [0x3]).items()
-    }  # bits after that are learned in the bucket, by learn_contexts
+    # bits after that are learned in the bucket, by learn_contexts
+    assert nodes_of(table, new[0]) == {n: v for n, v in nodes_after([0xA] * 3 + [0x3]).items()}
 
 
 def test_a_second_half_that_two_bytes_share_gets_a_bucket():
@@ -704,9 +703,8 @@ def test_the_machine_of_histories_is_closed_and_small():
     n = len(histories.HISTORY_AGE)
     assert histories.NEXT_HISTORY.shape == (n, 2) and len(histories.HISTORY_PROBABILITY) == n <= 512
     assert histories.NEXT_HISTORY.max() < n
-    assert set(histories.NEXT_HISTORY.ravel().tolist()) == set(
-        range(1, n)
-    )  # all are reached, and none leads back to the empty history
+    # all are reached, and none leads back to the empty history
+    assert set(histories.NEXT_HISTORY.ravel().tolist()) == set(range(1, n))
 
 
 def test_ages_of_histories_grow_by_one_at_most_and_are_bounded():

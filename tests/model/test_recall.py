@@ -116,9 +116,8 @@ def test_rows_to_learn_from_have_the_inputs_of_the_reading():
     assert np.array_equal(is_new, places < 0) and is_new.sum() == 40 and not is_new[:, 0].all()
     assert np.array_equal(targets, TEXT[positions])
     assert np.array_equal(inputs[..., :n_last], everything[positions][..., :n_last])
-    assert np.array_equal(
-        inputs[is_new], everything[positions][is_new]
-    )  # the memory has the other contexts of the others
+    # the memory has the other contexts of the others
+    assert np.array_equal(inputs[is_new], everything[positions][is_new])
 
 
 def test_rows_replay_symbols_before_the_new_ones_as_far_as_the_memory_reaches():

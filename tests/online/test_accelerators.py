@@ -248,9 +248,8 @@ def test_the_context_table_lies_where_segments_are_read(monkeypatch):
         gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), captures=True), MIXED.gpt, 0, host)
         for at_once, device in ((8, CUDA), (1, CUDA), (1, tables.HOST), (8, tables.HOST), (8, CUDA)):
             gpt.begin(8)
-            assert (
-                gpt._weights.contexts.rows.device == device
-            )  # moved by `begin`, after the segment that was read elsewhere
+            # moved by `begin`, after the segment that was read elsewhere
+            assert gpt._weights.contexts.rows.device == device
             for first in range(0, 8, at_once):
                 gpt.forward(columns[first : first + at_once], first)
             gpt.end()
@@ -322,9 +321,8 @@ def test_a_large_gpt_is_decoded_column_by_column_on_the_device(config, monkeypat
         for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), out, learner):
             pass
         assert out.getvalue() == source.tobytes() and not learner.gpt._reads_on_host
-        assert (
-            n_replays() - n_before >= 256 + 176
-        )  # the last two segments; without a mixer, the first block is stored raw
+        # the last two segments; without a mixer, the first block is stored raw
+        assert n_replays() - n_before >= 256 + 176
         assert archive(source, config, ON_CUDA) == packed
 
 

@@ -199,11 +199,12 @@ def test_a_flipped_bit_of_mixer_or_history_is_found_within_a_period(name, config
         assert re.search(rf"{found}[:,].*cause: memory", str(error))
         assert learner._stop <= (i + every) * SIZE
         return
+    # short-lived: the number was overwritten before anything read it
     assert name in (
         "mixer.past",
         "mixer.matches",
         "mixer.deterministic",
-    )  # short-lived: the number was overwritten before anything read it
+    )
     clean = make(config, every)
     learn(clean, i + every)
     assert learner.digest() == clean.digest()

@@ -205,9 +205,8 @@ def _code(
             sizes.append(n_done - n_before)
             code_bits.append(float(bits.sum()))
             spent_s, n_before = spent_s + wall_s[-1], n_done
-            if (
-                spent_s >= budget_s / 2 and len(sizes) - n_segments > is_full
-            ):  # the first of full size has costs of its own
+            # the first of full size has costs of its own
+            if spent_s >= budget_s / 2 and len(sizes) - n_segments > is_full:
                 break
             wall, cpu = time.perf_counter(), time.process_time()
         coded.append(slice(part.start, part.start + n_before))

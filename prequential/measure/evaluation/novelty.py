@@ -30,9 +30,8 @@ N_DECILES = 10
 PRIME, PRIME_BITS = np.uint64((1 << 61) - 1), np.uint64(61)
 LOW_HALF, HALF_BITS = np.uint64((1 << 32) - 1), np.uint64(32)
 MIX_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, which is odd
-MATCH_END, N_WINDOWS, N_FORGOTTEN = range(
-    3
-)  # state of Copies: end of the last match, windows held, windows overwritten
+# state of Copies: end of the last match, windows held, windows overwritten
+MATCH_END, N_WINDOWS, N_FORGOTTEN = range(3)
 WORD_END, WORD_LABEL = range(2)  # state of Words: end and label of the last word
 
 LETTERS = np.zeros(256, np.bool_)

@@ -25,16 +25,14 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-MIN_TAIL = (
-    50  # draws from xmin on: with fewer, neither alpha nor the comparison means much (Clauset et al., section 3.5)
-)
+# draws from xmin on: with fewer, neither alpha nor the comparison means much (Clauset et al., section 3.5)
+MIN_TAIL = 50
 MIN_ROWS = 5  # points of a relation: two parameters, three degrees of freedom
 MAX_CANDIDATES = 500  # for xmin; if there are more different values, evenly spaced logarithms
 LEAST_ALPHA, GREATEST_ALPHA = 1.2, 12.0  # a maximum at one of them is none
 LEVEL = 0.05  # a comparison whose p is above it decides nothing
-FITS = (
-    1.36  # a Kolmogorov-Smirnov distance of at most FITS / sqrt(n) does not refute a law (at 5 %; Kolmogorov's limit)
-)
+# a Kolmogorov-Smirnov distance of at most FITS / sqrt(n) does not refute a law (at 5 %; Kolmogorov's limit)
+FITS = 1.36
 CLOSE = 1.25  # a measured value is close to a fitted one if they differ at most by this factor
 POWER_LAW, LOGNORMAL, UNDECIDED = "power law", "lognormal", "undecided"
 

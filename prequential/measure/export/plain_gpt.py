@@ -29,9 +29,8 @@ from torch.nn.functional import cross_entropy, embedding, pad, relu, rms_norm, s
 
 N_SYMBOLS = 256
 PEAK = 0.18 * 64  # the scaled dot product of an equal normalised query and key; unscaled it is K
-TURN = (
-    4096  # positions in one turn of the slowest rotary pair; the fastest makes 652 turns, about 1 radian per position
-)
+# positions in one turn of the slowest rotary pair; the fastest makes 652 turns, about 1 radian per position
+TURN = 4096
 
 
 def norm(x: Tensor) -> Tensor:
@@ -158,9 +157,8 @@ class GPT(nn.Module):
         super().__init__()
         width = shape.width
         self.window = shape.window
-        self.embedding = nn.Parameter(
-            torch.zeros(shape.n_embeddings, N_SYMBOLS, width)
-        )  # (E, V, D), the newest symbol's first
+        # (E, V, D), the newest symbol's first
+        self.embedding = nn.Parameter(torch.zeros(shape.n_embeddings, N_SYMBOLS, width))
         self.kinds = list(shape.contexts)
         self.contexts = nn.Parameter(torch.zeros(1 << shape.context_bits, width)) if shape.contexts else None
         if recalls := any(kind not in HASHED for kind in self.kinds):

@@ -38,9 +38,8 @@ MAX_HEAD_WIDTH = 32
 VECTOR_STEP_POWER = 0.75  # of 1 / width
 N_PREFIXES, PREFIX_RATIO = 7, math.sqrt(0.5)  # from all bytes of the ladder down to an eighth
 N_WINDOWS = 8  # windows of a curve, among which a diverged run is recognised
-MAX_RISE = (
-    1.1  # of a window over an earlier one, relative to the rise that is usual for the other runs on the same text
-)
+# of a window over an earlier one, relative to the rise that is usual for the other runs on the same text
+MAX_RISE = 1.1
 STEP_FACTORS = (0.5, 1.0, 2.0)
 STEPS = ", steps x "  # between size and factor in the name of a setting
 PROBE_BYTES = 1 << 14  # of the short runs that predict the time of a ladder

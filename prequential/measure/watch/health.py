@@ -81,9 +81,8 @@ class Health:
             self._detectors += [SpikeDetector(), UpdateDetector(), DivergenceDetector(), PlateauDetector()]
         self._windows = Windows(first, self._clock, self._memory_bytes)
         self._recent = RecentWindows()
-        self._silence: dict[
-            str, tuple[int, int]
-        ] = {}  # of each kind: the byte where it ends, and the next one's length
+        # of each kind: the byte where it ends, and the next one's length
+        self._silence: dict[str, tuple[int, int]] = {}
 
     def _watch(self, done: Progress, n_bytes: int) -> Iterator[Finding]:
         if self._windows is None or self._is_over or done.n_bytes < self._windows.done.n_bytes:

@@ -39,9 +39,8 @@ def serve(team: Team, runtime: Runtime) -> None:
         if command == LOAD:
             gpt.load_state({})
         elif command == STEP:
-            with suppress(
-                ConfigError
-            ):  # a replica has diverged: the first worker raises the same error and ends the run
+            # a replica has diverged: the first worker raises the same error and ends the run
+            with suppress(ConfigError):
                 gpt.receive_step(*numbers)
         else:
             gpt.compare()

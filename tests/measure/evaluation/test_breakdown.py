@@ -148,9 +148,8 @@ def test_words_without_a_slot_count_as_words_that_occur_once():
     data = b" ".join(bytes([65 + i // 26, 65 + i % 26]) for i in range(100)) * 2
     words = Words(array(data), max_slots=16)
     assert words.n_untracked > 0
-    assert (
-        words.times * words.n_distinct
-    ).sum() == 199  # the last word of the first half joins the first one of the second half
+    # the last word of the first half joins the first one of the second half
+    assert (words.times * words.n_distinct).sum() == 199
     assert set(in_stretches(words.next_labels, len(data), 50)) <= set(range(N_DECILES + 1))
 
 

@@ -160,6 +160,5 @@ def test_the_text_of_a_fit_says_its_error_its_tail_and_the_better_law():
     text = fit_text(fit_of(lognormal(1.0, 1.5, 20_000, 0)), "times", "rank")
     assert "exponent +- " in text and "alpha " in text and "a lognormal fits all words" in text
     assert "bend " in fit_text(relation(-0.3, 0), "bits", "k")
-    assert (
-        fit_text({"factor": 4.0, "exponent": -1.0}, "bits", "k") == "bits = 4 k^-1.000, by least squares"
-    )  # older records
+    # older records
+    assert fit_text({"factor": 4.0, "exponent": -1.0}, "bits", "k") == "bits = 4 k^-1.000, by least squares"

@@ -71,9 +71,10 @@ def assert_same_results(found, expected):
     assert [r.compressed_bytes for r in found.baselines] == [r.compressed_bytes for r in expected.baselines]
 
 
+# coding takes the first half of all reports
 @pytest.mark.parametrize(
     "share", [pytest.param(0.02, marks=pytest.mark.slow), 0.2, pytest.param(0.4, marks=pytest.mark.slow), 0.9]
-)  # coding takes the first half of all reports
+)
 def test_it_can_be_resumed_from_any_point(uninterrupted, tmp_path, share):
     result, archive, n_reports = uninterrupted
     with pytest.raises(InterruptionError):

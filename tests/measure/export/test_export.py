@@ -104,9 +104,8 @@ def test_a_prediction_depends_on_exactly_the_symbols_in_its_memory(module):
         changed = symbols.clone()
         changed[0, -back] += 1
         assert torch.allclose(module(changed)[0, -1], expected, rtol=0, atol=1e-5 if same else 0) == same
-    assert torch.allclose(
-        module(symbols)[0, :40], module(symbols[:, :40])[0], rtol=0, atol=1e-4
-    )  # not on later symbols
+    # not on later symbols
+    assert torch.allclose(module(symbols)[0, :40], module(symbols[:, :40])[0], rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("n_pairs", [1, 2, 3, 8, 16, 31, 32, 64])

@@ -300,9 +300,8 @@ def test_gzip_takes_a_small_share_of_the_time(machine: Machine, slow_gzip: list[
 def test_private_memory_grows_with_an_allocation() -> None:
     gc.collect()  # else memory that an earlier test left is given back between the two readings
     before = private_memory_bytes()
-    with mmap.mmap(
-        -1, 64 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    ) as taken:  # malloc may hand out old memory
+    # malloc may hand out old memory
+    with mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as taken:
         assert private_memory_bytes() - before >= 32 * MIB
         assert len(taken) == 64 * MIB
 
