@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from markdown_table import format_markdown
+from results import is_current
 
 PROJECT = Path(__file__).parents[1]
 RECORDS = PROJECT / "benchmarks" / "results.jsonl"
@@ -44,9 +45,9 @@ def name(record: Record) -> str:
 
 
 def read(path: Path) -> list[Record]:
-    """The newest record of each file and preset that has an estimate."""
+    """The newest record of each file and preset of today that has an estimate."""
     records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return list({name(r): r for r in records if r.get("estimate")}.values())
+    return list({name(r): r for r in records if r.get("estimate") and is_current(r)}.values())
 
 
 def write_table(path: Path, records: list[Record]) -> None:

@@ -1,29 +1,17 @@
 """The layout of the source: benchmarks/layout.py finds no violation, and would find one."""
 
 import ast
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from scripts import load
 
 PROJECT = Path(__file__).parents[1]
 OPTIONAL = {"datasets", "huggingface_hub", "matplotlib", "pandas"}  # imported inside functions only
 
 
-def load_layout() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmarks_layout", PROJECT / "benchmarks" / "layout.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
-
-
-layout = load_layout()
+layout = load("layout")
 
 
 def test_the_layout_has_no_violation() -> None:

@@ -1,8 +1,8 @@
 """Adaptive order-2 code: mixes the counts after two, one and no bytes of context, and updates them while it codes.
 
-This is the result of plain counting online. The loop is that of the learner: predict, code, and only then count. As the learner
-does, it reads several streams in parallel, so that numpy processes one column of them at a time. All arithmetic is on integers,
-so sizes are the same on every machine.
+This is the result of plain counting online. The loop is that of the learner: predict, code, and only then count. It
+reads several streams in parallel, so that numpy processes one column of them at a time. All arithmetic is on integers, so sizes
+are the same on every machine.
 
 Stored form: length, range coder's payload.
 """

@@ -19,10 +19,7 @@ and a repeated error of a library or of the program. One kind remains: a transie
 temporary, or in a parameter in the milliseconds of its update). It is found if the segment is the drawn one, so always with
 every = 1.
 
-Cost at the default preset, 100 kB: some 30 % of the run's time with every = 64, 48 % with 16. Second predictions take 17 % (30 %
-once segments have 1024 symbols), and digests 4 %. The comparison of all arrays of two mixers takes 110 ms. The drawn segment's
-step takes 410 ms on the opposite backend, where the run's own takes 120. Memory: a second mixer and history, and the GPT's state
-once or twice more. docs/RELIABILITY.md has the measurements.
+It costs a second mixer and history, the GPT's state once or twice more, and time: docs/RELIABILITY.md has the measurements.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,12 +1,11 @@
 """float32.py: its GPT differs from the exact one only by rounding, so its table compares only the arithmetic."""
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scripts import load
 
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.corpora.bundled import sample_path
@@ -15,7 +14,6 @@ from prequential.model.config import Config, GPTConfig, ScheduleConfig
 from prequential.model.schedule import segments
 from prequential.online.runtime import Runtime
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "float32.py"
 CONFIG = Config(  # the window is shorter than a row and does not divide a segment
     gpt=GPTConfig(n_layers=2, width=64, n_heads=2, mlp_factor=2, window=10),
     mixer=None,
@@ -26,11 +24,7 @@ TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 6000)
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("benchmarks_float32", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load("float32")
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ from prequential.online.runtime import Runtime
 
 REFERENCE = "ppmd"
 REFERENCE_BYTES = 6 << 20  # ppmd compresses at most so much of a corpus; the rest is assumed to cost the same
-SHARES = 0.94, 0.97, 1.0  # of the bits of FASTER that a GPT and more contexts leave: 0.95 to 0.98 were measured
-SHARES_OF_GPT = 1.1, 1.21, 1.35  # that a GPT alone needs: 1.19 and 1.23 were measured, at 4 and 1 MB
+SHARES = 0.92, 0.96, 0.985  # of the bits of FASTER that a GPT and more contexts leave: 0.92 to 0.98 were measured
+SHARES_OF_GPT = 1.02, 1.08, 1.2  # that a GPT alone needs: 1.04 and 1.09 were measured, at 4 and 1 MB
 FASTER = 2  # the preset that is suggested instead of one with a GPT
 N_PREFIXES = 5  # of the probe, over its last two octaves, at which the ratio is computed
 
@@ -63,8 +63,8 @@ class Estimate:
     """The estimated cost of one run. Seconds are wall time; compress_s and decompress_s exclude startup_s, once per process.
 
     probe_bytes: how much of the corpus the probe coded. peak_memory_bytes: resident, libraries included, of compressing.
-    model_memory_bytes: what --max-memory is compared with. archive_low, archive_high: bounds of the archive's bytes that hold in
-    about four of five runs. n_segments: the GPT takes one optimiser step with each segment after the first.
+    model_memory_bytes: what --max-memory is compared with. archive_low, archive_high: likely bounds of the archive's bytes
+    (docs/MACHINES.md says how often they held). n_segments: the GPT takes one optimiser step with each segment after the first.
     faster_s: seconds of preset FASTER; None if it was not tried.
     """
 

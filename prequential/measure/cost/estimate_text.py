@@ -56,7 +56,7 @@ def _figures(estimate: Estimate) -> str:
         ("decompress", speed(estimate.decompress_s)),
         ("peak memory", f"{peak}; --max-memory at least {limit}"),
         ("archive", f"{estimate.archive_bytes:,} bytes, {8 * estimate.archive_bytes / n:.4f} bits/byte"),
-        ("four in five", f"{estimate.archive_low:,} to {estimate.archive_high:,} bytes"),
+        ("likely", f"{estimate.archive_low:,} to {estimate.archive_high:,} bytes"),
         (
             "operations",
             f"{estimate.flops.total:.3g}, {estimate.flops.total / n:,.0f} a byte, {estimate.n_segments:,} segments",

@@ -153,10 +153,8 @@ def split_of(curve: Curve, window_bytes: int | None = None) -> Split:
 
 def fresh_learner(config: Config, runtime: Runtime) -> OnlineLearner:
     """A learner before its first byte. Raises ConfigError unless it is a GPT without mixer and contexts."""
-    if config.gpt is None or config.mixer is not None:
-        raise ConfigError("references need a GPT alone: choose a configuration with a GPT and without mixer (--pure)")
-    if config.gpt.contexts:
-        raise ConfigError("references need a GPT whose weights can be sent: choose a configuration without contexts")
+    if config.gpt is None or config.gpt.contexts or config.mixer is not None:
+        raise ConfigError("references send the weights of a GPT: choose one without mixer and without contexts")
     return replace(runtime, audit_every=0).learner(config)
 
 

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from prequential.codecs.bit_coder import BitCoder
-from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
+from prequential.model.config import CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
 from prequential.model.mixer import evidence, histories, lookup, mixing, nodes, past, refine, sets, weights
 from prequential.model.mixer.contexts import kinds_by_input
@@ -33,14 +33,14 @@ class Mixer:
 
     def __init__(self, config: MixerConfig, ring: np.ndarray) -> None:
         """ring: the last bytes (a power of two of them), uint8. The mixer writes it; its owner may read it (model/history.py)."""
-        named, set_kinds, curve_kinds = (
+        set_kinds, curve_kinds = (
             np.array([known.index(name) for name in names], np.int64)
-            for names, known in ((config.contexts, CONTEXTS), (config.sets, WEIGHT_SETS), (config.curves, CURVES))
+            for names, known in ((config.sets, WEIGHT_SETS), (config.curves, CURVES))
         )
-        n_contexts, set_sizes = len(named), np.array(sets.SET_SIZES)[set_kinds]
+        n_contexts, set_sizes = len(config.contexts), np.array(sets.SET_SIZES)[set_kinds]
         self.arrays = MixerArrays(
             kinds=kinds_by_input(config.contexts),
-            groups=sets.kinds_of_contexts(len(CONTEXTS))[named],
+            groups=sets.groups_of_contexts(config.contexts),
             state_contexts=np.array(
                 [config.contexts.index(name) if name in config.contexts else -1 for name in sets.STATE_CONTEXTS],
                 np.int64,

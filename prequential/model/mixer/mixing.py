@@ -68,7 +68,7 @@ class MixerArrays(NamedTuple):
     """The arrays of a mixer, as the kernels take them. "packed": adaptive probabilities (nodes.step_towards)."""
 
     kinds: Array  # (3, C) int64: indices of its contexts by the kind of input (contexts.kinds_by_input)
-    groups: Array  # (C,) int64: what each counts as (sets.kinds_of_contexts)
+    groups: Array  # (C,) int64: what each counts as (sets.groups_of_contexts)
     state_contexts: Array  # (5,) int64: where its contexts have those of sets.STATE_CONTEXTS; -1: nowhere
     sets: Array  # (S,) int64: indices of its sets in model.config.WEIGHT_SETS
     set_starts: Array  # (S,) int64: the first row of each set in `weights`

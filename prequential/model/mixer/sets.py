@@ -7,6 +7,7 @@ size to SET_SIZES, and a line to `select_rows`.
 `known` counts the contexts, of bytes and of words, that have been seen before; `states` says what five contexts know.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -56,17 +57,22 @@ NO_BYTE = 256
 GPT_TOTAL_BITS = 24  # the frequencies of the GPT have this total
 
 
-def kinds_of_contexts(n: int) -> Array:
-    """(n,) int64: what each of the first n of CONTEXTS counts as: 0 bytes, 1 words, 2 neither."""
-    kinds = np.full(n, 2, np.int64)
-    kinds[1:8] = 0
-    kinds[[8, 9, 10, 11, 12, 13, *range(24, 34)]] = 1
-    return kinds
+# Contexts that count as known bytes, and as known words:
+OF_BYTES = ("1", "2", "3", "4", "5", "6", "8")
+OF_WORDS = (
+    "word", "word,1", "word2", "word,word3", "word3", "word,2", "word,gap", "word,gap2,1", "gap,word2,1", "gaps,words",
+    "word2,gap2", "word,word4", "word,word3-4", "letters5", "keyword,gap", "keyword,word,1",
+)  # fmt: skip
+
+
+def groups_of_contexts(names: Sequence[str]) -> Array:
+    """(C,) int64: what each context counts as: 0 bytes, 1 words, 2 neither."""
+    return np.array([0 if name in OF_BYTES else 1 if name in OF_WORDS else 2 for name in names], np.int64)
 
 
 @merged
 def describe_byte(past: Array, ring: Array, runs: Array, groups: Array, facts: Array) -> None:
-    """facts (N_FACTS,) int64: what the selectors need and what is constant for a byte. groups: of the contexts, see above."""
+    """facts (N_FACTS,) int64: what the selectors need and what is constant for a byte. groups: `groups_of_contexts`."""
     last4, length = past[LAST4], past[MATCH_LENGTH]
     facts[EXPECTED_BYTE] = byte_at(ring, past[MATCH]) if length > 0 else 256
     steps = min(length, 31) if length < 32 else min(63, 32 + ((length - 32) >> 3))

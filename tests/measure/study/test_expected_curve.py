@@ -1,20 +1,14 @@
 """The expected learning curve: planted laws are found, intervals hold, and noise is not counted as learning."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
+from scripts import load
 
 from prequential.measure.evaluation.curves import Curve
 from prequential.measure.study.expected_curve import MIN_CELLS, SEGMENTS_PER_CELL, expected_curve
 from prequential.measure.study.references import split_of
 
-spec = importlib.util.spec_from_file_location(
-    "learning_cost", Path(__file__).parents[3] / "benchmarks" / "learning_cost.py"
-)
-simulation = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(simulation)
+simulation = load("learning_cost")
 
 
 def curve(rates, segment_bytes=100):
