@@ -102,12 +102,8 @@ DEVICE_PRESETS: dict[str, Config] = {
 }
 
 
-def _pure(n_layers: int, width: int) -> Config:
-    return _with_memory(_with_gpt(n_layers, width, 20, None))
-
-
-# Without the mixer. A GPT of 4 x 384 takes more bits than 2 x 192 does, at 1 and 4 MB (docs/LOG.md, 2026-11-25).
-PURE = {level: _pure(1, 128) if level < DEFAULT_PRESET else _pure(2, 192) for level in range(3, 10)}
+# Without the mixer, one GPT. A larger one, 4 x 384, takes more bits at 1 and 4 MB (docs/LOG.md, 2026-11-25).
+PURE = dict.fromkeys(range(DEFAULT_PRESET, max(PRESETS) + 1), _with_memory(_with_gpt(2, 192, 20, None)))
 
 
 def preset(level: int | str = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:

@@ -133,7 +133,7 @@ def test_threads_change_the_float32_learner_by_rounding_only(script):
 
 def test_the_table_has_a_row_for_each_learner(script, monkeypatch, capsys):
     monkeypatch.setattr(
-        sys, "argv", ["float32.py", "sample:christmas_carol", "--limit", "600", "--level", "3", "--threads", "1"]
+        sys, "argv", ["float32.py", "sample:christmas_carol", "--limit", "600", "--level", "5", "--threads", "1"]
     )
     assert script.main() == 0
     titles, exact, float32 = capsys.readouterr().out.splitlines()

@@ -27,6 +27,8 @@ def test_unknown_presets_are_refused() -> None:
     for level in (0, 10, "gpu-tiny"):
         with pytest.raises(ConfigError, match="gpu-small"):
             preset(level)
+    with pytest.raises(ConfigError, match="preset 4 has no GPT alone; choose 5 to 9"):
+        preset(4, pure=True)
 
 
 @pytest.mark.parametrize(("name", "millions"), [("gpu-small", 7), ("gpu-large", 85)])

@@ -61,9 +61,9 @@ def sweep_plan(
 
     Examples:
         >>> import prequential
-        >>> plan = prequential.sweep_plan(prequential.preset(3, pure=True), replay=(1, 2), widths=(64,))
+        >>> plan = prequential.sweep_plan(prequential.preset(5, pure=True), replay=(1, 2), widths=(64,))
         >>> [setting.name for setting in plan.settings]
-        ['replay 1, width 64, layers 1, update 512', 'replay 2, width 64, layers 1, update 512']
+        ['replay 1, width 64, layers 2, update 512', 'replay 2, width 64, layers 2, update 512']
     """
     if base.gpt is None:
         raise ConfigError("a sweep varies the GPT, and this configuration has none: choose another preset or --config")
