@@ -37,7 +37,11 @@ FIRST_AFTER_S = 60.0
 BYTES_PER_S = 200e6  # assumed speed of the disk, until a checkpoint has been timed
 LEARNER = "learner."
 METADATA = "prequential"
-CODER_ARRAYS: Mapping[str, np.dtype] = {"coder": np.dtype(np.int64), "words": np.dtype(np.int32), "symbols": np.dtype(np.uint8)}
+CODER_ARRAYS: Mapping[str, np.dtype] = {
+    "coder": np.dtype(np.int64),
+    "words": np.dtype(np.int32),
+    "symbols": np.dtype(np.uint8),
+}
 TOTALS = {
     "n_bytes": int, "code_bits": float, "archive_bytes": int, "header_bytes": int, "payload_bytes": int, "n_blocks": int,
     "n_raw_blocks": int,

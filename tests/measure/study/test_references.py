@@ -150,7 +150,7 @@ def test_weights_of_another_length_are_refused(weights: bytes, damage) -> None:
 
 def test_a_learner_with_a_mixer_is_refused() -> None:
     for config in (Config(), Config(gpt=None, mixer=MixerConfig(table_bits=8))):
-        with pytest.raises(ConfigError, match="GPT alone"):
+        with pytest.raises(ConfigError, match="without mixer"):
             references.fresh_learner(config, RUNTIME)
 
 
