@@ -19,13 +19,8 @@ from prequential.measure.study.references import split_of
 
 N_BYTES, SEGMENT_BYTES, N_TEXTS = 1_000_000, 1000, 200
 NOISES = (("AR", 0.0), ("AR", 0.5), ("AR", 0.8), ("AR", 0.95), ("H", 0.7), ("H", 0.8), ("H", 0.9))
-# places are shares of the text; the exponent is between two nodes of the grid
-FLOOR, FACTOR, EXPONENT, SHIFT = (
-    1.8,
-    1.0,
-    0.4,
-    0.01,
-)
+# Places are shares of the text. The exponent is between two nodes of the grid.
+FLOOR, FACTOR, EXPONENT, SHIFT = 1.8, 1.0, 0.4, 0.01
 DEVIATION = 0.25  # of a segment's bits per byte
 ABOVE = 0.3  # of the threshold, above the final rate
 

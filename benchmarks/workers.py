@@ -107,11 +107,8 @@ def _workers(n: int, n_machines: int) -> list[Command]:
 
 def _run(commands: Sequence[Command], task: Sequence[str]) -> None:
     """Runs the commands at the same time, each with the words of the task."""
-    # "machines" are processes of this one
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
+    # The "machines" are processes of this one.
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     started = [subprocess.Popen([*before, *task, *after], env=environment) for before, after in commands]
     if any([process.wait() for process in started]):
         raise SystemExit("workers: a program failed")

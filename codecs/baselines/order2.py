@@ -1,7 +1,7 @@
 """Adaptive order-2 code: mixes the counts after two, one and no bytes of context, and updates them while it codes.
 
-This is the result of plain counting online. The loop is that of the learner: predict, code, and only then count. It
-reads several streams in parallel, so that numpy processes one column of them at a time. All arithmetic is on integers, so sizes
+It shows what counting alone reaches. Like the learner, it predicts a byte, codes it, and only then counts it. It divides the
+data into streams and reads them in parallel: numpy computes one byte of each at a time. All arithmetic is on integers. So sizes
 are the same on every machine.
 
 Stored form: length, range coder's payload.

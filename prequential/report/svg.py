@@ -21,13 +21,8 @@ N_COLOURS = len(LINE_COLOURS)  # style N_COLOURS + i has the colour of style i a
 DASHES = ("", "7 3", "2 3")
 
 WIDTH, HEIGHT = 540.0, 300.0  # of a drawing, in pixels
-# of the plotting area in it; the names of the lines are on its right
-LEFT, RIGHT, TOP, BOTTOM = (
-    62.0,
-    384.0,
-    12.0,
-    254.0,
-)
+# Of the plotting area in it. The names of the lines are on its right.
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 384.0, 12.0, 254.0
 MARGIN = 0.04  # of the range of the values, above and below them
 DATE_LABEL_WIDTH = 80.0
 LABEL_HEIGHT, MAX_LABEL = 14.0, 23  # of the name at the end of a line, in pixels and in letters

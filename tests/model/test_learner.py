@@ -43,6 +43,18 @@ def learn(learner, symbols, coder=None, sizes=SIZES):
     return symbols, code_bits
 
 
+@pytest.mark.parametrize("config", [BOTH, PURE], ids=["both", "pure"])
+def test_the_bits_of_the_gpt_are_those_of_the_last_segment_and_only_an_encoder_has_them(config):
+    encoder, coder = make_learner(config), BitCoder(ENCODE)
+    symbols, _ = learn(encoder, TEXT, coder, SIZES[:1])
+    assert encoder.gpt_bits.shape == symbols.shape
+    decoder = make_learner(config)
+    decoder.gpt_bits = encoder.gpt_bits
+    decoded, _ = learn(decoder, np.zeros_like(symbols), BitCoder(DECODE, coder.payload()), SIZES[:1])
+    assert np.array_equal(decoded, symbols)
+    assert decoder.gpt_bits is None
+
+
 # ---- history
 
 
