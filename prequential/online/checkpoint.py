@@ -28,7 +28,7 @@ from prequential.files import delete_new_checkpoint, open_own_file, sync_file, s
 from prequential.files.work_folder import NEW_CHECKPOINT
 from prequential.interruption import HeldSignals, held
 from prequential.online.loop import Learner
-from prequential.online.tensor_file import DTYPES, PACKED, PACKED_FROM_BYTES, TensorFile, open_tensors, pack
+from prequential.online.tensor_file import TensorFile, open_tensors, write_packed
 from prequential.online.workers.environment import workers
 
 VERSION = 2
@@ -198,12 +198,9 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
 
 
 def save_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
-    """As `save_arrays`, with large arrays packed (tensor_file.py)."""
-    large = {name: array for name, array in arrays.items() if array.nbytes >= PACKED_FROM_BYTES}
-    names = {dtype: name for name, dtype in DTYPES.items()}
-    types = {name: (names[array.dtype.newbyteorder("<")], array.shape) for name, array in large.items()}
-    stored = {**arrays, **{name: pack(array) for name, array in large.items()}}
-    save_arrays(path, stored, {**(metadata or {}), PACKED: json.dumps(types)})
+    """Writes a safetensors file durably, with large arrays packed (tensor_file.py). Raises OSError."""
+    write_packed(path, arrays, metadata or {})
+    sync_file(path)
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None) -> None:

@@ -1,16 +1,17 @@
-"""Reading safetensors files that a stranger may have made, or may change at any time.
+"""Safetensors files: reading those that a stranger may have made, or may change at any time, and writing packed ones.
 
 The library maps such a file. If another process truncates it, a read ends the program by a signal; if it writes to it, checked
-values change. Here every tensor is read into memory of its own, and only then checked and used. Files are written by the library.
+values change. Here every tensor is read into memory of its own, and only then checked and used.
 
 Most of a learner's tables has never been touched. So a large tensor may be packed: it is stored as the bytes of a zstd frame, and
-the metadata entry `packed` holds its dtype and shape. What is packed is unpacked only to the size that the reader expects.
+the metadata entry `packed` holds its dtype and shape. What is packed is unpacked only to the size that the reader expects. Tables
+that are full do not shrink. So frames are written one after another, and only one is in memory.
 """
 
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -24,6 +25,7 @@ from prequential.files import open_regular
 MAX_HEADER_BYTES = 1 << 20  # JSON, which expands in memory
 METADATA, PACKED = "__metadata__", "packed"
 PACKED_FROM_BYTES, PACK_LEVEL = 1 << 16, 1
+LARGEST_PLACE = 10**15, 2 * 10**15  # no place in a file needs more digits
 DTYPES = {
     name: np.dtype(kind).newbyteorder("<")
     for name, kind in {"F64": "f8", "F32": "f4", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1", "U8": "u1"}.items()
@@ -73,6 +75,36 @@ class TensorFile:
     def _n_bytes(self, name: str) -> int:
         dtype, shape = self.types[name]
         return math.prod(shape) * dtype.itemsize
+
+
+def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+    """Writes a safetensors file in which large arrays are packed. Raises OSError."""
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    types = {name: (names[array.dtype.newbyteorder("<")], array.shape) for name, array in arrays.items()}
+    packed = {name: types[name] for name, array in arrays.items() if array.nbytes >= PACKED_FROM_BYTES}
+
+    def header(places: Mapping[str, tuple[int, int]]) -> bytes:
+        entries: dict[str, Any] = {METADATA: {**metadata, PACKED: json.dumps(packed)}}
+        for name, (start, end) in places.items():
+            dtype, shape = ("U8", (end - start,)) if name in packed else types[name]
+            entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": (start, end)}
+        return json.dumps(entries).encode()
+
+    # The header comes first, but where a frame ends is known only when it is written. So room is left for it.
+    room = -(-len(header(dict.fromkeys(arrays, LARGEST_PLACE))) // 8) * 8
+    places: dict[str, tuple[int, int]] = {}
+    end = 0
+    with path.open("wb") as file:
+        file.seek(8 + room)
+        for name in sorted(
+            arrays, key=lambda name: (name in packed, -arrays[name].itemsize)
+        ):  # aligned, as the library does
+            values = pack(arrays[name]) if name in packed else np.ascontiguousarray(arrays[name])
+            file.write(values.reshape(-1).view(np.uint8).data)
+            places[name] = end, end + values.nbytes
+            end += values.nbytes
+        file.seek(0)
+        file.write(room.to_bytes(8, "little") + header(places).ljust(room))
 
 
 def pack(array: np.ndarray) -> np.ndarray:

@@ -328,6 +328,36 @@ def test_tables_that_are_mostly_untouched_take_little_room(tmp_path):
     assert np.array_equal(read["a"], values) and read["a"].flags.writeable and read["b"].tolist() == [0, 1, 2]
 
 
+def test_an_error_of_the_library_is_one_of_the_disk(monkeypatch, tmp_path):
+    """safetensors raises its own error type."""
+
+    def full(*_):
+        raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.save_arrays(tmp_path / "c", {"a": np.zeros(3)})
+
+
+def test_packing_full_tables_holds_one_frame_at_a_time(tmp_path):
+    random = np.random.default_rng(0)
+    arrays = {f"a{i}": random.integers(0, 256, 1 << 22, np.uint8) for i in range(6)} | {
+        "empty": np.zeros((0, 3), np.int32)
+    }
+    tracemalloc.start()
+    try:
+        checkpoint.save_packed(tmp_path / "c", arrays, {"x": "y"})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 << 22
+    with open_tensors(tmp_path / "c") as file:
+        assert file.metadata["x"] == "y"
+        read = checkpoint.read_arrays(file, arrays)
+    assert all(np.array_equal(read[name], array) for name, array in arrays.items())
+    assert safetensors.numpy.load_file(tmp_path / "c").keys() == arrays.keys()
+
+
 def test_two_runs_do_not_write_one_output(tmp_path):
     def second(done, n_bytes):
         with pytest.raises(OutputError, match="another run"):
@@ -378,12 +408,11 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(monkeypatch, c
 
 
 def test_a_disk_that_fills_while_a_checkpoint_is_written_does_not_end_the_run(monkeypatch, caplog, archives, tmp_path):
-    """safetensors raises its own error type."""
+    def full(path, *_):
+        path.write_bytes(b"the beginning")
+        raise OSError(28, "No space left on device")
 
-    def full(*_):
-        raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
-
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(checkpoint, "write_packed", full)
     assert compress(tmp_path) == archives["both"]
     assert "No space left" in caplog.text
     assert not list(tmp_path.glob("*checkpoint*"))
