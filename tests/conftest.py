@@ -1,11 +1,18 @@
 """Fixtures of several folders. Tests may import the modules of this folder (interruption)."""
 
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+def pytest_configure() -> None:
+    """Tests interrupt their child processes, which would ignore that if this process does, as one in the background may."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -34,6 +34,8 @@ SELF_TEST_SHAPES = (
     (33, 65, 257),
     (3, 2080, 40),
 )
+# M, K, N of the products that are timed: so large that their launch does not dominate.
+TIMED_SHAPES = {"cuda": (4096, 1024, 4096), "cpu": (1024, 256, 1024)}
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,7 @@ def _first_fault(matmul: Matmul, device: torch.device) -> str:
 
 def _rate(matmul: Matmul, device: torch.device) -> float:
     """Operations per second, the best of four products; a multiplication and an addition are two operations."""
-    # The product must be so large that its launch does not dominate.
-    m, k, n = (4096, 1024, 4096) if device.type == "cuda" else (1024, 256, 1024)
+    m, k, n = TIMED_SHAPES[device.type]
     a = torch.full((m, k), 127, dtype=torch.int8, device=device)
     b = torch.full((k, n), 127, dtype=torch.int8, device=device)
     best = float("inf")

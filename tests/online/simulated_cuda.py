@@ -22,6 +22,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from prequential.exact import matmul
+
 CUDA = torch.device("cuda:0")
 TENSOR = torch.Tensor
 MARK = "_on_simulated_device"
@@ -255,6 +257,7 @@ def simulated_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[_SimulatedCuda]:
     with monkeypatch.context() as patch, _SimulatedCuda() as mode:
         patch.setattr("prequential.model.learner.ThreadPoolExecutor", _Threads)
         patch.setattr("prequential.online.workers.team.WITH_DEVICES", "gloo")  # the tensors are really on the host
+        patch.setitem(matmul.TIMED_SHAPES, "cuda", (64, 64, 64))  # a processor takes seconds for a device's product
         patch.setattr(torch.cuda, "device_count", lambda: 2)
         patch.setattr(torch.cuda, "set_device", lambda device: None)
         patch.setattr(torch.cuda, "get_device_name", lambda: "simulated")
