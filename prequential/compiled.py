@@ -15,6 +15,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.extending import register_jitable
 
 Array = np.ndarray
 
@@ -50,14 +51,15 @@ _delete_stale_kernels()
 # Python calls a `kernel`; kernels call the others. An `inlined` function becomes part of each caller in LLVM. A `merged` one
 # becomes part of it before types are inferred, so a function with one caller is compiled once and not once for each level of
 # calls. But inferring types takes longer than in proportion to the size of a function, so the largest parts of the mixer are
-# `inlined`: it is compiled in 15.6 s instead of 21.5. Neither allocates, so neither counts references to arrays; that counting
-# took a third of the time of a small mixer. numba infers all types at run time. For type checkers the result is Any, so calls
-# with starred arguments are accepted.
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+# `inlined`. Neither allocates, so neither counts references to arrays; that counting took a third of the time of a small mixer.
+# An `inlined` function that Python calls is interpreted: wrappers for Python would take a sixth of the time to compile a mixer.
+# numba infers all types at run time. For type checkers the result is Any, so calls with starred arguments are accepted.
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
+_INLINED: dict[str, Any] = _WITHIN | {"forceinline": True}
 kernel: Any = numba.njit(**_OPTIONS)
-inlined: Any = numba.njit(**_WITHIN | {"forceinline": True})
+inlined: Any = register_jitable(**_INLINED)
 merged: Any = numba.njit(**_WITHIN | {"inline": "always"})
 # `inlined`, but not cached: both GPT and mixer call it, with other types. On a first run two processes compile these two
 # (online/first_run.py), and numba's cache may mix up types of one function that two processes save at the same time.
-shared: Any = numba.njit(**_WITHIN | {"forceinline": True, "cache": False})
+shared: Any = register_jitable(**_INLINED | {"cache": False})

@@ -9,9 +9,11 @@ import pytest
 
 PRODUCTS = """
 from types import SimpleNamespace
+import numba
 import numpy as np
 import torch
 from prequential.model.gpt import column
+multiply = numba.njit(column.multiply)
 rng = np.random.default_rng(4)
 for n_in, n_out in ((1, 1), (16, 5), (255, 7), (256, 768), (257, 3), (1024, 256), (16384, 2)):
     drawn = (rng.integers(-127, 128, (n_in, n_out)), rng.integers(-127, 128, n_in))
@@ -21,7 +23,7 @@ for n_in, n_out in ((1, 1), (16, 5), (255, 7), (256, 768), (257, 3), (1024, 256)
         stacked = column.stack_matrices([matrix])
         shifted, y = np.full(stacked.levels.shape[2], 255, np.uint8), np.empty(n_out, np.float32)
         shifted[:n_in] = x + 128
-        column.multiply(shifted, np.float32(1.0), stacked, 0, y)
+        multiply(shifted, np.float32(1.0), stacked, 0, y)
         assert np.array_equal(y, (x @ weights).astype(np.float32)), (n_in, n_out)
 print("exact")
 """

@@ -81,11 +81,10 @@ def node_after(node: int, bit: int) -> int:
 def _deterministic_nodes() -> Array:
     """(MAX_SEEN + 1, 2) uint32: a node that has seen one bit n times, and not the other. Row 0 is 0, which has no history."""
     nodes = np.zeros((MAX_SEEN + 1, 2), np.uint32)
-    after = getattr(node_after, "py_func", node_after)  # interpreted, because compiling takes longer than the table
     for bit in (0, 1):
         node = int(NEW_NODE)
         for n in range(1, MAX_SEEN + 1):
-            node = int(after(node, bit))
+            node = int(node_after(node, bit))
             nodes[n, bit] = node
     return nodes
 
