@@ -11,7 +11,8 @@ without faults, with --resume where there is such an option. A violation is one 
 - an exit code other than 0 and 1, a signal, a hang;
 - with code 1: not exactly one line `prequential: ...` on stderr, or an `unexpected` error;
 - with code 0: other results than those of a run without faults, or more than one warning;
-- a changed source or record; a target that is neither absent nor complete; a lost checkpoint;
+- a changed source or record; a target that is neither absent nor complete; a lost checkpoint; a file that is left without one,
+  unless the line names it as a valid beginning, which it is;
 - the second run fails, differs in any byte, or leaves other files than a run without faults.
 
 Prints one JSON object: command, kind of call, manner, and counts. Exits with 1 after a violation.
@@ -141,6 +142,7 @@ class Command:
     again: Callable[[Path], list[str] | None]
 
 
+KEPT = re.compile(r"([^/']+)/partial' holds a valid beginning")  # what stays of an output without a checkpoint
 ANEW = "this one starts anew"  # what --resume says without a checkpoint
 
 
@@ -452,12 +454,13 @@ class Trials:
         had_one = ended.n_checkpoints or any(name.endswith("run.checkpoint") for name in self.given)
         if had_one and not is_published and not any(name.endswith(SAVED) for name in found):
             yield "the checkpoint is lost"
-        if (
-            not had_one
-            and not fault.may_leave_files
-            and (stray := [n for n in found if n not in self.given and n not in self.expected])
-        ):
-            yield f"left without a checkpoint: {stray}"
+        kept = KEPT.search(ended.said)
+        if kept and not any(value.startswith(found[f"{kept[1]}/partial"]) for value in results.values()):
+            yield f"{kept[0]}, but it does not"
+        if not had_one and not fault.may_leave_files:
+            stray = [name for name in found if name not in self.given and name not in self.expected]
+            if unnamed := [name for name in stray if not kept or name.partition("/")[0] != kept[1]]:
+                yield f"left without a checkpoint, and not named: {unnamed}"
 
 
 def wrong_words(ended: Ended, fault: Fault) -> Iterator[str]:
