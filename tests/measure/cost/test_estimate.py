@@ -178,7 +178,7 @@ def test_an_empty_corpus_is_refused() -> None:
 
 def test_replicas_with_a_mixer_are_estimated(in_this_process: None) -> None:
     """The probe also times the mixer alone, which has no replicas."""
-    config = replace(GPT, mixer=MIXER.mixer, replicas=ReplicaConfig(n_replicas=4, sync_every=3))
-    source = text(3000)
-    found, _ = estimate(source, header(source, config), PLAIN, probe_bytes=4000, details=True)
+    config = replace(TINY, mixer=MIXER.mixer, replicas=ReplicaConfig(n_replicas=2, sync_every=3))
+    source = text(1000)
+    found, _ = estimate(source, header(source, config), PLAIN, probe_bytes=2000, details=True)
     assert abs(found.archive_bytes - len(compress(source, config=config, runtime=PLAIN))) <= 24
