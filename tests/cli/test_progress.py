@@ -97,7 +97,9 @@ def test_a_wide_terminal_is_not_filled_so_that_a_resize_leaves_no_fragments(on_t
 
 
 def test_with_quiet_a_terminal_shows_nothing_and_findings_are_recorded(on_terminal: Terminal, folder: Path) -> None:
-    code, output, shown = on_terminal("evaluate", "--quiet", "--json", "--baselines", "none", "-1", "--output", "runs.jsonl", "noise")
+    code, output, shown = on_terminal(
+        "evaluate", "--quiet", "--json", "--baselines", "none", "-1", "--output", "runs.jsonl", "noise"
+    )
     assert (code, shown) == (0, "")
     (finding,) = json.loads(output)["findings"]
     assert (finding["kind"], finding["cause"], finding["position"], finding["block"]) == (

@@ -142,7 +142,7 @@ class Command:
     again: Callable[[Path], list[str] | None]
 
 
-KEPT = re.compile(r"([^/']+)/partial' holds a valid beginning")  # what stays of an output without a checkpoint
+KEPT = re.compile(r"'([^']+)' holds a valid beginning")  # what stays of an output without a checkpoint
 ANEW = "this one starts anew"  # what --resume says without a checkpoint
 
 
@@ -454,12 +454,14 @@ class Trials:
         had_one = ended.n_checkpoints or any(name.endswith("run.checkpoint") for name in self.given)
         if had_one and not is_published and not any(name.endswith(SAVED) for name in found):
             yield "the checkpoint is lost"
-        kept = KEPT.search(ended.said)
-        if kept and not any(value.startswith(found[f"{kept[1]}/partial"]) for value in results.values()):
-            yield f"{kept[0]}, but it does not"
+        named = KEPT.search(ended.said)
+        kept = os.path.relpath(named[1], self.bench.folder.resolve()) if named else ""
+        complete = [value for value in results.values() if isinstance(value, bytes)]
+        if named and not any(value.startswith(found.get(kept, b"none")) for value in complete):
+            yield f"{named[0]}, but it does not"
         if not had_one and not fault.may_leave_files:
             stray = [name for name in found if name not in self.given and name not in self.expected]
-            if unnamed := [name for name in stray if not kept or name.partition("/")[0] != kept[1]]:
+            if unnamed := [name for name in stray if not named or name.partition("/")[0] != kept.partition("/")[0]]:
                 yield f"left without a checkpoint, and not named: {unnamed}"
 
 

@@ -354,12 +354,16 @@ def interrupted_run_folder(draft: PathLike) -> Iterator[RunFolder]:
 
 @contextmanager
 def _deleting(draft: Path, unless: Callable[[], bool]) -> Iterator[None]:
-    """Deletes the draft after the body. If the body fails and `unless()` is true, the draft stays, and a note says so."""
+    """Deletes the draft after the body, and notes of an error about files in it.
+
+    If the body fails and `unless()` is true, the draft stays, and a note says so.
+    """
     try:
         yield
     except BaseException as error:
         if not unless():
             shutil.rmtree(draft, ignore_errors=True)
+            error.__notes__ = [note for note in getattr(error, "__notes__", ()) if draft.name not in note]
         elif not isinstance(error, CheckpointError):  # its message says what is wrong with the draft
             error.add_note(
                 f"`prequential evaluate CORPUS --resume {draft}`, with the same options of the learner, continues this run"

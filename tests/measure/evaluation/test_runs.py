@@ -9,6 +9,7 @@ import pytest
 import prequential
 from prequential.corpora.bundled import sample_path
 from prequential.errors import CorpusError, OutputError
+from prequential.files import output_file
 from prequential.measure.evaluation.curves import crossing_byte
 from prequential.measure.evaluation.record import evaluation_record
 from prequential.measure.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name
@@ -114,6 +115,18 @@ def test_a_run_that_fails_leaves_no_folder(tmp_path):
         (folder.draft / "archive.pq").write_bytes(b"half")
         raise ZeroDivisionError
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_an_error_names_no_file_of_a_draft_that_is_deleted(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OutputError) as failed,
+        new_run_folder(tmp_path, keep=True) as folder,
+        output_file(folder.draft / "archive.pq") as sink,
+    ):
+        sink.write(b"a finished block")
+        sink.sync()
+        raise OutputError("no space left")
+    assert not failed.value.__notes__ and not list(tmp_path.iterdir())
 
 
 def test_runs_of_the_same_second_get_different_names(run, tmp_path):
