@@ -52,7 +52,8 @@ _delete_stale_kernels()
 # becomes part of it before types are inferred, so a function with one caller is compiled once and not once for each level of
 # calls. But inferring types takes longer than in proportion to the size of a function, so the largest parts of the mixer are
 # `inlined`. Neither allocates, so neither counts references to arrays; that counting took a third of the time of a small mixer.
-# An `inlined` function that Python calls is interpreted: wrappers for Python would take a sixth of the time to compile a mixer.
+# An `inlined` function that Python calls is interpreted. numba's wrappers, of these for Python and of all functions for C, would
+# take a quarter of the time to compile a mixer.
 # numba infers all types at run time. For type checkers the result is Any, so calls with starred arguments are accepted.
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}

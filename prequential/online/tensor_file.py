@@ -96,9 +96,8 @@ def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping
     end = 0
     with path.open("wb") as file:
         file.seek(8 + room)
-        for name in sorted(
-            arrays, key=lambda name: (name in packed, -arrays[name].itemsize)
-        ):  # aligned, as the library does
+        # The widest items first and frames last: so all are aligned, as in files of the library.
+        for name in sorted(arrays, key=lambda name: (name in packed, -arrays[name].itemsize)):
             values = pack(arrays[name]) if name in packed else np.ascontiguousarray(arrays[name])
             file.write(values.reshape(-1).view(np.uint8).data)
             places[name] = end, end + values.nbytes

@@ -14,9 +14,8 @@ from prequential.codecs.archive_block import Block, BlockKind
 from prequential.codecs.archive_header import HEADER_DICTIONARY, Header
 from prequential.codecs.bit_coder import DECODE, ENCODE, LOW, N_WORDS, WIDTH, BitCoder, code_bit
 
-compiled_code_bit = numba.njit(error_model="numpy")(
-    code_bit
-)  # interpreted, numpy would warn of the carry that must wrap
+# Interpreted, numpy would warn of the carry that must wrap.
+compiled_code_bit = numba.njit(error_model="numpy")(code_bit)
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "FORMAT.md").read_text(encoding="utf-8")
 DECISIONS = [(1, 1), (1, 1), (1, 16384), (0, 4096), (1, 2)]  # bit, frequency of a one
 PAYLOAD = bytes.fromhex("ffffffff 0288fdfb")

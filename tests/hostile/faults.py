@@ -457,7 +457,7 @@ class Trials:
         named = KEPT.search(ended.said)
         kept = os.path.relpath(named[1], self.bench.folder.resolve()) if named else ""
         complete = [value for value in results.values() if isinstance(value, bytes)]
-        if named and not any(value.startswith(found.get(kept, b"none")) for value in complete):
+        if named and not (kept in found and any(value.startswith(found[kept]) for value in complete)):
             yield f"{named[0]}, but it does not"
         if not had_one and not fault.may_leave_files:
             stray = [name for name in found if name not in self.given and name not in self.expected]
