@@ -1,12 +1,15 @@
 """A child process of test_workers: prints one JSON line with the results of several workers.
 
-Torchrun's agent starts the workers as forks of this process, which has loaded all modules.
+Torchrun's agent starts the workers as forks of this process, which has loaded all modules. A worker that takes longer than
+WORKER_S prints where each of its threads is, and dies; so does this process after ALL_S.
 """
 
+import faulthandler
 import hashlib
 import json
 import os
 import signal
+import socket
 import sys
 import tempfile
 import uuid
@@ -51,6 +54,7 @@ APART = replace(MIXED, gpt=replace(MIXED.gpt, contexts=()), replicas=ReplicaConf
 CONFIGS = {"mixed": MIXED, "pure": replace(MIXED, mixer=None), "mixer": replace(MIXED, gpt=None), "apart": APART}
 TEXT = sample_path("christmas_carol").read_bytes()[:600]
 ONE = Runtime(threads=1)
+WORKER_S, ALL_S = 150, 280  # on an idle machine the slowest needs 5, and all 30
 
 
 class InterruptionError(Exception):
@@ -66,7 +70,7 @@ def by_workers(n: int, work: Callable[..., Any], *arguments: Any, entry: Callabl
     """What work(runtime, *arguments) returns with n workers, each of which calls entry (`worker`)."""
     how = LaunchConfig(
         min_nodes=1, max_nodes=1, nproc_per_node=n, run_id=uuid.uuid4().hex, rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0", max_restarts=0, monitor_interval=0.02, start_method="fork",
+        rdzv_endpoint="localhost:0", local_addr="localhost", max_restarts=0, monitor_interval=0.02, start_method="fork",
     )  # fmt: skip
     return elastic_launch(how, entry or worker)(work, *arguments)[0]
 
@@ -87,6 +91,7 @@ def with_a_device(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def worker(work: Callable[..., Any], *arguments: Any, runtime: Runtime | None = None) -> Any:
+    signal.alarm(WORKER_S)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     results: list[Any] = [None]
 
@@ -205,6 +210,10 @@ def with_a_diverged_replica() -> str:
 
 
 def main() -> None:
+    faulthandler.register(signal.SIGALRM, chain=True)
+    signal.alarm(ALL_S)
+    # The agent asks for this machine's full name dozens of times. A name service that does not answer takes seconds each time.
+    socket.getfqdn = lambda name="": "localhost"
     print(
         json.dumps(
             {
