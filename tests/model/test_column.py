@@ -13,6 +13,7 @@ import numba
 import numpy as np
 import torch
 from prequential.model.gpt import column
+from prequential.model.gpt.products import PART, ROWS
 multiply = numba.njit(column.multiply)
 rng = np.random.default_rng(4)
 for n_in, n_out in ((1, 1), (16, 5), (255, 7), (256, 768), (257, 3), (1024, 256), (16384, 2)):
@@ -21,9 +22,9 @@ for n_in, n_out in ((1, 1), (16, 5), (255, 7), (256, 768), (257, 3), (1024, 256)
     for weights, x in (drawn, *ends):
         matrix = SimpleNamespace(levels=torch.from_numpy(weights.astype(np.int8)), scale=torch.ones(n_out))
         stacked = column.stack_matrices([matrix])
-        shifted, y = np.full(stacked.levels.shape[2], 255, np.uint8), np.empty(n_out, np.float32)
+        shifted, y = np.full(stacked.levels.shape[2] * PART, 255, np.uint8), np.empty(n_out, np.float32)
         shifted[:n_in] = x + 128
-        multiply(shifted, np.float32(1.0), stacked, 0, y)
+        multiply(shifted, np.float32(1.0), stacked, 0, np.empty(ROWS, np.int32), y)
         assert np.array_equal(y, (x @ weights).astype(np.float32)), (n_in, n_out)
 print("exact")
 """

@@ -96,10 +96,17 @@ def test_reading_column_by_column_equals_reading_the_segment_at_once(ops):
     assert_same_state(whole, split)
 
 
-@pytest.mark.parametrize(("width", "n_heads"), [(260, 5), (256, 4), (48, 2)])
-def test_reading_column_by_column_equals_the_segment_at_widths_that_fill_a_product_or_do_not(width, n_heads):
+@KERNELS
+def test_columns_between_longer_pieces_see_their_keys(ops):
+    whole, split = trained(make_gpt(ops)), trained(make_gpt(ops))
+    for i in range(3):
+        assert torch.equal(read(whole, drawn_symbols(i)), read(split, drawn_symbols(i), (1, 3, 4, 8, 9, 10)))
+
+
+@pytest.mark.parametrize(("width", "n_heads", "window"), [(260, 5, 40), (256, 4, 40), (48, 2, 150), (160, 2, 40)])
+def test_reading_column_by_column_equals_the_segment_at_sizes_that_fill_a_product_or_do_not(width, n_heads, window):
     config = GPTConfig(
-        n_layers=1, width=width, n_heads=n_heads, mlp_factor=3, n_embeddings=2, window=40, warmup_updates=1
+        n_layers=1, width=width, n_heads=n_heads, mlp_factor=3, n_embeddings=2, window=window, warmup_updates=1
     )
     gpts = [trained(make_gpt(ops, config)) for ops in (plain, fused)]
     for i in range(3):

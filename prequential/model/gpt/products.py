@@ -1,0 +1,116 @@
+"""The product of a vector and a matrix of bytes, for the decoder's columns. Two decisions make it fast (docs/LOG.md, 2026-11-26).
+
+- Matrices are copied to a layout in which ROWS sums grow together, by PART products at a time: no sum is ever split.
+- Processors multiply unsigned by signed bytes. So signed entries of the vector are shifted by OFFSET, to 1 .. 255. That adds
+  OFFSET times the sum of a matrix column to each result. These sums are known beforehand, and the caller subtracts them.
+
+C_in and C_out are the sizes of a matrix.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, types
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+from prequential.compiled import Array, kernel
+
+Tensor = torch.Tensor
+
+ROWS, PART = 64, 4
+OFFSET = np.int32(128)
+
+
+def interleaved(levels: Tensor) -> tuple[Array, Array]:
+    """levels (.., C_in, C_out) int8, in the layout for `multiply_add`: (.., B, P, ROWS, PART), C_in = P * PART, C_out = B * ROWS.
+
+    And OFFSET times the sums over C_in, (.., B * ROWS) int32. Zeros fill C_in and C_out up to multiples of PART and ROWS.
+    """
+    *n, n_in, n_out = levels.shape
+    n_parts, n_blocks = -(-n_in // PART), -(-n_out // ROWS)
+    filled = torch.zeros(*n, n_parts * PART, n_blocks * ROWS, dtype=torch.int8)
+    filled[..., :n_in, :n_out] = levels
+    sums = filled.sum(-2, dtype=torch.int32) * int(OFFSET)  # 128 * 127 * C < 2**31
+    out = np.empty((*n, n_blocks, n_parts, ROWS, PART), np.int8)
+    _interleave(filled.flatten(0, -3).numpy(), out.reshape(-1, *out.shape[-4:]))
+    return out, sums.numpy()
+
+
+@kernel
+def _interleave(levels: Array, out: Array) -> None:
+    """out (N, B, P, ROWS, PART) = levels (N, P * PART, B * ROWS)."""
+    for n in range(out.shape[0]):
+        for b in range(out.shape[1]):
+            for p in range(out.shape[2]):
+                for j in range(ROWS):
+                    for i in range(PART):
+                        out[n, b, p, j, i] = levels[n, p * PART + i, b * ROWS + j]
+
+
+def has_byte_products() -> bool:
+    """Whether the processor that numba compiles for has AVX-512 VNNI, which multiplies bytes and adds four products at a time."""
+    _, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return "+avx512vnni" in features.split(",")
+
+
+def _multiply_add(typing_context: Any, totals: types.Array, x: types.Array, w: types.Array) -> Any:
+    """totals (ROWS,) int32 = the sums of x[p, i] * w[p, j, i] over p and i; x (P * PART,) uint8, w (P or more, ROWS, PART) int8.
+
+    It generates vector operations of LLVM: the instruction for bytes, or operations on pairs of int16 that LLVM translates to
+    the multiply-adds of other processors. All of these are exact.
+    """
+    word, lanes = ir.IntType(32), 16
+    words, wide = ir.VectorType(word, lanes), ir.VectorType(word, 2 * lanes)
+    shorts = ir.VectorType(ir.IntType(16), 2 * lanes)
+    n_sums, step = ROWS // lanes, lanes * PART
+
+    def all_lanes(kind: Any, value: int) -> Any:
+        return ir.Constant(kind, [value] * kind.count)
+
+    def add_bytes(builder: ir.IRBuilder, total: Any, part: Any, levels: Any) -> Any:
+        kind, name = ir.FunctionType(words, [words] * 3), f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [total, part, levels])
+
+    def add_shorts(builder: ir.IRBuilder, total: Any, part: Any, levels: Any) -> Any:
+        eight, byte = all_lanes(shorts, 8), all_lanes(words, 0x00FF00FF)
+        levels = builder.bitcast(levels, shorts)
+        even = builder.ashr(builder.shl(levels, eight), eight), builder.and_(part, byte)
+        odd = builder.ashr(levels, eight), builder.and_(builder.lshr(part, all_lanes(words, 8)), byte)
+        for a, b in (even, odd):
+            product = builder.mul(builder.sext(a, wide), builder.sext(builder.bitcast(b, shorts), wide))
+            for k in (0, 1):
+                half = builder.shuffle_vector(product, product, ir.Constant(words, list(range(k, 2 * lanes, 2))))
+                total = builder.add(total, half)
+        return total
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Sequence[Any]) -> Any:
+        arrays = [context.make_array(t)(context, builder, a) for t, a in zip(signature.args, arguments, strict=True)]
+        addresses = [builder.bitcast(array.data, ir.IntType(8).as_pointer()) for array in arrays]
+        size, add = context.get_value_type(types.intp), add_bytes if has_byte_products() else add_shorts
+        sums = [cgutils.alloca_once_value(builder, ir.Constant(words, None)) for _ in range(n_sums)]
+
+        def at(array: int, offset: Any, kind: Any) -> Any:
+            return builder.bitcast(builder.gep(addresses[array], [offset]), kind.as_pointer())
+
+        n_parts = builder.udiv(arrays[1].nitems, ir.Constant(size, PART))
+        with cgutils.for_range(builder, n_parts) as loop:
+            own = builder.load(at(1, builder.mul(loop.index, ir.Constant(size, PART)), word), align=1)
+            undefined = ir.Constant(words, ir.Undefined)
+            part = builder.insert_element(undefined, own, ir.Constant(word, 0))
+            part = builder.shuffle_vector(part, undefined, ir.Constant(words, None))
+            start = builder.mul(loop.index, ir.Constant(size, n_sums * step))
+            for i, total in enumerate(sums):
+                levels = builder.load(at(2, builder.add(start, ir.Constant(size, i * step)), words), align=1)
+                builder.store(add(builder, builder.load(total), part, levels), total)
+        for i, total in enumerate(sums):
+            builder.store(builder.load(total), at(0, ir.Constant(size, i * step), words), align=1)
+        return context.get_dummy_value()
+
+    return types.void(totals, x, w), generate
+
+
+multiply_add: Any = intrinsic(_multiply_add)
