@@ -119,15 +119,20 @@ def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:
 
 
 def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
-    """A step's saved activations, keys and values and attention scores, forward and backward; and those of the segment read."""
+    """A step's saved activations, keys and values and attention scores, forward and backward; and those of the segment read.
+
+    A decoder copies the keys of the segment, in blocks of 64 keys and of 4 entries (model/gpt/products.py).
+    """
     n_positions = schedule.n_rows * schedule.row_symbols
     kept = n_positions * gpt.width * (8 + 6 * gpt.mlp_factor) * 4
     scores = n_positions * gpt.n_heads * schedule.row_symbols * 4
     n_read = schedule.segment_symbols
     reading = n_read * (gpt.width * (8 + 2 * gpt.mlp_factor) + gpt.n_heads * 3 * (gpt.window + 64)) * 4
+    head = gpt.width // gpt.n_heads
+    cache = gpt.n_layers * gpt.n_heads * (gpt.window + n_read + 64) * (2 * head + 3 * (head + 3) + 12)
     # for each row of the table that occurs: sums, gradient, its levels and the change
     contexts = n_positions * len(gpt.contexts) * gpt.width * 4 * 4
-    return gpt.n_layers * (kept + scores) + 6 * scores + reading + contexts
+    return gpt.n_layers * (kept + scores) + 6 * scores + reading + cache + contexts
 
 
 def _mixer_bytes(mixer: MixerConfig) -> int:

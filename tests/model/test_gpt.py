@@ -103,7 +103,14 @@ def test_columns_between_longer_pieces_see_their_keys(ops):
         assert torch.equal(read(whole, drawn_symbols(i)), read(split, drawn_symbols(i), (1, 3, 4, 8, 9, 10)))
 
 
-@pytest.mark.parametrize(("width", "n_heads", "window"), [(260, 5, 40), (256, 4, 40), (48, 2, 150), (160, 2, 40)])
+def test_a_decoders_copies_of_keys_stay_small_where_heads_are_narrow():
+    gpt = make_gpt(fused, GPTConfig(n_layers=1, width=128, n_heads=64, window=40))
+    gpt.begin(500)
+    arrays = gpt.column_decoder().arrays
+    assert arrays.keys.nbytes + arrays.key_offset.nbytes < 5 * arrays.k.nbytes
+
+
+@pytest.mark.parametrize(("width", "n_heads", "window"), [(260, 5, 40), (256, 4, 40), (48, 2, 150), (160, 2, 40), (32, 16, 90)])
 def test_reading_column_by_column_equals_the_segment_at_sizes_that_fill_a_product_or_do_not(width, n_heads, window):
     config = GPTConfig(
         n_layers=1, width=width, n_heads=n_heads, mlp_factor=3, n_embeddings=2, window=window, warmup_updates=1

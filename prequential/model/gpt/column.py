@@ -1,7 +1,7 @@
 """The forward pass of the GPT for one position of the stream, a column, in one compiled kernel. Decoders use it.
 
-The bits are those of `Weights.logits`. All products are of a vector and a matrix (products.py), also those with the keys and
-values of attention. Letters as in weights.py and reader.py.
+The bits are those of `Weights.logits`. All products are of a vector and a matrix (products.py), also those with the keys of
+attention. Letters as in weights.py and reader.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, inverse_rms, 
 from prequential.exact.plain import INT8_LIMIT
 from prequential.model.gpt.context_kernels import N_HASHED, fill_context_rows
 from prequential.model.gpt.context_table import UNITS
-from prequential.model.gpt.products import OFFSET, PART, ROWS, interleaved, multiply_add
+from prequential.model.gpt.products import OFFSET, PART, ROWS, interleaved, interleaved_rows, multiply_add, offsets
 from prequential.model.gpt.weights import Linear, Weights
 
 Tensor = torch.Tensor
@@ -25,10 +25,10 @@ ROW_UNIT = np.float32(1.0 / UNITS)
 
 
 class MatrixArrays(NamedTuple):
-    """One matrix of each of L layers, in the layout of `interleaved`: B = C_out / ROWS, P = C_in / PART."""
+    """One matrix of each of L layers, in the layout of `interleaved`. C_out and C_in rounded up are B * ROWS and P * PART."""
 
     levels: Array  # (L, B, P, ROWS, PART) int8
-    offset: Array  # (L, B * ROWS) int32: 128 times the sum of each column of the matrix
+    offset: Array  # (L, B * ROWS) int32: OFFSET times the sum of each column of the matrix
     scale: Array  # (L, C_out) float32
 
 
@@ -47,9 +47,8 @@ class ColumnArrays(NamedTuple):
     k_r: Array  # (L, H, S) float32
     v: Array  # (L, H, S, K) int8
     v_scale: Array  # (L, H, S) float32
-    keys: Array  # (L, H, S / ROWS, K / PART, ROWS, PART) int8: k, transposed and interleaved
-    key_offset: Array  # (L, H, S) int32: 128 times the sum of each key
-    values: Array  # (L, H, K / ROWS, S / PART, ROWS, PART) int8: v, interleaved
+    keys: Array  # (L, H, B, P, ROWS, PART) int8: k, interleaved; S and K rounded up are B * ROWS and P * PART
+    key_offset: Array  # (L, H, B * ROWS) int32: OFFSET times the sum of each key
     cos: Array  # (T, K/2) float32
     sin: Array  # (T, K/2) float32
     softmax_table: Array
@@ -77,8 +76,7 @@ class ColumnDecoder:
         qkv, out, up, down = (
             stack_matrices([layer[name] for layer in weights.layers]) for name in ("qkv", "out", "up", "down")
         )
-        keys, key_offset = interleaved(cache["k"].transpose(2, 3))
-        values, _ = interleaved(cache["v"])
+        keys = [interleaved_rows(k) for k in cache["k"]]
         self.arrays = ColumnArrays(
             embedding=weights.embedding.numpy(),
             context_kinds=weights.contexts.kinds,
@@ -92,9 +90,8 @@ class ColumnDecoder:
             k_r=cache["k_r"].numpy(),
             v=cache["v"].numpy(),
             v_scale=cache["v_scale"].numpy(),
-            keys=keys,
-            key_offset=key_offset,
-            values=values,
+            keys=np.stack(keys),
+            key_offset=np.stack([offsets(k) for k in keys]),
             cos=phases[0].numpy(),
             sin=phases[1].numpy(),
             softmax_table=softmax_table(),
@@ -112,8 +109,8 @@ class ColumnDecoder:
 
 def stack_matrices(matrices: Sequence[Linear]) -> MatrixArrays:
     """The matrices of one kind in all layers, in the layout for `multiply`."""
-    levels, offset = interleaved(torch.stack([matrix.levels for matrix in matrices]))
-    return MatrixArrays(levels, offset, torch.stack([matrix.scale for matrix in matrices]).numpy())
+    levels = interleaved(torch.stack([matrix.levels for matrix in matrices]))
+    return MatrixArrays(levels, offsets(levels), torch.stack([matrix.scale for matrix in matrices]).numpy())
 
 
 @kernel
@@ -186,13 +183,16 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
         max(a.first_valid, column),
         a.window - 1 + column,
     )  # the slots of the first visible key and of the own one
-    before = first % PART  # values that are multiplied by 0
-    n_keys = own + 1 - first
+    visible, n_keys = slice(first, own + 1), own + 1 - first
     scores, weights, levels = np.empty(n_keys, np.float32), np.empty(n_keys, np.float32), np.empty(width, np.float32)
     query = np.zeros(a.keys.shape[3] * PART, np.uint8)
-    shares = np.zeros(-(-(before + n_keys) // PART) * PART, np.uint8)
     for h in range(n_heads):
-        keys, key_offset, values = a.keys[layer, h], a.key_offset[layer, h], a.values[layer, h]
+        keys, key_offset, own_key, own_value = (
+            a.keys[layer, h],
+            a.key_offset[layer, h],
+            a.k[layer, h, own],
+            a.v[layer, h, own],
+        )
         k_r, v_scale = a.k_r[layer, h], a.v_scale[layer, h]
         rest = qkv[h * width :]
         q_r, _ = normalised_levels(rest[:width], a.cos[column], a.sin[column], levels)
@@ -203,27 +203,38 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
         key_offset[own] = 0
         for i in range(width):
             level = np.int32(levels[i])
-            a.k[layer, h, own, i] = keys[own // ROWS, i // PART, own % ROWS, i % PART] = level
+            own_key[i] = keys[own // ROWS, i // PART, own % ROWS, i % PART] = level
             key_offset[own] += level * OFFSET
         rest = rest[y.size :]
         v_scale[own] = round_row(rest[:width], INT8_LIMIT, levels) * INVERSE_INT8_LIMIT
         for i in range(width):
-            a.v[layer, h, own, i] = values[i // ROWS, own // PART, i % ROWS, own % PART] = np.int32(levels[i])
+            own_value[i] = np.int8(levels[i])
         for start in range(first // ROWS * ROWS, own + 1, ROWS):
             multiply_add(totals, query, keys[start // ROWS])
             for j in range(max(first, start), min(start + ROWS, own + 1)):
                 scores[j - first] = np.float32(np.int32(totals[j - start] - key_offset[j]))
-        visible = slice(first, own + 1)
-        inverse_sum = ONE / np.float32(
-            softmax_numerators(scores, q_r * a.score_scale, k_r[visible], a.softmax_table, weights)
-        )
+        sum_of_weights = softmax_numerators(scores, q_r * a.score_scale, k_r[visible], a.softmax_table, weights)
         for j in range(n_keys):
             weights[j] = weights[j] * v_scale[first + j]
         scale = round_row(weights, WEIGHT_LIMIT, weights) * np.float32(1.0 / WEIGHT_LIMIT)
-        for j in range(n_keys):
-            shares[before + j] = np.int32(weights[j])
-        factor = scale * inverse_sum
-        for start in range(0, width, ROWS):
-            multiply_add(totals, shares, values[start // ROWS, first // PART :])
-            for i in range(start, min(start + ROWS, width)):
-                y[h * width + i] = np.float32(totals[i - start]) * factor  # 255 * 127 * J < 2**24
+        output = y[h * width : (h + 1) * width]
+        _weighted_sum(weights, a.v[layer, h, visible], output)
+        factor = scale * (ONE / np.float32(sum_of_weights))
+        for i in range(width):
+            output[i] = output[i] * factor
+
+
+@inlined
+def _weighted_sum(weights: Array, values: Array, sums: Array) -> None:
+    """sums (K,) float32 = weights (J,) @ values (J, K) int8. All are integers, and exact: 255 * 127 * J < 2**24."""
+    sums[:] = np.float32(0.0)
+    rest = weights.size % 4
+    for j in range(rest):
+        for i in range(sums.size):
+            sums[i] += weights[j] * np.float32(values[j, i])
+    for j in range(rest, weights.size, 4):  # four at a time, so that the sums are read and written less often
+        a, b, c, d = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
+        for i in range(sums.size):
+            first = a * np.float32(values[j, i]) + b * np.float32(values[j + 1, i])
+            second = c * np.float32(values[j + 2, i]) + d * np.float32(values[j + 3, i])
+            sums[i] += first + second

@@ -16,6 +16,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
+from torch.nn.functional import pad
 
 from prequential.compiled import Array, kernel
 
@@ -25,30 +26,35 @@ ROWS, PART = 64, 4
 OFFSET = np.int32(128)
 
 
-def interleaved(levels: Tensor) -> tuple[Array, Array]:
-    """levels (.., C_in, C_out) int8, in the layout for `multiply_add`: (.., B, P, ROWS, PART), C_in = P * PART, C_out = B * ROWS.
+def interleaved(levels: Tensor) -> Array:
+    """levels (N, C_in, C_out) int8, in the layout for `multiply_add`: (N, B, P, ROWS, PART).
 
-    And OFFSET times the sums over C_in, (.., B * ROWS) int32. Zeros fill C_in and C_out up to multiples of PART and ROWS.
+    Zeros fill C_out up to B * ROWS, and C_in up to P * PART.
     """
-    *n, n_in, n_out = levels.shape
-    n_parts, n_blocks = -(-n_in // PART), -(-n_out // ROWS)
-    filled = torch.zeros(*n, n_parts * PART, n_blocks * ROWS, dtype=torch.int8)
-    filled[..., :n_in, :n_out] = levels
-    sums = filled.sum(-2, dtype=torch.int32) * int(OFFSET)  # 128 * 127 * C < 2**31
-    out = np.empty((*n, n_blocks, n_parts, ROWS, PART), np.int8)
-    _interleave(filled.flatten(0, -3).numpy(), out.reshape(-1, *out.shape[-4:]))
-    return out, sums.numpy()
+    n, n_in, n_out = levels.shape
+    if n_in % PART or n_out % ROWS:
+        levels = pad(levels, (0, -n_out % ROWS, 0, -n_in % PART))
+    out = np.empty((n, levels.shape[2] // ROWS, levels.shape[1] // PART, ROWS, PART), np.int8)
+    _interleave(levels.numpy(), out)
+    return out
 
 
 @kernel
 def _interleave(levels: Array, out: Array) -> None:
-    """out (N, B, P, ROWS, PART) = levels (N, P * PART, B * ROWS)."""
     for n in range(out.shape[0]):
         for b in range(out.shape[1]):
             for p in range(out.shape[2]):
                 for j in range(ROWS):
                     for i in range(PART):
                         out[n, b, p, j, i] = levels[n, p * PART + i, b * ROWS + j]
+
+
+def interleaved_rows(levels: Tensor) -> Array:
+    """`interleaved` for transposed levels, (N, C_out, C_in)."""
+    _, n_out, n_in = levels.shape
+    filled = pad(levels, (0, -n_in % PART, 0, -n_out % ROWS))
+    parts = filled.view(torch.int32).unflatten(1, (-1, ROWS))  # a part has the bytes of an int32
+    return parts.transpose(2, 3).contiguous().view(torch.int8).unflatten(3, (ROWS, PART)).numpy()
 
 
 def has_byte_products() -> bool:
@@ -114,3 +120,14 @@ def _multiply_add(typing_context: Any, totals: types.Array, x: types.Array, w: t
 
 
 multiply_add: Any = intrinsic(_multiply_add)
+
+
+@kernel
+def offsets(levels: Array) -> Array:
+    """OFFSET times the sum of each column of the matrices, (N, B * ROWS) int32. levels: in the layout for `multiply_add`."""
+    n, n_blocks, n_parts, _, _ = levels.shape
+    sums, x = np.empty((n, n_blocks, ROWS), np.int32), np.full(n_parts * PART, OFFSET, np.uint8)
+    for m in range(n):
+        for b in range(n_blocks):
+            multiply_add(sums[m, b], x, levels[m, b])
+    return sums.reshape(n, n_blocks * ROWS)
