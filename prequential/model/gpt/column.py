@@ -159,10 +159,13 @@ def _normalise(h: Array, x: Array) -> np.float32:
 def multiply(x: Array, factor: np.float32, matrix: MatrixArrays, layer: int, totals: Array, y: Array) -> None:
     """y = ((x - 128) @ levels) * factor * scale, for the matrix in this layer. totals: space for ROWS int32."""
     levels, offset, scale = matrix.levels[layer], matrix.offset[layer], matrix.scale[layer]
-    for start in range(0, y.size, ROWS):
-        multiply_add(totals, x, levels[start // ROWS])  # 255 * 127 * C < 2**31
-        for j in range(start, min(start + ROWS, y.size)):
-            y[j] = (np.float32(np.int32(totals[j - start] - offset[j])) * factor) * scale[j]
+    for i in range(levels.shape[0]):
+        multiply_add(totals, x, levels[i])  # 255 * 127 * C < 2**31
+        # Parts of arrays, because numba makes vector operations only of loops whose indices cannot be negative.
+        block = slice(i * ROWS, (i + 1) * ROWS)
+        part, shift, factors = y[block], offset[block], scale[block]
+        for j in range(part.size):
+            part[j] = (np.float32(np.int32(totals[j] - shift[j])) * factor) * factors[j]
 
 
 @inlined
@@ -200,22 +203,26 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
             query[i] = np.int32(levels[i]) + OFFSET
         rest = rest[y.size :]
         k_r[own], _ = normalised_levels(rest[:width], a.cos[column], a.sin[column], levels)
-        key_offset[own] = 0
+        block, row, total = keys[own // ROWS], own % ROWS, np.int32(0)
         for i in range(width):
             level = np.int32(levels[i])
-            own_key[i] = keys[own // ROWS, i // PART, own % ROWS, i % PART] = level
-            key_offset[own] += level * OFFSET
+            own_key[i] = block[i // PART, row, i % PART] = level
+            total += level
+        key_offset[own] = total * OFFSET
         rest = rest[y.size :]
         v_scale[own] = round_row(rest[:width], INT8_LIMIT, levels) * INVERSE_INT8_LIMIT
         for i in range(width):
             own_value[i] = np.int8(levels[i])
         for start in range(first // ROWS * ROWS, own + 1, ROWS):
             multiply_add(totals, query, keys[start // ROWS])
-            for j in range(max(first, start), min(start + ROWS, own + 1)):
-                scores[j - first] = np.float32(np.int32(totals[j - start] - key_offset[j]))
+            low, high = max(first, start), min(start + ROWS, own + 1)
+            part, sums, shift = scores[low - first : high - first], totals[low - start :], key_offset[low:]
+            for j in range(part.size):
+                part[j] = np.float32(np.int32(sums[j] - shift[j]))
         sum_of_weights = softmax_numerators(scores, q_r * a.score_scale, k_r[visible], a.softmax_table, weights)
+        seen_scale = v_scale[visible]
         for j in range(n_keys):
-            weights[j] = weights[j] * v_scale[first + j]
+            weights[j] = weights[j] * seen_scale[j]
         scale = round_row(weights, WEIGHT_LIMIT, weights) * np.float32(1.0 / WEIGHT_LIMIT)
         output = y[h * width : (h + 1) * width]
         _weighted_sum(weights, a.v[layer, h, visible], output)
