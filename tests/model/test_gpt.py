@@ -110,7 +110,9 @@ def test_a_decoders_copies_of_keys_stay_small_where_heads_are_narrow():
     assert arrays.keys.nbytes + arrays.key_offset.nbytes < 5 * arrays.k.nbytes
 
 
-@pytest.mark.parametrize(("width", "n_heads", "window"), [(260, 5, 40), (256, 4, 40), (48, 2, 150), (160, 2, 40), (32, 16, 90)])
+@pytest.mark.parametrize(
+    ("width", "n_heads", "window"), [(260, 5, 40), (256, 4, 40), (48, 2, 150), (160, 2, 40), (32, 16, 90)]
+)
 def test_reading_column_by_column_equals_the_segment_at_sizes_that_fill_a_product_or_do_not(width, n_heads, window):
     config = GPTConfig(
         n_layers=1, width=width, n_heads=n_heads, mlp_factor=3, n_embeddings=2, window=window, warmup_updates=1
