@@ -129,6 +129,7 @@ def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
     n_read = schedule.segment_symbols
     reading = n_read * (gpt.width * (8 + 2 * gpt.mlp_factor) + gpt.n_heads * 3 * (gpt.window + 64)) * 4
     head = gpt.width // gpt.n_heads
+    # for each slot: key and value, up to three copies of the key, three factors of 4 bytes
     cache = gpt.n_layers * gpt.n_heads * (gpt.window + n_read + 64) * (2 * head + 3 * (head + 3) + 12)
     # for each row of the table that occurs: sums, gradient, its levels and the change
     contexts = n_positions * len(gpt.contexts) * gpt.width * 4 * 4

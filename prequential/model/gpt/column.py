@@ -1,7 +1,7 @@
 """The forward pass of the GPT for one position of the stream, a column, in one compiled kernel. Decoders use it.
 
-The bits are those of `Weights.logits`. All products are of a vector and a matrix (products.py), also those with the keys of
-attention. Letters as in weights.py and reader.py.
+The bits are those of `Weights.logits`. Products with matrices and with the keys of attention are those of products.py. Letters as
+in weights.py and reader.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -182,20 +182,14 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
     attention_output in plain.py, and of the two products between them.
     """
     _, n_heads, _, width = a.k.shape
-    first, own = (
-        max(a.first_valid, column),
-        a.window - 1 + column,
-    )  # the slots of the first visible key and of the own one
+    own = a.window - 1 + column  # the slot of this column's key
+    first = max(a.first_valid, column)  # and of the first visible one
     visible, n_keys = slice(first, own + 1), own + 1 - first
     scores, weights, levels = np.empty(n_keys, np.float32), np.empty(n_keys, np.float32), np.empty(width, np.float32)
     query = np.zeros(a.keys.shape[3] * PART, np.uint8)
     for h in range(n_heads):
-        keys, key_offset, own_key, own_value = (
-            a.keys[layer, h],
-            a.key_offset[layer, h],
-            a.k[layer, h, own],
-            a.v[layer, h, own],
-        )
+        keys, key_offset = a.keys[layer, h], a.key_offset[layer, h]
+        own_key, own_value = a.k[layer, h, own], a.v[layer, h, own]
         k_r, v_scale = a.k_r[layer, h], a.v_scale[layer, h]
         rest = qkv[h * width :]
         q_r, _ = normalised_levels(rest[:width], a.cos[column], a.sin[column], levels)

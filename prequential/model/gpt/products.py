@@ -22,7 +22,7 @@ from prequential.compiled import Array, kernel
 
 Tensor = torch.Tensor
 
-ROWS, PART = 64, 4
+ROWS, PART = 64, 4  # sums that grow together, and products that each of them gets at a time
 OFFSET = np.int32(128)
 
 

@@ -115,7 +115,7 @@ class Reader:
 
     def read(self, rows: Tensor, first: int) -> Tensor:
         """`forward` for `rows_of_tables` of the columns, on the device."""
-        self._column_decoder = None  # it has copies of the keys and values
+        self._column_decoder = None  # it has copies of the keys
         at_once = COLUMNS_AT_ONCE if self.device == HOST else DEVICE_COLUMNS
         parts = [
             self._weights.logits(part, partial(self._attend, first + i * at_once))
