@@ -18,7 +18,7 @@ from prequential.learners import protocol
 from prequential.measure.study.plans import Plan, Setting
 
 PROJECT = Path(__file__).parents[1]
-PLAIN = prequential.Runtime(kernels="plain")
+PLAIN = prequential.Runtime(kernels="fused")
 SMALL = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
     mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
@@ -101,7 +101,7 @@ def test_importing_the_package_loads_neither_torch_nor_numpy() -> None:
 def test_results_show_themselves(tmp_path):
     pandas = pytest.importorskip("pandas")
     small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-    plain = prequential.Runtime(kernels="plain")
+    plain = prequential.Runtime(kernels="fused")
     result = prequential.evaluate(b"<b>" * 900, config=small, runtime=plain, baselines=("gzip",), verify=True)
     line, n_bytes = repr(result), result.ledger.archive_bytes
     assert f"2,700 bytes: 2 mixed contexts in 2**10 buckets, {8 * n_bytes / 2700:.4f} bits/byte" in line
@@ -128,7 +128,7 @@ def test_results_show_themselves(tmp_path):
 def test_pictures_of_results_show_their_figures(tmp_path):
     pytest.importorskip("matplotlib")
     small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-    plain = prequential.Runtime(kernels="plain")
+    plain = prequential.Runtime(kernels="fused")
     wide = replace(small, mixer=replace(small.mixer, contexts=("1", "2", "3", "4")))
     plan = Plan(settings=tuple(Setting(name=str(c.mixer.contexts), configs=(c,)) for c in (small, wide)), refusals=())
     summary = prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=plain)

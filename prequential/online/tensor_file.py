@@ -24,7 +24,7 @@ from prequential.files import open_regular
 
 MAX_HEADER_BYTES = 1 << 20  # JSON, which expands in memory
 METADATA, PACKED = "__metadata__", "packed"
-PACKED_FROM_BYTES, PACK_LEVEL = 1 << 16, 1
+PACKED_FROM_BYTES, PACK_LEVEL, THREADS_FROM_BYTES = 1 << 16, 1, 1 << 24
 LARGEST_PLACE = 10**15, 2 * 10**15  # no place in a file needs more digits
 DTYPES = {
     name: np.dtype(kind).newbyteorder("<")
@@ -110,7 +110,8 @@ def pack(array: np.ndarray) -> np.ndarray:
     """The bytes (n,) uint8 of a zstd frame of the array."""
     import zstandard
 
-    options = zstandard.ZstdCompressor(level=PACK_LEVEL, threads=-1, write_checksum=False)
+    threads = -1 if array.nbytes >= THREADS_FROM_BYTES else 0
+    options = zstandard.ZstdCompressor(level=PACK_LEVEL, threads=threads, write_checksum=False)
     return np.frombuffer(options.compress(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data), np.uint8)
 
 

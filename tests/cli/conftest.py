@@ -26,7 +26,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 def program(*args: str, config: Path, python: Sequence[str] = ("-m", "prequential")) -> list[str]:
-    extra = ["--kernels", "plain"] if args[0] in ("compress", "decompress", "test", "evaluate") else []
+    extra = ["--kernels", "fused"] if args[0] in ("compress", "decompress", "test", "evaluate") else []
     if args[0] in ("compress", "evaluate") and not any(arg in ("-1", "--config", "--learner") for arg in args):
         extra += ["--config", str(config)]
     return [sys.executable, *python, args[0], *extra, *args[1:]]
@@ -113,7 +113,7 @@ def text() -> bytes:
 @pytest.fixture(scope="session")
 def archive(text: bytes) -> bytes:
     """The archive of `text`."""
-    runtime = prequential.Runtime(kernels="plain")
+    runtime = prequential.Runtime(kernels="fused")
     return prequential.compress(text, config=SMALL, runtime=runtime)
 
 

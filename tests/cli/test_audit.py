@@ -10,7 +10,7 @@ from prequential.measure.proof.findings import CODE, FUTURE, ROUND_TRIP, Finding
 
 
 def audited(run, folder, config, *args):
-    return run(folder, "audit", "--kernels", "plain", "--samples", "2", *args)
+    return run(folder, "audit", "--kernels", "fused", "--samples", "2", *args)
 
 
 @pytest.fixture

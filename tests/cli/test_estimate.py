@@ -13,7 +13,7 @@ SMALL = Config(
         first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=1024
     ),
 )
-OPTIONS = ("--kernels", "plain", "--config", "learner.json", "--probe", "200")
+OPTIONS = ("--kernels", "fused", "--config", "learner.json", "--probe", "200")
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def test_a_record_has_the_measurement_the_machine_and_the_versions(evaluated):
     assert record["verified"] is True
     assert record["archive_bits"] == 8 * record["archive_bytes"]
     assert record["archive_bytes"] == record["header_bytes"] + record["payload_bytes"] + record["container_bytes"]
-    assert record["environment"]["kernels"] == "plain"
+    assert record["environment"]["kernels"] == "fused"
     assert record["environment"]["machine"]["n_cores"] >= 1
     assert "torch" in record["environment"]["versions"]
 

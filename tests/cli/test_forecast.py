@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
     (folder / "book.txt").write_bytes(text)
     (folder / "gpt.json").write_text(json.dumps(GPT.to_dict()))
     sizes = "16x1,20x1,24x1,28x1,32x1"
-    ran("ladder", folder / "book.txt", "--config", folder / "gpt.json", "--kernels", "plain", "--limit", "3000",
+    ran("ladder", folder / "book.txt", "--config", folder / "gpt.json", "--kernels", "fused", "--limit", "3000",
         "--sizes", sizes, "--seeds", "0", "--runs", folder / "runs", "-q")  # fmt: skip
     return folder
 
@@ -65,7 +65,7 @@ def test_a_frozen_forecast_is_never_overwritten(frozen, folder):
 
 
 def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
-    score = ("score", frozen, folder / "book.txt", "--kernels", "plain", "--runs", folder / "runs", "--json")
+    score = ("score", frozen, folder / "book.txt", "--kernels", "fused", "--runs", folder / "runs", "--json")
     assert ran(*score) == 0
     line = json.loads(capsys.readouterr().out)
     assert [one["quantity"] for one in line["scores"]] == ["total_bits", "final_bits_per_byte"]

@@ -26,7 +26,7 @@ def folder(tmp_path, text):
 
 
 def heldout(run, folder, *args, config=("--config", "config.json")):
-    return run(folder, "heldout", *config, "--kernels", "plain", *args)
+    return run(folder, "heldout", *config, "--kernels", "fused", *args)
 
 
 def test_the_tables_begin_with_the_policy_and_the_record_is_appended(run, folder):

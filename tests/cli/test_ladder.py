@@ -16,7 +16,7 @@ GPT = Config(
         first_segment_symbols=64, segment_symbols=128, row_symbols=32, n_rows=4, history_bits=14, block_symbols=1024
     ),
 )
-LADDER = ("ladder", "a", "--kernels", "plain", "--config", "gpt.json", "--limit", "1500", "--sizes", "16x1,24x1,32x1")
+LADDER = ("ladder", "a", "--kernels", "fused", "--config", "gpt.json", "--limit", "1500", "--sizes", "16x1,24x1,32x1")
 
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")

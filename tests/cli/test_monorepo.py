@@ -78,7 +78,7 @@ def call(
     def call(*args: str, config: bool = True) -> tuple[int, str, str]:
         extra = ["--config", str(small_config)] if config else []
         try:
-            code = main(["monorepo", "--quiet", "--kernels", "plain", *extra, *args])
+            code = main(["monorepo", "--quiet", "--kernels", "fused", *extra, *args])
         except SystemExit as end:
             code = int(end.code or 0)
         return code, *capsys.readouterr()
@@ -108,7 +108,7 @@ def test_a_point_is_the_window_in_commit_order_scored_after_the_tree(
     assert (done, errors) == (0, "")
     (record,) = records()
     assert record == json.loads(out)
-    learner = Runtime(kernels="plain").learner(Config.from_dict(json.loads(small_config.read_text())))
+    learner = Runtime(kernels="fused").learner(Config.from_dict(json.loads(small_config.read_text())))
     with open_documents(read_tree(project, "2026-01-05")) as tree:
         train(learner, tree.bytes())
     with open_documents(read_window(project, "2026-01-05", "2026-01-15")) as window:

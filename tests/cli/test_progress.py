@@ -131,7 +131,7 @@ def test_a_run_continues_if_stderr_cannot_be_written(run, folder: Path) -> None:
 
 def test_a_closed_stderr_keeps_warnings_out_of_the_archive(run, folder: Path, text: bytes) -> None:
     code = "import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    command = [sys.executable, "-c", code, "-m", "prequential", "compress", "-1", "--kernels", "plain", "-c", "noise"]
+    command = [sys.executable, "-c", code, "-m", "prequential", "compress", "-1", "--kernels", "fused", "-c", "noise"]
     archive = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, timeout=60).stdout
     (folder / "piped.pq").write_bytes(archive)
     assert json.loads(run(folder, "list", "--json", "piped.pq").stdout)["archive_bytes"] == len(archive)
@@ -195,7 +195,7 @@ def test_the_bar_of_a_notebook_stays_with_the_last_figures(capsys: pytest.Captur
     prequential.compress(
         b"text " * 1000,
         config=prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8)),
-        runtime=prequential.Runtime(kernels="plain"),
+        runtime=prequential.Runtime(kernels="fused"),
         on_progress=show,
     )
     assert show.health.findings == []

@@ -26,7 +26,7 @@ def folder(tmp_path, text):
 
 
 def referred(run, folder, *args):
-    return run(folder, "references", "--config", "pure.json", "--kernels", "plain", *args)
+    return run(folder, "references", "--config", "pure.json", "--kernels", "fused", *args)
 
 
 def test_the_table_has_every_code_and_the_split_adds_up(run, folder):

@@ -22,7 +22,7 @@ def folder(small_config, tmp_path_factory):
     return folder
 
 
-OPTIONS = ("--kernels", "plain", "--config", "small.json", "--budget", "600")
+OPTIONS = ("--kernels", "fused", "--config", "small.json", "--budget", "600")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ GPT = Config(
         first_segment_symbols=64, segment_symbols=128, row_symbols=32, n_rows=4, history_bits=14, block_symbols=1024
     ),
 )
-GRID = ("--kernels", "plain", "--config", "gpt.json", "--limit", "2K", "--replay", "1,2,1.1", "--seeds", "0,1")
+GRID = ("--kernels", "fused", "--config", "gpt.json", "--limit", "2K", "--replay", "1,2,1.1", "--seeds", "0,1")
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_a_plan_that_cannot_be_audited_is_refused_before_its_first_run(run, text
     (tmp_path / "a").write_bytes(text)
     replicas = {"replicas": {"n_replicas": 2, "sync_every": 2}}
     (tmp_path / "gpt.json").write_text(json.dumps(GPT.to_dict() | replicas))
-    grid = ("--kernels", "plain", "--config", "gpt.json", "--limit", "2K", "--seeds", "0,1")
+    grid = ("--kernels", "fused", "--config", "gpt.json", "--limit", "2K", "--seeds", "0,1")
     done = run(tmp_path, "sweep", "a", *grid, "--audit-every", "4")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert b"leave out --audit-every" in done.stderr

@@ -28,7 +28,7 @@ SMALL = prequential.Config(
     mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
     schedule=prequential.ScheduleConfig(history_bits=14, block_symbols=1024),
 )
-PLAIN = ("--kernels", "plain", "--threads", "1")
+PLAIN = ("--kernels", "fused", "--threads", "1")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def folder(run, text, small_config, tmp_path_factory):
     done = run(folder, "train", "a", "-o", "both", "--limit", "2000", "--config", "both.json", "--json", *PLAIN)
     assert (done.returncode, done.stderr) == (0, b"")
     (folder / "both.record").write_bytes(done.stdout)
-    learner = prequential.Runtime(kernels="plain", threads=1).learner(SMALL)
+    learner = prequential.Runtime(kernels="fused", threads=1).learner(SMALL)
     save_model(folder / "mixer", learner, {})
     (folder / "mixer.json").write_text(small_config.read_text())
     return folder
@@ -64,13 +64,13 @@ def here(monkeypatch, capsys):
 
 def test_the_record_agrees_with_the_stored_model(folder, text):
     record = json.loads((folder / "both.record").read_text())
-    model = load_model(folder / "both", prequential.Runtime(kernels="plain"))
+    model = load_model(folder / "both", prequential.Runtime(kernels="fused"))
     assert record["digest"] == model.digest
     assert record["trained_on"] == model.trained_on
     assert record["config"] == json.loads(json.dumps(model.config.to_dict()))
     assert (model.trained_on["name"], model.trained_on["n_bytes"], model.trained_on["limit_bytes"]) == ("a", 2000, 2000)
     assert model.trained_on["prequential"] == prequential.__version__
-    archive = prequential.compress(text[:2000], config=BOTH, runtime=prequential.Runtime(kernels="plain"))
+    archive = prequential.compress(text[:2000], config=BOTH, runtime=prequential.Runtime(kernels="fused"))
     assert 0 < 8 * len(archive) - model.trained_on["code_bits"] < 8 * 500  # header and container
 
 
@@ -90,7 +90,7 @@ def test_an_interrupted_training_resumes_to_the_same_model(run, folder, tmp_path
         blake2b = hashlib.blake2b(symbols, digest_size=32).digest()
         header = Header(n_bytes=2000, blake2b=blake2b, config=BOTH.to_dict(), corpus=corpus.describe())
         with pytest.raises(InterruptionError), training_checkpoints(tmp_path / "m", resume=False) as checkpoints:
-            learner = prequential.Runtime(kernels="plain", threads=1).learner(BOTH)
+            learner = prequential.Runtime(kernels="fused", threads=1).learner(BOTH)
             train(learner, symbols, stopping_at(4), (checkpoints, header))
     options = ("-o", "m", "--limit", "2000", "--config", str(folder / "both.json"), "--json", *PLAIN)
     refused = run(tmp_path, "train", "a", *options)

@@ -115,7 +115,7 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
         ["decompress", "-o", "b", "a.pq"],
         ["test", "b.pq"],
         ["evaluate", "-1", "--verify", "a"],
-        ["estimate", "-5", "a"],  # its probe has a process of its own
+        ["estimate", "-5", "--probe", "200", "a"],  # its probe has a process of its own
     ):
         command = [sys.executable, "-c", WITHOUT_TORCH, *args]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)

@@ -4,6 +4,7 @@
 """
 
 import io
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,12 @@ from prequential.corpora.bundled import sample_path
 from prequential.model.presets import PRESETS
 
 GOLDEN = sorted(Path(__file__).parent.glob("*.pq"))
+DISTINCT = sorted({path.read_bytes(): path for path in reversed(GOLDEN)}.values())  # some presets are the same
+
+
+@cache
+def decoded(path):
+    return prequential.decompress(path.read_bytes())  # compares the original with the archive's BLAKE2b
 
 
 def test_there_are_golden_archives_of_every_kind():
@@ -21,17 +28,17 @@ def test_there_are_golden_archives_of_every_kind():
     assert {path.stem for path in GOLDEN} == presets | {"v1-pure", "v1-replicas", "v1-raw", "v1-empty"}
 
 
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", DISTINCT, ids=lambda path: path.stem)
 def test_a_golden_archive_decodes(path):
-    original = prequential.decompress(path.read_bytes())  # compares the original with the archive's BLAKE2b
+    original = decoded(path)
     text = sample_path("christmas_carol").read_bytes()
     assert original == (path.with_suffix(".bin").read_bytes() if path.stem == "v1-raw" else text[: len(original)])
 
 
-@pytest.mark.parametrize("path", [p for p in GOLDEN if p.stem != "v1-empty"], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [p for p in DISTINCT if p.stem != "v1-empty"], ids=lambda path: path.stem)
 def test_the_encoder_still_writes_the_blocks_of_the_golden_archive(path):
     """The same bits from another machine: block by block, payloads and state digests."""
     reader = ArchiveReader(io.BytesIO(path.read_bytes()))
     config = prequential.Config.from_dict(reader.header.config)
-    archive = prequential.compress(prequential.decompress(path.read_bytes()), config=config)
+    archive = prequential.compress(decoded(path), config=config)
     assert list(ArchiveReader(io.BytesIO(archive)).blocks()) == list(reader.blocks())

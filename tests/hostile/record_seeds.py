@@ -38,8 +38,8 @@ from prequential.cli.main import main
 from prequential.measure.evaluation.runs import Run, new_run_folder, read_run
 from prequential.online import checkpoint
 
-RUNTIME = prequential.Runtime(threads=1, kernels="plain")
-OPTIONS = ("--kernels", "plain", "--threads", "1", "-q")
+RUNTIME = prequential.Runtime(threads=1, kernels="fused")
+OPTIONS = ("--kernels", "fused", "--threads", "1", "-q")
 TEXT = b"".join(b"line %d: the quick brown fox\n" % (i * i) for i in range(120))[:2000]
 LONG = TEXT + b"".join(b"row %d: jumps over the lazy dog\n" % (i * 7) for i in range(200))[:2500]
 SCHEDULE = prequential.ScheduleConfig(

@@ -28,7 +28,7 @@ from prequential.measure.evaluation import evaluation
 from prequential.online import checkpoint
 evaluation.warm_up = lambda *_: None
 checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")  # after each segment
-RUNTIME = prequential.Runtime(kernels="plain", threads=1)
+RUNTIME = prequential.Runtime(kernels="fused", threads=1)
 CONFIG = prequential.Config(
     gpt=None,
     mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6),

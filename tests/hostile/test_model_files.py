@@ -29,7 +29,7 @@ Tensors = dict[str, torch.Tensor]
 Folder = Callable[[], Path]
 
 BOTH = replace(PURE, mixer=MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4), schedule=SCHEDULE)
-RUNTIME = Runtime(kernels="plain", threads=1, max_memory_bytes=MAX_MEMORY_BYTES)
+RUNTIME = Runtime(kernels="fused", threads=1, max_memory_bytes=MAX_MEMORY_BYTES)
 TEXT = np.frombuffer(b"the cat sat on the mat, the cat sat on the hat", np.uint8)
 LARGE = 1 << 62
 EXTRA_BYTES = 64 << 20  # these learners take 10 MB

@@ -374,7 +374,7 @@ def test_runs_and_models_have_the_permissions_of_their_source(mode: int, folder_
     import json
 
     config.write_text(json.dumps(TINY.to_dict()))
-    common = ["--config", str(config), "--kernels", "plain", "-q"]
+    common = ["--config", str(config), "--kernels", "fused", "-q"]
     runs, model = tmp_path / "runs", tmp_path / "model"
     assert main(["evaluate", str(source), "--runs", str(runs), "--baselines", "none", *common]) == 0
     assert main(["train", str(source), "-o", str(model), *common]) == 0

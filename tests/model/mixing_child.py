@@ -33,10 +33,10 @@ def fingerprint() -> str:
     few = ("2", "4", "above", "match")
     found = []
     for contexts, sets, curves, n, gpt, record in (
-        (CONTEXTS, ("states", "words,gpt"), ("1",), 60, True, 0),
-        (few, WEIGHT_SETS, CURVES, 120, True, 0),
-        (few, ("bits",), ("2",), 300, False, 0),
-        (CONTEXTS, ("bits", "column,above"), ("2",), 40, False, 7),
+        (CONTEXTS, ("states", "words,gpt"), ("1",), 30, True, 0),
+        (few, WEIGHT_SETS, CURVES, 60, True, 0),
+        (few, ("bits",), ("2",), 200, False, 0),
+        (CONTEXTS, ("bits", "column,above"), ("2",), 30, False, 7),
     ):
         data = np.concatenate((text[:n], noise[: n // 4], text[: n // 3], np.zeros(20, np.uint8))).astype(np.int64)
         config = MixerConfig(contexts=contexts, sets=sets, curves=curves, table_bits=7, match_bits=6)

@@ -15,7 +15,14 @@ nbclient = pytest.importorskip("nbclient")
 
 PROJECT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
-LONG = {"learning_curves", "what_the_bits_buy", "monorepo_loss"}  # about 10 s each even so
+# More than 10 s each even so:
+LONG = {
+    "learning_curves",
+    "what_the_bits_buy",
+    "monorepo_loss",
+    "static_against_online",
+    "which_corpus_teaches_which",
+}
 SMALL = {
     "LIMIT_BYTES": "6000",
     "THREADS": "1",

@@ -38,7 +38,7 @@ CONFIG = Config(
 CONFIGS = {"both": CONFIG, "pure": replace(CONFIG, mixer=None), "mixer": replace(CONFIG, gpt=None)}
 DATA = np.frombuffer(b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 9, np.uint8)
 FIRST, REST = DATA[:500], DATA[500:]
-ONE, TWO = Runtime(kernels="plain", threads=1), Runtime(kernels="plain", threads=2, backend="float64")
+ONE, TWO = Runtime(kernels="fused", threads=1), Runtime(kernels="plain", threads=2, backend="float64")
 EACH = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
 

@@ -18,7 +18,7 @@ SMALL = Config(
     mixer=MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
     schedule=ScheduleConfig(history_bits=14, block_symbols=1024),
 )
-RUNTIME = Runtime(threads=1, kernels="plain")
+RUNTIME = Runtime(threads=1, kernels="fused")
 TEXT = b"It was the best of times, it was the worst of times. " * 100
 
 

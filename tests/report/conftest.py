@@ -37,7 +37,7 @@ def table() -> dict[str, Any]:
 
 def make_run(root: Path, contexts: tuple[str, ...], seed: int = 0) -> Run:
     """A verified run of a small mixer over the beginning of the bundled sample."""
-    plain = prequential.Runtime(kernels="plain")
+    plain = prequential.Runtime(kernels="fused")
     mixer = prequential.MixerConfig(contexts=contexts, table_bits=10)
     config = prequential.Config(gpt=None, mixer=mixer, seed=seed)
     with new_run_folder(root) as folder:

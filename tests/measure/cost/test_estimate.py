@@ -33,7 +33,7 @@ TINY = Config(
     mixer=None,
     schedule=ScheduleConfig(first_segment_symbols=16, segment_symbols=32, row_symbols=16, n_rows=2, history_bits=14),
 )
-PLAIN = Runtime(kernels="plain", threads=1)
+PLAIN = Runtime(kernels="fused", threads=1)
 
 
 def text(n: int) -> np.ndarray:

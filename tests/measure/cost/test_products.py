@@ -23,7 +23,7 @@ SCHEDULE = ScheduleConfig(
 GPT = Config(gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=24), mixer=None, schedule=SCHEDULE)
 REPLICAS = replace(GPT, replicas=ReplicaConfig(n_replicas=4, sync_every=3))
 MIXER = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2", "4"), table_bits=10, match_bits=8), schedule=SCHEDULE)
-PLAIN = Runtime(kernels="plain", threads=1)
+PLAIN = Runtime(kernels="fused", threads=1)
 
 
 def products_of_a_run(config: Config, n_bytes: int, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Counter:
@@ -54,7 +54,7 @@ def test_the_counted_products_are_those_of_a_full_size_segment(
     threads: int, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flat = replace(config, schedule=replace(SCHEDULE, first_segment_symbols=160))  # every segment has the full size
-    runtime = Runtime(kernels="plain", threads=threads)
+    runtime = Runtime(kernels="fused", threads=threads)
     longer, shorter = (products_of_a_run(flat, n * 160, runtime, monkeypatch) for n in (4, 3))
     expected: Counter = Counter()
     for shape, times in count_products(flat, runtime.n_step_threads).items():

@@ -15,7 +15,7 @@ from prequential.measure.evaluation.decoder_source import code_of, decoder_modul
 
 INTERPRETED = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
 MAX_ZIP_BYTES = 110_000
-TEXT = b"It was the best of times, it was the worst of times. " * 20
+TEXT = b"It was the best of times, it was the worst of times. " * 8
 GPT_AND_MIXER = prequential.Config(
     gpt=prequential.GPTConfig(
         n_layers=1,

@@ -16,7 +16,7 @@ from prequential.measure.evaluation.runs import DRAFT, interrupted_run_folder, n
 
 pytestmark = pytest.mark.usefixtures("always_due")
 
-PLAIN = prequential.Runtime(kernels="plain", threads=1)
+PLAIN = prequential.Runtime(threads=1)
 CONFIG = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8),
     mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),

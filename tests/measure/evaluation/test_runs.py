@@ -15,7 +15,7 @@ from prequential.measure.evaluation.record import evaluation_record
 from prequential.measure.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name
 from prequential.measure.evaluation.runs_text import format_run
 
-PLAIN = prequential.Runtime(kernels="plain")
+PLAIN = prequential.Runtime(kernels="fused")
 CONFIG = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
     mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10),

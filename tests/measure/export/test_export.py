@@ -35,7 +35,7 @@ CONFIG = Config(
     ),
 )
 MIXED = replace(CONFIG, mixer=MixerConfig(contexts=("1",), table_bits=4, match_bits=4))
-RUNTIME = Runtime(kernels="plain", threads=1)
+RUNTIME = Runtime(kernels="fused", threads=1)
 TEXT = np.frombuffer(sample_path("christmas_carol").read_bytes(), np.uint8)
 TEST = TEXT[20_000:22_000]
 WITHOUT_PREQUENTIAL = """

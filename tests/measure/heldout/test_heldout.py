@@ -56,7 +56,7 @@ TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 30_000)
 
 
 def new_learner(config):
-    return Runtime(threads=1, kernels="plain", backend="float32").learner(config)
+    return Runtime(threads=1, kernels="fused", backend="float32").learner(config)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ CONFIG = Config(
     mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6),
     schedule=ScheduleConfig(history_bits=14, block_symbols=1024),
 )
-RUNTIME = Runtime(threads=1, kernels="plain")
+RUNTIME = Runtime(threads=1, kernels="fused")
 TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 2000)
 TOTALS = dict.fromkeys(checkpoint.TOTALS, 0) | {"code_bits": 0.0}
 

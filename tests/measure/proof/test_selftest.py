@@ -7,14 +7,14 @@ from prequential.measure.proof.selftest import Check, checks, fixed_run
 from prequential.online.runtime import Runtime
 
 
-@pytest.mark.parametrize("backend", ["float32", "float64"])
-def test_the_fixed_run_gives_the_expected_digest(backend: str) -> None:
-    assert fixed_run(Runtime(kernels="plain", backend=backend)).passed is True
+@pytest.mark.parametrize(("kernels", "backend"), [("fused", "float32"), ("plain", "float64")])
+def test_the_fixed_run_gives_the_expected_digest(kernels: str, backend: str) -> None:
+    assert fixed_run(Runtime(kernels=kernels, backend=backend)).passed is True
 
 
 def test_another_digest_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prequential.measure.proof.selftest.EXPECTED_DIGEST", "0" * 16)
-    assert fixed_run(Runtime(kernels="plain")).passed is False
+    assert fixed_run(Runtime(kernels="fused")).passed is False
 
 
 @pytest.mark.slow  # compiles every kernel

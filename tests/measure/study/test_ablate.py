@@ -271,7 +271,7 @@ def test_a_saving_is_the_difference_of_real_code_lengths_and_finished_runs_are_u
     text.write_bytes(b"it was the best of times, it was the worst of times. " * 20)
 
     def run_all() -> list[Outcome]:
-        return list(run_plan(str(text), ablation.plan, tmp_path / "runs", runtime=Runtime(kernels="plain", threads=1)))
+        return list(run_plan(str(text), ablation.plan, tmp_path / "runs", runtime=Runtime(kernels="fused", threads=1)))
 
     outcomes = run_all()
     bits = {o.setting.name: o.run.record["code_bits"] for o in outcomes if o.run}

@@ -38,7 +38,7 @@ TINY = Config(
     ),
 )
 SMALL_MIXER = MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8)
-PLAIN = Runtime(kernels="plain", threads=1)
+PLAIN = Runtime(kernels="fused", threads=1)
 TEXT = b"it was the best of times, it was the worst of times. " * 60
 
 

@@ -38,7 +38,7 @@ def workers() -> tuple[PlanWorker, PlanWorker]:
 
 
 def outcomes(corpus: Path, folder: Path, plan: Plan, worker: PlanWorker | None) -> list[Outcome]:
-    return list(run_plan(corpus, plan, folder, runtime=Runtime(kernels="plain", threads=1), worker=worker))
+    return list(run_plan(corpus, plan, folder, runtime=Runtime(kernels="fused", threads=1), worker=worker))
 
 
 def archive_bits(outcomes: list[Outcome]) -> dict[int, int]:

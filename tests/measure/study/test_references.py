@@ -22,7 +22,7 @@ CONFIG = Config(
         first_segment_symbols=128, segment_symbols=256, row_symbols=64, n_rows=6, history_bits=14, block_symbols=700
     ),
 )
-RUNTIME = Runtime(kernels="plain", threads=1)
+RUNTIME = Runtime(kernels="fused", threads=1)
 N = 1500
 FIRST = 512
 

@@ -34,7 +34,7 @@ SMALL = Config(
     mixer=MixerConfig(contexts=("1", "2", "3"), table_bits=10, match_bits=8),
     schedule=ScheduleConfig(history_bits=14, block_symbols=1 << 20),
 )
-PLAIN = Runtime(kernels="plain", threads=1)
+PLAIN = Runtime(kernels="fused", threads=1)
 TEXT = np.frombuffer(sample_path("christmas_carol").read_bytes()[5000:13192], np.uint8)  # after the licence
 NOISE = np.random.default_rng(0).integers(0, 256, 1024, np.uint8)
 

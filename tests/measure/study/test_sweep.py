@@ -26,7 +26,7 @@ TINY = Config(
         first_segment_symbols=64, segment_symbols=128, row_symbols=32, n_rows=4, history_bits=14, block_symbols=1024
     ),
 )
-PLAIN = Runtime(kernels="plain", threads=1)
+PLAIN = Runtime(kernels="fused", threads=1)
 TEXT = b"it was the best of times, it was the worst of times. " * 20
 
 
