@@ -86,8 +86,9 @@ def decompress(
     """The original as bytes; with an `output`, it is written there.
 
     output: a path or an open binary file. A path appears when the complete original is verified; it is a folder if the archive
-    holds one. Until then OUTPUT.partial holds the verified beginning, which stays there if the archive is damaged. A binary file
-    receives each block once it is verified (for a folder, the stream of corpora/tree.py). resume: as for `compress`.
+    holds one. Until then the folder .OUTPUT.prequential holds the verified beginning; if the archive is damaged, it becomes
+    OUTPUT.from-0. A binary file receives each block once it is verified (for a folder, the stream of
+    corpora/tree.py). resume: as for `compress`.
     given: the text or stored model that the archive was given.
     max_output_bytes: a longer original is refused before anything is built or written; None: a small archive may have a long one.
 

@@ -184,7 +184,7 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
     )
-    group.add_argument("--pure", action="store_true", help="use the GPT alone, without the context mixer")
+    group.add_argument("--pure", action="store_true", help="a GPT without the context mixer: one for -5 to -9")
     group.add_argument(
         "--seed",
         type=int,

@@ -256,7 +256,7 @@ class ReplicaConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Everything that decides the coded bits: equal configurations and equal bytes give equal archives.
+    """Everything that decides the coded bits: equal configurations and equal bytes give equal blocks.
 
     Examples:
         >>> import dataclasses, prequential

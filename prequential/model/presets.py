@@ -107,7 +107,7 @@ PURE = dict.fromkeys(range(DEFAULT_PRESET, max(PRESETS) + 1), _with_memory(_with
 
 
 def preset(level: int | str = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
-    """The Config of a level, or of a name in DEVICE_PRESETS. pure: without the context mixer.
+    """The Config of a level, or of a name in DEVICE_PRESETS. pure: a GPT without the context mixer, one for all levels.
 
     Raises ConfigError for an unknown level, or pure without a GPT.
 

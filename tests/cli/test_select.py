@@ -71,6 +71,11 @@ def test_with_json_the_order_goes_to_standard_output_and_is_the_same_every_time(
     assert (head["by"], head["target"]["name"], len(documents)) == ("progress", "0.txt", 6)
 
 
+def test_with_json_and_a_file_both_get_the_order(run, folder):
+    done = run(folder, "select", "pages", *OPTIONS, "--by", "surprise", "-o", "both.jsonl", "--json")
+    assert done.returncode == 0 and done.stdout == (folder / "both.jsonl").read_bytes()
+
+
 def test_without_json_a_table_is_printed(select):
     shown = select("pages", *OPTIONS, "--by", "surprise").splitlines()
     assert "of 6 documents chosen" in shown[0] and shown[2].split() == [

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -74,36 +73,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "x.pq").write_bytes(seeds()["mixer"].archive)
     return tmp_path / "folder"
-
-
-LINKS: dict[str, Callable[[Path, Path], None]] = {
-    "symbolic": lambda link, target: link.symlink_to(target),
-    "hard": lambda link, target: os.link(target, link),
-}
-
-
-@pytest.mark.parametrize("kind", LINKS)
-def test_decompression_does_not_write_through_a_link(kind: str, folder: Path, victim: Path) -> None:
-    LINKS[kind](folder / "x.partial", victim)
-    with suppress(PrequentialError):  # a refusal is right, too
-        prequential.decompress(folder / "x.pq", folder / "x", runtime=RUNTIME)
-    assert victim.read_bytes() == PRECIOUS
-
-
-def test_a_damaged_archive_does_not_empty_a_file_through_a_link(folder: Path, victim: Path) -> None:
-    (folder / "x.pq").write_bytes(seeds()["mixer"].archive[:-40])
-    (folder / "x.partial").symlink_to(victim)
-    with suppress(PrequentialError):  # a refusal is right, too
-        prequential.decompress(folder / "x.pq", folder / "x", runtime=RUNTIME)
-    assert victim.read_bytes() == PRECIOUS
-
-
-def test_compression_does_not_write_through_a_link(folder: Path, victim: Path) -> None:
-    (folder / "y").write_bytes(b"some text")
-    (folder / "y.pq.partial").symlink_to(victim)
-    with suppress(PrequentialError):  # a refusal is right, too
-        prequential.compress(folder / "y", folder / "y.pq", config=prequential.preset(1), runtime=RUNTIME)
-    assert victim.read_bytes() == PRECIOUS
 
 
 def test_an_output_that_is_a_link_is_refused(folder: Path, victim: Path) -> None:

@@ -126,7 +126,7 @@ class Ledger:
 
     @property
     def benchmark_bytes(self) -> int:
-        """The size that the Hutter prize and the Large Text Compression Benchmark rank by: archive and zipped decoder."""
+        """Archive and zipped decoder, without Python and libraries. The Large Text Compression Benchmark ranks by such a sum."""
         return self.archive_bytes + self.decoder_bytes
 
     @property

@@ -73,7 +73,7 @@ def measure_matrix(
     limit_bytes: int | None = None,
     on_step: Callable[[str], object] = lambda text: None,
 ) -> Matrix:
-    """Reads n (n + m) + n corpora: each alone, and each after each corpus and each model.
+    """Reads n (n + m) + 2 n corpora: each alone, and each after each corpus, which is read once for it, and after each model.
 
     models: folders of stored models; each continues with its own configuration. limit_bytes: of the beginning of each corpus.
     on_step: called with what comes next. Raises CorpusError for fewer than two different corpora, and what reading raises.

@@ -38,7 +38,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--train",
         metavar="X",
         required=True,
-        help="a corpus, a run folder of `evaluate`, the folder of a stored model, or NAME.checkpoint of an interrupted run",
+        help="a corpus, a run folder of `evaluate`, the folder of a stored model, or .NAME.prequential/run.checkpoint of an "
+        "interrupted run",
     )
     parser.add_argument("--test", metavar="CORPUS", required=True, help=options.CORPUS)
     options.add_context(parser, default="carried")

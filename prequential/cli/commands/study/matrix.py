@@ -14,7 +14,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser(
         "matrix",
         description="Measure the code length of each corpus alone and after each other one was read (docs/LEARNERS.md). "
-        "n corpora are read n * n + n times.",
+        "n corpora are read n * n + 2 * n times.",
     )
     parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
     parser.add_argument(

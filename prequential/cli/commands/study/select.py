@@ -179,14 +179,14 @@ def _write_order(args: argparse.Namespace, record: dict[str, Any], choices: Sequ
     from prequential.measure.study.records import choice_record
     from prequential.measure.study.text.selection import format_selection
 
-    lines = (json.dumps(line, allow_nan=False) + "\n" for line in (record, *map(choice_record, choices)))
+    lines = [json.dumps(line, allow_nan=False) + "\n" for line in (record, *map(choice_record, choices))]
     if args.output:
         with output_file(args.output, overwrite=args.force) as sink:
             for line in lines:
                 sink.write(line.encode())
-    elif args.json:
+    if args.json:
         sys.stdout.writelines(lines)
-    if not args.json and not (args.quiet and (args.output or args.write)):
+    elif not (args.quiet and (args.output or args.write)):
         print(format_selection(record, choices))
 
 
