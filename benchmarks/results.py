@@ -195,23 +195,21 @@ def mixed(records: Iterable[Record]) -> dict[str, Record]:
 
 
 def fronts(files: Iterable[tuple[dict[str, Any], dict[str, Record]]]) -> str:
-    """Markdown table: a row for each preset, bits/byte and kB/s of each file as columns; `*` marks the file's Pareto front."""
-    titles, columns = ["preset"], []
+    """Markdown table: a row for each file, bits/byte (kB/s) of each preset as columns; `*` marks the file's Pareto front."""
+    rows: list[tuple[str, str, dict[str, str]]] = []
     for corpus, by_name in sorted(files, key=lambda file: file[0]["n_bytes"]):
-        titles += [f"{corpus['name']}, {corpus['n_bytes']:,} bytes", "kB/s"]
         on_front = pareto_front([(record["wall_s"], record["archive_bytes"]) for record in by_name.values()])
-        columns.append(
-            {
-                name: (
-                    f"{bits_per_byte(record['archive_bytes'], corpus['n_bytes'])}{' *' if best else ''}",
-                    speed(corpus["n_bytes"], record["wall_s"]),
-                )
-                for (name, record), best in zip(by_name.items(), on_front, strict=True)
-            }
-        )
-    named = [name for name in presets() if any(name in column for column in columns)]
-    rows = [[name, *(cell for column in columns for cell in column.get(name, ("-", "-")))] for name in named]
-    return f"{format_markdown(titles, rows)}\n\n`*`: no other preset measured there is both faster and smaller."
+        shown = {
+            name: f"{bits_per_byte(record['archive_bytes'], corpus['n_bytes'])} "
+            f"({speed(corpus['n_bytes'], record['wall_s'])}){' *' if best else ''}"
+            for (name, record), best in zip(by_name.items(), on_front, strict=True)
+        }
+        rows.append((corpus["name"], f"{corpus['n_bytes']:,}", shown))
+    named = [name for name in presets() if any(name in shown for *_, shown in rows)]
+    titles = ["bits/byte (kB/s)", "bytes", *(name.removeprefix("prequential ") for name in named)]
+    table = format_markdown(titles, [[file, n, *(shown.get(name, "-") for name in named)] for file, n, shown in rows])
+    note = "`*`: no other preset measured there is both faster and smaller; the speeds of a row may be of two machines (above)."
+    return f"{table}\n\n{note}"
 
 
 def file_section(records: list[Record], rows: list[Row], peers: list[Record]) -> str:

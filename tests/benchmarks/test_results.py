@@ -137,12 +137,8 @@ def test_the_pareto_front_of_presets_is_marked(tables):
     seconds_and_bytes = {1: (1.0, 400), 2: (2.0, 350), 3: (3.0, 360), 5: (9.0, 300)}
     records = [evaluation(archive_bytes=n, level=level, wall_s=s) for level, (s, n) in seconds_and_bytes.items()]
     text = tables(records)
-    assert lines_of(text, "| prequential -") == [
-        "| prequential -1 | 3.2000 * | 1.00 |",
-        "| prequential -2 | 2.8000 * | 0.50 |",
-        "| prequential -3 | 2.8800 | 0.33 |",
-        "| prequential -5 | 2.4000 * | 0.11 |",
-    ]
+    (row,) = [line for line in lines_of(text, "| ") if line.count("(") == 4]
+    assert row.endswith("| 3.2000 (1.00) * | 2.8000 (0.50) * | 2.8800 (0.33) | 2.4000 (0.11) * |")
     assert "bits against time" not in tables(records[:3])
 
 
