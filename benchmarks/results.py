@@ -43,7 +43,7 @@ COLUMNS = (
 N_TRIED = 1024
 NOT_DECODED = " †"
 REFERENCES = ("gzip", "xz", "ppmd", "bzip3", "zpaq")  # columns next to the presets in the table of all files
-MIN_FRONT_PRESETS = 4  # a file with fewer measured presets has no column in the table of Pareto fronts
+MIN_FRONT_PRESETS = 4  # a file with fewer measured presets has no row in the table of Pareto fronts
 LIBRARIES = {
     "zstd": "zstandard",
     "brotli": "brotli",
