@@ -18,7 +18,7 @@ from prequential.learners import protocol
 from prequential.measure.study.plans import Plan, Setting
 
 PROJECT = Path(__file__).parents[1]
-PLAIN = prequential.Runtime(kernels="fused")
+FUSED = prequential.Runtime(kernels="fused")
 SMALL = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
     mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
@@ -29,21 +29,21 @@ SMALL = prequential.Config(
 @settings(max_examples=10, deadline=None)
 @given(st.binary(max_size=1500) | st.binary(max_size=12).map(lambda part: part * 100))
 def test_compressed_data_are_restored(data: bytes) -> None:
-    archive = prequential.compress(data, config=SMALL, runtime=PLAIN)
-    assert prequential.decompress(archive, runtime=PLAIN) == data
+    archive = prequential.compress(data, config=SMALL, runtime=FUSED)
+    assert prequential.decompress(archive, runtime=FUSED) == data
 
 
 def test_a_path_and_its_bytes_cost_the_same_bits(tmp_path: Path) -> None:
     data = b"the same bytes " * 100
     (tmp_path / "a").write_bytes(data)
-    result = prequential.compress(tmp_path / "a", tmp_path / "a.pq", config=SMALL, runtime=PLAIN)
-    from_bytes = prequential.evaluate(data, config=SMALL, runtime=PLAIN, baselines=())
+    result = prequential.compress(tmp_path / "a", tmp_path / "a.pq", config=SMALL, runtime=FUSED)
+    from_bytes = prequential.evaluate(data, config=SMALL, runtime=FUSED, baselines=())
     assert result.ledger.code_bits == from_bytes.ledger.code_bits
     assert result.ledger.archive_bytes == (tmp_path / "a.pq").stat().st_size
 
 
 def test_the_curve_ends_with_the_complete_corpus_and_its_code_length() -> None:
-    result = prequential.evaluate(b"abcdefgh" * 500, config=SMALL, runtime=PLAIN, baselines=())
+    result = prequential.evaluate(b"abcdefgh" * 500, config=SMALL, runtime=FUSED, baselines=())
     assert result.curve.n_bytes[-1] == 4000
     assert result.curve.bits[-1] == result.ledger.code_bits
     assert (result.curve.n_bytes[1:] > result.curve.n_bytes[:-1]).all()
@@ -52,7 +52,7 @@ def test_the_curve_ends_with_the_complete_corpus_and_its_code_length() -> None:
 def test_progress_is_called_with_ascending_bytes_up_to_the_total() -> None:
     seen: list[tuple[int, int]] = []
     prequential.compress(
-        b"x" * 2000, config=SMALL, runtime=PLAIN, on_progress=lambda done, n_bytes: seen.append((done.n_bytes, n_bytes))
+        b"x" * 2000, config=SMALL, runtime=FUSED, on_progress=lambda done, n_bytes: seen.append((done.n_bytes, n_bytes))
     )
     assert seen == sorted(seen)
     assert seen[-1] == (2000, 2000)
@@ -60,9 +60,9 @@ def test_progress_is_called_with_ascending_bytes_up_to_the_total() -> None:
 
 def test_an_open_file_serves_as_archive_and_as_output() -> None:
     packed, original = io.BytesIO(), io.BytesIO()
-    prequential.compress(b"text" * 100, packed, config=SMALL, runtime=PLAIN)
+    prequential.compress(b"text" * 100, packed, config=SMALL, runtime=FUSED)
     packed.seek(0)
-    result = prequential.decompress(packed, original, runtime=PLAIN)
+    result = prequential.decompress(packed, original, runtime=FUSED)
     assert (original.getvalue(), result.n_bytes) == (b"text" * 100, 400)
 
 
@@ -70,25 +70,25 @@ def test_an_original_with_another_digest_is_refused_although_every_block_is_inta
     from prequential.codecs.archive import ArchiveReader, ArchiveWriter
     from prequential.codecs.archive_header import Header
 
-    reader = ArchiveReader(io.BytesIO(prequential.compress(b"text" * 100, config=SMALL, runtime=PLAIN)))
+    reader = ArchiveReader(io.BytesIO(prequential.compress(b"text" * 100, config=SMALL, runtime=FUSED)))
     forged = io.BytesIO()
     writer = ArchiveWriter(forged, Header(n_bytes=400, blake2b=bytes(32), config=SMALL.to_dict()))
     for block in reader.blocks():
         writer.write_block(block)
     writer.close()
     with pytest.raises(prequential.CorruptArchiveError, match="digest"):
-        prequential.decompress(forged.getvalue(), runtime=PLAIN)
+        prequential.decompress(forged.getvalue(), runtime=FUSED)
 
 
 def test_a_model_above_the_memory_limit_is_not_built() -> None:
-    archive = prequential.compress(b"text" * 100, config=SMALL, runtime=PLAIN)
+    archive = prequential.compress(b"text" * 100, config=SMALL, runtime=FUSED)
     with pytest.raises(prequential.ConfigError, match="memory"):
-        prequential.decompress(archive, runtime=replace(PLAIN, max_memory_bytes=1000))
+        prequential.decompress(archive, runtime=replace(FUSED, max_memory_bytes=1000))
 
 
 def test_an_empty_corpus_cannot_be_evaluated() -> None:
     with pytest.raises(prequential.CorpusError, match="empty"):
-        prequential.evaluate(b"", config=SMALL, runtime=PLAIN)
+        prequential.evaluate(b"", config=SMALL, runtime=FUSED)
 
 
 def test_importing_the_package_loads_neither_torch_nor_numpy() -> None:
@@ -101,8 +101,8 @@ def test_importing_the_package_loads_neither_torch_nor_numpy() -> None:
 def test_results_show_themselves(tmp_path):
     pandas = pytest.importorskip("pandas")
     small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-    plain = prequential.Runtime(kernels="fused")
-    result = prequential.evaluate(b"<b>" * 900, config=small, runtime=plain, baselines=("gzip",), verify=True)
+    fused = prequential.Runtime(kernels="fused")
+    result = prequential.evaluate(b"<b>" * 900, config=small, runtime=fused, baselines=("gzip",), verify=True)
     line, n_bytes = repr(result), result.ledger.archive_bytes
     assert f"2,700 bytes: 2 mixed contexts in 2**10 buckets, {8 * n_bytes / 2700:.4f} bits/byte" in line
     assert line.endswith(f"archive {n_bytes:,} bytes, verified>")
@@ -114,7 +114,7 @@ def test_results_show_themselves(tmp_path):
     last = frame[frame.series == "model"].iloc[-1]
     assert (last.n_bytes, last.bits) == (2700, result.ledger.code_bits)
     plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
-    prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=plain)
+    prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=fused)
     run = prequential.read_runs(tmp_path)[0]
     assert isinstance(run.to_frame(), pandas.DataFrame) and run.to_frame().n_bytes.max() == 1000
     kinds = result.table("byte_classes")
@@ -128,10 +128,10 @@ def test_results_show_themselves(tmp_path):
 def test_pictures_of_results_show_their_figures(tmp_path):
     pytest.importorskip("matplotlib")
     small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-    plain = prequential.Runtime(kernels="fused")
+    fused = prequential.Runtime(kernels="fused")
     wide = replace(small, mixer=replace(small.mixer, contexts=("1", "2", "3", "4")))
     plan = Plan(settings=tuple(Setting(name=str(c.mixer.contexts), configs=(c,)) for c in (small, wide)), refusals=())
-    summary = prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=plain)
+    summary = prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=fused)
     (plot,) = prequential.plots.front(summary).axes
     drawn = sorted(y for line in plot.lines for y in line.get_ydata())
     assert (

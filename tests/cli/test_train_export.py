@@ -28,7 +28,7 @@ SMALL = prequential.Config(
     mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
     schedule=prequential.ScheduleConfig(history_bits=14, block_symbols=1024),
 )
-PLAIN = ("--kernels", "fused", "--threads", "1")
+FUSED = ("--kernels", "fused", "--threads", "1")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def folder(run, text, small_config, tmp_path_factory):
     folder = tmp_path_factory.mktemp("train")
     (folder / "a").write_bytes(text)
     (folder / "both.json").write_text(json.dumps(BOTH.to_dict()))
-    done = run(folder, "train", "a", "-o", "both", "--limit", "2000", "--config", "both.json", "--json", *PLAIN)
+    done = run(folder, "train", "a", "-o", "both", "--limit", "2000", "--config", "both.json", "--json", *FUSED)
     assert (done.returncode, done.stderr) == (0, b"")
     (folder / "both.record").write_bytes(done.stdout)
     learner = prequential.Runtime(kernels="fused", threads=1).learner(SMALL)
@@ -76,7 +76,7 @@ def test_the_record_agrees_with_the_stored_model(folder, text):
 
 def test_the_line_has_the_cost_of_the_corpus(here, folder, tmp_path, text):
     code, out, err = here(
-        tmp_path, "train", str(folder / "a"), "-o", "m", "--config", str(folder / "mixer.json"), *PLAIN
+        tmp_path, "train", str(folder / "a"), "-o", "m", "--config", str(folder / "mixer.json"), *FUSED
     )
     assert (code, err) == (0, "")
     assert out.startswith(f"a: {len(text):,} bytes read at ") and out.endswith(" in m\n")
@@ -92,7 +92,7 @@ def test_an_interrupted_training_resumes_to_the_same_model(run, folder, tmp_path
         with pytest.raises(InterruptionError), training_checkpoints(tmp_path / "m", resume=False) as checkpoints:
             learner = prequential.Runtime(kernels="fused", threads=1).learner(BOTH)
             train(learner, symbols, stopping_at(4), (checkpoints, header))
-    options = ("-o", "m", "--limit", "2000", "--config", str(folder / "both.json"), "--json", *PLAIN)
+    options = ("-o", "m", "--limit", "2000", "--config", str(folder / "both.json"), "--json", *FUSED)
     refused = run(tmp_path, "train", "a", *options)
     assert (refused.returncode, refused.stderr.count(b"\n")) == (1, 1)
     done = run(tmp_path, "train", "a", *options, "--resume")
@@ -105,7 +105,7 @@ def test_an_interrupted_training_resumes_to_the_same_model(run, folder, tmp_path
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_an_interrupted_training_leaves_nothing(start, tmp_path, number, code):
     """The interruption comes after the corpus was read from a pipe."""
-    process = start(tmp_path, "train", "-", "-o", "m", *PLAIN, stdin=subprocess.PIPE)
+    process = start(tmp_path, "train", "-", "-o", "m", *FUSED, stdin=subprocess.PIPE)
     process.stdin.write(os.urandom(1 << 20))
     process.stdin.close()
     process.stdin = None
@@ -117,7 +117,7 @@ def test_an_interrupted_training_leaves_nothing(start, tmp_path, number, code):
 
 
 def test_the_module_is_written_and_checked_and_the_missing_mixer_is_reported(here, folder, tmp_path):
-    arguments = ("-o", "x", "--check", str(folder / "a"), "--limit", "900", *PLAIN)
+    arguments = ("-o", "x", "--check", str(folder / "a"), "--limit", "900", *FUSED)
     code, out, err = here(tmp_path, "export", str(folder / "both"), *arguments)
     assert (code, err) == (0, "")
     first, second, third = out.splitlines()
@@ -131,7 +131,7 @@ def test_the_module_is_written_and_checked_and_the_missing_mixer_is_reported(her
 
 
 def test_json_has_both_losses_and_the_source_of_the_weights(here, folder, tmp_path):
-    arguments = ("-o", "x", "--json", "--check", str(folder / "a"), "--limit", "900", *PLAIN)
+    arguments = ("-o", "x", "--json", "--check", str(folder / "a"), "--limit", "900", *FUSED)
     code, out, _ = here(tmp_path, "export", str(folder / "both"), *arguments)
     record = json.loads(out)
     check = record["check"]
@@ -159,7 +159,7 @@ def test_json_has_both_losses_and_the_source_of_the_weights(here, folder, tmp_pa
 def test_a_failure_is_one_line(arguments, part, here, folder):
     before = sorted(folder.iterdir())
     options = ("--config", "both.json") if arguments[0] == "train" else ()
-    code, out, err = here(folder, *arguments, *options, *PLAIN)
+    code, out, err = here(folder, *arguments, *options, *FUSED)
     assert (code, out, len(err.splitlines())) == (1, "", 1)
     assert part in err
     assert sorted(folder.iterdir()) == before

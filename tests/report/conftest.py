@@ -37,7 +37,7 @@ def table() -> dict[str, Any]:
 
 def make_run(root: Path, contexts: tuple[str, ...], seed: int = 0) -> Run:
     """A verified run of a small mixer over the beginning of the bundled sample."""
-    plain = prequential.Runtime(kernels="fused")
+    fused = prequential.Runtime(kernels="fused")
     mixer = prequential.MixerConfig(contexts=contexts, table_bits=10)
     config = prequential.Config(gpt=None, mixer=mixer, seed=seed)
     with new_run_folder(root) as folder:
@@ -48,9 +48,9 @@ def make_run(root: Path, contexts: tuple[str, ...], seed: int = 0) -> Run:
             baselines=["gzip", "ppmd", "order0"],
             verify=True,
             draft=DraftFolder(path=folder.draft),
-            runtime=plain,
+            runtime=fused,
         ).declaring(n_seeds=2)
-        return read_run(folder.finish(root, evaluation_record(result, plain), result.curves))
+        return read_run(folder.finish(root, evaluation_record(result, fused), result.curves))
 
 
 @pytest.fixture(scope="session")

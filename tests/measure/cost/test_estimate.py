@@ -33,7 +33,7 @@ TINY = Config(
     mixer=None,
     schedule=ScheduleConfig(first_segment_symbols=16, segment_symbols=32, row_symbols=16, n_rows=2, history_bits=14),
 )
-PLAIN = Runtime(kernels="fused", threads=1)
+FUSED = Runtime(kernels="fused", threads=1)
 
 
 def text(n: int) -> np.ndarray:
@@ -70,15 +70,15 @@ def test_a_corpus_not_longer_than_the_probe_is_coded_completely() -> None:
 @pytest.mark.parametrize("config", [TINY, MIXER])
 def test_a_probe_of_the_complete_corpus_has_the_bits_of_the_run(config: Config, in_this_process: None) -> None:
     source = text(200)
-    found, _ = estimate(source, header(source, config), PLAIN, probe_bytes=4000)
-    archive = compress(source, config=config, runtime=PLAIN)
+    found, _ = estimate(source, header(source, config), FUSED, probe_bytes=4000)
+    archive = compress(source, config=config, runtime=FUSED)
     assert found.probe_bytes == 200
     assert found.archive_low == found.archive_bytes == found.archive_high
     assert abs(found.archive_bytes - len(archive)) <= 16  # the coder's flush, and varints of sizes
 
 
 def test_decoding_a_probe_restores_the_symbols_at_the_same_bits(in_this_process: None) -> None:
-    found = run_probe(text(400), 10_000, 100, TINY, PLAIN)
+    found = run_probe(text(400), 10_000, 100, TINY, FUSED)
     assert found.encoded.code_bits == found.decoded.code_bits
     assert len(found.sizes) == len(found.encoded.wall_s) == len(found.decoded.wall_s)
     assert found.n_full > 0 and found.encoded.full_cpu_s > 0
@@ -86,13 +86,13 @@ def test_decoding_a_probe_restores_the_symbols_at_the_same_bits(in_this_process:
 
 
 def test_a_probe_ends_with_its_budget_but_has_both_kinds_of_segments() -> None:
-    whole = run_probe(text(9000), 100_000, 3000, MIXER, PLAIN, also=TINY)
-    short = run_probe(text(9000), 100_000, 3000, MIXER, PLAIN, budget_s=0.0, times_mixer=False)
+    whole = run_probe(text(9000), 100_000, 3000, MIXER, FUSED, also=TINY)
+    short = run_probe(text(9000), 100_000, 3000, MIXER, FUSED, budget_s=0.0, times_mixer=False)
     assert short.sizes == (160, 160) and short.n_full == 2 and short.mixer_byte_s == 0
     assert short.encoded.code_bits == short.decoded.code_bits
     assert whole.n_bytes > 2900 and whole.other is not None and 0 < sum(whole.other.sizes) <= whole.n_bytes
     assert sum(whole.other.code_bits) > 0
-    unplaced = run_probe(text(2500), 2500, 3000, MIXER, PLAIN, budget_s=1e-9)
+    unplaced = run_probe(text(2500), 2500, 3000, MIXER, FUSED, budget_s=1e-9)
     assert unplaced.sizes == (48,) and unplaced.n_full == 0
     assert coding_time_s(unplaced, unplaced.encoded, 2500, SCHEDULE) > unplaced.encoded.wall_s[0]
 
@@ -126,7 +126,7 @@ def test_the_time_is_the_sum_over_the_schedule_if_it_is_linear_in_the_size(n_byt
 
 
 def test_without_a_full_size_segment_its_work_is_unknown() -> None:
-    assert segment_work(made_up_probe(2500, 3000, 0.01, 0.0001), [], GPT, PLAIN) is None
+    assert segment_work(made_up_probe(2500, 3000, 0.01, 0.0001), [], GPT, FUSED) is None
 
 
 # ---- memory and size
@@ -144,10 +144,10 @@ def test_memory_grows_by_the_mapped_corpus_and_by_the_history_up_to_its_size() -
 
 def test_the_container_is_that_of_a_real_archive(in_this_process: None) -> None:
     source = text(9000)
-    archive = compress(source, config=MIXER, runtime=PLAIN)
+    archive = compress(source, config=MIXER, runtime=FUSED)
     payload = len(archive) - container_bytes(header(source, MIXER), SCHEDULE)
     assert 0 < payload < len(source)
-    probe = run_probe(source, len(source), 20_000, MIXER, PLAIN)
+    probe = run_probe(source, len(source), 20_000, MIXER, FUSED)
     assert abs(8 * payload - sum(probe.encoded.code_bits)) <= 8 * 24  # two blocks: a flush and a few varints each
 
 
@@ -173,12 +173,12 @@ def test_an_easier_rest_of_the_corpus_makes_the_archive_smaller() -> None:
 def test_an_empty_corpus_is_refused() -> None:
     empty = np.zeros(0, np.uint8)
     with pytest.raises(CorpusError, match="nothing to estimate"):
-        estimate(empty, header(empty, GPT), PLAIN)
+        estimate(empty, header(empty, GPT), FUSED)
 
 
 def test_replicas_with_a_mixer_are_estimated(in_this_process: None) -> None:
     """The probe also times the mixer alone, which has no replicas."""
     config = replace(TINY, mixer=MIXER.mixer, replicas=ReplicaConfig(n_replicas=2, sync_every=3))
     source = text(1000)
-    found, _ = estimate(source, header(source, config), PLAIN, probe_bytes=2000, details=True)
-    assert abs(found.archive_bytes - len(compress(source, config=config, runtime=PLAIN))) <= 24
+    found, _ = estimate(source, header(source, config), FUSED, probe_bytes=2000, details=True)
+    assert abs(found.archive_bytes - len(compress(source, config=config, runtime=FUSED))) <= 24

@@ -23,7 +23,7 @@ SCHEDULE = ScheduleConfig(
 GPT = Config(gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=24), mixer=None, schedule=SCHEDULE)
 REPLICAS = replace(GPT, replicas=ReplicaConfig(n_replicas=4, sync_every=3))
 MIXER = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2", "4"), table_bits=10, match_bits=8), schedule=SCHEDULE)
-PLAIN = Runtime(kernels="fused", threads=1)
+FUSED = Runtime(kernels="fused", threads=1)
 
 
 def products_of_a_run(config: Config, n_bytes: int, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Counter:
@@ -71,7 +71,7 @@ def test_the_operations_of_the_products_are_those_of_total_flops(config: Config)
 
 def test_without_a_gpt_there_are_no_products() -> None:
     assert not count_products(MIXER)
-    assert product_rates(MIXER, PLAIN) == []
+    assert product_rates(MIXER, FUSED) == []
 
 
 def test_every_shape_has_a_rate() -> None:
@@ -89,7 +89,7 @@ def test_a_width_is_suggested_if_its_products_run_faster(monkeypatch: pytest.Mon
         ]
 
     monkeypatch.setattr(products, "measure_rates", rates)
-    n_operations = sum(rate.shape.operations * rate.times for rate in product_rates(GPT, PLAIN))
+    n_operations = sum(rate.shape.operations * rate.times for rate in product_rates(GPT, FUSED))
     work = SegmentWork(
         wall_s=0.1, cpu_s=0.18, mixer_s=0.02, products_s=n_operations / 1e9, n_operations=n_operations, n_products=100,
         n_threads=2, bandwidth=1e10,
@@ -98,8 +98,8 @@ def test_a_width_is_suggested_if_its_products_run_faster(monkeypatch: pytest.Mon
         n_bytes=1, probe_bytes=1, startup_s=1, compress_s=10.0, decompress_s=1, peak_memory_bytes=1, model_memory_bytes=1,
         archive_bytes=1, archive_low=1, archive_high=1, flops=total_flops(GPT, 100), n_segments=1,
     )  # fmt: skip
-    (only,) = suggest_widths(GPT, PLAIN, estimate, work)
+    (only,) = suggest_widths(GPT, FUSED, estimate, work)
     assert (only.width, only.n_heads) == (48, 3)
     assert only.operations_per_s == pytest.approx(2e9)
     assert only.operations_factor > 1
-    assert suggest_widths(MIXER, PLAIN, estimate, work) == []
+    assert suggest_widths(MIXER, FUSED, estimate, work) == []

@@ -16,7 +16,7 @@ from prequential.measure.evaluation.runs import DRAFT, interrupted_run_folder, n
 
 pytestmark = pytest.mark.usefixtures("always_due")
 
-PLAIN = prequential.Runtime(threads=1)
+FUSED = prequential.Runtime(kernels="fused", threads=1)
 CONFIG = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8),
     mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),
@@ -38,7 +38,7 @@ def measured(folder, resume=False, on_progress=lambda done, n_bytes: None, data=
     return prequential.evaluate(
         data,
         config=CONFIG,
-        runtime=PLAIN,
+        runtime=FUSED,
         baselines=("gzip",),
         verify=True,
         draft=prequential.DraftFolder(path=folder, keep=True, resume=resume),
@@ -222,7 +222,7 @@ def test_without_keep_no_checkpoint_is_left(tmp_path):
         prequential.evaluate(
             DATA,
             config=CONFIG,
-            runtime=PLAIN,
+            runtime=FUSED,
             baselines=(),
             draft=prequential.DraftFolder(path=tmp_path),
             on_progress=stopping_at(20),
@@ -285,7 +285,7 @@ def test_no_file_outside_a_strangers_draft_is_written(name, kind, tmp_path):
     (draft / name).symlink_to(victim) if kind == "symbolic" else os.link(victim, draft / name)
     with suppress(PrequentialError), interrupted_run_folder(draft) as folder:
         result = measured(folder.draft, resume=True)
-        folder.finish(root, evaluation_record(result, PLAIN), result.curves)
+        folder.finish(root, evaluation_record(result, FUSED), result.curves)
     assert victim.read_bytes() == saved
 
 

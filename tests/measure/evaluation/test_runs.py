@@ -15,7 +15,7 @@ from prequential.measure.evaluation.record import evaluation_record
 from prequential.measure.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name
 from prequential.measure.evaluation.runs_text import format_run
 
-PLAIN = prequential.Runtime(kernels="fused")
+FUSED = prequential.Runtime(kernels="fused")
 CONFIG = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
     mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10),
@@ -28,11 +28,11 @@ def evaluated(root, n_bytes=3000):
             "sample:christmas_carol",
             config=CONFIG,
             limit_bytes=n_bytes,
-            runtime=PLAIN,
+            runtime=FUSED,
             baselines=("gzip", "xz"),
             draft=prequential.DraftFolder(path=folder.draft),
         )
-        record = evaluation_record(result, PLAIN)
+        record = evaluation_record(result, FUSED)
         return result, folder.finish(root, record, result.curves)
 
 
@@ -47,7 +47,7 @@ def test_the_archive_has_the_size_in_the_ledger_and_decodes(run):
     _, result, found = run
     archive = found.archive.read_bytes()
     assert 8 * len(archive) == result.ledger.archive_bits == found.record["archive_bits"]
-    text = prequential.decompress(archive, runtime=PLAIN)
+    text = prequential.decompress(archive, runtime=FUSED)
     assert len(text) == 3000
 
 
@@ -73,7 +73,7 @@ def test_the_part_of_the_mixer_is_the_cost_of_a_learner_with_the_mixer_alone(run
         "sample:christmas_carol",
         config=prequential.Config(gpt=None, mixer=CONFIG.mixer),
         limit_bytes=3000,
-        runtime=PLAIN,
+        runtime=FUSED,
         baselines=(),
     )
     assert alone.ledger.code_bits == result.trace.total_bits("mixer")
@@ -86,7 +86,7 @@ def test_the_part_of_the_gpt_is_close_to_the_cost_of_a_learner_with_the_gpt_alon
         "sample:christmas_carol",
         config=prequential.Config(gpt=CONFIG.gpt, mixer=None),
         limit_bytes=3000,
-        runtime=PLAIN,
+        runtime=FUSED,
         baselines=(),
     )
     assert alone.ledger.code_bits == pytest.approx(result.trace.total_bits("gpt"), rel=1e-3)
@@ -236,8 +236,8 @@ def test_a_crossing_compares_an_archive_with_files():
     """Not an ideal code length, which would be below them from the first byte on."""
     data = sample_path("christmas_carol").read_bytes()[:8000]
     small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-    result = prequential.evaluate(data, config=small, runtime=PLAIN, baselines=("gzip", "order2"))
-    crossings = evaluation_record(result, PLAIN)["crossings"]
+    result = prequential.evaluate(data, config=small, runtime=FUSED, baselines=("gzip", "order2"))
+    crossings = evaluation_record(result, FUSED)["crossings"]
     beyond = result.ledger.archive_bits - result.ledger.code_bits
     for name, byte in crossings.items():
         assert crossing_byte(result.curve, result.curves[name]) == 0 < byte < len(data)

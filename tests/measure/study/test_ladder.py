@@ -38,7 +38,7 @@ TINY = Config(
     ),
 )
 SMALL_MIXER = MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8)
-PLAIN = Runtime(kernels="fused", threads=1)
+FUSED = Runtime(kernels="fused", threads=1)
 TEXT = b"it was the best of times, it was the worst of times. " * 60
 
 
@@ -49,8 +49,8 @@ TEXT = b"it was the best of times, it was the worst of times. " * 60
 @pytest.mark.parametrize("n_bytes", [128, 700, 1024, 1500])
 def test_a_shorter_run_costs_what_the_longer_one_cost_for_its_bytes(mixer: MixerConfig | None, n_bytes: int) -> None:
     config = replace(TINY, mixer=mixer)
-    long = prequential.evaluate(TEXT[:2500], config=config, baselines=(), runtime=PLAIN)
-    short = prequential.evaluate(TEXT[:n_bytes], config=config, baselines=(), runtime=PLAIN)
+    long = prequential.evaluate(TEXT[:2500], config=config, baselines=(), runtime=FUSED)
+    short = prequential.evaluate(TEXT[:n_bytes], config=config, baselines=(), runtime=FUSED)
     assert short.trace.bits("model").tolist() == long.trace.bits("model", slice(0, n_bytes)).tolist()
     # The curves agree at every end of a complete segment. The last point may be inside a segment of the longer run.
     assert set(short.curve.n_bytes[:-1]) <= set(long.curve.n_bytes)
@@ -93,7 +93,7 @@ def test_an_impossible_size_refuses_the_complete_ladder() -> None:
     with pytest.raises(ConfigError, match="multiple of 2"):
         ladder_plan(TINY, [Size(16, 1), Size(33, 1)])
     with pytest.raises(ConfigError, match="memory"):
-        ladder_plan(TINY, [Size(16, 1), Size(1024, 1)], runtime=replace(PLAIN, max_memory_bytes=32 << 20))
+        ladder_plan(TINY, [Size(16, 1), Size(1024, 1)], runtime=replace(FUSED, max_memory_bytes=32 << 20))
     with pytest.raises(ConfigError, match="has none"):
         ladder_plan(preset(1))
 
@@ -128,7 +128,7 @@ def test_a_ladder_is_read_back_from_its_runs(tmp_path: Path) -> None:
     corpus.write_bytes(TEXT)
     plan = ladder_plan(TINY, [Size(32, 1), Size(16, 1)], seeds=[0, 1])
     for other in (plan, step_plan(TINY, [Size(16, 1)], factors=[2.0])):
-        outcomes = run_plan(str(corpus), other, tmp_path / "runs", limit_bytes=600, runtime=PLAIN)
+        outcomes = run_plan(str(corpus), other, tmp_path / "runs", limit_bytes=600, runtime=FUSED)
         assert all(outcome.run for outcome in outcomes)
     ladder = read_ladder(tmp_path / "runs")
     assert [rung.name for rung in ladder.rungs] == ["16x1, seed 0", "16x1, seed 1", "32x1, seed 0", "32x1, seed 1"]

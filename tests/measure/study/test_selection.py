@@ -34,7 +34,7 @@ SMALL = Config(
     mixer=MixerConfig(contexts=("1", "2", "3"), table_bits=10, match_bits=8),
     schedule=ScheduleConfig(history_bits=14, block_symbols=1 << 20),
 )
-PLAIN = Runtime(kernels="fused", threads=1)
+FUSED = Runtime(kernels="fused", threads=1)
 TEXT = np.frombuffer(sample_path("christmas_carol").read_bytes()[5000:13192], np.uint8)  # after the licence
 NOISE = np.random.default_rng(0).integers(0, 256, 1024, np.uint8)
 
@@ -50,13 +50,13 @@ def corpus(*parts: np.ndarray) -> tuple[np.ndarray, list[Document]]:
 
 
 def scores(parts: list[np.ndarray], by: str, target: np.ndarray | None = None) -> list[float]:
-    return [s.score for s in score_documents(*corpus(*parts), by, SMALL, PLAIN, target=target)]
+    return [s.score for s in score_documents(*corpus(*parts), by, SMALL, FUSED, target=target)]
 
 
 def bits_after(before: list[np.ndarray], parts: list[np.ndarray]) -> float:
     """The cost of `parts` after `before`, from the evaluation of both as one stream."""
     stream = np.concatenate([*before, *parts])
-    trace = prequential.evaluate(stream, config=SMALL, baselines=(), runtime=PLAIN).trace
+    trace = prequential.evaluate(stream, config=SMALL, baselines=(), runtime=FUSED).trace
     n_before = sum(map(len, before))
     return float(trace.bits("model", slice(n_before, len(stream))).sum())
 
@@ -68,7 +68,7 @@ TEXTS = [TEXT[i : i + 1024] for i in range(0, 6144, 1024)]
 
 
 def test_the_surprise_of_each_half_is_its_code_length_after_the_other_half() -> None:
-    found = score_documents(*corpus(*TEXTS[:4]), SURPRISE, SMALL, PLAIN)
+    found = score_documents(*corpus(*TEXTS[:4]), SURPRISE, SMALL, FUSED)
     even, odd = [found[0].bits, found[2].bits], [found[1].bits, found[3].bits]
     assert sum(even) == bits_after([TEXTS[1], TEXTS[3]], [TEXTS[0], TEXTS[2]])
     assert sum(odd) == bits_after([TEXTS[0], TEXTS[2]], [TEXTS[1], TEXTS[3]])
@@ -77,16 +77,16 @@ def test_the_surprise_of_each_half_is_its_code_length_after_the_other_half() -> 
 
 def test_progress_is_the_saving_by_the_target_or_by_a_second_reading() -> None:
     a, b, target = TEXTS[:3]
-    with_target = score_documents(*corpus(a, b), PROGRESS, SMALL, PLAIN, target=target)
+    with_target = score_documents(*corpus(a, b), PROGRESS, SMALL, FUSED, target=target)
     assert with_target[0].bits == bits_after([b], [a]) - bits_after([target, b], [a])
-    alone = score_documents(*corpus(a, b), PROGRESS, SMALL, PLAIN)
+    alone = score_documents(*corpus(a, b), PROGRESS, SMALL, FUSED)
     assert alone[1].bits == bits_after([a], [b]) - bits_after([a, b], [b])
     assert alone[1].code_bits == with_target[1].code_bits == bits_after([a], [b])
 
 
 def test_the_first_document_is_not_more_surprising_than_the_others() -> None:
     found = scores(TEXTS, SURPRISE)
-    straight = part_bits(TEXTS, SMALL, PLAIN) / 1024
+    straight = part_bits(TEXTS, SMALL, FUSED) / 1024
     assert straight[0] > 1.2 * straight[1:].mean()  # in a single pass it would be
     assert found[0] < 1.2 * np.mean(found[1:])
 
@@ -100,7 +100,7 @@ def test_noise_has_the_highest_surprise_and_the_least_progress_with_a_target() -
 def test_a_target_finds_similar_documents() -> None:
     shouted = np.array([ord(chr(byte).upper()) if byte < 128 else byte for byte in TEXT], np.uint8)
     parts = [TEXTS[0], shouted[1024:2048], shouted[2048:3072], TEXTS[3]]
-    first = rank(score_documents(*corpus(*parts), PROGRESS, SMALL, PLAIN, target=TEXT[4096:]))[:2]
+    first = rank(score_documents(*corpus(*parts), PROGRESS, SMALL, FUSED, target=TEXT[4096:]))[:2]
     assert {scored.document.name for scored in first} == {"d0", "d3"}
 
 
@@ -119,11 +119,11 @@ def test_documents_without_copies_are_completely_novel() -> None:
 
 def test_empty_documents_are_left_out_and_a_single_document_is_an_error() -> None:
     nothing = np.zeros(0, np.uint8)
-    found = score_documents(*corpus(nothing, TEXTS[0], nothing, TEXTS[1]), SURPRISE, SMALL, PLAIN)
+    found = score_documents(*corpus(nothing, TEXTS[0], nothing, TEXTS[1]), SURPRISE, SMALL, FUSED)
     assert [s.document.name for s in found] == ["d1", "d3"]
     for by in MEASURES:
         with pytest.raises(CorpusError, match="two documents that are not empty: here are 1"):
-            score_documents(*corpus(TEXTS[0], nothing), by, SMALL, PLAIN)
+            score_documents(*corpus(TEXTS[0], nothing), by, SMALL, FUSED)
 
 
 @pytest.mark.parametrize("by", MEASURES)
@@ -131,7 +131,7 @@ def test_empty_documents_are_left_out_and_a_single_document_is_an_error() -> Non
 def test_the_total_to_read_is_known_at_the_start_and_reached_at_the_end(by: str, target: np.ndarray | None) -> None:
     reports: list[tuple[int, int]] = []
     score_documents(
-        *corpus(*TEXTS[:3]), by, SMALL, PLAIN, target=target, on_read=lambda n, total: reports.append((n, total))
+        *corpus(*TEXTS[:3]), by, SMALL, FUSED, target=target, on_read=lambda n, total: reports.append((n, total))
     )
     assert len({total for _, total in reports}) == 1
     assert sum(n for n, _ in reports) == reports[0][1]
@@ -191,7 +191,7 @@ def test_shards_cover_the_corpus_without_overlap(n_bytes: int, shard_bytes: int)
 
 def test_an_unknown_measure_or_order_or_an_empty_shard_is_an_error() -> None:
     with pytest.raises(ConfigError, match="no measure 'loss'; the measures are surprise"):
-        score_documents(*corpus(*TEXTS[:2]), "loss", SMALL, PLAIN)
+        score_documents(*corpus(*TEXTS[:2]), "loss", SMALL, FUSED)
     with pytest.raises(ConfigError, match="no order 'best'; the orders are high"):
         rank([], "best")
     with pytest.raises(ConfigError, match="shards of 0 bytes"):

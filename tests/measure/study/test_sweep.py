@@ -26,7 +26,7 @@ TINY = Config(
         first_segment_symbols=64, segment_symbols=128, row_symbols=32, n_rows=4, history_bits=14, block_symbols=1024
     ),
 )
-PLAIN = Runtime(kernels="fused", threads=1)
+FUSED = Runtime(kernels="fused", threads=1)
 TEXT = b"it was the best of times, it was the worst of times. " * 20
 
 
@@ -62,7 +62,7 @@ def test_an_impossible_combination_is_refused_by_name_with_its_reason() -> None:
 
 
 def test_a_model_above_the_memory_limit_is_refused() -> None:
-    plan = sweep_plan(TINY, widths=[16, 1024], runtime=replace(PLAIN, max_memory_bytes=32 << 20))
+    plan = sweep_plan(TINY, widths=[16, 1024], runtime=replace(FUSED, max_memory_bytes=32 << 20))
     assert [refusal.name for refusal in plan.refusals] == ["replay 1, width 1024, layers 1, update 128"]
     assert "memory" in plan.refusals[0].reason
 
@@ -95,7 +95,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def swept(corpus: Path, plan: Plan, folder: Path, *, limit_bytes: int = 700) -> list[Outcome]:
-    return list(run_plan(str(corpus), plan, folder, limit_bytes=limit_bytes, runtime=PLAIN))
+    return list(run_plan(str(corpus), plan, folder, limit_bytes=limit_bytes, runtime=FUSED))
 
 
 Evaluate = Callable[..., prequential.Evaluation]
@@ -133,12 +133,12 @@ def test_every_run_leaves_a_folder_with_its_configuration(finished: FinishedSwee
     assert [outcome.config for outcome in outcomes] == plan.configs
     assert {run.path for run in runs} == {outcome.run.path for outcome in outcomes if outcome.run}
     assert [Config.from_dict(o.run.record["config"]) for o in outcomes if o.run] == plan.configs
-    assert prequential.decompress(runs[0].archive, runtime=PLAIN) == TEXT[:700]
+    assert prequential.decompress(runs[0].archive, runtime=FUSED) == TEXT[:700]
 
 
 def test_a_run_of_a_plan_equals_the_run_that_evaluate_makes(finished: FinishedSweep) -> None:
     outcome = finished.outcomes[0]
-    alone = prequential.evaluate(TEXT[:700], config=outcome.config, baselines=(), runtime=PLAIN)
+    alone = prequential.evaluate(TEXT[:700], config=outcome.config, baselines=(), runtime=FUSED)
     assert outcome.run
     assert outcome.run.record["code_bits"] == alone.ledger.code_bits
 
@@ -223,7 +223,7 @@ def test_standard_input_and_empty_corpora_are_refused(tmp_path: Path) -> None:
 def test_a_sweep_summarises_the_runs_that_it_makes_or_finds(finished: FinishedSweep, corpus: Path) -> None:
     outcomes: list[Outcome] = []
     summary = sweep(
-        str(corpus), finished.plan, finished.folder, limit_bytes=700, runtime=PLAIN, on_outcome=outcomes.append
+        str(corpus), finished.plan, finished.folder, limit_bytes=700, runtime=FUSED, on_outcome=outcomes.append
     )
     assert summary == summarise(finished.plan, finished.outcomes)
     assert [outcome.config for outcome in outcomes] == finished.plan.configs
@@ -234,7 +234,7 @@ def test_a_sweep_without_a_successful_run_gives_the_first_error(
 ) -> None:
     replace_evaluate(fail)
     with pytest.raises(CorpusError, match="the first error: the GPT has diverged"):
-        sweep(str(corpus), sweep_plan(TINY), tmp_path, limit_bytes=700, runtime=PLAIN)
+        sweep(str(corpus), sweep_plan(TINY), tmp_path, limit_bytes=700, runtime=FUSED)
 
 
 def test_results_are_means_over_seeds(finished: FinishedSweep) -> None:
