@@ -564,15 +564,48 @@ def test_a_row_takes_larger_steps_until_it_was_used_often_and_its_age_is_bounded
         weights.learn_weights(
             1, 100, 1 << 20, inputs, weight, ages, np.zeros(1, np.int64), np.zeros(1, np.int32),
             np.zeros((sets.N_LAST, 1), np.int32), np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64),
+            np.zeros(4, np.int16),
         )  # fmt: skip
         assert not weight[1].any() and ages[1] == 7
         return int(weight[0, 0]), int(ages[0])
 
     first, later, last = steps(0), steps(256), steps(weights.MAX_ROW_AGE)
     assert (
-        first[0] == pytest.approx(3 * last[0], abs=3) and later[0] == pytest.approx(2 * last[0], abs=3) and last[0] > 30
+        first[0] == pytest.approx(3 * last[0], abs=3) and later[0] == pytest.approx(2 * last[0], abs=3) and last[0] > 15
     )
     assert (first[1], later[1], last[1]) == (1, 257, weights.MAX_ROW_AGE)
+
+
+def centred(inputs):
+    found = np.full(len(inputs), 99, np.int16)
+    weights.centre(np.array(inputs, np.int16), found)
+    return found.tolist()
+
+
+def test_inputs_are_centred_by_half_of_the_mean_of_those_that_are_not_0():
+    assert centred([100, 0, 300, 0]) == [0, 0, 200, 0]
+    assert centred([-3, -4, 0]) == [-1, -2, 0]  # the mean is rounded down, and its half again: -4, -2
+    assert centred([0, 0]) == [0, 0]
+
+
+def test_a_centred_input_is_below_the_bound_of_a_step():
+    largest = int(np.abs(nodes.STRETCH).max())
+    extreme = centred([largest, *[-largest] * 1000])[0]
+    assert largest == 2307 and 3400 < extreme <= largest + -(-largest // 2) < 1 << 12
+
+
+def test_last_weights_learn_quickly_how_sets_differ_and_slowly_what_they_share():
+    def steps(outputs, error_of):
+        last, finals = np.zeros((sets.N_LAST, len(outputs)), np.int32), np.full(sets.N_LAST, error_of, np.int64)
+        weights.learn_last(1, np.array(outputs, np.int32), last, np.arange(sets.N_LAST), finals)
+        assert (last == last[0]).all()
+        return last[0].tolist()
+
+    (shared, *others), differing = steps([500, 500, 500], 0), steps([500, 400, 600], 0)
+    assert others == [shared, shared] and 0 < shared == differing[0]
+    unit = shared / 500 / weights.LAST_MEAN_RATE
+    assert differing[2] - shared == pytest.approx(100 * unit * weights.LAST_DIFFERENCE_RATE, rel=0.1)
+    assert differing[1] - shared == pytest.approx(-100 * unit * weights.LAST_DIFFERENCE_RATE, rel=0.1)
 
 
 @pytest.mark.parametrize("position", [1, 63, 64, 127, 2048, 4095])

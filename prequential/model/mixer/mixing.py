@@ -161,6 +161,7 @@ class Scratch(NamedTuple):
     every_curve: Array  # (N_CURVES,): the context of each map of curves
     curves: Array  # (M,): the same of its maps
     inputs: Array  # (I,) int16
+    centred: Array  # (I,) int16: the inputs less half of their mean
     outputs: Array  # (S,) int32: log-odds of the sets
     finals: Array  # (N_LAST,): log-odds of the last sets
     cumulative: Array  # (257,): of the GPT's frequencies
@@ -186,8 +187,8 @@ def code_mixed(
         np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
         np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64), np.zeros(N_FACTS, np.int64),
         np.zeros(N_SETS, np.int64), np.zeros(n_sets, np.int64), np.zeros(N_LAST, np.int64), np.zeros(N_CURVES, np.int64),
-        np.zeros(n_curves, np.int64), np.zeros(n_inputs, np.int16), np.zeros(n_sets, np.int32), np.zeros(N_LAST, np.int64),
-        np.zeros(257, np.int64),
+        np.zeros(n_curves, np.int64), np.zeros(n_inputs, np.int16), np.zeros(n_inputs, np.int16),
+        np.zeros(n_sets, np.int32), np.zeros(N_LAST, np.int64), np.zeros(257, np.int64),
     )  # fmt: skip
     code_bytes(symbols, frequencies, coded, mixer, scratch, state, words)
 
@@ -296,7 +297,7 @@ def learn_bit(
     learn_curves(bit, mixed, mixer.curves, scratch.curves)
     learn_weights(
         bit, mixer.groups.size, mixer.past[N_BITS], scratch.inputs, mixer.weights, mixer.row_ages, scratch.rows,
-        scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals,
+        scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals, scratch.centred,
     )  # fmt: skip
     mixer.past[N_BITS] += 1
     learn_contexts(

@@ -42,7 +42,9 @@ SET_SIZES = (
 N_SETS = len(SET_SIZES)
 assert len(WEIGHT_SETS) == N_SETS
 # What selects the last weights: the same selectors.
-LAST_SETS = np.array([WEIGHT_SETS.index(name) for name in ("bits", "1", "match,known", "classes3", "history2,length")])
+LAST_SETS = np.array(
+    [WEIGHT_SETS.index(name) for name in ("bits", "1", "match,known", "classes3", "history2,length", "states")]
+)
 LAST_SIZES = tuple(SET_SIZES[i] for i in LAST_SETS)
 N_LAST = len(LAST_SIZES)
 LAST_STARTS = np.cumsum((0, *LAST_SIZES))[:-1].astype(np.int64)

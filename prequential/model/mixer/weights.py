@@ -7,13 +7,17 @@ Weights of the first sets are int16 with 14 fractional bits, those of the last o
 error and to the input. It is divided by the mean square of the inputs where that is large (normalised steps; Nagumo and Noda
 1967). A row takes larger steps until it has been used a few thousand times.
 
+Inputs agree for the most part. What they have in common bounds the size of plain steps, and how they differ is then learned
+slowly. So the first sets step along the inputs less half of their mean. In the last sets, the mean of the inputs and the
+differences from it have rates of their own.
+
 The weights of the first sets start alike: one half, divided by the number of contexts. Arrays hold what they have changed
 since, so memory that is not used stays zero. A weight differs from its first value by at most 2.
 
 Sums of the first sets have 32 bits. An input is below 2**12 and a weight below 2**15, so a product is below 2**27. A sum of
 them wraps around modulo 2**32, as it does on every machine: the bits are the same, whatever the order. It never did in practice,
-because it would take log-odds beyond 2**31 / 2**14, which is 512 nats. An error is at most 2**17, so a step's product is below
-2**29.
+because it would take log-odds beyond 2**31 / 2**14, which is 512 nats. An error is at most 2**17 and a centred input below
+2**12, so a step's product is below 2**29.
 """
 
 from typing import Any
@@ -29,8 +33,9 @@ SQUASH = log_odds_tables()[1]  # (6143,) int32: the probability in 2**-16 of log
 WEIGHT_BITS, LAST_WEIGHT_BITS = 14, 16
 MAX_WEIGHT, MAX_LAST_WEIGHT = (1 << 15) - 1, 1 << 24
 SUM_SHIFT, STEP_SHIFT = 7, 18
-SMALLEST_ERROR = 1 << (STEP_SHIFT - 1 - 12)  # smaller ones change no weight, because inputs are below 2**12
-LEAST_RATE, SHARED_RATE, FIRST_FACTOR, LAST_RATE = 72, 720, 8, 32
+SMALLEST_ERROR = 1 << (STEP_SHIFT - 1 - 12)  # smaller ones change no weight, because centred inputs are below 2**12
+LEAST_RATE, SHARED_RATE, FIRST_FACTOR = 72, 720, 8
+LAST_MEAN_RATE, LAST_DIFFERENCE_RATE = 4, 220
 MAX_ROW_AGE = (1 << 16) - 1
 
 
@@ -108,25 +113,49 @@ def learn_weights(
     last: Array,
     last_rows: Array,
     finals: Array,
+    centred: Array,
 ) -> None:
-    """One gradient step of each set, by its own error. n_bits: learned from before."""
-    for f in range(N_LAST):
-        error = ((bit << 16) - squash(np.int64(finals[f]))) * LAST_RATE
-        for s in range(rows.size):
-            moved = last[last_rows[f], s] + ((np.int64(outputs[s]) * error + (1 << 21)) >> 22)
-            last[last_rows[f], s] = clamp(moved, -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT)
+    """One gradient step of each set, by its own error. n_bits: learned from before. centred (I,) int16: a scratch array."""
+    learn_last(bit, outputs, last, last_rows, finals)
+    centre(inputs, centred)
     rate, extra = step_size(n_bits, inputs, n_contexts), 2 * lasting_rate(n_contexts)
     for s in range(rows.size):
         age = np.int64(ages[rows[s]])
         ages[rows[s]] = min(age + 1, MAX_ROW_AGE)
         error = ((bit << 16) - squash(np.int64(outputs[s]))) * (rate + extra // (1 + (age >> 8))) >> 8
         if error <= -SMALLEST_ERROR or error >= SMALLEST_ERROR:
-            learn_row(np.int32(clamp(error, -(1 << 17), 1 << 17)), inputs, weights, rows[s])
+            learn_row(np.int32(clamp(error, -(1 << 17), 1 << 17)), centred, weights, rows[s])
+
+
+@inlined
+def learn_last(bit: int, outputs: Array, last: Array, last_rows: Array, finals: Array) -> None:
+    mean = np.int64(0)
+    for s in range(outputs.size):
+        mean += np.int64(outputs[s])
+    mean = mean // outputs.size
+    for f in range(N_LAST):
+        error = (bit << 16) - squash(np.int64(finals[f]))
+        for s in range(outputs.size):
+            direction = LAST_MEAN_RATE * mean + LAST_DIFFERENCE_RATE * (np.int64(outputs[s]) - mean)
+            moved = last[last_rows[f], s] + ((direction * error + (1 << 21)) >> 22)
+            last[last_rows[f], s] = clamp(moved, -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT)
 
 
 @kernel
-def learn_row(error: Any, inputs: Array, weights: Array, row: int) -> None:
+def centre(inputs: Array, centred: Array) -> None:
+    """centred[j] = inputs[j] less half of the mean of the inputs that are not 0; 0 where the input is 0."""
+    total, n = np.int32(0), np.int32(0)
     for j in range(inputs.size):
-        step = np.int32(np.int32(np.int32(inputs[j]) * error) + np.int32(1 << (STEP_SHIFT - 1))) >> STEP_SHIFT
+        total = np.int32(total + np.int32(inputs[j]))
+        n = np.int32(n + np.int32(inputs[j] != 0))
+    half = np.int32(np.int64(total) // max(np.int64(n), np.int64(1)) >> 1)
+    for j in range(inputs.size):
+        centred[j] = np.int16(np.int32(inputs[j]) - half if inputs[j] != 0 else np.int32(0))
+
+
+@kernel
+def learn_row(error: Any, centred: Array, weights: Array, row: int) -> None:
+    for j in range(centred.size):
+        step = np.int32(np.int32(np.int32(centred[j]) * error) + np.int32(1 << (STEP_SHIFT - 1))) >> STEP_SHIFT
         moved = np.int32(np.int32(weights[row, j]) + np.int32(step))
         weights[row, j] = np.int16(max(np.int32(-MAX_WEIGHT), min(np.int32(MAX_WEIGHT), moved)))
