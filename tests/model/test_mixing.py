@@ -571,7 +571,9 @@ def test_a_row_takes_larger_steps_until_it_was_used_often_and_its_age_is_bounded
 
     first, later, last = steps(0), steps(256), steps(weights.MAX_ROW_AGE)
     assert (
-        first[0] == pytest.approx(3 * last[0], abs=3) and later[0] == pytest.approx(2 * last[0], abs=3) and last[0] > 15
+        first[0] == pytest.approx(3 * last[0], abs=3)
+        and later[0] == pytest.approx(2 * last[0], abs=3)
+        and 15 < last[0] < 30
     )
     assert (first[1], later[1], last[1]) == (1, 257, weights.MAX_ROW_AGE)
 
@@ -594,6 +596,27 @@ def test_a_centred_input_is_below_the_bound_of_a_step():
     assert largest == 2307 and 3400 < extreme <= largest + -(-largest // 2) < 1 << 12
 
 
+def test_a_step_of_a_row_goes_along_the_centred_inputs():
+    inputs, weight = np.array([300, 100, 0, 0], np.int16), np.zeros((1, 4), np.int16)  # the mean is 200, its half 100
+    weights.learn_weights(
+        1, 100, 1 << 20, inputs, weight, np.zeros(1, np.uint16), np.zeros(1, np.int64), np.zeros(1, np.int32),
+        np.zeros((sets.N_LAST, 1), np.int32), np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64), np.zeros(4, np.int16),
+    )  # fmt: skip
+    assert weight[0, 0] > 5 and weight[0, 1:].tolist() == [0, 0, 0]
+
+
+def test_the_mean_of_the_sets_is_rounded_down():
+    last = np.zeros((sets.N_LAST, 2), np.int32)
+    weights.learn_last(1, np.array([-4, -1], np.int32), last, np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64))
+    error = 1 << 15  # the mean is -2.5, rounded -3
+    expected = [(-3 * weights.LAST_MEAN_RATE + d * weights.LAST_DIFFERENCE_RATE) * error / (1 << 22) for d in (-1, 2)]
+    assert last[0].tolist() == [round(x) for x in expected]
+
+
+def test_the_last_sets_are_chosen_by_what_contexts_know_too():
+    assert WEIGHT_SETS.index("states") in sets.LAST_SETS
+
+
 def test_last_weights_learn_quickly_how_sets_differ_and_slowly_what_they_share():
     def steps(outputs, error_of):
         last, finals = np.zeros((sets.N_LAST, len(outputs)), np.int32), np.full(sets.N_LAST, error_of, np.int64)
@@ -604,6 +627,7 @@ def test_last_weights_learn_quickly_how_sets_differ_and_slowly_what_they_share()
     (shared, *others), differing = steps([500, 500, 500], 0), steps([500, 400, 600], 0)
     assert others == [shared, shared] and 0 < shared == differing[0]
     unit = shared / 500 / weights.LAST_MEAN_RATE
+    assert (differing[2] - shared) / 100 > 20 * shared / 500
     assert differing[2] - shared == pytest.approx(100 * unit * weights.LAST_DIFFERENCE_RATE, rel=0.1)
     assert differing[1] - shared == pytest.approx(-100 * unit * weights.LAST_DIFFERENCE_RATE, rel=0.1)
 

@@ -4,12 +4,12 @@
     last      some sets of last weights mix these; the result is their mean
 
 Weights of the first sets are int16 with 14 fractional bits, those of the last ones int32 with 16. A step is proportional to the
-error and to the input. It is divided by the mean square of the inputs where that is large (normalised steps; Nagumo and Noda
-1967). A row takes larger steps until it has been used a few thousand times.
+error and to the centred input. It is divided by the mean square of the inputs where that is large (normalised steps; Nagumo and
+Noda 1967). A row takes larger steps until it has been used a few thousand times.
 
-Inputs agree for the most part. What they have in common bounds the size of plain steps, and how they differ is then learned
-slowly. So the first sets step along the inputs less half of their mean. In the last sets, the mean of the inputs and the
-differences from it have rates of their own.
+Inputs mostly agree. Their common part limits how large a step may be, so their differences would be learned too slowly. So the
+inputs of the first sets are centred for a step: half of their mean is taken away. In the last sets, whose inputs are the log-odds
+of the first, the mean and the differences from it have rates of their own.
 
 The weights of the first sets start alike: one half, divided by the number of contexts. Arrays hold what they have changed
 since, so memory that is not used stays zero. A weight differs from its first value by at most 2.
@@ -129,6 +129,7 @@ def learn_weights(
 
 @inlined
 def learn_last(bit: int, outputs: Array, last: Array, last_rows: Array, finals: Array) -> None:
+    """One gradient step of each last set. outputs (S,), finals (N_LAST,): as `mix` left them."""
     mean = np.int64(0)
     for s in range(outputs.size):
         mean += np.int64(outputs[s])
