@@ -67,6 +67,11 @@ def lines_of(text, start):
     return [line for line in text.splitlines() if line.startswith(start)]
 
 
+def test_the_committed_tables_are_those_that_the_script_makes_of_the_committed_records(tables, results):
+    committed = results.RESULTS.read_text("utf-8")
+    assert tables(results.read(results.RECORDS), results.read(results.PEERS), text=committed) == committed
+
+
 def test_one_table_holds_presets_and_peers_smallest_first(tables):
     text = tables([evaluation(archive_bytes=300), evaluation(archive_bytes=400, level=1)], [peer("zpaq", 350)])
     assert [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")] == [
