@@ -562,7 +562,7 @@ def test_a_row_takes_larger_steps_until_it_was_used_often_and_its_age_is_bounded
     def steps(age: int) -> tuple[int, int]:
         inputs, weight, ages = np.full(4, 1000, np.int16), np.zeros((2, 4), np.int16), np.array([age, 7], np.uint16)
         weights.learn_weights(
-            1, 100, 1 << 20, inputs, weight, ages, np.zeros(1, np.int64), np.zeros(1, np.int32),
+            1, 0, 100, 1 << 20, inputs, weight, ages, np.zeros(1, np.int64), np.zeros(1, np.int32),
             np.zeros((sets.N_LAST, 1), np.int32), np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64),
             np.zeros(4, np.int16),
         )  # fmt: skip
@@ -571,9 +571,9 @@ def test_a_row_takes_larger_steps_until_it_was_used_often_and_its_age_is_bounded
 
     first, later, last = steps(0), steps(256), steps(weights.MAX_ROW_AGE)
     assert (
-        first[0] == pytest.approx(3 * last[0], abs=3)
-        and later[0] == pytest.approx(2 * last[0], abs=3)
-        and 15 < last[0] < 30
+        first[0] == pytest.approx(4 * last[0], abs=3)
+        and later[0] == pytest.approx(2.5 * last[0], abs=3)
+        and 2 < last[0] < 10
     )
     assert (first[1], later[1], last[1]) == (1, 257, weights.MAX_ROW_AGE)
 
@@ -584,33 +584,78 @@ def centred(inputs):
     return found.tolist()
 
 
-def test_inputs_are_centred_by_half_of_the_mean_of_those_that_are_not_0():
-    assert centred([100, 0, 300, 0]) == [0, 0, 200, 0]
-    assert centred([-3, -4, 0]) == [-1, -2, 0]  # the mean is rounded down, and its half again: -4, -2
+def test_inputs_are_centred_by_five_eighths_of_the_mean_of_those_that_are_not_0():
+    assert centred([100, 0, 300, 0]) == [-25, 0, 175, 0]
+    assert centred([-3, -4, 0]) == [0, -1, 0]  # the mean is rounded down, and five eighths of it again: -4, -3
     assert centred([0, 0]) == [0, 0]
 
 
 def test_a_centred_input_is_below_the_bound_of_a_step():
     largest = int(np.abs(nodes.STRETCH).max())
     extreme = centred([largest, *[-largest] * 1000])[0]
-    assert largest == 2307 and 3400 < extreme <= largest + -(-largest // 2) < 1 << 12
+    assert largest == 2307 and 3700 < extreme <= largest + -(-largest * 5 // 8) < 1 << 12
+
+
+def steps_of_sets(outputs, last, mixed=0, finals=0, inputs=(1600, 800, 0, 0)):
+    """(S, I): how the weights of each set change if a one follows. last (S,): its weight in every last set."""
+    n, n_inputs = len(outputs), len(inputs)
+    changed, last = np.zeros((n, n_inputs), np.int16), np.tile(np.array(last, np.int32), (sets.N_LAST, 1))
+    weights.learn_weights(
+        1, mixed, 100, 1 << 20, np.array(inputs, np.int16), changed, np.zeros(n, np.uint16), np.arange(n),
+        np.array(outputs, np.int32), last, np.arange(sets.N_LAST), np.full(sets.N_LAST, finals), np.zeros(n_inputs, np.int16),
+    )  # fmt: skip
+    return changed
 
 
 def test_a_step_of_a_row_goes_along_the_centred_inputs():
-    inputs, weight = np.array([300, 100, 0, 0], np.int16), np.zeros((1, 4), np.int16)  # the mean is 200, its half 100
-    weights.learn_weights(
-        1, 100, 1 << 20, inputs, weight, np.zeros(1, np.uint16), np.zeros(1, np.int64), np.zeros(1, np.int32),
-        np.zeros((sets.N_LAST, 1), np.int32), np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64), np.zeros(4, np.int16),
-    )  # fmt: skip
-    assert weight[0, 0] > 5 and weight[0, 1:].tolist() == [0, 0, 0]
+    step = steps_of_sets([0], [0], inputs=(250, 2250, 0, 0))[0]  # the mean is 1250, five eighths of it 781
+    assert step[1] > 20 and step[1] / step[0] == pytest.approx(-1469 / 531, rel=0.1) and step[2:].tolist() == [0, 0]
+
+
+def test_a_set_learns_from_its_own_error_and_from_that_of_the_mixture_by_its_share():
+    """Two sets of four have last weights: 1/4, so a share of 1, and 1/2, so a share of 2."""
+    one = 1 << weights.LAST_WEIGHT_BITS
+    last = [0, one // 4, one // 2, 0]
+    alike = steps_of_sets([0, 0, 0, 600], last)[:, 0]  # errors of 1/2; of the last set, which knows better, less
+    assert alike[0] > 15
+    assert alike[1] == pytest.approx(2 * alike[0], abs=1) and alike[2] == pytest.approx(3 * alike[0], abs=1)
+    assert 0 < alike[3] < alike[0] / 3
+    certain = steps_of_sets([0, 0, 0, 600], last, mixed=3000)[
+        :, 0
+    ]  # the mixture has nothing to learn: own errors remain
+    assert certain[:3] == pytest.approx(alike[0], abs=1) and certain[3] == pytest.approx(alike[3], abs=1)
+
+
+@pytest.mark.parametrize(("weight", "share"), [(-3, 0), (0, 0), (0.25, 0.5), (1.5, 3), (2.5, 4), (200, 4)])
+def test_the_share_of_a_set_is_between_0_and_4(weight, share):
+    last = np.zeros((sets.N_LAST, 2), np.int32)
+    last[:, 1] = int(weight * (1 << weights.LAST_WEIGHT_BITS))
+    found = weights.share_of_set(1, 2, last, np.arange(sets.N_LAST))
+    assert found == pytest.approx(share * (1 << weights.LAST_WEIGHT_BITS), abs=1)
+
+
+def last_steps(outputs, finals=0, mixed=0):
+    """(S,): how the last weights change if a one follows; the same in each last set."""
+    last, error = np.zeros((sets.N_LAST, len(outputs)), np.int32), weights.error_of(1, mixed)
+    weights.learn_last(
+        1, error, np.array(outputs, np.int32), last, np.arange(sets.N_LAST), np.full(sets.N_LAST, finals, np.int64)
+    )
+    assert (last == last[0]).all()
+    return last[0].tolist()
 
 
 def test_the_mean_of_the_sets_is_rounded_down():
-    last = np.zeros((sets.N_LAST, 2), np.int32)
-    weights.learn_last(1, np.array([-4, -1], np.int32), last, np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64))
-    error = 1 << 15  # the mean is -2.5, rounded -3
-    expected = [(-3 * weights.LAST_MEAN_RATE + d * weights.LAST_DIFFERENCE_RATE) * error / (1 << 22) for d in (-1, 2)]
-    assert last[0].tolist() == [round(x) for x in expected]
+    error = 1 << 15  # the mean is -3.5, rounded -4
+    expected = [(-4 * weights.LAST_MEAN_RATE + d * weights.LAST_DIFFERENCE_RATE) * error / (1 << 22) for d in (-1, 2)]
+    assert last_steps([-5, -2]) == [round(x) for x in expected]
+
+
+def test_the_last_sets_learn_from_the_mean_of_their_own_error_and_that_of_the_mixture():
+    both, mixture_knows, set_knows, neither = (
+        last_steps([500, 900], *of) for of in ((0, 0), (0, 3000), (3000, 0), (3000, 3000))
+    )
+    assert both[1] > 100 and mixture_knows == set_knows == pytest.approx([x / 2 for x in both], abs=1)
+    assert neither == pytest.approx([0, 0], abs=1)
 
 
 def test_the_last_sets_are_chosen_by_what_contexts_know_too():
@@ -618,13 +663,7 @@ def test_the_last_sets_are_chosen_by_what_contexts_know_too():
 
 
 def test_last_weights_learn_quickly_how_sets_differ_and_slowly_what_they_share():
-    def steps(outputs, error_of):
-        last, finals = np.zeros((sets.N_LAST, len(outputs)), np.int32), np.full(sets.N_LAST, error_of, np.int64)
-        weights.learn_last(1, np.array(outputs, np.int32), last, np.arange(sets.N_LAST), finals)
-        assert (last == last[0]).all()
-        return last[0].tolist()
-
-    (shared, *others), differing = steps([500, 500, 500], 0), steps([500, 400, 600], 0)
+    (shared, *others), differing = last_steps([500, 500, 500]), last_steps([500, 400, 600])
     assert others == [shared, shared] and 0 < shared == differing[0]
     unit = shared / 500 / weights.LAST_MEAN_RATE
     assert (differing[2] - shared) / 100 > 20 * shared / 500

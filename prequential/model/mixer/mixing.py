@@ -161,7 +161,7 @@ class Scratch(NamedTuple):
     every_curve: Array  # (N_CURVES,): the context of each map of curves
     curves: Array  # (M,): the same of its maps
     inputs: Array  # (I,) int16
-    centred: Array  # (I,) int16: the inputs less half of their mean
+    centred: Array  # (I,) int16: the inputs less a part of their mean
     outputs: Array  # (S,) int32: log-odds of the sets
     finals: Array  # (N_LAST,): log-odds of the last sets
     cumulative: Array  # (257,): of the GPT's frequencies
@@ -296,7 +296,7 @@ def learn_bit(
     """Everything that predicted the bit learns from it."""
     learn_curves(bit, mixed, mixer.curves, scratch.curves)
     learn_weights(
-        bit, mixer.groups.size, mixer.past[N_BITS], scratch.inputs, mixer.weights, mixer.row_ages, scratch.rows,
+        bit, mixed, mixer.groups.size, mixer.past[N_BITS], scratch.inputs, mixer.weights, mixer.row_ages, scratch.rows,
         scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals, scratch.centred,
     )  # fmt: skip
     mixer.past[N_BITS] += 1

@@ -3,13 +3,17 @@
     first     each weight set gives log-odds from all inputs, by the row that its selector chooses (sets.py)
     last      some sets of last weights mix these; the result is their mean
 
-Weights of the first sets are int16 with 14 fractional bits, those of the last ones int32 with 16. A step is proportional to the
+Weights of the first sets are int16 with 14 fractional bits, those of the last ones int32 with 16. A step is proportional to an
 error and to the centred input. It is divided by the mean square of the inputs where that is large (normalised steps; Nagumo and
 Noda 1967). A row takes larger steps until it has been used a few thousand times.
 
+The error is the mean of two. The first is the set's own error: each set learns to predict alone. The second is the error of the
+mixture, times the set's share of it: that is the gradient of the mixture's code length, so the sets learn what the others do not
+know. With the second one alone, weights grow without bound: sets with large weights learn most and get larger ones.
+
 Inputs mostly agree. Their common part limits how large a step may be, so their differences would be learned too slowly. So the
-inputs of the first sets are centred for a step: half of their mean is taken away. In the last sets, whose inputs are the log-odds
-of the first, the mean and the differences from it have rates of their own.
+inputs of the first sets are centred for a step: five eighths of their mean are taken away. In the last sets, whose inputs are the
+log-odds of the first, the mean and the differences from it have rates of their own.
 
 The weights of the first sets start alike: one half, divided by the number of contexts. Arrays hold what they have changed
 since, so memory that is not used stays zero. A weight differs from its first value by at most 2.
@@ -34,8 +38,9 @@ WEIGHT_BITS, LAST_WEIGHT_BITS = 14, 16
 MAX_WEIGHT, MAX_LAST_WEIGHT = (1 << 15) - 1, 1 << 24
 SUM_SHIFT, STEP_SHIFT = 7, 18
 SMALLEST_ERROR = 1 << (STEP_SHIFT - 1 - 12)  # smaller ones change no weight, because centred inputs are below 2**12
-LEAST_RATE, SHARED_RATE, FIRST_FACTOR = 72, 720, 8
-LAST_MEAN_RATE, LAST_DIFFERENCE_RATE = 4, 220
+LEAST_RATE, SHARED_RATE, FIRST_FACTOR, NEW_ROW_FACTOR = 36, 1900, 3, 3
+LAST_MEAN_RATE, LAST_DIFFERENCE_RATE = 4, 180
+MAX_SHARE = 4 << LAST_WEIGHT_BITS
 MAX_ROW_AGE = (1 << 16) - 1
 
 
@@ -100,9 +105,25 @@ def step_size(n_bits: int, inputs: Array, n_contexts: int) -> Any:
     return rate * 8 // (8 + (np.int64(square) >> 12) // n_contexts)  # the square in nats, for each context
 
 
+@inlined
+def error_of(bit: int, log_odds: Any) -> Any:
+    """The error of these log-odds of a one, in 2**-16."""
+    return (bit << 16) - squash(np.int64(log_odds))
+
+
+@inlined
+def share_of_set(s: int, n_sets: int, last: Array, last_rows: Array) -> Any:
+    """How much the mixture follows set s: its mean last weight times the number of sets, in 2**-16, from 0 to 4."""
+    total = np.int64(0)
+    for f in range(N_LAST):
+        total += np.int64(last[last_rows[f], s])
+    return clamp(total * n_sets // N_LAST, 0, MAX_SHARE)
+
+
 @merged
 def learn_weights(
     bit: int,
+    mixed: Any,
     n_contexts: int,
     n_bits: int,
     inputs: Array,
@@ -115,27 +136,33 @@ def learn_weights(
     finals: Array,
     centred: Array,
 ) -> None:
-    """One gradient step of each set, by its own error. n_bits: learned from before. centred (I,) int16: a scratch array."""
-    learn_last(bit, outputs, last, last_rows, finals)
+    """One gradient step of each set. mixed: the log-odds that `mix` returned; outputs (S,), finals (N_LAST,): as it left them.
+
+    n_bits: learned from before. centred (I,) int16: a scratch array.
+    """
+    error_of_mixture = error_of(bit, mixed)
     centre(inputs, centred)
-    rate, extra = step_size(n_bits, inputs, n_contexts), 2 * lasting_rate(n_contexts)
+    rate, extra = step_size(n_bits, inputs, n_contexts), NEW_ROW_FACTOR * lasting_rate(n_contexts)
     for s in range(rows.size):
         age = np.int64(ages[rows[s]])
         ages[rows[s]] = min(age + 1, MAX_ROW_AGE)
-        error = ((bit << 16) - squash(np.int64(outputs[s]))) * (rate + extra // (1 + (age >> 8))) >> 8
+        error = error_of(bit, outputs[s])
+        error = (error + (error_of_mixture * share_of_set(s, rows.size, last, last_rows) >> LAST_WEIGHT_BITS)) >> 1
+        error = error * (rate + extra // (1 + (age >> 8))) >> 8
         if error <= -SMALLEST_ERROR or error >= SMALLEST_ERROR:
             learn_row(np.int32(clamp(error, -(1 << 17), 1 << 17)), centred, weights, rows[s])
+    learn_last(bit, error_of_mixture, outputs, last, last_rows, finals)
 
 
 @inlined
-def learn_last(bit: int, outputs: Array, last: Array, last_rows: Array, finals: Array) -> None:
-    """One gradient step of each last set. outputs (S,), finals (N_LAST,): as `mix` left them."""
+def learn_last(bit: int, error_of_mixture: Any, outputs: Array, last: Array, last_rows: Array, finals: Array) -> None:
+    """One gradient step of each last set, by the mean of its own error and that of the mixture."""
     mean = np.int64(0)
     for s in range(outputs.size):
         mean += np.int64(outputs[s])
     mean = mean // outputs.size
     for f in range(N_LAST):
-        error = (bit << 16) - squash(np.int64(finals[f]))
+        error = (error_of(bit, finals[f]) + error_of_mixture) >> 1
         for s in range(outputs.size):
             direction = LAST_MEAN_RATE * mean + LAST_DIFFERENCE_RATE * (np.int64(outputs[s]) - mean)
             moved = last[last_rows[f], s] + ((direction * error + (1 << 21)) >> 22)
@@ -144,14 +171,14 @@ def learn_last(bit: int, outputs: Array, last: Array, last_rows: Array, finals: 
 
 @kernel
 def centre(inputs: Array, centred: Array) -> None:
-    """centred[j] = inputs[j] less half of the mean of the inputs that are not 0; 0 where the input is 0."""
+    """centred[j] = inputs[j] less 5/8 of the mean of the inputs that are not 0; 0 where the input is 0."""
     total, n = np.int32(0), np.int32(0)
     for j in range(inputs.size):
         total = np.int32(total + np.int32(inputs[j]))
         n = np.int32(n + np.int32(inputs[j] != 0))
-    half = np.int32(np.int64(total) // max(np.int64(n), np.int64(1)) >> 1)
+    common = np.int32(np.int64(total) // max(np.int64(n), np.int64(1)) * 5 >> 3)
     for j in range(inputs.size):
-        centred[j] = np.int16(np.int32(inputs[j]) - half if inputs[j] != 0 else np.int32(0))
+        centred[j] = np.int16(np.int32(inputs[j]) - common if inputs[j] != 0 else np.int32(0))
 
 
 @kernel
