@@ -7,9 +7,10 @@ Weights of the first sets are int16 with 14 fractional bits, those of the last o
 error and to the centred input. It is divided by the mean square of the inputs where that is large (normalised steps; Nagumo and
 Noda 1967). A row takes larger steps until it has been used a few thousand times.
 
-The error is the mean of two. The first is the set's own error: each set learns to predict alone. The second is the error of the
-mixture, times the set's share of it: that is the gradient of the mixture's code length, so the sets learn what the others do not
-know. With the second one alone, weights grow without bound: sets with large weights learn most and get larger ones.
+The error is the mean of two. By its own error, each set learns to predict alone. By the error of the mixture, times the set's
+share of it, the sets learn what the others do not know; apart from the bounds of a share, that is the gradient of the code length
+of the mixed log-odds. A larger part of it makes the mixture worse: sets with large weights learn most and get larger ones. The
+last sets use the mean of their own error and the mixture's, without a share.
 
 Inputs mostly agree. Their common part limits how large a step may be, so their differences would be learned too slowly. So the
 inputs of the first sets are centred for a step: five eighths of their mean are taken away. In the last sets, whose inputs are the
@@ -19,9 +20,8 @@ The weights of the first sets start alike: one half, divided by the number of co
 since, so memory that is not used stays zero. A weight differs from its first value by at most 2.
 
 Sums of the first sets have 32 bits. An input is below 2**12 and a weight below 2**15, so a product is below 2**27. A sum of
-them wraps around modulo 2**32, as it does on every machine: the bits are the same, whatever the order. It never did in practice,
-because it would take log-odds beyond 2**31 / 2**14, which is 512 nats. An error is at most 2**17 and a centred input below
-2**12, so a step's product is below 2**29.
+them wraps around modulo 2**32 on every machine, whatever the order; that would take log-odds of 512 nats. An error is at most
+2**17 and a centred input below 2**12, so a step's product is below 2**29.
 """
 
 from typing import Any
@@ -88,7 +88,7 @@ def mix(
 
 @inlined
 def lasting_rate(n_contexts: int) -> Any:
-    """The rate of the weight sets after the beginning, in 1/16: few contexts take larger steps."""
+    """The rate of the weight sets after the beginning: few contexts take larger steps."""
     return LEAST_RATE + SHARED_RATE // n_contexts
 
 
@@ -151,7 +151,7 @@ def learn_weights(
         error = error * (rate + extra // (1 + (age >> 8))) >> 8
         if error <= -SMALLEST_ERROR or error >= SMALLEST_ERROR:
             learn_row(np.int32(clamp(error, -(1 << 17), 1 << 17)), centred, weights, rows[s])
-    learn_last(bit, error_of_mixture, outputs, last, last_rows, finals)
+    learn_last(bit, error_of_mixture, outputs, last, last_rows, finals)  # last: shares are those of the prediction
 
 
 @inlined
