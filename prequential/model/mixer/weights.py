@@ -149,7 +149,7 @@ def learn_weights(
         error = error_of(bit, outputs[s])
         error = (error + (error_of_mixture * share_of_set(s, rows.size, last, last_rows) >> LAST_WEIGHT_BITS)) >> 1
         error = error * (rate + extra // (1 + (age >> 8))) >> 8
-        if error <= -SMALLEST_ERROR or error >= SMALLEST_ERROR:
+        if abs(error) >= SMALLEST_ERROR:
             learn_row(np.int32(clamp(error, -(1 << 17), 1 << 17)), centred, weights, rows[s])
     learn_last(bit, error_of_mixture, outputs, last, last_rows, finals)  # last: shares are those of the prediction
 
