@@ -570,9 +570,7 @@ def test_a_row_takes_larger_steps_until_it_was_used_often_and_its_age_is_bounded
         return int(weight[0, 0]), int(ages[0])
 
     first, later, last = steps(0), steps(256), steps(weights.MAX_ROW_AGE)
-    assert (
-        (first[0], later[0], last[0]) == (20, 13, 5)  # 4, 2.5 and 1 times the lasting rate
-    )
+    assert (first[0], later[0], last[0]) == (20, 13, 5)  # 4, 2.5 and 1 times the lasting rate
     assert (first[1], later[1], last[1]) == (1, 257, weights.MAX_ROW_AGE)
 
 
@@ -595,13 +593,13 @@ def test_a_centred_input_is_below_the_bound_of_a_step():
     assert largest == 2307 and 3700 < extreme <= largest + -(-largest * 5 // 8) < 1 << 12
 
 
-def steps_of_sets(outputs, last, mixed=0, finals=0, inputs=(1600, 800, 0, 0)):
-    """(S, I): how the weights of each set change if a one follows. last (S,): its weight in every last set."""
+def steps_of_sets(outputs, last, bit=1, mixed=0, inputs=(1600, 800, 0, 0)):
+    """(S, I): how the weights of each set change if the bit follows. last (S,): its weight in every last set."""
     n, n_inputs = len(outputs), len(inputs)
     changed, last = np.zeros((n, n_inputs), np.int16), np.tile(np.array(last, np.int32), (sets.N_LAST, 1))
     weights.learn_weights(
-        1, mixed, 100, 1 << 20, np.array(inputs, np.int16), changed, np.zeros(n, np.uint16), np.arange(n),
-        np.array(outputs, np.int32), last, np.arange(sets.N_LAST), np.full(sets.N_LAST, finals), np.zeros(n_inputs, np.int16),
+        bit, mixed, 100, 1 << 20, np.array(inputs, np.int16), changed, np.zeros(n, np.uint16), np.arange(n),
+        np.array(outputs, np.int32), last, np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64), np.zeros(n_inputs, np.int16),
     )  # fmt: skip
     return changed
 
@@ -619,9 +617,8 @@ def test_a_set_learns_from_its_own_error_and_from_that_of_the_mixture_by_its_sha
     assert alike[0] > 15
     assert alike[1] == pytest.approx(2 * alike[0], abs=1) and alike[2] == pytest.approx(3 * alike[0], abs=1)
     assert 0 < alike[3] < alike[0] / 3
-    certain = steps_of_sets([0, 0, 0, 600], last, mixed=3000)[
-        :, 0
-    ]  # the mixture has nothing to learn: own errors remain
+    # With a mixture that has nothing to learn, only their own errors remain.
+    certain = steps_of_sets([0, 0, 0, 600], last, mixed=3000)[:, 0]
     assert certain[:3] == pytest.approx(alike[0], abs=1) and certain[3] == pytest.approx(alike[3], abs=1)
 
 
@@ -642,13 +639,7 @@ def test_the_share_is_that_of_the_rows_of_all_last_sets():
 
 def test_a_zero_moves_the_weights_down():
     """The set expects it already, the mixture does not."""
-    changed = np.zeros((1, 4), np.int16)
-    weights.learn_weights(
-        0, 0, 100, 1 << 20, np.array([1600, 800, 0, 0], np.int16), changed, np.zeros(1, np.uint16), np.zeros(1, np.int64),
-        np.array([-3000], np.int32), np.full((sets.N_LAST, 1), 1 << weights.LAST_WEIGHT_BITS, np.int32),
-        np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64), np.zeros(4, np.int16),
-    )  # fmt: skip
-    assert changed[0, 0] < -15
+    assert steps_of_sets([-3000], [1 << weights.LAST_WEIGHT_BITS], bit=0)[0, 0] < -15
 
 
 def test_the_largest_error_is_clamped_before_it_has_32_bits():
