@@ -79,6 +79,10 @@ def _with_memory(config: Config, memory_bits: int = 20, replay: float = 1.0) -> 
     return dataclasses.replace(config, gpt=gpt, schedule=schedule)
 
 
+def _in_large_blocks(config: Config) -> Config:
+    return dataclasses.replace(config, schedule=dataclasses.replace(config.schedule, block_symbols=1 << 20))
+
+
 def _beside_gpt(mixer: MixerConfig, table_bits: int) -> MixerConfig:
     """The mixer with what needs a GPT: a weight set and a map of curves by the byte that the GPT expects."""
     return dataclasses.replace(mixer, sets=(*mixer.sets, "gpt"), curves=(*mixer.curves, "gpt"), table_bits=table_bits)
@@ -94,11 +98,13 @@ PRESETS: dict[int, Config] = {
 }  # fmt: skip
 
 
-# For a device, which steps while the processor mixes: 7 and 85 million weights. The mixer is the one of -2, so that it is not the
-# bound, with a larger table. Their speed has not been measured on a device (docs/MACHINES.md).
+# For a device, which steps while the processor mixes: 7 and 85 million weights. The mixer is the one of -2, because the processor
+# is the bound, with a larger table. Blocks are larger, because each ends with a digest of 1 to 2 GB from the device.
 DEVICE_PRESETS: dict[str, Config] = {
-    "gpu-small": _with_memory(_with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24))),
-    "gpu-large": _with_memory(_with_gpt(12, 768, 19, _beside_gpt(_SECOND, 22), segment_symbols=1024), 18, replay=0.5),
+    "gpu-small": _in_large_blocks(_with_memory(_with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24)))),
+    "gpu-large": _in_large_blocks(
+        _with_memory(_with_gpt(12, 768, 19, _beside_gpt(_SECOND, 22), segment_symbols=1024), 18, replay=0.5)
+    ),
 }
 
 

@@ -18,8 +18,8 @@ def assert_same_bits(ops: ModuleType, name: str, *inputs: object, **named: objec
 
     def call(ops: ModuleType) -> list[Tensor]:
         device = "cuda" if "device" in ops.__name__ and torch.cuda.is_available() else "cpu"
-        copies = tree_map(lambda x: x.clone().to(device) if isinstance(x, Tensor) else x, inputs)
-        result = getattr(ops, name)(*copies, **named)
+        copies, by_name = tree_map(lambda x: x.clone().to(device) if isinstance(x, Tensor) else x, (inputs, named))
+        result = getattr(ops, name)(*copies, **by_name)
         results = list(result) if isinstance(result, tuple) else [] if result is None else [result]
         return [x.cpu() for x in results + [x for x in copies if isinstance(x, Tensor)]]
 

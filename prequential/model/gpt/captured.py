@@ -93,6 +93,7 @@ class _CapturedReader:
         self._reader.resume(config.window)
         self._reader.begin(self.weights, n_columns)
         self._buffers = self._reader.buffers()
+        self._phases = rotary_phases(config, 0, ROTARY_PERIOD, device)  # of all columns: they repeat after a period
         n_tables = config.n_embeddings + len(config.contexts)
         self._rows = torch.zeros(n_columns, n_tables, dtype=torch.int64, device=device)
 
@@ -101,6 +102,11 @@ class _CapturedReader:
         for own, others in zip(_tensors(self.weights), _tensors(weights), strict=True):
             torch._foreach_copy_(own, others)
         return self.weights
+
+    def _set_phases(self, columns: Tensor) -> None:
+        """Copies the phases of these columns of a period, (n_columns,) int64, to where the graph reads them."""
+        for name, phases in zip(("cos", "sin"), self._phases, strict=True):
+            self._buffers[name].copy_(phases[columns])
 
 
 class CapturedReading(_CapturedReader):
@@ -118,9 +124,7 @@ class CapturedReading(_CapturedReader):
         before = reader.n_columns
         for name, tensor in reader.carried_cache().items():
             self._buffers[name][:, :, : tensor.shape[2]].copy_(tensor)
-        phases = rotary_phases(reader.config, before, self.n_columns)
-        for name, tensor in zip(("cos", "sin"), phases, strict=True):
-            self._buffers[name].copy_(tensor)
+        self._set_phases(torch.arange(before, before + self.n_columns, device=self.weights.device) % ROTARY_PERIOD)
         reader.adopt(self.weights, self._buffers, before, self.n_columns)
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -137,7 +141,6 @@ class CapturedColumn(_CapturedReader):
         """Raises RuntimeError if reading cannot be captured."""
         super().__init__(gpt, 1)
         device = gpt.accelerator.device
-        self._phases = rotary_phases(gpt.config, 0, ROTARY_PERIOD, device)  # of all columns: they repeat after a period
         self._column = torch.zeros(1, dtype=torch.int64, device=device)
         self._read_next()
         with _capturing(device, gpt.capture_streams[1]) as self._graph:
@@ -147,8 +150,7 @@ class CapturedColumn(_CapturedReader):
         for name in self._reader.carried_cache():
             slots = self._buffers[name]
             slots[:, :, :-1].copy_(slots[:, :, 1:].clone())
-        for name, phases in zip(("cos", "sin"), self._phases, strict=True):
-            self._buffers[name].copy_(phases[self._column])
+        self._set_phases(self._column)
         self._column.copy_((self._column + 1) % ROTARY_PERIOD)
         return self._reader.read(self._rows, 0)
 

@@ -35,16 +35,15 @@ from prequential.model.gpt.weights import Weights
 Tensor = torch.Tensor
 
 
-# What a column costs, to choose where a decoder reads. The figures of a device are arithmetic (docs/MACHINES.md), so a device
-# must promise half the time of the host.
-LAUNCHES, LAUNCHES_A_LAYER, LAUNCH_S = 30, 30, 2e-6  # of Triton's kernels in a graph
-COLUMN_S = 300e-6  # a symbol's copies and Python
+# What a column costs, to choose where a decoder reads: measured on an H200, and on processors (docs/MACHINES.md). Both differ
+# from machine to machine, so a device must promise half the time of the host.
+COLUMN_S, COLUMN_A_LAYER_S = 60e-6, 82e-6
 HOST_LEVELS_PER_S = 15.6e9
 
 
 def decodes_there(config: GPTConfig) -> bool:
     """Whether a decoder should read the columns of this GPT on a device."""
-    there = COLUMN_S + LAUNCH_S * (LAUNCHES + LAUNCHES_A_LAYER * config.n_layers)
+    there = COLUMN_S + COLUMN_A_LAYER_S * config.n_layers
     n_levels = (4 + 2 * config.mlp_factor) * config.width**2 * config.n_layers + N_SYMBOLS * config.width
     return 2 * there < n_levels / HOST_LEVELS_PER_S
 
