@@ -38,7 +38,7 @@ MIXED = Config(
     ),
 )
 CONFIGS = {"mixed": MIXED, "pure": replace(MIXED, mixer=None)}
-N_BYTES = 600
+N_BYTES = 400
 
 
 def archive(text: bytes, config: Config, runtime: Runtime) -> bytes:
