@@ -7,8 +7,8 @@ one. The parts are timed alone, too, also for a preset that is too large to be c
 of a segment, a column of a decoder, and the mixer; on a device also as graphs, and as graphs of Triton's kernels. The script
 counts the operations of a step that a device launches, except views, with the CUDA path of matrix products, and the bytes
 that they read and write; with Triton (if it is installed) their number. The counts are the same on every machine. The script
-prints one table, appends one record to benchmarks/gpu.jsonl, and fails if two archives differ. --device cpu tests the script
-itself.
+prints one table, appends one record to benchmarks/gpu.jsonl, and fails if two archives differ. Before that, it prints each result
+to stderr as soon as it is known. --device cpu tests the script itself.
 """
 
 import argparse
@@ -94,11 +94,13 @@ def main() -> int:
     try:
         configs = {level: _config(level) for level in args.levels}
         corpora = {name: _read(name, args.limit) for name in args.files}
-        runs = [
-            run(name, level, data, configs[level], args.device) for name, data in corpora.items() for level in configs
-        ]
         parts = configs | {level: _config(level) for level in args.parts}
-        steps = [step(level, config, args.device) for level, config in parts.items() if config.gpt]
+        steps = [_said(step(level, config, args.device)) for level, config in parts.items() if config.gpt]
+        runs = [
+            _said(run(name, level, data, configs[level], args.device))
+            for name, data in corpora.items()
+            for level in configs
+        ]
     except (PrequentialError, RuntimeError) as error:
         print(f"gpu: {str(error).splitlines()[0]}", file=sys.stderr)
         return 1
@@ -126,10 +128,20 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--parts", nargs="*", default=["gpu-large"], metavar="N", help="more presets, of which only the parts are timed"
     )
-    parser.add_argument("--limit", type=int, default=100_000, metavar="N", help="bytes of each (default: %(default)s)")
+    parser.add_argument("--limit", type=int, default=50_000, metavar="N", help="bytes of each (default: %(default)s)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--record", type=Path, default=RECORDS, metavar="FILE", help="file to append the record to")
     return parser.parse_args()
+
+
+def _said(row: dict[str, Any]) -> dict[str, Any]:
+    """Prints the figures of a row to stderr: a device that is lent for a short time may be taken back before the table."""
+    figures = {name: value for name, value in row.items() if isinstance(value, bool | float)}
+    text = ", ".join(
+        f"{name} {value if isinstance(value, bool) else f'{value:.3g}'}" for name, value in figures.items()
+    )
+    print(f"gpu: {row.get('corpus', 'parts')} -{row['level']}: {text}", file=sys.stderr, flush=True)
+    return row
 
 
 def _config(level: str) -> Config:

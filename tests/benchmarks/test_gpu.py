@@ -37,7 +37,14 @@ def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path
     assert step["operations"] > step["operations_a_layer"] > step["reading_operations"] > 100
     assert step["bytes"] > 128 * 1024 * step["bytes_a_unit"] > 0  # width 128, 8 rows of 128, one layer
     assert alone["level"] == "5-pure" and step["column_cpu_s"] > 0  # -1 has no GPT
-    _, line, line_alone = capsys.readouterr().out.splitlines()
+    out, err = capsys.readouterr()
+    assert [line.split(": ")[1:2] for line in err.splitlines()] == [
+        ["parts -5"],
+        ["parts -5-pure"],
+        ["sample:christmas_carol -5"],
+    ]
+    assert err.splitlines()[-1].count("identical True") == 1 and "step_gpu_s 0." in err
+    _, line, line_alone = out.splitlines()
     assert line.split()[:2] == ["sample:christmas_carol", "5"] and line.split()[-1] == "yes"
     assert line.split().count("-") == 5  # a processor captures nothing and runs no Triton kernels
     assert line_alone.split()[:2] == ["-", "5-pure"] and line_alone.split()[-1] == "-"
@@ -57,7 +64,7 @@ def test_archives_that_differ_are_a_failure(gpu_script, monkeypatch, capsys, tmp
     options = ["--device", "cpu", "--limit", "500", "--levels", "1", "--parts", "--record", str(tmp_path / "gpu.jsonl")]
     monkeypatch.setattr(sys, "argv", ["gpu.py", "sample:christmas_carol", *options])
     assert gpu_script.main() == 1
-    assert capsys.readouterr().err == "gpu: sample:christmas_carol -1: the archives differ\n"
+    assert capsys.readouterr().err.splitlines()[-1] == "gpu: sample:christmas_carol -1: the archives differ"
 
 
 def test_without_a_device_it_fails_with_one_line(gpu_script, monkeypatch, capsys, tmp_path):
