@@ -15,6 +15,7 @@ import argparse
 import dataclasses
 import hashlib
 import io
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -95,9 +96,9 @@ def main() -> int:
         configs = {level: _config(level) for level in args.levels}
         corpora = {name: _read(name, args.limit) for name in args.files}
         parts = configs | {level: _config(level) for level in args.parts}
-        steps = [_said(step(level, config, args.device)) for level, config in parts.items() if config.gpt]
+        steps = [_printed(step(level, config, args.device)) for level, config in parts.items() if config.gpt]
         runs = [
-            _said(run(name, level, data, configs[level], args.device))
+            _printed(run(name, level, data, configs[level], args.device))
             for name, data in corpora.items()
             for level in configs
         ]
@@ -134,13 +135,9 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _said(row: dict[str, Any]) -> dict[str, Any]:
-    """Prints the figures of a row to stderr: a device that is lent for a short time may be taken back before the table."""
-    figures = {name: value for name, value in row.items() if isinstance(value, bool | float)}
-    text = ", ".join(
-        f"{name} {value if isinstance(value, bool) else f'{value:.3g}'}" for name, value in figures.items()
-    )
-    print(f"gpu: {row.get('corpus', 'parts')} -{row['level']}: {text}", file=sys.stderr, flush=True)
+def _printed(row: dict[str, Any]) -> dict[str, Any]:
+    """Prints the row to stderr, without its configuration: a run may be cut off before the table. Returns the row."""
+    print(json.dumps({name: value for name, value in row.items() if name != "config"}), file=sys.stderr, flush=True)
     return row
 
 

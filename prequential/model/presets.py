@@ -56,7 +56,12 @@ _FULL = MixerConfig(contexts=CONTEXTS, sets=FULL_SETS, curves=CURVES_ALONE, tabl
 
 
 def _with_gpt(
-    n_layers: int, width: int, context_bits: int, mixer: MixerConfig | None, segment_symbols: int = 512
+    n_layers: int,
+    width: int,
+    context_bits: int,
+    mixer: MixerConfig | None,
+    segment_symbols: int = 512,
+    block_symbols: int = ScheduleConfig.block_symbols,
 ) -> Config:
     """A GPT that learns once from each symbol. Without a memory of contexts, replay costs bits (docs/LOG.md)."""
     gpt = GPTConfig(
@@ -67,7 +72,11 @@ def _with_gpt(
         context_bits=context_bits,
         context_step=0.16,
     )
-    schedule = ScheduleConfig(segment_symbols=segment_symbols, n_rows=segment_symbols // ScheduleConfig.row_symbols)
+    schedule = ScheduleConfig(
+        segment_symbols=segment_symbols,
+        n_rows=segment_symbols // ScheduleConfig.row_symbols,
+        block_symbols=block_symbols,
+    )
     return Config(gpt=gpt, mixer=mixer, schedule=schedule)
 
 
@@ -77,10 +86,6 @@ def _with_memory(config: Config, memory_bits: int = 20, replay: float = 1.0) -> 
     gpt = dataclasses.replace(config.gpt, memory_bits=memory_bits, matrix_step=0.02, momentum=0.8)
     schedule = dataclasses.replace(config.schedule, n_rows=int((1.0 + replay) * config.schedule.n_rows))
     return dataclasses.replace(config, gpt=gpt, schedule=schedule)
-
-
-def _in_large_blocks(config: Config) -> Config:
-    return dataclasses.replace(config, schedule=dataclasses.replace(config.schedule, block_symbols=1 << 20))
 
 
 def _beside_gpt(mixer: MixerConfig, table_bits: int) -> MixerConfig:
@@ -98,13 +103,11 @@ PRESETS: dict[int, Config] = {
 }  # fmt: skip
 
 
-# For a device, which steps while the processor mixes: 7 and 85 million weights. The mixer is the one of -2, because the processor
-# is the bound, with a larger table. Blocks are larger, because each ends with a digest of 1 to 2 GB from the device.
+# For a device, which steps while the processor mixes: 7 and 85 million weights. The mixer is the one of -2, with a larger
+# table: a larger one would take most of the time. Blocks are larger, because each ends with a digest of 1 to 2 GB.
 DEVICE_PRESETS: dict[str, Config] = {
-    "gpu-small": _in_large_blocks(_with_memory(_with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24)))),
-    "gpu-large": _in_large_blocks(
-        _with_memory(_with_gpt(12, 768, 19, _beside_gpt(_SECOND, 22), segment_symbols=1024), 18, replay=0.5)
-    ),
+    "gpu-small": _with_memory(_with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24), block_symbols=1 << 20)),
+    "gpu-large": _with_memory(_with_gpt(12, 768, 19, _beside_gpt(_SECOND, 22), 1024, 1 << 20), 18, replay=0.5),
 }
 
 

@@ -15,7 +15,6 @@ def test_the_machine_is_described_in_json_values() -> None:
     assert machine.machine()["cpu"]
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere a process inherits the peak of its parent")
 def test_peak_memory_is_that_of_the_process_and_grows_with_an_allocation() -> None:
     """In a new process, although the one that starts it has needed more: the allocation exceeds the peak of both."""
     program = """
@@ -27,7 +26,8 @@ print(before, peak_memory_bytes() - before)
     parent = f"held = b'x' * (512 << 20); import subprocess, sys; subprocess.run([sys.executable, '-c', {program!r}], check=True)"
     done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
     before, grown = map(int, done.stdout.split())
-    assert before < 256 << 20 and grown >= 32 << 20
+    assert grown >= 32 << 20
+    assert before < 256 << 20 or not sys.platform.startswith("linux")  # elsewhere a parent may count
 
 
 def test_versions_include_the_libraries_that_compute() -> None:
