@@ -5,6 +5,7 @@ run. Without a connection only folders, and what the library has in its cache, c
 """
 
 import re
+import textwrap
 from logging import ERROR, getLogger
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ def load_model(name: str, revision: str | None = None) -> tuple[Any, "TextTokeni
         from transformers.utils import logging
     except ImportError as error:
         raise MissingDependencyError(
-            "models of transformers need a package: pip install 'prequential[transformers]'"
+            "models of transformers need the package transformers: pip install transformers"
         ) from error
     folder = Path(name)
     if folder.is_dir() and not any(folder.glob("*.safetensors")):
@@ -40,8 +41,9 @@ def load_model(name: str, revision: str | None = None) -> tuple[Any, "TextTokeni
         model = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, dtype="float32", **options)
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
     except Exception as error:  # the library raises many types
-        text = " ".join(str(error).split())[:200]
-        raise ConfigError(f"the model {name!r} cannot be loaded: {type(error).__name__}: {text}") from error
+        where = "" if folder.exists() else "it is no folder here, and the hub did not give it: "
+        text = textwrap.shorten(str(error), 200, placeholder=" ...")
+        raise ConfigError(f"the model {name!r} cannot be loaded: {where}{type(error).__name__}: {text}") from error
     finally:
         logging.enable_progress_bar()
         hub_log.setLevel(level)

@@ -42,7 +42,8 @@ def build_parser() -> Parser:
     top = Parser(
         prog="prequential",
         description=f"{DESCRIPTION}\n\n{_command_list()}",
-        epilog="`prequential COMMAND --help` explains a command.",
+        epilog="`prequential COMMAND --help` explains a command. BYTES are 65536, 64K, 10M or 4G (powers of 1024).\n"
+        "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action=_Version)

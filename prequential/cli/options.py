@@ -154,7 +154,8 @@ def add_context(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, de
         "--context",
         choices=("carried", "isolated", "strided"),
         default=default,
-        help="context of a frozen symbol: the stream before it (carried, default), its document, or a strided window",
+        help="what the frozen learner sees before a byte: everything, across documents (carried, default), its document "
+        "(isolated), or a sliding window of its document (strided)",
     )
     parser.add_argument(
         "--stride", type=int, metavar="N", help="for --context strided (default: half the window of the GPT)"
@@ -163,14 +164,15 @@ def add_context(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, de
 
 def add_learner(parser: argparse.ArgumentParser) -> None:
     """Adds the options that choose the learner."""
-    group = parser.add_argument_group("learner (the archive stores all of these)")
+    group = parser.add_argument_group("learner (an archive stores all of these: decompress needs none of them)")
     level = group.add_mutually_exclusive_group()
     level.add_argument(
         *(f"-{number}" for number in range(1, 10)),
         dest="preset",
         action=_Level,
         nargs=0,
-        help="preset, from the fastest (-1) to the smallest archive (-9); default: -5; compress: -4 below 256 KiB",
+        help="preset, from the fastest (-1) to the smallest archive (-9); -1 to -4 have no GPT (default: -5; "
+        "compress takes -4 below 256 KiB)",
     )
     level.add_argument("--fast", dest="preset", action="store_const", const="fast", help="the lowest preset")
     level.add_argument("--best", dest="preset", action="store_const", const="best", help="the highest preset")
@@ -184,7 +186,9 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
     )
-    group.add_argument("--pure", action="store_true", help="a GPT without the context mixer: one for -5 to -9")
+    group.add_argument(
+        "--pure", action="store_true", help="the GPT without the context mixer; -5 to -9 all give the same one"
+    )
     group.add_argument(
         "--seed",
         type=int,
@@ -212,14 +216,21 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
         "--threads", type=int, metavar="N", help="number of threads (default: the number of cores, at most 8)"
     )
     group.add_argument(
-        "--backend", choices=("int8", "float32", "float64"), help="matrix products (default: the fastest exact backend)"
+        "--backend",
+        choices=("int8", "float32", "float64"),
+        help="type of numbers in the matrix products of the GPT (default: the fastest one that is exact here)",
     )
-    group.add_argument("--kernels", choices=("fused", "plain"), help="kernels (default: fused)")
+    group.add_argument(
+        "--kernels",
+        choices=("fused", "plain"),
+        help="fused: compiled by numba; plain: operations of torch, slower, as a check (default: fused)",
+    )
     group.add_argument(
         "--device",
         choices=("cpu", "cuda", "auto"),
         default="cpu",
-        help="where the GPT learns; auto: on a GPU if there is one that passes its tests (default: %(default)s)",
+        help="where the GPT learns; auto: on a GPU if there is one that passes its tests; no effect without a GPT, "
+        "as at -1 to -4 (default: %(default)s)",
     )
     group.add_argument(
         "--audit-every",
@@ -230,7 +241,11 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
         "(default: 0, no audit; docs/RELIABILITY.md)",
     )
     group.add_argument(
-        "--max-memory", type=byte_count, default=6 << 30, metavar="BYTES", help="refuse larger models (default: 6G)"
+        "--max-memory",
+        type=byte_count,
+        default=6 << 30,
+        metavar="BYTES",
+        help="refuse a learner that needs more memory than this (default: 6G)",
     )
 
 
@@ -372,8 +387,8 @@ def _read_config(path: str) -> Config:
     try:
         return Config.from_dict(parse_json(read_regular(path, MAX_CONFIG_BYTES)))
     except OSError as error:
-        raise ConfigError(f"cannot read {path!r}: {error.strerror}") from error
+        raise ConfigError(f"--config: cannot read {path!r}: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"{path!r} is not JSON: {error}") from error
+        raise ConfigError(f"--config: {path!r} is not JSON: {error}") from error
     except ConfigError as error:
         raise ConfigError(f"{path!r}: {error}") from error

@@ -131,7 +131,7 @@ def preset(level: int | str = DEFAULT_PRESET, *, pure: bool = False, seed: int =
     if level not in PRESETS:
         raise ConfigError(f"no preset {level}; choose {min(PRESETS)} to {max(PRESETS)}, or {', '.join(DEVICE_PRESETS)}")
     if pure and level not in PURE:
-        raise ConfigError(f"preset {level} has no GPT alone; choose {min(PURE)} to {max(PURE)}")
+        raise ConfigError(f"preset {level} has no GPT; choose {min(PURE)} to {max(PURE)}")
     return dataclasses.replace((PURE if pure else PRESETS)[int(level)], seed=seed)
 
 

@@ -71,7 +71,7 @@ def check_memory(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n
     """Raises ConfigError for learners that exceed the memory limit."""
     if (n_bytes := memory_bytes(config, n_threads=n_threads, n_learners=n_learners)) > max_memory_bytes:
         raise ConfigError(
-            f"this model takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "
+            f"this learner takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "
             f"{max_memory_bytes / 2**20:,.0f} MiB; raise the limit (--max-memory) if you trust the source"
         )
 
@@ -80,8 +80,8 @@ def check_work(config: Config) -> None:
     """Raises ConfigError for a learner that may take more than MAX_OPERATIONS_PER_BYTE for a byte of some corpus."""
     if (operations := operations_per_byte(config)) > MAX_OPERATIONS_PER_BYTE:
         raise ConfigError(
-            f"this model takes up to {operations:.2g} operations a byte, and at most {MAX_OPERATIONS_PER_BYTE:.0e} are accepted: "
-            "choose smaller matrices, fewer rows, or longer segments and blocks"
+            f"this learner takes up to {operations:.2g} operations a byte, and at most "
+            f"{MAX_OPERATIONS_PER_BYTE:.0e} are accepted: choose smaller matrices, fewer rows, or longer segments and blocks"
         )
 
 

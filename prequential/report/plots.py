@@ -1,4 +1,4 @@
-"""Matplotlib figures, for notebooks and PNG files. They need the extra `plots` (pip install 'prequential[plots]')."""
+"""Matplotlib figures, for notebooks and PNG files. They need matplotlib (the extra `plots`)."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
+        raise MissingDependencyError("plots need matplotlib: pip install matplotlib") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

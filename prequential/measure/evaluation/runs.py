@@ -169,7 +169,7 @@ def find_run(name: str, folder: PathLike) -> str:
     Raises CorpusError if there is none, or several.
     """
     path = Path(name)
-    if path.exists() or path.parent.is_file():
+    if (path / RECORD).exists() or path.parent.is_file():
         return name
     if name == "latest":
         if runs := read_runs(folder, on_bad=lambda error: None):
@@ -260,7 +260,9 @@ def _unpacked(line: bytes, path: Path) -> Run:
             raise ValueError
         curves = base64.b64decode(values["curves"], validate=True)
     except (ValueError, CorpusError) as error:
-        raise CorpusError(f"{str(path)!r} is not a file that `prequential runs pack` wrote") from error
+        raise CorpusError(
+            f"{str(path)!r} is neither a folder of runs nor a file that `prequential runs pack` wrote"
+        ) from error
     return Run(path / values["name"], _checked_record(values["record"], path / values["name"]), curves)
 
 

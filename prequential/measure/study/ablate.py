@@ -177,7 +177,7 @@ def plan_ablation(
     ConfigError without a GPT or without a size that is left, for an unknown feature, and for one that makes no difference.
     """
     if full.gpt is None:
-        raise ConfigError("an ablation varies the size of the GPT, and this configuration has none: choose another")
+        raise ConfigError("an ablation varies the size of the GPT, and this configuration has none: choose -5 to -9")
     chosen = _chosen(full, features)
     settings: dict[tuple[str, frozenset[str]], Setting] = {}
     refusals, flops = [], {}

@@ -84,7 +84,7 @@ def scaled(base: Config, size: Size, *, seed: int | None = None, step_factor: fl
     step_factor: multiplies the step sizes of matrices and vectors; 1 is the rule.
     """
     if base.gpt is None:
-        raise ConfigError("a ladder varies the size of the GPT, and this configuration has none: choose another preset")
+        raise ConfigError("a ladder varies the size of the GPT, and this configuration has none: choose -5 to -9")
     gpt = replace(
         base.gpt,
         width=size.width,

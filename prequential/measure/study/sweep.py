@@ -66,7 +66,9 @@ def sweep_plan(
         ['replay 1, width 64, layers 2, update 512', 'replay 2, width 64, layers 2, update 512']
     """
     if base.gpt is None:
-        raise ConfigError("a sweep varies the GPT, and this configuration has none: choose another preset or --config")
+        raise ConfigError(
+            "a sweep varies the GPT, and this configuration has none: choose -5 to -9, or a --config with a GPT"
+        )
     axes = (
         _distinct(replay, replay_factor(base)),
         _distinct(widths, base.gpt.width),

@@ -222,7 +222,7 @@ def test_a_folder_without_runs_cannot_be_packed(tmp_path):
 def test_a_file_of_something_else_is_refused(tmp_path, line):
     path = tmp_path / "runs.jsonl"
     path.write_bytes(line.encode("latin-1") + b"\n")
-    with pytest.raises(CorpusError, match="is not a file that `prequential runs pack` wrote"):
+    with pytest.raises(CorpusError, match="is neither a folder of runs nor a file that `prequential runs pack` wrote"):
         read_runs(path)
 
 

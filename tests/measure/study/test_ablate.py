@@ -118,7 +118,7 @@ def test_an_impossible_size_is_refused_by_name() -> None:
         (TINY, ["reply"], "there is no feature 'reply'; the features are embeddings"),
         (TINY, ["words"], "has no 'words'"),
         (preset(5), ["mixer", "words"], "'words' makes no difference without mixer"),
-        (preset(2), None, "has none: choose another"),
+        (preset(2), None, "has none: choose -5 to -9"),
     ],
 )
 def test_an_impossible_ablation_is_an_error(config: Config, features: list[str] | None, message: str) -> None:

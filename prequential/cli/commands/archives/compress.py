@@ -82,6 +82,6 @@ def _output_path(args: argparse.Namespace, name: str) -> str | None:
     if args.output is not None:
         return str(args.output)
     if not is_path(name):
-        raise OutputError("there is no file to name the archive after; name it with -o")
+        raise OutputError("this input has no file name to name the archive after: give -o NAME.pq")
     path = Path(name)
     return f"{path.absolute() if path.name in ('', '..') else path}.pq"

@@ -52,9 +52,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--static-stride",
         type=options.positive_integer,
         metavar="N",
-        help="ids that it scores at a time (default: its window)",
+        help="with --static: tokens that the model scores at a time (default: its window)",
     )
-    parser.add_argument("--static-apart", action="store_true", help="it begins each document anew")
+    parser.add_argument(
+        "--static-apart",
+        action="store_true",
+        help="with --static: the model begins each document with an empty context",
+    )
     parser.add_argument(
         "--estimate", action="store_true", help="first estimate the cost; the record holds it next to the actual cost"
     )

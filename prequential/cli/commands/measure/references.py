@@ -25,9 +25,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Declares the command."""
     parser = commands.add_parser(
         "references",
-        description="Code each corpus with the GPT alone while it learns, with its last weights, with weights trained on another "
-        "corpus, retrained at each doubling, and by counting; and split the code length into learning and data "
-        "(docs/MEASURES.md).",
+        description="Split the code length of each corpus into the cost of learning and that of the data. For this, code it in "
+        "several ways: with the GPT alone while it learns, with its last weights, with weights trained on another corpus, with a "
+        "GPT retrained at each doubling, and by counting bytes (docs/MEASURES.md).",
     )
     parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
     parser.add_argument("--train", metavar="OTHER", help="for the row `frozen`: a corpus to train on first")
@@ -52,7 +52,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--window",
         type=options.byte_count,
         metavar="BYTES",
-        help="length of the end for `learning by the last ... bytes` (default: an eighth of the corpus, at most 64K)",
+        help="for the row `learning by the last ... bytes`: the mean cost of so many last bytes is taken as the final loss "
+        "(default: an eighth of the corpus, at most 64K)",
     )
     parser.add_argument(
         "--epsilon",

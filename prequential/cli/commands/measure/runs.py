@@ -76,7 +76,7 @@ def list_runs(args: argparse.Namespace) -> int:
                 f"prequential: unfinished: evaluate --resume {printable(str(draft))} resumes it, unless it is still running",
                 file=sys.stderr,
             )
-    for reason in bad:
+    for reason in {str(error): error for error in bad}.values():
         report_failure(None, reason, verbose=args.verbose)
     return EXIT_FAILURE if bad else 0
 

@@ -19,8 +19,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declares the command."""
     parser = commands.add_parser(
         "forecast",
-        description="Fit a law of size and length to the runs of `prequential ladder`, forecast the code length of a larger run "
-        "with a 90 % interval, and freeze the forecast in a file before that run. `prequential score` scores it "
+        description="Fit a scaling law (code length against size and length) to the runs of `prequential ladder`, forecast the "
+        "code length of a larger run with a 90 % interval, and freeze the forecast in a file before that run. `prequential score` scores it "
         "(docs/STUDIES.md).",
     )
     parser.add_argument("runs", metavar="DIR", help="folder of the runs of the ladder, or file of packed runs")
@@ -48,7 +48,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="cheap run over the bytes of the target: fit the law to ratios to this run (needs --corpus)",
     )
     parser.add_argument(
-        "--form", metavar="NAME", help="form of the law (default: the one with the least backtest error)"
+        "--form",
+        metavar="NAME",
+        help="form of the scaling law: additive, crossed or shared (default: the one with the least backtest error)",
     )
     parser.add_argument("--with-diverged", action="store_true", help="also use runs that look diverged")
     parser.add_argument(

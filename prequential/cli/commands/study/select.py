@@ -33,7 +33,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "ones within a budget of bytes (docs/STUDIES.md).",
     )
     parser.add_argument("source", metavar="CORPUS", help="folder or hf:SOURCE; or a file, with --shard")
-    parser.add_argument("--by", choices=MEASURES, required=True, help="score of a document, in bits per byte")
+    parser.add_argument(
+        "--by",
+        choices=MEASURES,
+        required=True,
+        help="score of a document, in bits per byte: its code length (surprise), that without copies (novel), or what reading "
+        "--target saves (progress; without --target, what a second reading saves)",
+    )
     parser.add_argument(
         "--budget", type=options.byte_count, required=True, metavar="BYTES", help="total length of the chosen documents"
     )
