@@ -102,6 +102,19 @@ class Words:
         return b"".join(b"the" if i == 256 else bytes([i]) for i in ids)
 
 
+class MarksTheEnd(Words):
+    """Ids that stand for no byte follow the text, as the end of a sequence of other tokenizers."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def encode(self, data):
+        return super().encode(data) + [299] * self.n
+
+    def decode(self, ids):
+        return super().decode([i for i in ids if i != 299])
+
+
 class LosesBytes(Words):
     def decode(self, ids):
         return super().decode(ids).lower()

@@ -21,16 +21,21 @@ def byte_costs(symbols: np.ndarray, subject: Subject, learner: Learner | None = 
     ids, widths = symbols.astype(np.int64), np.ones(len(symbols), np.int64)
     if subject.tokenizer:
         ids, widths = tokenise(symbols.tobytes(), subject.tokenizer, subject.description[OTHER]["n_symbols"])
-    learner, before = learner or subject.make(), np.zeros(0, np.int64)
+    learner, pending = learner or subject.make(), (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    n_with_bytes = len(widths) - int(
+        np.argmax(widths[::-1] > 0)
+    )  # later ids stand for no byte: the last byte takes their cost
     for block in blocks(len(ids), subject.schedule):
         for done, bits in run(learner, BitCoder(FOLLOW), block, ids[block]):
             stop = block.start + done
-            units = np.concatenate((before, np.rint(bits / UNIT_BITS).astype(np.int64)))
-            here = np.concatenate((np.zeros(len(before), np.int64), widths[stop - len(bits) : stop]))
-            if not here.any() and stop < len(ids):  # ids that stand for no byte: the next byte takes their cost
-                before = units
+            units = np.concatenate((pending[0], np.rint(bits / UNIT_BITS).astype(np.int64)))
+            here = np.concatenate((pending[1], widths[stop - len(bits) : stop]))
+            if stop < len(ids) and (
+                stop >= n_with_bytes or not here.any()
+            ):  # no byte yet, or costs of the last one to come
+                pending = units, here
                 continue
-            before = before[:0]
+            pending = units[:0], here[:0]
             yield spread(units, here) * UNIT_BITS
 
 

@@ -144,6 +144,17 @@ def test_ids_of_a_tokenizer_cost_what_they_cost_and_their_bytes_share_it():
     assert result.curve.n_bytes[-1] == len(TEXT)
 
 
+@pytest.mark.parametrize("n_marks", [1, 49, 50, 51, 120])
+@pytest.mark.parametrize("n_bytes", [49, 50, 100])
+def test_ids_that_stand_for_no_byte_at_the_end_are_paid_by_the_last_byte(n_bytes, n_marks):
+    text, tokenizer = TEXT[:n_bytes].replace(b"the", b"The"), models.MarksTheEnd(n_marks)
+    result = evaluate(text, learner=partial(models.OfWords, tokenizer))
+    ids = tokenizer.encode(text)
+    assert result.ledger.code_bits == pytest.approx(ideal_bits(ids, 300), rel=1e-4)
+    assert result.trace.bits("model").sum() == result.ledger.code_bits
+    assert (np.diff(result.curve.n_bytes) > 0).all() and result.curve.n_bytes[-1] == n_bytes
+
+
 def test_the_cost_of_an_id_is_divided_exactly():
     assert spread(np.array([7, 5, 3]), np.array([3, 0, 2])).tolist() == [3, 2, 2, 7, 1]
     assert spread(np.array([4, 9]), np.array([2, 0])).tolist() == [2, 11]

@@ -20,8 +20,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "forecast",
         description="Fit a scaling law (code length against size and length) to the runs of `prequential ladder`, forecast the "
-        "code length of a larger run with a 90 % interval, and freeze the forecast in a file before that run. `prequential score` scores it "
-        "(docs/STUDIES.md).",
+        "code length of a larger run with a 90 % interval, and freeze the forecast in a file before that run. "
+        "`prequential score` scores it (docs/STUDIES.md).",
     )
     parser.add_argument("runs", metavar="DIR", help="folder of the runs of the ladder, or file of packed runs")
     target = parser.add_argument_group("target")
