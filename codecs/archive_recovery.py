@@ -10,10 +10,11 @@ from prequential.errors import OutputError
 from prequential.files import output_file
 
 
-def recover_blocks(path: str | os.PathLike[str], output: str) -> Iterator[str]:
+def recover_blocks(path: str | os.PathLike[str], output: str, *, overwrite: bool = False) -> Iterator[str]:
     """Yields one line of text for each group of equal blocks after the first fault of the archive at `path`.
 
-    Blocks that are stored raw and intact are saved as OUTPUT.from-START, where START is their offset in the original.
+    Blocks that are stored raw and intact are saved as OUTPUT.from-START, where START is their offset in the original. A file of
+    this name is replaced only if `overwrite`.
     Raises CorruptArchiveError, UnsupportedVersionError, OSError.
     """
     found = survey(path)
@@ -28,22 +29,29 @@ def recover_blocks(path: str | os.PathLike[str], output: str) -> Iterator[str]:
         elif kind is BlockKind.CODED:
             yield f"{_place(blocks)} intact, but coded after the damaged data: lost unless the damage is repaired"
         else:
-            yield from _save_raw_blocks(path, blocks, output)
+            yield from _save_raw_blocks(path, blocks, output, overwrite=overwrite)
     covered = found.blocks[-1].stop if found.blocks else 0
     if covered < found.header.n_bytes:
         yield f"original bytes {covered}-{found.header.n_bytes}: the archive ends before them, or its index is damaged too"
 
 
-def _save_raw_blocks(path: str | os.PathLike[str], blocks: Sequence[SurveyedBlock], output: str) -> Iterator[str]:
-    for block in blocks:
+def _save_raw_blocks(
+    path: str | os.PathLike[str], blocks: Sequence[SurveyedBlock], output: str, *, overwrite: bool
+) -> Iterator[str]:
+    def failure(block: SurveyedBlock) -> str:
         try:
-            with output_file(f"{output}.from-{block.start}") as sink:
+            with output_file(f"{output}.from-{block.start}", overwrite=overwrite) as sink:
                 sink.write(read_payload(path, block))
         except OutputError as error:
-            yield str(error)
-    first, last = blocks[0], blocks[-1]
-    up_to = f" to {output}.from-{last.start}" if last is not first else ""
-    yield f"{_place(blocks)} stored raw and intact: saved as {output}.from-{first.start}{up_to}"
+            return str(error)
+        return ""
+
+    for reason, group in itertools.groupby(blocks, key=failure):
+        alike = list(group)
+        first, last = alike[0], alike[-1]
+        up_to = f" to {output}.from-{last.start}" if last is not first else ""
+        result = f"not saved, because {reason}" if reason else f"saved as {output}.from-{first.start}{up_to}"
+        yield f"{_place(alike)} stored raw and intact: {result}"
 
 
 def _place(blocks: Sequence[SurveyedBlock]) -> str:

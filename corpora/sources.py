@@ -21,6 +21,7 @@ from prequential.corpora.dataset_spec import DatasetSpec
 from prequential.corpora.streamed import ReadChunks, StreamedCorpus, Survey
 from prequential.corpora.tree import scan_tree
 from prequential.errors import CorpusError
+from prequential.files import possible_name
 
 
 def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[str] | None = None) -> Corpus:
@@ -48,7 +49,9 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
         if spec.startswith("shards:"):
             return _open_shards(spec.removeprefix("shards:"), spool_dir)
     path = Path(spec)
-    if path.is_dir():
+    with reading(path), possible_name(path):
+        is_folder = stat.S_ISDIR(path.stat().st_mode)
+    if is_folder:
         return _open_tree(path, spool_dir)
     return _open_file(path, kind="file", spool_dir=spool_dir)
 

@@ -16,7 +16,7 @@ from prequential.codecs.archive_header import Header
 from prequential.corpora.chunks import reading
 from prequential.corpora.tree_restore import restore_tree
 from prequential.errors import CorruptArchiveError, OutputError
-from prequential.files import Sink, output_file
+from prequential.files import Sink, output_file, possible_name
 from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
@@ -161,7 +161,7 @@ def _original(
     folder, mode = Path(output), like.stat().st_mode if like else 0o777
 
     def check() -> None:
-        if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir() or any(folder.iterdir())):
             raise OutputError(f"{str(output)!r} exists; choose another folder, or empty it")
 
     return output_file(
@@ -175,7 +175,7 @@ def _original(
 
 def _archive(archive: bytes | bytearray | memoryview | PathLike | BinaryIO) -> AbstractContextManager[BinaryIO]:
     if isinstance(archive, str | os.PathLike):
-        with reading(archive):
+        with reading(archive), possible_name(archive):
             return Path(archive).open("rb")
     if hasattr(archive, "read"):
         return nullcontext(cast(BinaryIO, archive))

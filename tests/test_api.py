@@ -66,6 +66,25 @@ def test_an_open_file_serves_as_archive_and_as_output() -> None:
     assert (original.getvalue(), result.n_bytes) == (b"text" * 100, 400)
 
 
+def test_an_output_without_a_buffer_gets_every_byte() -> None:
+    class Slow(io.RawIOBase):
+        """Takes at most 7 bytes at a time, and nothing after the limit, as a pipe that does not wait."""
+
+        def __init__(self, limit: int) -> None:
+            self.taken, self.limit = b"", limit
+
+        def write(self, data) -> int | None:
+            part = bytes(data)[: min(7, self.limit - len(self.taken))]
+            self.taken += part
+            return len(part) or None
+
+    slow, full = Slow(1 << 20), Slow(100)
+    prequential.compress(b"text" * 100, slow, config=SMALL, runtime=FUSED)
+    assert slow.taken == prequential.compress(b"text" * 100, config=SMALL, runtime=FUSED)
+    with pytest.raises(prequential.OutputError, match="takes no bytes now"):
+        prequential.compress(b"text" * 100, full, config=SMALL, runtime=FUSED)
+
+
 def test_an_original_with_another_digest_is_refused_although_every_block_is_intact() -> None:
     from prequential.codecs.archive import ArchiveReader, ArchiveWriter
     from prequential.codecs.archive_header import Header

@@ -28,7 +28,12 @@ def are_refused(args: argparse.Namespace) -> bool:
     names: list[str] = values[0] if is_list else values
     if presets := [name for name in names if re.fullmatch(r"-\d+", name)]:  # argparse takes -1 for a negative number
         args.parser.error(f"unrecognized arguments: {' '.join(presets)}")
-    if (given := getattr(args, "given", None)) is not None and (reason := _missing(given)) is not None:
+    given = getattr(args, "given", None)
+    if "" in (*names, given, getattr(args, "output", None)):  # for pathlib it is the current folder
+        args.parser.error("a name is empty: give the name of a file or folder")
+    if names.count("-") > 1:
+        args.parser.error("- is given twice, but standard input can be read only once")
+    if given is not None and (reason := _missing(given)) is not None:
         report_failure(None, reason, verbose=args.verbose)
         return True
     reasons = [(name, reason) for name in names if (reason := _refusal(args, name)) is not None]
@@ -45,8 +50,8 @@ def _missing(name: str) -> Exception | None:
             "standard input is a terminal: name a file, or pipe data into the command (--help explains it)"
         )
     try:
-        if is_path(name) and not Path(name).parent.is_file():  # FILE/NAME is a packed run
-            with reading(name):
+        with reading(name):
+            if is_path(name) and not Path(name).parent.is_file():  # FILE/NAME is a packed run
                 Path(name).stat()
     except CorpusError as error:
         return error

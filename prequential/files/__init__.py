@@ -18,9 +18,9 @@ from prequential.files.folders import (
     write_bytes,
     write_text,
 )
-from prequential.files.outputs import check_output, output_file
+from prequential.files.outputs import check_output, is_device, output_file
 from prequential.files.regular import open_regular, read_regular
-from prequential.files.sink import PathLike, Sink, stream_output, writing
+from prequential.files.sink import PathLike, Sink, possible_name, stream_output, writing
 from prequential.files.work_folder import (
     check_own_folder,
     checkpoint_path,
@@ -45,12 +45,14 @@ __all__ = [
     "delete_new_checkpoint",
     "folder_permissions",
     "hold_work_folder",
+    "is_device",
     "new_folder",
     "open_own_file",
     "open_regular",
     "output_file",
     "partial_path",
     "permissions",
+    "possible_name",
     "read_regular",
     "set_mode",
     "share_folder",

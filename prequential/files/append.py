@@ -24,7 +24,7 @@ def append_line(path: PathLike, line: bytes) -> None:
     something else damaged the file, the new line begins after a newline.
     """
     with _appending(path) as number, os.fdopen(number, "ab", 0, closefd=False) as file:
-        lock(file, path)
+        lock(file, path, waits=True)
         n_before = os.fstat(number).st_size
         try:
             is_open = n_before and os.pread(number, 1, n_before - 1) != b"\n"

@@ -8,11 +8,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prequential.errors import OutputError
-from prequential.files.sink import PathLike, sync, writing
+from prequential.files.sink import PathLike, possible_name, sync, writing
+
+
+def check_name(path: PathLike) -> None:
+    """Raises OutputError if no file can have this name, for instance because it is too long."""
+    with writing(path), suppress(FileNotFoundError), possible_name(path):
+        os.stat(path)  # noqa: PTH116  # the questions of pathlib answer False or raise, as the version of Python decides
 
 
 def check_new_folder(folder: PathLike) -> None:
     """Raises OutputError if `folder` exists and is not an empty folder, or cannot be created. Cheap: call it before long work."""
+    check_name(folder)
     path = Path(folder)
     if path.name in ("", ".."):
         raise OutputError(f"{os.fspath(folder)!r} cannot be the name of a new folder; give another name")
@@ -33,7 +40,7 @@ def new_folder(folder: PathLike, *, mode: int = 0o777) -> Iterator[Path]:
     path = Path(folder)
     with writing(folder):
         check_new_folder(folder)
-        draft = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+        draft = path.with_name(f".{path.name[:60]}-{secrets.token_hex(4)}")  # at most 255 bytes in UTF-8
         draft.mkdir(mode=0o700)
         try:
             yield draft

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError, PrequentialError
-from prequential.files.folders import permissions, set_mode, sync_folder
+from prequential.files.folders import check_name, permissions, set_mode, sync_folder
 from prequential.files.sink import PathLike, Sink, writing
 from prequential.files.work_folder import (
     CHECKPOINT,
@@ -29,12 +29,22 @@ Publish = Callable[[Path, Path], None]  # turns the complete partial file into t
 
 
 def check_output(target: PathLike, *, overwrite: bool) -> None:
-    """Raises OutputError if `target` is a folder, or a file and not `overwrite`. Cheap: call it before long work."""
+    """Raises OutputError if `target` cannot be a file's name, is a folder, or is a file and not `overwrite`.
+
+    Cheap: call it before long work.
+    """
+    check_name(target)
     path = Path(target)
     if path.is_dir():
         raise OutputError(f"{str(target)!r} is a folder; give the name of a file")
     if not overwrite and (path.is_symlink() or path.is_file()):
         raise _exists(target)
+
+
+def is_device(target: PathLike) -> bool:
+    """Whether `target` is a device or a named pipe, which is written directly."""
+    path = Path(target)
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _exists(target: PathLike) -> OutputError:
@@ -67,18 +77,19 @@ def output_file(
     and if another run is writing the target.
     """
     check = check or partial(check_output, target, overwrite=overwrite)
+    check_name(target)
     check()
     with writing(target):
         status = None if like is None else Path(like).stat()  # now: at the end the file may be gone
     path = Path(os.path.realpath(target))
-    if path.exists() and not path.is_file() and publish is None:
+    if is_device(path):
         with _device(target, path) as sink:
             yield sink
         return
     with hold_work_folder(target) as folder:
         check()  # again, now that no other run writes it
-        draft = _Draft(target, path, folder, status, mode)
-        with closing(draft.open(overwrite=overwrite, resume=resume)) as file:
+        draft = _Draft(target, path, folder, status, mode, overwrite)
+        with closing(draft.open(resume=resume)) as file:
             sink, keeps = Sink(file, target), True
             try:
                 yield sink
@@ -126,6 +137,7 @@ class _Draft:
     folder: Path
     like: os.stat_result | None
     mode: int
+    overwrite: bool
 
     @property
     def temporary(self) -> Path:
@@ -135,10 +147,10 @@ class _Draft:
     def checkpoint(self) -> Path:
         return self.folder / CHECKPOINT
 
-    def open(self, *, overwrite: bool, resume: bool) -> BinaryIO:
+    def open(self, *, resume: bool) -> BinaryIO:
         """The partial file, open for writing: that of an interrupted run if `resume` and a checkpoint exists, or a new one."""
         has_partial, has_checkpoint = self.temporary.exists(), self.checkpoint.exists()
-        if has_partial and not resume and not overwrite:
+        if has_partial and not resume and not self.overwrite:
             if has_checkpoint:
                 raise OutputError(
                     f"an interrupted run left {str(self.folder)!r}; continue it with --resume, or start again with -f"
@@ -194,7 +206,7 @@ class _Draft:
         """Keeps the intact beginning of a damaged archive, and says where."""
         name = f"{os.fspath(self.target)}.from-0"
         try:
-            _name(name, self.temporary, Path(os.path.realpath(name)), overwrite=False)
+            _name(name, self.temporary, Path(os.path.realpath(name)), overwrite=self.overwrite)
         except (OSError, OutputError) as error:
             return f"they are not saved, because {error}"
         return f"they are in {name!r}"

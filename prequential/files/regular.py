@@ -6,7 +6,7 @@ import stat
 from io import BufferedReader
 from pathlib import Path
 
-from prequential.files.sink import PathLike
+from prequential.files.sink import PathLike, possible_name
 
 NOT_REGULAR = "not a regular file"
 
@@ -20,10 +20,8 @@ def open_regular(path: PathLike, *, follow_links: bool = True) -> BufferedReader
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     if not follow_links:
         flags |= getattr(os, "O_NOFOLLOW", 0)
-    try:
+    with possible_name(path):
         number = os.open(path, flags)
-    except ValueError as error:  # a NUL in the name
-        raise OSError(errno.EINVAL, str(error), os.fspath(path)) from error
     try:
         mode = os.fstat(number).st_mode
         if not stat.S_ISREG(mode):

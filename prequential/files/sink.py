@@ -29,8 +29,13 @@ class Sink:
 
     def write(self, data: bytes) -> int:
         """Writes all of `data` and returns its length in bytes. Raises OutputError, BrokenPipeError."""
+        rest: bytes | memoryview = data
         with writing(self._name):
-            self._file.write(data)
+            while rest:  # a file without a buffer may take a part
+                n = self._file.write(rest)
+                if not n:
+                    raise BlockingIOError(errno.EAGAIN, "it takes no bytes now")
+                rest = memoryview(rest)[n:]
         self._blake2b.update(data)
         self.n_bytes += len(data)
         return len(data)
@@ -94,6 +99,15 @@ def writing(name: PathLike) -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputError(f"cannot write {os.fspath(name)!r}: {error.strerror or error}") from error
+
+
+@contextmanager
+def possible_name(path: PathLike) -> Iterator[None]:
+    """Turns the ValueError of the body, for a name with a NUL or one that cannot be encoded, into OSError."""
+    try:
+        yield
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error), os.fspath(path)) from error
 
 
 def stream_output(file: BinaryIO, *, overwrite: bool = False) -> Sink:

@@ -1,6 +1,7 @@
 """The working folder of an output: what a run needs until its output is complete, and a lock against a second run.
 
-For an output NAME it is .NAME.prequential, next to it, readable for its owner only:
+For an output NAME it is .NAME.prequential, next to it, readable for its owner only. If that is too long for a name, a digest of
+NAME stands in place of NAME. The folder holds:
 
     owner            marks the folder as ours; locked while a run writes the output
     partial          the output so far
@@ -11,6 +12,7 @@ For an output NAME it is .NAME.prequential, next to it, readable for its owner o
 Only files of these names are ever deleted, and only in a folder that carries our mark and belongs to this user.
 """
 
+import hashlib
 import os
 import shutil
 import stat
@@ -23,6 +25,7 @@ from prequential.errors import OutputError
 from prequential.files.folders import sync_folder
 from prequential.files.sink import PathLike, writing
 
+MAX_NAME_BYTES = 255  # of most file systems
 MARK = b"prequential working folder 1\n"
 OWNER, PARTIAL, CHECKPOINT, NEW_CHECKPOINT, NEW_FOLDER = (
     "owner",
@@ -36,7 +39,10 @@ OWNER, PARTIAL, CHECKPOINT, NEW_CHECKPOINT, NEW_FOLDER = (
 def work_folder(target: PathLike) -> Path:
     """The working folder of the output `target`. If `target` is a link, the folder stands beside the file that the link names."""
     path = Path(os.path.realpath(target))
-    return path.with_name(f".{path.name}.prequential")
+    folder = path.with_name(f".{path.name}.prequential")
+    if len(os.fsencode(folder.name)) <= MAX_NAME_BYTES:
+        return folder
+    return path.with_name(f".{hashlib.blake2b(os.fsencode(path.name), digest_size=16).hexdigest()}.prequential")
 
 
 def partial_path(target: PathLike) -> Path:
@@ -188,14 +194,14 @@ def closing(file: BinaryIO) -> Iterator[BinaryIO]:
             file.close()
 
 
-def lock(file: BinaryIO, target: PathLike) -> None:
-    """Locks the file until it is closed. Raises OutputError if another run holds the lock."""
+def lock(file: BinaryIO, target: PathLike, *, waits: bool = False) -> None:
+    """Locks the file until it is closed. If another run holds the lock: waits for it, or raises OutputError."""
     try:
         import fcntl
     except ImportError:  # not on every system
         return
     try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB * (not waits))
     except BlockingIOError as error:
         file.close()
         raise OutputError(

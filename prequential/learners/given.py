@@ -26,7 +26,8 @@ MAX_HISTORY_BITS, MAX_MATCH_BITS = 28, 25  # 256 MiB each
 
 def is_model(given: Given) -> bool:
     """Whether it names the folder of a stored model."""
-    return isinstance(given, str | os.PathLike) and (Path(given) / DESCRIPTION).is_file()
+    # Path.is_file raises for a name that is too long
+    return isinstance(given, str | os.PathLike) and os.path.isfile(Path(given) / DESCRIPTION)  # noqa: PTH113
 
 
 def describe(config: Config | None, given: Given, runtime: Runtime) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def describe(config: Config | None, given: Given, runtime: Runtime) -> dict[str,
         return informed_learner(config, given, runtime)[1]
     if config is None:
         raise ConfigError("a learner that reads a text needs a configuration")
-    if given == "-":
+    if isinstance(given, str) and given == "-":  # of an array, == compares elements
         raise ConfigError("a given text is read more than once: save standard input to a file")
     with open_source(given) as source:
         runtime.check(remembering(config, source.n_bytes))

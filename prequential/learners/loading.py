@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from prequential.corpora.corpus import unicode_name
 from prequential.errors import ConfigError
 from prequential.learners.adapted import error_line
 from prequential.learners.subject import Subject, other_subject
@@ -23,7 +24,9 @@ def load_subject(name: str, arguments: Mapping[str, Any] | None = None) -> Subje
     Raises ConfigError if it cannot be imported or made.
     """
     factory = _named(name)
-    return other_subject(partial(factory, **(arguments or {})), name, arguments, source=_source_digest(factory))
+    return other_subject(
+        partial(factory, **(arguments or {})), unicode_name(name), arguments, source=_source_digest(factory)
+    )
 
 
 def parse_arguments(texts: Sequence[str]) -> dict[str, Any]:

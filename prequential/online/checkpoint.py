@@ -9,6 +9,7 @@ import errno
 import hashlib
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -180,8 +181,9 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     with open_tensors(path) as file:
         about = _described(path, file.metadata, expected)
         own = {LEARNER + name: array for name, array in learner.state().items()}
+        most = max(STATE_SIZE, WORDS_PER_SYMBOL * learner.schedule.block_symbols)
         try:
-            arrays = read_arrays(file, own, CODER_ARRAYS)
+            arrays = read_arrays(file, own, CODER_ARRAYS, most=most)
         except ValueError as error:
             raise CheckpointError(f"{str(path)!r} does not fit the run: {error}") from error
     if about.pop("digest", None) != _digest(arrays, about):
@@ -203,19 +205,24 @@ def save_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[
     sync_file(path)
 
 
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None) -> None:
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes a safetensors file durably. Raises OSError, also for the library's own error type, which it uses for a full disk."""
     try:
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, metadata)
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
     except safetensors.SafetensorError as error:
         raise OSError(errno.EIO, str(error)) from error
     sync_file(path)
 
 
 def read_arrays(
-    file: TensorFile, own: Mapping[str, np.ndarray], others: Mapping[str, np.dtype] | None = None
+    file: TensorFile,
+    own: Mapping[str, np.ndarray],
+    others: Mapping[str, np.dtype] | None = None,
+    *,
+    most: int = 0,
 ) -> dict[str, np.ndarray]:
-    """All tensors of a file: those of `own`, with the same names, types and shapes, and others of these types.
+    """All tensors of a file: those of `own`, with the same names, types and shapes, and others of these types, each of at
+    most `most` values.
 
     They share no memory with the file. Raises ValueError, before any is read, if the file holds anything else. The caller checks
     the values.
@@ -224,7 +231,7 @@ def read_arrays(
     if file.types.keys() != dtypes.keys():
         raise ValueError("it holds other tensors")
     for name, (dtype, shape) in file.types.items():
-        if name in own and shape != own[name].shape:
+        if shape != own[name].shape if name in own else math.prod(shape) > most:
             raise ValueError(f"{name} has another shape")
         if dtype != dtypes[name]:
             raise ValueError(f"{name} has another type")

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from prequential.files import PathLike, Sink, checkpoint_path, output_file, partial_path, stream_output
+from prequential.files import PathLike, Sink, checkpoint_path, is_device, output_file, partial_path, stream_output
 from prequential.online.checkpoint import Checkpoints
 
 
@@ -26,7 +26,7 @@ def _flushed(sink: Sink) -> Iterator[Sink]:
 
 
 def checkpoints_of(output: PathLike | BinaryIO | None, *, resume: bool) -> Checkpoints | None:
-    """The checkpoints of a run that makes a file or folder; None for other outputs, which cannot be continued."""
-    if not isinstance(output, str | os.PathLike) or (Path(output).exists() and not Path(output).is_file()):
+    """The checkpoints of a run that makes a file or folder; None for streams and devices, which cannot be continued."""
+    if not isinstance(output, str | os.PathLike) or is_device(output):
         return None
     return Checkpoints(checkpoint_path(output), partial_path(output), resume=resume)

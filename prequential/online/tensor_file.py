@@ -119,11 +119,10 @@ def _unpacked(name: str, frame: np.ndarray, n_bytes: int) -> bytearray:
     """The n_bytes of a frame. Raises ValueError if it holds anything else, before more memory is taken."""
     import zstandard
 
-    found = bytearray(n_bytes)
-    place = 0
     try:
         if zstandard.frame_content_size(frame.data) != n_bytes:
             raise ValueError(f"{name} has another size than its values")
+        found, place = bytearray(n_bytes), 0
         with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(frame.data) as reader:
             while place < n_bytes and (n := reader.readinto(memoryview(found)[place:])):
                 place += n

@@ -128,6 +128,21 @@ def test_keep_going_lists_intact_blocks_after_the_damage_and_saves_raw_ones(run,
     assert "blocks 4-5 (original bytes 4096-6144) intact, but coded" in message
     assert (tmp_path / "a.from-2048").read_bytes() + (tmp_path / "a.from-3072").read_bytes() == noise
     assert (tmp_path / "a.from-0").read_bytes() == text[:1024]
+    for name in ("a.from-0", "a.from-2048"):
+        (tmp_path / name).write_bytes(b"precious")
+    message = run(tmp_path, "decompress", "--keep-going", "a.pq").stderr.decode()
+    assert (
+        "block 2 (original bytes 2048-3072) stored raw and intact: not saved, because 'a.from-2048' exists" in message
+    )
+    assert (
+        "block 3 (original bytes 3072-4096) stored raw and intact: not saved, because 'a.from-3072' exists" in message
+    )
+    assert "saved as" not in message
+    assert (tmp_path / "a.from-0").read_bytes() == (tmp_path / "a.from-2048").read_bytes() == b"precious"
+    message = run(tmp_path, "decompress", "--keep-going", "-f", "a.pq").stderr.decode()
+    assert "blocks 2-3 (original bytes 2048-4096) stored raw and intact: saved as a.from-2048 to a.from-3072" in message
+    assert (tmp_path / "a.from-0").read_bytes() == text[:1024]
+    assert (tmp_path / "a.from-2048").read_bytes() == noise[:1024]
 
 
 def test_standard_output_gets_the_verified_blocks_of_a_damaged_archive(run, archive, text, tmp_path):

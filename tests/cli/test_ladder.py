@@ -6,7 +6,7 @@ import re
 import pytest
 
 import prequential
-from prequential import Config, GPTConfig, ScheduleConfig
+from prequential import Config, ConfigError, GPTConfig, ScheduleConfig
 from prequential.cli.main import build_parser
 
 GPT = Config(
@@ -71,6 +71,25 @@ def test_the_rule_of_steps_is_measured_in_a_separate_folder(folder, monkeypatch,
     assert sorted(tried) == sorted(run.record["code_bits_per_byte"] for run in runs)
     code, shown = ran(folder, monkeypatch, capsys, *LADDER, "--runs", "checked", "--check-steps")
     assert "drift of the best factor for each doubling of the weights" in shown.out
+
+
+def test_a_failed_run_leaves_out_its_size_alone(folder, monkeypatch, capsys):
+    def evaluated(*args, config, **more):
+        if config.gpt.width == 24 and config.gpt.matrix_step > 0.05:
+            raise ConfigError("this run fails")
+        return prequential.evaluate(*args, config=config, **more)
+
+    monkeypatch.setattr("prequential.measure.study.plans.evaluate", evaluated)
+    check = (*LADDER, "--runs", "failed", "--check-steps")
+    code, shown = ran(folder, monkeypatch, capsys, *check)
+    failed, left_out = shown.err.splitlines()
+    assert code == 1 and "this run fails" in failed
+    assert "the check of 24x1 needs the step factor 1 and two others" in left_out
+    assert left_out.endswith("this size is left out")
+    table = shown.out.partition("bits/byte, steps")[2]
+    assert re.findall(r"^(\d+x1) ", table, re.MULTILINE) == ["16x1", "32x1"]
+    code, shown = ran(folder, monkeypatch, capsys, *check, "--json")
+    assert [check["size"] for check in json.loads(shown.out)["step_checks"]] == [[16, 1], [32, 1]]
 
 
 @pytest.mark.parametrize(

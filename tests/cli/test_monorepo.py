@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from prequential.cli.main import main
 from prequential.corpora.git.window import open_documents, read_tree, read_window
+from prequential.errors import OutputError
 from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.heldout.heldout import dynamic_trace
 from prequential.model.config import Config
@@ -162,6 +164,21 @@ def test_the_report_describes_the_window_and_names_the_point(call: Call, project
     assert out.endswith("point 1 of runs/project.series.jsonl\n")
 
 
+def test_a_point_that_cannot_be_appended_is_printed_before_the_error(
+    call: Call, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, record: Mapping[str, Any]) -> None:
+        raise OutputError("the disk is full")
+
+    monkeypatch.setattr("prequential.measure.monorepo.series.append_record", full)
+    done, out, errors = call(str(project), "--since", "2026-01-05")
+    assert (done, errors) == (1, "prequential: the disk is full\n")
+    assert out.startswith("window: 3 commits after ") and "point 1 of" not in out
+    done, out, errors = call(str(project), "--since", "2026-01-05", "--json")
+    assert (done, errors) == (1, "prequential: the disk is full\n")
+    assert json.loads(out)["kind"] == "monorepo"
+
+
 # A series
 
 
@@ -271,6 +288,16 @@ def test_a_series_is_drawn_as_svg_and_as_a_page_that_load_nothing_external(call:
     done, _, errors = call("--series", "runs/project.series.jsonl", "--picture", "series.svg")
     assert (done, len(errors.splitlines())) == (1, 1)
     assert call(str(project), "--picture", "series.svg", "--force")[::2] == (0, "")
+
+
+def test_a_picture_that_needs_a_missing_matplotlib_is_refused_before_the_point(
+    call: Call, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done, out, errors = call(str(project), "--since", "2026-01-05", "--picture", "series.png")
+    assert (done, out, len(errors.splitlines())) == (1, "", 1)
+    assert "plots need matplotlib" in errors
+    assert list(Path.cwd().iterdir()) == []
 
 
 # Refusals

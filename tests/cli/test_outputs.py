@@ -45,6 +45,19 @@ def test_after_a_missing_input_the_next_one_is_compressed(run, text, tmp_path):
     assert (tmp_path / "a.pq").exists()
 
 
+def test_after_a_name_that_is_too_long_the_next_one_is_compressed(run, text, tmp_path):
+    names = ["x" * 254, "x" * 245, "x" * 300, "x" * 300 + "/a", "a"]  # with .pq the first is too long
+    for name in ("x" * 254, "x" * 245, "a"):
+        (tmp_path / name).write_bytes(text)
+    done = run(tmp_path, "compress", *names)
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 1 and len(lines) == 3 and all("File name too long" in line for line in lines)
+    assert lines[0].startswith(f"prequential: {'x' * 254}: cannot write '{'x' * 254}.pq'")
+    assert (tmp_path / f"{'x' * 245}.pq").exists() and (tmp_path / "a.pq").exists()
+    done = run(tmp_path, "decompress", "-o", "x" * 300, "a.pq")
+    assert (done.returncode, done.stderr.decode().count("cannot write")) == (1, 1)
+
+
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full")
 def test_a_full_disk_is_one_line(run, text, tmp_path):
     done = run(tmp_path, "compress", "-o", "/dev/full", "-", stdin=text)

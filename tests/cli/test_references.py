@@ -85,3 +85,10 @@ def test_a_configuration_with_a_mixer_is_a_usage_error(run, folder, small_config
     done = run(folder, "references", "--config", str(small_config), "a")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert b"GPT alone" in done.stderr
+
+
+@pytest.mark.parametrize("args", [["-", "--train", "-"], ["a", "b", "--train", "-"]])
+def test_standard_input_that_would_be_read_twice_is_a_usage_error(run, folder, text, args):
+    done = run(folder, "references", "--config", "pure.json", *args, stdin=text[:300])
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, b"", 1)
+    assert b"standard input cannot be read twice" in done.stderr

@@ -7,7 +7,12 @@ from prequential.errors import CorpusError
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(None, "No such file"), ("{", "is not JSON"), ("{}", "is not a forecast")]
+    ("content", "message"),
+    [
+        (None, "No such file"),
+        ("A text.", "`prequential forecast -o` wrote: it is not JSON"),
+        ("{}", "is not a forecast"),
+    ],
 )
 def test_a_file_that_is_not_a_forecast_cannot_be_scored(tmp_path, content, message):
     path = tmp_path / "forecast.json"

@@ -36,6 +36,15 @@ WITHOUT_TORCH = (
         (["compress", "-o", "x", "a", "b"], "several inputs"),
         (["decompress", "-o", "x", "a", "b"], "several archives"),
         (["evaluate", "--limit", "ten", "a"], "'ten'"),
+        (["compress", ""], "a name is empty"),
+        (["compress", "a", ""], "a name is empty"),
+        (["compress", "--given", "", "a"], "a name is empty"),
+        (["decompress", "-o", "", "a"], "a name is empty"),
+        (["evaluate", "", "a"], "a name is empty"),
+        (["estimate", ""], "a name is empty"),
+        (["heldout", "--train", "", "--test", "a"], "a name is empty"),
+        (["compress", "-", "-"], "- is given twice"),
+        (["list", "-", "a", "-"], "- is given twice"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(run, tmp_path, args, part):

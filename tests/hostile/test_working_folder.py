@@ -12,10 +12,19 @@ from limits import bounded
 from seeds import RUNTIME, seeds
 
 import prequential
-from prequential.errors import CheckpointError, OutputError
-from prequential.files import checkpoint_path, hold_work_folder, output_file, partial_path, work_folder
+from prequential.errors import CheckpointError, CorpusError, OutputError
+from prequential.files import (
+    append_line,
+    check_new_folder,
+    checkpoint_path,
+    hold_work_folder,
+    new_folder,
+    output_file,
+    partial_path,
+    work_folder,
+)
 from prequential.files import work_folder as function  # noqa: F401
-from prequential.files.work_folder import MARK, OWNER
+from prequential.files.work_folder import MARK, OWNER, lock
 from prequential.measure.record import append_record
 
 TINY = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
@@ -121,25 +130,35 @@ class StopError(Exception):
     """Interrupts a run."""
 
 
-def leave_interrupted(folder: Path) -> None:
+def leave_interrupted(folder: Path, name: str = "net") -> None:
     from prequential.online import checkpoint
 
     saved = checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST
     checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")
 
     def stop(*_: object) -> None:
-        if checkpoint_path(folder / "net").exists():
+        if checkpoint_path(folder / name).exists():
             raise StopError
 
     try:
         with pytest.raises(StopError):
-            prequential.decompress(folder / ARCHIVE, folder / "net", runtime=RUNTIME, on_progress=stop)
+            prequential.decompress(folder / ARCHIVE, folder / name, runtime=RUNTIME, on_progress=stop)
     finally:
         checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = saved
-    assert partial_path(folder / "net").exists()
+    assert partial_path(folder / name).exists()
 
 
 # ---- pipes and links in place of our files
+
+
+def test_a_folder_is_not_restored_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    archive = prequential.compress(tmp_path / "tree", config=TINY, runtime=RUNTIME)
+    with pytest.raises(OutputError, match="exists; choose another folder"):
+        prequential.decompress(archive, tmp_path / "link", runtime=RUNTIME, on_progress=lambda *_: pytest.fail("works"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "link", "tree"]
 
 
 @pytest.mark.parametrize("name", ["owner", "partial", "run.checkpoint"])
@@ -200,6 +219,58 @@ def test_a_record_is_appended_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
     with pytest.raises(OutputError, match="No space left"):
         append_record(tmp_path / "a.jsonl", {"a": 2})
     assert (tmp_path / "a.jsonl").read_bytes() == before
+
+
+def test_a_record_waits_for_another_run_that_appends_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.touch()
+    with path.open("ab") as other:
+        lock(other, path)
+        thread = threading.Thread(target=append_line, args=(path, b"second\n"))
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+        other.write(b"first\n")
+    thread.join(10)
+    assert path.read_bytes() == b"first\nsecond\n"
+
+
+# ---- long names
+
+
+@pytest.mark.parametrize("name", ["n" * 245, "é" * 127, "n" * 255])
+def test_a_long_name_has_a_working_folder_and_resumes(
+    name: str, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    leave_interrupted(folder, name)
+    assert work_folder(folder / name) != work_folder(folder / f"m{name[1:]}")
+    prequential.decompress(folder / ARCHIVE, folder / name, runtime=RUNTIME, resume=True)
+    assert not caplog.records  # as of a run that starts anew
+    assert snapshot(folder) == {ARCHIVE: seeds()["mixer"].archive, name: seeds()["mixer"].original}
+
+
+def test_a_new_folder_may_have_the_longest_name(tmp_path: Path) -> None:
+    name = "é" * 127
+    with new_folder(tmp_path / name):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["n" * 256, "a\0b", "\ud800", "n" * 256 + "/a"])
+def test_a_name_that_no_file_can_have_is_refused_before_the_work(name: str, folder: Path) -> None:
+    (folder / "tree").mkdir()
+    archives = [folder / ARCHIVE, prequential.compress(folder / "tree", config=TINY, runtime=RUNTIME)]
+    before = snapshot(folder)
+    for archive in archives:
+        with pytest.raises(OutputError, match="cannot write"):
+            prequential.decompress(archive, folder / name, runtime=RUNTIME, on_progress=lambda *_: pytest.fail("works"))
+    with pytest.raises(OutputError, match="cannot write"):
+        prequential.compress(PRECIOUS, folder / name, config=TINY, runtime=RUNTIME)
+    with pytest.raises(OutputError, match="cannot write"):
+        check_new_folder(folder / name)
+    with pytest.raises(CorpusError, match="cannot read"):
+        prequential.decompress(folder / name, runtime=RUNTIME)
+    assert snapshot(folder) == before
 
 
 # ---- races

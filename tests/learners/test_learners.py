@@ -1,5 +1,7 @@
 """Learners of one's own: figures from an independent computation, archives, and every cheat and every fault is refused."""
 
+import json
+import os
 from functools import partial
 
 import numpy as np
@@ -153,6 +155,12 @@ def test_ids_that_stand_for_no_byte_at_the_end_are_paid_by_the_last_byte(n_bytes
     assert result.ledger.code_bits == pytest.approx(ideal_bits(ids, 300), rel=1e-4)
     assert result.trace.bits("model").sum() == result.ledger.code_bits
     assert (np.diff(result.curve.n_bytes) > 0).all() and result.curve.n_bytes[-1] == n_bytes
+
+
+def test_the_name_of_a_file_that_is_not_utf_8_can_be_recorded(tmp_path):
+    path = tmp_path / os.fsdecode(b"m\xff.py")
+    path.write_text("from own_learners import Counts")
+    json.dumps(load_subject(f"{path}:Counts").description, ensure_ascii=False).encode()
 
 
 def test_the_cost_of_an_id_is_divided_exactly():

@@ -201,6 +201,36 @@ def test_decompression_of_a_folder_resumes_too(tmp_path):
     assert (tmp_path / "again" / "two").read_bytes() == DATA
 
 
+def test_decompression_of_a_folder_resumes_and_is_saved_although_the_empty_folder_exists(tmp_path):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "one").write_bytes(DATA)
+    archive, output, seen = prequential.compress(tmp_path / "tree", config=CONFIG, runtime=ONE), tmp_path / "again", []
+    for after in (8, 8):
+        with pytest.raises(InterruptionError):
+            prequential.decompress(archive, output, runtime=ONE, resume=True, on_progress=stopping_at(after))
+        output.mkdir(exist_ok=True)
+    prequential.decompress(
+        archive, output, runtime=ONE, resume=True, on_progress=lambda done, n_bytes: seen.append(done.n_bytes)
+    )
+    assert seen[0] > 14 * 32  # after the first segments, which two runs have decoded
+    assert (output / "one").read_bytes() == DATA
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "tree"]
+
+
+def test_the_partial_output_of_another_folder_is_refused(tmp_path):
+    for name, data in (("tree", DATA), ("short", b"")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one").write_bytes(data)
+    long, short = (prequential.compress(tmp_path / name, config=CONFIG, runtime=ONE) for name in ("tree", "short"))
+    with pytest.raises(InterruptionError):
+        prequential.decompress(long, tmp_path / "again", runtime=ONE, on_progress=stopping_at(12))
+    (tmp_path / "again").mkdir()
+    with pytest.raises(CheckpointError, match="another original"):
+        prequential.decompress(short, tmp_path / "again", runtime=ONE, resume=True)
+    prequential.decompress(long, tmp_path / "again", runtime=ONE, resume=True)
+    assert (tmp_path / "again" / "one").read_bytes() == DATA
+
+
 # ---- refusals
 
 
@@ -276,6 +306,8 @@ def described(path):
         ({}, {"learner.gpt.embedding": torch.zeros(1 << 20)}, "another shape"),
         ({}, {"learner.gpt.head": torch.zeros(16, 256, dtype=torch.float64)}, "another type"),
         ({}, {"surplus": torch.zeros(3)}, "other tensors"),
+        ({}, {"words": torch.zeros(5 * 300 + 1, dtype=torch.int32)}, "words has another shape"),
+        ({}, {"symbols": torch.zeros(1, 1 << 20, dtype=torch.uint8)}, "symbols has another shape"),
         ({"totals": {"n_bytes": 10**15}}, {}, "digest"),
     ],
 )
@@ -314,6 +346,17 @@ def test_a_crafted_packed_tensor_takes_no_more_memory_than_its_shape(shape, fram
     tracemalloc.start()
     with pytest.raises(CheckpointError, match=reason), open_tensors(path) as file:
         checkpoint.read_arrays(file, own)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    tracemalloc.stop()
+
+
+def test_the_size_of_a_frame_is_checked_before_memory_is_taken_for_it(tmp_path):
+    path = tmp_path / "c"
+    tensors = {"a": np.frombuffer(zstandard.compress(b"short"), np.uint8)}
+    safetensors.numpy.save_file(tensors, path, {"packed": json.dumps({"a": ["I8", [1 << 28]]})})
+    tracemalloc.start()
+    with pytest.raises(CheckpointError, match="another size than its values"), open_tensors(path) as file:
+        file.read("a")
     assert tracemalloc.get_traced_memory()[1] < 1 << 24
     tracemalloc.stop()
 

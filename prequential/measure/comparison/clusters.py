@@ -49,10 +49,19 @@ class RateInterval:
     seed: int
 
 
+def n_clusters_of(n_documents: int) -> int:
+    """The number of clusters that `cluster` makes of so many documents that are not empty."""
+    return math.ceil(n_documents / _cluster_size(n_documents))
+
+
+def _cluster_size(n_documents: int) -> int:
+    return max(1, math.ceil(n_documents / MAX_CLUSTERS))
+
+
 def cluster(n_bytes: Sequence[int], bits: Sequence[float]) -> Clusters:
     """Clusters of the documents with these lengths and costs, both in the order of the corpus."""
     pairs = [pair for pair in zip(n_bytes, bits, strict=True) if pair[0]]
-    size = max(1, math.ceil(len(pairs) / MAX_CLUSTERS))
+    size = _cluster_size(len(pairs))
     parts = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     return Clusters(
         n_documents=len(pairs),

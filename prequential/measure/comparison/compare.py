@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.codecs.archive_header import OTHER
 from prequential.errors import ConfigError, CorpusError
 from prequential.measure.comparison.intervals import (
     MIN_CELLS,
@@ -248,11 +249,21 @@ def _letters(i: int) -> str:
 
 
 def _seed(run: Run) -> int:
-    return int(run.record["config"].get("seed", 0))
+    """The seed, as learners/subject.py says: of a learner that is not of this program, its argument `seed`."""
+    config = run.record["config"]
+    seed = (config[OTHER]["arguments"] if OTHER in config else config).get("seed", 0)
+    return seed if type(seed) is int else 0  # a stranger's argument of this name may be anything
 
 
 def _without_seed(run: Run) -> dict[str, Any]:
-    return {name: value for name, value in run.record["config"].items() if name != "seed"}
+    config = dict(run.record["config"])
+    if OTHER in config:
+        config[OTHER] = {**config[OTHER], "arguments": _unseeded(config[OTHER]["arguments"])}
+    return _unseeded(config)
+
+
+def _unseeded(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != "seed" or type(value) is not int}
 
 
 def _group(label: str, runs: Sequence[Run]) -> Group:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prequential.errors import ConfigError, CorpusError
-from prequential.measure.comparison.clusters import MAX_CLUSTERS, Clusters, RateInterval, rate_interval
+from prequential.measure.comparison.clusters import Clusters, RateInterval, n_clusters_of, rate_interval
 from prequential.measure.comparison.intervals import Bootstrap
 from prequential.measure.evaluation.record import CONFIG_FORM
 from prequential.measure.evaluation.summary import model_summary
@@ -131,8 +131,7 @@ def document_losses(record: Any, where: str) -> DocumentLosses:
     losses = {}
     for loss, values in found.items():
         given = values["clusters"]
-        n_clusters = len(given["n_bytes"])
-        fits = n_clusters == len(given["bits"]) and n_clusters <= min(MAX_CLUSTERS, given["n_documents"])
+        fits = len(given["n_bytes"]) == len(given["bits"]) == n_clusters_of(given["n_documents"])
         if not fits or not all(given["n_bytes"]):
             raise CorpusError(f"{where} has {loss} costs that do not match their documents")
         losses[loss] = Clusters(

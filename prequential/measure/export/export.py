@@ -85,7 +85,7 @@ def losses(learner: OnlineLearner, module: plain_gpt.GPT, symbols: NDArray[np.ui
 
 def _gpt_config(learner: OnlineLearner) -> GPTConfig:
     if learner.config.gpt is None:
-        raise ConfigError("this learner has no GPT to export: train one with preset 3 or above")
+        raise ConfigError("this learner has no GPT to export: train one with -5 to -9")
     return learner.config.gpt
 
 

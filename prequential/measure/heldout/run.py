@@ -9,7 +9,7 @@ from typing import Any
 from prequential.codecs.archive_header import OTHER
 from prequential.codecs.baselines.registry import BaselineResult, measure_installed
 from prequential.corpora.overlap.overlap import Overlap, measure_overlap
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, CorpusError
 from prequential.learners.adapted import AdaptedLearner
 from prequential.learners.subject import Subject
 from prequential.measure.evaluation import baselines as evaluation_baselines
@@ -118,6 +118,8 @@ def measure_other_heldout(
     """
     if plan.frozen not in (None, CARRIED):
         raise ConfigError("a learner of your own has the context carried: leave out --context and --stride")
+    if not train.n_bytes:
+        raise CorpusError("nothing to learn from: the training corpus is empty")
     learner, symbols = subject.make(), test.symbols[:]
     with stage("training") as show:
         code_bits = follow_trace(train.symbols[:], subject, learner, show).total_bits(MODEL)

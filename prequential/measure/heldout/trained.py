@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.codecs.archive import ArchiveReader
+from prequential.codecs.archive_header import GIVEN
 from prequential.corpora.chunks import reading, spool
-from prequential.corpora.corpus import Document, mapped
+from prequential.corpora.corpus import Document, mapped, unicode_name
 from prequential.corpora.names import is_path
 from prequential.errors import CheckpointError, ConfigError, CorpusError, CorruptArchiveError
 from prequential.files import open_regular
@@ -32,6 +33,7 @@ from prequential.online.training import finish, train
 
 Bytes = NDArray[np.uint8]
 Kind = Literal["corpus", "run", "model", "checkpoint"]
+_WITH_GIVEN = "a run with --given, whose learner cannot be used here: name a corpus, or a model of `train`"
 Check = Callable[[Config], object]  # called with the configuration before the learner is built; it may raise an error
 
 
@@ -97,7 +99,7 @@ def load_trained(
         return _of_checkpoint(Path(path), runtime, check)
     stored = load_model(path, runtime)
     check(stored.learner.config)
-    return stored.learner, TrainedOn(kind="model", about={**stored.trained_on, "model": path})
+    return stored.learner, TrainedOn(kind="model", about={**stored.trained_on, "model": unicode_name(path)})
 
 
 def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress) -> tuple[OnlineLearner, TrainedOn]:
@@ -108,6 +110,8 @@ def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress)
         header = reader.header
         if not header.n_bytes:
             raise CorpusError(f"{str(path)!r} is a run over an empty corpus")
+        if GIVEN in header.config:
+            raise ConfigError(f"{str(path)!r} is {_WITH_GIVEN}")
         config = config_of(header)
         check(config)
         learner = runtime.learner(config)
@@ -128,7 +132,7 @@ def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress)
     if digest_of(symbols) != header.blake2b:
         raise CorruptArchiveError(f"{str(run.archive)!r} decodes to other bytes than its header says")
     finish(learner)
-    about = {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex(), "run": run.name}
+    about = {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex(), "run": unicode_name(run.name)}
     document = Document(str(header.corpus.get("name")), 0, len(symbols))
     return learner, TrainedOn(
         kind="run", about={**about, "code_bits": done.code_bits}, symbols=symbols, documents=[document]
@@ -147,7 +151,8 @@ def _of_checkpoint(path: Path, runtime: Runtime, check: Check) -> tuple[OnlineLe
         raise CheckpointError(f"{str(path)!r} was saved before the first byte was read")
     finish(learner)
     extent = {"n_bytes": n_read, "whole_bytes": identity["n_bytes"], "whole_blake2b": identity["blake2b"]}
-    return learner, TrainedOn(kind="checkpoint", about={**identity["corpus"], **extent, "checkpoint": str(path)})
+    about = {**identity["corpus"], **extent, "checkpoint": unicode_name(str(path))}
+    return learner, TrainedOn(kind="checkpoint", about=about)
 
 
 def _identity_in(path: Path) -> dict[str, Any]:
@@ -156,6 +161,8 @@ def _identity_in(path: Path) -> dict[str, Any]:
         with open_tensors(path) as file:
             about = json.loads(file.metadata[checkpoint.METADATA])
         identity = {name: about[name] for name in checkpoint.MISMATCHES}
+        if GIVEN in identity["config"]:
+            raise CheckpointError(f"{str(path)!r} is a checkpoint of {_WITH_GIVEN}")
         Config.from_dict(identity["config"])
         if type(identity["n_bytes"]) is not int or not isinstance(identity["corpus"], dict):
             raise ValueError("a field has another type")

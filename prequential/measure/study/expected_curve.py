@@ -118,8 +118,8 @@ class ExpectedCurve:
         return Estimate(point, float(low), float(high))
 
 
-def expected_curve(curve: Curve, *, seed: int = 0) -> ExpectedCurve:
-    """Fits the law to a learning curve, whose points are ends of segments. seed: of the bootstrap."""
+def expected_curve(curve: Curve) -> ExpectedCurve:
+    """Fits the law to a learning curve, whose points are ends of segments. Equal curves give equal results."""
     n_bytes, code_bits = int(curve.n_bytes[-1]), float(curve.bits[-1])
     n_cells = max(1, min(N_CELLS, len(curve.n_bytes) // SEGMENTS_PER_CELL, n_bytes))
     edges = np.linspace(0.0, n_bytes, n_cells + 1)
@@ -139,7 +139,7 @@ def expected_curve(curve: Curve, *, seed: int = 0) -> ExpectedCurve:
     nodes, floors, factors = _fit(shapes, rates[:, None])
     if n_cells >= MIN_CELLS:
         fitted = floors[0] + factors[0] * shapes[nodes[0]]
-        replicates = fitted[:, None] + _noise(rates - fitted, _tangents(shapes, int(nodes[0])), seed)
+        replicates = fitted[:, None] + _noise(rates - fitted, _tangents(shapes, int(nodes[0])))
         again = _fit(shapes, replicates)
         nodes, floors, factors = (
             np.concatenate([first, more]) for first, more in zip((nodes, floors, factors), again, strict=True)
@@ -188,9 +188,9 @@ def _tangents(shapes: Values, node: int) -> Values:
     return np.asarray(np.linalg.svd(found, full_matrices=False)[0][:, :N_PARAMETERS])
 
 
-def _noise(residuals: Values, tangents: Values, seed: int) -> Values:
+def _noise(residuals: Values, tangents: Values) -> Values:
     """Fractional Gaussian noise of the residuals' size, (cells, N_REPLICATES), in equal shares for each Hurst exponent."""
-    n_cells, random = len(residuals), np.random.default_rng(seed)
+    n_cells, random = len(residuals), np.random.default_rng(0)
     distance = np.arange(n_cells, dtype=np.float64)
     parts = []
     for hurst in HURST:

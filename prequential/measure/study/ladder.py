@@ -16,7 +16,7 @@ every size (Muon's steps have one spectral norm, times a factor of shape).
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -320,23 +320,37 @@ class StepCheck:
     note: str = ""
 
 
-def check_steps(bits_per_byte: Mapping[tuple[Size, float], float], base: Config) -> list[StepCheck]:
+def check_steps(
+    bits_per_byte: Mapping[tuple[Size, float], float],
+    base: Config,
+    on_incomplete: Callable[[ConfigError], object] | None = None,
+) -> list[StepCheck]:
     """The check of each size, ascending by N, from bits per byte by size and factor.
 
-    Raises ConfigError for a size without factor 1 and two others.
+    on_incomplete: called with the error of each size without factor 1 and two others, which is left out. None: such an error is
+    raised.
     """
-    sizes = sorted({size for size, _ in bits_per_byte}, key=lambda size: n_weights(_gpt(scaled(base, size))))
-    return [_step_check(size, {f: bits for (s, f), bits in bits_per_byte.items() if s == size}, base) for size in sizes]
+    checks = []
+    for size in sorted({size for size, _ in bits_per_byte}, key=lambda size: n_weights(_gpt(scaled(base, size)))):
+        try:
+            checks.append(_step_check(size, {f: bits for (s, f), bits in bits_per_byte.items() if s == size}, base))
+        except ConfigError as error:
+            if on_incomplete is None:
+                raise
+            on_incomplete(error)
+    return checks
 
 
-def step_checks_of(outcomes: Iterable[Outcome], base: Config) -> list[StepCheck]:
-    """The checks of the finished runs of a `step_plan`. Raises ConfigError as `check_steps` does."""
+def step_checks_of(
+    outcomes: Iterable[Outcome], base: Config, on_incomplete: Callable[[ConfigError], object] | None = None
+) -> list[StepCheck]:
+    """The checks of the finished runs of a `step_plan`. on_incomplete and errors: as of `check_steps`."""
     bits_per_byte = {}
     for outcome in outcomes:
         if outcome.run:
             size, _, factor = outcome.setting.name.partition(STEPS)
             bits_per_byte[parse_size(size), float(factor)] = outcome.run.record["code_bits_per_byte"]
-    return check_steps(bits_per_byte, base)
+    return check_steps(bits_per_byte, base, on_incomplete)
 
 
 def _step_check(size: Size, bits_per_byte: Mapping[float, float], base: Config) -> StepCheck:

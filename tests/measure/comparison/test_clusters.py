@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prequential.measure.comparison.clusters import MAX_CLUSTERS, Clusters, cluster, loss_interval, rate_interval
+from prequential.measure.comparison.clusters import (
+    MAX_CLUSTERS,
+    Clusters,
+    cluster,
+    loss_interval,
+    n_clusters_of,
+    rate_interval,
+)
 from prequential.measure.comparison.intervals import Bootstrap
 
 RATE = 2.0  # bits per byte expected of every document
@@ -124,7 +131,7 @@ def test_many_documents_are_clusters_of_equal_numbers_of_neighbours(n, n_cluster
     n_bytes, bits = list(range(1, n + 1)), [float(i) for i in range(n)]
     found = cluster(n_bytes, bits)
     assert (found.n_documents, len(found.n_bytes)) == (n, n_clusters)
-    assert len(found.n_bytes) <= MAX_CLUSTERS
+    assert len(found.n_bytes) == n_clusters_of(n) <= MAX_CLUSTERS
     assert (sum(found.n_bytes), sum(found.bits)) == (sum(n_bytes), sum(bits))
     size = -(-n // MAX_CLUSTERS)
     assert found.n_bytes[1] == sum(n_bytes[size : 2 * size])

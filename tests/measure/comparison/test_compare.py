@@ -241,6 +241,24 @@ def test_runs_that_differ_in_the_seed_are_one_group_and_averaged(tmp_path: Path)
     assert comparison.choice_bits == 2
 
 
+def of_ones_own(**arguments) -> dict:
+    return {"learner": {"name": "mine:Learner", "arguments": arguments, "n_symbols": 256, "run_symbols": 50}}
+
+
+def test_the_seed_of_a_learner_of_ones_own_is_its_argument(tmp_path: Path) -> None:
+    configs = [of_ones_own(seed=7, size=1), of_ones_own(seed=3, size=1), of_ones_own(seed=3, size=2)]
+    configs += [of_ones_own(size=2), of_ones_own(seed="x", size=1), of_ones_own(seed="y", size=1)]
+    runs = [write_run(tmp_path / str(i), drawn_units(3, i), config=config) for i, config in enumerate(configs)]
+    groups = compare(runs).groups
+    assert [(group.runs, group.seeds) for group in groups] == [
+        (("1", "0"), (3, 7)),
+        (("3", "2"), (0, 3)),
+        (("4",), (0,)),
+        (("5",), (0,)),
+    ]
+    assert groups[0].config == of_ones_own(size=1)
+
+
 def test_a_configuration_measured_again_is_a_group_of_its_own(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / str(i), drawn_units(3, i), seed=seed) for i, seed in enumerate([0, 1, 0, 1])]
     assert [group.runs for group in compare(runs).groups] == [("0", "1"), ("2", "3")]

@@ -138,7 +138,7 @@ def test_a_mixer_does_not_change_the_exported_gpt(module):
 
 
 def test_a_learner_without_a_gpt_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="no GPT"):
+    with pytest.raises(ConfigError, match="no GPT to export: train one with -5 to -9"):
         export(tmp_path / "x", RUNTIME.learner(replace(MIXED, gpt=None)), {})
     assert not list(tmp_path.iterdir())
 

@@ -14,10 +14,13 @@ from prequential.corpora import chunks
 from prequential.corpora.bundled import sample_path
 from prequential.errors import CheckpointError, ConfigError, OutputError
 from prequential.measure.evaluation.runs import Run
+from prequential.measure.fields import parse_object
 from prequential.measure.heldout import trained
 from prequential.measure.heldout.trained import kind_of, load_trained
+from prequential.measure.record import append_record
 from prequential.model.config import Config, MixerConfig, ScheduleConfig
 from prequential.online import checkpoint
+from prequential.online.model_store import save_model
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
 
@@ -123,4 +126,35 @@ def test_a_run_whose_bytes_do_not_fit_on_the_disk_is_an_output_error(run, monkey
 
     monkeypatch.setattr(chunks.tempfile, "NamedTemporaryFile", lambda **_: Full())
     with pytest.raises(OutputError, match=r"cannot spool to .*: No space left on device"):
+        load_trained(str(run), "run", RUNTIME, lambda config: None, lambda done, n_bytes: None)
+
+
+def test_the_record_of_a_learner_whose_name_is_not_utf_8_can_be_appended(saved, run, tmp_path):
+    odd, learner = os.fsdecode(b"m\xff"), RUNTIME.learner(CONFIG)
+    train(learner, TEXT)
+    save_model(tmp_path / odd, learner, {"n_bytes": len(TEXT)})
+    path = saved[0].rename(tmp_path / f"{odd}.checkpoint")
+    (tmp_path / f"{odd}-run").mkdir()
+    (tmp_path / "archive.pq").rename(tmp_path / f"{odd}-run" / "archive.pq")
+    for kind, spec in (("model", odd), ("checkpoint", path.name), ("run", f"{odd}-run")):
+        _, trained_on = load_trained(
+            str(tmp_path / spec), kind, RUNTIME, lambda config: None, lambda done, n_bytes: None
+        )
+        append_record(tmp_path / "records.jsonl", trained_on.to_record())
+        record = parse_object((tmp_path / "records.jsonl").read_bytes().splitlines()[-1], "it")
+        assert "m\\xff" in record[kind]
+
+
+def test_a_run_with_a_given_text_and_its_checkpoint_are_refused_as_such(saved, run, tmp_path):
+    data = saved[0].read_bytes()
+    changed = data.replace(b'\\"config\\": {', b'\\"config\\": {\\"given\\": 1, ', 1)
+    header_bytes = int.from_bytes(data[:8], "little") + len(changed) - len(data)
+    saved[0].write_bytes(header_bytes.to_bytes(8, "little") + changed[8:])
+    assert changed != data
+    with pytest.raises(CheckpointError, match="is a checkpoint of a run with --given, whose learner cannot be used"):
+        load(saved[0])
+    prequential.compress(
+        TEXT.tobytes(), tmp_path / "archive.pq", config=CONFIG, given=b"a text", runtime=RUNTIME, overwrite=True
+    )
+    with pytest.raises(ConfigError, match="is a run with --given, whose learner cannot be used"):
         load_trained(str(run), "run", RUNTIME, lambda config: None, lambda done, n_bytes: None)

@@ -194,3 +194,10 @@ def test_without_an_optimum_among_the_factors_the_check_names_the_best_of_them()
 def test_a_check_without_factor_1_is_refused() -> None:
     with pytest.raises(ConfigError, match="needs the step factor 1"):
         check_steps({(Size(16, 1), f): 3.0 for f in (0.5, 2.0, 4.0)}, TINY)
+
+
+def test_an_incomplete_size_may_be_left_out() -> None:
+    bits = {(Size(16, 1), f): 3.0 for f in (0.5, 2.0)} | {(Size(32, 1), f): b for f, b in parabola(1.5).items()}
+    errors: list[ConfigError] = []
+    assert [check.size for check in check_steps(bits, TINY, errors.append)] == [Size(32, 1)]
+    assert "the check of 16x1 needs the step factor 1" in str(errors[0]) and len(errors) == 1

@@ -1,5 +1,6 @@
 """Scores: the errors of a forecast, and the runs that do not score it."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 from planted_ladder import N_BYTES, TARGET, make_run
 
 from prequential import CorpusError
-from prequential.measure.evaluation.runs import pack_runs, read_runs
+from prequential.measure.evaluation.runs import pack_runs, read_run, read_runs
+from prequential.measure.fields import read_object
 from prequential.measure.study.forecasting.score import append_score, check_prefix, find_target_run, score
 from prequential.measure.study.forecasting.sealed import sealed
 from prequential.measure.study.ladder import Ladder, Size
@@ -54,6 +56,14 @@ def test_scores_are_appended_to_the_earlier_ones_among_the_runs(frozen: dict[str
     pack_runs(tmp_path, tmp_path / "packed" / "ladder.jsonl")
     assert append_score(tmp_path / "packed" / "ladder.jsonl", record) == tmp_path / "packed" / "scores.jsonl"
     assert len(read_runs(tmp_path)) == 1  # scores among runs are not taken for a run
+
+
+def test_a_run_whose_folder_is_not_utf_8_is_scored(frozen: dict[str, Any], tmp_path: Path) -> None:
+    path = make_run(tmp_path, TARGET.size, TARGET.n_bytes).path
+    odd = path.rename(path.with_name(os.fsdecode(b"run\xff")))
+    record = score(frozen, read_run(odd))
+    assert record["run"]["name"] == "run\\xff"
+    assert read_object(append_score(tmp_path, record)) == record
 
 
 def test_the_newest_run_of_the_target_is_found(frozen: dict[str, Any], tmp_path: Path) -> None:

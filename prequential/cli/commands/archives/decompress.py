@@ -1,9 +1,9 @@
 """prequential decompress: the original files and folders of archives."""
 
 import argparse
+import os
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
@@ -70,7 +70,7 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
             )
     except CorruptArchiveError as error:
         if args.keep_going and name != "-" and isinstance(output, str):
-            for line in recover_blocks(name, output):
+            for line in recover_blocks(name, output, overwrite=args.force):
                 error.add_note(line)
         raise
     if shows_summary(quiet=args.quiet, verbose=args.verbose):
@@ -81,7 +81,7 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
 def _output_file(args: argparse.Namespace, name: str) -> str | None:
     """The path of the output, unless it is a folder: an archive may restore one that is empty."""
     path = _output_path(args, name)
-    return None if path is None or Path(path).is_dir() else path
+    return None if path is None or os.path.isdir(path) else path  # noqa: PTH112  # raises nothing, however long the path is
 
 
 def _output_path(args: argparse.Namespace, name: str) -> str | None:

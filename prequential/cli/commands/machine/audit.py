@@ -28,8 +28,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser(
         "audit",
         description="Check on a running learner the conditions of a prequential code: it predicts each symbol from earlier "
-        "symbols with complete distributions, learns only afterwards, and codes each symbol once. A corpus "
-        "is encoded and then decoded. An archive, which is recognised by its first bytes, is decoded and then encoded (docs/RELIABILITY.md).",
+        "symbols with complete distributions, learns only afterwards, and codes each symbol once. A corpus is encoded and then "
+        "decoded. An archive, which is recognised by its first bytes, is decoded and then encoded (docs/RELIABILITY.md).",
     )
     parser.add_argument("names", nargs="+", metavar="ARCHIVE|CORPUS", help=f"archive; or {options.CORPUS}")
     parser.add_argument(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar
-from prequential.errors import ConfigError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -77,11 +76,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="N",
         help="the seed is the best of N; the ledger counts the choice (default: 1)",
     )
-    labels = parser.add_argument_group("labels of a file of JSON lines (docs/LEARNERS.md)")
-    labels.add_argument("--code", metavar="FIELD", help="only this field of each row costs bits; the others are read")
-    labels.add_argument(
-        "--given-field", metavar="FIELD", help="with --code: the one field that is read (default: all others)"
-    )
+    _add_labels(parser)
     _add_outputs(parser)
     options.add_given(parser, "what the learner reads first, or a model of `train`")
     options.add_learner(parser)
@@ -89,6 +84,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     options.add_runtime(parser)
     options.add_verbosity(parser)
     parser.set_defaults(run=run, inputs=("names",))
+
+
+def _add_labels(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("labels of a file of JSON lines (docs/LEARNERS.md)")
+    group.add_argument("--code", metavar="FIELD", help="only this field of each row costs bits; the others are read")
+    group.add_argument(
+        "--given-field", metavar="FIELD", help="with --code: the one field that is read (default: all others)"
+    )
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -108,12 +111,41 @@ def run(args: argparse.Namespace) -> int:
     """Evaluates every corpus; returns the exit code."""
     if args.resume is not None and len(args.names) > 1:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
+    if args.estimate and "-" in args.names:
+        args.parser.error("standard input cannot be read twice: give a file, or leave out --estimate")
+    if args.code is not None or args.given_field is not None:
+        _check_label_options(args)
+        measure = partial(_evaluate_labels, args, options.learner_config(args), options.runtime(args))
+        return for_each(args.names, measure, verbose=args.verbose)
     names = _baselines(args)
     learner, runtime = _learner(args), options.runtime(args)
-    if args.code is not None or args.given_field is not None:
-        return for_each(args.names, partial(_evaluate_labels, args, learner, runtime), verbose=args.verbose)
     baselines: list[Baseline] = [*names, *_statics(args)]
     return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)
+
+
+def _check_label_options(args: argparse.Namespace) -> None:
+    """Ends the program with a usage error for options that the code length of labels does not know."""
+    if args.code is None:
+        args.parser.error("--given-field needs --code")
+    values = {
+        "--verify": args.verify,
+        "--limit": args.limit is not None,
+        "--baselines": args.baselines not in (None, "none"),
+        "--static": args.static,
+        "--static-stride": args.static_stride,
+        "--static-apart": args.static_apart,
+        "--estimate": args.estimate,
+        "--tables": args.tables,
+        "--configs-tried": args.configs_tried > 1,
+        "--seeds-tried": args.seeds_tried > 1,
+        "--runs": args.runs != args.parser.get_default("runs"),
+        "--resume": args.resume is not None,
+        "--given": args.given is not None,
+        "--learner": args.learner is not None,
+        "--learner-arg": args.learner_arg,
+    }
+    if ignored := [name for name, value in values.items() if value]:
+        args.parser.error(f"--code measures labels only: leave out {', '.join(ignored)}")
 
 
 def _learner(args: argparse.Namespace) -> "Config | Subject | None":
@@ -176,22 +208,18 @@ def _evaluate(
         append_record(args.output, record)
 
 
-def _evaluate_labels(
-    args: argparse.Namespace, learner: "Config | Subject | None", runtime: "Runtime", name: str
-) -> None:
+def _evaluate_labels(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
     """Prints the code length of one field of each row. It makes no run folder."""
+    from prequential.files import check_appendable
     from prequential.measure.labels.labels import format_label_cost, label_cost, label_record, read_rows
     from prequential.measure.record import append_record
-    from prequential.model.config import Config
 
-    if args.code is None:
-        raise ConfigError("--given-field needs --code")
-    if not isinstance(learner, Config) or any((args.given, args.verify, args.limit, args.static, args.resume)):
-        raise ConfigError("--code goes together with presets, --config, --json and --output only")
+    if args.output is not None:
+        check_appendable(args.output)  # before the work, not after it
     rows = read_rows(name, args.code, args.given_field)
     with progress_bar(name, quiet=args.quiet) as show:
-        cost = label_cost(rows, learner, runtime, on_progress=show)
-    record = label_record(cost, learner, runtime)
+        cost = label_cost(rows, config, runtime, on_progress=show)
+    record = label_record(cost, config, runtime)
     print(json.dumps(record) if args.json else format_label_cost(cost), flush=True)
     if args.output is not None:
         append_record(args.output, record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,11 @@ from prequential.cli.progress import progress_bar
 from prequential.printable import printable
 
 if TYPE_CHECKING:
+    from prequential.measure.heldout.run import LoadLearner
     from prequential.measure.heldout.trained import TrainedOn
     from prequential.model.config import Config
     from prequential.model.learner import OnlineLearner
     from prequential.online.runtime import Runtime
-
-    LoadLearner = Callable[[], tuple[OnlineLearner, TrainedOn]]
 
 SUMMARY = "measure the held-out loss of a trained learner"
 RECORDS = "heldout.jsonl"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,13 +16,12 @@ from prequential.errors import ConfigError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
+    from prequential.measure.heldout.run import LoadLearner
     from prequential.measure.heldout.trained import TrainedOn
     from prequential.measure.monorepo.next_point import NextPoint
     from prequential.measure.monorepo.series import Setting
     from prequential.model.learner import OnlineLearner
     from prequential.online.runtime import Runtime
-
-    LoadLearner = Callable[[], tuple[OnlineLearner, TrainedOn]]
 
 SUMMARY = "measure the loss of the text that new commits add to a git repository"
 PICTURES = (".svg", ".png", ".html")
@@ -82,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
+        _check_drawing(args.picture)
     series = Path(args.series) if args.repository is None else _add_point(args)
     if args.picture:
         _draw(series, args.picture, overwrite=args.force)
@@ -116,12 +115,10 @@ def _add_point(args: argparse.Namespace) -> Path:
             return point.series
         _check_before(point, runtime)
         record = _measure(args, point, window, runtime)
-    append_point(point.series, record, point.records)
-    if args.json:
-        print(json.dumps(slim(record), allow_nan=False), flush=True)
-    else:
-        place = f"point {len(point.records) + 1} of {printable(str(point.series))}"
-        print(f"{format_point(record)}\n\n{place}", flush=True)
+    print(json.dumps(slim(record), allow_nan=False) if args.json else format_point(record), flush=True)
+    append_point(point.series, record, point.records)  # it may fail: the point has been printed
+    if not args.json:
+        print(f"\npoint {len(point.records) + 1} of {printable(str(point.series))}", flush=True)
     return point.series
 
 
@@ -222,6 +219,14 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
         return learner, trained_on
 
     return train
+
+
+def _check_drawing(picture: str) -> None:
+    """Raises MissingDependencyError, before the work, if the picture needs matplotlib and it is not installed."""
+    if Path(picture).suffix == ".png":
+        from prequential.report.plots import new_figure
+
+        new_figure(1.0, 1.0)
 
 
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:

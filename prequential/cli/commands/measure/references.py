@@ -73,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
     """Measures every corpus; returns the exit code."""
     if args.first_block < 1 or args.limit == 0 or args.window == 0:
         args.parser.error("--first-block, --limit and --window must be at least 1")
+    if args.train == "-" and ("-" in args.names or len(args.names) > 1):  # each corpus needs --train again
+        args.parser.error("standard input cannot be read twice: give a file as CORPUS or --train")
     config, runtime = _gpt_config(args), options.runtime(args)
     return for_each(args.names, partial(_measure, args, config, runtime), verbose=args.verbose)
 

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE
+from prequential.cli.failures import EXIT_FAILURE, warn
 from prequential.cli.plans import add_plan, prints_text, report_bad_runs, run_plan
 from prequential.errors import ConfigError
 
@@ -100,7 +100,7 @@ def _print_results(
     has_runs = any(outcome.run for outcome in outcomes)
     checks = None
     if args.check_steps:
-        checks = step_checks_of(outcomes, options.learner_config(args)) if has_runs else []
+        checks = step_checks_of(outcomes, options.learner_config(args), _warn_incomplete) if has_runs else []
     ladder = read_ladder(args.runs) if has_runs and not args.check_steps else None
     diverged = diverged_runs(ladder) if ladder else {}
     if args.json:
@@ -110,3 +110,7 @@ def _print_results(
         print("\n" + format_step_checks(checks))
     elif ladder:
         print("\n" + format_ladder(ladder, diverged))
+
+
+def _warn_incomplete(error: ConfigError) -> None:
+    warn(f"{error}: this size is left out")

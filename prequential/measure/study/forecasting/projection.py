@@ -195,13 +195,13 @@ class Projection:
         step = np.linalg.solve(curvature + added[:, :, None] * np.eye(2), -gradient[:, :, None])[:, :, 0]
         return np.asarray(np.clip(step, -1.0, 1.0), np.float64)
 
-    def bootstrap(self, fit: Fit, places: Floats, n_resamples: int, seed: int = 0) -> Floats:
+    def bootstrap(self, fit: Fit, places: Floats, n_resamples: int) -> Floats:
         """Losses (T, n_resamples) at `places` (T, 2), rows of N and D, by fits to losses with resampled residuals.
 
         A residual has two parts. The part that all runs share at a prefix belongs to the text: it is rotated along the prefixes
         and takes a random sign. The other part is drawn run by run, so complete curves stay together.
         """
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(0)
         common = fit.residuals.mean(0)  # (P,)
         own = (fit.residuals - common) * math.sqrt(len(fit.residuals) / (len(fit.residuals) - 1))
         n_runs, n_prefixes = own.shape
