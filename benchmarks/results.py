@@ -3,11 +3,12 @@
     python benchmarks/results.py FILE... [--levels 1 5 5-pure] [--unverified] [--baselines NAMES]   evaluates each at each level
     python benchmarks/results.py                                    writes the tables from the existing records
 
-Runs follow each other, each in its own process, so that speed and peak memory are those of one run. At the end the script appends
-their records, with the options of the run, to benchmarks/results.jsonl. Files are identified by the digest of their bytes. The
-table of a file shows the newest record of each preset and of each baseline, and from benchmarks/peers.jsonl the programs that are
-not among the baselines. Records of a preset that has changed since, and those of a tree with changes, are left out. A record
-without options belongs to the preset that now has its configuration; otherwise it is named by the shape of its model.
+Runs follow each other, each in its own process, so that speed and peak memory are those of one run. At the end the script
+appends their records, with the options of the run, to benchmarks/results.jsonl. Files are identified by the digest of their
+bytes. The table of a file shows the newest record of each preset and of each baseline, and from benchmarks/peers.jsonl the
+programs that are not among the baselines. If other programs ran beside a run (SLOWED), its times are those of the record
+before. Records of a preset that has changed since, and those of a tree with changes, are left out. A record without options
+belongs to the preset that now has its configuration; otherwise it is named by the shape of its model.
 """
 
 import argparse
@@ -44,6 +45,10 @@ N_TRIED = 1024
 NOT_DECODED = " †"
 REFERENCES = ("gzip", "xz", "ppmd", "bzip3", "zpaq")  # columns next to the presets in the table of all files
 MIN_FRONT_PRESETS = 4  # a file with fewer measured presets has no row in the table of Pareto fronts
+SLOWED = {
+    "7f99ac0",
+    "4056d96",
+}  # commits at whose runs other programs ran, on a slower machine: their records count for sizes
 LIBRARIES = {
     "zstd": "zstandard",
     "brotli": "brotli",
@@ -239,8 +244,24 @@ def file_rows(records: list[Record], peers: list[Record]) -> list[Row]:
 
 
 def newest(records: Iterable[Record]) -> list[Record]:
-    """The last record of each name. records: of one file. Left out are those that `is_current` refuses."""
-    return list({record.get("name") or learner(record): record for record in records if is_current(record)}.values())
+    """The last record of each name, with its times or older ones. Left out are records that `is_current` refuses.
+
+    records: of one file.
+    """
+    found: dict[str, Record] = {}
+    for record in records:
+        if is_current(record):
+            name = record.get("name") or learner(record)
+            found[name] = timed_before(record, found.get(name))
+    return list(found.values())
+
+
+def timed_before(record: Record, before: Record | None) -> Record:
+    """The record; with the times of the record `before` it, and their commit, if its own say nothing (SLOWED)."""
+    if before is None or "config" not in record or commit(record) not in SLOWED:
+        return record
+    times = {name: before[name] for name in ("wall_s", "verify_wall_s")}
+    return {**record, **times, "times_of": before.get("times_of", commit(before))}
 
 
 def is_current(record: Record) -> bool:
@@ -354,13 +375,14 @@ def bits_per_byte(compressed_bytes: int, n_bytes: int) -> str:
 def facts(record: Record) -> str:
     """Model, sizes, machine, commit and date of one evaluation, in a line."""
     environment = record["environment"]
+    times = f"; times of commit {record['times_of']}" if "times_of" in record else ""
     matmul = "" if environment["backend"] == NO_BACKEND else f"{environment['backend']} matmul, "
     return (
         f"{model_summary(record['config'])}; {record['archive_bits']:,} bits, ideal code length "
         f"{record['code_bits_per_byte']:.4f} bits/byte, coder overhead {record['coder_overhead_ppm']:.1f} ppm; "
         f"{'decoded and compared' if record['verified'] else 'not decoded'}; {environment['machine']['cpu']}, "
         f"{environment['threads']} threads, {matmul}{environment['kernels']} kernels; "
-        f"commit {commit(record)}, {record['time'][:10]}"
+        f"commit {commit(record)}, {record['time'][:10]}{times}"
     )
 
 

@@ -89,6 +89,17 @@ def test_the_newest_record_of_a_preset_counts_and_none_of_a_preset_that_has_chan
     assert [line.split("|")[3].strip() for line in lines_of(text, "| **")] == ["250"]
 
 
+def test_times_of_a_run_beside_other_programs_are_those_of_the_record_before(tables, results, monkeypatch):
+    monkeypatch.setattr(results, "SLOWED", {"2222222"})
+    slowed = evaluation(archive_bytes=200, commit="2" * 40, wall_s=50.0)
+    text = tables([evaluation(archive_bytes=300), slowed, slowed])
+    assert lines_of(text, "| **")[0].startswith(
+        "| **prequential -5** | 2222222 | 200 | 1.6000 | 1,202 | yes | 2.00 | 3.00 | 0.50 |"
+    )
+    assert "; times of commit 1111111" in text
+    assert "| 50.00 |" in tables([slowed])
+
+
 def test_presets_for_devices_have_rows_and_columns_of_their_own(tables, results):
     options = results.options_of("gpu-small")
     records = [
