@@ -8,6 +8,7 @@ import os
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast, overload
 
@@ -16,7 +17,7 @@ from prequential.codecs.archive_header import Header
 from prequential.corpora.chunks import reading
 from prequential.corpora.tree_restore import restore_tree
 from prequential.errors import CorruptArchiveError, OutputError
-from prequential.files import Sink, output_file, possible_name
+from prequential.files import Sink, check_new_folder, output_file, possible_name
 from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
@@ -159,16 +160,11 @@ def _original(
     if header.corpus.get("kind") != "tree" or not isinstance(output, str | os.PathLike):
         return open_sink(output, overwrite=overwrite, resume=resume, like=like)
     folder, mode = Path(output), like.stat().st_mode if like else 0o777
-
-    def check() -> None:
-        if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir() or any(folder.iterdir())):
-            raise OutputError(f"{str(output)!r} exists; choose another folder, or empty it")
-
     return output_file(
         output,
         overwrite=overwrite,
         resume=resume,
-        check=check,
+        check=partial(check_new_folder, output),
         publish=lambda stream, _: restore_tree(stream, folder, mode=mode),
     )
 

@@ -77,7 +77,6 @@ def output_file(
     and if another run is writing the target.
     """
     check = check or partial(check_output, target, overwrite=overwrite)
-    check_name(target)
     check()
     with writing(target):
         status = None if like is None else Path(like).stat()  # now: at the end the file may be gone

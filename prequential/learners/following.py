@@ -21,22 +21,18 @@ def byte_costs(symbols: np.ndarray, subject: Subject, learner: Learner | None = 
     ids, widths = symbols.astype(np.int64), np.ones(len(symbols), np.int64)
     if subject.tokenizer:
         ids, widths = tokenise(symbols.tobytes(), subject.tokenizer, subject.description[OTHER]["n_symbols"])
-    learner, pending = learner or subject.make(), (np.zeros(0, np.int64), np.zeros(0, np.int64))
-    n_with_bytes = len(widths) - int(
-        np.argmax(widths[::-1] > 0)
-    )  # later ids stand for no byte: the last byte takes their cost
+    learner, before = learner or subject.make(), np.zeros(0, np.int64)
+    n_bytes, n_paid = np.cumsum(widths), 0
     for block in blocks(len(ids), subject.schedule):
         for done, bits in run(learner, BitCoder(FOLLOW), block, ids[block]):
             stop = block.start + done
-            units = np.concatenate((pending[0], np.rint(bits / UNIT_BITS).astype(np.int64)))
-            here = np.concatenate((pending[1], widths[stop - len(bits) : stop]))
-            if stop < len(ids) and (
-                stop >= n_with_bytes or not here.any()
-            ):  # no byte yet, or costs of the last one to come
-                pending = units, here
+            units = np.concatenate((before, np.rint(bits / UNIT_BITS).astype(np.int64)))
+            # If these ids stand for no byte, the next byte takes their cost. The last byte also takes the cost of ids after it.
+            if stop < len(ids) and n_bytes[stop - 1] in (n_paid, len(symbols)):
+                before = units
                 continue
-            pending = units[:0], here[:0]
-            yield spread(units, here) * UNIT_BITS
+            before, n_paid = units[:0], n_bytes[stop - 1]
+            yield spread(units, widths[stop - len(units) : stop]) * UNIT_BITS
 
 
 def follow(learner: Learner, symbols: np.ndarray) -> Iterator[np.ndarray]:

@@ -66,7 +66,7 @@ def _named(name: str) -> Any:
     if not colon or not module_name or not factory:
         raise ConfigError(f"{name!r} names no learner: give package.module:factory or file.py:factory")
     if module_name.endswith(".py") and not Path(module_name).is_file():
-        raise ConfigError(f"there is no file {module_name!r}")
+        raise ConfigError(f"the file {module_name!r} does not exist")
     try:
         module = _file(module_name) if module_name.endswith(".py") else _module(module_name)
     except Exception as error:

@@ -44,8 +44,8 @@ def test_a_run_is_named_by_the_beginning_of_its_name_or_as_the_latest(run, made)
     assert whole == run(folder, "runs", "show", name[: n_same + 1]).stdout
     for args, part in (
         (("show", name[:n_same]), "2 runs in 'runs' begin so"),
-        (("show", "nothing"), "there is no such run"),
-        (("show", "runs/nothing"), "there is no such run"),
+        (("show", "nothing"), "this run does not exist"),
+        (("show", "runs/nothing"), "this run does not exist"),
     ):
         done = run(folder, "runs", *args)
         assert (done.returncode, len(done.stderr.splitlines())) == (1, 1) and part in done.stderr.decode()

@@ -10,7 +10,7 @@ from prequential.errors import CorpusError
     ("content", "message"),
     [
         (None, "No such file"),
-        ("A text.", "`prequential forecast -o` wrote: it is not JSON"),
+        ("A text.", "is not JSON"),
         ("{}", "is not a forecast"),
     ],
 )

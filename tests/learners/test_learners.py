@@ -264,7 +264,7 @@ def test_a_config_and_a_learner_are_refused_together():
         ("own_learners:nothing", "has no 'nothing'"),
         ("own_learners", "names no learner"),
         ("own_learners:not_a_factory", "not a function or class"),
-        ("missing.py:f", "there is no file"),
+        ("missing.py:f", "file 'missing.py' does not exist"),
     ],
 )
 def test_a_name_that_names_no_learner_is_one_line(name, text):

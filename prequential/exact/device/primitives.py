@@ -2,8 +2,8 @@
 
 Each function has the name, the signature and the contract of its definition in `plain`. A device is used with them only if they
 give the processor's bits there (online/accelerators.py). Functions that would not need fewer launches are imported from `plain`.
-Triton comes with torch for CUDA. With TRITON_INTERPRET=1 a processor runs the kernels, slowly. Tests
-use this where there is no device. The kernels have run on an NVIDIA H200 (docs/MACHINES.md).
+Triton comes with torch for CUDA. With TRITON_INTERPRET=1 a processor runs the kernels, slowly. Tests do
+this on machines without a device. An NVIDIA H200 has run the kernels (docs/MACHINES.md).
 
 A program of a kernel holds one row, or a block of columns, of a matrix. Strided tensors are copied first. Letters as in plain.py.
 """

@@ -183,7 +183,7 @@ def find_run(name: str, folder: PathLike) -> str:
     reason = (
         f"{len(found)} runs in {os.fspath(folder)!r} begin so"
         if found
-        else f"there is no such run, also not in {os.fspath(folder)!r}"
+        else f"this run does not exist, neither here nor in {os.fspath(folder)!r}"
     )
     raise CorpusError(f"{name!r}: {reason}; `prequential runs list` lists them")
 

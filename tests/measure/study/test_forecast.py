@@ -117,7 +117,7 @@ def test_a_frozen_forecast_is_read_back_and_any_change_is_refused(frozen: dict[s
     with pytest.raises(CorpusError, match="changed after it was frozen"):
         read_forecast(path)
     for text, message in (
-        ("{", "is not a forecast that `prequential forecast -o` wrote: it is not JSON"),
+        ("{", "is not JSON"),
         ("[]", "is not a forecast"),
         ('{"kind": "forecast"}', "not a forecast of schema"),
     ):

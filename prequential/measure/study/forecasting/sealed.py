@@ -5,24 +5,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from prequential.corpora.chunks import reading
 from prequential.corpora.corpus import unicode_name
 from prequential.errors import CorpusError
-from prequential.files import read_regular
 from prequential.measure.evaluation.runs import PathLike, Run
-from prequential.measure.fields import (
-    COUNT,
-    FLAG,
-    MAX_RECORD_BYTES,
-    NUMBER,
-    POSITIVE,
-    SIZE,
-    TEXT,
-    TIME,
-    Form,
-    check_fields,
-    parse_object,
-)
+from prequential.measure.fields import COUNT, FLAG, NUMBER, POSITIVE, SIZE, TEXT, TIME, Form, check_fields, read_object
 from prequential.measure.study.forecasting.backtest import QUANTITIES
 from prequential.measure.study.plans import config_key
 
@@ -68,14 +54,7 @@ def sealed(record: dict[str, Any]) -> dict[str, Any]:
 
 def read_forecast(path: PathLike) -> dict[str, Any]:
     """A sealed forecast. Raises CorpusError if the file is not a forecast, or was changed after it was frozen."""
-    with reading(path):
-        data = read_regular(path, MAX_RECORD_BYTES)
-    try:
-        record = parse_object(data, repr(str(path)))
-    except CorpusError as error:
-        raise CorpusError(
-            f"{str(path)!r} is not a forecast that `prequential forecast -o` wrote: it is not JSON"
-        ) from error
+    record = read_object(path)
     if not isinstance(record, dict) or record.get("kind") != "forecast" or record.get("schema") != SCHEMA:
         raise CorpusError(f"{str(path)!r} is not a forecast of schema {SCHEMA}")
     if sealed(record) != record:
