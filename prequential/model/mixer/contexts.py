@@ -104,10 +104,8 @@ OF_BINARY = (
 
 
 @inlined
-def context_hashes(
-    past: Array, ring: Array, indirect: Array, kinds: Array, code: int, every: Array, hashes: Array
-) -> None:  # fmt: skip
-    """hashes[i] = the hash of the i-th context. Where bytes have other code words (codewords.py), it has another hash.
+def context_hashes(past: Array, ring: Array, indirect: Array, kinds: Array, every: Array, hashes: Array) -> None:
+    """hashes[i] = the hash of the i-th context.
 
     kinds (3, C): the indices of the contexts in text, in binary data, and in records of binary data, by `kinds_by_input`. every:
     scratch memory, (N_HASHES,) int64.
@@ -123,7 +121,7 @@ def context_hashes(
     if kind == RECORDS:
         record_contexts(past, ring, every)
     for i in range(hashes.size):
-        hashes[i] = hashed(every[kinds[kind, i]], kinds[kind, i] + 1 + code * N_HASHES)
+        hashes[i] = hashed(every[kinds[kind, i]], kinds[kind, i] + 1)
 
 
 def kinds_by_input(names: Sequence[str]) -> Array:
