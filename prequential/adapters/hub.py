@@ -41,7 +41,7 @@ def load_model(name: str, revision: str | None = None) -> tuple[Any, "TextTokeni
         model = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, dtype="float32", **options)
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
     except Exception as error:  # the library raises many types
-        where = "" if folder.exists() else "there is no such folder, and loading it from the hub failed: "
+        where = "" if folder.exists() else "no folder has this name, and the hub failed with "
         text = textwrap.shorten(str(error), 200, placeholder=" ...")
         raise ConfigError(f"the model {name!r} cannot be loaded: {where}{type(error).__name__}: {text}") from error
     finally:
