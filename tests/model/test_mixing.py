@@ -23,6 +23,7 @@ from prequential.exact.digest import digest
 from prequential.exact.log_odds import LOG_ODDS_LIMIT, log_odds_tables
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.mixer import (
+    codewords,
     contexts,
     evidence,
     histories,
@@ -149,6 +150,9 @@ def test_a_long_repeat_of_noise_costs_next_to_nothing(contexts):
     """Without contexts, only the match can predict the repeat."""
     noise = np.random.default_rng(2).integers(0, 256, 2000)
     mixer = make_mixer(MixerConfig(contexts=contexts, table_bits=18, match_bits=12), ring_bits=14)
+    followed(
+        mixer, np.ones(past.FEW_CONTROLS, np.int64)
+    )  # binary data: the code of the noise does not change in its middle
     assert followed(mixer, noise) > 8 * 2000
     assert followed(mixer, noise) < 0.3 * 2000
 
@@ -327,7 +331,7 @@ def test_a_context_gives_the_inputs_of_what_it_knows(bytes_seen, places):
     a, found = mixer.arrays, [np.zeros(1, np.int64) for _ in range(4)]
     heads, only, runs, hashes = found
     every = np.zeros(contexts.N_HASHES, np.int64)
-    contexts.context_hashes(a.past, a.ring, a.indirect, a.kinds, every, hashes)
+    contexts.context_hashes(a.past, a.ring, a.indirect, a.kinds, codewords.AS_TEXT, every, hashes)
     lookup.find_contexts(a.table, a.deterministic, hashes, heads, only, runs)
     inputs, seen, run_places = np.ones(16, np.int16), np.zeros(1, np.int64), np.zeros(1, np.int64)
     evidence.read_contexts(
@@ -362,7 +366,7 @@ def hashes_after(text, names=CONTEXTS):
     """The hashes of these contexts after `text`, by name."""
     hashes = np.zeros(len(names), np.int64)
     every = np.zeros(contexts.N_HASHES, np.int64)
-    contexts.context_hashes(*past_after(text), contexts.kinds_by_input(names), every, hashes)
+    contexts.context_hashes(*past_after(text), contexts.kinds_by_input(names), codewords.AS_TEXT, every, hashes)
     return dict(zip(names, hashes.tolist(), strict=True))
 
 
@@ -558,11 +562,16 @@ def test_every_set_and_curve_uses_rows_that_it_has(gpt):
     assert (mixer.arrays.last_weights != fresh.arrays.last_weights).any()
 
 
+def usual_errors(n):
+    """(n,): mean errors of rows whose steps have a factor of 1."""
+    return np.full(n, 511 << 12, np.uint32)
+
+
 def test_a_row_takes_larger_steps_until_it_was_used_often_and_its_age_is_bounded():
     def steps(age: int) -> tuple[int, int]:
         inputs, weight, ages = np.full(4, 1000, np.int16), np.zeros((2, 4), np.int16), np.array([age, 7], np.uint16)
         weights.learn_weights(
-            1, 0, 100, 1 << 20, inputs, weight, ages, np.zeros(1, np.int64), np.zeros(1, np.int32),
+            1, 0, 100, 1 << 20, inputs, weight, ages, usual_errors(2), np.zeros(1, np.int64), np.zeros(1, np.int32),
             np.zeros((sets.N_LAST, 1), np.int32), np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64),
             np.zeros(4, np.int16),
         )  # fmt: skip
@@ -593,13 +602,14 @@ def test_a_centred_input_is_below_the_bound_of_a_step():
     assert largest == 2307 and 3700 < extreme <= largest + -(-largest * 5 // 8) < 1 << 12
 
 
-def steps_of_sets(outputs, last, bit=1, mixed=0, inputs=(1600, 800, 0, 0)):
+def steps_of_sets(outputs, last, bit=1, mixed=0, inputs=(1600, 800, 0, 0), errors=None):
     """(S, I): how the weights of each set change if the bit follows. last (S,): its weight in every last set."""
     n, n_inputs = len(outputs), len(inputs)
     changed, last = np.zeros((n, n_inputs), np.int16), np.tile(np.array(last, np.int32), (sets.N_LAST, 1))
     weights.learn_weights(
-        bit, mixed, 100, 1 << 20, np.array(inputs, np.int16), changed, np.zeros(n, np.uint16), np.arange(n),
-        np.array(outputs, np.int32), last, np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64), np.zeros(n_inputs, np.int16),
+        bit, mixed, 100, 1 << 20, np.array(inputs, np.int16), changed, np.zeros(n, np.uint16),
+        usual_errors(n) if errors is None else np.array(errors, np.uint32), np.arange(n), np.array(outputs, np.int32), last,
+        np.arange(sets.N_LAST), np.zeros(sets.N_LAST, np.int64), np.zeros(n_inputs, np.int16),
     )  # fmt: skip
     return changed
 
@@ -620,6 +630,25 @@ def test_a_set_learns_from_its_own_error_and_from_that_of_the_mixture_by_its_sha
     # With a mixture that has nothing to learn, only their own errors remain.
     certain = steps_of_sets([0, 0, 0, 600], last, mixed=3000)[:, 0]
     assert certain[:3] == pytest.approx(alike[0], abs=1) and certain[3] == pytest.approx(alike[3], abs=1)
+
+
+def test_a_row_of_small_errors_takes_larger_steps():
+    """By the fourth root: a mean error of 1/16 of another one doubles the steps."""
+    alike = steps_of_sets([0, 0, 0], [0, 0, 0], errors=[1 << 24, 1 << 21, 1 << 17])[:, 0]
+    assert alike[1] == pytest.approx(8**0.25 * alike[0], abs=1) and alike[2] == pytest.approx(2 * alike[1], abs=1)
+    assert weights.STEP_FACTOR[511] == 256 and (np.diff(weights.STEP_FACTOR) <= 0).all()
+    exact = (8192 / (16 * np.arange(4096) + 8)) ** 0.25 * 256
+    assert (np.abs(weights.STEP_FACTOR - exact) < 1.01).all()
+
+
+def test_the_mean_error_of_a_row_follows_its_last_errors_and_stays_in_range():
+    mixer = make_mixer(MixerConfig(contexts=("1", "2"), table_bits=8))
+    assert (mixer.arrays.row_errors == weights.FIRST_ROW_ERROR).all()
+    followed(mixer, np.zeros(3000, np.int64))
+    used = mixer.arrays.row_ages > 2000
+    assert used.any() and (mixer.arrays.row_errors[used] < 1 << 14).all()
+    followed(mixer, np.full(1, 255))
+    assert mixer.arrays.row_errors.max() <= 1 << 24 and (mixer.arrays.row_errors[used] > 1 << 14).any()
 
 
 @pytest.mark.parametrize(("weight", "share"), [(-3, 0), (0, 0), (0.25, 0.5), (1.5, 3), (2.5, 4), (200, 4)])
@@ -647,7 +676,7 @@ def test_the_largest_error_is_clamped_before_it_has_32_bits():
     inputs = np.array([2307, *[-2307] * 15], np.int16)
     changed, scratch = np.zeros((1, 16), np.int16), np.zeros(16, np.int16)
     weights.learn_weights(
-        1, -LOG_ODDS_LIMIT, 1, 0, inputs, changed, np.zeros(1, np.uint16), np.zeros(1, np.int64),
+        1, -LOG_ODDS_LIMIT, 1, 0, inputs, changed, np.zeros(1, np.uint16), usual_errors(1), np.zeros(1, np.int64),
         np.array([-LOG_ODDS_LIMIT], np.int32), np.full((sets.N_LAST, 1), weights.MAX_SHARE, np.int32),
         np.arange(sets.N_LAST), np.full(sets.N_LAST, -LOG_ODDS_LIMIT), scratch,
     )  # fmt: skip
@@ -876,18 +905,72 @@ def test_an_adaptive_probability_steps_towards_the_bit_and_stays_in_range(p, age
     assert (after >> 10) >= p if bit else (after >> 10) <= p
 
 
+# ---- code words
+
+NOISE = np.random.default_rng(11).integers(0, 256, 600)
+
+
+def test_each_byte_has_one_code_word():
+    for code in (codewords.AS_TEXT, codewords.AS_NUMBERS):
+        assert sorted(codewords.BYTE[code]) == list(range(256))
+        assert (codewords.CODE_WORD[code, codewords.BYTE[code]] == np.arange(256)).all()
+    assert (codewords.BYTE[codewords.AS_NUMBERS] == np.arange(256)).all()
+
+
+def test_in_text_the_first_bit_tells_small_letters_from_other_ascii_and_digits_stay_in_order():
+    words = codewords.CODE_WORD[codewords.AS_TEXT]
+    small = np.arange(ord("a"), ord("z") + 1)
+    assert (words[small] >= 128).all()
+    assert (words[np.setdiff1d(np.arange(128), np.arange(96, 128))] < 128).all()
+    digits = words[ord("0") : ord("9") + 1]
+    assert (np.diff(digits) == 1).all() and digits[0] % 16 == 0
+
+
+def test_the_code_is_chosen_by_what_came_before():
+    mixer = make_mixer(MixerConfig(contexts=("1", "2"), table_bits=8))
+    chosen = []
+    zeros, controls, stays = np.zeros(600, np.int64), np.ones(past.FEW_CONTROLS, np.int64), past.STAYS_BINARY
+    for part in (TEXT[:300], zeros, TEXT[:16], controls[1:], controls[:1], TEXT[: stays - 1], TEXT[:1]):
+        followed(mixer, part)
+        chosen.append(int(codewords.code_of(mixer.arrays.past)))
+    assert chosen == [0, 0, 0, 0, 1, 1, 0]  # zeros fill up texts
+
+
+@pytest.mark.parametrize("gpt", [False, True])
+def test_a_stream_whose_code_changes_is_decoded(gpt):
+    data = np.concatenate([TEXT[:400], NOISE, TEXT[200:700], np.zeros(80, np.int64), TEXT[:50]])
+    frequencies = drawn_frequencies(len(data), 4) if gpt else None
+    encoder, decoder = make_mixer(), make_mixer()
+    coder = BitCoder(ENCODE)
+    code(encoder, coder, data, frequencies, cuts=(1, 399, 500, 1003))
+    found, _ = code(decoder, BitCoder(DECODE, coder.payload()), np.full(len(data), 511), frequencies, cuts=(700,))
+    assert (found == data).all()
+    assert_same_state(encoder, decoder)
+
+
+def test_contexts_have_other_nodes_where_bytes_have_other_code_words():
+    hashes = np.zeros((2, len(CONTEXTS)), np.int64)
+    for code_ in (codewords.AS_TEXT, codewords.AS_NUMBERS):
+        every = np.zeros(contexts.N_HASHES, np.int64)
+        contexts.context_hashes(*past_after(b"one"), contexts.kinds_by_input(CONTEXTS), code_, every, hashes[code_])
+    assert len(np.unique(hashes)) == hashes.size
+
+
 # ---- what the mixer knows of the GPT
 
 
-def test_the_two_likeliest_bytes_and_the_confidence_of_the_gpt_are_known():
+@pytest.mark.parametrize("code", [codewords.AS_TEXT, codewords.AS_NUMBERS])
+def test_the_two_likeliest_bytes_and_the_confidence_of_the_gpt_are_known(code):
     frequencies = drawn_frequencies(200, 3)
-    frequencies[0] = 1 << 16  # all bytes alike: the first ones count
+    frequencies[0] = 1 << 16  # all bytes alike: the first code words count
     facts = np.zeros(sets.N_FACTS, np.int64)
+    facts[sets.CODE] = code
     for i, row in enumerate(frequencies.astype(np.int64)):
         sets.describe_gpt(frequencies, i, facts)
-        first, second = np.argsort(-row, kind="stable")[:2]
+        first, second = np.argsort(-row[codewords.BYTE[code]], kind="stable")[:2]
         assert (facts[sets.LIKELIEST], facts[sets.SECOND]) == (first, second)
-        assert facts[sets.GPT_CONFIDENCE] == np.searchsorted([1 / 4, 1 / 2, 7 / 8], row[first] / 2**24, side="right")
+        highest = row[codewords.BYTE[code, first]]
+        assert facts[sets.GPT_CONFIDENCE] == np.searchsorted([1 / 4, 1 / 2, 7 / 8], highest / 2**24, side="right")
     sets.describe_gpt(frequencies[:0], 0, facts)
     assert facts[sets.LIKELIEST] == facts[sets.SECOND] == sets.NO_BYTE and facts[sets.GPT_CONFIDENCE] == 0
 

@@ -104,8 +104,10 @@ OF_BINARY = (
 
 
 @inlined
-def context_hashes(past: Array, ring: Array, indirect: Array, kinds: Array, every: Array, hashes: Array) -> None:
-    """hashes[i] = the hash of the i-th context.
+def context_hashes(
+    past: Array, ring: Array, indirect: Array, kinds: Array, code: int, every: Array, hashes: Array
+) -> None:  # fmt: skip
+    """hashes[i] = the hash of the i-th context. Where bytes have other code words (codewords.py), it has another hash.
 
     kinds (3, C): the indices of the contexts in text, in binary data, and in records of binary data, by `kinds_by_input`. every:
     scratch memory, (N_HASHES,) int64.
@@ -121,7 +123,7 @@ def context_hashes(past: Array, ring: Array, indirect: Array, kinds: Array, ever
     if kind == RECORDS:
         record_contexts(past, ring, every)
     for i in range(hashes.size):
-        hashes[i] = hashed(every[kinds[kind, i]], kinds[kind, i] + 1)
+        hashes[i] = hashed(every[kinds[kind, i]], kinds[kind, i] + 1 + code * N_HASHES)
 
 
 def kinds_by_input(names: Sequence[str]) -> Array:

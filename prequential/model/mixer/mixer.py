@@ -24,7 +24,7 @@ LANES = 16
 # The arrays that later probabilities depend on, in the order of the state.
 LEARNED = (
     "table", "deterministic", "history_maps", "run_maps", "pair_maps", "match_map", "match_byte_map", "order_maps", "weights",
-    "row_ages", "last_weights", "curves", "gpt_curves", "indirect", "matches", "past",
+    "row_ages", "row_errors", "last_weights", "curves", "gpt_curves", "indirect", "matches", "past",
 )  # fmt: skip
 
 
@@ -58,6 +58,7 @@ class Mixer:
             order_maps=_adaptive(np.full((2, mixing.ORDER_MAP), 1 << 21, np.int64)),
             weights=np.zeros((set_sizes.sum(), n_inputs(config)), np.int16),
             row_ages=np.zeros(set_sizes.sum(), np.uint16),
+            row_errors=np.full(set_sizes.sum(), weights.FIRST_ROW_ERROR, np.uint32),
             last_weights=np.full(
                 (sum(sets.LAST_SIZES), len(set_sizes)), (1 << weights.LAST_WEIGHT_BITS) // len(set_sizes), np.int32
             ),
@@ -127,6 +128,7 @@ def past_limits(position: int) -> np.ndarray:
     limits[[past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2, past.MATCH, past.LONG_MATCH, past.RECORD_SINCE]] = position
     limits[[past.MATCH_LENGTH, past.LONG_MATCH_LENGTH]] = past.MAX_MATCH_LENGTH
     limits[past.FIRST], limits[past.RECORD] = 255, past.MAX_RECORD
+    limits[past.BINARY_UNTIL] = position + past.STAYS_BINARY
     return limits
 
 
@@ -141,6 +143,8 @@ def _check_state(arrays: Mapping[str, np.ndarray]) -> None:
         raise ValueError("mixer.matches contains a position after the end of the stream")
     if not 0 <= arrays["indirect"].min() <= arrays["indirect"].max() <= HASH_MASK:
         raise ValueError("mixer.indirect is out of range")
+    if arrays["row_errors"].view(np.uint32).max() > 1 << 24:
+        raise ValueError("mixer.row_errors is out of range")
     if np.abs(arrays["last_weights"].astype(np.int64)).max() > weights.MAX_LAST_WEIGHT:
         raise ValueError("mixer.last_weights is out of range")
 

@@ -4,6 +4,7 @@ The method is that of Mahoney's PAQ (2005), lpaq (2007) and paq8: adaptive predi
 contexts choose the sets of weights, last weights combine the sets, and adaptive curves refine the result. For each byte:
 
     past.py       what is known of the bytes before
+    codewords.py  the eight bits of a byte
     contexts.py   a hash for each context, made of the past
     lookup.py     where each context's nodes and run are
     nodes.py      nodes and runs, as numbers; histories.py: of the bits seen in a node
@@ -25,6 +26,7 @@ import numpy as np
 
 from prequential.codecs.bit_coder import code_bit
 from prequential.compiled import Array, inlined, kernel, merged
+from prequential.model.mixer.codewords import AS_NUMBERS, BYTE, CODE_WORD, code_of
 from prequential.model.mixer.contexts import N_HASHES, context_hashes
 from prequential.model.mixer.evidence import INPUTS_PER_CONTEXT, learn_contexts, read_contexts
 from prequential.model.mixer.lookup import find_contexts, find_second_halves, remember
@@ -41,6 +43,7 @@ from prequential.model.mixer.past import (
 )
 from prequential.model.mixer.refine import N_CURVES, curve_position, learn_curves, refine, refine_gpt, select_curves
 from prequential.model.mixer.sets import (
+    CODE,
     EXPECTED_BYTE,
     GPT_BYTE,
     LAST_SETS,
@@ -83,6 +86,7 @@ class MixerArrays(NamedTuple):
     order_maps: Array  # (2, ORDER_MAP) uint32: packed, of orders 0 and 1, slow and fast
     weights: Array  # (rows of all its sets, I) int16
     row_ages: Array  # (rows of all its sets,) uint16: how often each row was used, at most weights.MAX_ROW_AGE
+    row_errors: Array  # (rows of all its sets,) uint32: the mean error of each row, in 2^-24
     last_weights: Array  # (sum of LAST_SIZES, S) int32
     curves: Array  # (M, N_CURVE_CONTEXTS, N_POINTS) uint32: packed
     gpt_curves: Array  # (M, N_GPT_CURVE_CONTEXTS, N_POINTS) uint32: packed; of the GPT's log-odds
@@ -94,15 +98,15 @@ class MixerArrays(NamedTuple):
 
 
 @inlined
-def cumulate(frequencies: Array, cumulative: Array) -> None:
-    """cumulative[v] = the sum of the first v of 256 frequencies."""
+def cumulate(frequencies: Array, code: int, cumulative: Array) -> None:
+    """cumulative[v] = the sum of the frequencies of the first v code words."""
     for v in range(256):
-        cumulative[v + 1] = cumulative[v] + np.int64(frequencies[v])
+        cumulative[v + 1] = cumulative[v] + np.int64(frequencies[BYTE[code, v]])
 
 
 @inlined
 def share_of_one(cumulative: Array, prefix: int, k: int) -> int:
-    """The probability in 2**-16 that a one follows the prefix, from the cumulative frequencies of the 256 bytes."""
+    """The probability in 2**-16 that a one follows the prefix, from the cumulative frequencies of the code words."""
     size = 256 >> k
     first = (prefix << (8 - k)) & 255
     total = cumulative[first + size] - cumulative[first]
@@ -199,10 +203,13 @@ def code_bytes(
 ) -> None:
     has_gpt = frequencies.shape[0] > 0
     for i in range(symbols.size):
+        code = code_of(mixer.past)
+        scratch.facts[CODE] = code
         if has_gpt:
-            cumulate(frequencies[i], scratch.cumulative)
+            cumulate(frequencies[i], code, scratch.cumulative)
         describe_gpt(frequencies, i, scratch.facts)
         begin_byte(mixer, scratch)
+        word = CODE_WORD[code, symbols[i] & 255]
         prefix = 1
         for k in range(8):
             if k == 4:
@@ -218,7 +225,7 @@ def code_bytes(
             node = prefix if k < 4 else (prefix & ((1 << (k - 4)) - 1)) | (1 << (k - 4))
             mixed, expected = predict_bit(prefix, k, node, has_gpt, mixer, scratch)
             frequency = clamp(refine(mixed, mixer.curves, scratch.curves), 1, 65535)
-            bit = code_bit(symbols[i] >> (7 - k) & 1, frequency, state, words)
+            bit = code_bit(word >> (7 - k) & 1, frequency, state, words)
             coded[i, k] = frequency if bit else 65536 - frequency
             if mixer.learns:
                 learn_bit(bit, prefix, k, node, mixed, expected, mixer, scratch)
@@ -226,15 +233,16 @@ def code_bytes(
                     gpt_log_odds = np.int64(scratch.inputs[mixer.groups.size * INPUTS_PER_CONTEXT + GPT_INPUT])
                     learn_curves(bit, gpt_log_odds, mixer.gpt_curves, scratch.curves)
             prefix = prefix << 1 | bit
-        symbols[i] = prefix & 255
-        end_byte(prefix & 255, mixer, scratch)
+        symbols[i] = BYTE[code, prefix & 255]
+        end_byte(prefix & 255, symbols[i], mixer, scratch)
 
 
 @inlined
 def begin_byte(mixer: MixerArrays, scratch: Scratch) -> None:
     """Matches, hashes of the contexts, their buckets and runs, and what selects weights."""
     find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
-    context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.kinds, scratch.every_hash, scratch.hashes)
+    code = scratch.facts[CODE]
+    context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.kinds, code, scratch.every_hash, scratch.hashes)
     find_contexts(mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.only, scratch.runs)
     for c in range(mixer.groups.size):
         scratch.buckets[c] = scratch.heads[c]
@@ -257,7 +265,9 @@ def predict_bit(prefix: int, k: int, node: int, has_gpt: bool, mixer: MixerArray
     )  # fmt: skip
     extra = scratch.inputs[mixer.groups.size * INPUTS_PER_CONTEXT :]
     expected = expects(facts[EXPECTED_BYTE], past[MATCH_LENGTH], prefix, k)
-    long_expected = expects(byte_at(mixer.ring, past[LONG_MATCH]), past[LONG_MATCH_LENGTH], prefix, k)
+    long_expected = expects(
+        CODE_WORD[facts[CODE], byte_at(mixer.ring, past[LONG_MATCH])], past[LONG_MATCH_LENGTH], prefix, k
+    )
     read_matches(expected, long_expected, k, facts, past, mixer.match_map, mixer.match_byte_map, extra)
     order1 = order1_place(past, prefix)
     extra[4] = 256
@@ -296,7 +306,8 @@ def learn_bit(
     """Everything that predicted the bit learns from it."""
     learn_curves(bit, mixed, mixer.curves, scratch.curves)
     learn_weights(
-        bit, mixed, mixer.groups.size, mixer.past[N_BITS], scratch.inputs, mixer.weights, mixer.row_ages, scratch.rows,
+        bit, mixed, mixer.groups.size, mixer.past[N_BITS], scratch.inputs, mixer.weights, mixer.row_ages, mixer.row_errors,
+        scratch.rows,
         scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals, scratch.centred,
     )  # fmt: skip
     mixer.past[N_BITS] += 1
@@ -313,10 +324,10 @@ def learn_bit(
 
 
 @inlined
-def end_byte(byte: int, mixer: MixerArrays, scratch: Scratch) -> None:
-    """The runs and the past after one more byte."""
+def end_byte(word: int, byte: int, mixer: MixerArrays, scratch: Scratch) -> None:
+    """The runs and the past after one more byte. word: its code word."""
     if mixer.learns:
-        remember(byte, mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.buckets, scratch.runs)
+        remember(word, mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.buckets, scratch.runs)
     advance(mixer.past, mixer.ring, mixer.indirect, byte, mixer.learns)
 
 
@@ -328,7 +339,7 @@ def code_plain(symbols: Array, frequencies: Array, coded: Array, state: Array, w
     """
     cumulative = np.zeros(257, np.int64)
     for i in range(symbols.size):
-        cumulate(frequencies[i], cumulative)
+        cumulate(frequencies[i], AS_NUMBERS, cumulative)
         prefix = 1
         for k in range(8):
             frequency = clamp(share_of_one(cumulative, prefix, k), 1, 65535)

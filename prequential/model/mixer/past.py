@@ -66,6 +66,7 @@ from prequential.model.hashing import HASH_MASK, hashed, is_letter
     CANDIDATE,  # a length that bytes suggest
     VOTES,  # how many did, less those that suggested another one since
     IN_RECORDS,  # 1 if the last byte belongs to a record, else 0
+    BINARY_UNTIL,  # position up to which bytes have the code words of binary data (codewords.py)
     # structure
     NEST,  # open brackets, 8 bits each, the innermost in the lowest bits
     OPENED,  # the last bracket or quotation mark that is still open
@@ -85,8 +86,8 @@ from prequential.model.hashing import HASH_MASK, hashed, is_letter
     MATCH_LENGTH,  # of the longest match, in bytes; 0: there is none
     LONG_MATCH,  # the same for matches that were found by more bytes
     LONG_MATCH_LENGTH,
-) = range(61)
-PAST_SIZE = 61
+) = range(62)
+PAST_SIZE = 62
 
 # The entries of `indirect`: tables of 2**16 entries, except the first one.
 (
@@ -368,6 +369,9 @@ STEADY = 8192  # bytes after which a record counts as a good description of the 
 N_PRINTED = 16  # printable characters in sequence are text
 N_CONTROLS = 512  # control characters without text are binary data
 BINARY, RECORDS = 1, 2  # kinds of input; 0: text
+# After as many control characters, one that is not 0 (zeros fill up texts, as in a tar) lets bytes have the code words of binary
+# data, for as many bytes more: texts within binary data are short.
+FEW_CONTROLS, STAYS_BINARY = 32, 4096
 
 
 @merged
@@ -378,6 +382,8 @@ def advance_record(past: Array, indirect: Array, byte: int, learns: bool) -> Non
         past[CONTROLS] = 0
     elif byte < BLANK and not 9 <= byte <= 13:
         past[CONTROLS] = min(past[CONTROLS] + 1, N_CONTROLS)
+        if byte != 0 and past[CONTROLS] >= FEW_CONTROLS:
+            past[BINARY_UNTIL] = past[POSITION] + STAYS_BINARY
     if learns:
         find_record(past, indirect, byte)
     past[IN_RECORDS] = 1 if past[RECORD] > 0 and past[CONTROLS] == N_CONTROLS else 0

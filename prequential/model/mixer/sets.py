@@ -15,6 +15,7 @@ import numpy as np
 from prequential.compiled import Array, inlined, merged
 from prequential.model.config import WEIGHT_SETS
 from prequential.model.hashing import hashed
+from prequential.model.mixer.codewords import BYTE, CODE_WORD
 from prequential.model.mixer.histories import HISTORY_GROUP, ONE_BIT
 from prequential.model.mixer.lookup import NONE
 from prequential.model.mixer.nodes import expected_bit
@@ -51,9 +52,9 @@ LAST_STARTS = np.cumsum((0, *LAST_SIZES))[:-1].astype(np.int64)
 # The scratch values that are constant for a byte: see `describe_byte` and `describe_gpt`. GPT_BYTE changes with each bit.
 (
     EXPECTED_BYTE, MATCH_STEP, MATCH_CLASS, KNOWN_BYTES, KNOWN_WORDS, ABOVE, COLUMN, WORD_HASH, LIKELIEST, SECOND,
-    GPT_CONFIDENCE, GPT_BYTE,
-) = range(12)  # fmt: skip
-N_FACTS = 12
+    GPT_CONFIDENCE, GPT_BYTE, CODE,
+) = range(13)  # fmt: skip
+N_FACTS = 13
 STATE_CONTEXTS = ("3", "4", "6", "word", "word2")  # of the set "states"
 NO_BYTE = 256
 GPT_TOTAL_BITS = 24  # the frequencies of the GPT have this total
@@ -76,7 +77,7 @@ def groups_of_contexts(names: Sequence[str]) -> Array:
 def describe_byte(past: Array, ring: Array, runs: Array, groups: Array, facts: Array) -> None:
     """facts (N_FACTS,) int64: what the selectors need and what is constant for a byte. groups: `groups_of_contexts`."""
     last4, length = past[LAST4], past[MATCH_LENGTH]
-    facts[EXPECTED_BYTE] = byte_at(ring, past[MATCH]) if length > 0 else 256
+    facts[EXPECTED_BYTE] = CODE_WORD[facts[CODE], byte_at(ring, past[MATCH])] if length > 0 else 256
     steps = min(length, 31) if length < 32 else min(63, 32 + ((length - 32) >> 3))
     facts[MATCH_STEP] = steps
     facts[MATCH_CLASS] = 0 if length == 0 else 1 if length < 16 else 2 if length < 32 else 3
@@ -95,13 +96,13 @@ def describe_gpt(frequencies: Array, i: int, facts: Array) -> None:
     facts[LIKELIEST] = facts[SECOND] = NO_BYTE
     most: Any = np.int64(-1)
     next_most: Any = np.int64(-1)
-    for byte in range(256 if frequencies.shape[0] else 0):
-        frequency = np.int64(frequencies[i, byte])
+    for word in range(256 if frequencies.shape[0] else 0):
+        frequency = np.int64(frequencies[i, BYTE[facts[CODE], word]])
         if frequency > most:
             facts[SECOND], next_most = facts[LIKELIEST], most
-            facts[LIKELIEST], most = byte, frequency
+            facts[LIKELIEST], most = word, frequency
         elif frequency > next_most:
-            facts[SECOND], next_most = byte, frequency
+            facts[SECOND], next_most = word, frequency
     eighths = max(most, 0) >> (GPT_TOTAL_BITS - 3)
     facts[GPT_CONFIDENCE] = 0 if eighths < 2 else 1 if eighths < 4 else 2 if eighths < 7 else 3
 

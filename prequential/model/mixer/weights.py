@@ -5,7 +5,8 @@
 
 Weights of the first sets are int16 with 14 fractional bits, those of the last ones int32 with 16. A step is proportional to an
 error and to the centred input. It is divided by the mean square of the inputs where that is large (normalised steps; Nagumo and
-Noda 1967). A row takes larger steps until it has been used a few thousand times.
+Noda 1967). A row takes larger steps until it has been used a few thousand times, and where its errors are small on average: the
+code length curves less there. The factor is the power -1/4 of the mean error.
 
 The error is the mean of two. By its own error, each set learns to predict alone. By the error of the mixture, times the set's
 share of it, the sets learn what the others do not know; apart from the bounds of a share, that is the gradient of the code length
@@ -24,6 +25,7 @@ them wraps around modulo 2**32 on every machine, whatever the order; that would 
 2**17 and a centred input below 2**12, so a step's product is below 2**29.
 """
 
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,15 @@ LEAST_RATE, SHARED_RATE, FIRST_FACTOR, NEW_ROW_FACTOR = 36, 1900, 3, 3
 LAST_MEAN_RATE, LAST_DIFFERENCE_RATE = 4, 180
 MAX_SHARE = 4 << LAST_WEIGHT_BITS
 MAX_ROW_AGE = (1 << 16) - 1
+FIRST_ROW_ERROR, MEAN_SHIFT = 10000 << 8, 6  # the mean error of a row, in 2^-24, is over its last 2**MEAN_SHIFT uses
+
+
+def _factors() -> Array:
+    """(4096,) int64 in 2^-8: the factor of a row's steps, by its mean error in 2^-12: its power -1/4, and 1 at an eighth."""
+    return np.array([isqrt(isqrt((8192 << 32) // (16 * error + 8))) for error in range(4096)], np.int64)
+
+
+STEP_FACTOR = _factors()
 
 
 @inlined
@@ -129,6 +140,7 @@ def learn_weights(
     inputs: Array,
     weights: Array,
     ages: Array,
+    mean_errors: Array,
     rows: Array,
     outputs: Array,
     last: Array,
@@ -147,8 +159,11 @@ def learn_weights(
         age = np.int64(ages[rows[s]])
         ages[rows[s]] = min(age + 1, MAX_ROW_AGE)
         error = error_of(bit, outputs[s])
+        mean = np.int64(mean_errors[rows[s]])
+        mean_errors[rows[s]] = mean + (((abs(error) << 8) - mean) >> min(2 + (age >> 2), MEAN_SHIFT))
+        factor = STEP_FACTOR[clamp(mean >> 12, 0, 4095)]
         error = (error + (error_of_mixture * share_of_set(s, rows.size, last, last_rows) >> LAST_WEIGHT_BITS)) >> 1
-        error = error * (rate + extra // (1 + (age >> 8))) >> 8
+        error = error * (rate + extra // (1 + (age >> 8))) * factor >> 16
         if abs(error) >= SMALLEST_ERROR:
             learn_row(np.int32(clamp(error, -(1 << 17), 1 << 17)), centred, weights, rows[s])
     learn_last(bit, error_of_mixture, outputs, last, last_rows, finals)  # last: shares are those of the prediction
