@@ -17,8 +17,8 @@ from prequential.model.config import (
 )
 from prequential.model.mixer import evidence, lookup, mixing, refine, sets
 from prequential.model.mixer.histories import N_GROUPS, N_HISTORIES
-from prequential.model.mixer.mixer import n_inputs
-from prequential.model.mixer.past import INDIRECT_SIZE, PAST_SIZE
+from prequential.model.mixer.mixer import n_followers, n_inputs
+from prequential.model.mixer.past import INDIRECT_SIZE, N_FOLLOWERS, PAST_SIZE
 from prequential.online.flops import most_flops_per_byte, steps_per_byte
 
 MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset without an audit
@@ -147,6 +147,6 @@ def _mixer_bytes(mixer: MixerConfig) -> int:
         + len(mixer.curves) * (refine.N_CURVE_CONTEXTS + refine.N_GPT_CURVE_CONTEXTS) * refine.N_POINTS
     )
     weights = rows * n_inputs(mixer) + sum(sets.LAST_SIZES) * n_sets
-    small = (INDIRECT_SIZE + PAST_SIZE) * 8
+    small = (INDIRECT_SIZE + PAST_SIZE) * 8 + N_FOLLOWERS * n_followers(mixer) * 4
     buckets = 4 * (lookup.SLOTS + lookup.ENTRIES_PER_BUCKET)
     return (buckets << mixer.table_bits) + (8 << mixer.match_bits) + 4 * (packed + weights) + small

@@ -160,7 +160,7 @@ def test_a_long_repeat_of_noise_costs_next_to_nothing(contexts):
 def test_a_match_is_found_at_its_fifth_byte_and_points_at_the_byte_that_followed():
     text, lengths = b"1abcdefgXYZ2abcdefgXYz", []
     for n in range(len(text) + 1):
-        now, _, _ = past_after(text[:n])
+        now, *_ = past_after(text[:n])
         lengths.append(int(now[past.MATCH_LENGTH]))
         assert now[past.MATCH_LENGTH] == 0 or now[past.MATCH] == n - 11
     assert lengths == [0] * 17 + [5, 6, 7, 8, 9, 0]  # z differs from Z
@@ -331,7 +331,7 @@ def test_a_context_gives_the_inputs_of_what_it_knows(bytes_seen, places):
     a, found = mixer.arrays, [np.zeros(1, np.int64) for _ in range(4)]
     heads, only, runs, hashes = found
     every = np.zeros(contexts.N_HASHES, np.int64)
-    contexts.context_hashes(a.past, a.ring, a.indirect, a.kinds, codewords.AS_TEXT, every, hashes)
+    contexts.context_hashes(a.past, a.ring, a.indirect, a.followers, a.kinds, codewords.AS_TEXT, every, hashes)
     lookup.find_contexts(a.table, a.deterministic, hashes, heads, only, runs)
     inputs, seen, run_places = np.ones(16, np.int16), np.zeros(1, np.int64), np.zeros(1, np.int64)
     evidence.read_contexts(
@@ -353,13 +353,13 @@ def test_a_table_of_few_buckets_forgets_but_still_decodes():
 
 
 def past_after(text):
-    """The mixer's past when the byte after `text` is to be predicted, the ring that holds the text, and the indirect tables."""
-    arrays = make_mixer(MixerConfig(contexts=("0",), table_bits=4, match_bits=10)).arrays
+    """The mixer's past when the byte after `text` is to be predicted, the ring that holds the text, and what followed before."""
+    arrays = make_mixer(MixerConfig(contexts=("nextword",), table_bits=4, match_bits=10)).arrays
     for byte in text:
         past.find_matches(arrays.past, arrays.ring, arrays.matches, True)
-        past.advance(arrays.past, arrays.ring, arrays.indirect, byte, True)
+        past.advance(arrays.past, arrays.ring, arrays.indirect, arrays.followers, byte, True)
     past.find_matches(arrays.past, arrays.ring, arrays.matches, True)
-    return arrays.past, arrays.ring, arrays.indirect
+    return arrays.past, arrays.ring, arrays.indirect, arrays.followers
 
 
 def hashes_after(text, names=CONTEXTS):
@@ -494,7 +494,7 @@ TABLE = np.array([[row, 200, 0, row >> 4, 7, 255, 16, column] for row in range(2
 
 
 def test_records_of_binary_data_count_as_lines():
-    now, ring, _ = past_after(TABLE.tobytes()[:4003])
+    now, ring, *_ = past_after(TABLE.tobytes()[:4003])
     assert (now[past.RECORD], now[past.IN_RECORDS]) == (8, 1)
     assert past.byte_above(now, ring) == TABLE.tobytes()[4003 - 8]
     assert past.byte_above2(now, ring) == TABLE.tobytes()[4003 - 16]
@@ -506,7 +506,7 @@ def test_text_has_no_records_even_if_its_lines_are_of_equal_length(line):
 
 
 def test_text_after_records_has_lines_again():
-    now, ring, _ = past_after(TABLE.tobytes() + b"now the text begins\nand here is more\nof it")
+    now, ring, *_ = past_after(TABLE.tobytes() + b"now the text begins\nand here is more\nof it")
     assert now[past.IN_RECORDS] == 0
     assert past.byte_above(now, ring) == b"and here is more"[5]
 
@@ -917,13 +917,13 @@ def test_each_byte_has_one_code_word():
     assert (codewords.BYTE[codewords.AS_NUMBERS] == np.arange(256)).all()
 
 
-def test_in_text_the_first_bit_tells_small_letters_from_other_ascii_and_digits_stay_in_order():
+def test_in_text_capitals_are_in_the_order_of_small_letters_and_digits_stay_in_theirs():
     words = codewords.CODE_WORD[codewords.AS_TEXT]
     small = np.arange(ord("a"), ord("z") + 1)
-    assert (words[small] >= 128).all()
-    assert (words[np.setdiff1d(np.arange(128), np.arange(96, 128))] < 128).all()
+    assert (words[small] == words[small - 32] + 32).all() and (words[small] >> 5 == 3).all()
     digits = words[ord("0") : ord("9") + 1]
     assert (np.diff(digits) == 1).all() and digits[0] % 16 == 0
+    assert words[ord(" ")] == words[ord("\n")] - 1 and words[ord(" ")] % 2 == 0
 
 
 def test_the_code_is_chosen_by_what_came_before():
@@ -946,6 +946,25 @@ def test_a_stream_whose_code_changes_is_decoded(gpt):
     found, _ = code(decoder, BitCoder(DECODE, coder.payload()), np.full(len(data), 511), frequencies, cuts=(700,))
     assert (found == data).all()
     assert_same_state(encoder, decoder)
+
+
+def test_a_mixer_keeps_followers_only_for_contexts_of_them():
+    for names, size in (
+        (("1", "word", "after1,2", "after2,1"), 1),
+        *((("1", name), 1 << past.FOLLOWER_BITS) for name in contexts.OF_FOLLOWERS),
+    ):
+        assert make_mixer(MixerConfig(contexts=names, table_bits=8)).arrays.followers.shape == (past.N_FOLLOWERS, size)
+
+
+def test_followers_matter_to_the_contexts_of_them_and_to_no_others():
+    *views, followers = past_after(b"one two three. one two three. one ")
+    found = []
+    for table in (followers, np.zeros_like(followers)):
+        hashes, every = np.zeros(len(CONTEXTS), np.int64), np.zeros(contexts.N_HASHES, np.int64)
+        contexts.context_hashes(*views, table, contexts.kinds_by_input(CONTEXTS), codewords.AS_TEXT, every, hashes)
+        found.append(hashes)
+    differ = {name for name, one, other in zip(CONTEXTS, *found, strict=True) if one != other}
+    assert differ == set(contexts.OF_FOLLOWERS)
 
 
 def test_contexts_have_other_nodes_where_bytes_have_other_code_words():

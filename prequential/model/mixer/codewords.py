@@ -1,10 +1,9 @@
 """The code word of each byte: the eight binary decisions by which the mixer codes it.
 
-A node remembers what followed a context and the first bits of a code word. So it matters which bytes begin alike. In ASCII a
-small letter and a capital share their first two bits, and "d" and "e" their first seven. Here the first bit tells small letters
-from all other ASCII, and letters that follow similar contexts begin alike. The order was searched for with small mixers on slices
-of nine texts, code and data (docs/LOG.md, 2026-11-26). In binary data a byte is its own code word, because near numbers are alike.
-What the input is, is decided from the past.
+A node remembers what followed a context and the first bits of a code word, so it matters which bytes begin alike. In text,
+letters that follow similar contexts begin alike, and the space stands beside the ends of lines. This order was searched for with
+the mixer of -1 on slices of 16 texts, code and data, and checked on others (docs/LOG.md, 2026-11-26). In binary data a byte is
+its own code word, because near numbers are alike. What the input is, is decided from the past.
 """
 
 from typing import Any
@@ -15,22 +14,15 @@ from prequential.compiled import Array, inlined
 from prequential.model.mixer.past import BINARY_UNTIL, POSITION
 
 AS_TEXT, AS_NUMBERS = 0, 1
-# The code words from 0xC0 on: the small letters, and the six characters that follow or precede them in ASCII.
-LETTERS = "jqnsdvpbmzrlkfctew~\x7fuyghx}`{ao|i"
-
-
-def _text_order() -> Array:
-    """(256,) int64: the byte of each code word."""
-    order = np.arange(256)
-    small = np.array([ord(letter) for letter in LETTERS])
-    order[0xC0:0xE0], order[0x60:0x80] = small, np.arange(0xC0, 0xE0)
-    order[0x40:0x60] = small - 32  # capitals in the same order
-    order[[0x0D, 0x20]] = 0x20, 0x0D  # the space stands beside the ends of lines, not among marks
-    return order
-
-
+# In text, the bytes of the code words from 0x00, 0x20, 0x40 and 0x60; those from 0x80 on are their own bytes.
+TEXT = (
+    bytes(range(10)) + b" \n" + bytes(range(0x0C, 0x20)),
+    b"<\"*+&'.,\x0b!$%)#:-0123456789(;/=>?",
+    b"JZSNDGPBRLFQKTCMEH^_YWVUX]@[\\IAO",
+    b"jzsndgpbrlfqktcmeh~\x7fywvux}`{|iao",
+)
 # (2, 256) int64, by AS_TEXT or AS_NUMBERS: the byte of each code word, and the code word of each byte.
-BYTE = np.stack([_text_order(), np.arange(256)])
+BYTE = np.array([[*b"".join(TEXT), *range(128, 256)], range(256)])
 CODE_WORD = np.argsort(BYTE, axis=1)
 
 

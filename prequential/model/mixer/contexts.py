@@ -80,8 +80,8 @@ from prequential.model.mixer.past import (
     byte_above,
     byte_above2,
     byte_at,
+    follower,
     input_kind,
-    place_after,
     word_or_gap,
 )
 
@@ -101,12 +101,14 @@ OF_WORDS = (
 OF_BINARY = (
     "skip3-4", "skip4-6", "skip3-5", "skip2", "1", "nibbles4", "skip1,4", "nibbles7", "after1,2", "match,1", "after1,3",
 )  # fmt: skip
+# The contexts that are made of `followers`. A mixer without them keeps none.
+OF_FOLLOWERS = ("after3,1", "after3,2", "after4,2", "afterword,2", "afterword,1", "nextword", "nextword2")
 
 
 @inlined
 def context_hashes(
-    past: Array, ring: Array, indirect: Array, kinds: Array, code: int, every: Array, hashes: Array
-) -> None:  # fmt: skip
+    past: Array, ring: Array, indirect: Array, followers: Array, kinds: Array, code: int, every: Array, hashes: Array
+) -> None:
     """hashes[i] = the hash of the i-th context. Where bytes have other code words (codewords.py), it has another hash.
 
     kinds (3, C): the indices of the contexts in text, in binary data, and in records of binary data, by `kinds_by_input`. every:
@@ -117,7 +119,7 @@ def context_hashes(
     phrase_contexts(past, every)
     line_contexts(past, ring, every)
     structure_contexts(past, every)
-    indirect_contexts(past, indirect, every)
+    indirect_contexts(past, indirect, followers, every)
     match_contexts(past, ring, every)
     kind = input_kind(past)
     if kind == RECORDS:
@@ -271,16 +273,16 @@ def structure_contexts(past: Array, h: Array) -> None:
 
 
 @merged
-def indirect_contexts(past: Array, indirect: Array, h: Array) -> None:
+def indirect_contexts(past: Array, indirect: Array, followers: Array, h: Array) -> None:
     """The bytes or words that followed earlier occurrences of the last ones."""
     last4, word, lengths = past[LAST4], past[WORD], min(past[LENGTH], 7)
     c1 = last4 & 255
     after1, after2 = indirect[AFTER_1 + c1], indirect[AFTER_2 + (last4 & 0xFFFF)]
-    after3 = indirect[place_after(AFTER_3, hashed(last4 & 0xFFFFFF, 5))]
-    after4 = indirect[place_after(AFTER_4, hashed(last4, 7))]
-    after_word = indirect[place_after(AFTER_WORD, hashed(word_or_gap(past), 6))]
-    next_word = indirect[place_after(NEXT_WORD, past[WORD2])]
-    next_word2 = indirect[place_after(NEXT_WORD2, hashed(past[WORD2], past[WORD3]))]
+    after3 = follower(followers, AFTER_3, hashed(last4 & 0xFFFFFF, 5))
+    after4 = follower(followers, AFTER_4, hashed(last4, 7))
+    after_word = follower(followers, AFTER_WORD, hashed(word_or_gap(past), 6))
+    next_word = follower(followers, NEXT_WORD, past[WORD2])
+    next_word2 = follower(followers, NEXT_WORD2, hashed(past[WORD2], past[WORD3]))
     h[46] = hashed(after1 & 0xFFFF, c1)  # "after1,2"
     h[47] = after1 & 0xFFFFFF  # "after1,3"
     h[48] = hashed(after2 & 0xFF, last4 & 0xFFFF)  # "after2,1"

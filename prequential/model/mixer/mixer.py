@@ -16,7 +16,7 @@ from prequential.codecs.bit_coder import BitCoder
 from prequential.model.config import CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
 from prequential.model.mixer import evidence, histories, lookup, mixing, nodes, past, refine, sets, weights
-from prequential.model.mixer.contexts import kinds_by_input
+from prequential.model.mixer.contexts import OF_FOLLOWERS, kinds_by_input
 from prequential.model.mixer.mixing import MixerArrays
 
 # Zeros fill the inputs up to a multiple of LANES. Loops over them then have no remainder and run 5 to 15 % faster.
@@ -24,7 +24,7 @@ LANES = 16
 # The arrays that later probabilities depend on, in the order of the state.
 LEARNED = (
     "table", "deterministic", "history_maps", "run_maps", "pair_maps", "match_map", "match_byte_map", "order_maps", "weights",
-    "row_ages", "row_errors", "last_weights", "curves", "gpt_curves", "indirect", "matches", "past",
+    "row_ages", "row_errors", "last_weights", "curves", "gpt_curves", "indirect", "followers", "matches", "past",
 )  # fmt: skip
 
 
@@ -65,6 +65,7 @@ class Mixer:
             curves=np.zeros((len(curve_kinds), refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             gpt_curves=np.zeros((len(curve_kinds), refine.N_GPT_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             indirect=np.zeros(past.INDIRECT_SIZE, np.int64),
+            followers=np.zeros((past.N_FOLLOWERS, n_followers(config)), np.uint32),
             ring=ring,
             matches=np.zeros(1 << config.match_bits, np.int64),
             past=np.zeros(past.PAST_SIZE, np.int64),
@@ -119,6 +120,11 @@ def n_inputs(config: MixerConfig) -> int:
     """I: the inputs of a decision, padded to a multiple of LANES."""
     n = len(config.contexts) * evidence.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS + len(config.curves)
     return -(-n // LANES) * LANES
+
+
+def n_followers(config: MixerConfig) -> int:
+    """The entries of each table of `followers`: one, if no context of the config needs them."""
+    return 1 << past.FOLLOWER_BITS if set(OF_FOLLOWERS) & set(config.contexts) else 1
 
 
 def past_limits(position: int) -> np.ndarray:

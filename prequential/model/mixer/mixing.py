@@ -91,6 +91,7 @@ class MixerArrays(NamedTuple):
     curves: Array  # (M, N_CURVE_CONTEXTS, N_POINTS) uint32: packed
     gpt_curves: Array  # (M, N_GPT_CURVE_CONTEXTS, N_POINTS) uint32: packed; of the GPT's log-odds
     indirect: Array  # (INDIRECT_SIZE,) int64: see past.py
+    followers: Array  # (N_FOLLOWERS, a power of two) uint32: see past.py
     ring: Array  # (a power of two,) uint8: the last bytes
     matches: Array  # (2**match_bits,) int64: positions, by the hash of the bytes before them
     past: Array  # (PAST_SIZE,) int64: see past.py
@@ -242,7 +243,9 @@ def begin_byte(mixer: MixerArrays, scratch: Scratch) -> None:
     """Matches, hashes of the contexts, their buckets and runs, and what selects weights."""
     find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
     code = scratch.facts[CODE]
-    context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.kinds, code, scratch.every_hash, scratch.hashes)
+    context_hashes(
+        mixer.past, mixer.ring, mixer.indirect, mixer.followers, mixer.kinds, code, scratch.every_hash, scratch.hashes
+    )
     find_contexts(mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.only, scratch.runs)
     for c in range(mixer.groups.size):
         scratch.buckets[c] = scratch.heads[c]
@@ -328,7 +331,7 @@ def end_byte(word: int, byte: int, mixer: MixerArrays, scratch: Scratch) -> None
     """The runs and the past after one more byte. word: its code word."""
     if mixer.learns:
         remember(word, mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.buckets, scratch.runs)
-    advance(mixer.past, mixer.ring, mixer.indirect, byte, mixer.learns)
+    advance(mixer.past, mixer.ring, mixer.indirect, mixer.followers, byte, mixer.learns)
 
 
 @kernel

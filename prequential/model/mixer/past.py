@@ -1,8 +1,8 @@
 """The past of the mixer: a summary of all bytes before the next one, as an array of a few integers.
 
 `advance` updates it after each byte. The contexts (contexts.py) and the choice of weights (sets.py) are made of it. Older bytes
-are read from `ring`, which holds the last bytes (a power of two of them). `indirect` holds what followed the last occurrences
-of some contexts: its entries keep the last four bytes, or the last word.
+are read from `ring`, which holds the last bytes (a power of two of them). `indirect` and `followers` hold what followed the last
+occurrences of some contexts: their entries keep the last four bytes, or the last word.
 
 Names: a word is a sequence of letters, in lower case; a gap is what stands between two words. c1 is the last byte, c2 the one
 before it. A group is a byte in which all letters, or all digits, count as equal.
@@ -89,19 +89,23 @@ from prequential.model.hashing import HASH_MASK, hashed, is_letter
 ) = range(62)
 PAST_SIZE = 62
 
-# The entries of `indirect`: tables of 2**16 entries, except the first one.
+# The entries of `indirect`.
 (
     AFTER_1,  # by the last byte: the last four bytes that followed it
-    AFTER_2,  # by the last two bytes
-    AFTER_3,  # by a hash of the last three
-    AFTER_4,  # by a hash of the last four
-    AFTER_WORD,  # by a hash of the current word or gap
-    NEXT_WORD,  # by a word: the word that followed it
-    NEXT_WORD2,  # by a hash of two words: the word that followed them
-    SEEN_AT,  # by a byte: the position of its last occurrence, 256 entries
-    APART,  # by a byte: the distance of its last two occurrences, 256 entries
-) = (0, *range(256, 256 + 6 * 65536 + 1, 65536), 512 + 6 * 65536)
-INDIRECT_SIZE = 768 + 6 * 65536
+    SEEN_AT,  # by a byte: the position of its last occurrence
+    APART,  # by a byte: the distance of its last two occurrences
+    AFTER_2,  # by the last two bytes: the last four bytes that followed them
+) = range(0, 1024, 256)
+INDIRECT_SIZE = 768 + 65536
+# The tables of `followers`, by a hash.
+(
+    AFTER_3,  # of the last three bytes: the last four bytes that followed them
+    AFTER_4,  # of the last four bytes
+    AFTER_WORD,  # of the current word or gap
+    NEXT_WORD,  # of a word: the word that followed it
+    NEXT_WORD2,  # of two words: the word that followed them
+) = range(5)
+N_FOLLOWERS, FOLLOWER_BITS = 5, 20
 
 BLANK, NEWLINE = 32, 10
 # Classes of bytes:
@@ -165,9 +169,15 @@ def shifted(bits: Any, n: int, new: Any) -> Any:
 
 
 @inlined
-def place_after(table: int, h: Any) -> Any:
-    """The entry of `indirect` for a hash, in a table of 2**16 entries."""
-    return table + (h & 0xFFFF)
+def place_after(followers: Array, h: Any) -> Any:
+    """The entry of each table of `followers` for a hash."""
+    return h & (followers.shape[1] - 1)
+
+
+@inlined
+def follower(followers: Array, table: int, h: Any) -> Any:
+    """What followed the last occurrence of what has this hash."""
+    return np.int64(followers[table, place_after(followers, h)])
 
 
 @inlined
@@ -176,12 +186,12 @@ def word_or_gap(past: Array) -> Any:
 
 
 @inlined
-def advance(past: Array, ring: Array, indirect: Array, byte: int, learns: bool) -> None:
-    """Updates all of the past after one more byte; `indirect` only with `learns`."""
+def advance(past: Array, ring: Array, indirect: Array, followers: Array, byte: int, learns: bool) -> None:
+    """Updates all of the past after one more byte; `indirect` and `followers` only with `learns`."""
     follow_matches(past, ring, byte)
     past[ABOVE_RUN] = min(past[ABOVE_RUN] + 1, 255) if byte_above(past, ring) == byte else 0
     if learns:
-        record_followers(past, indirect, byte)
+        record_followers(past, indirect, followers, byte)
     ring[past[POSITION] & (ring.size - 1)] = np.uint8(byte)
     past[POSITION] += 1
     last = past[LAST4] & 255
@@ -189,7 +199,7 @@ def advance(past: Array, ring: Array, indirect: Array, byte: int, learns: bool) 
     if is_letter(byte):
         advance_word(past, byte)
     else:
-        advance_gap(past, indirect, byte, learns)
+        advance_gap(past, followers, byte, learns)
     advance_structure(past, byte)
     advance_record(past, indirect, byte, learns)
     if past[IN_RECORDS]:
@@ -210,16 +220,17 @@ def follow_matches(past: Array, ring: Array, byte: int) -> None:
 
 
 @merged
-def record_followers(past: Array, indirect: Array, byte: int) -> None:
+def record_followers(past: Array, indirect: Array, followers: Array, byte: int) -> None:
     last4 = past[LAST4]
-    for place in (
-        AFTER_1 + (last4 & 255),
-        AFTER_2 + (last4 & 0xFFFF),
-        place_after(AFTER_3, hashed(last4 & 0xFFFFFF, 5)),
-        place_after(AFTER_4, hashed(last4, 7)),
-        place_after(AFTER_WORD, hashed(word_or_gap(past), 6)),
-    ):
+    for place in (AFTER_1 + (last4 & 255), AFTER_2 + (last4 & 0xFFFF)):
         indirect[place] = shifted(indirect[place], 8, byte)
+    for table, h in (
+        (AFTER_3, hashed(last4 & 0xFFFFFF, 5)),
+        (AFTER_4, hashed(last4, 7)),
+        (AFTER_WORD, hashed(word_or_gap(past), 6)),
+    ):
+        place = place_after(followers, h)
+        followers[table, place] = shifted(np.int64(followers[table, place]), 8, byte)
 
 
 @merged
@@ -281,10 +292,10 @@ def advance_word(past: Array, byte: int) -> None:
 
 
 @merged
-def advance_gap(past: Array, indirect: Array, byte: int, learns: bool) -> None:
+def advance_gap(past: Array, followers: Array, byte: int, learns: bool) -> None:
     """One more byte that is not a letter."""
     if past[WORD] != 0:
-        end_word(past, indirect, byte, learns)
+        end_word(past, followers, byte, learns)
     past[GAP] = hashed(past[GAP], BLANK if byte == NEWLINE else byte)
     past[VOWELS] = shifted(past[VOWELS], 8, np.int64(GROUP[byte]))
     if byte in (BLANK, NEWLINE):
@@ -297,7 +308,7 @@ def advance_gap(past: Array, indirect: Array, byte: int, learns: bool) -> None:
 
 
 @merged
-def end_word(past: Array, indirect: Array, byte: int, learns: bool) -> None:
+def end_word(past: Array, followers: Array, byte: int, learns: bool) -> None:
     word = past[WORD]
     past[MARK2], past[MARK] = past[MARK], byte
     if byte == 58 or byte == 61:  # : or =
@@ -307,8 +318,8 @@ def end_word(past: Array, indirect: Array, byte: int, learns: bool) -> None:
             past[start] = word
     past[SENTENCE_WORDS] += 1
     if learns:
-        indirect[place_after(NEXT_WORD, past[WORD2])] = word
-        indirect[place_after(NEXT_WORD2, hashed(past[WORD2], past[WORD3]))] = word
+        followers[NEXT_WORD, place_after(followers, past[WORD2])] = word
+        followers[NEXT_WORD2, place_after(followers, hashed(past[WORD2], past[WORD3]))] = word
     past[WORD4], past[WORD3], past[WORD2], past[WORD] = past[WORD3], past[WORD2], word, 0
     past[SUFFIX3], past[SUFFIX2], past[SUFFIX] = past[SUFFIX2], past[SUFFIX], past[ENDING]
     past[LENGTH2], past[LENGTH], past[VOWELS] = min(past[LENGTH], 7), 0, 0
