@@ -45,8 +45,8 @@ N_TRIED = 1024
 NOT_DECODED = " †"
 REFERENCES = ("gzip", "xz", "ppmd", "bzip3", "zpaq")  # columns next to the presets in the table of all files
 MIN_FRONT_PRESETS = 4  # a file with fewer measured presets has no row in the table of Pareto fronts
-# Commits at whose runs other programs ran, on a slower machine: their records give sizes, and no times.
-SLOWED = {"7f99ac0", "4056d96"}
+# Commits at whose runs other programs ran, on another machine: their records give sizes, and no times.
+SLOWED = {"7f99ac0", "4056d96", "729a46a"}
 LIBRARIES = {
     "zstd": "zstandard",
     "brotli": "brotli",

@@ -57,7 +57,7 @@ def seeds() -> dict[str, Seed]:
     long = replace(MIXER, schedule=replace(SCHEDULE, block_symbols=1 << 12))
     found = {
         "mixer": _made(TEXT, MIXER),
-        "other": _made(TEXT[::-1], MIXER),
+        "other": _made(TEXT.upper(), MIXER),
         "mixed": _made(TEXT[:24] + NOISE[:24] + TEXT[:24], MIXER),  # a raw block between coded ones
         "raw": _made(NOISE, MIXER),
         "empty": _made(b"", MIXER),
