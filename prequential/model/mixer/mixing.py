@@ -310,8 +310,7 @@ def learn_bit(
     learn_curves(bit, mixed, mixer.curves, scratch.curves)
     learn_weights(
         bit, mixed, mixer.groups.size, mixer.past[N_BITS], scratch.inputs, mixer.weights, mixer.row_ages, mixer.row_errors,
-        scratch.rows,
-        scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals, scratch.centred,
+        scratch.rows, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals, scratch.centred,
     )  # fmt: skip
     mixer.past[N_BITS] += 1
     learn_contexts(
