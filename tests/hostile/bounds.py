@@ -147,6 +147,7 @@ def random_state(draw: Draw, state: Mapping[str, np.ndarray], config: Config) ->
             "mixer.table": table,
             "mixer.matches": draw.like(state["mixer.matches"], 0, position),
             "mixer.indirect": draw.like(state["mixer.indirect"], 0, HASH_MASK),
+            "mixer.row_errors": draw.like(state["mixer.row_errors"], 0, 1 << 24),
             "mixer.last_weights": draw.like(state["mixer.last_weights"], -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT),
         }
     return found
