@@ -46,7 +46,7 @@ NOT_DECODED = " †"
 REFERENCES = ("gzip", "xz", "ppmd", "bzip3", "zpaq")  # columns next to the presets in the table of all files
 MIN_FRONT_PRESETS = 4  # a file with fewer measured presets has no row in the table of Pareto fronts
 # Commits at whose runs other programs ran, on another machine: their records give sizes, and no times.
-SLOWED = {"7f99ac0", "4056d96", "729a46a"}
+SLOWED = {"7f99ac0", "4056d96", "729a46a", "ceac7f9"}
 LIBRARIES = {
     "zstd": "zstandard",
     "brotli": "brotli",
