@@ -364,10 +364,14 @@ def past_after(text):
 
 def hashes_after(text, names=CONTEXTS):
     """The hashes of these contexts after `text`, by name."""
-    hashes = np.zeros(len(names), np.int64)
-    every = np.zeros(contexts.N_HASHES, np.int64)
-    contexts.context_hashes(*past_after(text), contexts.kinds_by_input(names), codewords.AS_TEXT, every, hashes)
-    return dict(zip(names, hashes.tolist(), strict=True))
+    return dict(zip(names, hashes_of(past_after(text), names).tolist(), strict=True))
+
+
+def hashes_of(known, names=CONTEXTS, code=codewords.AS_TEXT):
+    """(C,): the hashes of these contexts. known: what `past_after` returns."""
+    hashes, every = np.zeros(len(names), np.int64), np.zeros(contexts.N_HASHES, np.int64)
+    contexts.context_hashes(*known, contexts.kinds_by_input(names), code, every, hashes)
+    return hashes
 
 
 # for each context: a text, a text with the same context, and a text with another one
@@ -957,21 +961,14 @@ def test_a_mixer_keeps_followers_only_for_contexts_of_them():
 
 
 def test_followers_matter_to_the_contexts_of_them_and_to_no_others():
-    *views, followers = past_after(b"one two three. one two three. one ")
-    found = []
-    for table in (followers, np.zeros_like(followers)):
-        hashes, every = np.zeros(len(CONTEXTS), np.int64), np.zeros(contexts.N_HASHES, np.int64)
-        contexts.context_hashes(*views, table, contexts.kinds_by_input(CONTEXTS), codewords.AS_TEXT, every, hashes)
-        found.append(hashes)
-    differ = {name for name, one, other in zip(CONTEXTS, *found, strict=True) if one != other}
-    assert differ == set(contexts.OF_FOLLOWERS)
+    *others, followers = past_after(b"one two three. one two three. one ")
+    differ = hashes_of((*others, followers)) != hashes_of((*others, np.zeros_like(followers)))
+    assert set(np.array(CONTEXTS)[differ]) == set(contexts.OF_FOLLOWERS)
 
 
 def test_contexts_have_other_nodes_where_bytes_have_other_code_words():
-    hashes = np.zeros((2, len(CONTEXTS)), np.int64)
-    for code_ in (codewords.AS_TEXT, codewords.AS_NUMBERS):
-        every = np.zeros(contexts.N_HASHES, np.int64)
-        contexts.context_hashes(*past_after(b"one"), contexts.kinds_by_input(CONTEXTS), code_, every, hashes[code_])
+    known = past_after(b"one")
+    hashes = np.stack([hashes_of(known, code=code_) for code_ in (codewords.AS_TEXT, codewords.AS_NUMBERS)])
     assert len(np.unique(hashes)) == hashes.size
 
 
