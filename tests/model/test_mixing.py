@@ -909,6 +909,31 @@ def test_an_adaptive_probability_steps_towards_the_bit_and_stays_in_range(p, age
     assert (after >> 10) >= p if bit else (after >> 10) <= p
 
 
+# ---- states
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("past", -1),
+        ("matches", -1),
+        ("matches", 1 << 40),
+        ("indirect", -1),
+        ("indirect", 1 << 32),
+        ("row_errors", (1 << 24) + 1),
+        ("row_errors", -1),
+        ("last_weights", (1 << 24) + 1),
+    ],
+)
+def test_a_state_with_a_value_out_of_range_is_refused(name, value):
+    mixer = make_mixer(MixerConfig(contexts=("1", "2"), table_bits=4))
+    state = {key: array.copy() for key, array in mixer.state().items()}
+    mixer.load_state(state)
+    state[name].flat[-1] = value
+    with pytest.raises(ValueError, match=rf"mixer\.{name}"):
+        mixer.load_state(state)
+
+
 # ---- code words
 
 NOISE = np.random.default_rng(11).integers(0, 256, 600)
