@@ -1,53 +1,48 @@
-"""How kernels are compiled: by numba, with a cache on disk next to the source file of each kernel.
+"""How kernels are compiled: by numba, into a folder of our own (kernel_cache.py). All other files import numba from here.
 
 Design decisions:
 
 - No fast-math. LLVM then neither reorders nor contracts operations: `a * b + c` rounds twice, as it does in plain torch.
 - One thread per call, without the interpreter lock. The caller decides what runs in parallel (exact/pool.py).
-- The import deletes stale kernels. numba's cache checks only the source file of the kernel itself, but constants and helpers
-  of other files are compiled into it. So every cached kernel that is older than any kernel source is deleted.
+- Only kernels are kept on disk. What they call is compiled into them.
+- numba would obey a file .numba_config.yaml in the current folder, which may name code to run. It is imported without that.
 """
 
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
+import os
+import sys
+import warnings
 from typing import Any
 
-import numba
 import numpy as np
-from numba.extending import register_jitable
+
+from prequential.kernel_cache import KernelCache
+
+if "numba" not in sys.modules:
+    _absent = object()
+    _yaml = sys.modules.get("yaml", _absent)
+    sys.modules["yaml"] = None  # type: ignore[assignment]  # numba reads its settings file if it can import yaml
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it cannot
+            import numba.core.config
+    finally:
+        if _yaml is _absent:
+            del sys.modules["yaml"]
+        else:
+            sys.modules["yaml"] = _yaml  # type: ignore[assignment]
+    numba.core.config._config_fname = os.devnull  # at each compilation it looks again
+
+import numba
+from numba.core import cgutils, event, types
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic, register_jitable
+
+__all__ = [
+    "Array", "cgutils", "cpu_target", "event", "inlined", "intrinsic", "kernel", "merged", "types"
+]  # fmt: skip
 
 Array = np.ndarray
 
-PACKAGE = Path(__file__).parent
-KERNEL_SOURCES = (
-    "exact/*.py",
-    "model/gpt/*.py",
-    "model/mixer/*.py",
-    "model/decoding.py",
-    "model/config.py",
-    "model/hashing.py",
-    "codecs/bit_coder.py",
-    "compiled.py",
-)
-
-
-def _sources() -> Iterator[Path]:
-    for pattern in KERNEL_SOURCES:
-        yield from PACKAGE.glob(pattern)
-
-
-def _delete_stale_kernels() -> None:
-    sources = list(_sources())
-    newest = max(source.stat().st_mtime for source in sources)
-    for folder in {source.parent for source in sources}:
-        for cached in (folder / "__pycache__").glob("*.nb[ic]"):
-            with suppress(OSError):
-                if cached.stat().st_mtime < newest:
-                    cached.unlink()
-
-
-_delete_stale_kernels()
 # Python calls a `kernel`; kernels call the others. An `inlined` function becomes part of each caller in LLVM. A `merged` one
 # becomes part of it before types are inferred, so a function with one caller is compiled once and not once for each level of
 # calls. But inferring types takes longer than in proportion to the size of a function, so the largest parts of the mixer are
@@ -55,12 +50,15 @@ _delete_stale_kernels()
 # An `inlined` function that Python calls is interpreted. numba's wrappers, of these for Python and of all functions for C, would
 # take a quarter of the time to compile a mixer.
 # numba infers all types at run time. For type checkers the result is Any, so calls with starred arguments are accepted.
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
-_INLINED: dict[str, Any] = _WITHIN | {"forceinline": True}
-kernel: Any = numba.njit(**_OPTIONS)
-inlined: Any = register_jitable(**_INLINED)
+inlined: Any = register_jitable(**_WITHIN | {"forceinline": True})
 merged: Any = numba.njit(**_WITHIN | {"inline": "always"})
-# `inlined`, but not cached: both GPT and mixer call it, with other types. On a first run two processes compile these two
-# (online/first_run.py), and numba's cache may mix up types of one function that two processes save at the same time.
-shared: Any = register_jitable(**_INLINED | {"cache": False})
+
+
+def kernel(function: Any) -> Any:
+    """The function, compiled at its first call with arguments of each types, and kept for later runs."""
+    compiled = numba.njit(**_OPTIONS)(function)
+    if compiled is not function:  # with NUMBA_DISABLE_JIT=1, kernels are interpreted
+        compiled._cache = KernelCache(function)
+    return compiled

@@ -5,9 +5,10 @@ from keys to slots: simple tabulation, with which linear probing takes a constan
 Thorup 2012). The function changes the order of the slots, and nothing else.
 """
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from prequential.compiled import kernel
 
 Keys = NDArray[np.uint64]
 Indices = NDArray[np.int64]
@@ -70,7 +71,7 @@ def _random_words() -> Keys:
     return np.random.default_rng().integers(0, 2**64, (8, 256), np.uint64)
 
 
-@numba.njit(cache=True)
+@kernel
 def _slot(slots, random, shift, key):  # type: ignore[no-untyped-def]
     """The slot that holds the key, or the empty slot where it belongs."""
     mixed = np.uint64(0)
@@ -82,14 +83,14 @@ def _slot(slots, random, shift, key):  # type: ignore[no-untyped-def]
     return at
 
 
-@numba.njit(cache=True)
+@kernel
 def _find(slots, random, shift, keys, found):  # type: ignore[no-untyped-def]
     for i in range(len(keys)):
         at = _slot(slots, random, shift, keys[i])
         found[i] = at if slots[at, 0] == keys[i] else -1
 
 
-@numba.njit(cache=True)
+@kernel
 def _add(slots, random, shift, limit, room, keys, positions, found):  # type: ignore[no-untyped-def]
     for i in range(len(keys)):
         at = _slot(slots, random, shift, keys[i])

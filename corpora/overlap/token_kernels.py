@@ -1,7 +1,4 @@
-"""The compiled pass over a stream that finds its tokens, with all constants that are compiled into it.
-
-Without constants from other files of the project, because numba's cache of compiled functions notices changes of this file only.
-"""
+"""The compiled pass over a stream that finds its tokens, with all constants that are compiled into it."""
 
 import numpy as np
 

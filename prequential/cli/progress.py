@@ -52,7 +52,7 @@ def _watch(title: str, *, quiet: bool) -> SilentProgress:
 @contextmanager
 def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
     """Shows one line when kernels are compiled: a first run must not look as if it hung."""
-    from numba.core import event
+    from prequential.compiled import event
 
     class Listener(event.Listener):
         said = False

@@ -5,10 +5,15 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from prequential.corpora.corpus import unicode_name
@@ -20,13 +25,13 @@ from prequential.learners.subject import Subject, other_subject
 def load_subject(name: str, arguments: Mapping[str, Any] | None = None) -> Subject:
     """The learner that the function or class `module:factory` makes with these arguments. It runs that module's code.
 
-    The module is imported as Python does, with the current folder on the path; a name that ends in .py is a file.
+    A name that ends in .py is a file. A module that is not installed is searched in the current folder. While it is imported, and
+    only then, the modules of its folder can be imported, too, as far as no installed ones have their names.
     Raises ConfigError if it cannot be imported or made.
     """
-    factory = _named(name)
-    return other_subject(
-        partial(factory, **(arguments or {})), unicode_name(name), arguments, source=_source_digest(factory)
-    )
+    folder, factory = _named(name)
+    source = _source_digest(factory, folder)
+    return other_subject(partial(factory, **(arguments or {})), unicode_name(name), arguments, source=source)
 
 
 def parse_arguments(texts: Sequence[str]) -> dict[str, Any]:
@@ -52,23 +57,36 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
     return found
 
 
-def _source_digest(factory: Any) -> str | None:
-    """The first 8 bytes of the BLAKE2b-256 of the file that defines the factory, in hexadecimal digits; None without a file."""
+def _source_digest(factory: Any, folder: Path | None) -> str | None:
+    """The first 8 bytes of a BLAKE2b-256, in hexadecimal digits, of the code; None without a file.
+
+    The code is the file that defines the factory, and the modules that were imported from the learner's own folder.
+    """
     try:
-        path = inspect.getsourcefile(inspect.unwrap(factory))
-        return hashlib.blake2b(Path(path).read_bytes(), digest_size=32).hexdigest()[:16] if path else None
+        defining = inspect.getsourcefile(inspect.unwrap(factory))
+        if not defining:
+            return None
+        code = Path(defining).read_bytes()
+        for path in _own_files(folder) if folder else ():
+            if path != Path(defining).resolve():
+                code += b"\0" + os.fsencode(path.relative_to(folder)) + b"\0" + path.read_bytes()
     except (TypeError, OSError):
         return None
+    return hashlib.blake2b(code, digest_size=32).hexdigest()[:16]
 
 
-def _named(name: str) -> Any:
+def _named(name: str) -> tuple[Path | None, Any]:
+    """The learner's own folder, or None for an installed module; and its factory. Raises ConfigError."""
     module_name, colon, factory = name.rpartition(":")
     if not colon or not module_name or not factory:
         raise ConfigError(f"{name!r} names no learner: give package.module:factory or file.py:factory")
-    if module_name.endswith(".py") and not Path(module_name).is_file():
+    is_file = module_name.endswith(".py")
+    if is_file and not Path(module_name).is_file():
         raise ConfigError(f"the file {module_name!r} does not exist")
     try:
-        module = _file(module_name) if module_name.endswith(".py") else _module(module_name)
+        folder = Path(module_name).resolve().parent if is_file else _folder_of(module_name)
+        with _importable(folder):
+            module = _file(module_name) if is_file else importlib.import_module(module_name)
     except Exception as error:
         raise ConfigError(f"{module_name!r} cannot be imported: {error_line(error)}") from error
     found = module
@@ -78,19 +96,67 @@ def _named(name: str) -> Any:
         found = getattr(found, part)
     if not callable(found):
         raise ConfigError(f"{name!r} is a {type(found).__name__}, not a function or class that makes a learner")
-    return found
+    return folder, found
 
 
-def _module(name: str) -> Any:
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    return importlib.import_module(name)
+# ---- the learner's own folder
+
+_OWN = "from the folder of a learner"  # marks the specification of a module
+
+
+class _OwnFolder(MetaPathFinder):
+    """Finds modules in a folder, after all others."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        spec = None if path else PathFinder.find_spec(name, [self._folder])
+        if spec:
+            spec.loader_state = _OWN
+        return spec
+
+
+@contextmanager
+def _importable(folder: Path | None) -> Iterator[None]:
+    """While the body runs, modules of the folder can be imported. An installed module of the same name comes first."""
+    if folder is None:
+        yield
+        return
+    finder = _OwnFolder(folder)
+    sys.meta_path.append(finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def _is_own(module: Any) -> bool:
+    return getattr(getattr(module, "__spec__", None), "loader_state", None) == _OWN
+
+
+def _own_files(folder: Path) -> list[Path]:
+    """The files of the modules that were imported from the folder, and of those below them, sorted."""
+    modules = dict(sys.modules)
+    own = {name for name, module in modules.items() if _is_own(module)}
+    files = {getattr(module, "__file__", None) for name, module in modules.items() if name.partition(".")[0] in own}
+    return sorted(path for path in {Path(file).resolve() for file in files if file} if path.is_relative_to(folder))
+
+
+def _folder_of(module_name: str) -> Path | None:
+    """The current folder, unless the module is installed."""
+    top = module_name.partition(".")[0]
+    known = sys.modules.get(top)
+    if _is_own(known) if known else not importlib.util.find_spec(top):
+        return Path.cwd().resolve()
+    return None
 
 
 def _file(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(Path(name).stem, name)
     if spec is None or spec.loader is None:
         raise ImportError(f"{name} is not a Python file")
+    spec.loader_state = _OWN
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(spec.name, module)  # copies and pickles look there
     spec.loader.exec_module(module)

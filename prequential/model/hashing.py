@@ -1,11 +1,11 @@
 """Hashes of integers, and the class of letters, for the kernels that compute contexts (of the mixer and of the GPT)."""
 
-from prequential.compiled import inlined, shared
+from prequential.compiled import inlined
 
 HASH_MASK = 0xFFFFFFFF
 
 
-@shared
+@inlined
 def hashed(a: int, b: int) -> int:
     """A hash of 32 bits of two numbers of 32 bits. The products are below 2**62."""
     h = (a * 0x2F0B4C47 + b * 0x3C6EF35F + 0x7F4A7C15) & HASH_MASK

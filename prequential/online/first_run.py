@@ -10,13 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
+from prequential.kernel_cache import is_cached
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online import coding
 from prequential.online.loop import Learner
@@ -56,12 +55,7 @@ def compile_kernels(config: Config) -> None:
     from prequential.model.learner import OnlineLearner
     from prequential.model.mixer import mixing
 
-    if (
-        config.gpt is None
-        or config.mixer is None
-        or _is_cached(mixing.code_mixed)
-        or _is_cached(fused.fill_frequencies)
-    ):
+    if config.gpt is None or config.mixer is None or is_cached(mixing.code_mixed) or is_cached(fused.fill_frequencies):
         return
     started = time.monotonic()
     other = _start_other()
@@ -97,13 +91,3 @@ def _start_other() -> subprocess.Popen[bytes] | None:
 def compile_gpt_kernels(make: Callable[[Config], Learner]) -> None:
     """Compiles the kernels of a GPT, including those that decode without a mixer. make: as in `run_once`."""
     run_once(small_config(has_gpt=True, has_mixer=False), make)
-
-
-def _is_cached(kernel: Any) -> bool:
-    """Whether a cache file has this kernel; True if kernels are interpreted."""
-    if not hasattr(kernel, "stats"):
-        return True
-    function = kernel.py_func
-    return any(
-        Path(kernel.stats.cache_path).glob(f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbi")
-    )

@@ -35,7 +35,7 @@ def started(monkeypatch):
         found.append((command, process := Process()))
         return process
 
-    monkeypatch.setattr(first_run, "_is_cached", lambda kernel: False)
+    monkeypatch.setattr(first_run, "is_cached", lambda kernel: False)
     monkeypatch.setattr(subprocess, "Popen", start)
     return found
 
@@ -54,7 +54,7 @@ def test_a_learner_of_one_part_needs_no_other_process(started, config):
 
 
 def test_later_runs_start_no_process(started, monkeypatch):
-    monkeypatch.setattr(first_run, "_is_cached", lambda kernel: True)
+    monkeypatch.setattr(first_run, "is_cached", lambda kernel: True)
     first_run.compile_kernels(preset(5))
     assert not started
 

@@ -13,12 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
-from numba.core.registry import cpu_target
-from numba.extending import intrinsic
 from torch.nn.functional import pad
 
-from prequential.compiled import Array, kernel
+from prequential.compiled import Array, cgutils, cpu_target, intrinsic, kernel, types
 
 Tensor = torch.Tensor
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.compiled import Array, inlined, shared
+from prequential.compiled import Array, inlined
 from prequential.exact.log_odds import log_odds_tables
 from prequential.model.mixer.histories import NEXT_HISTORY
 
@@ -32,7 +32,7 @@ AGING_MASK = np.array([0] * 25 + [3, 7, 7, 15, 15, 31, 31], np.int64)
 MAX_SEEN = 255  # of a deterministic context
 
 
-@shared
+@inlined
 def clamp(x: Any, low: Any, high: Any) -> Any:
     return max(low, min(high, x))
 

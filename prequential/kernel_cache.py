@@ -1,0 +1,196 @@
+"""Where compiled kernels are kept: in a private folder that belongs to exactly this program on this processor.
+
+Design decisions:
+
+- The folder's name is a digest of all that a compiled kernel depends on: the sources of all kernels, the versions of Python,
+  numba and llvmlite, the processor, and numba's variables in the environment. So no stale kernel runs, whatever the times of
+  files say. numba's own cache looks at one source file only, but constants and helpers of others are compiled into a kernel.
+- Files are unpickled, so the folder must be ours: an absolute path, owned by this user, closed to all others. If there is none,
+  kernels are compiled in each run, and one warning says why. A full disk or a damaged file costs time only.
+- One file for each kernel and types of arguments, complete or absent, under a name that no other process chooses. So processes
+  that compile at the same time cannot mix up their kernels.
+- Folders of other versions that no run has used for a month are deleted.
+"""
+
+import functools
+import hashlib
+import io
+import logging
+import os
+import pickle
+import secrets
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parent
+# The files whose code or constants become part of a kernel (a test compares them with the imports).
+KERNEL_SOURCES = (
+    "compiled.py",
+    "kernel_cache.py",
+    "exact/*.py",
+    "model/gpt/*.py",
+    "model/mixer/*.py",
+    "model/decoding.py",
+    "model/config.py",
+    "model/hashing.py",
+    "codecs/bit_coder.py",
+    "corpora/overlap/*.py",
+    "measure/evaluation/novelty.py",
+)
+WITHOUT_EFFECT = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS")  # of numba's variables: on what a kernel is
+UNUSED_S = 30 * 24 * 3600.0
+CHECK_BYTES = 16  # a digest at the beginning of each file
+
+_log = logging.getLogger(__name__)
+
+
+def kernel_sources() -> list[Path]:
+    """The files of KERNEL_SOURCES."""
+    return sorted(path for pattern in KERNEL_SOURCES for path in PACKAGE.glob(pattern))
+
+
+@functools.cache
+def version() -> str:
+    """A digest of everything that a compiled kernel depends on, 16 hexadecimal digits."""
+    import llvmlite  # type: ignore[import-untyped]
+    import numba
+    from llvmlite import binding
+
+    sources = [(path.relative_to(PACKAGE).as_posix(), _check(path.read_bytes())) for path in kernel_sources()]
+    settings = sorted(
+        (name, value) for name, value in os.environ.items() if name.startswith("NUMBA_") and name not in WITHOUT_EFFECT
+    )
+    processor = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    everything = sources, sys.version, numba.__version__, llvmlite.__version__, processor, settings
+    return hashlib.blake2b(repr(everything).encode(), digest_size=8).hexdigest()
+
+
+@functools.cache
+def kernel_folder() -> Path | None:
+    """The folder of this program's compiled kernels, made if it is missing. None, after one warning, if none can be used."""
+    parent = _cache_home() / "prequential"
+    folder = parent / f"kernels-{version()}"
+    try:
+        if not parent.is_absolute():
+            raise OSError("this user has no home folder")
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_ours(parent, closed_to=0o022)
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            _delete_unused(parent)
+        _check_ours(folder, closed_to=0o077)
+        os.utime(folder)
+    except OSError as error:
+        _log.warning("each run compiles its kernels, because no folder can keep them: %s", error)
+        return None
+    return folder
+
+
+def _cache_home() -> Path:
+    """The folder of this user's caches; relative if there is none. A relative one in the environment has no effect."""
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        if (path := Path(os.environ.get(name, ""))).is_absolute():
+            return path
+    return Path(os.path.expanduser("~")) / ".cache"  # noqa: PTH111  # of pathlib it raises where there is no home
+
+
+def _check_ours(folder: Path, closed_to: int) -> None:
+    """Raises OSError unless this is a folder, not a link, of this user, without the permissions `closed_to`."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise OSError(f"{str(folder)!r} is not a folder")
+    if not hasattr(os, "geteuid"):
+        return
+    if status.st_uid != os.geteuid():
+        raise OSError(f"{str(folder)!r} belongs to another user")
+    if status.st_mode & closed_to:
+        raise OSError(f"{str(folder)!r} is open to others: delete it, or close it with chmod 700")
+
+
+def _delete_unused(parent: Path) -> None:
+    """Deletes the kernels of versions that no run has used for UNUSED_S."""
+    for folder in parent.glob("kernels-*"):
+        with suppress(OSError):
+            if folder.lstat().st_mtime < time.time() - UNUSED_S:
+                shutil.rmtree(folder)
+
+
+class KernelCache:
+    """The files of one kernel, with the methods that numba's dispatchers call. Whatever fails costs time only."""
+
+    def __init__(self, function: Any) -> None:
+        self._name = f"{function.__module__}.{function.__qualname__}"
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder, or None."""
+        folder = kernel_folder()
+        return folder and str(folder)
+
+    def files(self) -> Iterator[Path]:
+        """The kernel's files, one for each types of arguments."""
+        folder = kernel_folder()
+        return folder.glob(f"{self._name}.*.kernel") if folder else iter(())
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """The kernel that was compiled for these types, as numba's CompileResult, or None."""
+        from numba.core.compiler import CompileResult
+
+        target.refresh()
+        for path in self.files():
+            with suppress(Exception):  # of a damaged or deleted file: compile again
+                data = path.read_bytes()
+                if _check(data[CHECK_BYTES:]) != data[:CHECK_BYTES]:
+                    continue
+                stream = io.BytesIO(data[CHECK_BYTES:])
+                if pickle.load(stream) == (signature, target.codegen().magic_tuple()):
+                    return CompileResult._rebuild(target, *pickle.load(stream))
+        return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Saves a kernel. If that is impossible, later runs compile it again."""
+        from numba.core.serialize import dumps
+
+        folder = kernel_folder()
+        if folder is None or compiled.library.has_dynamic_globals:  # pointers of this process
+            return
+        data = dumps((signature, compiled.codegen.magic_tuple())) + dumps(compiled._reduce())
+        name = f"{self._name}.{secrets.token_hex(8)}"
+        draft = folder / f"{name}.draft"
+        try:
+            draft.write_bytes(_check(data) + data)
+            draft.replace(folder / f"{name}.kernel")
+        except OSError as error:
+            with suppress(OSError):
+                draft.unlink()
+            _warn_unsaved(folder, error.strerror or str(error))
+
+    def enable(self) -> None:
+        """numba's dispatchers call it; this cache is always on."""
+
+    def flush(self) -> None:
+        """Deletes the kernel's files."""
+        for path in self.files():
+            path.unlink(missing_ok=True)
+
+
+@functools.cache
+def _warn_unsaved(folder: Path, reason: str) -> None:
+    """Warns once for each reason."""
+    _log.warning("later runs compile the kernels again, because they cannot be saved in %r: %s", str(folder), reason)
+
+
+def is_cached(kernel: Any) -> bool:
+    """Whether the folder has this kernel for some types of arguments. True if kernels are interpreted."""
+    cache = getattr(kernel, "_cache", None)
+    return not isinstance(cache, KernelCache) or any(cache.files())
+
+
+def _check(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=CHECK_BYTES).digest()

@@ -1,0 +1,87 @@
+"""Whose code --learner runs: the named module, what is installed, and what lies beside the module; nothing else."""
+
+import sys
+from pathlib import Path
+
+import own_learners
+import pytest
+
+from prequential.errors import ConfigError
+from prequential.learners.loading import load_subject
+
+LEARNER = Path(own_learners.__file__).read_text()
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    """Modules that a test imports are forgotten."""
+    before = dict(sys.modules)
+    yield
+    for name in sys.modules.keys() - before.keys():
+        del sys.modules[name]
+
+
+def written(folder, **modules):
+    for name, code in modules.items():
+        (folder / f"{name}.py").write_text(code)
+
+
+def source(subject):
+    return subject.description["learner"]["source"]
+
+
+def test_a_module_of_the_current_folder_does_not_stand_in_for_an_installed_one(tmp_path, monkeypatch):
+    written(tmp_path, mine="import pyppmd\n" + LEARNER, pyppmd="raise SystemExit('planted')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "pyppmd", raising=False)
+    load_subject("mine:Counts")
+    load_subject(f"{tmp_path / 'mine.py'}:Counts")
+
+
+def test_an_installed_learner_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
+    written(tmp_path, river="open('planted', 'w')", brotli="open('planted', 'w')")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError):
+        load_subject("prequential.adapters:ClassifierLearner")
+    assert not (tmp_path / "planted").exists()
+
+
+def test_the_current_folder_is_not_on_the_path_afterwards(tmp_path, monkeypatch):
+    written(tmp_path, mine=LEARNER, beside="")
+    monkeypatch.chdir(tmp_path)
+    path, finders = list(sys.path), list(sys.meta_path)
+    load_subject("mine:Counts")
+    assert sys.path == path and sys.meta_path == finders
+    with pytest.raises(ImportError):
+        __import__("beside")
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_a_learner_imports_the_modules_beside_it_and_its_digest_covers_them(tmp_path, monkeypatch, by_file):
+    package = tmp_path / "parts"
+    package.mkdir()
+    written(package, __init__="", rates="RATE = 1")
+    written(tmp_path, mine="import helper\n" + LEARNER, helper="from parts import rates", other="X = 1")
+    monkeypatch.chdir(tmp_path)
+    name = f"{tmp_path / 'mine.py'}:Counts" if by_file else "mine:Counts"
+    first = source(load_subject(name))
+    assert source(load_subject(name)) == first  # also when all are imported already
+
+    def after(folder, **change):
+        for known in ("mine", "helper", "parts", "parts.rates"):
+            sys.modules.pop(known, None)
+        written(folder, **change)
+        return source(load_subject(name))
+
+    assert after(tmp_path, other="X = 2") == first
+    assert after(package, rates="RATE = 22") != first
+    assert after(package, rates="RATE = 1") == first
+    assert after(tmp_path, helper="from parts import rates  # changed") != first
+
+
+def test_a_learner_of_one_file_keeps_the_digest_of_that_file(tmp_path):
+    from hashlib import blake2b
+
+    written(tmp_path, mine=LEARNER)
+    found = source(load_subject(f"{tmp_path / 'mine.py'}:Counts"))
+    assert found == blake2b(LEARNER.encode(), digest_size=32).hexdigest()[:16]
