@@ -8,6 +8,7 @@ Design decisions:
 - numba would obey a file .numba_config.yaml in the current folder, which may name code to run. It is imported without that.
 """
 
+# ruff: noqa: E402  # numba is imported in its own way first
 import os
 import sys
 import warnings
@@ -15,22 +16,30 @@ from typing import Any
 
 import numpy as np
 
+from prequential.errors import ConfigError
 from prequential.kernel_cache import KernelCache
 
-if "numba" not in sys.modules:
-    _absent = object()
-    _yaml = sys.modules.get("yaml", _absent)
-    sys.modules["yaml"] = None  # type: ignore[assignment]  # numba reads its settings file if it can import yaml
+
+def _import_numba() -> None:
+    """Imports numba without its settings file, which it reads if it can import yaml. Raises ConfigError."""
+    absent = object()
+    yaml: Any = sys.modules.get("yaml", absent)
+    sys.modules["yaml"] = None  # type: ignore[assignment]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it cannot
+            warnings.simplefilter("ignore")  # that there is a file and no yaml
             import numba.core.config
+    except ValueError as error:
+        raise ConfigError(f"numba cannot start: {error} Look at the variables NUMBA_* of the environment") from error
     finally:
-        if _yaml is _absent:
-            del sys.modules["yaml"]
-        else:
-            sys.modules["yaml"] = _yaml  # type: ignore[assignment]
-    numba.core.config._config_fname = os.devnull  # at each compilation it looks again
+        del sys.modules["yaml"]
+        if yaml is not absent:
+            sys.modules["yaml"] = yaml
+    numba.core.config._config_fname = os.devnull  # it looks again at each compilation
+
+
+if "numba" not in sys.modules:
+    _import_numba()
 
 import numba
 from numba.core import cgutils, event, types

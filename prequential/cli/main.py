@@ -64,6 +64,9 @@ def _command_list() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
     open_missing_streams()  # before any file is opened
+    os.environ.setdefault(
+        "PYTHONSAFEPATH", "1"
+    )  # a child that is started with -c would import from the current folder first
     try:
         n_workers, rank = workers()
     except ConfigError as error:

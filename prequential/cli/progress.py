@@ -16,6 +16,11 @@ from prequential.cli.streams import terminal
 if TYPE_CHECKING:
     from prequential.measure.watch.progress import SilentProgress
 
+COMPILING = (
+    "compiling kernels, once for each kind of run after an installation (some 15 to 30 s on an idle processor, minutes on a "
+    "busy one)"
+)
+
 
 @contextmanager
 def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
@@ -51,22 +56,27 @@ def _watch(title: str, *, quiet: bool) -> SilentProgress:
 
 @contextmanager
 def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
-    """Shows one line when kernels are compiled: a first run must not look as if it hung."""
+    """Shows when kernels are compiled, in one line and in the bar: a first run must not look as if it hung."""
     from prequential.compiled import event
 
     class Listener(event.Listener):
-        said = False
+        said, depth = False, 0
 
         def on_start(self, _: event.Event) -> None:
-            if not self.said:
+            self.depth += 1
+            if self.depth > 1:  # a kernel that is compiled for another one
+                return
+            with suppress(Exception):
+                self.phase = watch.phase("compiling kernels")
+                if not self.said:
+                    watch.write(f"prequential: {COMPILING}")
                 self.said = True
-                with suppress(Exception):
-                    watch.write(
-                        "prequential: compiling kernels, once for each kind of run after an installation (half a minute)"
-                    )
 
         def on_end(self, _: event.Event) -> None:
-            """Nothing to say."""
+            self.depth -= 1
+            if self.depth == 0:
+                with suppress(Exception):
+                    watch.phase(self.phase)
 
     with event.install_listener("numba:compile", Listener()):
         yield

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,10 +185,22 @@ def figure(heading: str, panels: Sequence[Panel]) -> Figure:
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of this size in inches. Raises MissingDependencyError without matplotlib."""
     try:
-        from matplotlib.figure import Figure
+        with _no_settings_of_this_folder():
+            from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib: pip install matplotlib") from error
+        raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
     return Figure(figsize=(width, height), layout="constrained")
+
+
+@contextmanager
+def _no_settings_of_this_folder() -> Iterator[None]:
+    """While the body imports matplotlib, a file matplotlibrc in the current folder is not found. It may be a stranger's."""
+    found = os.path.exists
+    os.path.exists = lambda path: path != "matplotlibrc" and found(path)
+    try:
+        yield
+    finally:
+        os.path.exists = found
 
 
 def draw(plot: Any, series: Sequence[Series], axes: Axes, title: str) -> None:

@@ -234,6 +234,19 @@ def test_one_line_says_that_kernels_are_compiled(quiet, capsys):
     assert capsys.readouterr().err.count("compiling kernels") == (0 if quiet else 1)
 
 
+def test_the_bar_says_that_kernels_are_compiled_and_then_names_its_part_again(monkeypatch):
+    named = []
+    monkeypatch.setattr(
+        ProgressLines, "phase", lambda self, name: (named.append(name), SilentProgress.phase(self, name))[1]
+    )
+    inner = numba.njit(lambda x: x + 1)
+    with progress_bar("a", quiet=False) as watch:
+        watch.phase("baselines")
+        for step in (1, 2):  # the second one not in the first minute of a run: its line would be lost
+            numba.njit(lambda x, step=step: inner(x) + step)(1)
+    assert named == ["baselines", *["compiling kernels", "baselines"] * 2]
+
+
 def test_kernels_that_are_loaded_are_not_compiled(capsys):
     compiled = numba.njit(lambda x: x)
     compiled(1)

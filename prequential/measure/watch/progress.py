@@ -42,9 +42,10 @@ class SilentProgress:
         except Exception:  # the terminal or the stream is closed: the run continues without a display
             self._has_failed = True
 
-    def phase(self, name: str) -> None:
-        """Begins a part of the work, which is named until the next one begins."""
-        self._phase = printable(name)
+    def phase(self, name: str) -> str:
+        """Begins a part of the work, which is named until the next one begins. Returns the name of the part before it."""
+        before, self._phase = self._phase, printable(name)
+        return before
 
     def warn(self, messages: Iterable[Finding | str]) -> None:
         """Shows each message as a line that stays."""
@@ -100,11 +101,12 @@ class ProgressBar(SilentProgress):
             desc=self._short_title, bar_format=form, dynamic_ncols=True, leave=self._stays, file=self._terminal
         )
 
-    def phase(self, name: str) -> None:
+    def phase(self, name: str) -> str:
         """Shows the name at once, also where nothing is reported."""
-        super().phase(name)
+        before = super().phase(name)
         if self._bar is not None and not self._has_failed:
             self._bar.set_description_str(" ".join(filter(None, [self._short_title, self._phase])))
+        return before
 
     def update(self, done: Progress, n_bytes: int) -> None:
         if self._bar is None:

@@ -24,12 +24,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(args: argparse.Namespace) -> int:
     """Prints each check when it is done; returns the exit code."""
+    from prequential.kernel_cache import kernel_folder
     from prequential.measure.machine import machine, versions
     from prequential.measure.proof.selftest import checks
     from prequential.measure.proof.text import format_check, format_fact
     from prequential.version import VERSION
 
-    facts = {**machine(), "prequential": VERSION, **versions()}
+    facts = {**machine(), "prequential": VERSION, **versions(), "kernels": str(kernel_folder() or "compiled in each run")}
     if not args.json:
         for name, value in facts.items():
             print(format_fact(name, value))
