@@ -25,6 +25,7 @@ MAX_NAMED_PARAMETERS = 12  # where all but two must be named by the caller
 # codecs and corpora share no imports, and neither imports torch.
 ORDER = (
     ("errors", "interruption", "printable", "strict_json", "version"),
+    ("kernel_cache",),
     ("compiled", "files"),
     ("codecs",),
     ("corpora",),
@@ -59,6 +60,7 @@ WITHOUT_TORCH = (
     "strict_json",
     "version",
     "compiled",
+    "kernel_cache",
     "files",
     "codecs",
     "corpora",
