@@ -150,6 +150,6 @@ def source_of(corpus: Corpus, limit_bytes: int | None = None, *, in_order: bool 
         origin=corpus.describe(),
         documents=corpus.documents if complete else beginning(corpus.documents, len(symbols)),
         whole_bytes=corpus.n_bytes,
-        file=corpus.path if corpus.kind == "file" else None,
+        file=corpus.path if corpus.kind == "file" and corpus.spool is None else None,
         _corpus=corpus,
     )

@@ -19,7 +19,7 @@ from prequential.corpora import chunks
 from prequential.corpora import corpus as corpus_module
 from prequential.corpora.corpus import Document
 from prequential.corpora.row_documents import IN_MEMORY, RowDocuments
-from prequential.corpora.shards import Piece, ShardsSpec, shuffled
+from prequential.corpora.shards import Piece, ShardsSpec, find_shards, shuffled
 from prequential.corpora.sources import open_corpus
 from prequential.corpora.symbols import FileSymbols, StreamSymbols
 from prequential.errors import CorpusError, OutputError
@@ -213,6 +213,26 @@ def test_shards_that_change_between_the_passes_are_detected(tmp_path: Path) -> N
                 corpus.symbols()[:]
 
 
+def test_a_shard_that_grows_between_the_passes_is_detected(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"")
+    for before in (b"", b"text"):
+        (tmp_path / "a.txt").write_bytes(before)
+        with open_corpus(f"shards:{tmp_path}?separator=") as corpus:
+            (tmp_path / "a.txt").write_bytes(before + b"more")
+            symbols = corpus.symbols()
+            with pytest.raises(CorpusError, match="changed while it was read"):
+                symbols[: len(symbols)]
+
+
+def test_a_shard_that_grows_while_it_is_listed_is_refused(tmp_path: Path) -> None:
+    """The list in the archive has one length and one digest: both of the same bytes."""
+    (tmp_path / "a.txt").write_bytes(b"text")
+    shards = find_shards(ShardsSpec(folder=str(tmp_path)))
+    (tmp_path / "a.txt").write_bytes(b"text and more")
+    with pytest.raises(CorpusError, match="changed while it was open: it had 4 bytes and now has 13"):
+        shards.survey()
+
+
 @given(
     cuts=st.lists(st.integers(0, 25), max_size=12),
     pieces=st.lists(st.binary(max_size=9), max_size=6),
@@ -233,10 +253,10 @@ def test_slices_of_a_file_are_read_and_not_mapped(tmp_path: Path) -> None:
         assert not isinstance(symbols[10:20], np.memmap)
         assert (len(symbols), symbols[90:200].tolist(), symbols[20:10].size) == (100, list(range(90, 100)), 0)
         (tmp_path / "x").write_bytes(b"short")
-        with pytest.raises(CorpusError, match="changed while it was open: it now ends before byte 20"):
+        with pytest.raises(CorpusError, match="changed while it was open: it had 100 bytes and now has 5"):
             symbols[10:20]
     with pytest.raises(CorpusError, match="cannot read"):
-        FileSymbols(tmp_path / "missing", 5)[:]
+        FileSymbols(tmp_path / "missing", 5, 5)[:]
 
 
 def test_offsets_of_many_documents_are_on_disk(tmp_path: Path) -> None:

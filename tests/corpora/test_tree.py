@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from prequential.corpora import tree as tree_module
 from prequential.corpora.sources import open_corpus
+from prequential.corpora.tree import scan_tree
 from prequential.corpora.tree_restore import MAGIC, MAX_DEPTH, TreeEmpty, TreeFile, TreeLink, restore_tree
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError, PrequentialError
 
@@ -189,6 +191,26 @@ def test_a_folder_with_an_unreadable_part_is_refused(tmp_path: Path) -> None:
             open_corpus(tmp_path / "in")
     finally:
         (tmp_path / "in" / "closed").chmod(0o755)
+
+
+@pytest.mark.parametrize("now", [b"", b"ab", b"abcd"])
+def test_a_file_in_a_folder_that_changes_its_length_is_refused(now: bytes, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"abc")
+    tree = scan_tree(tmp_path)
+    (tmp_path / "log").write_bytes(now)
+    with pytest.raises(CorpusError, match=f"it had 3 bytes and now has {len(now)}; if another program"):
+        list(tree.stream())
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no endless device")
+def test_a_file_in_a_folder_that_grows_for_ever_is_left_at_its_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log").write_bytes(b"abc")
+    tree = scan_tree(tmp_path)
+    monkeypatch.setattr(tree_module, "open_regular", lambda *_, **__: Path("/dev/zero").open("rb"))
+    with pytest.raises(CorpusError, match="it had 3 bytes"):
+        list(tree.stream())
 
 
 def test_a_folder_too_deep_to_be_restored_is_refused(tmp_path: Path) -> None:
