@@ -12,31 +12,29 @@ A shard that is damaged, ends early, or has a row that is too long or without a 
 shard and the row, counted from 0. Nothing is skipped silently.
 """
 
-import io
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from prequential.corpora import compressed
 from prequential.corpora.chunks import CHUNK_N_BYTES
 from prequential.errors import CorpusError
 from prequential.files import open_regular
-from prequential.strict_json import check_json_size
+from prequential.strict_json import LongLineError, bounded_lines, parse_row
 
 ShardKind = Literal["table", "lines", "text"]
 
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 KINDS: dict[str, ShardKind] = {
     ".parquet": "table", ".jsonl": "lines", ".ndjson": "lines", ".json": "lines", ".txt": "text",
 }  # fmt: skip
 BATCH_N_ROWS, BATCH_BYTES = 16, 1 << 26
 MAX_LINE_BYTES = MAX_ROW_BYTES = 1 << 28
 
-FOREIGN_ERRORS = (OSError, ValueError, pa.ArrowException)  # Arrow raises all three
+FOREIGN_ERRORS = (ValueError, pa.ArrowException, *compressed.ERRORS)  # Arrow raises OSError, too
 
 
 class _BadShardError(Exception):
@@ -50,7 +48,7 @@ class _BadRowError(Exception):
 def shard_kind(name: str) -> ShardKind | None:
     """The kind of a file with this name; None if it is not a shard."""
     path = Path(name.lower())
-    if path.suffix not in COMPRESSIONS:
+    if path.suffix not in compressed.SUFFIXES:
         return KINDS.get(path.suffix)
     inner = KINDS.get(Path(path.stem).suffix, "text")
     return "text" if inner == "table" else inner  # a compressed Parquet file cannot be read from front to back
@@ -65,7 +63,7 @@ def read_rows(path: Path, name: str, kind: ShardKind, column: str) -> Iterator[b
             row += 1
     except _BadShardError as error:
         raise CorpusError(f"shard {name!r}: {error}") from error
-    except _BadRowError as error:
+    except (_BadRowError, LongLineError) as error:
         raise CorpusError(f"shard {name!r}, row {row}: {error}") from error
     except FOREIGN_ERRORS as error:
         raise _unreadable(f"{name!r}, at row {row} or later", error) from error
@@ -74,7 +72,7 @@ def read_rows(path: Path, name: str, kind: ShardKind, column: str) -> Iterator[b
 def read_text(path: Path, name: str) -> Iterator[bytes]:
     """The bytes of a text shard, decompressed, 1 MiB at a time. Raises CorpusError; its message names the shard."""
     try:
-        with _opened(path) as stream:
+        with compressed.opened(path) as stream:
             while chunk := stream.read(CHUNK_N_BYTES):
                 yield chunk
     except FOREIGN_ERRORS as error:
@@ -93,8 +91,10 @@ def _table_rows(path: Path, column: str) -> Iterator[bytes]:
     ):
         schema = file.schema_arrow
         found = schema.get_all_field_indices(column)
-        if len(found) != 1:
+        if not found:
             raise _BadShardError(_missing(column, schema.names))
+        if len(found) > 1:
+            raise _BadShardError(f"{len(found)} columns are called {column!r}; give each column its own name")
         if not _is_string(schema.field(found[0]).type):
             raise _BadShardError(f"column {column!r} holds {schema.field(found[0]).type}, not strings")
         for group in range(file.num_row_groups):
@@ -145,19 +145,17 @@ def _check_utf8(text: bytes) -> None:
 
 
 def _line_rows(path: Path, column: str) -> Iterator[bytes]:
-    with _opened(path) as stream:
-        while line := stream.readline(MAX_LINE_BYTES + 1):
-            if len(line) > MAX_LINE_BYTES:
-                raise _BadRowError(f"the line is longer than {MAX_LINE_BYTES} bytes")
-            yield _member(line, column)
+    with compressed.opened(path) as stream:
+        for line in bounded_lines(stream, MAX_LINE_BYTES):
+            if line.strip():  # programs that write JSON lines may leave blank ones
+                yield _member(line, column)
 
 
 def _member(line: bytes, name: str) -> bytes:
     _check_utf8(line)
     try:
-        check_json_size(line)
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        row = parse_row(line)
+    except ValueError as error:
         raise _BadRowError(f"the line is not JSON: {error}") from error
     if not isinstance(row, dict):
         raise _BadRowError(f"the line is not a JSON object but {type(row).__name__}")
@@ -175,16 +173,3 @@ def _member(line: bytes, name: str) -> bytes:
 
 def _missing(column: str, columns: list[str]) -> str:
     return f"there is no column {column!r}; choose with ?column= from {columns}"
-
-
-def _opened(path: Path) -> BinaryIO:
-    """The file's contents, decompressed. Several frames or members may follow each other; all must be complete."""
-    file = open_regular(path)
-    compression = COMPRESSIONS.get(path.suffix.lower())
-    if compression is None:
-        return file
-    if not file.read(1):
-        file.close()
-        raise OSError(f"the {compression} stream is empty")
-    file.seek(0)
-    return cast(BinaryIO, io.BufferedReader(pa.CompressedInputStream(file, compression), CHUNK_N_BYTES))

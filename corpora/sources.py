@@ -33,7 +33,7 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
     """The corpus that `spec` names. Use it in a `with` statement, which deletes its temporary file if it has one.
 
     spec:
-        PATH            a file, read in its place (a copy of one that the system makes up); or a folder, as the stream of `tree.py`
+        PATH            a file, read in its place (a file of /proc: a copy); or a folder, as the stream of `tree.py`
         -               standard input
         sample:NAME     a text of the package
         hf:...          a data set in local files or on the Hugging Face hub: `dataset_spec.py`

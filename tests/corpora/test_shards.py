@@ -203,6 +203,35 @@ def test_a_large_spool_is_announced(
     assert "the corpus is written to a temporary file: 25 bytes of disk in " in caplog.text
 
 
+def test_blank_lines_and_members_that_are_not_used_do_not_matter(tmp_path: Path) -> None:
+    """As in labels. An integer may have more digits than Python reads."""
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "a", "id": ' + b"7" * 5000 + b'}\r\n\n \t\r\n{"text": "b"}\n\n')
+    with open_corpus(f"shards:{tmp_path}") as corpus:
+        assert corpus.symbols()[:].tobytes() == b"a\0b\0"
+
+
+def test_zeros_may_follow_the_members_of_a_gzip_shard(tmp_path: Path) -> None:
+    """Tapes and disks fill blocks with them, and gzip reads such files."""
+    members = gzip.compress(b"one ") + gzip.compress(b"two")
+    (tmp_path / "a.txt.gz").write_bytes(members + bytes(5000))
+    with open_corpus(f"shards:{tmp_path}?separator=") as corpus:
+        assert corpus.symbols()[:].tobytes() == b"one two"
+
+
+def test_a_zstd_shard_may_have_the_largest_window_that_zstd_makes_and_frames_to_skip(tmp_path: Path) -> None:
+    """As `zstd --long=31` makes it. It takes memory for the window only as far as there are bytes."""
+    long = zstandard.ZstdCompressionParameters(window_log=31, enable_ldm=True)
+    writer = zstandard.ZstdCompressor(compression_params=long).compressobj()
+    frame = writer.compress(b"text" * 100) + writer.flush()
+    assert zstandard.get_frame_parameters(frame).window_size == 1 << 31
+    skipped = b"\x50\x2a\x4d\x18\x03\0\0\0abc"
+    (tmp_path / "a.txt.zst").write_bytes(
+        skipped + frame + skipped + zstandard.compress(b"") + zstandard.compress(b"end")
+    )
+    with open_corpus(f"shards:{tmp_path}?separator=") as corpus:
+        assert corpus.symbols()[:].tobytes() == b"text" * 100 + b"end"
+
+
 def test_shards_that_change_between_the_passes_are_detected(tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "web", ".jsonl")
     for texts in (["LAST"], ["lasting"], ["l"]):

@@ -129,7 +129,9 @@ def test_a_file_that_grows_while_it_is_copied_is_refused(tmp_path: Path) -> None
         next(chunks)
         with path.open("ab") as log:
             log.write(b"more")
-        with pytest.raises(CorpusError, match=f"it had {CHUNK_N_BYTES + 1} bytes and now has {CHUNK_N_BYTES + 5}; if an"):
+        with pytest.raises(
+            CorpusError, match=f"it had {CHUNK_N_BYTES + 1} bytes and now has {CHUNK_N_BYTES + 5}; if an"
+        ):
             list(chunks)
 
 

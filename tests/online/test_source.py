@@ -75,6 +75,15 @@ def test_a_file_that_the_system_makes_up_is_coded_completely(tmp_path: Path) -> 
     assert (tmp_path / "a.pq").stat().st_mode & 0o777 == 0o644
 
 
+def test_a_folder_without_files_is_coded_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a").mkdir()
+    prequential.compress(tmp_path / "a", config=SMALL, runtime=RUNTIME)
+    assert caplog.messages == ["'a' has no files: the archive restores an empty folder"]
+    (tmp_path / "a" / "file").touch()
+    prequential.compress(tmp_path / "a", config=SMALL, runtime=RUNTIME)
+    assert len(caplog.messages) == 1
+
+
 def test_an_evaluation_codes_the_bytes_that_it_has_copied(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(TEXT)
