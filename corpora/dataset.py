@@ -197,7 +197,7 @@ def _as_written(datasets: Any, spec: DatasetSpec, builder: Any, load: Callable[.
 
 def _csv_headers(builder: Any) -> list[list[str]]:
     """The first row of each file."""
-    import fsspec
+    import fsspec  # type: ignore[import-untyped]
 
     config, headers = builder.config, []
     for path in chain.from_iterable(config.data_files.values()):
