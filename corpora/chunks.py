@@ -40,6 +40,14 @@ def read_chunks(stream: IO[bytes], what: str | PathLike[str]) -> Iterator[bytes]
         yield chunk
 
 
+def changed(path: str | PathLike[str], before: int, now: int) -> CorpusError:
+    """The error for a file that had `before` bytes and has `now` bytes, or at least so many."""
+    return CorpusError(
+        f"{str(path)!r} changed while it was open: it had {before} bytes and now has {now}; "
+        "if another program still writes it, copy it first"
+    )
+
+
 def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None, n_bytes: int | None = None) -> IO[bytes]:
     """A temporary file in `spool_dir` with the bytes of `chunks`. It is deleted when it is closed.
 

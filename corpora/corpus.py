@@ -19,9 +19,8 @@ from typing import IO, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.corpora.chunks import CHUNK_N_BYTES, reading, spool
+from prequential.corpora.chunks import CHUNK_N_BYTES, changed, reading, spool
 from prequential.corpora.symbols import FileSymbols, Symbols
-from prequential.errors import CorpusError
 from prequential.files import open_regular
 
 SMALL_N_BYTES = 64 << 20  # a copy of at most so many bytes is in memory, a longer one in a temporary file
@@ -107,7 +106,7 @@ class Corpus(AbstractContextManager["Corpus"]):
 
     def symbols(self, limit_bytes: int | None = None) -> Symbols:
         """The bytes, or the first limit_bytes, for reading from front to back, as `compress` does. They do not stay in memory."""
-        return FileSymbols(self.path, self._length(limit_bytes))
+        return FileSymbols(self.path, self._length(limit_bytes), self.n_bytes)
 
     def _length(self, limit_bytes: int | None) -> int:
         return self.n_bytes if limit_bytes is None else min(limit_bytes, self.n_bytes)
@@ -116,13 +115,15 @@ class Corpus(AbstractContextManager["Corpus"]):
         """The first n_bytes in chunks, all from one open file. Raises CorpusError."""
         with reading(self.path), open_regular(self.path) as file:
             if (found := os.fstat(file.fileno()).st_size) != self.n_bytes:
-                raise _changed(self.path, self.n_bytes, found)
+                raise changed(self.path, self.n_bytes, found)
             for start in range(0, n_bytes, CHUNK_N_BYTES):
                 n = min(CHUNK_N_BYTES, n_bytes - start)
                 chunk = file.read(n)
                 if len(chunk) < n:
-                    raise _changed(self.path, self.n_bytes, os.fstat(file.fileno()).st_size)
+                    raise changed(self.path, self.n_bytes, os.fstat(file.fileno()).st_size)
                 yield chunk
+            if n_bytes == self.n_bytes and file.read(1):
+                raise changed(self.path, self.n_bytes, max(n_bytes + 1, os.fstat(file.fileno()).st_size))
 
     def close(self) -> None:
         """Deletes the temporary file, if the corpus has one. May be called again."""
@@ -141,7 +142,3 @@ def mapped(file: IO[bytes], n_bytes: int) -> NDArray[np.uint8]:
     if n_bytes == 0:  # mmap refuses an empty file
         return np.frombuffer(b"", np.uint8)
     return np.frombuffer(mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ), np.uint8)
-
-
-def _changed(path: Path, before: int, now: int) -> CorpusError:
-    return CorpusError(f"{str(path)!r} changed while it was open: it had {before} bytes and now has {now}")

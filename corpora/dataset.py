@@ -7,13 +7,21 @@ The package is optional and slow to import, so it is imported when a data set is
 Two properties of the package are avoided. If the hub does not answer, the package retries for a long time. So this module first
 asks the hub once, with a time limit. If loading a revision fails, the package uses *any* revision in its cache. So this module
 compares the commit that was loaded with the requested one.
+
+Two others change texts. In CSV, the package guesses what a column holds: it empties `NA` and `null`, rewrites numbers and skips
+blank lines. So it is told that the column holds text. In JSON, it takes texts for times if a part of a file has nothing else, and
+writes them differently. It cannot be told otherwise, so texts of that form are refused.
 """
 
+import csv
 import hashlib
 import re
 import tempfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,6 +29,7 @@ from typing import Any
 from prequential.corpora.chunks import unwritable
 from prequential.corpora.dataset_check import (
     CARDS,
+    check_array,
     check_card,
     check_contents,
     check_data_files,
@@ -36,6 +45,10 @@ BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".txt": "text", ".
 BATCH_N_ROWS = 64  # a row can be a complete book
 HUB_TIMEOUT_S = 5.0
 COMMIT = re.compile(r"[0-9a-f]{40}")
+# of a CSV reader that interprets nothing; without index_col, rows with more fields than the header lose their first one
+CSV_AS_WRITTEN = {"na_filter": False, "skip_blank_lines": False, "index_col": False}
+MAX_HEADER_LENGTH = 1 << 20
+TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?")  # as Arrow writes one
 
 
 class TextRows:
@@ -44,7 +57,9 @@ class TextRows:
     def __init__(self, spec: DatasetSpec, table: Any, commit: str | None) -> None:
         self._spec, self._table, self._commit = spec, table, commit
         self._separator = spec.separator.encode()
-        self._column = _text_column(spec, table)
+        strings = [n for n, f in table.features.items() if getattr(f, "dtype", None) in ("string", "large_string")]
+        self._column = _text_column(spec, strings)
+        self._is_json = table.info.builder_name == "json"
 
     def chunks(self) -> Iterator[bytes]:
         """The corpus, one row and its separator at a time. Each call starts at the first row."""
@@ -65,7 +80,13 @@ class TextRows:
     def _texts(self) -> Iterator[str | None]:
         with _foreign_errors(self._spec):
             for batch in self._table.select_columns([self._column]).iter(batch_size=BATCH_N_ROWS):
-                yield from batch[self._column]
+                for text in batch[self._column]:
+                    if self._is_json and text is not None and TIME.fullmatch(text):
+                        raise CorpusError(
+                            f"{self._spec.source!r} has the text {text!r}: the `datasets` package may have written this time "
+                            "differently; read JSON lines as shards:"
+                        )
+                    yield text
 
     def _origin(self, n_rows: int, n_null_rows: int) -> dict[str, str | int | None]:
         """The JSON values that identify the corpus. `commit` is the commit of the revision, which may be a tag."""
@@ -125,16 +146,19 @@ def _local_builder(datasets: Any, spec: DatasetSpec, cache_dir: str) -> Any:
     if path.is_dir():
         folder = path.resolve()
         check_folder(folder)
-        builder = datasets.load_dataset_builder(str(folder), spec.config, cache_dir=cache_dir)
+        load = partial(datasets.load_dataset_builder, str(folder), spec.config, cache_dir=cache_dir)
+        builder = load()
         check_data_files(builder, folder)
-        return builder
+        return _as_written(datasets, spec, builder, load)
     if path.suffix not in BUILDERS:
         raise CorpusError(f"{spec.source!r} is not a data set file; known are {', '.join(BUILDERS)}")
     check_path(path)
     check_contents(path)
-    return datasets.load_dataset_builder(
-        BUILDERS[path.suffix], spec.config, data_files=[str(path)], cache_dir=cache_dir
+    files = [str(path)]
+    load = partial(
+        datasets.load_dataset_builder, BUILDERS[path.suffix], spec.config, data_files=files, cache_dir=cache_dir
     )
+    return _as_written(datasets, spec, load(), load)
 
 
 def _hub_builder(datasets: Any, spec: DatasetSpec, commit: str) -> Any:
@@ -144,12 +168,44 @@ def _hub_builder(datasets: Any, spec: DatasetSpec, commit: str) -> Any:
         with suppress(huggingface_hub.errors.EntryNotFoundError):  # also if it is not in the cache
             card = huggingface_hub.hf_hub_download(spec.source, name, repo_type="dataset", revision=commit)
             check_card(Path(card))
-    builder = datasets.load_dataset_builder(spec.source, spec.config, revision=commit)
+    load = partial(datasets.load_dataset_builder, spec.source, spec.config, revision=commit)
+    builder = load()
     if builder.hash != commit:
         raise CorpusError(
             f"the cache has another revision of {spec.source!r} than {commit}; load that one once with a network"
         )
-    return builder
+    return _as_written(datasets, spec, builder, load)
+
+
+def _as_written(datasets: Any, spec: DatasetSpec, builder: Any, load: Callable[..., Any]) -> Any:
+    """The builder; for CSV, another one that `load` makes, whose only column is the text column, as it is written."""
+    if builder.info.builder_name == "json" and spec.revision is None:
+        for path in chain.from_iterable(builder.config.data_files.values()):
+            check_array(Path(path))
+    if builder.info.builder_name != "csv":
+        return builder
+    if builder.name != "csv":  # a table in the cache, perhaps of guesses; offline there is nothing else
+        raise CorpusError(
+            f"offline, the CSV tables of {spec.source!r} cannot be read as they are written; download them and name the folder"
+        )
+    headers = [builder.config.names] if builder.config.names else _csv_headers(builder)
+    column = _text_column(spec, list(dict.fromkeys(headers[0])))
+    if any(names.count(column) > 1 for names in headers):  # the package would take the first one
+        raise CorpusError(f"{spec.source!r} has several columns {column!r}; give each column its own name")
+    return load(features=datasets.Features({column: datasets.Value("string")}), **CSV_AS_WRITTEN)
+
+
+def _csv_headers(builder: Any) -> list[list[str]]:
+    """The first row of each file."""
+    import fsspec  # type: ignore[import-untyped]
+
+    config, headers = builder.config, []
+    for path in chain.from_iterable(config.data_files.values()):
+        encoding = config.encoding or "utf-8-sig"
+        with fsspec.open(path, "rt", encoding=encoding, newline="", compression="infer") as file:
+            lines = iter(lambda: file.readline(MAX_HEADER_LENGTH), "")
+            headers.append(next(csv.reader(lines, delimiter=config.sep, quotechar=config.quotechar), []))
+    return headers
 
 
 def _commit(datasets: Any, name: str, revision: str) -> str:
@@ -173,8 +229,8 @@ def _commit(datasets: Any, name: str, revision: str) -> str:
         ) from error
 
 
-def _text_column(spec: DatasetSpec, table: Any) -> str:
-    strings = [n for n, f in table.features.items() if getattr(f, "dtype", None) in ("string", "large_string")]
+def _text_column(spec: DatasetSpec, strings: list[str]) -> str:
+    """strings: the columns that hold strings."""
     if spec.column is None and len(strings) == 1:
         return strings[0]
     if spec.column is not None and spec.column in strings:
@@ -187,7 +243,9 @@ def _text_column(spec: DatasetSpec, table: Any) -> str:
 def _foreign_errors(spec: DatasetSpec) -> Iterator[None]:
     """Turns every exception of the package into CorpusError. The package chains exceptions; the first one has the reason."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "Length of header or names")  # pandas would drop fields of a row
+            yield
     except (CorpusError, MissingDependencyError):
         raise
     except Exception as error:

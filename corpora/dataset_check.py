@@ -8,16 +8,19 @@ before it reads the files.
 
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from prequential.corpora.chunks import reading
 from prequential.errors import CorpusError
-from prequential.files import read_regular
+from prequential.files import open_regular, read_regular
+from prequential.strict_json import parse_row
 
 CARDS = ("README.md", ".huggingface.yaml")  # the files with metadata; the first one has other text around them
 MAX_CARD_N_BYTES = 1 << 24
+MAX_ARRAY_N_BYTES = 1 << 28
 # name no other files
 FORMATS = (
     "arrow",
@@ -96,6 +99,23 @@ def check_contents(path: Path) -> None:
         raise CorpusError(f"{str(path)!r} is not a regular file")
     if (found := Extractor.infer_extractor_format(path)) and found not in COMPRESSED:
         raise CorpusError(f"{str(path)!r} is an archive of files ({found}); unpack it")
+
+
+def check_array(path: Path) -> None:
+    """Raises CorpusError for a JSON array, which the package reads at once, that is very large or has an object with a key twice.
+
+    The package itself refuses such an object in JSON lines.
+    """
+    with reading(path):
+        with open_regular(path) as file:
+            start = file.read(len(BOM_UTF8) + 1)
+        if not start.removeprefix(BOM_UTF8).startswith(b"["):
+            return
+        data = read_regular(path, MAX_ARRAY_N_BYTES)
+    try:
+        parse_row(data)
+    except ValueError as error:
+        raise CorpusError(f"{str(path)!r} cannot be read as a JSON array: {error}; JSON lines may be longer") from error
 
 
 def _check_config(config: dict[Any, Any], path: Path) -> None:

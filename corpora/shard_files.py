@@ -8,35 +8,47 @@ Memory: one line, 1 MiB, or a page of a table's column and a batch of rows. A sm
 be the same entry of a dictionary. So a batch has at most BATCH_N_ROWS rows, and so few that they take BATCH_BYTES if each is as
 long as all texts that their row group stores. A batch of a large row group is one row.
 
+Gzip members (zeros may follow the last one) and zstd frames may follow one another; all must be complete. A zstd frame needs
+memory for its window: usually 8 MiB, and 2 GiB for one of `zstd --long=31`.
+
 A shard that is damaged, ends early, or has a row that is too long or without a text in UTF-8 is refused. The message names the
 shard and the row, counted from 0. Nothing is skipped silently.
 """
 
+import gzip
 import io
-import json
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import IO, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import zstandard
 
 from prequential.corpora.chunks import CHUNK_N_BYTES
 from prequential.errors import CorpusError
 from prequential.files import open_regular
-from prequential.strict_json import check_json_size
+from prequential.strict_json import LongLineError, bounded_lines, parse_row
 
 ShardKind = Literal["table", "lines", "text"]
 
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+COMPRESSED = (".gz", ".zst")
 KINDS: dict[str, ShardKind] = {
     ".parquet": "table", ".jsonl": "lines", ".ndjson": "lines", ".json": "lines", ".txt": "text",
 }  # fmt: skip
 BATCH_N_ROWS, BATCH_BYTES = 16, 1 << 26
 MAX_LINE_BYTES = MAX_ROW_BYTES = 1 << 28
+MAX_WINDOW_N_BYTES = 1 << 31  # the largest that zstd writes
+# Decoded at a time. They give at most 64 MiB, because a block of 4 bytes can stand for 128 KiB.
+INPUT_N_BYTES = 1 << 11
 
-FOREIGN_ERRORS = (OSError, ValueError, pa.ArrowException)  # Arrow raises all three
+# Arrow raises the first three.
+FOREIGN_ERRORS = (OSError, ValueError, pa.ArrowException, EOFError, zlib.error, zstandard.ZstdError)
+# What the libraries say of bytes that start no member or frame.
+OTHER_BYTES = ("Not a gzipped file", "Unknown frame descriptor")
 
 
 class _BadShardError(Exception):
@@ -50,7 +62,7 @@ class _BadRowError(Exception):
 def shard_kind(name: str) -> ShardKind | None:
     """The kind of a file with this name; None if it is not a shard."""
     path = Path(name.lower())
-    if path.suffix not in COMPRESSIONS:
+    if path.suffix not in COMPRESSED:
         return KINDS.get(path.suffix)
     inner = KINDS.get(Path(path.stem).suffix, "text")
     return "text" if inner == "table" else inner  # a compressed Parquet file cannot be read from front to back
@@ -65,7 +77,7 @@ def read_rows(path: Path, name: str, kind: ShardKind, column: str) -> Iterator[b
             row += 1
     except _BadShardError as error:
         raise CorpusError(f"shard {name!r}: {error}") from error
-    except _BadRowError as error:
+    except (_BadRowError, LongLineError) as error:
         raise CorpusError(f"shard {name!r}, row {row}: {error}") from error
     except FOREIGN_ERRORS as error:
         raise _unreadable(f"{name!r}, at row {row} or later", error) from error
@@ -93,8 +105,10 @@ def _table_rows(path: Path, column: str) -> Iterator[bytes]:
     ):
         schema = file.schema_arrow
         found = schema.get_all_field_indices(column)
-        if len(found) != 1:
+        if not found:
             raise _BadShardError(_missing(column, schema.names))
+        if len(found) > 1:
+            raise _BadShardError(f"{len(found)} columns are called {column!r}; give each column its own name")
         if not _is_string(schema.field(found[0]).type):
             raise _BadShardError(f"column {column!r} holds {schema.field(found[0]).type}, not strings")
         for group in range(file.num_row_groups):
@@ -146,18 +160,16 @@ def _check_utf8(text: bytes) -> None:
 
 def _line_rows(path: Path, column: str) -> Iterator[bytes]:
     with _opened(path) as stream:
-        while line := stream.readline(MAX_LINE_BYTES + 1):
-            if len(line) > MAX_LINE_BYTES:
-                raise _BadRowError(f"the line is longer than {MAX_LINE_BYTES} bytes")
-            yield _member(line, column)
+        for line in bounded_lines(stream, MAX_LINE_BYTES):
+            if line.strip():  # programs that write JSON lines may leave blank ones
+                yield _member(line, column)
 
 
 def _member(line: bytes, name: str) -> bytes:
     _check_utf8(line)
     try:
-        check_json_size(line)
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        row = parse_row(line)
+    except ValueError as error:
         raise _BadRowError(f"the line is not JSON: {error}") from error
     if not isinstance(row, dict):
         raise _BadRowError(f"the line is not a JSON object but {type(row).__name__}")
@@ -177,14 +189,50 @@ def _missing(column: str, columns: list[str]) -> str:
     return f"there is no column {column!r}; choose with ?column= from {columns}"
 
 
-def _opened(path: Path) -> BinaryIO:
-    """The file's contents, decompressed. Several frames or members may follow each other; all must be complete."""
-    file = open_regular(path)
-    compression = COMPRESSIONS.get(path.suffix.lower())
-    if compression is None:
-        return file
-    if not file.read(1):
-        file.close()
-        raise OSError(f"the {compression} stream is empty")
-    file.seek(0)
-    return cast(BinaryIO, io.BufferedReader(pa.CompressedInputStream(file, compression), CHUNK_N_BYTES))
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The contents of the file, decompressed if its name says so. Every read raises one of FOREIGN_ERRORS for a damaged file."""
+    suffix = path.suffix.lower()
+    with open_regular(path) as file:
+        if suffix not in COMPRESSED:
+            yield file
+            return
+        if not file.peek(1):
+            raise OSError("the compressed file is empty")
+        try:
+            stream = gzip.GzipFile(fileobj=file) if suffix == ".gz" else _ZstdFrames(file)
+            yield io.BufferedReader(stream, CHUNK_N_BYTES)
+        except (OSError, zstandard.ZstdError) as error:
+            if not any(reason in str(error) for reason in OTHER_BYTES):
+                raise
+            raise OSError("it has bytes that are not compressed data, at its start or after its end") from error
+
+
+class _ZstdFrames(io.RawIOBase):
+    """zstandard's own reader takes a frame that is cut off for one that ends."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._context = file, zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_N_BYTES)
+        self._frame: Any = None  # the decoder of a frame that has not ended
+        self._input, self._output = b"", memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._output and (data := self._input or self._file.read(INPUT_N_BYTES)):
+            self._decode(data)
+        if not self._output and self._frame is not None:
+            raise EOFError("the file ends within a zstd frame")
+        n_bytes = min(len(buffer), len(self._output))
+        buffer[:n_bytes] = self._output[:n_bytes]
+        self._output = self._output[n_bytes:]
+        return n_bytes
+
+    def _decode(self, data: bytes) -> None:
+        if self._frame is None:
+            self._frame = self._context.decompressobj()
+        self._output = memoryview(self._frame.decompress(data))
+        self._input = b""
+        if self._frame.eof:
+            self._input, self._frame = self._frame.unused_data, None

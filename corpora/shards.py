@@ -28,7 +28,7 @@ from os import PathLike, fsencode
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from prequential.corpora.chunks import DOCUMENT_END, read_chunks, reading
+from prequential.corpora.chunks import DOCUMENT_END, changed, read_chunks, reading
 from prequential.corpora.corpus import Document, unicode_name
 from prequential.corpora.dataset_spec import parse_options
 from prequential.corpora.row_documents import RowDocuments
@@ -140,10 +140,13 @@ class Shards:
         """BLAKE2b, 32 bytes, of one line for each shard in reading order: name NUL length NUL BLAKE2b of its bytes in hex LF."""
         digest = hashlib.blake2b(digest_size=32)
         for file in files:
-            contents, path = hashlib.blake2b(digest_size=32), self._path(file)
+            contents, path, n_bytes = hashlib.blake2b(digest_size=32), self._path(file), 0
             with reading(path), open_regular(path) as stream:
                 for chunk in read_chunks(stream, path):
                     contents.update(chunk)
+                    n_bytes += len(chunk)
+            if n_bytes != file.n_bytes:
+                raise changed(path, file.n_bytes, n_bytes)
             digest.update(b"%s\0%d\0%s\n" % (file.path, file.n_bytes, contents.hexdigest().encode()))
         return digest.hexdigest()
 

@@ -1,7 +1,8 @@
 """From the name of a corpus on the command line to an open corpus: `open_corpus`.
 
 Files, data sets and shards are read from front to back, again for each pass. Only for random access they are copied: into memory
-if they are short, otherwise into a temporary file. Standard input and folders always become a temporary file.
+if they are short, otherwise into a temporary file. Standard input, folders and files of a false length (/proc) always become a
+temporary file.
 """
 
 import os
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -21,14 +23,17 @@ from prequential.corpora.dataset_spec import DatasetSpec
 from prequential.corpora.streamed import ReadChunks, StreamedCorpus, Survey
 from prequential.corpora.tree import scan_tree
 from prequential.errors import CorpusError
-from prequential.files import possible_name
+from prequential.files import open_regular, possible_name
+
+# Files that the system makes up while they are read (/proc, /sys) have a false length: 0, or a page of at most so many bytes.
+MADE_UP_N_BYTES = 1 << 16
 
 
 def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[str] | None = None) -> Corpus:
     """The corpus that `spec` names. Use it in a `with` statement, which deletes its temporary file if it has one.
 
     spec:
-        PATH            a file, read in its place; or a folder, as the stream of `tree.py`
+        PATH            a file, read in its place (a file of /proc: a copy); or a folder, as the stream of `tree.py`
         -               standard input
         sample:NAME     a text of the package
         hf:...          a data set in local files or on the Hugging Face hub: `dataset_spec.py`
@@ -63,17 +68,21 @@ def _open_file(path: Path, kind: Kind, spool_dir: str | os.PathLike[str] | None)
             raise CorpusError(
                 f"{str(path)!r} is neither a file nor a folder; to read from a pipe, pass - as the corpus"
             )
-        path.open("rb").close()  # refuses an unreadable file now and not in the middle of a run
     name = path.stem if kind == "sample" else unicode_name(path.name)
-    documents = [Document(name, 0, status.st_size)]
+    mode = status.st_mode & 0o777 | 0o600 if kind == "file" else 0o777
+    with reading(path), open_regular(path) as file:  # refuses an unreadable file now and not in the middle of a run
+        n_bytes, beginning = os.fstat(file.fileno()).st_size, file.read(MADE_UP_N_BYTES + 1)
+        if len(beginning) != n_bytes <= MADE_UP_N_BYTES:
+            copy = spool(chain([beginning], read_chunks(file, path)), spool_dir)
+            return _spooled(copy, kind, name, [Document(name, 0, copy.tell())], {}, mode)
     return Corpus(
         kind=kind,
         name=name,
         path=path,
-        n_bytes=status.st_size,
-        documents=documents,
+        n_bytes=n_bytes,
+        documents=[Document(name, 0, n_bytes)],
         origin={},
-        mode=status.st_mode & 0o777 | 0o600 if kind == "file" else 0o777,
+        mode=mode,
         spool_dir=spool_dir,
     )
 

@@ -4,6 +4,7 @@ An encoder needs only the length, for the archive's header, and then each block 
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.corpora.chunks import CHUNK_N_BYTES, reading
+from prequential.corpora.chunks import CHUNK_N_BYTES, changed, reading
 from prequential.errors import CorpusError
 from prequential.files import open_regular
 
@@ -25,10 +26,13 @@ class Symbols(Protocol):
 
 
 class FileSymbols:
-    """The first n_bytes of a file. Each slice reads its bytes. Raises CorpusError if the file cannot be read or is shorter."""
+    """The first n_bytes of a file of whole_n_bytes. Each slice reads its bytes.
 
-    def __init__(self, path: Path, n_bytes: int) -> None:
-        self._path, self._n_bytes = path, n_bytes
+    Raises CorpusError if the file cannot be read or is shorter; and if it is longer, unless only its beginning is wanted.
+    """
+
+    def __init__(self, path: Path, n_bytes: int, whole_n_bytes: int) -> None:
+        self._path, self._n_bytes, self._whole_n_bytes = path, n_bytes, whole_n_bytes
 
     def __len__(self) -> int:
         return self._n_bytes
@@ -37,18 +41,22 @@ class FileSymbols:
         start, stop, _ = where.indices(self._n_bytes)
         n = max(0, stop - start)
         with reading(self._path), open_regular(self._path) as file:
+            now = os.fstat(file.fileno()).st_size
             file.seek(start)
-            found = np.frombuffer(file.read(n), np.uint8)
-        if len(found) != n:
-            raise CorpusError(f"{str(self._path)!r} changed while it was open: it now ends before byte {stop}")
-        return found
+            found = file.read(n)
+            if stop == self._whole_n_bytes and file.read(1):
+                now = max(now, stop + 1)
+        is_longer = self._n_bytes == self._whole_n_bytes < now
+        if len(found) != n or is_longer:
+            raise changed(self._path, self._whole_n_bytes, now)
+        return np.frombuffer(found, np.uint8)
 
 
 class StreamSymbols:
     """The n_bytes of a stream. `read` starts the stream; it is called again if a slice begins before the end of the last one.
 
-    The slice with the last byte raises CorpusError if the digest of all bytes is not `blake2b`, 32 bytes in hexadecimal; None for
-    the beginning of a stream, whose digest is not known. Memory: the slice, and one chunk of `read`.
+    The slice with the last byte raises CorpusError if more bytes follow, or if the digest of all bytes is not `blake2b`, 32 bytes
+    in hexadecimal; None for the beginning of a stream, whose digest is not known. Memory: the slice, and one chunk of `read`.
     """
 
     def __init__(self, read: Callable[[], Iterator[bytes]], n_bytes: int, blake2b: str | None) -> None:
@@ -83,7 +91,7 @@ class StreamSymbols:
         self._digest.update(taken)
         self._position += n_bytes
         is_complete = self._expected is not None and self._position == self._n_bytes
-        if is_complete and self._digest.hexdigest() != self._expected:
+        if is_complete and (self._digest.hexdigest() != self._expected or self._rest or any(self._chunks)):
             raise self._changed()
         return bytes(taken)
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from prequential.corpora.chunks import DOCUMENT_END, read_chunks, reading
+from prequential.corpora.chunks import DOCUMENT_END, changed, read_chunks, reading
 from prequential.corpora.corpus import Document
 from prequential.corpora.tree_restore import (
     MAGIC,
@@ -86,11 +86,11 @@ class Tree:
         with reading(path), open_regular(path, follow_links=False) as stream:
             for chunk in read_chunks(stream, path):
                 n_bytes += len(chunk)
+                if n_bytes > file.n_bytes:  # it may grow for ever
+                    break
                 yield chunk
         if n_bytes != file.n_bytes:
-            raise CorpusError(
-                f"{str(path)!r} changed while it was read: it had {file.n_bytes} bytes and now has {n_bytes}"
-            )
+            raise changed(path, file.n_bytes, n_bytes)
 
 
 def scan_tree(root: Path) -> Tree:

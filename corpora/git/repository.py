@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +55,11 @@ def find_repository(repo: str | os.PathLike[str]) -> Repository:
     names = ("--show-object-format", "--is-shallow-repository", "--show-prefix", "--git-path", "objects")
     found = _rev_parse(path, *names)
     if found.status:
+        if "dubious ownership" in found.reason:
+            raise CorpusError(
+                f"{str(path)!r} belongs to another user, so git does not read it; if you trust it: "
+                f"git config --global --add safe.directory {shlex.quote(str(path))}"
+            )
         reason = found.reason or f"git ended with status {found.status}"
         raise CorpusError(f"{str(path)!r} is not the root of a git repository that git reads: {reason}")
     answer = re.fullmatch(rb"(sha1|sha256)\n(true|false)\n([^\n]*)\n([^\0]+)\n", found.output)

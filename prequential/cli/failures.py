@@ -38,13 +38,12 @@ def was_interrupted(error: BaseException | None) -> bool:
 
 
 def report_failure(name: str | None, error: Exception, *, verbose: bool) -> None:
-    """Prints `prequential: NAME: reason`, after the traceback if `verbose`."""
+    """Prints `prequential: NAME: reason`, or `prequential: reason` if the reason names it; after the traceback if `verbose`."""
     if verbose:
         traceback.print_exception(error)
-    print(
-        with_notes(": ".join(["prequential", *([] if name is None else [name]), _reason(error)]), error),
-        file=sys.stderr,
-    )
+    reason = _reason(error)
+    named = [] if name is None or repr(name) in reason else [name]
+    print(with_notes(": ".join(["prequential", *named, reason]), error), file=sys.stderr)
 
 
 def warn(text: str) -> None:

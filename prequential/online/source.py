@@ -54,7 +54,10 @@ class Source:
         return self._corpus.mode if self._corpus else 0o777
 
     def check_complete(self) -> None:
-        """Raises CorpusError if the corpus is a folder of which an archive would lose something; warns if that is only `.git`."""
+        """Raises CorpusError if the corpus is a folder of which an archive would lose something.
+
+        Warns if that is only `.git`, and if the folder has no files.
+        """
         skipped = self._corpus.skipped if self._corpus else ()
         lost = [name for name in skipped if not is_git(os.fsencode(name).rpartition(b"/")[2])]
         if lost:
@@ -64,6 +67,8 @@ class Source:
             raise CorpusError(
                 f"an archive cannot hold {names}: links that lead out of the folder, or no files; move them away first"
             )
+        if self.origin.get("n_files") == 0:
+            logging.getLogger(__name__).warning("%r has no files: the archive restores an empty folder", self.name)
         if skipped:
             logging.getLogger(__name__).warning("%r is not in the archive: git's own files are left out", skipped[0])
 
@@ -150,6 +155,6 @@ def source_of(corpus: Corpus, limit_bytes: int | None = None, *, in_order: bool 
         origin=corpus.describe(),
         documents=corpus.documents if complete else beginning(corpus.documents, len(symbols)),
         whole_bytes=corpus.n_bytes,
-        file=corpus.path if corpus.kind == "file" else None,
+        file=corpus.path if corpus.kind == "file" and corpus.spool is None else None,
         _corpus=corpus,
     )

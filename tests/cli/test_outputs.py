@@ -40,7 +40,7 @@ def test_after_a_missing_input_the_next_one_is_compressed(run, text, tmp_path):
     done = run(tmp_path, "compress", "missing", "a")
     assert done.returncode == 1
     assert done.stderr.decode().splitlines() == [
-        "prequential: missing: cannot read 'missing': No such file or directory"
+        "prequential: cannot read 'missing': No such file or directory"  # which names it once
     ]
     assert (tmp_path / "a.pq").exists()
 

@@ -168,7 +168,7 @@ def test_what_is_refused_at_once_imports_nothing_large(command, tmp_path):
 def test_inputs_that_exist_are_worked_on_beside_missing_ones(run, tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     done = run(tmp_path, "compress", "none", "a")
-    assert done.returncode == 1 and b"none: cannot read 'none'" in done.stderr
+    assert done.returncode == 1 and b"prequential: cannot read 'none'" in done.stderr
     assert (tmp_path / "a.pq").exists()
 
 

@@ -1,6 +1,7 @@
 """Data sets through the real `datasets` package: local files of each format, names, and refusals."""
 
 import contextlib
+import gzip
 import io
 import json
 import sys
@@ -39,11 +40,79 @@ def write_rows(path: Path) -> None:
 def test_the_rows_of_a_local_file_each_end_in_nul(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"rows{suffix}"
     write_rows(path)
-    with open_corpus(f"hf:{path}") as corpus:
+    options = "?column=body" if suffix == ".csv" else ""  # numbers in CSV are text, too
+    with open_corpus(f"hf:{path}{options}") as corpus:
         data = corpus.bytes().tobytes()
         assert data == "".join(text + "\0" for text in TEXTS).encode()
         assert [data[d.offset : d.offset + d.n_bytes].decode() for d in corpus.documents] == TEXTS
         assert (corpus.kind, corpus.name, corpus.n_bytes) == ("dataset", path.name, len(data))
+
+
+WRITTEN = ["NA", "null", "None", "nan", "", "007", "1.0", "1e5", "True", "2024-01-01", "", ' "x"\r\ny, z', "-"]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "set/rows.csv", "set/rows.tsv", "set/rows.csv.gz"])
+def test_the_texts_of_a_csv_file_are_not_interpreted(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    quoted = [WRITTEN[0], *WRITTEN[1:-2], '" ""x""\r\ny, z"', WRITTEN[-1]]
+    data = "\ufefftext\n" + "\n".join(quoted) + "\n"
+    if name == "set/rows.tsv":
+        data = data.replace("text\n", "text\tn\n").replace("-\n", "-\t5\n")
+    path.write_bytes(gzip.compress(data.encode()) if path.suffix == ".gz" else data.encode())
+    with open_corpus(f"hf:{path if path.parent == tmp_path else path.parent}?column=text") as corpus:
+        assert corpus.bytes().tobytes() == "".join(text + "\0" for text in WRITTEN).encode()
+        assert corpus.describe()["n_null_rows"] == 0
+
+
+def test_the_columns_of_csv_files_are_found_by_name_in_each_file(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("n,text\n1,NA\n")
+    (tmp_path / "test.csv").write_text("text,n\nnull,1\n")
+    for split, text in (("train", b"NA"), ("test", b"null")):
+        with open_corpus(f"hf:{tmp_path}?column=text&split={split}") as corpus:
+            assert corpus.bytes().tobytes() == text + b"\0"
+
+
+def test_metadata_may_name_the_columns_of_a_csv_file(tmp_path: Path) -> None:
+    text = "configs:\n- config_name: default\n  data_files: a.csv\n  names: [n, text]\n  sep: ;\n"
+    (tmp_path / "README.md").write_text(f"---\n{text}---\n")
+    (tmp_path / "a.csv").write_text("1;NA\n2;b\n")
+    with open_corpus(f"hf:{tmp_path}?column=text") as corpus:
+        assert corpus.bytes().tobytes() == b"NA\0b\0"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ("text,n,text\na,1,b\n", "has several columns 'text'; give each column its own name"),
+        ("n,text\n1,a\n", r"does not have one string column; choose with \?column= from \['n', 'text'\]"),
+        ("text\na,b\nc,d\n", "does not match length of data"),
+    ],
+    ids=["twice", "several", "more fields than names"],
+)
+def test_a_csv_file_whose_texts_are_not_clear_is_refused(data: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(data)
+    options = "?column=text" if reason.startswith("has several") else ""
+    with pytest.raises(CorpusError, match=reason):
+        open_corpus(f"hf:{tmp_path}/rows.csv{options}")
+
+
+def test_a_key_twice_in_json_is_refused(tmp_path: Path) -> None:
+    for name, data in (("a.jsonl", '{"text": "a", "text": "b"}\n'), ("a.json", '[{"text": "a", "text": "b"}]')):
+        (tmp_path / name).write_text(data)
+        with pytest.raises(CorpusError, match="twice"):
+            open_corpus(f"hf:{tmp_path}/{name}")
+
+
+def test_a_time_that_the_package_may_have_rewritten_is_refused(tmp_path: Path) -> None:
+    """It reads 10 MiB at a time. In a part that has only times, it takes them for times, and not for the texts of before."""
+    row = b'{"text": "%s"}\n' % (b"x" * 1000)
+    n_rows = (10 << 20) // len(row) + 1
+    (tmp_path / "a.jsonl").write_bytes(row * n_rows + b'{"text": "2024-01-01T10:00:00Z"}\n')
+    with pytest.raises(CorpusError, match=r"has the text '2024-01-01 10:00:00': .* read JSON lines as shards:"):
+        open_corpus(f"hf:{tmp_path}/a.jsonl")
+    with open_corpus(f"shards:{tmp_path}") as corpus:
+        assert corpus.symbols()[corpus.n_bytes - 21 :].tobytes() == b"2024-01-01T10:00:00Z\0"
 
 
 def test_the_lines_of_a_text_file_are_its_rows(tmp_path: Path) -> None:

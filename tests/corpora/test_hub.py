@@ -86,6 +86,21 @@ def test_the_rows_of_a_data_set_on_the_hub_are_the_corpus(hub: str, tmp_path: Pa
     assert said == r"b'from the hub\x00'"
 
 
+def test_csv_tables_of_the_hub_are_read_as_they_are_written(
+    hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(FILES, "train.jsonl")
+    monkeypatch.setitem(FILES, "train.csv", b"n,text\n1,NA\n2,007\n")
+    spec = f"hf:owner/texts@{COMMIT}?column=text"
+    said, _ = open_in_new_process(spec, tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    assert said == r"b'NA\x00007\x00'"
+    program = f"import datasets; datasets.load_dataset('owner/texts', revision='{COMMIT}')"  # leaves a table of guesses
+    env = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0"}
+    subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, timeout=60)
+    said, _ = open_in_new_process(spec, tmp_path, HF_HUB_OFFLINE="1")
+    assert "offline, the CSV tables of 'owner/texts' cannot be read as they are written; download them" in said
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

@@ -19,7 +19,7 @@ from prequential.corpora import chunks
 from prequential.corpora import corpus as corpus_module
 from prequential.corpora.corpus import Document
 from prequential.corpora.row_documents import IN_MEMORY, RowDocuments
-from prequential.corpora.shards import Piece, ShardsSpec, shuffled
+from prequential.corpora.shards import Piece, ShardsSpec, find_shards, shuffled
 from prequential.corpora.sources import open_corpus
 from prequential.corpora.symbols import FileSymbols, StreamSymbols
 from prequential.errors import CorpusError, OutputError
@@ -203,6 +203,35 @@ def test_a_large_spool_is_announced(
     assert "the corpus is written to a temporary file: 25 bytes of disk in " in caplog.text
 
 
+def test_blank_lines_and_members_that_are_not_used_do_not_matter(tmp_path: Path) -> None:
+    """As in labels. An integer may have more digits than Python reads."""
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "a", "id": ' + b"7" * 5000 + b'}\r\n\n \t\r\n{"text": "b"}\n\n')
+    with open_corpus(f"shards:{tmp_path}") as corpus:
+        assert corpus.symbols()[:].tobytes() == b"a\0b\0"
+
+
+def test_zeros_may_follow_the_members_of_a_gzip_shard(tmp_path: Path) -> None:
+    """Tapes and disks fill blocks with them, and gzip reads such files."""
+    members = gzip.compress(b"one ") + gzip.compress(b"two")
+    (tmp_path / "a.txt.gz").write_bytes(members + bytes(5000))
+    with open_corpus(f"shards:{tmp_path}?separator=") as corpus:
+        assert corpus.symbols()[:].tobytes() == b"one two"
+
+
+def test_a_zstd_shard_may_have_the_largest_window_that_zstd_makes_and_frames_to_skip(tmp_path: Path) -> None:
+    """As `zstd --long=31` makes it. It takes memory for the window only as far as there are bytes."""
+    long = zstandard.ZstdCompressionParameters(window_log=31, enable_ldm=True)
+    writer = zstandard.ZstdCompressor(compression_params=long).compressobj()
+    frame = writer.compress(b"text" * 100) + writer.flush()
+    assert zstandard.get_frame_parameters(frame).window_size == 1 << 31
+    skipped = b"\x50\x2a\x4d\x18\x03\0\0\0abc"
+    (tmp_path / "a.txt.zst").write_bytes(
+        skipped + frame + skipped + zstandard.compress(b"") + zstandard.compress(b"end")
+    )
+    with open_corpus(f"shards:{tmp_path}?separator=") as corpus:
+        assert corpus.symbols()[:].tobytes() == b"text" * 100 + b"end"
+
+
 def test_shards_that_change_between_the_passes_are_detected(tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "web", ".jsonl")
     for texts in (["LAST"], ["lasting"], ["l"]):
@@ -211,6 +240,26 @@ def test_shards_that_change_between_the_passes_are_detected(tmp_path: Path) -> N
             write_shards(folder, ".jsonl", [TEXTS[0], ["", *texts]])
             with pytest.raises(CorpusError, match="changed while it was read"):
                 corpus.symbols()[:]
+
+
+def test_a_shard_that_grows_between_the_passes_is_detected(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"")
+    for before in (b"", b"text"):
+        (tmp_path / "a.txt").write_bytes(before)
+        with open_corpus(f"shards:{tmp_path}?separator=") as corpus:
+            (tmp_path / "a.txt").write_bytes(before + b"more")
+            symbols = corpus.symbols()
+            with pytest.raises(CorpusError, match="changed while it was read"):
+                symbols[: len(symbols)]
+
+
+def test_a_shard_that_grows_while_it_is_listed_is_refused(tmp_path: Path) -> None:
+    """The list in the archive has one length and one digest: both of the same bytes."""
+    (tmp_path / "a.txt").write_bytes(b"text")
+    shards = find_shards(ShardsSpec(folder=str(tmp_path)))
+    (tmp_path / "a.txt").write_bytes(b"text and more")
+    with pytest.raises(CorpusError, match="changed while it was open: it had 4 bytes and now has 13"):
+        shards.survey()
 
 
 @given(
@@ -233,10 +282,10 @@ def test_slices_of_a_file_are_read_and_not_mapped(tmp_path: Path) -> None:
         assert not isinstance(symbols[10:20], np.memmap)
         assert (len(symbols), symbols[90:200].tolist(), symbols[20:10].size) == (100, list(range(90, 100)), 0)
         (tmp_path / "x").write_bytes(b"short")
-        with pytest.raises(CorpusError, match="changed while it was open: it now ends before byte 20"):
+        with pytest.raises(CorpusError, match="changed while it was open: it had 100 bytes and now has 5"):
             symbols[10:20]
     with pytest.raises(CorpusError, match="cannot read"):
-        FileSymbols(tmp_path / "missing", 5)[:]
+        FileSymbols(tmp_path / "missing", 5, 5)[:]
 
 
 def test_offsets_of_many_documents_are_on_disk(tmp_path: Path) -> None:

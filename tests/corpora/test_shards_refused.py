@@ -37,10 +37,11 @@ def refusal(spec: str) -> str:
         (rb'{"text": "\ud800"}', "the text contains half of a surrogate pair"),
         (b'["x"]', "the line is not a JSON object but list"),
         (b'{"text": "cut off', "the line is not JSON: "),
-        (b"", "the line is not JSON: "),
+        (b'{"text": "x", "text": "y"}', "the line is not JSON: an object has the key 'text' twice"),
+        (b'{"text": ' + b"7" * 5000 + b"}", "the text is not a string but LongInteger"),
         (b"[" * 100_000, "the line is not JSON: "),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_the_error_names_a_line_without_a_text(line: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(GOOD)
@@ -51,7 +52,7 @@ def test_the_error_names_a_line_without_a_text(line: bytes, reason: str, tmp_pat
 def test_a_line_that_is_too_long_is_not_read_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_files, "MAX_LINE_BYTES", 1000)
     (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(GOOD + b'{"text": "' + b"x" * 1000))
-    assert refusal(f"{tmp_path}") == "shard 'a.jsonl.zst', row 1: the line is longer than 1000 bytes"
+    assert refusal(f"{tmp_path}") == "shard 'a.jsonl.zst', row 1: the line is longer than 1,000 bytes"
 
 
 def table(path: Path, column: pa.Array, name: str = "text") -> None:
@@ -91,7 +92,7 @@ def test_the_error_for_a_missing_column_lists_the_columns_of_the_table(tmp_path:
 def test_a_table_with_the_column_twice_is_refused(tmp_path: Path) -> None:
     texts = pa.array(["x"])
     pq.write_table(pa.Table.from_arrays([texts, texts], names=["text", "text"]), tmp_path / "a.parquet")
-    assert refusal(f"{tmp_path}").startswith("shard 'a.parquet': there is no column 'text'")
+    assert refusal(f"{tmp_path}") == "shard 'a.parquet': 2 columns are called 'text'; give each column its own name"
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
@@ -108,6 +109,16 @@ def test_the_error_names_a_compressed_shard_that_is_cut_off_too_long_or_damaged(
         (tmp_path / name).write_bytes(bad)
         message = refusal(f"{tmp_path}")
         assert message.startswith((f"cannot read shard '{name}'", f"shard '{name}', row "))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("other", [b"more", b"\0\0more", b"\0" * 3000 + b"more"])
+def test_other_bytes_after_the_compressed_data_are_refused_plainly(suffix: str, other: bytes, tmp_path: Path) -> None:
+    whole = gzip.compress(b"text") if suffix == ".gz" else zstandard.compress(b"text")
+    for bad in (whole + other, other):
+        (tmp_path / f"a.txt{suffix}").write_bytes(bad)
+        reason = "it has bytes that are not compressed data, at its start or after its end"
+        assert refusal(f"{tmp_path}") == f"cannot read shard 'a.txt{suffix}': {reason}"
 
 
 def test_a_damaged_table_is_refused_by_name_or_read(tmp_path: Path) -> None:

@@ -121,6 +121,49 @@ def test_a_file_that_changes_its_length_while_open_is_refused(tmp_path: Path, da
             _ = corpus.blake2b
 
 
+def test_a_file_that_grows_while_it_is_copied_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(CHUNK_N_BYTES + 1))
+    with open_corpus(path) as corpus:
+        chunks = corpus._chunks(corpus.n_bytes)
+        next(chunks)
+        with path.open("ab") as log:
+            log.write(b"more")
+        with pytest.raises(
+            CorpusError, match=f"it had {CHUNK_N_BYTES + 1} bytes and now has {CHUNK_N_BYTES + 5}; if an"
+        ):
+            list(chunks)
+
+
+def test_a_file_that_grows_while_it_is_coded_is_refused_at_the_next_slice(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(100))
+    with open_corpus(path) as corpus:
+        whole, beginning = corpus.symbols(), corpus.symbols(50)
+        assert whole[:10].size == 10
+        path.write_bytes(bytes(101))
+        for part in (slice(10, 20), slice(90, 100), slice(100, 100)):
+            with pytest.raises(CorpusError, match="it had 100 bytes and now has 101"):
+                whole[part]
+        assert beginning[40:50].size == 10  # it has no end that could be missed
+
+
+MADE_UP = ("/proc/version", "/sys/devices/system/cpu/online")  # of 0 bytes and of a page, as the system says
+
+
+@pytest.mark.parametrize("path", [path for path in map(Path, MADE_UP) if path.is_file()], ids=str)
+def test_a_file_of_a_false_length_is_read_to_its_end(path: Path, tmp_path: Path) -> None:
+    expected = path.read_bytes()
+    assert path.stat().st_size != len(expected)
+    with open_corpus(path, spool_dir=tmp_path) as corpus:
+        assert (corpus.kind, corpus.name, corpus.n_bytes) == ("file", path.name, len(expected))
+        assert corpus.documents == [Document(path.name, 0, len(expected))]
+        assert corpus.describe() == {"kind": "file", "name": path.name}
+        assert corpus.symbols()[:].tobytes() == corpus.bytes().tobytes() == expected
+        assert corpus.mode & 0o444 == path.stat().st_mode & 0o444
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_missing_file_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"^cannot read '.*no\\nsuch': No such file or directory$"):
         open_corpus(tmp_path / "no\nsuch")

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prequential.corpora.sources import open_corpus
+from prequential.corpora.tree import scan_tree
 from prequential.corpora.tree_restore import MAGIC, MAX_DEPTH, TreeEmpty, TreeFile, TreeLink, restore_tree
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError, PrequentialError
 
@@ -189,6 +190,27 @@ def test_a_folder_with_an_unreadable_part_is_refused(tmp_path: Path) -> None:
             open_corpus(tmp_path / "in")
     finally:
         (tmp_path / "in" / "closed").chmod(0o755)
+
+
+@pytest.mark.parametrize("now", [b"", b"ab", b"abcd"])
+def test_a_file_in_a_folder_that_changes_its_length_is_refused(now: bytes, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"abc")
+    tree = scan_tree(tmp_path)
+    (tmp_path / "log").write_bytes(now)
+    with pytest.raises(CorpusError, match=f"it had 3 bytes and now has {len(now)}; if another program"):
+        list(tree.stream())
+
+
+def test_a_file_in_a_folder_that_has_grown_much_is_not_read_to_its_end(tmp_path: Path) -> None:
+    """It may grow for ever."""
+    (tmp_path / "log").write_bytes(b"abc")
+    stream = scan_tree(tmp_path).stream()
+    os.truncate(tmp_path / "log", 100 << 20)
+    n_bytes = 0
+    with pytest.raises(CorpusError, match="it had 3 bytes"):
+        for chunk in stream:
+            n_bytes += len(chunk)
+    assert n_bytes < 1000
 
 
 def test_a_folder_too_deep_to_be_restored_is_refused(tmp_path: Path) -> None:

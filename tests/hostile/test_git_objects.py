@@ -267,10 +267,14 @@ def test_a_folder_below_a_repository_whose_path_has_a_colon_is_not_a_repository(
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
-def test_a_repository_of_another_owner_is_refused_with_the_reason_of_git(objects: Objects) -> None:
+def test_a_repository_of_another_owner_is_refused_with_the_command_that_allows_it(objects: Objects) -> None:
     objects.commit(objects.file(b"1\n"))
     os.chown(objects.path, 12345, 12345)
-    assert "dubious ownership" in refusal(lambda: read_tree(objects.path))
+    said = refusal(lambda: read_tree(objects.path))
+    assert said == (
+        f"'{objects.path}' belongs to another user, so git does not read it; if you trust it: "
+        f"git config --global --add safe.directory {objects.path}"
+    )
 
 
 def test_the_commit_of_the_program_does_not_depend_on_variables_of_git(

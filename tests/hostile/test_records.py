@@ -32,6 +32,8 @@ from prequential.measure.evaluation.curves import read_curves
 from prequential.measure.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.measure.evaluation.runs_text import format_run, format_runs, run_record
 from prequential.measure.fields import Fields, check_fields, read_lines
+from prequential.measure.labels import labels
+from prequential.measure.labels.labels import read_rows as read_labels
 from prequential.measure.monorepo.series import read_series
 from prequential.measure.study.forecasting.score import score
 from prequential.measure.study.forecasting.sealed import read_forecast, sealed
@@ -39,7 +41,7 @@ from prequential.measure.study.plans import Subject, finished_runs
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.svg import Axes, Panel, Series, svg_file
-from prequential.strict_json import MAX_DEPTH, parse_json
+from prequential.strict_json import MAX_DEPTH, parse_json, parse_row
 
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
 MIB = 1 << 20
@@ -253,6 +255,8 @@ BAD_JSON = {
     "half a pair": b'{"a": "\\ud800"}',
     "half a pair in a name": b'{"\\udc00": 1}',
     "not UTF-8": b'{"a": "\xff"}',
+    "a key twice": b'{"a": 1, "a": 1}',
+    "a key twice, inside": b'[{"a": {"b": 1, "c": 2, "b": 1}}]',
     "cut": b'{"a": ',
     "controls": b'{"a": "\x1b[2J"}',
     "nothing": b"",
@@ -279,6 +283,30 @@ def test_a_line_of_a_shard_with_too_many_values_is_refused(tmp_path: Path) -> No
     (tmp_path / "x.jsonl").write_bytes(b'{"text": "a", "more": ' + MANY + b"}\n")
     with bounded(5.0, 128 * MIB):
         assert "row 0" in refused(lambda: list(read_rows(tmp_path / "x.jsonl", "x", "lines", "text")))
+
+
+def test_a_line_of_labels_with_too_many_values_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b'{"x": "a", "y": 1, "more": ' + MANY + b"}\n")
+    with bounded(5.0, 128 * MIB):
+        assert "line 1: not JSON: it has more than" in refused(lambda: read_labels(tmp_path / "x.jsonl", "y", "x"))
+
+
+def test_a_very_long_line_of_labels_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "MAX_ROW_BYTES", 1 << 20)
+    with (tmp_path / "x.jsonl").open("wb") as file:
+        file.write(b'{"x": "a", "y": 1}\n')
+        file.truncate(600 * MIB)
+    with bounded(5.0, 32 * MIB):
+        assert "line 2: the line is longer than 1,048,576 bytes" in refused(
+            lambda: read_labels(tmp_path / "x.jsonl", "y")
+        )
+
+
+def test_an_object_with_many_keys_and_one_twice_is_refused_in_linear_time() -> None:
+    row = b"{" + b"".join(b'"%d":0,' % n for n in range(300_000)) + b'"299999":0}'
+    for read in (parse_json, parse_row):
+        with bounded(5.0), pytest.raises(ValueError, match="an object has the key '299999' twice"):
+            read(row)
 
 
 # ---- values

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.training import finish
+from prequential.strict_json import MAX_ROW_DIGITS, LongInteger, bounded_lines, parse_row
 
 SCHEMA = 1
 FRACTIONS = (0.1, 0.2, 0.4, 0.8)  # where blocks end, of the rows
@@ -78,36 +79,42 @@ def read_rows(path: PathLike, code: str, given: str | None = None) -> list[tuple
 
     Values that are not strings stand as JSON. Raises CorpusError, with the row, for a line without the fields.
     """
-    rows = []
+    rows, number = [], 0
     try:
         with open_regular(Path(path)) as file:
-            for number, line in enumerate(file):
-                if line.strip():
-                    rows.append(_row(line, code, given, f"{str(path)!r}, line {number + 1}"))
+            for line in bounded_lines(file, MAX_ROW_BYTES):
+                if line.strip():  # as in shards of lines
+                    rows.append(_row(line, code, given))
+                number += 1
     except OSError as error:
-        raise CorpusError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+        raise CorpusError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise CorpusError(f"{str(path)!r}, line {number + 1}: {error}") from error
     if not rows:
         raise CorpusError(f"{str(path)!r} has no rows")
     return rows
 
 
-def _row(line: bytes, code: str, given: str | None, where: str) -> tuple[bytes, bytes]:
-    if len(line) > MAX_ROW_BYTES:
-        raise CorpusError(f"{where}: a row of {len(line):,} bytes is too long")
+def _row(line: bytes, code: str, given: str | None) -> tuple[bytes, bytes]:
+    """Input and label. Raises ValueError."""
     try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{where}: not JSON: {error}") from error
+        values = parse_row(line)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from error
     for name in (code, given):
         if not isinstance(values, dict) or (name is not None and name not in values):
-            raise CorpusError(f"{where}: no field {name!r}")
+            raise ValueError(f"no field {name!r}")
     inputs = values[given] if given is not None else {k: v for k, v in values.items() if k != code}
     return tuple(_bytes(value) for value in (inputs, values[code]))  # type: ignore[return-value]
 
 
 def _bytes(value: Any) -> bytes:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_unwritable)
     return text.encode("utf-8", "surrogatepass")
+
+
+def _unwritable(value: LongInteger) -> NoReturn:
+    raise ValueError(f"an integer has more than {MAX_ROW_DIGITS} digits; write it as a text")
 
 
 def label_cost(

@@ -106,7 +106,7 @@ def test_one_label_costs_nothing_to_choose():
 
 def test_rows_are_fields_of_json_lines(tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_text('{"t": "é\\n", "y": 3}\n\n{"t": "b", "y": "x", "z": [1]}\n')
+    path.write_text('{"t": "é\\n", "y": 3}\n \n{"t": "b", "y": "x", "z": [1]}\n\n')
     assert read_rows(path, "y", "t") == [("é\n".encode(), b"3"), (b"b", b"x")]
     assert read_rows(path, "y")[1] == (b'{"t": "b", "z": [1]}', b"x")
 
@@ -120,6 +120,8 @@ def test_rows_are_fields_of_json_lines(tmp_path):
         ("[1]\n", "line 1: no field 'y'"),
         ("{\n", "line 1: not JSON"),
         ("[" * 100_000, "line 1: not JSON"),
+        ('{"t": "a", "y": 1, "y": 2}\n', "line 1: not JSON: an object has the key 'y' twice"),
+        ('{"t": "a", "y": 1}\n\n{"t": "a", "y": ' + "7" * 641 + "}\n", "line 3: an integer has more than 640 digits"),
     ],
 )
 def test_rows_that_cannot_be_used_are_refused_with_their_line(text, part, tmp_path):
@@ -129,6 +131,12 @@ def test_rows_that_cannot_be_used_are_refused_with_their_line(text, part, tmp_pa
         read_rows(path, "y", "t")
     with pytest.raises(CorpusError, match="cannot be read"):
         read_rows(tmp_path / "none", "y", "t")
+
+
+def test_a_member_that_is_not_used_does_not_matter(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"t": "a", "y": 1, "id": ' + "7" * 5000 + "}\n")
+    assert read_rows(path, "y", "t") == [(b"a", b"1")]
 
 
 def test_the_record_is_json(cost):
