@@ -85,10 +85,11 @@ def kernel_folder() -> Path | None:
             folder.mkdir(mode=0o700)
             _delete_unused(parent)
         _check_ours(folder, closed_to=0o077)
-        os.utime(folder)
     except OSError as error:
         _log.warning("each run compiles its kernels, because no folder can keep them: %s", error)
         return None
+    with suppress(OSError):  # a disk that can only be read
+        os.utime(folder)
     return folder
 
 
