@@ -25,10 +25,10 @@ from prequential.errors import ConfigError, MissingDependencyError, PrequentialE
 
 LIBRARIES = ("transformers", "huggingface_hub")
 QUANTISED = ("quantization_config", "compression_config")
-# What chooses code or files in the library; a model works without it. The types of the weights are those of the tensors.
+# What chooses code or files in the library, or is of no use here. The types of the weights are those of the tensors.
 IGNORED = {
     "auto_map", "attn_implementation", "experts_implementation", "transformers_weights", "fusion_config", "distributed_config",
-    "kernel_config", "use_kernels", "dtype", "torch_dtype",
+    "kernel_config", "use_kernels", "dtype", "torch_dtype", "num_labels", "id2label", "label2id",
 }  # fmt: skip
 MAX_INTEGER = 1 << 24  # no larger one is a length; the library loops over some
 MODULES_PER_TENSOR, MORE_MODULES = 16, 4096
@@ -131,8 +131,9 @@ def _first_id(files: ModelFiles, tokenizer: TextTokenizer) -> int | None:
 def _model(files: ModelFiles) -> Any:
     """Raises ConfigError, and what the library raises."""
     _check_memory(files)
-    config, kind = _config(files.config)
-    with torch.device("meta"), _bounded(files):
+    n_tensors = sum(len(file.tensors) for file in files.weights)
+    config, kind = _config(files.config, n_tensors)
+    with torch.device("meta"), _bounded(n_tensors, files.n_values):
         kind(config)  # without memory: only to see how large it is
     model, report = kind.from_pretrained(
         None,
@@ -156,8 +157,8 @@ def _check_memory(files: ModelFiles) -> None:
         raise ConfigError(f"it takes {need >> 20:,} MiB of memory, and this machine has {have >> 20:,} MiB")
 
 
-def _config(stored: dict[str, Any]) -> tuple[Any, Any]:
-    """The library's configuration, and the class of the model."""
+def _config(stored: dict[str, Any], n_tensors: int) -> tuple[Any, Any]:
+    """The library's configuration, and the class of the model. n_tensors: so many layers are possible."""
     from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
 
     if any(stored.get(name) for name in QUANTISED):
@@ -165,6 +166,9 @@ def _config(stored: dict[str, Any]) -> tuple[Any, Any]:
     model_type = stored.get("model_type")
     if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
         raise ConfigError(f"config.json has the model_type {model_type!r}, which transformers does not know")
+    for name, value in stored.items():
+        if name.endswith(("layer", "layers")) and isinstance(value, int) and value > n_tensors:
+            raise ConfigError(f"config.json has {name!r} {value:,}, but the weights have {n_tensors:,} tensors")
     config = CONFIG_MAPPING[model_type].from_dict(_cleaned(stored))
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ConfigError(f"{model_type!r} is not a causal language model")
@@ -186,13 +190,12 @@ def _cleaned(value: Any) -> Any:
 
 
 @contextmanager
-def _bounded(files: ModelFiles) -> Iterator[None]:
-    """Raises ConfigError if a module that the body makes has much more parts or values than the weights have."""
-    n_tensors = sum(len(file.tensors) for file in files.weights)
+def _bounded(n_tensors: int, n_values: int) -> Iterator[None]:
+    """Raises ConfigError if modules that the body makes have many more parts or values than the weights."""
     left = {
         "modules": MODULES_PER_TENSOR * n_tensors + MORE_MODULES,
-        "values": 2 * files.n_values,  # a tied one is counted twice
-        "bytes of buffers": 4 * files.n_values + MORE_BUFFER_BYTES,
+        "values": 2 * n_values,  # a tied one is counted twice
+        "bytes of buffers": 4 * n_values + MORE_BUFFER_BYTES,
     }
 
     def take(what: str, n: int) -> None:

@@ -194,6 +194,7 @@ def test_an_index_tells_exactly_what_its_files_hold(folder: Path) -> None:
         {"transformers_weights": "../other.safetensors"},
         {"fusion_config": {"patch_embeddings": True}},
         {"distributed_config": {"tp_size": 2}},
+        {"num_labels": 1 << 24},
     ],
     ids=str,
 )
@@ -224,8 +225,10 @@ def test_a_configuration_chooses_no_code_and_no_file(
         ({"n_head": 0}, "cannot be loaded"),
         ({"n_layer": -1}, "cannot be loaded"),
         ({"get_text_config": 7}, "cannot be loaded"),
-        ({"n_layer": 1_000_000}, "more values than its weights"),
-        ({"n_layer": 10**15}, "cannot be loaded"),
+        ({"n_layer": 1_000_000}, "has 'n_layer' 1,000,000, but the weights have 28 tensors"),
+        ({"num_hidden_layers": 1 << 24, "model_type": "qwen2"}, "but the weights have 28 tensors"),
+        ({"n_layer": 28}, "more values than its weights"),
+        ({"n_head": 10**15}, "cannot be loaded"),
         ({"vocab_size": 1 << 24}, "more values than its weights"),
         ({"n_positions": 1 << 20}, "more values than its weights"),
         ({"n_embd": 1 << 20, "n_head": 1}, "more values than its weights"),
@@ -239,9 +242,10 @@ def test_a_configuration_of_another_model_is_refused(values: dict[str, Any], rea
 
 
 def test_a_configuration_of_many_small_parts_is_refused(folder: Path) -> None:
-    """As many values as the weights have, but in millions of modules."""
+    """As many values as the weights have, but in very many modules."""
     write_header(folder / WEIGHTS, {"a": entry([1 << 26], 0, 1 << 26, "U8")}, 1 << 26)
-    change(folder / "config.json", n_embd=2, n_head=1, n_layer=1_000_000)
+    blocks = {"model_type": "xlstm", "num_blocks": 1 << 24, "hidden_size": 16, "num_heads": 2, "vocab_size": 400}
+    (folder / "config.json").write_text(json.dumps(blocks))
     assert "more modules than its weights" in refusal(folder)
 
 
@@ -319,6 +323,29 @@ def test_a_file_that_becomes_shorter_is_refused(folder: Path, monkeypatch: pytes
 
     monkeypatch.setattr(model_files.ModelFiles, "read_weights", shorten)
     assert "ends within" in refusal(folder)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 3e38])
+def test_weights_that_are_no_numbers_are_one_line(value: float, folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    save_file(tensors | {"transformer.ln_f.weight": torch.full((32,), value)}, folder / WEIGHTS)
+    with pytest.raises(PrequentialError, match="symbol"):
+        costs(folder)
+
+
+@pytest.mark.parametrize("first", [400, 1 << 60, -1, 2.5, None, [], "0", {"a": 7}])
+def test_a_first_id_outside_the_vocabulary_is_one_line(first: Any, folder: Path) -> None:
+    (folder / "tokenizer_config.json").unlink()
+    change(folder / "config.json", bos_token_id=first, eos_token_id=first)
+    assert refusal(folder)
+
+
+def test_the_model_names_its_first_id_if_the_tokenizer_does_not(folder: Path) -> None:
+    good = costs(folder)
+    (folder / "tokenizer_config.json").unlink()
+    assert np.array_equal(costs(folder), good)
+    change(folder / "config.json", bos_token_id=None, eos_token_id=[0, 1])
+    assert np.array_equal(costs(folder), good)
 
 
 # ---- tokenizers
@@ -409,6 +436,16 @@ def test_documents_apart_are_encoded_by_one_process(folder: Path, monkeypatch: p
     model = StaticModel(str(folder), context="document")
     model.costs(SYMBOLS, [Document(str(i), 30 * i, 30) for i in range(10)])
     assert len(asked) == 2
+
+
+def test_no_module_of_the_working_folder_is_imported(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tokenizers", "json", "array"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    costs(folder)
+    assert not (tmp_path / "ran").exists()
 
 
 # ---- what the libraries say
