@@ -22,9 +22,8 @@ def limit(memory_bytes: int) -> None:
     except ImportError:  # Windows
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
-        _, hard = resource.getrlimit(kind)
-        resource.setrlimit(kind, (memory_bytes if hard < 0 else min(memory_bytes, hard), hard))
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)  # of the memory that can be written, as of Linux 4.7
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes if hard < 0 else min(memory_bytes, hard), hard))
 
 
 def describe(tokenizer: Any) -> dict[str, Any]:
