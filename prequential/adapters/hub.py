@@ -1,95 +1,219 @@
-"""Models of the transformers library and their tokenizers, from a folder or from the hub.
+"""Models of the transformers library and their tokenizers, from a folder or from the hub. A stranger may have made every file.
 
-Weights are read from safetensors only: the older files are pickles, which may run code. Code of the model's own repository is not
-run. Without a connection only folders, and what the library has in its cache, can be read.
+The library never sees the files: it gets a configuration and tensors that model_files.py read and checked, so it follows no name
+in them. Of the configuration it does not get what chooses code: auto_map, implementations of attention and experts, quantisation.
+Every tensor must have its place in the model, and every place its tensor. Without a connection only folders, and what the hub's
+library has in its cache, can be read.
 """
 
-import re
+import os
 import textwrap
-from logging import ERROR, getLogger
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import Any
 
-from prequential.errors import ConfigError, CorpusError, MissingDependencyError
+import torch
+from torch.nn.modules import module as hooks
 
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+from prequential.adapters.model_files import ModelFiles, read_model_files
+from prequential.adapters.text_tokenizer import TextTokenizer
+from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
+
+LIBRARIES = ("transformers", "huggingface_hub")
+QUANTISED = ("quantization_config", "compression_config")
+# What chooses code or files in the library, or is of no use here. The types of the weights are those of the tensors.
+IGNORED = {
+    "auto_map", "attn_implementation", "experts_implementation", "transformers_weights", "fusion_config", "distributed_config",
+    "kernel_config", "use_kernels", "dtype", "torch_dtype", "num_labels", "id2label", "label2id",
+}  # fmt: skip
+MAX_INTEGER = 1 << 24  # no larger one is a length; the library loops over some
+MODULES_PER_TENSOR, MORE_MODULES = 16, 4096
+MORE_BUFFER_BYTES = 1 << 30
 
 
-def load_model(name: str, revision: str | None = None) -> tuple[Any, "TextTokenizer"]:
-    """A causal language model in float32, ready to predict, and its tokenizer. name: a folder, or one of the hub.
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """model: in float32, ready to predict. first_id: what stands before a text. n_bytes: of all files that were read."""
+
+    model: Any
+    tokenizer: TextTokenizer
+    first_id: int | None
+    n_bytes: int
+
+
+def load_model(name: str, revision: str | None = None) -> LoadedModel:
+    """A causal language model. name: a folder, or one of the hub.
 
     Raises MissingDependencyError without transformers, ConfigError if it cannot be loaded; the message is one line.
     """
     try:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-        from transformers.utils import logging
+        import transformers  # noqa: F401
+        from huggingface_hub import constants
     except ImportError as error:
         raise MissingDependencyError(
             "models of transformers need the package transformers: pip install transformers"
         ) from error
+
+    def fetch(wanted: Sequence[str]) -> Path:
+        return folder if folder.is_dir() else _snapshot(name, revision, wanted)
+
     folder = Path(name)
-    if folder.is_dir() and not any(folder.glob("*.safetensors")):
-        if any(path for pattern in PICKLES for path in folder.glob(pattern)):
-            raise ConfigError(f"{name!r} has its weights as a pickle only, which may run code: save it as safetensors")
-        raise ConfigError(f"{name!r} has no safetensors file")
-    options = {"trust_remote_code": False} | ({"revision": revision} if revision else {})
-    logging.disable_progress_bar()
-    hub_log = getLogger("huggingface_hub")
-    level = hub_log.level
-    hub_log.setLevel(ERROR)  # its retries; the error below says what happened
-    try:
-        model = AutoModelForCausalLM.from_pretrained(name, use_safetensors=True, dtype="float32", **options)
-        tokenizer = AutoTokenizer.from_pretrained(name, **options)
-    except Exception as error:  # the library raises many types
-        where = "" if folder.exists() else "no folder has this name, and the hub failed with "
-        text = textwrap.shorten(str(error), 200, placeholder=" ...")
-        raise ConfigError(f"the model {name!r} cannot be loaded: {where}{type(error).__name__}: {text}") from error
-    finally:
-        logging.enable_progress_bar()
-        hub_log.setLevel(level)
-    return model.eval(), TextTokenizer(tokenizer)
-
-
-class TextTokenizer:
-    """A tokenizer of transformers as one of bytes (learners/protocol.py). It adds no special tokens."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self.inner = tokenizer
-
-    def encode(self, data: bytes) -> list[int]:
-        """Ids of a UTF-8 text. Raises CorpusError for other bytes."""
+    with quiet():
         try:
-            text = data.decode()
-        except UnicodeDecodeError as error:
-            raise CorpusError(f"this tokenizer takes UTF-8 only: byte {error.start} is none") from error
-        ids: list[int] = self.inner(text, add_special_tokens=False, verbose=False)["input_ids"]
-        return ids
-
-    def decode(self, ids: list[int]) -> bytes:
-        """The bytes that the ids stand for; of a special token, none."""
-        special = set(self.inner.all_special_ids)
-        return b"".join(
-            b"" if i in special else _bytes_of(token)
-            for i, token in zip(ids, self.inner.convert_ids_to_tokens(ids), strict=True)
-        )
+            files = read_model_files(fetch, Path(constants.HF_HUB_CACHE))
+            tokenizer = TextTokenizer(files.tokenizer)
+            model = _model(files)
+        except PrequentialError as error:
+            raise type(error)(f"the model {name!r} cannot be loaded: {error}") from error
+        except Exception as error:  # the library raises many types
+            text = textwrap.shorten(str(error), 200, placeholder=" ...")
+            raise ConfigError(f"the model {name!r} cannot be loaded: {type(error).__name__}: {text}") from error
+    return LoadedModel(model, tokenizer, _first_id(files, tokenizer), files.n_bytes)
 
 
-def _byte_of_character() -> dict[str, int]:
-    """How byte-level BPE writes bytes: a printable one as itself, the others as the characters from 256 on (Radford 2019)."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in set(printable)]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silences what the libraries log, warn and draw; it may quote a hostile file. Afterwards they are as they were."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from transformers.utils import logging
+
+    loggers = [getLogger(name) for name in LIBRARIES]
+    levels = [logger.level for logger in loggers]
+    bars, bars_of_hub = logging.is_progress_bar_enabled(), not are_progress_bars_disabled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for logger in loggers:
+                logger.setLevel(CRITICAL + 1)
+            logging.disable_progress_bar()
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+            if bars:
+                logging.enable_progress_bar()
+            (enable_progress_bars if bars_of_hub else disable_progress_bars)()
 
 
-BYTE_OF_CHARACTER = _byte_of_character()
+def _snapshot(name: str, revision: str | None, wanted: Sequence[str]) -> Path:
+    """The folder in the hub's cache that has the wanted files, as far as they exist."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(wanted)))
+    except Exception as error:  # the library raises many types
+        text = textwrap.shorten(str(error), 200, placeholder=" ...")
+        raise ConfigError(f"no folder has this name, and the hub failed with {type(error).__name__}: {text}") from error
 
 
-def _bytes_of(token: str | None) -> bytes:
-    """The bytes of one token, of byte-level BPE or of SentencePiece."""
-    if token is None:
-        return b""
-    if all(character in BYTE_OF_CHARACTER for character in token):
-        if match := re.fullmatch(r"<0x([0-9A-F]{2})>", token):  # SentencePiece, for bytes that no piece has
-            return bytes([int(match[1], 16)])
-        return bytes(BYTE_OF_CHARACTER[character] for character in token)
-    return token.replace("\u2581", " ").encode()
+def _first_id(files: ModelFiles, tokenizer: TextTokenizer) -> int | None:
+    """The beginning-of-text id, else the end-of-text id: of the tokenizer, else of the model."""
+    for name in ("bos_token", "eos_token"):
+        token = files.tokenizer_config.get(name)
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str) and token in tokenizer.ids:
+            return tokenizer.ids[token]
+    for name in ("bos_token_id", "eos_token_id"):
+        found = files.config.get(name)
+        found = found[0] if isinstance(found, list) and found else found
+        if type(found) is int and found >= 0:
+            return found
+    return None
+
+
+# ---- the model
+
+
+def _model(files: ModelFiles) -> Any:
+    """Raises ConfigError, and what the library raises."""
+    _check_memory(files)
+    n_tensors = sum(len(file.tensors) for file in files.weights)
+    config, kind = _config(files.config, n_tensors)
+    with torch.device("meta"), _bounded(n_tensors, files.n_values):
+        kind(config)  # without memory: only to see how large it is
+    model, report = kind.from_pretrained(
+        None,
+        config=config,
+        state_dict=files.read_weights(),
+        dtype=torch.float32,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # they are in the report
+    )
+    for what in ("missing", "unexpected", "mismatched"):
+        for key in report[f"{what}_keys"]:
+            found = key if isinstance(key, str) else key[0]
+            raise ConfigError(f"its weights are not those of its configuration: {found!r} is {what}")
+    return model.eval()
+
+
+def _check_memory(files: ModelFiles) -> None:
+    need = files.n_values * torch.float32.itemsize
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if need > have:
+        raise ConfigError(f"it takes {need >> 20:,} MiB of memory, and this machine has {have >> 20:,} MiB")
+
+
+def _config(stored: dict[str, Any], n_tensors: int) -> tuple[Any, Any]:
+    """The library's configuration, and the class of the model. n_tensors: so many layers are possible."""
+    from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
+
+    if any(stored.get(name) for name in QUANTISED):
+        raise ConfigError("its weights are quantised: give the model as it was before")
+    model_type = stored.get("model_type")
+    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
+        raise ConfigError(f"config.json has the model_type {model_type!r}, which transformers does not know")
+    for name, value in stored.items():
+        if name.endswith(("layer", "layers")) and isinstance(value, int) and value > n_tensors:
+            raise ConfigError(f"config.json has {name!r} {value:,}, but the weights have {n_tensors:,} tensors")
+    config = CONFIG_MAPPING[model_type].from_dict(_cleaned(stored))
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ConfigError(f"{model_type!r} is not a causal language model")
+    if config.sub_configs:
+        raise ConfigError(f"{model_type!r} is made of several models; only those of text alone can be used")
+    kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    config._attn_implementation = "sdpa" if kind._supports_sdpa else "eager"
+    return config, kind
+
+
+def _cleaned(value: Any) -> Any:
+    """The value without what is ignored, at any depth. Large integers become floats: they are no lengths."""
+    if isinstance(value, dict):
+        kept = {name: each for name, each in value.items() if name not in IGNORED and not name.startswith("_")}
+        return {name: _cleaned(each) for name, each in kept.items()}
+    if isinstance(value, list):
+        return [_cleaned(each) for each in value]
+    return float(value) if isinstance(value, int) and abs(value) > MAX_INTEGER else value
+
+
+@contextmanager
+def _bounded(n_tensors: int, n_values: int) -> Iterator[None]:
+    """Raises ConfigError if modules that the body makes have many more parts or values than the weights."""
+    left = {
+        "modules": MODULES_PER_TENSOR * n_tensors + MORE_MODULES,
+        "values": 2 * n_values,  # a tied one is counted twice
+        "bytes of buffers": 4 * n_values + MORE_BUFFER_BYTES,
+    }
+
+    def take(what: str, n: int) -> None:
+        left[what] -= n
+        if left[what] < 0:
+            raise ConfigError(f"its configuration describes a model of more {what} than its weights have")
+
+    registered = [
+        hooks.register_module_module_registration_hook(lambda *_: take("modules", 1)),
+        hooks.register_module_parameter_registration_hook(
+            lambda _, name, value: take("values", 0 if value is None else value.numel())
+        ),
+        hooks.register_module_buffer_registration_hook(
+            lambda _, name, value: take("bytes of buffers", 0 if value is None else value.nbytes)
+        ),
+    ]
+    try:
+        yield
+    finally:
+        for each in registered:
+            each.remove()

@@ -10,7 +10,7 @@ The rules:
     windows   ids are scored `stride` at a time, with as many ids before them as fit into max_length. A stride of max_length gives
               each window one id of context, as lm-eval's rolling tasks have it; smaller strides give more
     carried   the corpus is one stream. document: each document begins anew, with BOS
-    weights   counted, too: as the bytes of the safetensors files, or as they are in memory
+    weights   counted, too: as the bytes of all files that were read, with those of the tokenizer
 """
 
 import time
@@ -23,13 +23,15 @@ import numpy as np
 import torch
 from torch.nn.functional import log_softmax
 
-from prequential.adapters.hub import TextTokenizer, load_model
+from prequential.adapters.hub import LoadedModel, load_model, quiet
+from prequential.adapters.text_tokenizer import TextTokenizer
 from prequential.corpora.corpus import Document
 from prequential.errors import ConfigError
 from prequential.learners.adapted import AdaptedLearner, schedule_of
 from prequential.learners.following import byte_costs
 from prequential.learners.protocol import MAX_RUN_SYMBOLS
 from prequential.learners.subject import Subject
+from prequential.printable import printable
 
 PREFIX = "hf:"
 
@@ -51,22 +53,19 @@ class StaticModel:
         """
         source = name.removeprefix(PREFIX)
         path, _, revision = (source, "", "") if Path(source).exists() else source.partition("@")
-        model, tokenizer = load_model(path, revision or None)
-        longest = max_length or _max_length(model)
+        loaded = load_model(path, revision or None)
+        longest = max_length or _max_length(loaded.model)
         stride = stride or min(longest, MAX_RUN_SYMBOLS)
         if not 1 <= stride <= longest:
             raise ConfigError(f"stride {stride} lies outside [1, {longest}], the length of the model's window")
         if stride > MAX_RUN_SYMBOLS:
             raise ConfigError(f"stride {stride} is more than {MAX_RUN_SYMBOLS}")
-        self.name = PREFIX + (Path(path).name if Path(path).exists() else source)
-        self._scorer = _Scorer(model.to(device), tokenizer, longest, stride)
-        self.tokenizer: TextTokenizer = tokenizer
+        self.name = printable(PREFIX + (Path(path).name if Path(path).exists() else source))
+        self._scorer = _Scorer(loaded, longest, stride, device)
+        self.tokenizer = loaded.tokenizer
         self.isolates = context == "document"
         self.policy = f"window {longest}, stride {stride}, " + ("documents apart" if self.isolates else "carried")
-        files = list(Path(path).glob("*.safetensors")) if Path(path).is_dir() else []
-        self.weights_bytes = sum(file.stat().st_size for file in files) or sum(
-            p.numel() * p.element_size() for p in model.parameters()
-        )
+        self.weights_bytes = loaded.n_bytes
 
     def costs(self, symbols: np.ndarray, documents: Sequence[Document] = ()) -> tuple[np.ndarray, float]:
         """The ideal code length of each byte, (n,) float64 in bits, and the wall time in seconds.
@@ -78,16 +77,17 @@ class StaticModel:
             ends = [document.offset + document.n_bytes for document in documents]
             cuts = sorted({0, len(symbols), *(min(end, len(symbols)) for end in ends)})
             parts = [slice(a, b) for a, b in pairwise(cuts)]
-        found = [costs for part in parts for costs in byte_costs(symbols[part], self._subject())]
+        subject = self._subject(self.tokenizer.prepared([symbols[part].tobytes() for part in parts]))
+        found = [costs for part in parts for costs in byte_costs(symbols[part], subject)]
         return np.concatenate(found), time.perf_counter() - start_s
 
-    def _subject(self) -> Subject:
+    def _subject(self, tokenizer: TextTokenizer) -> Subject:
         scorer = self._scorer
         return Subject(
             description={"learner": {"n_symbols": scorer.n_symbols}},
             schedule=schedule_of(scorer),
             make=lambda: AdaptedLearner(scorer, scorer.n_symbols),
-            tokenizer=self.tokenizer,
+            tokenizer=tokenizer,
             is_coded=False,
         )
 
@@ -95,21 +95,19 @@ class StaticModel:
 class _Scorer:
     """The frozen model as an OnlineModel."""
 
-    def __init__(self, model: Any, tokenizer: TextTokenizer, longest: int, stride: int) -> None:
-        self.model, self.longest, self.run_symbols = model, longest, stride
-        self.n_symbols = int(model.get_input_embeddings().num_embeddings)
-        inner = tokenizer.inner
-        first = inner.bos_token_id if inner.bos_token_id is not None else inner.eos_token_id
-        if first is None:
+    def __init__(self, loaded: LoadedModel, longest: int, stride: int, device: str) -> None:
+        self.model, self.longest, self.run_symbols = loaded.model.to(device), longest, stride
+        self.n_symbols = int(self.model.get_input_embeddings().num_embeddings)
+        if loaded.first_id is None:
             raise ConfigError("the tokenizer has neither a beginning-of-text nor an end-of-text id")
-        self._first = int(first)
+        self._first = loaded.first_id
 
     def predict(self, context: np.ndarray, symbols: np.ndarray) -> torch.Tensor:
         """Log-probabilities (n, V)."""
         known = np.concatenate(([self._first], context[-self.longest :], symbols[:-1]))[-self.longest :]
         if len(context) + len(symbols) > self.longest:  # the first id is out of sight
             known = np.concatenate((context[-self.longest :], symbols[:-1]))[-self.longest :]
-        with torch.no_grad():
+        with torch.no_grad(), quiet():
             logits = self.model(torch.from_numpy(known[None].astype(np.int64)).to(self.model.device)).logits
         return log_softmax(logits[0, -len(symbols) :].double(), -1).cpu()
 

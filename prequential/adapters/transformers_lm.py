@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from prequential.adapters.hub import load_model
+from prequential.adapters.hub import load_model, quiet
 from prequential.adapters.torch_module import TorchLearner
 from prequential.errors import MissingDependencyError
 
@@ -31,7 +31,8 @@ class TransformersLearner(TorchLearner):
         adapters; 0: all weights learn. The rest as of TorchLearner.
         """
         torch.manual_seed(seed)
-        model, tokenizer = load_model(name)
+        loaded = load_model(name)
+        model = loaded.model
         n_symbols = int(model.get_input_embeddings().num_embeddings)
         if lora:
             model = _with_lora(model, lora)
@@ -39,11 +40,12 @@ class TransformersLearner(TorchLearner):
         super().__init__(
             model, optimiser, window=window, rows=rows, steps=steps, n_symbols=n_symbols, seed=seed, forward=_logits_of
         )
-        self.tokenizer = tokenizer
+        self.tokenizer = loaded.tokenizer
 
 
 def _logits_of(module: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    logits: torch.Tensor = module(ids).logits
+    with quiet():
+        logits: torch.Tensor = module(ids).logits
     return logits
 
 

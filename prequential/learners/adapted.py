@@ -232,7 +232,12 @@ def _failed(method: str, position: int | None, error: Exception) -> PrequentialE
     return ConfigError(f"the learner's {method} failed{where}: {error_line(error)}")
 
 
-def error_line(error: Exception) -> str:
+def is_failure(error: BaseException) -> bool:
+    """Whether code of somebody else failed; not for instance Ctrl-C. A panic of a library in Rust is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def error_line(error: BaseException) -> str:
     """Type and text of an error in one line."""
     text = " ".join(str(error).split())[:300]
     return type(error).__name__ + (f": {text}" if text else "")

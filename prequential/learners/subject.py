@@ -10,7 +10,7 @@ import numpy as np
 
 from prequential.codecs.archive_header import GIVEN, OTHER
 from prequential.errors import ConfigError, CorpusError
-from prequential.learners.adapted import AdaptedLearner, check_sequence, error_line, schedule_of
+from prequential.learners.adapted import AdaptedLearner, check_sequence, error_line, is_failure, schedule_of
 from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
 from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
@@ -160,7 +160,9 @@ def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int) -> tuple[np.ndar
         pieces = {int(i): tokenizer.decode([int(i)]) for i in np.unique(ids)}
     except (ConfigError, CorpusError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         raise ConfigError(f"the tokenizer failed: {error_line(error)}") from error
     if restored != data:
         same = next(

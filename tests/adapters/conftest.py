@@ -1,9 +1,13 @@
 """Small models of transformers, made here: random weights, and a byte-level BPE trained on a sample."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from prequential.corpora.bundled import sample_path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))  # limits.py
 TEXT = sample_path("christmas_carol").read_text(encoding="utf-8")
 
 

@@ -1,0 +1,112 @@
+"""The tokenizer of a model of transformers (tokenizer.json) as one of bytes (learners/protocol.py).
+
+It runs in a process of its own with limits (tokenizer_process.py). Its tokens become bytes here.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prequential.adapters import tokenizer_process
+from prequential.errors import ConfigError, CorpusError
+from prequential.strict_json import parse_json
+
+MEMORY_BYTES, MEMORY_BYTES_PER_BYTE = 4 << 30, 512  # measured: 170 for each byte of a text
+SECONDS, BYTES_PER_SECOND = 120, 10_000  # measured: 400,000
+
+
+class TextTokenizer:
+    """It adds no special tokens. ids: the id of each token."""
+
+    def __init__(self, source: bytes) -> None:
+        """source: a tokenizer.json. Raises ConfigError if it cannot be used."""
+        self._source = source
+        described, _ = _ask(source, None)
+        self.ids: dict[str, int] = described["tokens"]
+        self._tokens = {i: token for token, i in self.ids.items()}
+        self._special = set(described["special"])
+        self._known: dict[bytes, list[int]] = {}
+
+    def encode(self, data: bytes) -> list[int]:
+        """Ids of a UTF-8 text. Raises CorpusError for other bytes, ConfigError if the tokenizer fails."""
+        return self._known[data] if data in self._known else self._encode_all([data])[0]
+
+    def prepared(self, texts: Sequence[bytes]) -> "TextTokenizer":
+        """The same tokenizer, which already knows the ids of these texts: one process for all of them."""
+        other = object.__new__(TextTokenizer)
+        other.__dict__ = self.__dict__ | {"_known": dict(zip(texts, self._encode_all(texts), strict=True))}
+        return other
+
+    def decode(self, ids: list[int]) -> bytes:
+        """The bytes that the ids stand for; of a special token, none."""
+        return b"".join(b"" if i in self._special else _bytes_of(self._tokens.get(i)) for i in ids)
+
+    def _encode_all(self, texts: Sequence[bytes]) -> list[list[int]]:
+        for data in texts:
+            try:
+                data.decode()
+            except UnicodeDecodeError as error:
+                raise CorpusError(f"this tokenizer takes UTF-8 only: byte {error.start} is none") from error
+        answer, ids = _ask(self._source, texts)
+        return [part.tolist() for part in np.split(ids, np.cumsum(answer["counts"][:-1]))] if texts else []
+
+
+def _ask(source: bytes, texts: Sequence[bytes] | None) -> tuple[dict[str, Any], np.ndarray]:
+    """The answer of a process, and all ids. texts: None asks for the vocabulary. Raises ConfigError."""
+    n_bytes = sum(map(len, texts or ()))
+    memory_bytes, seconds = MEMORY_BYTES + MEMORY_BYTES_PER_BYTE * n_bytes, SECONDS + n_bytes // BYTES_PER_SECOND
+    request = {
+        "memory_bytes": memory_bytes,
+        "sizes": [len(source), *map(len, texts or ())],
+        "describe": texts is None,
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", str(Path(tokenizer_process.__file__))],
+            input=b"".join((json.dumps(request).encode(), b"\n", source, *(texts or ()))),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # Rust writes there what it likes
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(f"the tokenizer took more than {seconds} s") from error
+    except OSError as error:
+        raise ConfigError(f"the tokenizer's process cannot be started: {error.strerror}") from error
+    line, _, ids = done.stdout.partition(b"\n")
+    if done.returncode or not line:
+        raise ConfigError(f"the tokenizer's process failed; it may have needed more than {memory_bytes >> 20:,} MiB")
+    try:
+        answer: dict[str, Any] = parse_json(line)
+    except ValueError as error:
+        raise ConfigError(f"the tokenizer's vocabulary cannot be used: {error}") from error
+    if "error" in answer:
+        raise ConfigError(f"the tokenizer failed: {answer['error']}")
+    return answer, np.frombuffer(ids, np.uint32)
+
+
+def _byte_of_character() -> dict[str, int]:
+    """How byte-level BPE writes bytes: a printable one as itself, the others as the characters from 256 on (Radford 2019)."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+BYTE_OF_CHARACTER = _byte_of_character()
+
+
+def _bytes_of(token: str | None) -> bytes:
+    """The bytes of one token, of byte-level BPE or of SentencePiece."""
+    if token is None:
+        return b""
+    if all(character in BYTE_OF_CHARACTER for character in token):
+        if match := re.fullmatch(r"<0x([0-9A-F]{2})>", token):  # SentencePiece, for bytes that no piece has
+            return bytes([int(match[1], 16)])
+        return bytes(BYTE_OF_CHARACTER[character] for character in token)
+    return token.replace("\u2581", " ").encode()
