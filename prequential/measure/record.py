@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from prequential.files import PathLike, append_line
+from prequential.files import PathLike
+from prequential.files.append import append_line
 from prequential.measure.machine import NO_BACKEND, git_commit, machine, versions
 from prequential.model.config import Config
 from prequential.online.runtime import KERNELS, Runtime
@@ -38,6 +39,9 @@ def environment(runtime: Runtime, config: Config | None) -> dict[str, Any]:
     }
 
 
-def append_record(path: PathLike, record: dict[str, Any]) -> None:
-    """Appends one line to the file at `path`, which it creates if it is missing. Raises OutputError."""
-    append_line(path, json.dumps(record, allow_nan=False, ensure_ascii=False).encode() + b"\n")
+def append_record(path: PathLike, record: dict[str, Any], mode: int = 0o777) -> None:
+    """Appends one line to the file at `path`, which it creates if it is missing. Raises OutputError.
+
+    mode: the permissions of what was measured (`append_line`).
+    """
+    append_line(path, json.dumps(record, allow_nan=False, ensure_ascii=False).encode() + b"\n", mode)

@@ -37,7 +37,8 @@ from prequential.measure.labels.labels import read_rows as read_labels
 from prequential.measure.monorepo.series import read_series
 from prequential.measure.study.forecasting.score import score
 from prequential.measure.study.forecasting.sealed import read_forecast, sealed
-from prequential.measure.study.plans import Subject, finished_runs
+from prequential.measure.study.plans import Plan, Subject, finished_runs
+from prequential.measure.study.trust import check_own_run
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.svg import Axes, Panel, Series, svg_file
@@ -384,7 +385,8 @@ def test_no_value_of_a_record_breaks_a_command(runs_folder: Path, rich_record: d
         lambda: html_report([read_run(a), read_run(b)]),
         lambda: run_panels.panels_for_files(read_run(a)),
         lambda: format_comparison(compare([a, b], groups=["x", "y"], bootstrap=Bootstrap(n_resamples=99))),
-        lambda: finished_runs(runs_folder, Subject(1, "x")),
+        lambda: finished_runs(runs_folder, Subject(1, "x"), Plan(settings=(), refusals=())),
+        lambda: check_own_run(read_run(a)),
     ]
     for _ in range(150):
         (a / RECORD).write_text(json.dumps(mutated(rich_record, rng)))
