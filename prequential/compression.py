@@ -1,6 +1,6 @@
 """`compress`: from bytes or a named corpus to an archive. The command line is a thin layer over this.
 
-A run divides its work among its own threads, and leaves torch at one thread for the complete process.
+A run divides its work among its own threads. Afterwards torch has as many as before.
 """
 
 import io
@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, BinaryIO, overload
 
+from prequential.arguments import check_arguments
 from prequential.codecs.archive_header import Header
 from prequential.files import check_output
 from prequential.learners.given import Given, informed_learner, is_model
@@ -21,6 +22,7 @@ from prequential.online.loop import Learner
 from prequential.online.outputs import checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, HashedSymbols, PathLike, open_source
+from prequential.process import process_kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ def compress(
 ) -> CompressionResult: ...
 
 
+@process_kept()
 def compress(
     source: Data | PathLike,
     output: PathLike | BinaryIO | None = None,
@@ -105,6 +108,8 @@ def compress(
         >>> prequential.decompress(archive, runtime=plain) == text
         True
     """
+    check_arguments(source=source, output=output, config=config, given=given, runtime=runtime)
+    check_arguments(overwrite=overwrite, resume=resume, on_progress=on_progress)
     runtime = runtime or Runtime()
     if config:
         runtime.check(config)  # before the source is read

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast, overload
 
+from prequential.arguments import check_arguments
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
 from prequential.corpora.chunks import reading
@@ -23,6 +24,7 @@ from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
 from prequential.online.outputs import PathLike, checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
+from prequential.process import process_kept
 
 if TYPE_CHECKING:
     from prequential.learners.given import Given
@@ -73,6 +75,7 @@ def decompress(
 ) -> DecompressionResult: ...
 
 
+@process_kept()
 def decompress(
     archive: bytes | bytearray | memoryview | PathLike | BinaryIO,
     output: PathLike | BinaryIO | None = None,
@@ -104,6 +107,8 @@ def decompress(
         >>> prequential.decompress(archive, runtime=plain)
         b'one line\\n'
     """
+    check_arguments(archive=archive, output=output, given=given, runtime=runtime, overwrite=overwrite, resume=resume)
+    check_arguments(max_output_bytes=max_output_bytes, on_progress=on_progress)
     memory = io.BytesIO()
     with _archive(archive) as file:
         reader = ArchiveReader(file)

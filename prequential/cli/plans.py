@@ -81,10 +81,10 @@ def run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Out
 
 def report_bad_runs(args: argparse.Namespace) -> bool:
     """Whether the folder of runs holds some that cannot be read, so that the plan cannot use them; prints a line for each."""
-    from prequential.measure.evaluation.runs import read_runs
+    from prequential.measure.evaluation.runs import runs_so_far
 
     bad: list[Exception] = []
-    read_runs(args.runs, bad.append)
+    runs_so_far(args.runs, bad.append)
     for error in bad:
         report_failure(None, error, verbose=args.verbose)
     return bool(bad)

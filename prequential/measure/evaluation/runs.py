@@ -26,6 +26,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prequential.arguments import check_arguments
 from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError, CorpusError
 from prequential.files import (
@@ -48,6 +49,7 @@ from prequential.measure.evaluation.curves import (
     write_curves,
 )
 from prequential.measure.evaluation.record import FORM, SCHEMA
+from prequential.measure.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.measure.fields import (
     MAX_RECORD_BYTES,
     MAX_RECORDS_BYTES,
@@ -58,6 +60,8 @@ from prequential.measure.fields import (
     read_object,
 )
 from prequential.measure.frames import cost_frame, curve_frame
+from prequential.model.presets import name_of
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     import pandas
@@ -69,7 +73,7 @@ DRAFT = ".run-"
 PACKED = "packed run"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished evaluation. record: as measure/evaluation/record.py makes it.
 
@@ -131,6 +135,20 @@ class Run:
         with reading(self.path / CURVE):
             return read_regular(self.path / CURVE, MAX_CURVE_FILE_BYTES)
 
+    def __repr__(self) -> str:
+        """The figures that one looks for first, in a line."""
+        record = self.record
+        try:
+            corpus = f"{record['corpus'].get('name', 'bytes')}, {record['corpus']['n_bytes']:,} bytes"
+            figures = f"{name_of(record['config']) or model_summary(record['config'])}, {record['bits_per_byte']:.4f} bits/byte"
+        except (KeyError, TypeError, ValueError, AttributeError):  # a record that somebody made
+            return f"<Run {self.name}>"
+        return printable(f"<Run {self.name} of {corpus}: {figures}>")
+
+    def _repr_html_(self) -> str:
+        """The line above, and a table of all compressors, the smallest first."""
+        return sizes_html(repr(self), comparison_rows(self.record))
+
     def record_line(self) -> bytes:
         """The contents of record.jsonl."""
         return record_line(self.record).encode()
@@ -153,6 +171,7 @@ def read_run(path: PathLike) -> Run:
         ...     prequential.read_run(f"{folder}/{name}").record["corpus"]["n_bytes"]
         1000
     """
+    check_arguments(path=path)
     folder = Path(path)
     if folder.parent.is_file():
         for run in read_runs(folder.parent):
@@ -172,7 +191,7 @@ def find_run(name: str, folder: PathLike) -> str:
     if (path / RECORD).exists() or path.parent.is_file():
         return name
     if name == "latest":
-        if runs := read_runs(folder, on_bad=lambda error: None):
+        if runs := runs_so_far(folder, on_bad=lambda error: None):
             return str(runs[-1].path)
         raise CorpusError(f"{os.fspath(folder)!r} has no run")
     with reading(folder):
@@ -203,9 +222,10 @@ def record_line(record: dict[str, Any]) -> str:
 
 
 def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = None) -> list[Run]:
-    """All runs in the folder `path`, or in a file that `pack_runs` wrote, oldest first; none if `path` does not exist.
+    """All runs in the folder `path`, or in a file that `pack_runs` wrote, oldest first.
 
-    on_bad: called with the error of each run that cannot be read, which is left out. None: such an error is raised.
+    on_bad: called with the error of each run that cannot be read, which is left out. None: such an error is raised. Raises
+    CorpusError if `path` does not exist.
 
     Examples:
         >>> import tempfile, prequential
@@ -217,11 +237,15 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
         ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
         ...     [run.record["corpus"]["n_bytes"] for run in prequential.read_runs(folder)]
         [1000]
-        >>> prequential.read_runs("no-such-folder")
-        []
+        >>> prequential.read_runs("none")
+        Traceback (most recent call last):
+        prequential.errors.CorpusError: 'none' does not exist: name a folder of runs, or a file of packed runs
     """
+    check_arguments(path=path, on_bad=on_bad)
+    if not os.path.lexists(path):
+        raise CorpusError(f"{os.fspath(path)!r} does not exist: name a folder of runs, or a file of packed runs")
     root, runs = Path(path), []
-    for read in _readers(root) if os.path.lexists(root) else ():
+    for read in _readers(root):
         try:
             runs.append(read())
         except CorpusError as error:
@@ -229,6 +253,11 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
                 raise
             on_bad(error)
     return sorted(runs, key=lambda run: (str(run.record.get("time")), run.name))
+
+
+def runs_so_far(path: PathLike, on_bad: Callable[[CorpusError], object] | None = None) -> list[Run]:
+    """As `read_runs`; none if `path` does not exist yet."""
+    return read_runs(path, on_bad) if os.path.lexists(path) else []
 
 
 def _readers(root: Path) -> Iterator[Callable[[], Run]]:

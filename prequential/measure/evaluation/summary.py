@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from html import escape
 from typing import Any
 
 from prequential.codecs.archive_header import name_of_given
@@ -50,6 +51,13 @@ def size_rows(results: Sequence[tuple[str, int, float]], n_bytes: int) -> list[l
         [label, f"{size:,}", f"{8 * size / n_bytes:.4f}", f"{wall_s:.2f}", f"{n_bytes / max(wall_s, 1e-6) / 1e3:,.0f}"]
         for label, size, wall_s in sorted(results, key=lambda result: result[1])
     ]
+
+
+def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
+    """A line, and rows under COLUMNS as a table, for a notebook."""
+    cells = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    titles = "".join(f"<th>{escape(title)}</th>" for title in COLUMNS)
+    return f"<p>{escape(line)}</p><table><tr>{titles}</tr>{cells}</table>"
 
 
 def learner_name(config: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from prequential.errors import CorpusError
 from prequential.learners.subject import Subject as Learner
 from prequential.measure.evaluation.evaluation import DraftFolder, evaluate
 from prequential.measure.evaluation.record import evaluation_record
-from prequential.measure.evaluation.runs import PathLike, Run, new_run_folder, read_run, read_runs
+from prequential.measure.evaluation.runs import PathLike, Run, new_run_folder, read_run, runs_so_far
 from prequential.measure.study.plan_workers import PlanWorker
 from prequential.measure.watch.progress import SilentProgress
 from prequential.model.config import Config
@@ -153,7 +153,7 @@ def finished_runs(folder: PathLike, subject: Subject) -> dict[str, Run]:
     """
     return {
         config_key(run.record["config"]): run
-        for run in read_runs(folder, on_bad=lambda error: None)
+        for run in runs_so_far(folder, on_bad=lambda error: None)
         if recorded_subject(run.record) == subject and _version(run.record) == VERSION
     }
 
