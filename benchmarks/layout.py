@@ -24,7 +24,7 @@ MAX_NAMED_PARAMETERS = 12  # where all but two must be named by the caller
 # From the lowest to the highest: a module imports only from its own line and from lines above it in this list.
 # codecs and corpora share no imports, and neither imports torch.
 ORDER = (
-    ("errors", "interruption", "printable", "strict_json", "version"),
+    ("errors", "interruption", "printable", "process", "strict_json", "version"),
     ("kernel_cache",),
     ("compiled", "files"),
     ("codecs",),
@@ -32,6 +32,7 @@ ORDER = (
     ("exact",),
     ("model",),
     ("online",),
+    ("arguments",),
     ("learners",),
     ("adapters",),
     ("decompression",),
@@ -57,6 +58,7 @@ WITHOUT_TORCH = (
     "errors",
     "interruption",
     "printable",
+    "process",
     "strict_json",
     "version",
     "compiled",

@@ -1,6 +1,6 @@
 """`compress`: from bytes or a named corpus to an archive. The command line is a thin layer over this.
 
-A run divides its work among its own threads, and leaves torch at one thread for the complete process.
+A run divides its work among its own threads. Afterwards torch has as many as before.
 """
 
 import io
@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, BinaryIO, overload
 
+from prequential.arguments import check_arguments
 from prequential.codecs.archive_header import Header
 from prequential.files import check_output
 from prequential.learners.given import Given, informed_learner, is_model
@@ -21,6 +22,7 @@ from prequential.online.loop import Learner
 from prequential.online.outputs import checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, HashedSymbols, PathLike, mode_of, open_source
+from prequential.process import process_kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ def compress(
 ) -> CompressionResult: ...
 
 
+@process_kept()
 def compress(
     source: Data | PathLike,
     output: PathLike | BinaryIO | None = None,
@@ -83,9 +86,8 @@ def compress(
 
     source: bytes in memory, a path, or a corpus named as on the command line (`sample:NAME`, `-`, a folder, ...).
     output: a path or an open binary file. A path appears when the archive is complete, with the mode and time of a source file.
-    Until then the folder .OUTPUT.prequential holds a valid prefix (`partial`) and the state of the run (`run.checkpoint`), saved
-    from time to time (2.5 % of the time). resume: continue from those two, if an interrupted run left them; the archive is the
-    same, byte for byte.
+    Until then the folder .OUTPUT.prequential holds a valid prefix (`partial`) and the state of the run (`run.checkpoint`).
+    resume: continue from those two, if an interrupted run left them; the archive is the same, byte for byte.
     config: the learner, for instance `prequential.preset(7)`. If None: preset 5, and 4 for inputs below 256 KiB. given: another
     text that the learner reads before, or the folder of a stored model; `decompress` then needs the same. runtime: how to
     compute; it changes the speed only. on_progress: called after each segment with (totals so far, bytes of the original).
@@ -105,6 +107,8 @@ def compress(
         >>> prequential.decompress(archive, runtime=plain) == text
         True
     """
+    check_arguments(source=source, output=output, config=config, given=given, runtime=runtime)
+    check_arguments(overwrite=overwrite, resume=resume, on_progress=on_progress)
     runtime = runtime or Runtime()
     if config:
         runtime.check(config)  # before the source is read

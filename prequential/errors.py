@@ -14,7 +14,14 @@ class PrequentialError(Exception):
 
 
 class ConfigError(PrequentialError):
-    """A configuration value is out of its range or contradicts another one."""
+    """A configuration value or an argument is of the wrong kind, out of its range, or contradicts another one."""
+
+
+def wrong_argument(name: str, value: object, give: str) -> ConfigError:
+    """The error about an argument of a function: its name, what was given, and what to give."""
+    is_short = value is None or isinstance(value, bool | int | float | str)
+    found = repr(value) if is_short and len(repr(value)) <= 80 else f"an object of type {type(value).__name__}"
+    return ConfigError(f"{name} is {found}: give {give}")
 
 
 class CorpusError(PrequentialError):

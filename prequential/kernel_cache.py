@@ -132,7 +132,7 @@ class KernelCache:
     def cache_path(self) -> str | None:
         """The folder, or None."""
         folder = kernel_folder()
-        return folder and str(folder)
+        return str(folder) if folder else None
 
     def files(self) -> Iterator[Path]:
         """The kernel's files, one for each types of arguments."""

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from prequential.cli import options
 from prequential.cli.failures import report_failure
 from prequential.cli.progress import progress_bar
+from prequential.cli.streams import foreign_code
 
 if TYPE_CHECKING:
     from prequential.measure.study.plans import Outcome, Plan
+    from prequential.measure.watch.progress import SilentProgress
     from prequential.online.runtime import Runtime
 
 
@@ -79,7 +81,7 @@ def run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Out
             args.runs,
             limit_bytes=args.limit,
             runtime=runtime,
-            open_progress=partial(progress_bar, quiet=args.quiet),
+            open_progress=partial(_progress, quiet=args.quiet),
             worker=worker,
             trust_runs=args.trust_runs,
         ):
@@ -92,10 +94,10 @@ def run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Out
 
 def report_bad_runs(args: argparse.Namespace) -> bool:
     """Whether the folder of runs holds some that cannot be read, so that the plan cannot use them; prints a line for each."""
-    from prequential.measure.evaluation.runs import read_runs
+    from prequential.measure.evaluation.runs import runs_so_far
 
     bad: list[Exception] = []
-    read_runs(args.runs, bad.append)
+    runs_so_far(args.runs, bad.append)
     for error in bad:
         report_failure(None, error, verbose=args.verbose)
     return bool(bad)
@@ -108,6 +110,12 @@ def _note_on_interruption() -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit) as end:
         end.add_note("finished runs are kept: the same command continues with the others")
         raise
+
+
+@contextmanager
+def _progress(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
+    with foreign_code(), progress_bar(title, quiet=quiet) as show:
+        yield show
 
 
 def _print_outcome(args: argparse.Namespace, outcome: Outcome) -> None:

@@ -15,6 +15,8 @@ from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread, current_thread
 from typing import TypeVar
 
+from prequential.process import n_torch_threads
+
 T = TypeVar("T")
 
 MAX_DEFAULT_THREADS = 8
@@ -74,7 +76,7 @@ def _end_helper(gate: Event, pieces: "SimpleQueue[_Piece | None]", thread: Threa
 
 
 class Pool:
-    """`n_threads` threads. Creating a pool switches torch's own threads off permanently.
+    """`n_threads` threads. Creating a pool switches torch's own threads off; `process_kept` switches them on again.
 
     The caller is one of them. with_helper: another one works only while a thread that codes waits in `wait_for`, so that coding
     and the pool together have n_threads busy threads.
@@ -83,6 +85,7 @@ class Pool:
     def __init__(self, n_threads: int, *, with_helper: bool = False) -> None:
         import torch
 
+        n_torch_threads()
         torch.set_num_threads(1)
         self.n_threads, self._n_workers = n_threads, n_threads - with_helper
         self._executor = (

@@ -67,9 +67,10 @@ def _source_digest(factory: Any, folder: Path | None) -> str | None:
         if not defining:
             return None
         code = Path(defining).read_bytes()
-        for path in _own_files(folder) if folder else ():
-            if path != Path(defining).resolve():
-                code += b"\0" + os.fsencode(path.relative_to(folder)) + b"\0" + path.read_bytes()
+        if folder:
+            for path in _own_files(folder):
+                if path != Path(defining).resolve():
+                    code += b"\0" + os.fsencode(path.relative_to(folder)) + b"\0" + path.read_bytes()
     except (TypeError, OSError):
         return None
     return hashlib.blake2b(code, digest_size=32).hexdigest()[:16]

@@ -8,7 +8,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, wrong_argument
 
 N_SYMBOLS = 256  # size of the alphabet: symbols are bytes
 # Columns that the GPT reads at once on a processor, at most. t queries are multiplied with W - 1 + t keys, of which each query
@@ -74,6 +74,11 @@ def _check_range(config: object, **ranges: tuple[float, float]) -> None:
             f"{name} must be {'a number' if kind is float else 'an integer'}, not {value!r}",
         )
         _check(low <= value <= high, f"{name} = {value!r} lies outside [{low}, {high}]")
+
+
+def _check_part(name: str, part: object, kind: Any, give: str) -> None:
+    if not isinstance(part, kind):
+        raise wrong_argument(name, part, give)
 
 
 def _distinct_names(what: str, names: Any, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -275,6 +280,10 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_range(self, seed=(0, 2**63 - 1))
+        _check_part("gpt", self.gpt, GPTConfig | None, "a GPTConfig, or None")
+        _check_part("mixer", self.mixer, MixerConfig | None, "a MixerConfig, or None")
+        _check_part("schedule", self.schedule, ScheduleConfig, "a ScheduleConfig")
+        _check_part("replicas", self.replicas, ReplicaConfig | None, "a ReplicaConfig, or None")
         _check(
             self.gpt is not None or self.mixer is not None, "gpt and mixer are both None: a learner needs at least one"
         )

@@ -4,9 +4,10 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from functools import cache
+from numbers import Integral
 from typing import Any
 
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, wrong_argument
 from prequential.model.config import (
     CONTEXTS,
     CURVES,
@@ -125,11 +126,14 @@ def preset(level: int | str = DEFAULT_PRESET, *, pure: bool = False, seed: int =
         >>> prequential.preset(1).gpt is None, prequential.preset(5).gpt.width, prequential.preset(5, pure=True).mixer
         (True, 192, None)
     """
-    if level in DEVICE_PRESETS:
+    if not isinstance(pure, bool):
+        raise wrong_argument("pure", pure, "True or False")
+    if isinstance(level, str) and level in DEVICE_PRESETS:
         config = DEVICE_PRESETS[str(level)]
         return dataclasses.replace(config, seed=seed, mixer=None if pure else config.mixer)
-    if level not in PRESETS:
-        raise ConfigError(f"no preset {level}; choose {min(PRESETS)} to {max(PRESETS)}, or {', '.join(DEVICE_PRESETS)}")
+    if not isinstance(level, Integral) or isinstance(level, bool) or level not in PRESETS:
+        names = " or ".join(map(repr, DEVICE_PRESETS))
+        raise wrong_argument("level", level, f"a number from {min(PRESETS)} to {max(PRESETS)}, or {names}")
     if pure and level not in PURE:
         raise ConfigError(f"preset {level} has no GPT; choose {min(PURE)} to {max(PURE)}")
     return dataclasses.replace((PURE if pure else PRESETS)[int(level)], seed=seed)

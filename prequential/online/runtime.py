@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, wrong_argument
 from prequential.exact.backend import Backend, Primitives
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from prequential.online.workers.team import Team
 
 KERNELS = ("fused", "plain")
+BACKENDS = ("int8", "float32", "float64")
 DEVICES = ("cpu", "cuda", "auto")
 
 
@@ -54,18 +56,17 @@ class Runtime:
     max_memory_bytes: int = MAX_MEMORY_BYTES
 
     def __post_init__(self) -> None:
-        if self.threads is not None and not 1 <= self.threads <= 1024:
-            raise ConfigError(f"threads = {self.threads} lies outside [1, 1024]")
-        if self.kernels not in (None, *KERNELS):
-            raise ConfigError(f"unknown kernels {self.kernels!r}; choose one of {', '.join(KERNELS)}")
-        if self.device not in DEVICES:
-            raise ConfigError(f"unknown device {self.device!r}; choose one of {', '.join(DEVICES)}")
-        if self.audit_every < 0:
-            raise ConfigError(f"audit_every = {self.audit_every} is negative")
+        if self.threads is not None:
+            _check_number("threads", self.threads, 1, 1024)
+        _check_number("audit_every", self.audit_every, 0, 1 << 62)
+        _check_number("max_memory_bytes", self.max_memory_bytes, 0, 1 << 62)
+        _check_name("kernels", self.kernels, (None, *KERNELS))
+        _check_name("backend", self.backend, (None, *BACKENDS))
+        _check_name("device", self.device, DEVICES)
         if self.device == "auto" and not _cuda_available():
             object.__setattr__(self, "device", "cpu")
         if self.device == "cuda" and self.audit_every:
-            raise ConfigError("audits compute on processors: leave out --device cuda")
+            raise ConfigError('audits compute on processors: leave out device="cuda"')
 
     @property
     def n_threads(self) -> int:
@@ -86,9 +87,9 @@ class Runtime:
         room = self.max_memory_bytes - extra_bytes
         check_limits(config, room, n_threads=self.n_threads, n_learners=n_learners)
         if self.audit_every and config.replicas:
-            raise ConfigError("an audit is of one GPT, and this learner has several replicas: leave out --audit-every")
+            raise ConfigError("an audit is of one GPT, and this learner has several replicas: leave out audit_every=")
         if self.device == "cuda" and config.replicas:
-            raise ConfigError("replicas are computed on processors: leave out --device cuda")
+            raise ConfigError('replicas are computed on processors: leave out device="cuda"')
 
     def learner(self, config: Config) -> OnlineLearner:
         """A fresh learner on this machine. Raises ConfigError like `check`, InexactMachineError if no backend is exact here."""
@@ -144,6 +145,19 @@ class Runtime:
         from prequential.exact import fused
 
         return fused
+
+
+def _check_number(name: str, value: Any, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise wrong_argument(name, value, "a number")
+    if not low <= value <= high:
+        raise ConfigError(f"{name} = {value} lies outside [{low}, {high}]")
+
+
+def _check_name(name: str, value: Any, known: Sequence[str | None]) -> None:
+    if not isinstance(value, str | None) or value not in known:
+        names = ", ".join(each for each in known if each)
+        raise ConfigError(f"unknown {name} {value!r}; choose one of {names}")
 
 
 def make_gpt(config: Config, backend: Backend, accelerator: Accelerator | None = None) -> GPT:

@@ -1,15 +1,17 @@
 """The baselines of an evaluation (codecs/baselines/registry.py): sizes, curves of sizes, and records."""
 
+import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.codecs.baselines.registry import BASELINES, BaselineResult, measure_installed
 from prequential.corpora.corpus import Document
+from prequential.errors import ConfigError, wrong_argument
 from prequential.measure.evaluation.curves import Curve, Curves, prefixes
 from prequential.measure.evaluation.ledger import bits_per_byte
 
@@ -26,6 +28,21 @@ class Static(Protocol):
 
 
 Baseline = str | Static
+
+
+def checked_baselines(baselines: Any) -> tuple[Baseline, ...]:
+    """The baselines as a tuple. Raises ConfigError for a value that is no list of them, or a name that does not exist."""
+    if isinstance(baselines, str) or not isinstance(baselines, Iterable):
+        raise wrong_argument("baselines", baselines, "a list of names, such as ['gzip'], or () for none")
+    found = tuple(baselines)
+    for each in found:
+        if isinstance(each, str) and each not in BASELINES:
+            near = difflib.get_close_matches(each, BASELINES, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ConfigError(f"there is no baseline {each!r}: {hint}the baselines are {', '.join(BASELINES)}")
+        if not isinstance(each, str) and not callable(getattr(each, "costs", None)):
+            raise wrong_argument("an entry of baselines", each, "a name, or an adapters.StaticModel")
+    return found
 
 
 def measure_baselines(

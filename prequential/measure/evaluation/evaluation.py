@@ -4,33 +4,34 @@ The archive is really written, to a file (measure/evaluation/draft.py), and all 
 decoded again, and every byte is compared.
 """
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.arguments import check_arguments
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
 from prequential.codecs.baselines.registry import BASELINES, DEFAULT_BASELINES, BaselineResult
 from prequential.corpora.chunks import reading
-from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
+from prequential.errors import ConfigError, CorpusError, CorruptArchiveError, wrong_argument
 from prequential.learners.following import byte_costs, follow, reported
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
 from prequential.learners.subject import Subject, other_subject, own_subject
-from prequential.measure.evaluation.baselines import Baseline, label, measure_baselines
+from prequential.measure.evaluation.baselines import Baseline, checked_baselines, label, measure_baselines
 from prequential.measure.evaluation.breakdown import breakdown, passages
 from prequential.measure.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_byte
 from prequential.measure.evaluation.draft import Draft
 from prequential.measure.evaluation.ledger import Ledger
-from prequential.measure.evaluation.summary import COLUMNS, learner_name, model_summary, size_rows
+from prequential.measure.evaluation.summary import learner_name, model_summary, size_rows, sizes_html
 from prequential.measure.evaluation.trace import Trace
 from prequential.measure.frames import cost_frame, curve_frame
 from prequential.measure.machine import peak_memory_bytes
@@ -43,6 +44,7 @@ from prequential.online.first_run import run_once, small_config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, PathLike, Source, mode_of, open_source
+from prequential.process import process_kept
 
 if TYPE_CHECKING:
     import pandas
@@ -143,10 +145,7 @@ class Evaluation:
         """The line above, and a table of all compressors, the smallest first."""
         sizes = [(learner_name(self.header.config), self.ledger.archive_bytes, self.wall_s)]
         sizes += [(label(result), result.compressed_bytes, result.wall_s) for result in self.baselines]
-        rows = size_rows(sizes, self.header.n_bytes)
-        cells = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        titles = "".join(f"<th>{escape(title)}</th>" for title in COLUMNS)
-        return f"<p>{escape(repr(self))}</p><table><tr>{titles}</tr>{cells}</table>"
+        return sizes_html(repr(self), size_rows(sizes, self.header.n_bytes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +169,12 @@ class DraftFolder:
     keep: bool = False
     resume: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike):
+            raise wrong_argument("path", self.path, "a folder's path")
 
+
+@process_kept()
 def evaluate(
     source: Data | PathLike,
     *,
@@ -205,11 +209,26 @@ def evaluate(
         >>> int(result.curve.n_bytes[-1])
         4096
     """
+    check_arguments(source=source, config=config, given=given, limit_bytes=limit_bytes, verify=verify)
+    check_arguments(runtime=runtime, on_progress=on_progress)
+    options = _Options(checked_baselines(baselines), verify, _checked_draft(draft))
     runtime = runtime or Runtime()
     subject = _subject(config, learner, given, runtime)
+    if verify and not subject.is_coded:
+        raise ConfigError(
+            "this learner has no archive to verify: only one of bytes that says `deterministic = True` is coded"
+        )
     with open_source(source, limit_bytes) as opened:
-        result = _evaluate(opened, subject, runtime, _Options(baselines, verify, draft), on_progress)
+        result = _evaluate(opened, subject, runtime, options, on_progress)
     return replace(result, limit_bytes=limit_bytes, mode=opened.mode & mode_of(subject.given))
+
+
+def _checked_draft(draft: Any) -> DraftFolder | None:
+    if draft is not None and not isinstance(draft, DraftFolder):
+        raise wrong_argument("draft", draft, "a DraftFolder, or None")
+    if draft is not None and not Path(draft.path).is_dir():
+        raise ConfigError(f"draft: {str(draft.path)!r} is not a folder: make it first")
+    return draft
 
 
 class _Options(NamedTuple):
@@ -316,10 +335,6 @@ def _evaluate_uncoded(
     source: Source, subject: Subject, header: Header, options: _Options, on_progress: OnProgress
 ) -> Evaluation:
     """The code length of a learner whose symbols are not written: of ids, or one that no decoder can repeat."""
-    if options.verify:
-        raise ConfigError(
-            "this learner has no archive to verify: only one of bytes that says `deterministic = True` is coded"
-        )
     symbols = np.array(source.symbols[:])
     trace, ends, wall_s = code_length(symbols, subject, on_progress)
     figures = _Coding(

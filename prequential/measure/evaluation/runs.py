@@ -27,9 +27,11 @@ from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prequential.arguments import check_arguments
 from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError, CorpusError
 from prequential.files import (
+    RESUMABLE,
     PathLike,
     check_own_folder,
     checkpoint_path,
@@ -50,6 +52,7 @@ from prequential.measure.evaluation.curves import (
     write_curves,
 )
 from prequential.measure.evaluation.record import FORM, SCHEMA
+from prequential.measure.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.measure.fields import (
     MAX_RECORD_BYTES,
     MAX_RECORDS_BYTES,
@@ -60,6 +63,8 @@ from prequential.measure.fields import (
     read_object,
 )
 from prequential.measure.frames import cost_frame, curve_frame
+from prequential.model.presets import name_of
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     import pandas
@@ -69,9 +74,10 @@ ARCHIVE = "archive.pq"
 COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # of a draft; deleted when the evaluation is complete
 DRAFT = ".run-"
 PACKED = "packed run"
+Hint = Callable[[Path], str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished evaluation. record: as measure/evaluation/record.py makes it.
 
@@ -140,6 +146,20 @@ class Run:
         with reading(self.path / CURVE):
             return read_regular(self.path / CURVE, MAX_CURVE_FILE_BYTES)
 
+    def __repr__(self) -> str:
+        """The figures that one looks for first, in a line."""
+        record = self.record
+        try:
+            corpus = f"{record['corpus'].get('name', 'bytes')}, {record['corpus']['n_bytes']:,} bytes"
+            figures = f"{name_of(record['config']) or model_summary(record['config'])}, {record['bits_per_byte']:.4f} bits/byte"
+        except (KeyError, TypeError, ValueError, AttributeError):  # a record that somebody made
+            return f"<Run {self.name}>"
+        return printable(f"<Run {self.name} of {corpus}: {figures}>")
+
+    def _repr_html_(self) -> str:
+        """The line above, and a table of all compressors, the smallest first."""
+        return sizes_html(repr(self), comparison_rows(self.record))
+
     def record_line(self) -> bytes:
         """The contents of record.jsonl."""
         return record_line(self.record).encode()
@@ -162,6 +182,7 @@ def read_run(path: PathLike) -> Run:
         ...     prequential.read_run(f"{folder}/{name}").record["corpus"]["n_bytes"]
         1000
     """
+    check_arguments(path=path)
     folder = Path(path)
     if folder.parent.is_file():
         for run in read_runs(folder.parent):
@@ -181,7 +202,7 @@ def find_run(name: str, folder: PathLike) -> str:
     if (path / RECORD).exists() or path.parent.is_file():
         return name
     if name == "latest":
-        if runs := read_runs(folder, on_bad=lambda error: None):
+        if runs := runs_so_far(folder, on_bad=lambda error: None):
             return str(runs[-1].path)
         raise CorpusError(f"{os.fspath(folder)!r} has no run")
     with reading(folder):
@@ -195,6 +216,19 @@ def find_run(name: str, folder: PathLike) -> str:
         else f"this run does not exist, neither here nor in {os.fspath(folder)!r}"
     )
     raise CorpusError(f"{name!r}: {reason}; `prequential runs list` lists them")
+
+
+def find_runs(name: str, folder: PathLike) -> list[Run]:
+    """The run that `find_run` finds; or all runs, if `name` is a folder that holds run folders, or a file of packed runs.
+
+    Raises CorpusError if there is none, or one cannot be read.
+    """
+    path = Path(name)
+    if path.is_file() or (path.is_dir() and not (path / RECORD).exists()):
+        if runs := read_runs(name):
+            return runs
+        raise CorpusError(f"{name!r} holds no run")
+    return [read_run(find_run(name, folder))]
 
 
 def _checked_record(record: Any, path: PathLike) -> dict[str, Any]:
@@ -212,9 +246,10 @@ def record_line(record: dict[str, Any]) -> str:
 
 
 def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = None) -> list[Run]:
-    """All runs in the folder `path`, or in a file that `pack_runs` wrote, oldest first; none if `path` does not exist.
+    """All runs in the folder `path`, or in a file that `pack_runs` wrote, oldest first.
 
-    on_bad: called with the error of each run that cannot be read, which is left out. None: such an error is raised.
+    on_bad: called with the error of each run that cannot be read, which is left out. None: such an error is raised. Raises
+    CorpusError if `path` does not exist.
 
     Examples:
         >>> import tempfile, prequential
@@ -226,11 +261,15 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
         ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
         ...     [run.record["corpus"]["n_bytes"] for run in prequential.read_runs(folder)]
         [1000]
-        >>> prequential.read_runs("no-such-folder")
-        []
+        >>> prequential.read_runs("none")
+        Traceback (most recent call last):
+        prequential.errors.CorpusError: 'none' does not exist: name a folder of runs, or a file of packed runs
     """
+    check_arguments(path=path, on_bad=on_bad)
+    if not os.path.lexists(path):
+        raise CorpusError(f"{os.fspath(path)!r} does not exist: name a folder of runs, or a file of packed runs")
     root, runs = Path(path), []
-    for read in _readers(root) if os.path.lexists(root) else ():
+    for read in _readers(root):
         try:
             runs.append(read())
         except CorpusError as error:
@@ -238,6 +277,11 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
                 raise
             on_bad(error)
     return sorted(runs, key=lambda run: (str(run.record.get("time")), run.name))
+
+
+def runs_so_far(path: PathLike, on_bad: Callable[[CorpusError], object] | None = None) -> list[Run]:
+    """As `read_runs`; none if `path` does not exist yet."""
+    return read_runs(path, on_bad) if os.path.lexists(path) else []
 
 
 def _readers(root: Path) -> Iterator[Callable[[], Run]]:
@@ -336,17 +380,22 @@ class RunFolder:
         return path
 
 
+def _hint(draft: Path) -> str:
+    return f"evaluate with draft = DraftFolder(path={str(draft)!r}, keep=True, resume=True) continues this run"
+
+
 @contextmanager
-def new_run_folder(root: PathLike, *, keep: bool = False) -> Iterator[RunFolder]:
+def new_run_folder(root: PathLike, *, keep: bool = False, hint: Hint = _hint) -> Iterator[RunFolder]:
     """A new draft in the folder `root`. Raises OutputError.
 
-    If the body does not finish it, the draft is deleted. With `keep` it stays if its run can be resumed.
+    If the body does not finish it, the draft is deleted. With `keep` it stays if its run can be resumed. hint: what an error
+    then says about the draft.
     """
     with writing(root):
         Path(root).mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
     try:
-        with hold_work_folder(draft), _deleting(draft, unless=lambda: keep and _can_be_resumed(draft)):
+        with hold_work_folder(draft), _deleting(draft, hint, unless=lambda: keep and _can_be_resumed(draft)):
             yield RunFolder(draft)
     finally:
         with suppress(OSError):
@@ -354,8 +403,8 @@ def new_run_folder(root: PathLike, *, keep: bool = False) -> Iterator[RunFolder]
 
 
 @contextmanager
-def interrupted_run_folder(draft: PathLike) -> Iterator[RunFolder]:
-    """The draft of an interrupted run. It stays if the body fails.
+def interrupted_run_folder(draft: PathLike, *, hint: Hint = _hint) -> Iterator[RunFolder]:
+    """The draft of an interrupted run. It stays if the body fails. hint: what an error then says about it.
 
     Raises CheckpointError if `draft` is not such a folder, OutputError if it is another user's, or if its run still works.
     """
@@ -364,12 +413,12 @@ def interrupted_run_folder(draft: PathLike) -> Iterator[RunFolder]:
         raise CheckpointError(f"{os.fspath(draft)!r} is not a folder that an interrupted evaluation left")
     with writing(draft):
         check_own_folder(folder)
-    with hold_work_folder(folder), _deleting(folder, unless=lambda: True):
+    with hold_work_folder(folder), _deleting(folder, hint, unless=lambda: True):
         yield RunFolder(folder)
 
 
 @contextmanager
-def _deleting(draft: Path, unless: Callable[[], bool]) -> Iterator[None]:
+def _deleting(draft: Path, hint: Hint, unless: Callable[[], bool]) -> Iterator[None]:
     """Deletes the draft after the body, and notes of an error about files in it.
 
     If the body fails and `unless()` is true, the draft stays, and a note says so.
@@ -381,9 +430,8 @@ def _deleting(draft: Path, unless: Callable[[], bool]) -> Iterator[None]:
             shutil.rmtree(draft, ignore_errors=True)
             error.__notes__ = [note for note in getattr(error, "__notes__", ()) if draft.name not in note]
         elif not isinstance(error, CheckpointError):  # its message says what is wrong with the draft
-            error.add_note(
-                f"`prequential evaluate CORPUS --resume {draft}`, with the same options of the learner, continues this run"
-            )
+            notes = [note for note in getattr(error, "__notes__", ()) if note != RESUMABLE]
+            error.__notes__ = [*notes, hint(draft)]
         raise
     shutil.rmtree(draft, ignore_errors=True)  # nothing is there if the run was finished: it has another name
 

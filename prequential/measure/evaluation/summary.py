@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from html import escape
 from typing import Any
 
-from prequential.codecs.archive_header import name_of_given
+from prequential.codecs.archive_header import GIVEN, OTHER, name_of_given
 from prequential.measure.evaluation.record import CODED_HERE, NOT_CODED
 from prequential.measure.machine import NO_BACKEND
 from prequential.measure.table import format_table
@@ -52,9 +53,44 @@ def size_rows(results: Sequence[tuple[str, int, float]], n_bytes: int) -> list[l
     ]
 
 
+def is_coded(record: Mapping[str, Any]) -> bool:
+    """Whether the run wrote an archive; if not, its size is its code length in whole bytes."""
+    return record.get("coding") != NOT_CODED
+
+
+def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
+    """The title of a column of sizes, in a unit, of runs with or without archives."""
+    kinds = {True: "archive", False: "code length"}
+    names = " or ".join(kinds[each] for each in kinds if each in are_coded)
+    return f"{names} {unit}" if names == "archive" else f"{names}, {unit}"
+
+
+def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
+    """A line, and rows under COLUMNS as a table, for a notebook."""
+    cells = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    titles = "".join(f"<th>{escape(title)}</th>" for title in COLUMNS)
+    return f"<p>{escape(line)}</p><table><tr>{titles}</tr>{cells}</table>"
+
+
 def learner_name(config: dict[str, Any]) -> str:
     """What the learner is called in tables: prequential, or its own name."""
     return config["learner"]["name"] if "learner" in config else "prequential"
+
+
+def learner_label(config: Mapping[str, Any]) -> str:
+    """The preset of a configuration, the own name of another learner, or else the sizes of GPT and mixer."""
+    if other := config.get(OTHER):
+        return str(other["name"])
+    own = {name: value for name, value in config.items() if name != GIVEN}
+    return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
+
+
+def _sizes(config: Mapping[str, Any]) -> str:
+    """A record of a stranger may lack any of these."""
+    gpt, mixer, seed = config.get("gpt"), config.get("mixer"), config.get("seed")
+    parts = [f"GPT {gpt.get('n_layers', '?')} x {gpt.get('width', '?')}"] if gpt else []
+    parts += [f"{len(mixer.get('contexts', ()))} contexts"] if mixer else []
+    return (" + ".join(parts) or "a learner") + (f", seed {seed}" if seed else "")
 
 
 def model_summary(config: dict[str, Any]) -> str:
@@ -103,7 +139,7 @@ def _figures(record: dict[str, Any]) -> list[str]:
 
 
 def _archive(record: dict[str, Any]) -> str:
-    if record.get("coding") == NOT_CODED:
+    if not is_coded(record):
         return f"none: {NOT_CODED}"
     parts = (
         f"{record['archive_bytes']:,} bytes = header {record['header_bytes']:,} + payload {record['payload_bytes']:,} + "
@@ -147,7 +183,7 @@ def _speed(wall_s: float, bytes_per_s: float) -> str:
 
 
 def _verified(record: dict[str, Any]) -> str:
-    if record.get("coding") == NOT_CODED:
+    if not is_coded(record):
         return "not possible: no archive was written"
     if not record["verified"]:
         return "no (--verify decodes the archive and compares every byte)"

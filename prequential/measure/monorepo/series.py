@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from prequential.arguments import check_arguments
 from prequential.corpora.git.file_rules import Rules
 from prequential.errors import ConfigError, CorpusError, OutputError
 from prequential.files import PathLike
@@ -90,7 +91,7 @@ class Setting:
         except (KeyError, TypeError, ValueError, ConfigError) as error:
             raise CorpusError(f"the series has a record without a complete setting: {error}") from error
         if rules.digest() != digest:
-            raise ConfigError("this program chooses files by other rules than the series: begin a new --series")
+            raise ConfigError("this program chooses files by other rules than the series: begin a new series")
         return setting
 
     def differing(self, other: "Setting") -> list[str]:
@@ -99,15 +100,17 @@ class Setting:
 
 
 def read_series(path: PathLike) -> list[dict[str, Any]]:
-    """The records of a series, oldest first; none if the file does not exist. Raises CorpusError if a line is not a record.
+    """The records of a series, oldest first. Raises CorpusError if there is no such file, or if a line is not a record.
 
     Examples:
         >>> import prequential
-        >>> prequential.read_series("none.series.jsonl")
-        []
+        >>> prequential.read_series("none.jsonl")
+        Traceback (most recent call last):
+        prequential.errors.CorpusError: 'none.jsonl' does not exist: name the file of a series
     """
+    check_arguments(path=path)
     if not os.path.lexists(path):
-        return []
+        raise CorpusError(f"{os.fspath(path)!r} does not exist: name the file of a series")
     records = []
     for number, line in enumerate(read_lines(path), 1):
         where = f"line {number} of {os.fspath(path)!r}"
@@ -124,6 +127,11 @@ def read_series(path: PathLike) -> list[dict[str, Any]]:
     return records
 
 
+def points_so_far(path: PathLike) -> list[dict[str, Any]]:
+    """As `read_series`; none if the file does not exist yet."""
+    return read_series(path) if os.path.lexists(path) else []
+
+
 def append_point(
     path: PathLike, record: Mapping[str, Any], before: Sequence[Mapping[str, Any]], mode: int = 0o777
 ) -> None:
@@ -133,7 +141,7 @@ def append_point(
 
     Raises OutputError if another run has appended a point since then.
     """
-    if len(read_series(path)) != len(before):
+    if len(points_so_far(path)) != len(before):
         raise OutputError(
             f"another run has appended a point to {os.fspath(path)!r}, so this point is not appended: run it again"
         )

@@ -6,6 +6,7 @@ of Li et al. (2004) with code lengths in place of Kolmogorov complexity. It is n
 where none teaches the other; it can exceed 1, because a learner may be misled.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.arguments import check_arguments
 from prequential.codecs.archive_header import GIVEN
-from prequential.errors import CorpusError
+from prequential.errors import CorpusError, wrong_argument
 from prequential.learners.following import follow
 from prequential.learners.given import Given, informed_learner, remembering
 from prequential.measure.record import environment
@@ -23,6 +25,7 @@ from prequential.model.config import Config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import open_source
+from prequential.process import process_kept
 
 SCHEMA = 1
 
@@ -64,6 +67,7 @@ class Matrix:
         return np.asarray(np.maximum(square, square.T) / np.maximum.outer(self.alone, self.alone))
 
 
+@process_kept()
 def measure_matrix(
     corpora: Sequence[str],
     models: Sequence[str],
@@ -76,7 +80,8 @@ def measure_matrix(
     """Reads n (n + m) + 2 n corpora: each alone, and each after each corpus, which is read once for it, and after each model.
 
     models: folders of stored models; each continues with its own configuration. limit_bytes: of the beginning of each corpus.
-    on_step: called with what comes next. Raises CorpusError for fewer than two different corpora, and what reading raises.
+    on_step: called with what comes next. Raises CorpusError for fewer than two different corpora or an empty one, and what
+    reading raises.
 
     Examples:
         >>> import tempfile, prequential
@@ -90,11 +95,18 @@ def measure_matrix(
         >>> found.saved.shape, bool(found.after[0, 1] < found.alone[0])
         ((2, 2), True)
     """
+    corpora, models = _names("corpora", corpora), _names("models", models)
+    for name, value, kind in (("config", config, Config), ("runtime", runtime, Runtime)):
+        if not isinstance(value, kind):
+            raise wrong_argument(name, value, f"a {kind.__name__}")
+    check_arguments(limit_bytes=limit_bytes, on_step=on_step)
     if len(set(corpora)) < 2 or len(set(corpora)) != len(corpora):
         raise CorpusError("a matrix needs two corpora or more, each named once")
     found = []
     for name in corpora:
         with open_source(name, limit_bytes) as source:
+            if not source.n_bytes:
+                raise CorpusError(f"{name!r} is empty: a matrix needs corpora of a byte or more")
             found.append((np.array(source.symbols[:]), source.blake2b.hex()))
     texts = [symbols for symbols, _ in found]
     alone = np.zeros(len(corpora))
@@ -114,6 +126,13 @@ def measure_matrix(
         alone=alone,
         after=np.stack(columns, axis=1),
     )
+
+
+def _names(name: str, values: Any) -> list[str]:
+    """The names or paths as texts. Raises ConfigError for anything but a list of them."""
+    if not isinstance(values, list | tuple) or not all(isinstance(each, str | os.PathLike) for each in values):
+        raise wrong_argument(name, values, "a list of names")
+    return [os.fspath(each) for each in values]
 
 
 def _after(

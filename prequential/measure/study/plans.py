@@ -18,7 +18,7 @@ from prequential.errors import CorpusError
 from prequential.learners.subject import Subject as Learner
 from prequential.measure.evaluation.evaluation import DraftFolder, evaluate
 from prequential.measure.evaluation.record import evaluation_record
-from prequential.measure.evaluation.runs import PathLike, Run, new_run_folder, read_run, read_runs
+from prequential.measure.evaluation.runs import PathLike, Run, new_run_folder, read_run, runs_so_far
 from prequential.measure.study.plan_workers import PlanWorker
 from prequential.measure.study.trust import check_own_run
 from prequential.measure.watch.progress import SilentProgress
@@ -156,7 +156,7 @@ def finished_runs(folder: PathLike, subject: Subject, plan: Plan, *, trust_runs:
     planned = {config_key(config.to_dict()) for config in plan.configs}
     found = {
         key: run
-        for run in read_runs(folder, on_bad=lambda error: None)
+        for run in runs_so_far(folder, on_bad=lambda error: None)
         if recorded_subject(run.record) == subject
         and _version(run.record) == VERSION
         and (key := config_key(run.record["config"])) in planned

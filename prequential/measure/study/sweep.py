@@ -14,7 +14,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from prequential.errors import ConfigError, CorpusError
+from prequential.arguments import check_arguments
+from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.learners.loading import load_subject
 from prequential.measure.evaluation.curves import MODEL, Curve, mean_curve
 from prequential.measure.evaluation.runs import PathLike, Run
@@ -33,6 +34,7 @@ from prequential.measure.study.plans import (
 from prequential.model.config import Config
 from prequential.online.flops import replay_factor
 from prequential.online.runtime import Runtime
+from prequential.process import process_kept
 
 if TYPE_CHECKING:
     import pandas
@@ -65,10 +67,11 @@ def sweep_plan(
         >>> [setting.name for setting in plan.settings]
         ['replay 1, width 64, layers 2, update 512', 'replay 2, width 64, layers 2, update 512']
     """
+    _check_axes(base, replay=(replay, float), widths=(widths, int), layers=(layers, int), seeds=(seeds, int))
+    _check_axes(base, update_symbols=(update_symbols, int))
+    check_arguments(runtime=runtime)
     if base.gpt is None:
-        raise ConfigError(
-            "a sweep varies the GPT, and this configuration has none: choose -5 to -9, or a --config with a GPT"
-        )
+        raise ConfigError("a sweep varies the GPT, and this configuration has none: choose a preset from 5 to 9")
     axes = (
         _distinct(replay, replay_factor(base)),
         _distinct(widths, base.gpt.width),
@@ -88,6 +91,19 @@ def sweep_plan(
     if not settings:
         raise ConfigError(f"no combination is left; {refusals[0].name}: {refusals[0].reason}")
     return Plan(settings=tuple(settings), refusals=tuple(refusals))
+
+
+def _check_axes(base: Any, **axes: tuple[Any, type]) -> None:
+    """Raises ConfigError for a base that is no Config, and for values of an axis that are no list of numbers of its kind."""
+    if not isinstance(base, Config):
+        raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
+    for name, (values, kind) in axes.items():
+        if values is None:
+            continue
+        is_list = isinstance(values, Iterable) and not isinstance(values, str | bytes)
+        kinds = int | float if kind is float else int
+        if not is_list or not all(isinstance(each, kinds) and not isinstance(each, bool) for each in values):
+            raise wrong_argument(name, values, f"a list of {'numbers' if kind is float else 'integers'}, or None")
 
 
 def learner_plan(name: str, grid: Mapping[str, Sequence[Any]], seeds: Sequence[int] | None = None) -> Plan:
@@ -197,6 +213,7 @@ class Summary:
         return math.log2(self.n_runs)
 
 
+@process_kept()
 def sweep(
     source: str | Path,
     plan: Plan,
@@ -227,6 +244,12 @@ def sweep(
         replay 1.5, width 16, layers 1, update 1024
         replay 1.5, width 32, layers 1, update 1024
     """
+    check_arguments(source=source, folder=folder, limit_bytes=limit_bytes, runtime=runtime, on_outcome=on_outcome)
+    for name, value, kind in (("plan", plan, Plan), ("baseline", baseline, Run | None)):
+        if not isinstance(value, kind):
+            raise wrong_argument(
+                name, value, "a Plan of prequential.sweep_plan" if name == "plan" else "a Run, or None"
+            )
     outcomes = []
     for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime, trust_runs=trust_runs):
         on_outcome(outcome)

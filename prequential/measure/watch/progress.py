@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
+from prequential.errors import wrong_argument
 from prequential.measure.watch.finding import Finding
 from prequential.measure.watch.health import Health
 from prequential.printable import printable
@@ -141,6 +142,8 @@ def progress(title: str = "") -> ProgressBar:
         >>> bar.health.findings
         []
     """
+    if not isinstance(title, str):
+        raise wrong_argument("title", title, "a text")
     from tqdm.auto import tqdm
 
     return ProgressBar(title, tqdm, stays=True)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar, shows_summary
-from prequential.errors import CorruptArchiveError, OutputError
+from prequential.cli.resuming import resumable
+from prequential.corpora.chunks import reading
+from prequential.errors import CorpusError, CorruptArchiveError, OutputError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         action="store_true",
         help="if an archive is damaged, also list the intact blocks after the damage, and save those that are stored raw",
     )
-    options.add_max_output(parser)
+    options.add_decoding_limits(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
     parser.set_defaults(run=run, inputs=("names",), output_of=_output_file, shared="steps")
@@ -57,7 +59,7 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
 
     output = _output_path(args, name) or sys.stdout.buffer
     try:
-        with progress_bar(name, quiet=args.quiet) as show:
+        with resumable(args, names=[name]), progress_bar(name, quiet=args.quiet) as show:
             result = prequential.decompress(
                 sys.stdin.buffer if name == "-" else name,
                 output,
@@ -66,6 +68,7 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
                 overwrite=args.force,
                 resume=args.resume,
                 max_output_bytes=args.max_output,
+                max_decoding_s=args.max_time,
                 on_progress=show,
             )
     except CorruptArchiveError as error:
@@ -84,6 +87,19 @@ def _output_file(args: argparse.Namespace, name: str) -> str | None:
     return None if path is None or os.path.isdir(path) else path  # noqa: PTH112  # raises nothing, however long the path is
 
 
+def _check_archive(name: str) -> None:
+    """Raises CorruptArchiveError if the file is no archive at all, CorpusError for a folder."""
+    if os.path.isdir(name):  # noqa: PTH112
+        raise CorpusError("this is a folder, not an archive")
+    if os.path.isfile(name):  # noqa: PTH113  # a pipe could be read only once
+        from prequential.codecs.archive_header import MAGIC
+
+        with reading(name), open(name, "rb") as file:  # noqa: PTH123
+            if (beginning := file.read(len(MAGIC))) != MAGIC:
+                what = "it starts with other bytes" if beginning else "it is empty"
+                raise CorruptArchiveError(f"not a .pq archive: {what}")
+
+
 def _output_path(args: argparse.Namespace, name: str) -> str | None:
     """The path of the restored file or folder; None for standard output."""
     if args.stdout or args.output == "-" or (args.output is None and name == "-"):
@@ -91,5 +107,6 @@ def _output_path(args: argparse.Namespace, name: str) -> str | None:
     if args.output is not None:
         return str(args.output)
     if not name.endswith(SUFFIX) or name == SUFFIX:
+        _check_archive(name)
         raise OutputError(f"the name does not end in {SUFFIX}; name the output with -o")
     return name.removesuffix(SUFFIX)

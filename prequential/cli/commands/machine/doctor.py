@@ -30,7 +30,12 @@ def run(args: argparse.Namespace) -> int:
     from prequential.measure.proof.text import format_check, format_fact
     from prequential.version import VERSION
 
-    facts = {**machine(), "prequential": VERSION, **versions(), "kernels": str(kernel_folder() or "compiled in each run")}
+    facts = {
+        **machine(),
+        "prequential": VERSION,
+        **versions(),
+        "kernels": str(kernel_folder() or "compiled in each run"),
+    }
     if not args.json:
         for name, value in facts.items():
             print(format_fact(name, value))

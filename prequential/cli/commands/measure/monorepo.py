@@ -125,10 +125,10 @@ def _add_point(args: argparse.Namespace) -> Path:
 def _next_point(args: argparse.Namespace) -> NextPoint:
     """Reads the series and finds the window; nothing is computed or written yet."""
     from prequential.measure.monorepo.next_point import NextPoint, next_window, series_path
-    from prequential.measure.monorepo.series import read_series
+    from prequential.measure.monorepo.series import points_so_far
 
     series = Path(args.series) if args.series else series_path(args.runs, args.repository)
-    records = read_series(series)
+    records = points_so_far(series)
     since = args.since or (records[-1]["test"]["until"] if records else None)
     if since is None:
         options.usage_error(args, f"{series} has no points yet: give --since, the beginning of the series")
@@ -241,10 +241,10 @@ def _check_drawing(picture: str) -> None:
 
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
     from prequential.files import common_mode, output_file
-    from prequential.measure.monorepo.series import read_series
+    from prequential.measure.monorepo.series import points_so_far
     from prequential.report import monorepo_picture, plots
 
-    records, kind = read_series(series), Path(picture).suffix
+    records, kind = points_so_far(series), Path(picture).suffix
     if kind == ".png":
         data = plots.png(plots.monorepo(records))
     else:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -53,14 +54,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def list_runs(args: argparse.Namespace) -> int:
     """Prints a row for each run, and on stderr the interrupted evaluations."""
-    from prequential.measure.evaluation.runs import interrupted_runs, read_runs
+    from prequential.measure.evaluation.runs import interrupted_runs, runs_so_far
     from prequential.measure.evaluation.runs_text import format_runs, run_record
 
     if args.folder is not None and not Path(args.folder).exists():
         raise CorpusError(f"{args.folder!r} is not a runs folder: there is no such folder")
     folder = args.folder or DEFAULT_FOLDER
     records, bad = [], list[CorpusError]()
-    for run in read_runs(folder, bad.append):
+    for run in runs_so_far(folder, bad.append):
         try:
             records.append(run_record(run))
         except CorpusError as error:
@@ -73,7 +74,8 @@ def list_runs(args: argparse.Namespace) -> int:
     if not args.quiet:
         for draft in interrupted_runs(folder):
             print(
-                f"prequential: unfinished: evaluate --resume {printable(str(draft))} resumes it, unless it is still running",
+                f"prequential: unfinished: `prequential evaluate CORPUS --resume {printable(shlex.quote(str(draft)))}`, with the "
+                "corpus and the options of that run, resumes it, unless it is still running",
                 file=sys.stderr,
             )
     for reason in {str(error): error for error in bad}.values():

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE
+from prequential.cli.failures import EXIT_FAILURE, in_options
 from prequential.cli.plans import add_plan, check_seeds, prints_text, report_bad_runs, run_plan
 from prequential.errors import ConfigError
 
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     corpus, has_bad_runs = subject_of(args.source, args.limit), report_bad_runs(args)
     finished = finished_runs(args.runs, corpus, ablation.plan, trust_runs=args.trust_runs).keys()
     if prints_text(args) or (args.dry_run and not args.json):
-        print(format_plan(ablation, corpus, finished), flush=True)
+        print(in_options(format_plan(ablation, corpus, finished)), flush=True)
     outcomes = [] if args.dry_run else run_plan(args, ablation.plan, runtime)
     has_runs = any(outcome.run for outcome in outcomes)
     summary = summarise_ablation(ablation, outcomes, bootstrap) if has_runs else None

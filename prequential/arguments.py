@@ -1,0 +1,85 @@
+"""Arguments of the public functions, checked before any work. An argument of one name is of one kind in all of them."""
+
+import os
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from prequential.errors import wrong_argument
+from prequential.model.config import Config
+
+Test = Callable[[Any], bool]
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is an integer of 0 or more, of Python or numpy; True and False are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and float(value) >= 0
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike) and value != ""
+
+
+def _is_bytes(value: Any) -> bool:
+    is_vector = isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 1
+    return is_vector or isinstance(value, bytes | bytearray | memoryview)
+
+
+def _is_runtime(value: Any) -> bool:
+    from prequential.online.runtime import Runtime  # slow: a list of runs needs none
+
+    return isinstance(value, Runtime)
+
+
+def _or_none(test: Test) -> Test:
+    return lambda value: value is None or test(value)
+
+
+_BYTES = "bytes, a numpy array (n,) of uint8, a path"
+_FLAG = (lambda value: isinstance(value, bool | np.bool_), "True or False")
+_FUNCTION = (callable, "a function")
+_PATH = (_is_path, "a path")
+_LIMIT = (_or_none(is_count), "a number of bytes, or None for no limit")
+_KINDS: dict[str, tuple[Test, str]] = {
+    "source": (lambda value: _is_bytes(value) or _is_path(value), f"{_BYTES} or the name of a corpus"),
+    "archive": (
+        lambda value: _is_bytes(value) or _is_path(value) or hasattr(value, "read"),
+        f"{_BYTES} or an open binary file",
+    ),
+    "output": (
+        _or_none(lambda value: _is_path(value) or hasattr(value, "write")),
+        "a path or an open binary file, or None for bytes",
+    ),
+    "given": (
+        _or_none(lambda value: _is_bytes(value) or _is_path(value)),
+        f"{_BYTES}, the name of a corpus or the folder of a stored model",
+    ),
+    "config": (_or_none(lambda value: isinstance(value, Config)), "a Config, such as prequential.preset(5)"),
+    "runtime": (_or_none(_is_runtime), "a prequential.Runtime"),
+    "limit_bytes": _LIMIT,
+    "max_output_bytes": _LIMIT,
+    "max_decoding_s": (_or_none(_is_number), "a number of seconds, or None for no limit"),
+    "folder": _PATH,
+    "path": _PATH,
+    "on_progress": _FUNCTION,
+    "on_outcome": _FUNCTION,
+    "on_step": _FUNCTION,
+    "on_bad": (_or_none(callable), "a function, or None"),
+    "overwrite": _FLAG,
+    "resume": _FLAG,
+    "verify": _FLAG,
+}
+
+
+def check_arguments(**values: Any) -> None:
+    """Raises ConfigError for the first value that is not of the kind of its name."""
+    for name, value in values.items():
+        is_right, give = _KINDS[name]
+        if not is_right(value):
+            raise wrong_argument(name, value, give)
