@@ -40,7 +40,7 @@ def _save_raw_blocks(
 ) -> Iterator[str]:
     def failure(block: SurveyedBlock) -> str:
         try:
-            with output_file(f"{output}.from-{block.start}", overwrite=overwrite) as sink:
+            with output_file(f"{output}.from-{block.start}", overwrite=overwrite, like=path) as sink:
                 sink.write(read_payload(path, block))
         except OutputError as error:
             return str(error)

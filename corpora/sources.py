@@ -49,11 +49,43 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
         if spec.startswith("shards:"):
             return _open_shards(spec.removeprefix("shards:"), spool_dir)
     path = Path(spec)
-    with reading(path), possible_name(path):
-        is_folder = stat.S_ISDIR(path.stat().st_mode)
-    if is_folder:
+    if stat.S_ISDIR(_status(path).st_mode):
         return _open_tree(path, spool_dir)
     return _open_file(path, kind="file", spool_dir=spool_dir)
+
+
+def mode_of(spec: str | os.PathLike[str]) -> int:
+    """The permissions that all files of the corpus have which `spec` names, as `Corpus.mode`; of a model or a run, too.
+
+    Reads no contents. Raises CorpusError if the corpus is missing.
+    """
+    if isinstance(spec, str):
+        if spec == "-":
+            return _stdin_mode()
+        if spec.startswith("sample:"):
+            return 0o777
+        if spec.startswith("hf:"):
+            return _dataset_mode(DatasetSpec.parse(spec.removeprefix("hf:")))
+        if spec.startswith("shards:"):
+            from prequential.corpora.shards import ShardsSpec, find_shards
+
+            return find_shards(ShardsSpec.parse(spec.removeprefix("shards:"))).mode
+    return _path_mode(Path(spec))
+
+
+def _path_mode(path: Path) -> int:
+    status = _status(path)
+    return scan_tree(path).mode if stat.S_ISDIR(status.st_mode) else status.st_mode & 0o777 | 0o600
+
+
+def _status(path: Path) -> os.stat_result:
+    with reading(path), possible_name(path):
+        return path.stat()
+
+
+def _dataset_mode(spec: DatasetSpec) -> int:
+    """The permissions of a data set in local files; one of the hub is public."""
+    return 0o777 if spec.revision is not None else _path_mode(Path(spec.source))
 
 
 def _open_file(path: Path, kind: Kind, spool_dir: str | os.PathLike[str] | None) -> Corpus:
@@ -105,7 +137,8 @@ def _open_dataset(spec: DatasetSpec, spool_dir: str | os.PathLike[str] | None) -
     with ExitStack() as resources:
         rows = resources.enter_context(load_rows(spec, spool_dir))
         found = rows.survey(spool_dir)
-        return _streamed("dataset", name, Path(spec.source), found, rows.chunks, spool_dir, resources.pop_all())
+        mode = _dataset_mode(spec)
+        return _streamed("dataset", name, Path(spec.source), found, rows.chunks, spool_dir, resources.pop_all(), mode)
 
 
 def _open_shards(text: str, spool_dir: str | os.PathLike[str] | None) -> Corpus:

@@ -31,12 +31,22 @@ def add_plan(parser: argparse.ArgumentParser, *, folder: str = "runs") -> None:
         default=folder,
         help="folder for new run folders, and of finished ones to use again (default: %(default)s)",
     )
+    add_trust(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and run nothing")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     options.add_learner(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
     parser.set_defaults(shared="runs")
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Adds the option to use runs as they are found."""
+    parser.add_argument(
+        "--trust-runs",
+        action="store_true",
+        help="also use finished runs of other users, and those without their archives (default: refuse them)",
+    )
 
 
 def prints_text(args: argparse.Namespace) -> bool:
@@ -71,6 +81,7 @@ def run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Out
             runtime=runtime,
             open_progress=partial(progress_bar, quiet=args.quiet),
             worker=worker,
+            trust_runs=args.trust_runs,
         ):
             outcomes.append(outcome)
             _print_outcome(args, outcome)

@@ -8,7 +8,9 @@ under a temporary name. Devices and pipes are written directly.
 from prequential.files.append import append_line, check_appendable
 from prequential.files.folders import (
     check_new_folder,
+    common_mode,
     folder_permissions,
+    is_foreign,
     new_folder,
     permissions,
     set_mode,
@@ -41,11 +43,13 @@ __all__ = [
     "check_output",
     "check_own_folder",
     "checkpoint_path",
+    "common_mode",
     "delete_checkpoint",
     "delete_new_checkpoint",
     "folder_permissions",
     "hold_work_folder",
     "is_device",
+    "is_foreign",
     "new_folder",
     "open_own_file",
     "open_regular",

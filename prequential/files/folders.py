@@ -1,4 +1,4 @@
-"""New folders that are either complete or absent, durable writes of files and folders, and permissions."""
+"""New folders that are either complete or absent, durable writes of files and folders, permissions and owners."""
 
 import os
 import secrets
@@ -64,6 +64,25 @@ def permissions(mode: int = 0o777) -> int:
     return mode & ~umask | 0o600
 
 
+def common_mode(*paths: PathLike) -> int:
+    """The permissions to read and write that all these files and folders have. What is made of them gets no others.
+
+    A path that is missing, or cannot be looked at, counts as private.
+    """
+    mode = 0o777
+    for path in paths:
+        try:
+            mode &= os.stat(path).st_mode  # noqa: PTH116
+        except (OSError, ValueError):
+            mode = 0
+    return mode & 0o666 | 0o600
+
+
+def is_foreign(status: os.stat_result) -> bool:
+    """Whether the file or folder belongs to another user."""
+    return hasattr(os, "geteuid") and status.st_uid != os.geteuid()
+
+
 def folder_permissions(allowed: int) -> int:
     """The permissions of a folder for files with the permissions `allowed`: everyone who may read them may enter it."""
     return allowed & 0o666 | 0o100 | (allowed & 0o444) >> 2
@@ -85,12 +104,16 @@ def set_mode(path: Path, mode: int) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Writes a file and synchronises it. Replaces another file or link of this name. Raises OSError."""
+    """Writes a file that only its owner may read, and synchronises it. Replaces another file or link. Raises OSError."""
     path.unlink(missing_ok=True)
-    with path.open("xb") as file:  # "x" does not follow links
+    with open(path, "xb", opener=_private) as file:  # "x" does not follow links
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -6,6 +6,7 @@ be resumed. Otherwise it is deleted.
 """
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError, PrequentialError
-from prequential.files.folders import check_name, permissions, set_mode, sync_folder
+from prequential.files.folders import check_name, is_foreign, permissions, set_mode, sync_folder
 from prequential.files.sink import PathLike, Sink, writing
 from prequential.files.work_folder import (
     CHECKPOINT,
@@ -23,6 +24,7 @@ from prequential.files.work_folder import (
     delete_checkpoint,
     hold_work_folder,
     open_own_file,
+    real_path,
 )
 
 Publish = Callable[[Path, Path], None]  # turns the complete partial file into the target
@@ -80,7 +82,8 @@ def output_file(
     check()
     with writing(target):
         status = None if like is None else Path(like).stat()  # now: at the end the file may be gone
-    path = Path(os.path.realpath(target))
+    with writing(target):
+        path = real_path(target)
     if is_device(path):
         with _device(target, path) as sink:
             yield sink
@@ -105,12 +108,23 @@ def output_file(
 @contextmanager
 def _device(target: PathLike, path: Path) -> Iterator[Sink]:
     """A sink that writes directly to a device or a named pipe."""
+    flags = os.O_WRONLY  # neither makes a file nor empties one that has taken the place of the device
+    for name in ("O_NOFOLLOW", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):
+        flags |= getattr(os, name, 0)
     with writing(target):
-        file = path.open("wb")
+        _check_device(target, path.lstat())  # before it waits for the reader of a pipe
+        file = os.fdopen(os.open(path, flags), "wb")
     with closing(file):
+        _check_device(target, os.fstat(file.fileno()))
         sink = Sink(file, target)
         yield sink
         sink.flush()
+
+
+def _check_device(target: PathLike, status: os.stat_result) -> None:
+    """Raises OutputError for a named pipe of another user, who would read what is written, and for a file."""
+    if stat.S_ISREG(status.st_mode) or (stat.S_ISFIFO(status.st_mode) and is_foreign(status) and status.st_uid):
+        raise OutputError(f"{os.fspath(target)!r} is a pipe of another user, or has just changed; choose another name")
 
 
 def _name(target: PathLike, temporary: Path, path: Path, *, overwrite: bool) -> None:
@@ -205,7 +219,7 @@ class _Draft:
         """Keeps the intact beginning of a damaged archive, and says where."""
         name = f"{os.fspath(self.target)}.from-0"
         try:
-            _name(name, self.temporary, Path(os.path.realpath(name)), overwrite=self.overwrite)
+            _name(name, self.temporary, real_path(name), overwrite=self.overwrite)
         except (OSError, OutputError) as error:
             return f"they are not saved, because {error}"
         return f"they are in {name!r}"

@@ -16,16 +16,18 @@ import hashlib
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from prequential.errors import OutputError
-from prequential.files.folders import sync_folder
+from prequential.files.folders import is_foreign, sync_folder
 from prequential.files.sink import PathLike, writing
 
 MAX_NAME_BYTES = 255  # of most file systems
+POLL_S = 0.05  # between two tries to lock a file
 MARK = b"prequential working folder 1\n"
 OWNER, PARTIAL, CHECKPOINT, NEW_CHECKPOINT, NEW_FOLDER = (
     "owner",
@@ -36,9 +38,26 @@ OWNER, PARTIAL, CHECKPOINT, NEW_CHECKPOINT, NEW_FOLDER = (
 )
 
 
+def real_path(target: PathLike) -> Path:
+    """The file that the output `target` is, or that it leads to if it is a link. Raises OutputError for another user's link.
+
+    A link that appears after it was looked for is not followed: in a folder such as /tmp another user may put one there.
+    """
+    path = Path(target)
+    try:
+        status = path.lstat()
+    except (OSError, ValueError):
+        status = None
+    if status is None or not stat.S_ISLNK(status.st_mode):
+        return Path(os.path.realpath(path.parent)) / path.name
+    if is_foreign(status) and status.st_uid:  # root is trusted: /dev/stdout is a link of root
+        raise OutputError(f"{os.fspath(target)!r} is a link of another user; choose another name")
+    return Path(os.path.realpath(path))
+
+
 def work_folder(target: PathLike) -> Path:
     """The working folder of the output `target`. If `target` is a link, the folder stands beside the file that the link names."""
-    path = Path(os.path.realpath(target))
+    path = real_path(target)
     folder = path.with_name(f".{path.name}.prequential")
     if len(os.fsencode(folder.name)) <= MAX_NAME_BYTES:
         return folder
@@ -150,12 +169,8 @@ def _is_same(file: BinaryIO, path: Path) -> bool:
 def check_own_folder(folder: Path) -> None:
     """Raises OutputError unless this is a folder, not a link, and belongs to this user. Raises OSError if it is missing."""
     status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or _is_foreign(status):
+    if not stat.S_ISDIR(status.st_mode) or is_foreign(status):
         raise _not_ours(folder)
-
-
-def _is_foreign(status: os.stat_result) -> bool:
-    return hasattr(os, "geteuid") and status.st_uid != os.geteuid()
 
 
 def _not_ours(path: Path) -> OutputError:
@@ -178,7 +193,7 @@ def open_own_file(path: Path, *, create: bool = True) -> BinaryIO:
         raise _not_ours(path)
     number = os.open(path, flags, 0o600)
     status = os.fstat(number)
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or _is_foreign(status):
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or is_foreign(status):
         os.close(number)
         raise _not_ours(path)
     return os.fdopen(number, "r+b")
@@ -194,18 +209,31 @@ def closing(file: BinaryIO) -> Iterator[BinaryIO]:
             file.close()
 
 
-def lock(file: BinaryIO, target: PathLike, *, waits: bool = False) -> None:
-    """Locks the file until it is closed. If another run holds the lock: waits for it, or raises OutputError."""
+def lock(file: BinaryIO, target: PathLike) -> None:
+    """Locks the file until it is closed. Raises OutputError if another run holds the lock."""
+    if not has_locked(file.fileno()):
+        file.close()
+        raise OutputError(f"another run is writing {os.fspath(target)!r}; wait until it ends, or choose another name")
+
+
+def has_locked(number: int, wait_s: float = 0.0) -> bool:
+    """Locks the file of a descriptor until it is closed. False if another program has held the lock for wait_s seconds.
+
+    Whoever may read a file can hold its lock for ever, so nothing waits for a lock without an end.
+    """
     try:
         import fcntl
     except ImportError:  # not on every system
-        return
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB * (not waits))
-    except BlockingIOError as error:
-        file.close()
-        raise OutputError(
-            f"another run is writing {os.fspath(target)!r}; wait until it ends, or choose another name"
-        ) from error
-    except OSError:  # a file system without locks
-        return
+        return True
+    end_s = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end_s:
+                return False
+            time.sleep(POLL_S)
+            continue
+        except OSError:  # a file system without locks
+            pass
+        return True

@@ -38,6 +38,9 @@ def environment(runtime: Runtime, config: Config | None) -> dict[str, Any]:
     }
 
 
-def append_record(path: PathLike, record: dict[str, Any]) -> None:
-    """Appends one line to the file at `path`, which it creates if it is missing. Raises OutputError."""
-    append_line(path, json.dumps(record, allow_nan=False, ensure_ascii=False).encode() + b"\n")
+def append_record(path: PathLike, record: dict[str, Any], mode: int = 0o777) -> None:
+    """Appends one line to the file at `path`, which it creates if it is missing. Raises OutputError.
+
+    mode: the permissions of what was measured (`append_line`).
+    """
+    append_line(path, json.dumps(record, allow_nan=False, ensure_ascii=False).encode() + b"\n", mode)

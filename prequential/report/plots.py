@@ -144,11 +144,11 @@ def monorepo(records: Sequence[Mapping[str, Any]]) -> Figure:
     return figure(monorepo_picture.heading(records), monorepo_picture.panels(records))
 
 
-def save_figure(found: Figure, path: PathLike, *, overwrite: bool = False) -> None:
-    """Writes a figure in the format that the name ends in. Raises OutputError."""
+def save_figure(found: Figure, path: PathLike, *, overwrite: bool = False, mode: int = 0o777) -> None:
+    """Writes a figure in the format that the name ends in. mode: permissions that it has at most. Raises OutputError."""
     memory = io.BytesIO()
     found.savefig(memory, format=Path(path).suffix.removeprefix("."))
-    with output_file(path, overwrite=overwrite) as sink:
+    with output_file(path, overwrite=overwrite, mode=mode) as sink:
         sink.write(memory.getvalue())
 
 
@@ -252,8 +252,8 @@ def png(figure: Figure) -> bytes:
 def save_plots(runs: Sequence[Run], folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[Path]:
     """Writes FOLDER/RUN-PANEL.png and .svg for every panel of every run; returns the paths. Equal runs give equal files.
 
-    Raises MissingDependencyError without matplotlib, CorpusError if the curves of a run cannot be read, and OutputError if a
-    file exists, unless `overwrite`.
+    A file has at most the permissions of its run. Raises MissingDependencyError without matplotlib, CorpusError if the curves of
+    a run cannot be read, and OutputError if a file exists, unless `overwrite`.
     """
     panels = [run_panels.panels_for_files(run) for run in runs]  # before anything is written
     with writing(folder):
@@ -264,7 +264,7 @@ def save_plots(runs: Sequence[Run], folder: str | os.PathLike[str], *, overwrite
         for panel_name, panel in found.items():
             for kind, content in _picture_files(run.path.resolve().name, panel).items():
                 paths.append(Path(folder) / f"{name}-{panel_name}.{kind}")
-                with output_file(paths[-1], overwrite=overwrite) as sink:
+                with output_file(paths[-1], overwrite=overwrite, mode=run.mode) as sink:
                     sink.write(content)
     return paths
 

@@ -31,11 +31,12 @@ from prequential.measure.cost.devices import read_devices
 from prequential.measure.evaluation.curves import read_curves
 from prequential.measure.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.measure.evaluation.runs_text import format_run, format_runs, run_record
+from prequential.measure.evaluation.trust import check_own_run
 from prequential.measure.fields import Fields, check_fields, read_lines
 from prequential.measure.monorepo.series import read_series
 from prequential.measure.study.forecasting.score import score
 from prequential.measure.study.forecasting.sealed import read_forecast, sealed
-from prequential.measure.study.plans import Subject, finished_runs
+from prequential.measure.study.plans import Plan, Subject, finished_runs
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.svg import Axes, Panel, Series, svg_file
@@ -356,7 +357,8 @@ def test_no_value_of_a_record_breaks_a_command(runs_folder: Path, rich_record: d
         lambda: html_report([read_run(a), read_run(b)]),
         lambda: run_panels.panels_for_files(read_run(a)),
         lambda: format_comparison(compare([a, b], groups=["x", "y"], bootstrap=Bootstrap(n_resamples=99))),
-        lambda: finished_runs(runs_folder, Subject(1, "x")),
+        lambda: finished_runs(runs_folder, Subject(1, "x"), Plan(settings=(), refusals=())),
+        lambda: check_own_run(read_run(a)),
     ]
     for _ in range(150):
         (a / RECORD).write_text(json.dumps(mutated(rich_record, rng)))

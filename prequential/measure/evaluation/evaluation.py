@@ -42,7 +42,7 @@ from prequential.online.coding import OnProgress, ignore
 from prequential.online.first_run import run_once, small_config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
-from prequential.online.source import Data, PathLike, Source, open_source
+from prequential.online.source import Data, PathLike, Source, common_mode_of, open_source
 
 if TYPE_CHECKING:
     import pandas
@@ -62,7 +62,7 @@ class Evaluation:
     notes: baselines that were skipped, and why.
     trace: the cost of each byte.
     limit_bytes: only so many bytes from the beginning of the corpus were to be read; None: all.
-    mode: the permissions that all files of the corpus have; the archive gets no others.
+    mode: the permissions that all files of the corpus and of the given text have; the archive and the record get no others.
     is_coded: whether an archive was written. If not, its size is the ideal code length in whole bytes.
 
     Examples:
@@ -209,7 +209,7 @@ def evaluate(
     subject = _subject(config, learner, given, runtime)
     with open_source(source, limit_bytes) as opened:
         result = _evaluate(opened, subject, runtime, _Options(baselines, verify, draft), on_progress)
-    return replace(result, limit_bytes=limit_bytes, mode=opened.mode)
+    return replace(result, limit_bytes=limit_bytes, mode=opened.mode & common_mode_of([subject.given]))
 
 
 class _Options(NamedTuple):

@@ -19,10 +19,11 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from prequential.files import (
     PathLike,
     check_own_folder,
     checkpoint_path,
+    common_mode,
     hold_work_folder,
     output_file,
     read_regular,
@@ -96,6 +98,13 @@ class Run:
     def name(self) -> str:
         """The name of the run folder."""
         return self.path.name
+
+    @property
+    def mode(self) -> int:
+        """The permissions of its folder and its files, or of the file that it is packed in. What is made of it gets no others."""
+        if self.packed_curves is not None:
+            return common_mode(self.path.parent)
+        return common_mode(self.path, self.path / RECORD, self.path / CURVE)
 
     @property
     def archive(self) -> Path:
@@ -275,7 +284,7 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
     runs = read_runs(folder)
     if not runs:
         raise CorpusError(f"{os.fspath(folder)!r} has no runs to pack")
-    with output_file(path, overwrite=overwrite) as sink:
+    with output_file(path, overwrite=overwrite, mode=mode_of_all(runs)) as sink:
         for run in runs:
             curves = base64.b64encode(run.curve_table()).decode()
             values = {"kind": PACKED, "name": run.name, "record": run.record, "curves": curves}
@@ -287,6 +296,11 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
                 )
             sink.write(line)
     return runs
+
+
+def mode_of_all(runs: Iterable[Run]) -> int:
+    """The permissions that all the runs have."""
+    return reduce(and_, (run.mode for run in runs), 0o777)
 
 
 def interrupted_runs(root: PathLike) -> list[Path]:
@@ -392,11 +406,12 @@ def _rename_to_free_name(folder: Path, name: Path) -> Path:
     """Renames the folder to the first of NAME, NAME-2, NAME-3, ... that does not exist; returns the new path."""
     number, target = 1, name
     while True:
-        if not target.exists():
+        if not os.path.lexists(target):
             try:
                 return folder.rename(target)
             except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process has just made it
+                is_taken = error.errno in (errno.ENOTEMPTY, errno.EEXIST) or os.path.lexists(target)
+                if not is_taken:  # otherwise another process, or another user, has just made something of this name
                     raise
         number += 1
         target = name.with_name(f"{name.name}-{number}")

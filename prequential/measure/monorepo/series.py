@@ -124,8 +124,12 @@ def read_series(path: PathLike) -> list[dict[str, Any]]:
     return records
 
 
-def append_point(path: PathLike, record: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> None:
+def append_point(
+    path: PathLike, record: Mapping[str, Any], before: Sequence[Mapping[str, Any]], mode: int = 0o777
+) -> None:
     """Appends a point, without its single documents. before: the points of the series when the run began.
+
+    mode: the permissions of the repository (`append_line`).
 
     Raises OutputError if another run has appended a point since then.
     """
@@ -133,7 +137,7 @@ def append_point(path: PathLike, record: Mapping[str, Any], before: Sequence[Map
         raise OutputError(
             f"another run has appended a point to {os.fspath(path)!r}, so this point is not appended: run it again"
         )
-    append_record(path, slim(record))
+    append_record(path, slim(record), mode)
 
 
 def slim(record: Mapping[str, Any]) -> dict[str, Any]:

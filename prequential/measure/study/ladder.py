@@ -29,6 +29,7 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.measure.evaluation.curves import MODEL, Curve
 from prequential.measure.evaluation.evaluation import evaluate
 from prequential.measure.evaluation.runs import PathLike, Run, read_runs
+from prequential.measure.evaluation.trust import check_own_run
 from prequential.measure.study.plans import Outcome, Plan, Setting, Subject, config_key, recorded_subject
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.online.flops import hidden_matrices, total_flops
@@ -256,11 +257,11 @@ def family(config: Mapping[str, Any]) -> str:
     return json.dumps({k: v for k, v in config.items() if k != "seed"} | {"gpt": gpt}, sort_keys=True)
 
 
-def read_ladder(path: PathLike) -> Ladder:
+def read_ladder(path: PathLike, *, trust_runs: bool = True) -> Ladder:
     """The ladder with the most sizes among the runs at `path` (`read_runs`). Of equal configurations the newest run counts.
 
-    The runs of a ladder read the same bytes and differ only in size and seed. Raises CorpusError if there is no ladder, or if
-    several have the most sizes.
+    The runs of a ladder read the same bytes and differ only in size and seed. Raises CorpusError if there is no ladder, if
+    several have the most sizes, and, unless trust_runs, if one of its runs is not to be trusted (`check_own_run`).
     """
     ladders: dict[tuple[Subject, str], dict[tuple[Size, int], Rung]] = {}
     for run in read_runs(path):
@@ -278,6 +279,8 @@ def read_ladder(path: PathLike) -> Ladder:
             "settings: keep each ladder in its own folder"
         )
     rungs = sorted(ladders[largest[0]].values(), key=lambda rung: (rung.n_weights, rung.config.seed))
+    for rung in () if trust_runs else rungs:
+        check_own_run(rung.run)
     return Ladder(tuple(rungs), largest[0][0])
 
 

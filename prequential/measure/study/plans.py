@@ -19,6 +19,7 @@ from prequential.learners.subject import Subject as Learner
 from prequential.measure.evaluation.evaluation import DraftFolder, evaluate
 from prequential.measure.evaluation.record import evaluation_record
 from prequential.measure.evaluation.runs import PathLike, Run, new_run_folder, read_run, read_runs
+from prequential.measure.evaluation.trust import check_own_run
 from prequential.measure.study.plan_workers import PlanWorker
 from prequential.measure.watch.progress import SilentProgress
 from prequential.model.config import Config
@@ -146,16 +147,23 @@ def run_title(setting: Setting, config: Candidate) -> str:
     return setting.name if config.seed is None else f"{setting.name}, seed {config.seed}"
 
 
-def finished_runs(folder: PathLike, subject: Subject) -> dict[str, Run]:
-    """The newest run of each configuration in `folder`, by `config_key`, over these bytes and by this version of the program.
+def finished_runs(folder: PathLike, subject: Subject, plan: Plan, *, trust_runs: bool = False) -> dict[str, Run]:
+    """The newest run in `folder` of each planned candidate, by `config_key`, over these bytes and by this version of the program.
 
-    Runs that cannot be read are left out. Raises CorpusError for a folder that cannot be read.
+    Runs that cannot be read are left out. Raises CorpusError for a folder that cannot be read, and, unless trust_runs, for a run
+    that is not this user's or has lost its archive (`check_own_run`).
     """
-    return {
-        config_key(run.record["config"]): run
+    planned = {config_key(config.to_dict()) for config in plan.configs}
+    found = {
+        key: run
         for run in read_runs(folder, on_bad=lambda error: None)
-        if recorded_subject(run.record) == subject and _version(run.record) == VERSION
+        if recorded_subject(run.record) == subject
+        and _version(run.record) == VERSION
+        and (key := config_key(run.record["config"])) in planned
     }
+    for run in () if trust_runs else found.values():
+        check_own_run(run)
+    return found
 
 
 def _version(record: Mapping[str, Any]) -> str | None:
@@ -188,16 +196,18 @@ def run_plan(
     runtime: Runtime | None = None,
     open_progress: OpenProgress = _open_silent,
     worker: PlanWorker | None = None,
+    trust_runs: bool = False,
 ) -> Iterator[Outcome]:
     """Runs the plan over `source` and yields each outcome as soon as it is known. A failed run does not stop the others.
 
     folder: where finished runs are looked for and new run folders are written. open_progress: opens the progress of a run.
     worker: this process, if several share the plan. Each yields the runs that it made or found; the first one finally yields
-    those of the others. The other arguments are those of `evaluate`. Raises CorpusError if the corpus cannot be read.
+    those of the others. trust_runs: also use finished runs of other users, and those without their archives. The other arguments
+    are those of `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is not to be trusted.
     """
     subject = subject_of(source, limit_bytes)
     maker = _RunMaker(source, subject, Path(folder), limit_bytes, baselines, runtime or Runtime(), open_progress)
-    finished = finished_runs(folder, subject)
+    finished = finished_runs(folder, subject, plan, trust_runs=trust_runs)
     claimed_elsewhere: dict[str, tuple[Setting, Candidate]] = {}
     for setting, config in plan.runs:
         key = config_key(config.to_dict())
@@ -213,15 +223,18 @@ def run_plan(
     if worker:
         worker.leave()
         if worker.is_first:
-            yield from _outcomes_elsewhere(claimed_elsewhere, folder, subject, worker)
+            failures = worker.failures(claimed_elsewhere)  # waits until the others have ended
+            finished = finished_runs(folder, subject, plan, trust_runs=trust_runs)
+            yield from _outcomes_elsewhere(claimed_elsewhere, folder, failures, finished)
 
 
 def _outcomes_elsewhere(
-    claimed: Mapping[str, tuple[Setting, Candidate]], folder: PathLike, subject: Subject, worker: PlanWorker
+    claimed: Mapping[str, tuple[Setting, Candidate]],
+    folder: PathLike,
+    failures: Mapping[str, str],
+    finished: Mapping[str, Run],
 ) -> Iterator[Outcome]:
-    """The outcomes of runs that other processes claimed, once these processes have ended. claimed: by `config_key`."""
-    failures = worker.failures(claimed)
-    finished = finished_runs(folder, subject)
+    """The outcomes of runs that other processes claimed, by `config_key`. finished: the runs that are in the folder now."""
     for key, (setting, config) in claimed.items():
         run = None if key in failures else finished.get(key)
         reason = failures.get(key, f"the run of another worker is not in {folder}, which all workers must share")

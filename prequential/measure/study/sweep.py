@@ -205,12 +205,14 @@ def sweep(
     limit_bytes: int | None = None,
     runtime: Runtime | None = None,
     baseline: Run | None = None,
+    trust_runs: bool = False,
     on_outcome: Callable[[Outcome], object] = lambda outcome: None,
 ) -> Summary:
     """Evaluates every configuration of the plan that `folder` holds no run of yet, and summarises the results over seeds.
 
     on_outcome: called with each run, or with the error that it failed with. baseline: the run that data multiples refer to; by
-    default the setting of the lowest cost. Raises CorpusError if no run succeeds.
+    default the setting of the lowest cost. trust_runs: also use finished runs of other users, and those without their archives.
+    Raises CorpusError if no run succeeds, and for a finished run that is not to be trusted.
 
     Examples:
         >>> import tempfile, prequential
@@ -226,7 +228,7 @@ def sweep(
         replay 1.5, width 32, layers 1, update 1024
     """
     outcomes = []
-    for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime):
+    for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime, trust_runs=trust_runs):
         on_outcome(outcome)
         outcomes.append(outcome)
     if not any(outcome.run for outcome in outcomes):

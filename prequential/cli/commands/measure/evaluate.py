@@ -180,9 +180,10 @@ def _evaluate(
     from prequential.measure.evaluation.record import evaluation_record
     from prequential.measure.record import append_record
     from prequential.model.config import Config
+    from prequential.online.source import common_mode_of
 
     if args.output is not None:
-        check_appendable(args.output)  # before the work, not after it
+        check_appendable(args.output, common_mode_of([name, args.given]))  # before the work, not after it
     config = learner if isinstance(learner, Config) else None
     estimate = _estimate(args, config, runtime, name) if args.estimate and config else None
     with _run_folder(args) as folder:
@@ -205,7 +206,7 @@ def _evaluate(
         path = folder.finish(root, record, evaluation.curves, mode=evaluation.mode) if folder else None
     _print_record(args, record, path)
     if args.output is not None:
-        append_record(args.output, record)
+        append_record(args.output, record, evaluation.mode)
 
 
 def _evaluate_labels(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
@@ -213,16 +214,18 @@ def _evaluate_labels(args: argparse.Namespace, config: "Config", runtime: "Runti
     from prequential.files import check_appendable
     from prequential.measure.labels.labels import format_label_cost, label_cost, label_record, read_rows
     from prequential.measure.record import append_record
+    from prequential.online.source import common_mode_of
 
+    mode = common_mode_of([Path(name)])
     if args.output is not None:
-        check_appendable(args.output)  # before the work, not after it
+        check_appendable(args.output, mode)  # before the work, not after it
     rows = read_rows(name, args.code, args.given_field)
     with progress_bar(name, quiet=args.quiet) as show:
         cost = label_cost(rows, config, runtime, on_progress=show)
     record = label_record(cost, config, runtime)
     print(json.dumps(record) if args.json else format_label_cost(cost), flush=True)
     if args.output is not None:
-        append_record(args.output, record)
+        append_record(args.output, record, mode)
 
 
 def _run_folder(args: argparse.Namespace) -> "AbstractContextManager[RunFolder | None]":

@@ -78,16 +78,18 @@ def run(args: argparse.Namespace) -> int:
     from prequential.files import check_appendable, writing
     from prequential.measure.heldout.text import format_heldout
     from prequential.measure.record import append_record
+    from prequential.online.source import common_mode_of
 
     records = None if args.no_run else Path(args.runs) / RECORDS
+    mode = common_mode_of([args.train, args.test] if records else [])
     if records:
         with writing(args.runs):
             records.parent.mkdir(parents=True, exist_ok=True)
-        check_appendable(records)  # before the work, not after it
+        check_appendable(records, mode)  # before the work, not after it
     record = _measure(args, options.runtime(args))
     print(json.dumps(record) if args.json else format_heldout(record), flush=True)
     if records:
-        append_record(records, record)
+        append_record(records, record, mode)
         if not args.json:
             print(f"appended to {printable(str(records))}")
     return 0

@@ -116,7 +116,7 @@ def _add_point(args: argparse.Namespace) -> Path:
         _check_before(point, runtime)
         record = _measure(args, point, window, runtime)
     print(json.dumps(slim(record), allow_nan=False) if args.json else format_point(record), flush=True)
-    append_point(point.series, record, point.records)  # it may fail: the point has been printed
+    append_point(point.series, record, point.records, _mode(args.repository))  # it may fail: the point has been printed
     if not args.json:
         print(f"\npoint {len(point.records) + 1} of {printable(str(point.series))}", flush=True)
     return point.series
@@ -170,7 +170,7 @@ def _check_before(point: NextPoint, runtime: Runtime) -> None:
     runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
     with writing(point.series):
         point.series.parent.mkdir(parents=True, exist_ok=True)
-    check_appendable(point.series)
+    check_appendable(point.series, _mode(point.repository))
     if point.records:
         version = point.records[-1]["environment"]["versions"]["prequential"]
         if version != VERSION:
@@ -215,10 +215,19 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
             )
         if args.model:
             about = {**trained_on.about, "prequential": VERSION}
-            save_model(args.model, learner, about, mode=Path(args.repository).stat().st_mode)
+            save_model(args.model, learner, about, mode=_mode(args.repository))
         return learner, trained_on
 
     return train
+
+
+def _mode(repository: str) -> int:
+    """The permissions of the repository: those of its folder and of the folder of its objects."""
+    from prequential.corpora.git.repository import find_repository
+    from prequential.files import common_mode
+
+    found = find_repository(repository)
+    return common_mode(found.path, found.objects)
 
 
 def _check_drawing(picture: str) -> None:
@@ -230,7 +239,7 @@ def _check_drawing(picture: str) -> None:
 
 
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
-    from prequential.files import output_file
+    from prequential.files import common_mode, output_file
     from prequential.measure.monorepo.series import read_series
     from prequential.report import monorepo_picture, plots
 
@@ -240,5 +249,5 @@ def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
     else:
         text = monorepo_picture.svg_file(records) if kind == ".svg" else monorepo_picture.page(records)
         data = text.encode("utf-8", "replace")
-    with output_file(picture, overwrite=overwrite) as sink:
+    with output_file(picture, overwrite=overwrite, mode=common_mode(series)) as sink:
         sink.write(data)

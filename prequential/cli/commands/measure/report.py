@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """Writes the page, the plots or both; returns the exit code."""
     from prequential.cli.commands.measure.runs import DEFAULT_FOLDER
     from prequential.files import check_output
-    from prequential.measure.evaluation.runs import find_run, read_run
+    from prequential.measure.evaluation.runs import find_run, mode_of_all, read_run
 
     output = "-" if args.stdout else args.output or (None if args.plots else DEFAULT_OUTPUT)
     if output not in (None, "-"):
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if output is not None:
         from prequential.report.page import html_report
 
-        _write(output, html_report(runs), overwrite=args.force)
+        _write(output, html_report(runs), overwrite=args.force, mode=mode_of_all(runs))
         written += [output] if output != "-" else []
     if not args.quiet:
         for path in written:
@@ -60,12 +60,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write(output: str, page: str, *, overwrite: bool) -> None:
+def _write(output: str, page: str, *, overwrite: bool, mode: int) -> None:
     from prequential.files import output_file, stream_output
 
     data = page.encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair
     if output != "-":
-        with output_file(output, overwrite=overwrite) as sink:
+        with output_file(output, overwrite=overwrite, mode=mode) as sink:
             sink.write(data)
         return
     sink = stream_output(sys.stdout.buffer, overwrite=overwrite)

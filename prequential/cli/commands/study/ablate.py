@@ -70,8 +70,9 @@ def run(args: argparse.Namespace) -> int:
     runtime = options.runtime(args)
     ablation, bootstrap = _ablation(args, runtime)
     corpus, has_bad_runs = subject_of(args.source, args.limit), report_bad_runs(args)
+    finished = finished_runs(args.runs, corpus, ablation.plan, trust_runs=args.trust_runs).keys()
     if prints_text(args) or (args.dry_run and not args.json):
-        print(format_plan(ablation, corpus, finished_runs(args.runs, corpus).keys()), flush=True)
+        print(format_plan(ablation, corpus, finished), flush=True)
     outcomes = [] if args.dry_run else run_plan(args, ablation.plan, runtime)
     has_runs = any(outcome.run for outcome in outcomes)
     summary = summarise_ablation(ablation, outcomes, bootstrap) if has_runs else None

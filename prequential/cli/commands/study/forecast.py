@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
+from prequential.cli.plans import add_trust
 from prequential.errors import ConfigError, CorpusError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="NAME",
         help="form of the scaling law: additive, crossed or shared (default: the one with the least backtest error)",
     )
+    add_trust(parser)
     parser.add_argument("--with-diverged", action="store_true", help="also use runs that look diverged")
     parser.add_argument(
         "--after-the-fact", action="store_true", help="allow a target that has been run; the file records this"
@@ -71,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     has_target = _check_usage(args)
     from prequential.measure.study.ladder import read_ladder
 
-    ladder = read_ladder(args.runs)
+    ladder = read_ladder(args.runs, trust_runs=args.trust_runs)
     record: dict[str, Any] = {}
     if args.backtest:
         record["backtest"] = _backtest(args, ladder)
@@ -101,10 +103,11 @@ def _check_usage(args: argparse.Namespace) -> bool:
 def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
     """Makes the forecast, writes it and prints it."""
     from prequential.files import check_output, output_file
-    from prequential.measure.evaluation.runs import read_run
+    from prequential.measure.evaluation.runs import mode_of_all, read_run
     from prequential.measure.study.forecasting.forecast import Target, forecast, target_digest, target_runs
     from prequential.measure.study.ladder import Size
     from prequential.measure.study.text.forecast import format_forecast
+    from prequential.online.source import common_mode_of
 
     check_output(args.output, overwrite=False)
     size = Size(args.target_width, args.target_layers or ladder.sizes[-1].n_layers)
@@ -129,7 +132,10 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
         with_diverged=args.with_diverged,
         after_the_fact=args.after_the_fact,
     )
-    with output_file(args.output) as sink:
+    mode = common_mode_of([args.corpus]) & mode_of_all(
+        [*(rung.run for rung in ladder.rungs), *([proxy] if proxy else [])]
+    )
+    with output_file(args.output, mode=mode) as sink:
         sink.write(json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
     if not (args.json or args.quiet):
         print(format_forecast(record))

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     runtime = options.runtime(args)
     plan = _plan(args, runtime)
     corpus, has_bad_runs = subject_of(args.source, args.limit), report_bad_runs(args)
-    finished = finished_runs(args.runs, corpus).keys()
+    finished = finished_runs(args.runs, corpus, plan, trust_runs=args.trust_runs).keys()
     predicted_s = predicted_remaining_s(args.source, plan, corpus, finished, runtime) if args.dry_run else None
     if prints_text(args) or (args.dry_run and not args.json):
         print(format_plan(plan, corpus, finished, predicted_s), flush=True)
@@ -101,7 +101,7 @@ def _print_results(
     checks = None
     if args.check_steps:
         checks = step_checks_of(outcomes, options.learner_config(args), _warn_incomplete) if has_runs else []
-    ladder = read_ladder(args.runs) if has_runs and not args.check_steps else None
+    ladder = read_ladder(args.runs, trust_runs=args.trust_runs) if has_runs and not args.check_steps else None
     diverged = diverged_runs(ladder) if ladder else {}
     if args.json:
         record = ladder_record(plan, corpus, outcomes, diverged=diverged, step_checks=checks, predicted_s=predicted_s)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
+from prequential.cli.plans import add_trust
 from prequential.cli.progress import progress_bar
 from prequential.printable import printable
 
@@ -39,6 +40,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="folder of the run and of scores.jsonl, or file of packed runs, with scores.jsonl beside (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print the line instead of a table")
+    add_trust(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
     parser.set_defaults(run=run, inputs=("forecast",))
@@ -46,13 +48,19 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Scores the forecast; returns the exit code."""
+    from prequential.files import common_mode
     from prequential.measure.study.forecasting.score import append_score, find_target_run, score
     from prequential.measure.study.forecasting.sealed import read_forecast
     from prequential.measure.study.text.forecast import format_score
 
     forecast = read_forecast(args.forecast)
-    record = score(forecast, _make_run(args, forecast) if args.source else find_target_run(args.runs, forecast))
-    path = append_score(args.runs, record)
+    mode = common_mode(args.forecast)
+    if args.source:
+        run = _make_run(args, forecast, mode)
+    else:
+        run = find_target_run(args.runs, forecast, trust_runs=args.trust_runs)
+    record = score(forecast, run)
+    path = append_score(args.runs, record, mode & run.mode)
     if args.json:
         print(json.dumps(record, allow_nan=False))
     elif not args.quiet:
@@ -60,13 +68,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _make_run(args: argparse.Namespace, forecast: dict[str, Any]) -> Run:
-    """The target's run over the corpus: a finished one, or a new one. Raises CorpusError for another corpus than the ladder's."""
-    from prequential.measure.study.forecasting.score import check_prefix
+def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> Run:
+    """The target's run over the corpus: a finished one, or a new one. mode: the permissions of the forecast.
+
+    Raises CorpusError for another corpus than the ladder's, OutputError if the score could not be appended.
+    """
+    from prequential.files import check_appendable, writing
+    from prequential.measure.study.forecasting.score import check_prefix, scores_path
     from prequential.measure.study.plans import Plan, Setting, run_plan, subject_of
     from prequential.model.config import Config
+    from prequential.online.source import common_mode_of
 
     check_prefix(forecast, subject_of(args.source, forecast["corpus"]["n_bytes"]))
+    scores = scores_path(args.runs)
+    with writing(scores):
+        scores.parent.mkdir(parents=True, exist_ok=True)
+    check_appendable(scores, mode & common_mode_of([args.source]))  # before the work, not after it
     config = Config.from_record(forecast["target"]["config"])
     (outcome,) = run_plan(
         args.source,
@@ -75,6 +92,7 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any]) -> Run:
         limit_bytes=forecast["target"]["n_bytes"],
         runtime=options.runtime(args),
         open_progress=partial(progress_bar, quiet=args.quiet),
+        trust_runs=args.trust_runs,
     )
     if outcome.error:
         raise outcome.error

@@ -93,9 +93,10 @@ def run(args: argparse.Namespace) -> int:
     ):
         documents = _documents(args, source)
         choices = _choices(args, source, target, documents, config, runtime)
+        mode = source.mode & (target.mode if target else 0o777)
         if args.write:
-            _write_subset(args, source, choices)
-        _write_order(args, _record(args, source, target, config, choices, len(documents)), choices)
+            _write_subset(args, source, choices, mode)
+        _write_order(args, _record(args, source, target, config, choices, len(documents)), choices, mode)
     return 0
 
 
@@ -167,16 +168,16 @@ def _record(
     return {**selection_record(request, choices, n_documents), "config": config.to_dict(), "version": VERSION}
 
 
-def _write_subset(args: argparse.Namespace, source: Source, choices: Sequence[Choice]) -> None:
+def _write_subset(args: argparse.Namespace, source: Source, choices: Sequence[Choice], mode: int) -> None:
     from prequential.files import output_file
     from prequential.measure.study.selection import subset
 
-    with output_file(args.write, overwrite=args.force, mode=source.mode) as sink:
+    with output_file(args.write, overwrite=args.force, mode=mode) as sink:
         for part in subset(source.symbols[:], choices, by_rank=args.write_order == "rank"):
             sink.write(part.tobytes())
 
 
-def _write_order(args: argparse.Namespace, record: dict[str, Any], choices: Sequence[Choice]) -> None:
+def _write_order(args: argparse.Namespace, record: dict[str, Any], choices: Sequence[Choice], mode: int) -> None:
     """Writes one line about the selection, then one for each document, to a file, or with --json to standard output.
 
     Without --json a table of both ends of the order is printed.
@@ -187,7 +188,7 @@ def _write_order(args: argparse.Namespace, record: dict[str, Any], choices: Sequ
 
     lines = [json.dumps(line, allow_nan=False) + "\n" for line in (record, *map(choice_record, choices))]
     if args.output:
-        with output_file(args.output, overwrite=args.force) as sink:
+        with output_file(args.output, overwrite=args.force, mode=mode) as sink:
             for line in lines:
                 sink.write(line.encode())
     if args.json:

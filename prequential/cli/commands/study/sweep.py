@@ -58,8 +58,9 @@ def run(args: argparse.Namespace) -> int:
     baseline = read_run(args.baseline) if args.baseline else None
     if baseline:
         check_baseline(baseline, corpus)  # before the work, not after it
+    finished = finished_runs(args.runs, corpus, plan, trust_runs=args.trust_runs).keys()
     if prints_text(args) or (args.dry_run and not args.json):
-        print(format_plan(plan, corpus, finished_runs(args.runs, corpus).keys()), flush=True)
+        print(format_plan(plan, corpus, finished), flush=True)
     outcomes = [] if args.dry_run else run_plan(args, plan, runtime)
     summary = summarise(plan, outcomes, baseline) if any(outcome.run for outcome in outcomes) else None
     if args.json:

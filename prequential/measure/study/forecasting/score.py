@@ -11,6 +11,7 @@ import numpy as np
 from prequential.errors import CorpusError
 from prequential.measure.evaluation.curves import MODEL, Curve
 from prequential.measure.evaluation.runs import PathLike, Run, read_runs
+from prequential.measure.evaluation.trust import check_own_run
 from prequential.measure.record import append_record
 from prequential.measure.study.forecasting.backtest import QUANTITIES, Quantity, loss_bits_per_byte
 from prequential.measure.study.forecasting.intervals import interval_score
@@ -71,10 +72,13 @@ def scores_path(runs: PathLike) -> Path:
     return (Path(runs).parent if Path(runs).is_file() else Path(runs)) / SCORES
 
 
-def append_score(runs: PathLike, record: dict[str, Any]) -> Path:
-    """Adds the record to scores.jsonl among the runs (`scores_path`), and returns its path. Raises OutputError."""
+def append_score(runs: PathLike, record: dict[str, Any], mode: int = 0o777) -> Path:
+    """Adds the record to scores.jsonl among the runs (`scores_path`), and returns its path. Raises OutputError.
+
+    mode: the permissions of the forecast and of the run (`append_line`).
+    """
     path = scores_path(runs)
-    append_record(path, record)
+    append_record(path, record, mode)
     return path
 
 
@@ -84,11 +88,16 @@ def check_prefix(forecast: Mapping[str, Any], prefix: Subject) -> None:
         raise CorpusError("this corpus does not begin with the bytes that the ladder read: their digests differ")
 
 
-def find_target_run(path: PathLike, forecast: Mapping[str, Any]) -> Run:
-    """The newest run at `path` (`read_runs`) with the target's configuration and length. Raises CorpusError if there is none."""
+def find_target_run(path: PathLike, forecast: Mapping[str, Any], *, trust_runs: bool = True) -> Run:
+    """The newest run at `path` (`read_runs`) with the target's configuration and length.
+
+    Raises CorpusError if there is none, and, unless trust_runs, if it is not to be trusted (`check_own_run`).
+    """
     runs = [run for run in read_runs(path) if _is_target(run, forecast["target"])]
     if not runs:
         raise CorpusError(f"{str(path)!r} has no run of the target: give the corpus too, and `score` makes the run")
+    if not trust_runs:
+        check_own_run(runs[-1])
     return runs[-1]
 
 
