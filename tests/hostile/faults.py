@@ -13,6 +13,7 @@ without faults, with --resume where there is such an option. A violation is one 
 - with code 0: other results than those of a run without faults, or more than one warning;
 - a changed source or record; a target that is neither absent nor complete; a lost checkpoint; a file that is left without one,
   unless the line names it as a valid beginning, which it is;
+- with code 1: a named file in which a record was kept, that does not hold it;
 - the second run fails, differs in any byte, or leaves other files than a run without faults.
 
 Prints one JSON object: command, kind of call, manner, and counts. Exits with 1 after a violation.
@@ -142,6 +143,7 @@ class Command:
     again: Callable[[Path], list[str] | None]
 
 
+RECORD = re.compile(r"; the record is in '([^']+)'")  # the line that could not be appended
 KEPT = re.compile(r"'([^']+)' holds a valid beginning")  # what stays of an output without a checkpoint
 ANEW = "this one starts anew"  # what --resume says without a checkpoint
 
@@ -411,7 +413,7 @@ class Trials:
         counts["ended in one line"] += ended.code == 1
         counts["continued with a warning"] += ended.code == 0 and bool(ended.said)
         counts["continued"] += ended.code == 0 and not ended.said
-        wrong = [*wrong_words(ended, fault), *self.wrong_files(ended, fault)]
+        wrong = [*wrong_words(ended, fault), *wrong_record(folder, ended), *self.wrong_files(ended, fault)]
         if ended.code or differences(self.expected, contents(folder)):
             argv = command.again(folder)
             second = run(self.bench, argv) if argv else Ended(0, "", 0, 0, "")
@@ -480,6 +482,17 @@ def wrong_words(ended: Ended, fault: Fault) -> Iterator[str]:
         yield "no line for this failure"
     if (fault.manner == SHORT or fault.error == errno.EPERM) and (ended.code or lines):
         yield "this is not an error"
+
+
+def wrong_record(folder: Path, ended: Ended) -> Iterator[str]:
+    """What is wrong with the file that the line names in which a record was kept. Takes the file away."""
+    if named := RECORD.search(ended.said):
+        path = folder / named[1]
+        try:
+            json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            yield f"{named[0]}, but it is not: {error}"
+        path.unlink(missing_ok=True)
 
 
 def differences(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:

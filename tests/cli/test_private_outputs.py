@@ -1,0 +1,209 @@
+"""Who may read the outputs of each command: those who may read all that they were made of, and nobody else."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from prequential import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.cli import main as program
+from prequential.cli.main import main
+from prequential.measure.evaluation.runs import read_runs
+
+MIXER = Config(
+    gpt=None,
+    mixer=MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
+    schedule=ScheduleConfig(history_bits=14, block_symbols=1024),
+)
+GPT = Config(
+    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
+    mixer=None,
+    schedule=ScheduleConfig(
+        first_segment_symbols=64, segment_symbols=128, row_symbols=32, n_rows=4, history_bits=14, block_symbols=1024
+    ),
+)
+FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
+LEARNER = ["--config", "mixer.json", "--kernels", "fused"]
+RUN = "RUN"  # stands for the run folder of `evaluate`
+PRIVATE, PUBLIC = 0o600, 0o644
+
+
+class Case(NamedTuple):
+    """A command line, the patterns of what it writes, and its exit code."""
+
+    args: list[str]
+    outputs: list[str]
+    code: int = 0
+
+
+CASES = {
+    "compress": Case(["compress", "a", "-o", "a.pq", *LEARNER], ["a.pq"]),
+    "compress a folder": Case(["compress", "pages", "-o", "pages.pq", *LEARNER], ["pages.pq"]),
+    "compress a data set": Case(["compress", "hf:rows.jsonl?column=t", "-o", "hf.pq", *LEARNER], ["hf.pq"]),
+    "compress shards": Case(["compress", "shards:shards", "-o", "shards.pq", *LEARNER], ["shards.pq"]),
+    "compress with a given text": Case(
+        ["compress", "public", "--given", "a", "-o", "given.pq", *LEARNER], ["given.pq"]
+    ),
+    "decompress": Case(["decompress", "a.pq", "-o", "b", "--kernels", "fused"], ["b"]),
+    "decompress a folder": Case(["decompress", "pages.pq", "-o", "restored", "--kernels", "fused"], ["restored"]),
+    "decompress a damaged archive": Case(
+        ["decompress", "--keep-going", "bad.pq", "-o", "bad", "--kernels", "fused"], ["bad.from-*"], 1
+    ),
+    "evaluate": Case(
+        ["evaluate", "a", "--runs", "runs", "--output", "records.jsonl", "--baselines", "gzip", *LEARNER],
+        ["runs/a-*", "records.jsonl"],
+    ),
+    "evaluate with a given text": Case(
+        ["evaluate", "public", "--given", "a", "--runs", "given", "--output", "given.jsonl", "--baselines", "none", *LEARNER],
+        ["given/public-*", "given.jsonl"],
+    ),
+    "evaluate labels": Case(
+        ["evaluate", "rows.jsonl", "--code", "y", "--output", "labels.jsonl", *LEARNER], ["labels.jsonl"]
+    ),
+    "runs": Case(["runs", "pack", "runs", "-o", "packed.jsonl"], ["packed.jsonl"]),
+    "report": Case(["report", RUN, "-o", "page.html", "--plots", "plots"], ["page.html", "plots/*.png", "plots/*.svg"]),
+    "report of a packed run": Case(["report", f"packed.jsonl/{RUN}", "-o", "packed.html"], ["packed.html"]),
+    "heldout": Case(
+        ["heldout", "--train", "a", "--test", "public", "--runs", "held", "--save-model", "held/model", *LEARNER],
+        ["held/heldout.jsonl", "held/model"],
+    ),
+    "heldout with a model": Case(
+        ["heldout", "--train", "held/model", "--test", "public", "--runs", "held2", "--kernels", "fused"],
+        ["held2/heldout.jsonl"],
+    ),
+    "heldout with a run": Case(
+        ["heldout", "--train", RUN, "--test", "public", "--runs", "held3", "--kernels", "fused"],
+        ["held3/heldout.jsonl"],
+    ),
+    "monorepo": Case(
+        ["monorepo", "repo", "--since", "HEAD~1", "--runs", "mono", "--picture", "m.svg", "--model", "m", *LEARNER],
+        ["mono/repo.series.jsonl", "m.svg", "m"],
+    ),
+    "monorepo as a page": Case(
+        ["monorepo", "--series", "mono/repo.series.jsonl", "--picture", "m.html"], ["m.html"]
+    ),
+    "monorepo as a picture": Case(["monorepo", "--series", "mono/repo.series.jsonl", "--picture", "m.png"], ["m.png"]),
+    "sweep": Case(
+        ["sweep", "a", "--runs", "swept", "--limit", "600", "--config", "gpt.json", "--kernels", "fused"],
+        ["swept/a-*"],
+    ),
+    "ladder": Case(
+        ["ladder", "a", "--runs", "ladder", "--limit", "600", "--sizes", "16x1", "--seeds", "0", "--config", "gpt.json",
+         "--kernels", "fused"],
+        ["ladder/a-*"],
+    ),
+    "ablate": Case(
+        ["ablate", "a", "--runs", "ablated", "--limit", "600", "--sizes", "16x1,32x1", "--features", "mlp", "--config",
+         "gpt.json", "--kernels", "fused"],
+        ["ablated/a-*"],
+    ),
+    "forecast": Case(
+        ["forecast", "ladder.jsonl", "--target-width", "512", "--target-bytes", "200M", "-o", "forecast.json"],
+        ["forecast.json"],
+    ),
+    "score": Case(["score", "frozen.json", "--runs", "ladder.jsonl"], ["scores.jsonl"]),
+    "select": Case(
+        ["select", "pages", "--by", "surprise", "--budget", "300", "-o", "order.jsonl", "--write", "subset", *LEARNER],
+        ["order.jsonl", "subset"],
+    ),
+    "select by a target": Case(
+        ["select", "open", "--target", "a", "--by", "progress", "--budget", "300", "-o", "order2.jsonl", *LEARNER],
+        ["order2.jsonl"],
+    ),
+    "matrix": Case(["matrix", "a", "public", "--picture", "matrix.svg", *LEARNER], ["matrix.svg"]),
+    "train": Case(["train", "a", "-o", "model", "--config", "gpt.json", "--kernels", "fused"], ["model"]),
+    "export": Case(["export", "model", "-o", "module", "--kernels", "fused"], ["module"]),
+}  # fmt: skip
+WRITE_NOTHING = {"test", "list", "references", "compare", "doctor", "estimate", "audit"}
+
+
+def test_every_command_is_in_the_table_or_writes_nothing() -> None:
+    commands = {command.__name__.rpartition(".")[2] for group in program.COMMANDS.values() for command in group}
+    assert commands == {case.args[0] for case in CASES.values()} | WRITE_NOTHING
+
+
+@pytest.fixture(scope="module", params=[PRIVATE, PUBLIC], ids=["private", "public"])
+def made(
+    request: pytest.FixtureRequest, text: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, int]]:
+    """A folder in which all commands have run over sources with these permissions, in the order of the table."""
+    folder, mode = tmp_path_factory.mktemp("made"), int(request.param)
+    before = os.umask(0o022)
+    try:
+        with chdir(folder), pytest.MonkeyPatch.context() as patch:
+            patch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
+            _write_sources(text, mode)
+            for case in CASES.values():
+                _prepare(case)
+                assert main([_named(arg) for arg in case.args] + ["-q"]) == case.code, case.args
+            yield folder, mode
+    finally:
+        os.umask(before)
+
+
+def _write_sources(text: bytes, mode: int) -> None:
+    for name, config in (("mixer.json", MIXER), ("gpt.json", GPT)):
+        Path(name).write_text(json.dumps(config.to_dict()))
+    Path("public").write_bytes(text[2000:3500])
+    for folder in ("pages", "open", "shards"):
+        Path(folder).mkdir()
+        for i in range(3):
+            (Path(folder) / f"{i}.txt").write_bytes(text[300 * i : 300 * i + 250])
+    rows = [{"t": f"a row with number {i}", "y": "odd" if i % 2 else "even"} for i in range(20)]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("a").write_bytes(text[:2000])
+    shutil.copy(FORECASTS / "ladder.jsonl", "ladder.jsonl")
+    shutil.copy(FORECASTS / "forecast.json", "frozen.json")
+    for name in ("a", "pages/1.txt", "shards/1.txt", "rows.jsonl", "ladder.jsonl"):
+        Path(name).chmod(mode)
+    _make_repository(mode)
+
+
+def _make_repository(mode: int) -> None:
+    """A repository of two commits, of which each adds a file."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(Path.cwd()), "GIT_CONFIG_NOSYSTEM": "1"}
+    git = ["git", "-C", "repo", "-c", "user.name=A", "-c", "user.email=a@b"]
+    Path("repo").mkdir()
+    subprocess.run([*git, "init", "--quiet"], env=env, check=True)
+    for name in ("a.py", "b.py"):
+        lines = (f"value_{i} = compute_{name[0]}({i * i})\n" for i in range(30))
+        Path("repo", name).write_text("".join(lines))
+        subprocess.run([*git, "add", name], env=env, check=True)
+        subprocess.run([*git, "commit", "--quiet", "-m", "x"], env=env, check=True)
+    Path("repo").chmod(mode | 0o100 | (mode & 0o444) >> 2)
+
+
+def _prepare(case: Case) -> None:
+    if case.code:  # a block that is stored raw, behind one that is damaged
+        Path("noise").write_bytes(os.urandom(4000))
+        assert main(["compress", "noise", "-o", "bad.pq", "-q", *LEARNER]) == 0
+        archive = bytearray(Path("bad.pq").read_bytes())
+        archive[len(archive) // 4] ^= 1
+        Path("bad.pq").write_bytes(archive)
+        Path("bad.pq").chmod(Path("a").stat().st_mode)
+
+
+def _named(arg: str) -> str:
+    """The argument with the name of the run folder of `evaluate`."""
+    if RUN not in arg:
+        return arg
+    (run,) = read_runs("runs")
+    return arg.replace(RUN, run.name) if "/" in arg else str(run.path)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_output_can_be_read_by_those_who_can_read_its_sources(name: str, made: tuple[Path, int]) -> None:
+    folder, mode = made
+    for pattern in CASES[name].outputs:
+        tops = list(folder.glob(pattern))
+        assert tops, pattern
+        for path in [*tops, *(inner for top in tops for inner in top.rglob("*"))]:
+            expected = mode | 0o100 | (mode & 0o444) >> 2 if path.is_dir() else mode
+            assert stat.S_IMODE(path.stat().st_mode) == expected, path

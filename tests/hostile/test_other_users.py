@@ -1,0 +1,451 @@
+"""Another user of the machine, in folders that both may write: his files, links, pipes, locks and runs."""
+
+import fcntl
+import json
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from limits import bounded
+
+from prequential import Config, CorpusError, GPTConfig, MixerConfig, Runtime, ScheduleConfig
+from prequential.cli.main import main
+from prequential.errors import OutputError
+from prequential.files import append, append_line, check_appendable, output_file, outputs, write_text
+from prequential.measure.evaluation.record import NOT_CODED
+from prequential.measure.evaluation.runs import ARCHIVE, RECORD, Run, new_run_folder, pack_runs, read_runs
+from prequential.measure.study.plans import Outcome, Plan, Setting, run_plan
+
+TINY = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
+OTHER = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2", "3"), table_bits=6, match_bits=6))
+RUNTIME = Runtime(kernels="fused", threads=1)
+TEXT = b"it was the best of times, it was the worst of times. " * 12
+FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
+STRANGER = 54321
+
+
+@pytest.fixture(autouse=True)
+def usual_umask() -> object:
+    before = os.umask(0o022)
+    yield None
+    os.umask(before)
+
+
+def give_away(*paths: Path) -> None:
+    """Makes the files, folders or links the other user's."""
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files to another user")
+    for path in paths:
+        os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def kept_beside(path: Path) -> Path:
+    """The file in which a line was kept that could not be appended."""
+    (beside,) = path.parent.glob(f"{path.name}.new-*")
+    return beside
+
+
+# ---- records
+
+
+def test_nothing_is_appended_to_a_file_of_another_user_and_the_line_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.touch()
+    give_away(path)
+    with pytest.raises(OutputError, match=r"'.*a\.jsonl' belongs to another user; choose another file$"):
+        check_appendable(path)
+    with pytest.raises(OutputError, match=r"another user.*; the record is in '.*a\.jsonl\.new-"):
+        append_line(path, b"secret\n")
+    assert path.read_bytes() == b""
+    assert (kept_beside(path).read_bytes(), mode_of(kept_beside(path))) == (b"secret\n", 0o600)
+
+
+@pytest.mark.parametrize(
+    ("mode", "source_mode", "remedy"),
+    [
+        (0o644, 0o600, "chmod 600"),
+        (0o640, 0o600, "chmod 600"),
+        (0o644, 0o640, "chmod 640"),
+        (0o604, 0o640, "chmod 600"),
+        (0o644, 0o644, ""),
+        (0o600, 0o644, ""),
+        (0o664, 0o644, ""),
+        (0o640, 0o640, ""),
+    ],
+)
+def test_a_line_is_appended_only_where_no_more_users_read_it(
+    mode: int, source_mode: int, remedy: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.touch()
+    path.chmod(mode)
+    if remedy:
+        with pytest.raises(OutputError, match=f"can be read by users who cannot read the source: {remedy} it"):
+            check_appendable(path, source_mode)
+        with pytest.raises(OutputError):
+            append_line(path, b"line\n", source_mode)
+        assert path.read_bytes() == b""
+        path.chmod(int(remedy.removeprefix("chmod "), 8))
+    append_line(path, b"line\n", source_mode)
+    assert path.read_bytes() == b"line\n"
+
+
+@pytest.mark.parametrize("source_mode", [0o600, 0o640, 0o644])
+def test_a_new_file_of_records_has_the_permissions_of_the_source(source_mode: int, tmp_path: Path) -> None:
+    append_line(tmp_path / "a.jsonl", b"line\n", source_mode)
+    assert mode_of(tmp_path / "a.jsonl") == source_mode
+
+
+@pytest.mark.parametrize(
+    ("command", "records"),
+    [
+        (["evaluate", "a", "--no-run", "--output", "records.jsonl"], "records.jsonl"),
+        (["evaluate", "a", "--code", "y", "--output", "records.jsonl"], "records.jsonl"),
+        (["heldout", "--train", "a", "--test", "b", "--runs", "runs"], "runs/heldout.jsonl"),
+        (["heldout", "--train", "b", "--test", "a", "--runs", "runs"], "runs/heldout.jsonl"),
+    ],
+)
+def test_a_record_that_more_users_could_read_is_refused_before_the_work(
+    command: list[str],
+    records: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        Path(name).write_bytes(b'{"t": "x", "y": "z"}\n' * 9)
+    Path("a").chmod(0o600)
+    Path("config.json").write_text(json.dumps(TINY.to_dict()))
+    Path(records).parent.mkdir(exist_ok=True)
+    Path(records).write_bytes(b"{}\n")
+    options = ["--config", "config.json", "--kernels", "fused", "-q"]
+    assert main([*command, *options]) == 1
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert f"'{records}' can be read by users who cannot read the source: chmod 600 it" in shown.err
+    assert Path(records).read_bytes() == b"{}\n"
+
+
+def test_what_is_made_of_two_runs_is_as_private_as_one_of_them(tmp_path: Path) -> None:
+    for name in ("open", "private"):
+        (tmp_path / name).write_bytes(TEXT)
+        (tmp_path / name).chmod(0o600 if name == "private" else 0o644)
+        list(run_plan(tmp_path / name, plan(), tmp_path / name[0], runtime=RUNTIME))
+    opened, private = (read_runs(tmp_path / name)[0] for name in "op")
+    assert (opened.mode & 0o077, private.mode & 0o077) == (0o044, 0)
+    pack_runs(tmp_path / "o", tmp_path / "open.jsonl")
+    private.path.rename(tmp_path / "o" / "another")
+    pack_runs(tmp_path / "o", tmp_path / "both.jsonl")
+    assert (mode_of(tmp_path / "open.jsonl"), mode_of(tmp_path / "both.jsonl")) == (0o644, 0o600)
+    opened.path.chmod(0o700)  # the folder alone says how private a run is
+    assert opened.mode & 0o077 == 0
+
+
+def test_a_reader_who_holds_the_lock_of_a_record_does_not_stop_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 1 <= append.LOCK_WAIT_S <= 60
+    monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"first\n")
+    with path.open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        with bounded(5.0), pytest.raises(OutputError, match=r"is locked by another program; the record is in '"):
+            append_line(path, b"second\n")
+    assert path.read_bytes() == b"first\n"
+    assert kept_beside(path).read_bytes() == b"second\n"
+
+
+def test_an_evaluation_whose_record_is_locked_ends_in_one_line_and_keeps_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
+    (tmp_path / "a").write_bytes(TEXT)
+    (tmp_path / "config.json").write_text(json.dumps(TINY.to_dict()))
+    path = tmp_path / "a.jsonl"
+    path.touch()
+    args = ["evaluate", str(tmp_path / "a"), "--no-run", "--baselines", "none", "--output", str(path), "-q"]
+    with path.open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_EX)
+        with bounded(60.0):
+            assert main([*args, "--config", str(tmp_path / "config.json"), "--kernels", "fused"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and f"the record is in '{kept_beside(path)}'" in shown
+    assert json.loads(kept_beside(path).read_bytes())["corpus"]["n_bytes"] == len(TEXT)
+
+
+# ---- runs that a plan finds finished
+
+
+def plan(*configs: Config) -> Plan:
+    return Plan(settings=(Setting(name="tiny", configs=configs or (TINY,)),), refusals=())
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
+    (tmp_path / "a").write_bytes(TEXT)
+    return tmp_path / "a"
+
+
+def planned(corpus: Path, *configs: Config, trust_runs: bool = False) -> list[Outcome]:
+    runs = corpus.parent / "runs"
+    return list(run_plan(corpus, plan(*configs), runs, runtime=RUNTIME, trust_runs=trust_runs))
+
+
+@pytest.fixture
+def finished(corpus: Path) -> Run:
+    """A run that is finished, of this user, with its archive."""
+    (outcome,) = planned(corpus)
+    assert outcome.run
+    assert [again.is_new for again in planned(corpus)] == [False]
+    return outcome.run
+
+
+def forge(run: Run, **values: object) -> None:
+    (run.path / RECORD).write_text(json.dumps({**run.record, **values}))
+
+
+def give_run_away(run: Run) -> None:
+    give_away(run.path, *run.path.iterdir())
+
+
+def replace_archive(run: Run) -> None:
+    other = run.path.parent.parent / "other"
+    other.write_bytes(TEXT[1:])
+    (outcome,) = run_plan(other, plan(), other.with_name("others"), runtime=RUNTIME)
+    assert outcome.run
+    shutil.copy(outcome.run.archive, run.archive)
+
+
+def swap_learner(run: Run) -> None:
+    (outcome,) = run_plan(run.path.parent.parent / "a", plan(OTHER), run.path.parent / "deeper", runtime=RUNTIME)
+    assert outcome.run
+    shutil.copy(outcome.run.archive, run.archive)
+
+
+BAD_RUNS: dict[str, tuple[Callable[[Run], object], str]] = {
+    "of another user": (give_run_away, "belongs to another user"),
+    "folder of another user": (lambda run: give_away(run.path), "belongs to another user"),
+    "record of another user": (lambda run: give_away(run.path / RECORD), "belongs to another user"),
+    "no archive": (lambda run: run.archive.unlink(), "lacks its archive"),
+    "archive cut": (lambda run: os.truncate(run.archive, 50), "lacks its archive"),
+    "archive of other bytes": (replace_archive, "has another archive"),
+    "archive of another learner": (swap_learner, "has another archive"),
+    "another size in the record": (lambda run: forge(run, archive_bytes=9), "has another archive"),
+    "another payload in the record": (lambda run: forge(run, payload_bytes=9), "has another archive"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_RUNS)
+def test_a_plan_refuses_a_finished_run_whose_figures_another_user_may_have_chosen(
+    name: str, finished: Run, corpus: Path
+) -> None:
+    spoil, reason = BAD_RUNS[name]
+    spoil(finished)
+    with pytest.raises(CorpusError, match=f"{finished.name}' {reason}.*--trust-runs$"):
+        planned(corpus)
+    assert [outcome.is_new for outcome in planned(corpus, trust_runs=True)] == [False]
+    assert [outcome.is_new for outcome in planned(corpus, OTHER)] == [True]  # it stands in the way of no other
+
+
+def test_a_code_length_without_archive_is_used_again_if_it_is_this_users(finished: Run, corpus: Path) -> None:
+    finished.archive.unlink()
+    forge(finished, coding=NOT_CODED)
+    assert [outcome.is_new for outcome in planned(corpus)] == [False]
+    give_run_away(finished)
+    with pytest.raises(CorpusError, match="another user"):
+        planned(corpus)
+
+
+GPT = Config(
+    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
+    mixer=None,
+    schedule=ScheduleConfig(
+        first_segment_symbols=64, segment_symbols=128, row_symbols=32, n_rows=4, history_bits=14, block_symbols=1024
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sweep"],
+        ["sweep", "--dry-run"],
+        ["sweep", "--json"],
+        ["ladder", "--sizes", "16x1", "--seeds", "0"],
+        ["ladder", "--sizes", "24x1", "--seeds", "0"],
+        ["ablate", "--sizes", "16x1,32x1", "--features", "mlp"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
+    command: list[str],
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(GPT.to_dict()))
+    options = ["--runs", str(tmp_path / "runs"), "--config", str(tmp_path / "config.json"), "--kernels", "fused"]
+    options += ["--limit", "300"]
+    plant = [word.replace("24x1", "16x1") for word in command if word != "--dry-run"]
+    assert main([plant[0], str(corpus), *plant[1:], *options]) == 0
+    (run, *_) = read_runs(tmp_path / "runs")
+    give_run_away(run)
+    capsys.readouterr()
+    words = [command[0], str(corpus), *command[1:], *options]
+    assert main(words) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and f"{run.name}' belongs to another user" in lines[0]
+    assert main([*words, "--trust-runs"]) == 0
+
+
+@pytest.mark.parametrize("command", ["forecast", "score"])
+def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(FORECASTS / "ladder.jsonl", tmp_path / "ladder.jsonl")
+    give_away(tmp_path / "ladder.jsonl")
+    target = ["--target-width", "512", "--target-bytes", "200M", "-o", str(tmp_path / "forecast.json")]
+    args = {
+        "forecast": ["forecast", str(tmp_path / "ladder.jsonl"), *target],
+        "score": ["score", str(FORECASTS / "forecast.json"), "--runs", str(tmp_path / "ladder.jsonl")],
+    }[command]
+    assert main([*args, "-q"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and "belongs to another user" in shown
+    assert [path.name for path in tmp_path.iterdir()] == ["ladder.jsonl"]
+    assert main([*args, "-q", "--trust-runs"]) == 0
+
+
+# ---- links, pipes and names in a folder that both may write
+
+
+@pytest.mark.parametrize("when", ["before", "after the first check"])
+def test_a_link_of_another_user_redirects_no_output(when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    victim, target, check = tmp_path / "victim", tmp_path / "out", outputs.check_output
+    victim.write_bytes(b"precious")
+
+    def plant() -> None:
+        if not target.is_symlink():
+            target.symlink_to(victim)
+            give_away(target)
+
+    def check_and_plant(*args: object, **options: bool) -> None:
+        check(*args, **options)  # type: ignore[arg-type]
+        plant()
+
+    if when == "before":
+        plant()
+    monkeypatch.setattr(outputs, "check_output", check_and_plant)
+    with pytest.raises(OutputError, match="is a link of another user"), output_file(target, overwrite=True) as sink:
+        sink.write(b"secret")
+    assert victim.read_bytes() == b"precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "victim"]
+
+
+def test_a_link_that_appears_after_the_name_was_looked_up_is_not_followed(tmp_path: Path) -> None:
+    victim, target = tmp_path / "victim", tmp_path / "out"
+    victim.write_bytes(b"precious")
+    with output_file(target, overwrite=True) as sink:
+        sink.write(b"secret")
+        target.symlink_to(victim)
+        give_away(target)
+    assert (victim.read_bytes(), target.read_bytes(), target.is_symlink()) == (b"precious", b"secret", False)
+
+
+def test_an_own_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "out").symlink_to("real")
+    with output_file(tmp_path / "out", overwrite=True) as sink:
+        sink.write(b"new")
+    assert (tmp_path / "real").read_bytes() == b"new" and (tmp_path / "out").is_symlink()
+
+
+def test_nothing_is_written_into_a_pipe_of_another_user(tmp_path: Path) -> None:
+    pipe, got = tmp_path / "out", []
+    os.mkfifo(pipe, 0o666)
+    give_away(pipe)
+
+    def read() -> None:
+        with suppress(OSError), pipe.open("rb") as file:
+            got.append(file.read())
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    with bounded(5.0), pytest.raises(OutputError, match="is a pipe of another user"), output_file(pipe) as sink:
+        sink.write(b"secret")
+    with suppress(OSError):  # lets the reader end
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    thread.join(5)
+    assert got in ([], [b""])
+
+
+def test_a_file_that_takes_the_place_of_a_device_is_not_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "is_device", lambda target: True)
+    (tmp_path / "out").write_bytes(b"precious")
+    with pytest.raises(OutputError), output_file(tmp_path / "out", overwrite=True) as sink:
+        sink.write(b"secret")
+    assert (tmp_path / "out").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("planted", ["dangling link", "folder", "file"])
+def test_a_name_that_another_user_took_costs_no_run(
+    planted: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    monkeypatch.setattr("prequential.measure.evaluation.runs.run_name", lambda record: "name")
+    if planted == "dangling link":
+        (runs / "name").symlink_to("nowhere")
+    elif planted == "folder":
+        (runs / "name" / "his").mkdir(parents=True)
+    else:
+        (runs / "name").touch()
+    (outcome,) = planned(corpus)
+    assert outcome.run and outcome.run.name == "name-2"
+    assert (outcome.run.path / ARCHIVE).is_file()
+
+
+def test_a_file_of_a_draft_is_private_from_its_first_byte(tmp_path: Path) -> None:
+    os.umask(0)
+    write_text(tmp_path / "a", "secret")
+    assert mode_of(tmp_path / "a") == 0o600
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "file"])
+def test_a_working_folder_that_another_user_planted_is_refused(kind: str, tmp_path: Path) -> None:
+    planted = tmp_path / ".out.prequential"
+    if kind == "folder":
+        planted.mkdir(mode=0o777)
+    elif kind == "link":
+        (tmp_path / "his").mkdir(mode=0o777)
+        planted.symlink_to("his")
+    else:
+        planted.touch()
+    give_away(planted)
+    with pytest.raises(OutputError, match="run of yours left"), output_file(tmp_path / "out", overwrite=True) as sink:
+        sink.write(b"secret")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_draft_of_a_run_is_private_in_a_folder_that_all_may_write(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs").chmod(0o1777)
+    os.umask(0)
+    with new_run_folder(tmp_path / "runs") as folder:
+        assert mode_of(folder.draft) == 0o700
