@@ -54,7 +54,7 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
     return _open_file(path, kind="file", spool_dir=spool_dir)
 
 
-def mode_of(spec: str | os.PathLike[str]) -> int:
+def corpus_mode(spec: str | os.PathLike[str]) -> int:
     """The permissions that all files of the corpus have which `spec` names, as `Corpus.mode`; of a model or a run, too.
 
     Reads no contents. Raises CorpusError if the corpus is missing.

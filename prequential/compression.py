@@ -20,7 +20,7 @@ from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
 from prequential.online.outputs import checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
-from prequential.online.source import Data, HashedSymbols, PathLike, common_mode_of, open_source
+from prequential.online.source import Data, HashedSymbols, PathLike, mode_of, open_source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,17 +110,11 @@ def compress(
         runtime.check(config)  # before the source is read
     if isinstance(output, str | os.PathLike):
         check_output(output, overwrite=overwrite)
-    memory = io.BytesIO()
+    memory, mode = io.BytesIO(), mode_of(given)
     target = memory if output is None else output
     with (
         open_source(source, in_order=True) as opened,
-        open_sink(
-            target,
-            overwrite=overwrite,
-            resume=resume,
-            like=opened.file,
-            mode=opened.mode & common_mode_of([given]),
-        ) as sink,
+        open_sink(target, overwrite=overwrite, resume=resume, like=opened.file, mode=opened.mode & mode) as sink,
     ):
         opened.check_complete()
         learner, description = _learner(config, given, opened.n_bytes, runtime)

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from prequential.codecs.archive_header import Header
 from prequential.corpora.chunks import CHUNK_N_BYTES
 from prequential.corpora.corpus import Corpus, Document, beginning
-from prequential.corpora.sources import mode_of, open_corpus
+from prequential.corpora.sources import corpus_mode, open_corpus
 from prequential.corpora.symbols import Symbols
 from prequential.corpora.tree_restore import is_git
 from prequential.errors import CorpusError
@@ -89,7 +89,7 @@ class Source:
         return {**self.origin, "n_bytes": self.n_bytes, "blake2b": self.blake2b.hex()}
 
 
-def common_mode_of(sources: Iterable[Data | PathLike | None]) -> int:
+def mode_of(*sources: Data | PathLike | None) -> int:
     """The permissions that all of them have: corpora, stored models, runs. Bytes, and None, are what the user makes of them.
 
     Outputs that are made of them get no others. Reads no contents. Raises CorpusError for a missing corpus.
@@ -97,7 +97,7 @@ def common_mode_of(sources: Iterable[Data | PathLike | None]) -> int:
     mode = 0o777
     for source in sources:
         if isinstance(source, str | os.PathLike):
-            mode &= mode_of(source)
+            mode &= corpus_mode(source)
     return mode
 
 

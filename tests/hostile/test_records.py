@@ -31,12 +31,12 @@ from prequential.measure.cost.devices import read_devices
 from prequential.measure.evaluation.curves import read_curves
 from prequential.measure.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.measure.evaluation.runs_text import format_run, format_runs, run_record
-from prequential.measure.evaluation.trust import check_own_run
 from prequential.measure.fields import Fields, check_fields, read_lines
 from prequential.measure.monorepo.series import read_series
 from prequential.measure.study.forecasting.score import score
 from prequential.measure.study.forecasting.sealed import read_forecast, sealed
 from prequential.measure.study.plans import Plan, Subject, finished_runs
+from prequential.measure.study.trust import check_own_run
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.svg import Axes, Panel, Series, svg_file

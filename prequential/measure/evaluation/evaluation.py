@@ -42,7 +42,7 @@ from prequential.online.coding import OnProgress, ignore
 from prequential.online.first_run import run_once, small_config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
-from prequential.online.source import Data, PathLike, Source, common_mode_of, open_source
+from prequential.online.source import Data, PathLike, Source, mode_of, open_source
 
 if TYPE_CHECKING:
     import pandas
@@ -209,7 +209,7 @@ def evaluate(
     subject = _subject(config, learner, given, runtime)
     with open_source(source, limit_bytes) as opened:
         result = _evaluate(opened, subject, runtime, _Options(baselines, verify, draft), on_progress)
-    return replace(result, limit_bytes=limit_bytes, mode=opened.mode & common_mode_of([subject.given]))
+    return replace(result, limit_bytes=limit_bytes, mode=opened.mode & mode_of(subject.given))
 
 
 class _Options(NamedTuple):

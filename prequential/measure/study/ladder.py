@@ -29,8 +29,8 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.measure.evaluation.curves import MODEL, Curve
 from prequential.measure.evaluation.evaluation import evaluate
 from prequential.measure.evaluation.runs import PathLike, Run, read_runs
-from prequential.measure.evaluation.trust import check_own_run
 from prequential.measure.study.plans import Outcome, Plan, Setting, Subject, config_key, recorded_subject
+from prequential.measure.study.trust import check_own_run
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.online.flops import hidden_matrices, total_flops
 from prequential.online.runtime import Runtime

@@ -8,7 +8,7 @@ again, so an interrupted plan continues when it is started again.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,8 @@ from prequential.learners.subject import Subject as Learner
 from prequential.measure.evaluation.evaluation import DraftFolder, evaluate
 from prequential.measure.evaluation.record import evaluation_record
 from prequential.measure.evaluation.runs import PathLike, Run, new_run_folder, read_run, read_runs
-from prequential.measure.evaluation.trust import check_own_run
 from prequential.measure.study.plan_workers import PlanWorker
+from prequential.measure.study.trust import check_own_run
 from prequential.measure.watch.progress import SilentProgress
 from prequential.model.config import Config
 from prequential.online.flops import total_flops
@@ -192,7 +192,6 @@ def run_plan(
     folder: PathLike,
     *,
     limit_bytes: int | None = None,
-    baselines: Sequence[str] = (),
     runtime: Runtime | None = None,
     open_progress: OpenProgress = _open_silent,
     worker: PlanWorker | None = None,
@@ -206,7 +205,7 @@ def run_plan(
     are those of `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is not to be trusted.
     """
     subject = subject_of(source, limit_bytes)
-    maker = _RunMaker(source, subject, Path(folder), limit_bytes, baselines, runtime or Runtime(), open_progress)
+    maker = _RunMaker(source, subject, Path(folder), limit_bytes, runtime or Runtime(), open_progress)
     finished = finished_runs(folder, subject, plan, trust_runs=trust_runs)
     claimed_elsewhere: dict[str, tuple[Setting, Candidate]] = {}
     for setting, config in plan.runs:
@@ -249,7 +248,6 @@ class _RunMaker:
     subject: Subject
     folder: Path
     limit_bytes: int | None
-    baselines: Sequence[str]
     runtime: Runtime
     open_progress: OpenProgress
 
@@ -269,7 +267,7 @@ class _RunMaker:
                     config=config if isinstance(config, Config) else None,
                     learner=config if isinstance(config, Learner) else None,
                     limit_bytes=self.limit_bytes,
-                    baselines=self.baselines,
+                    baselines=(),
                     draft=DraftFolder(path=new.draft),
                     runtime=self.runtime,
                     on_progress=progress,

@@ -180,10 +180,10 @@ def _evaluate(
     from prequential.measure.evaluation.record import evaluation_record
     from prequential.measure.record import append_record
     from prequential.model.config import Config
-    from prequential.online.source import common_mode_of
+    from prequential.online.source import mode_of
 
     if args.output is not None:
-        check_appendable(args.output, common_mode_of([name, args.given]))  # before the work, not after it
+        check_appendable(args.output, mode_of(name, args.given))  # before the work, not after it
     config = learner if isinstance(learner, Config) else None
     estimate = _estimate(args, config, runtime, name) if args.estimate and config else None
     with _run_folder(args) as folder:
@@ -214,9 +214,9 @@ def _evaluate_labels(args: argparse.Namespace, config: "Config", runtime: "Runti
     from prequential.files import check_appendable
     from prequential.measure.labels.labels import format_label_cost, label_cost, label_record, read_rows
     from prequential.measure.record import append_record
-    from prequential.online.source import common_mode_of
+    from prequential.online.source import mode_of
 
-    mode = common_mode_of([Path(name)])
+    mode = mode_of(Path(name))
     if args.output is not None:
         check_appendable(args.output, mode)  # before the work, not after it
     rows = read_rows(name, args.code, args.given_field)

@@ -78,10 +78,10 @@ def run(args: argparse.Namespace) -> int:
     from prequential.files import check_appendable, writing
     from prequential.measure.heldout.text import format_heldout
     from prequential.measure.record import append_record
-    from prequential.online.source import common_mode_of
+    from prequential.online.source import mode_of
 
     records = None if args.no_run else Path(args.runs) / RECORDS
-    mode = common_mode_of([args.train, args.test] if records else [])
+    mode = mode_of(args.train, args.test) if records else 0
     if records:
         with writing(args.runs):
             records.parent.mkdir(parents=True, exist_ok=True)

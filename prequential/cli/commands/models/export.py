@@ -48,7 +48,7 @@ def _export(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
     from prequential.measure.export.export import export, losses
     from prequential.measure.export.text import format_export
     from prequential.online.model_store import load_model
-    from prequential.online.source import common_mode_of, open_source
+    from prequential.online.source import mode_of, open_source
 
     check_new_folder(args.output)
     model = load_model(name, runtime)
@@ -56,7 +56,7 @@ def _export(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
         "from": {"digest": model.digest, "config": model.config.to_dict(), "trained_on": model.trained_on},
         "left_out": ["mixer"] if model.config.mixer else [],
     }
-    module = export(args.output, model.learner, about, mode=common_mode_of([Path(name)]))
+    module = export(args.output, model.learner, about, mode=mode_of(Path(name)))
     n_parameters = sum(weight.numel() for weight in module.parameters())
     record: dict[str, Any] = {"kind": "export", "folder": args.output, "n_parameters": n_parameters, **about}
     if args.check is not None:

@@ -107,7 +107,7 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
     from prequential.measure.study.forecasting.forecast import Target, forecast, target_digest, target_runs
     from prequential.measure.study.ladder import Size
     from prequential.measure.study.text.forecast import format_forecast
-    from prequential.online.source import common_mode_of
+    from prequential.online.source import mode_of
 
     check_output(args.output, overwrite=False)
     size = Size(args.target_width, args.target_layers or ladder.sizes[-1].n_layers)
@@ -132,9 +132,7 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
         with_diverged=args.with_diverged,
         after_the_fact=args.after_the_fact,
     )
-    mode = common_mode_of([args.corpus]) & mode_of_all(
-        [*(rung.run for rung in ladder.rungs), *([proxy] if proxy else [])]
-    )
+    mode = mode_of(args.corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *([proxy] if proxy else [])])
     with output_file(args.output, mode=mode) as sink:
         sink.write(json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
     if not (args.json or args.quiet):

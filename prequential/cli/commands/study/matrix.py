@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         args.parser.error(f"{args.picture!r}: a picture is an .svg, .png or .pdf file")
     from prequential.files import check_output
     from prequential.measure.study.matrix import format_matrix, matrix_record, measure_matrix
-    from prequential.online.source import common_mode_of
+    from prequential.online.source import mode_of
     from prequential.report.plots import matrix, new_figure, save_figure
 
     config, runtime = options.learner_config(args), options.runtime(args)
@@ -57,5 +57,5 @@ def run(args: argparse.Namespace) -> int:
     found = measure_matrix(args.names, args.model, config, runtime, limit_bytes=args.limit, on_step=say)
     print(json.dumps(matrix_record(found, runtime)) if args.json else format_matrix(found))
     if args.picture:
-        save_figure(matrix(found), args.picture, overwrite=args.force, mode=common_mode_of([*args.names, *args.model]))
+        save_figure(matrix(found), args.picture, overwrite=args.force, mode=mode_of(*args.names, *args.model))
     return 0

@@ -77,13 +77,13 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     from prequential.measure.study.forecasting.score import check_prefix, scores_path
     from prequential.measure.study.plans import Plan, Setting, run_plan, subject_of
     from prequential.model.config import Config
-    from prequential.online.source import common_mode_of
+    from prequential.online.source import mode_of
 
     check_prefix(forecast, subject_of(args.source, forecast["corpus"]["n_bytes"]))
     scores = scores_path(args.runs)
     with writing(scores):
         scores.parent.mkdir(parents=True, exist_ok=True)
-    check_appendable(scores, mode & common_mode_of([args.source]))  # before the work, not after it
+    check_appendable(scores, mode & mode_of(args.source))  # before the work, not after it
     config = Config.from_record(forecast["target"]["config"])
     (outcome,) = run_plan(
         args.source,

@@ -11,13 +11,13 @@ import numpy as np
 from prequential.errors import CorpusError
 from prequential.measure.evaluation.curves import MODEL, Curve
 from prequential.measure.evaluation.runs import PathLike, Run, read_runs
-from prequential.measure.evaluation.trust import check_own_run
 from prequential.measure.record import append_record
 from prequential.measure.study.forecasting.backtest import QUANTITIES, Quantity, loss_bits_per_byte
 from prequential.measure.study.forecasting.intervals import interval_score
 from prequential.measure.study.forecasting.sealed import SCHEMA, run_digests
 from prequential.measure.study.ladder import family
 from prequential.measure.study.plans import Subject, recorded_subject
+from prequential.measure.study.trust import check_own_run
 
 SCORES = "scores.jsonl"
 
