@@ -2,10 +2,9 @@
 
 This holds after an error, a full disk, Ctrl-C, SIGTERM, `kill -9` and a power cut. A file grows in a hidden working folder next
 to its name. It is synchronised and then linked to its name, so nothing half-written ever has this name. A new folder is filled
-under a temporary name. Devices and pipes are written directly.
+under a temporary name. Devices and pipes are written directly. Files of records are in append.py, which no decoder needs.
 """
 
-from prequential.files.append import append_line, check_appendable
 from prequential.files.folders import (
     check_new_folder,
     common_mode,
@@ -37,8 +36,6 @@ from prequential.files.work_folder import (
 __all__ = [
     "PathLike",
     "Sink",
-    "append_line",
-    "check_appendable",
     "check_new_folder",
     "check_output",
     "check_own_folder",

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from prequential.files import PathLike, append_line
+from prequential.files import PathLike
+from prequential.files.append import append_line
 from prequential.measure.machine import NO_BACKEND, git_commit, machine, versions
 from prequential.model.config import Config
 from prequential.online.runtime import KERNELS, Runtime

@@ -167,7 +167,7 @@ def test_the_report_describes_the_window_and_names_the_point(call: Call, project
 def test_a_point_that_cannot_be_appended_is_printed_before_the_error(
     call: Call, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, record: Mapping[str, Any]) -> None:
+    def full(path: Path, record: Mapping[str, Any], mode: int) -> None:
         raise OutputError("the disk is full")
 
     monkeypatch.setattr("prequential.measure.monorepo.series.append_record", full)

@@ -15,7 +15,8 @@ from seeds import RUNTIME
 import prequential
 from prequential.cli.failures import _reason
 from prequential.errors import CorpusError, OutputError
-from prequential.files import append_line, hold_work_folder, new_folder, output_file, set_mode, sync_folder
+from prequential.files import hold_work_folder, new_folder, output_file, set_mode, sync_folder
+from prequential.files.append import append_line
 from prequential.online.source import HashedSymbols, digest_of
 
 TINY = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))

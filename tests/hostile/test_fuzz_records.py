@@ -20,7 +20,7 @@ from record_seeds import OPTIONS, has_git, seeds
 import prequential
 from prequential.codecs.archive_header import Header
 from prequential.errors import CheckpointError, CorpusError
-from prequential.files import append_line
+from prequential.files.append import append_line
 from prequential.learners.subject import own_subject
 from prequential.measure.evaluation import draft as drafts
 from prequential.measure.evaluation.curves import MODEL, Curve, parse_curves

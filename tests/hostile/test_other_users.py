@@ -16,7 +16,8 @@ from limits import bounded
 from prequential import Config, CorpusError, GPTConfig, MixerConfig, Runtime, ScheduleConfig
 from prequential.cli.main import main
 from prequential.errors import OutputError
-from prequential.files import append, append_line, check_appendable, output_file, outputs, write_text
+from prequential.files import append, output_file, outputs, write_text
+from prequential.files.append import append_line, check_appendable
 from prequential.measure.evaluation.record import NOT_CODED
 from prequential.measure.evaluation.runs import ARCHIVE, RECORD, Run, new_run_folder, pack_runs, read_runs
 from prequential.measure.study.plans import Outcome, Plan, Setting, run_plan

@@ -14,7 +14,6 @@ from seeds import RUNTIME, seeds
 import prequential
 from prequential.errors import CheckpointError, CorpusError, OutputError
 from prequential.files import (
-    append_line,
     check_new_folder,
     checkpoint_path,
     hold_work_folder,
@@ -24,6 +23,7 @@ from prequential.files import (
     work_folder,
 )
 from prequential.files import work_folder as function  # noqa: F401
+from prequential.files.append import append_line
 from prequential.files.work_folder import MARK, OWNER, lock
 from prequential.measure.record import append_record
 

@@ -173,7 +173,7 @@ def _evaluate(
     baselines: "Sequence[Baseline]",
     name: str,
 ) -> None:
-    from prequential.files import check_appendable
+    from prequential.files.append import check_appendable
     from prequential.learners.subject import Subject
     from prequential.measure.cost.estimate import compare_with_evaluation
     from prequential.measure.evaluation.evaluation import DraftFolder, evaluate
@@ -211,7 +211,7 @@ def _evaluate(
 
 def _evaluate_labels(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
     """Prints the code length of one field of each row. It makes no run folder."""
-    from prequential.files import check_appendable
+    from prequential.files.append import check_appendable
     from prequential.measure.labels.labels import format_label_cost, label_cost, label_record, read_rows
     from prequential.measure.record import append_record
     from prequential.online.source import mode_of

@@ -75,7 +75,8 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Trains, measures and prints; returns the exit code."""
     _check_usage(args)
-    from prequential.files import check_appendable, writing
+    from prequential.files import writing
+    from prequential.files.append import check_appendable
     from prequential.measure.heldout.text import format_heldout
     from prequential.measure.record import append_record
     from prequential.online.source import mode_of

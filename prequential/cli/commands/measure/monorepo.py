@@ -163,7 +163,8 @@ def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> Setting
 
 def _check_before(point: NextPoint, runtime: Runtime) -> None:
     """Refuses what cannot succeed before anything is computed, and makes the folder of the series."""
-    from prequential.files import check_appendable, writing
+    from prequential.files import writing
+    from prequential.files.append import check_appendable
     from prequential.version import VERSION
 
     config = point.setting.config

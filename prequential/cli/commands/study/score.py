@@ -73,7 +73,8 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
 
     Raises CorpusError for another corpus than the ladder's, OutputError if the score could not be appended.
     """
-    from prequential.files import check_appendable, writing
+    from prequential.files import writing
+    from prequential.files.append import check_appendable
     from prequential.measure.study.forecasting.score import check_prefix, scores_path
     from prequential.measure.study.plans import Plan, Setting, run_plan, subject_of
     from prequential.model.config import Config
