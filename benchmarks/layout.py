@@ -32,7 +32,7 @@ ORDER = (
     ("exact",),
     ("model",),
     ("online",),
-    ("arguments",),
+    ("arguments", "decoding_time"),
     ("learners",),
     ("adapters",),
     ("decompression",),
