@@ -22,7 +22,7 @@ from prequential.online.loop import Learner
 from prequential.online.outputs import checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, HashedSymbols, PathLike, mode_of, open_source
-from prequential.process import process_kept
+from prequential.process import plain_torch, process_kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,7 @@ def compress(
 
 
 @process_kept()
+@plain_torch()
 def compress(
     source: Data | PathLike,
     output: PathLike | BinaryIO | None = None,

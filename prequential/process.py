@@ -1,19 +1,20 @@
-"""What a call changes in its process while it runs, and leaves as it was: the warning filters and torch's own threads.
+"""What a call changes in its process while it runs, and leaves as it was: warning filters, and settings of torch.
 
 Libraries add warning filters when they are imported. Pools switch torch's threads off, because they divide the work themselves.
+The engine's products need float32 (exact/matmul.py).
 """
 
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 
 
 @contextmanager
 def process_kept() -> Iterator[None]:
-    """After the body, the warning filters and torch's number of threads are as they were before it."""
-    n_before = _n_threads()
+    """After the body, the warning filters, and torch's threads and precision of products, are as they were before it."""
+    n_before, restore_precision = _n_threads(), _precision()
     try:
         with warnings.catch_warnings():
             yield
@@ -22,6 +23,30 @@ def process_kept() -> Iterator[None]:
         n_before = n_before or (n_torch_threads() if torch else None)
         if torch and n_before != _n_threads():
             torch.set_num_threads(n_before)
+        restore_precision()
+
+
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """The body computes as if the caller had set nothing in torch: no default type or device, no autocast, no inference mode.
+
+    For this program's own learners: their bits may not depend on such settings. Without torch in the process nothing is set.
+    """
+    torch = sys.modules.get("torch")
+    with ExitStack() as stack:
+        if torch:
+            for device in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(device):
+                    stack.enter_context(torch.autocast(device, enabled=False))
+            if torch.is_inference_mode_enabled():
+                stack.enter_context(torch.inference_mode(False))
+                stack.enter_context(torch.no_grad())
+            if torch.get_default_device().type != "cpu":
+                stack.enter_context(torch.device("cpu"))
+            if (dtype := torch.get_default_dtype()) != torch.float32:
+                torch.set_default_dtype(torch.float32)
+                stack.callback(torch.set_default_dtype, dtype)
+        yield
 
 
 @cache
@@ -34,3 +59,21 @@ def n_torch_threads() -> int:
 def _n_threads() -> int | None:
     torch = sys.modules.get("torch")
     return torch.get_num_threads() if torch else None
+
+
+def _precision() -> Callable[[], None]:
+    """A function that sets again torch's precision of float32 products, in the older or newer of its two ways."""
+    torch = sys.modules.get("torch")
+    if not torch:
+        return lambda: None
+    try:
+        return partial(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+    except RuntimeError:  # the caller has set it in the newer way; then the older one must not be asked
+        backends = torch.backends.mkldnn.matmul, torch.backends.cuda.matmul
+        found = [(backend, backend.fp32_precision) for backend in backends]
+
+        def restore() -> None:
+            for backend, precision in found:
+                backend.fp32_precision = precision
+
+        return restore

@@ -156,8 +156,6 @@ def _rate(matmul: Matmul, device: torch.device) -> float:
 def pin_precision() -> None:
     """Sets the precision of float32 products to float32. Lower settings silently round the operands."""
     torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
 
 
 def trials(device: torch.device | str = "cpu") -> list[Trial]:

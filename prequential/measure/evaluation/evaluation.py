@@ -44,7 +44,7 @@ from prequential.online.first_run import run_once, small_config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, PathLike, Source, mode_of, open_source
-from prequential.process import process_kept
+from prequential.process import plain_torch, process_kept
 
 if TYPE_CHECKING:
     import pandas
@@ -218,7 +218,7 @@ def evaluate(
         raise ConfigError(
             "this learner has no archive to verify: only one of bytes that says `deterministic = True` is coded"
         )
-    with open_source(source, limit_bytes) as opened:
+    with plain_torch() if subject.config else nullcontext(), open_source(source, limit_bytes) as opened:
         result = _evaluate(opened, subject, runtime, options, on_progress)
     return replace(result, limit_bytes=limit_bytes, mode=opened.mode & mode_of(subject.given))
 
@@ -297,6 +297,7 @@ def _evaluation(
     source: Source, subject: Subject, header: Header, coded: _Coding, baselines: Sequence[Baseline], given: bytes = b""
 ) -> Evaluation:
     symbols, trace = source.symbols[:], coded.trace
+    trace.settle()
     results, baseline_curves, notes = measure_baselines(symbols, baselines, source.documents, given)
     curves = {part: Curve(n_bytes=coded.ends, bits=trace.sums(part, coded.ends)) for part in trace.parts}
     return Evaluation(

@@ -10,6 +10,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
+from io import BytesIO, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +23,7 @@ from prequential.errors import CheckpointError
 from prequential.files import open_own_file, writing
 
 CHUNK = 1 << 20  # values that are read at a time
+MEMORY_BYTES = 64 << 20
 NOT_SUPPORTED = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV}
 
 
@@ -43,8 +45,8 @@ class ArrayFile:
             open_own_file(path) if path else tempfile.TemporaryFile(prefix="prequential-") as file,
         ):
             _reserve(file, self._dtype.itemsize * n)
-            self._file = os.fdopen(os.dup(file.fileno()), "r+b", buffering=0)
-        weakref.finalize(self, self._file.close)
+            self._file: RawIOBase | BytesIO = os.fdopen(os.dup(file.fileno()), "r+b", buffering=0)
+        self._close = weakref.finalize(self, self._file.close)
 
     def write(self, start: int, values: NDArray[Any]) -> None:
         """Writes values (n,) from position `start` on. Raises OutputError."""
@@ -72,6 +74,25 @@ class ArrayFile:
     def sync(self) -> None:
         """Waits until everything that was written is stored on the disk. Raises OSError."""
         os.fsync(self._file.fileno())
+
+    def settle(self) -> None:
+        """Nothing more is written: an array of at most MEMORY_BYTES moves to memory, so that results hold no open files."""
+        if os.fstat(self._file.fileno()).st_size <= MEMORY_BYTES:
+            data = self._contents()
+            self._close()
+            self._file = BytesIO(data)
+
+    def _contents(self) -> bytes:
+        self._file.seek(0)
+        data: bytes = self._file.read()
+        return data
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_dtype": self._dtype, "_name": self._name, "_file": self._contents()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy is in memory."""
+        self.__dict__ |= state | {"_file": BytesIO(state["_file"])}
 
 
 def _reserve(file: BinaryIO, n_bytes: int) -> None:
@@ -111,6 +132,10 @@ class Trace:
     def sync(self) -> None:
         """Waits until everything that was appended is stored on the disk. Raises OSError."""
         self._units.sync()
+
+    def settle(self) -> None:
+        """Nothing more is appended: a short trace moves to memory. One that is copied or pickled moves there in any case."""
+        self._units.settle()
 
     def append(self, part: str, bits: NDArray[np.float64]) -> None:
         """Appends the costs (n,) of the part's next bytes, in bits: whole units, each below 2**10 bits."""

@@ -25,7 +25,7 @@ from prequential.model.config import Config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import open_source
-from prequential.process import process_kept
+from prequential.process import plain_torch, process_kept
 
 SCHEMA = 1
 
@@ -68,6 +68,7 @@ class Matrix:
 
 
 @process_kept()
+@plain_torch()
 def measure_matrix(
     corpora: Sequence[str],
     models: Sequence[str],

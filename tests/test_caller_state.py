@@ -1,0 +1,136 @@
+"""What the caller has set in torch changes no bit of an archive, and stays as it was; results travel between processes."""
+
+import copy
+import pickle
+import resource
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+import pytest
+import torch
+
+import prequential
+
+CONFIG = prequential.Config(
+    gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
+    mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
+    schedule=prequential.ScheduleConfig(
+        history_bits=14, block_symbols=1024, first_segment_symbols=64, segment_symbols=64, row_symbols=32, n_rows=2
+    ),
+)
+MIXER = prequential.Config(gpt=None, mixer=CONFIG.mixer, schedule=CONFIG.schedule)
+TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 4
+
+
+@contextmanager
+def default_type(dtype):
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@contextmanager
+def precision(name):
+    torch.set_float32_matmul_precision(name)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+STATES = {
+    "float64": lambda: default_type(torch.float64),
+    "bfloat16": lambda: default_type(torch.bfloat16),
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "inference mode": torch.inference_mode,
+    "device meta": lambda: torch.device("meta"),
+    "precision": lambda: precision("medium"),
+}
+
+
+def settings():
+    return (
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_inference_mode_enabled(),
+        torch.is_grad_enabled(),
+        torch.get_float32_matmul_precision(),
+    )
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        prequential.Runtime(backend="float64", threads=1),
+        prequential.Runtime(kernels="plain", threads=1),
+        prequential.Runtime(backend="float32", threads=2),
+    ],
+    ids=["float64", "plain", "float32"],
+)
+def test_what_the_caller_has_set_in_torch_changes_no_bit(state, runtime):
+    archive = prequential.compress(TEXT, config=CONFIG, runtime=runtime)
+    expected = prequential.evaluate(TEXT, config=CONFIG, runtime=runtime, baselines=()).ledger.code_bits
+    with STATES[state]():
+        before = settings()
+        assert prequential.compress(TEXT, config=CONFIG, runtime=runtime) == archive
+        assert prequential.decompress(archive, runtime=runtime) == TEXT
+        assert prequential.evaluate(TEXT, config=CONFIG, runtime=runtime, baselines=()).ledger.code_bits == expected
+        assert settings() == before
+
+
+def test_a_precision_that_was_set_in_the_newer_way_stays(monkeypatch):
+    backend = torch.backends.mkldnn.matmul
+    with ExitStack() as stack:
+        stack.callback(torch.set_float32_matmul_precision, "highest")
+        backend.fp32_precision = "bf16"
+        prequential.compress(TEXT, config=CONFIG, runtime=prequential.Runtime(threads=1))
+        assert backend.fp32_precision == "bf16"
+
+
+def test_a_learner_of_ones_own_keeps_what_its_user_has_set():
+    seen = []
+
+    class Uniform:
+        n_symbols = 256
+
+        def predict(self, context, symbols):
+            seen.append(torch.get_default_dtype())
+            return np.full((len(symbols), 256), -np.log(256))
+
+        def update(self, symbols):
+            pass
+
+    with default_type(torch.float64):
+        prequential.evaluate(TEXT, learner=Uniform, baselines=())
+    assert set(seen) == {torch.float64}
+
+
+@pytest.fixture(scope="module")
+def evaluation():
+    return prequential.evaluate(TEXT, config=MIXER, runtime=prequential.Runtime(threads=1), baselines=("gzip",))
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))], ids=["copy", "pickle"]
+)
+def test_an_evaluation_can_be_copied_and_sent_to_another_process(evaluation, copied):
+    found = copied(evaluation)
+    assert found.ledger == evaluation.ledger
+    assert np.array_equal(found.trace.bits("model"), evaluation.trace.bits("model"))
+    assert found.trace.bits("model").sum() == found.ledger.code_bits
+
+
+def test_many_evaluations_can_be_kept_with_few_open_files():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    kept = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        for _ in range(70):
+            kept.append(prequential.evaluate(TEXT, config=MIXER, runtime=prequential.Runtime(threads=1), baselines=()))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len({found.trace.total_bits("model") for found in kept}) == 1
