@@ -154,7 +154,7 @@ def _check_length(header: Header, most: int | None) -> None:
     if most is not None and header.n_bytes > most:
         raise OutputError(
             f"the original has {header.n_bytes:,} bytes, more than the limit of {most:,} bytes; "
-            "raise the limit (--max-output) if you trust the source"
+            "raise max_output_bytes= if you trust the source"
         )
 
 

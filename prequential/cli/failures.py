@@ -1,6 +1,7 @@
 """Failures as one line each on stderr. If a command has several inputs, it continues after a failure."""
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable
@@ -10,6 +11,23 @@ from prequential.errors import PrequentialError
 from prequential.printable import printable
 
 EXIT_FAILURE = 1
+# What messages of the library tell to give, and the option that gives it on the command line.
+OPTIONS = {
+    "overwrite=True": "-f",
+    "resume=True": "--resume",
+    "with_diverged=True": "--with-diverged",
+    'device="cuda"': "--device cuda",
+    "given=": "--given",
+    "groups=": "--group",
+    "context=": "--context",
+    "stride=": "--stride",
+    "audit_every=": "--audit-every",
+    "max_memory_bytes=": "--max-memory",
+    "max_output_bytes=": "--max-output",
+    "max_decoding_s=": "--max-time",
+}
+_QUOTED = r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*\""""  # names of files, which may be anything
+_ARGUMENT = re.compile("|".join([_QUOTED, *(rf"\b(?:{re.escape(name)})" for name in OPTIONS)]))
 
 
 def for_each(names: Iterable[str], run: Callable[[str], None], *, verbose: bool) -> int:
@@ -38,23 +56,28 @@ def was_interrupted(error: BaseException | None) -> bool:
 
 
 def report_failure(name: str | None, error: Exception, *, verbose: bool) -> None:
-    """Prints `prequential: NAME: reason`, after the traceback if `verbose`."""
-    if verbose:
+    """Prints `prequential: NAME: reason`. verbose: after the traceback, if the error is not one that a user can mend."""
+    if verbose and not isinstance(error, PrequentialError | OSError | MemoryError):
         traceback.print_exception(error)
     print(
-        with_notes(": ".join(["prequential", *([] if name is None else [name]), _reason(error)]), error),
+        with_notes(": ".join(["prequential", *([] if name is None else [name]), in_options(_reason(error))]), error),
         file=sys.stderr,
     )
 
 
 def warn(text: str) -> None:
     """Prints `prequential: warning: TEXT`."""
-    print(printable(f"prequential: warning: {text}"), file=sys.stderr)
+    print(printable(in_options(f"prequential: warning: {text}")), file=sys.stderr)
 
 
 def with_notes(line: str, error: BaseException) -> str:
     """The line with the notes of the exception: what is left of the work, and how to resume it."""
-    return printable("; ".join([line, *getattr(error, "__notes__", [])]))
+    return printable("; ".join([line, *map(in_options, getattr(error, "__notes__", []))]))
+
+
+def in_options(text: str) -> str:
+    """A message of the library in words of the command line: arguments of functions as options. Quoted names stay."""
+    return _ARGUMENT.sub(lambda found: OPTIONS.get(found[0], found[0]), text)
 
 
 def _reason(error: Exception) -> str:

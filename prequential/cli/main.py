@@ -19,7 +19,7 @@ from prequential.cli.commands.measure import compare, evaluate, heldout, monorep
 from prequential.cli.commands.models import export, train
 from prequential.cli.commands.study import ablate, forecast, ladder, matrix, score, select, sweep
 from prequential.cli.failures import EXIT_FAILURE, report_failure, was_interrupted, with_notes
-from prequential.cli.options import Parser
+from prequential.cli.options import Parser, no_command
 from prequential.cli.paths import are_refused
 from prequential.cli.streams import end_output, open_missing_streams, printable_streams
 from prequential.errors import ConfigError
@@ -51,7 +51,22 @@ def build_parser() -> Parser:
     for group in COMMANDS.values():
         for command in group:
             command.add_parser(commands)
+    _add_help(top, commands)
     return top
+
+
+def _add_help(top: Parser, commands: "argparse._SubParsersAction[Parser]") -> None:
+    """Declares `help [COMMAND]`, which prints what --help does."""
+
+    def show(args: argparse.Namespace) -> int:
+        if args.command is not None and args.command not in commands.choices:
+            parser.error(no_command(args.command, commands.choices))
+        (top if args.command is None else commands.choices[args.command]).print_help()
+        return 0
+
+    parser = commands.add_parser("help", description="Explain a command, or list the commands.")
+    parser.add_argument("command", nargs="?", metavar="COMMAND")
+    parser.set_defaults(run=show, parser=parser)
 
 
 def _command_list() -> str:

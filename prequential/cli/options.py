@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from prequential.cli.failures import in_options
+from prequential.cli.streams import foreign_code
 from prequential.errors import ConfigError
 from prequential.printable import printable
 
@@ -40,24 +43,44 @@ class Parser(argparse.ArgumentParser):
         """As of argparse; positional arguments may also stand between options."""
         has_commands = any(action.nargs == argparse.PARSER for action in self._actions)
         has_end = args is not None and "--" in args  # of options; argparse loses it between positional arguments
+        if args is not None and not has_commands:
+            self._check_options(args[: args.index("--")] if has_end else args)
         if has_commands or has_end or self._is_intermixed:
-            return super().parse_known_args(args, namespace)
+            found, rest = super().parse_known_args(args, namespace)
+            if has_end:
+                found.after_end = args[args.index("--") + 1 :]
+            return found, rest
         self._is_intermixed = True  # the method below calls this one
         try:
             return super().parse_known_intermixed_args(args, namespace)
         finally:
             self._is_intermixed = False
 
+    def _check_options(self, args: Sequence[str]) -> None:
+        """Ends the program with a usage error for an unknown long option or level; argparse would report other things first."""
+        known = self._option_string_actions
+        names = [name.removeprefix("--") for name in known if name.startswith("--")]
+        for arg in args:
+            option = arg.partition("=")[0]
+            if option.startswith("--") and option not in known:
+                if near := difflib.get_close_matches(option.removeprefix("--"), names, 1, 0.7):
+                    self.error(f"unrecognized arguments: {option}; did you mean --{near[0]}?")
+            elif re.fullmatch(r"-\d+", arg) and arg not in known and "-1" in known:
+                self.error(f"there is no level {arg}: the levels are -1 to -9")
+
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"prequential: {printable(message)}; see {self.prog} --help\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.nargs == argparse.PARSER and action.choices is not None and value not in action.choices:
-            near = difflib.get_close_matches(str(value), action.choices, 1)
-            raise argparse.ArgumentError(
-                None, f"there is no command {value!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-            )
+            raise argparse.ArgumentError(None, no_command(str(value), action.choices))
         super()._check_value(action, value)
+
+
+def no_command(name: str, commands: Iterable[str]) -> str:
+    """That there is no such command, and the nearest one."""
+    near = difflib.get_close_matches(name, list(commands), 1)
+    return f"there is no command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 # ---- types of arguments
@@ -102,6 +125,13 @@ def gpt_sizes(text: str) -> list[tuple[int, int]]:
             raise argparse.ArgumentTypeError(f"{text!r} is not a list of sizes WIDTHxLAYERS, such as 64x1,128x2")
         sizes.append((int(width), int(layers)))
     return sizes
+
+
+def _device_preset(text: str) -> str:
+    """The name of a preset; a level is refused with the option that gives it."""
+    if re.fullmatch(r"[1-9]", text):
+        raise argparse.ArgumentTypeError(f"a level is an option of its own: give -{text}")
+    return text
 
 
 class _Level(argparse.Action):
@@ -178,6 +208,7 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
     level.add_argument("--best", dest="preset", action="store_const", const="best", help="the highest preset")
     level.add_argument(
         "--preset",
+        type=_device_preset,
         choices=("gpu-small", "gpu-large"),
         help="a learner for --device cuda, with a GPT of 7 or 85 million weights (docs/MACHINES.md)",
     )
@@ -329,7 +360,8 @@ def other_learner(args: argparse.Namespace) -> Subject | None:
         arguments = parse_arguments(args.learner_arg)
     except ConfigError as error:
         usage_error(args, error)
-    return load_subject(args.learner, arguments)
+    with foreign_code():
+        return load_subject(args.learner, arguments)
 
 
 def other_learner_grid(args: argparse.Namespace) -> dict[str, list[Any]] | None:
@@ -364,7 +396,7 @@ def given_learner_options(args: argparse.Namespace) -> list[str]:
 def usage_error(args: argparse.Namespace, reason: ConfigError | str) -> NoReturn:
     """Ends the program with a usage error."""
     parser: Parser = args.parser
-    parser.error(str(reason))
+    parser.error(in_options(str(reason)))
 
 
 def _replicas(args: argparse.Namespace) -> ReplicaConfig:

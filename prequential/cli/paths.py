@@ -26,7 +26,9 @@ def are_refused(args: argparse.Namespace) -> bool:
     values = [value for name in attributes if (value := getattr(args, name)) is not None]
     is_list = len(values) == 1 and isinstance(values[0], list)
     names: list[str] = values[0] if is_list else values
-    if presets := [name for name in names if re.fullmatch(r"-\d+", name)]:  # argparse takes -1 for a negative number
+    after_end = getattr(args, "after_end", ())
+    # argparse takes -1 for a negative number
+    if presets := [name for name in names if re.fullmatch(r"-\d+", name) and name not in after_end]:
         args.parser.error(f"unrecognized arguments: {' '.join(presets)}")
     given = getattr(args, "given", None)
     if "" in (*names, given, getattr(args, "output", None)):  # for pathlib it is the current folder

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from prequential.cli import options
 from prequential.cli.failures import report_failure
 from prequential.cli.progress import progress_bar
+from prequential.cli.streams import foreign_code
 
 if TYPE_CHECKING:
     from prequential.measure.study.plans import Outcome, Plan
+    from prequential.measure.watch.progress import SilentProgress
     from prequential.online.runtime import Runtime
 
 
@@ -69,7 +71,7 @@ def run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Out
             args.runs,
             limit_bytes=args.limit,
             runtime=runtime,
-            open_progress=partial(progress_bar, quiet=args.quiet),
+            open_progress=partial(_progress, quiet=args.quiet),
             worker=worker,
         ):
             outcomes.append(outcome)
@@ -97,6 +99,12 @@ def _note_on_interruption() -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit) as end:
         end.add_note("finished runs are kept: the same command continues with the others")
         raise
+
+
+@contextmanager
+def _progress(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
+    with foreign_code(), progress_bar(title, quiet=quiet) as show:
+        yield show
 
 
 def _print_outcome(args: argparse.Namespace, outcome: Outcome) -> None:

@@ -89,6 +89,28 @@ def printable_streams() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
+@contextmanager
+def foreign_code() -> Iterator[None]:
+    """While the body runs, what it and its libraries print to standard output goes to standard error: it is no result."""
+    output, python_output = sys.stdout, sys.__stdout__
+    output.flush()
+    saved = None
+    with suppress(OSError):
+        saved = os.dup(1)
+        os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = output
+        with suppress(OSError, ValueError):
+            if python_output:
+                python_output.flush()  # while it still leads to standard error
+        if saved is not None:
+            os.dup2(saved, 1)
+            os.close(saved)
+
+
 def end_output() -> None:
     """Passes all output to the system, or discards it, so that the interpreter does not fail when it closes the stream."""
     try:

@@ -18,7 +18,7 @@ from prequential.files.folders import (
     write_bytes,
     write_text,
 )
-from prequential.files.outputs import check_output, is_device, output_file
+from prequential.files.outputs import RESUMABLE, check_output, is_device, output_file
 from prequential.files.regular import open_regular, read_regular
 from prequential.files.sink import PathLike, Sink, possible_name, stream_output, writing
 from prequential.files.work_folder import (
@@ -33,6 +33,7 @@ from prequential.files.work_folder import (
 )
 
 __all__ = [
+    "RESUMABLE",
     "PathLike",
     "Sink",
     "append_line",

@@ -25,6 +25,7 @@ from prequential.files.work_folder import (
     open_own_file,
 )
 
+RESUMABLE = "resume=True continues from the last checkpoint"  # the note of an error
 Publish = Callable[[Path, Path], None]  # turns the complete partial file into the target
 
 
@@ -48,7 +49,7 @@ def is_device(target: PathLike) -> bool:
 
 
 def _exists(target: PathLike) -> OutputError:
-    return OutputError(f"{str(target)!r} exists; choose another name with -o, or overwrite it with -f")
+    return OutputError(f"{str(target)!r} exists; choose another name, or overwrite=True replaces it")
 
 
 @contextmanager
@@ -152,12 +153,12 @@ class _Draft:
         if has_partial and not resume and not self.overwrite:
             if has_checkpoint:
                 raise OutputError(
-                    f"an interrupted run left {str(self.folder)!r}; continue it with --resume, or start again with -f"
+                    f"an interrupted run left {str(self.folder)!r}; resume=True continues it, overwrite=True starts again"
                 )
             if self.temporary.stat().st_size:
                 raise OutputError(
                     f"an interrupted run left {str(self.temporary)!r}, a valid beginning, but nothing to resume from; "
-                    "start again with -f"
+                    "overwrite=True starts again"
                 )
         interrupted = has_partial and has_checkpoint
         with writing(self.target):
@@ -189,7 +190,7 @@ class _Draft:
         if isinstance(error, CheckpointError):
             return
         if self.checkpoint.exists():
-            error.add_note("--resume continues from the last checkpoint")
+            error.add_note(RESUMABLE)
             return
         is_sound = isinstance(error, OutputError) or not isinstance(error, PrequentialError)
         if sink.n_synced and is_sound and keeps:

@@ -69,7 +69,8 @@ class Sink:
             self._file.truncate()
         if self.n_bytes < n_bytes:
             raise OutputError(
-                f"{self._name!r} holds {self.n_bytes} bytes, fewer than the {n_bytes} of the checkpoint; start again with -f"
+                f"{self._name!r} holds {self.n_bytes} bytes, fewer than the {n_bytes} of the checkpoint; "
+                "overwrite=True starts again"
             )
 
     @property
@@ -114,5 +115,5 @@ def stream_output(file: BinaryIO, *, overwrite: bool = False) -> Sink:
     """A sink for an open stream; the caller closes the stream. Raises OutputError for a terminal, unless `overwrite`."""
     name = "standard output" if file is getattr(sys.stdout, "buffer", None) else str(getattr(file, "name", "output"))
     if not overwrite and file.isatty():
-        raise OutputError(f"{name} is a terminal; redirect it, name a file with -o, or force the output with -f")
+        raise OutputError(f"{name} is a terminal; redirect it, name a file, or overwrite=True writes to it")
     return Sink(file, name)

@@ -95,10 +95,10 @@ def learner_of(header: Header, given: Given, runtime: Runtime) -> Learner:
     """
     config, needed = config_of(header, knows_given=True), header.config.get(GIVEN)
     if needed is None:
-        raise ConfigError("the archive was made without another text: leave out --given")
+        raise ConfigError("the archive was made without another text: leave out given=")
     return informed_learner(config, given, runtime, needed)[0]
 
 
 def _check_entry(found: Mapping[str, Any], needed: Any) -> None:
     if needed is not None and found != needed:
-        raise ConfigError(f"the archive needs {name_of_given(needed)}, and --given names another one")
+        raise ConfigError(f"the archive needs {name_of_given(needed)}, and given= names another one")

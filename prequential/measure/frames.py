@@ -65,5 +65,5 @@ def _pandas() -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise MissingDependencyError("tables need pandas: pip install pandas") from error
+        raise MissingDependencyError("tables need pandas: pip install 'prequential[notebooks]'") from error
     return pandas

@@ -28,6 +28,7 @@ from prequential.exact.digest import digest
 from prequential.files import delete_new_checkpoint, open_own_file, sync_file, sync_folder
 from prequential.files.work_folder import NEW_CHECKPOINT
 from prequential.interruption import HeldSignals, held
+from prequential.model.presets import name_of
 from prequential.online.loop import Learner
 from prequential.online.tensor_file import TensorFile, open_tensors, write_packed
 from prequential.online.workers.environment import workers
@@ -279,10 +280,24 @@ def _described(path: Path, metadata: Mapping[str, str] | None, expected: Mapping
         raise CheckpointError(f"{str(path)!r} is not a checkpoint of this program") from error
     if version != VERSION:
         raise CheckpointError(f"{str(path)!r} is a checkpoint of version {version!r}; this program reads {VERSION}")
-    for name, value in expected.items():
-        if about.get(name) != value:
-            raise CheckpointError(f"{str(path)!r} belongs to another run: {MISMATCHES[name]}")
+    if reason := mismatch(about, expected):
+        raise CheckpointError(f"{str(path)!r} belongs to another run: {reason}")
     return dict(about)
+
+
+def check_identity(path: Path, expected: Mapping[str, Any]) -> None:
+    """Raises CheckpointError if the file is not a checkpoint of the expected run, as far as its description shows."""
+    with open_tensors(path) as file:
+        _described(path, file.metadata, expected)
+
+
+def mismatch(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
+    """In what a run (`identity`) differs from the expected one, with the preset that it had; None if it is the expected one."""
+    for name, value in expected.items():
+        if (other := found.get(name)) != value:
+            preset = name_of(other) if name == "config" and isinstance(other, dict) else None
+            return MISMATCHES[name] + (f"; that run was made with {preset}" if preset else "")
+    return None
 
 
 MISMATCHES = {

@@ -179,9 +179,11 @@ def config_of(header: Header, *, knows_given: bool = False) -> Config:
     """
     values = dict(header.config)
     if isinstance(other := values.get(OTHER), dict):
-        raise ConfigError(f"the archive is of a learner of its own, {other.get('name')!r}: --learner names it")
+        raise ConfigError(
+            f"the archive is of a learner of its own, {other.get('name')!r}, which only an evaluation can use"
+        )
     if (needed := values.pop(GIVEN, None)) is not None and not knows_given:
-        raise ConfigError(f"the archive needs {name_of_given(needed)} to decode: name it with --given")
+        raise ConfigError(f"the archive needs {name_of_given(needed)} to decode: name it with given=")
     try:
         return Config.from_dict(values)
     except ConfigError as error:

@@ -77,7 +77,7 @@ def check_memory(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n
     if (n_bytes := memory_bytes(config, n_threads=n_threads, n_learners=n_learners)) > max_memory_bytes:
         raise ConfigError(
             f"this learner takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "
-            f"{max_memory_bytes / 2**20:,.0f} MiB; raise the limit (--max-memory) if you trust the source"
+            f"{max_memory_bytes / 2**20:,.0f} MiB; raise max_memory_bytes= if you trust the source"
         )
 
 

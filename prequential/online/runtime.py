@@ -66,7 +66,7 @@ class Runtime:
         if self.device == "auto" and not _cuda_available():
             object.__setattr__(self, "device", "cpu")
         if self.device == "cuda" and self.audit_every:
-            raise ConfigError("audits compute on processors: leave out --device cuda")
+            raise ConfigError('audits compute on processors: leave out device="cuda"')
 
     @property
     def n_threads(self) -> int:
@@ -87,9 +87,9 @@ class Runtime:
         room = self.max_memory_bytes - extra_bytes
         check_limits(config, room, n_threads=self.n_threads, n_learners=n_learners)
         if self.audit_every and config.replicas:
-            raise ConfigError("an audit is of one GPT, and this learner has several replicas: leave out --audit-every")
+            raise ConfigError("an audit is of one GPT, and this learner has several replicas: leave out audit_every=")
         if self.device == "cuda" and config.replicas:
-            raise ConfigError("replicas are computed on processors: leave out --device cuda")
+            raise ConfigError('replicas are computed on processors: leave out device="cuda"')
 
     def learner(self, config: Config) -> OnlineLearner:
         """A fresh learner on this machine. Raises ConfigError like `check`, InexactMachineError if no backend is exact here."""

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from prequential.codecs.archive_header import Header
 from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CheckpointError, CorpusError, OutputError
-from prequential.files import PathLike, check_new_folder, checkpoint_path, delete_checkpoint, hold_work_folder
+from prequential.files import (
+    RESUMABLE,
+    PathLike,
+    check_new_folder,
+    checkpoint_path,
+    delete_checkpoint,
+    hold_work_folder,
+)
 from prequential.model.schedule import blocks
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved
 from prequential.online.coding import NO_BITS, NO_SYMBOLS, OnProgress, Progress, ignore
@@ -99,13 +106,13 @@ def training_checkpoints(model: PathLike, *, resume: bool) -> Iterator[Checkpoin
         check_new_folder(model)  # again, now that no other run writes it
         if path.exists() and not resume:
             raise OutputError(
-                f"an interrupted run left {str(folder)!r}: continue it with --resume, or delete that folder"
+                f"an interrupted run left {str(folder)!r}: resume=True continues it, or delete that folder"
             )
         try:
             yield Checkpoints(path, resume=resume)
         except BaseException as error:
             if path.exists() and not isinstance(error, CheckpointError):
-                error.add_note("--resume continues from the last checkpoint")
+                error.add_note(RESUMABLE)
             raise
         delete_checkpoint(path)
 

@@ -5,12 +5,11 @@ A learner is called by its preset, such as -2 or -5 --pure, or by its own name.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from prequential.codecs.archive_header import GIVEN, OTHER
 from prequential.measure.evaluation.curves import GPT, MIXER, MODEL
 from prequential.measure.evaluation.runs import Run
-from prequential.model.presets import name_of
+from prequential.measure.evaluation.summary import learner_label
 
 PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
 
@@ -24,22 +23,6 @@ class Look(NamedTuple):
     def label(self, name: str) -> str:
         """What the line of this curve is called."""
         return self.labels.get(name, name)
-
-
-def learner_label(config: Mapping[str, Any]) -> str:
-    """The preset of a configuration, the own name of another learner, or else the sizes of GPT and mixer."""
-    if other := config.get(OTHER):
-        return str(other["name"])
-    own = {name: value for name, value in config.items() if name != GIVEN}
-    return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
-
-
-def _sizes(config: Mapping[str, Any]) -> str:
-    """A record of a stranger may lack any of these."""
-    gpt, mixer, seed = config.get("gpt"), config.get("mixer"), config.get("seed")
-    parts = [f"GPT {gpt.get('n_layers', '?')} x {gpt.get('width', '?')}"] if gpt else []
-    parts += [f"{len(mixer.get('contexts', ()))} contexts"] if mixer else []
-    return (" + ".join(parts) or "a learner") + (f", seed {seed}" if seed else "")
 
 
 def run_names(labels: Iterable[str], runs: Iterable[Run]) -> list[str]:

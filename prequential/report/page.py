@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 from prequential.errors import CorpusError
 from prequential.measure.evaluation.runs import Run
+from prequential.measure.evaluation.summary import learner_label
 from prequential.report.breakdowns import breakdowns
 from prequential.report.comparison import comparison, contents
 from prequential.report.markup import Html, element, join
-from prequential.report.names import Look, learner_label, page_look, run_look, run_names
+from prequential.report.names import Look, page_look, run_look, run_names
 from prequential.report.passages import passages
 from prequential.report.questions import questions
 from prequential.report.sections import configuration, corpus_name, curves, findings, headline, ledger, sizes

@@ -76,7 +76,7 @@ def costs(table: Mapping[str, Any], title: str = "") -> Figure:
     left, right = made.subplots(1, 2, sharey=True)
     _bars(left, shares, "share, %", ("#b8bec6", COLOURS[0]))
     _bars(right, {part: bits[part] / n_bytes for part in parts}, "bits/byte", COLOURS)
-    left.set_yticks(range(len(rows)), [_short(row["name"]) for row in rows])
+    left.set_yticks(range(len(rows)), [_short(row["name"]) for row in rows], parse_math=False)
     left.invert_yaxis()
     if title:
         made.suptitle(_short(title), parse_math=False)
@@ -126,8 +126,10 @@ def matrix(found: Matrix) -> Figure:
         others = np.where(np.eye(*values.shape) == 1, np.nan, values)  # a corpus given itself has no colour
         low, high = float(np.nanmin(others)), float(np.nanmax(others))
         plot.imshow(others, cmap="Blues" if form == "{:.0f}" else "Blues_r", vmin=low, vmax=high)
-        plot.set_xticks(range(len(columns)), map(_short, short_names(columns)), rotation=40, ha="right")
-        plot.set_yticks(range(len(found.names)), map(_short, short_names(found.names)))
+        plot.set_xticks(
+            range(len(columns)), map(_short, short_names(columns)), rotation=40, ha="right", parse_math=False
+        )
+        plot.set_yticks(range(len(found.names)), map(_short, short_names(found.names)), parse_math=False)
         plot.set_title(title, fontsize="medium")
         for i, j in np.argwhere(~np.isnan(others)):
             share = (others[i, j] - low) / max(high - low, 1e-9)
@@ -160,7 +162,8 @@ def _bars(plot: Any, values: Mapping[str, NDArray[np.float64]], name: str, colou
     plot.set(xlabel=name)
     plot.grid(visible=True, axis="x", linewidth=0.4)
     plot.set_axisbelow(True)
-    plot.legend(fontsize="small")
+    for label in plot.legend(fontsize="small").get_texts():
+        label.set_parse_math(False)
 
 
 def _titled(panel: Panel, title: str) -> Figure:
@@ -186,7 +189,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib: pip install matplotlib") from error
+        raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -37,7 +37,9 @@ from prequential.measure.comparison.prediction import (
     seeds_variance,
 )
 from prequential.measure.evaluation.curves import MODEL, Curve, crossing_byte, mean_curve
+from prequential.measure.evaluation.record import NOT_CODED
 from prequential.measure.evaluation.runs import PathLike, Run, read_run
+from prequential.measure.evaluation.summary import learner_label
 
 MAX_LOG2_E = 332  # e-values above 10**100 or below its inverse are printed as bounds
 DEFAULTS = {"alphabet": "bytes", "context": "carried memory"}  # of records without these names
@@ -45,7 +47,10 @@ DEFAULTS = {"alphabet": "bytes", "context": "carried memory"}  # of records with
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Runs of one configuration, ascending by seed. bits, archive_bits: ideal code length and archive of each run."""
+    """Runs of one configuration, ascending by seed. bits, archive_bits: ideal code length and archive of each run.
+
+    learner: its preset or own name. is_coded: whether all runs have archives; of others archive_bits are code lengths.
+    """
 
     label: str
     runs: tuple[str, ...]
@@ -54,6 +59,13 @@ class Group:
     bits: tuple[float, ...]
     archive_bits: tuple[int, ...]
     curves: tuple[Curve, ...] = field(repr=False, compare=False)
+    learner: str = ""
+    is_coded: bool = True
+
+    @property
+    def name(self) -> str:
+        """The label with the learner, unless that is the label."""
+        return f"{self.label} ({self.learner})" if self.learner not in ("", self.label) else self.label
 
     @property
     def mean_bits(self) -> float:
@@ -164,6 +176,7 @@ class Comparison:
             "groups": [
                 {
                     "label": group.label,
+                    "learner": group.learner,
                     "runs": list(group.runs),
                     "seeds": list(group.seeds),
                     "config": dict(group.config),
@@ -199,7 +212,7 @@ def compare(
     names = list(dict.fromkeys(labels))
     if len(names) < 2:
         raise ConfigError(
-            f"the {len(opened)} runs form one group, and there is no other group to compare it with: set the groups with --group"
+            f"the {len(opened)} runs form one group, and there is no other group to compare it with: set them with groups="
         )
     reference, *others = (
         _group(name, [run for run, label in zip(opened, labels, strict=True) if label == name]) for name in names
@@ -277,7 +290,15 @@ def _group(label: str, runs: Sequence[Run]) -> Group:
         bits=tuple(float(curve.bits[-1]) for curve in curves),
         archive_bits=tuple(run.record["archive_bits"] for run in ordered),
         curves=curves,
+        learner=", ".join(dict.fromkeys(learner_label(_first_seed(run)) for run in ordered)),
+        is_coded=all(run.record.get("coding") != NOT_CODED for run in ordered),
     )
+
+
+def _first_seed(run: Run) -> dict[str, Any]:
+    """The configuration with seed 0, if it has a seed: what the runs of a group share."""
+    config = dict(run.record["config"])
+    return {**config, "seed": 0} if "seed" in config else config
 
 
 def _curve(run: Run) -> Curve:

@@ -6,21 +6,23 @@ from prequential.measure.comparison.prediction import HURST, LongMemory
 from prequential.measure.table import format_table
 from prequential.printable import printable
 
-RUN_TITLES = ("", "runs", "seeds", "bits", "bits/byte", "archive bits")
-DIFFERENCE_TITLES = ("", "bits", "bits/byte", "%", "archive bits")
+RUN_TITLES = ("", "learner", "runs", "seeds", "bits", "bits/byte")
+DIFFERENCE_TITLES = ("", "bits", "bits/byte", "%")
 MAX_SEEDS_LETTERS = 20
 
 
 def format_comparison(comparison: Comparison) -> str:
     """The complete report, without a final newline."""
     corpus, groups = comparison.corpus, comparison.groups
+    name = corpus.get("name") or "bytes"
+    last = "archive bits" if all(group.is_coded for group in groups) else "code bits in whole bytes"
     parts = [
-        printable(
-            f"corpus {corpus.get('name') or 'bytes'}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"
+        printable(f"corpus {name}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
+        format_table((*RUN_TITLES, last), [_group_row(group, corpus["n_bytes"]) for group in groups]),
+        "\n".join(printable(f"{group.name} on {name}: {', '.join(group.runs)}") for group in groups),
+        format_table(
+            (*DIFFERENCE_TITLES, last), [_difference_row(difference) for difference in comparison.differences]
         ),
-        format_table(RUN_TITLES, [_group_row(group, corpus["n_bytes"]) for group in groups]),
-        "\n".join(printable(f"{group.label}: {', '.join(group.runs)}") for group in groups),
-        format_table(DIFFERENCE_TITLES, [_difference_row(difference) for difference in comparison.differences]),
         *("\n".join(printable(f"{name:<20}{text}") for name, text in _details(d)) for d in comparison.differences),
         f"If this comparison is used to choose the best of these {comparison.n_runs} runs, the choice costs log2 "
         f"{comparison.n_runs} = {comparison.choice_bits:.2f} bits more.",
@@ -32,6 +34,7 @@ def _group_row(group: Group, n_bytes: int) -> list[str]:
     seeds = ",".join(map(str, group.seeds))
     return [
         group.label,
+        group.learner,
         str(len(group.runs)),
         seeds if len(seeds) <= MAX_SEEDS_LETTERS else f"{seeds[:16]},...",
         f"{group.mean_bits:,.1f}",
@@ -64,7 +67,7 @@ def _details(difference: Difference) -> list[tuple[str, str]]:
 
 
 def _crossing(difference: Difference) -> str:
-    a, b, byte = difference.reference.label, difference.other.label, difference.crossing_byte
+    a, b, byte = difference.reference.name, difference.other.name, difference.crossing_byte
     if byte is None:
         return f"{b} is not below {a} at the end"
     return f"{b} is below {a} " + ("everywhere" if byte == 0 else f"from byte {byte:,} to the end")

@@ -11,8 +11,10 @@ import hashlib
 import json
 import math
 import time
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +31,13 @@ from prequential.measure.evaluation.trace import ArrayFile, Trace
 from prequential.measure.fields import TEXT, TIME_S, WALL_S, Form, check_fields, read_object
 from prequential.model.schedule import blocks, segments
 from prequential.online import coding
-from prequential.online.checkpoint import Checkpoints, identity
+from prequential.online.checkpoint import Checkpoints, check_identity, identity, mismatch
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.source import HashedSymbols
 
 RESULT: Form = {"wall_s": WALL_S, "run": {}, "archive": TEXT, "costs": {"*": TEXT}}  # the form of encoded.json
 MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
-WRONG_COSTS = "the recorded costs do not belong to this archive: start again without --resume"
+WRONG_COSTS = "the recorded costs do not belong to this archive: start again without resume=True"
 
 
 class Draft:
@@ -52,8 +54,17 @@ class Draft:
         self._subject = subject
         ends = [s.stop for block in blocks(header.n_bytes, schedule) for s in segments(block, schedule)]
         self.archive, self.ends = folder / ARCHIVE, np.array(ends, np.int64)
+        if resume:
+            self._check_run(identity("compress", header))
         self.trace = Trace((MODEL, GPT, MIXER) if has_both else (MODEL,), header.n_bytes, folder / COSTS)
         self._folder, self._header, self._resume = folder, header, resume
+
+    def _check_run(self, expected: Mapping[str, Any]) -> None:
+        """Raises CheckpointError if the folder is of another run, as far as its descriptions show."""
+        if checkpoint_path(self.archive).exists():
+            check_identity(checkpoint_path(self.archive), expected)
+        elif self.archive.exists() and (reason := mismatch(self._result()["run"], expected)):
+            raise CheckpointError(f"{str(self.archive)!r} belongs to another run: {reason}")
 
     def encode(self, symbols: NDArray[np.uint8], on_progress: OnProgress, *, keep: bool) -> tuple[Ledger, float]:
         """Writes the archive; returns its ledger and the wall time of coding in seconds.
@@ -114,7 +125,7 @@ class Draft:
         last = int(np.searchsorted(self.ends, n_coded_before))
         wall_s = float(seconds.read(last, last + 1)[0])
         if not TIME_S.holds(wall_s):
-            raise CheckpointError("the recorded times are damaged: start again without --resume")
+            raise CheckpointError("the recorded times are damaged: start again without resume=True")
         return wall_s
 
     def _save_result(self, wall_s: float, archive_blake2b: bytes) -> None:
@@ -136,18 +147,25 @@ class Draft:
 
         Raises CheckpointError if the archive, its costs or its description are damaged, or of another run.
         """
-        path = self._folder / ENCODED
-        try:
-            about = read_object(path)
-            check_fields(about, RESULT, repr(str(path)))
-        except CorpusError as error:
-            raise CheckpointError(f"{error}: start again without --resume") from error
+        about = self._result()
         digest = hashlib.blake2b(digest_size=32)
         with reading(self.archive), open_regular(self.archive) as file:
             for chunk in read_chunks(file, self.archive):
                 digest.update(chunk)
-        if about["run"] != identity("compress", self._header) or about["archive"] != digest.hexdigest():
-            raise CheckpointError(f"{str(self.archive)!r} is damaged, or of another run: start again without --resume")
+        if about["archive"] != digest.hexdigest():
+            raise CheckpointError(
+                f"{str(self.archive)!r} is damaged, or of another run: start again without resume=True"
+            )
         if about["costs"] != self._costs_digests():
             raise CheckpointError(WRONG_COSTS)
         return Ledger.of_archive(self.archive, code_bits=self.trace.total_bits(MODEL)), about["wall_s"]
+
+    def _result(self) -> dict[str, Any]:
+        """The description of a finished archive (`_save_result`). Raises CheckpointError if it is damaged."""
+        path = self._folder / ENCODED
+        try:
+            about: dict[str, Any] = read_object(path)
+            check_fields(about, RESULT, repr(str(path)))
+        except CorpusError as error:
+            raise CheckpointError(f"{error}: start again without resume=True") from error
+        return about

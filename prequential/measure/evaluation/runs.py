@@ -71,6 +71,7 @@ ARCHIVE = "archive.pq"
 COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # of a draft; deleted when the evaluation is complete
 DRAFT = ".run-"
 PACKED = "packed run"
+Hint = Callable[[Path], str]
 
 
 @dataclass(frozen=True, repr=False)
@@ -205,6 +206,19 @@ def find_run(name: str, folder: PathLike) -> str:
         else f"this run does not exist, neither here nor in {os.fspath(folder)!r}"
     )
     raise CorpusError(f"{name!r}: {reason}; `prequential runs list` lists them")
+
+
+def find_runs(name: str, folder: PathLike) -> list[Run]:
+    """The run that `find_run` finds; or all runs, if `name` is a folder that holds run folders, or a file of packed runs.
+
+    Raises CorpusError if there is none, or one cannot be read.
+    """
+    path = Path(name)
+    if path.is_file() or (path.is_dir() and not (path / RECORD).exists()):
+        if runs := read_runs(name):
+            return runs
+        raise CorpusError(f"{name!r} holds no run")
+    return [read_run(find_run(name, folder))]
 
 
 def _checked_record(record: Any, path: PathLike) -> dict[str, Any]:
@@ -351,17 +365,22 @@ class RunFolder:
         return path
 
 
+def _hint(draft: Path) -> str:
+    return f"evaluate with draft = DraftFolder(path={str(draft)!r}, keep=True, resume=True) continues this run"
+
+
 @contextmanager
-def new_run_folder(root: PathLike, *, keep: bool = False) -> Iterator[RunFolder]:
+def new_run_folder(root: PathLike, *, keep: bool = False, hint: Hint = _hint) -> Iterator[RunFolder]:
     """A new draft in the folder `root`. Raises OutputError.
 
-    If the body does not finish it, the draft is deleted. With `keep` it stays if its run can be resumed.
+    If the body does not finish it, the draft is deleted. With `keep` it stays if its run can be resumed. hint: what an error
+    then says about the draft.
     """
     with writing(root):
         Path(root).mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
     try:
-        with hold_work_folder(draft), _deleting(draft, unless=lambda: keep and _can_be_resumed(draft)):
+        with hold_work_folder(draft), _deleting(draft, hint, unless=lambda: keep and _can_be_resumed(draft)):
             yield RunFolder(draft)
     finally:
         with suppress(OSError):
@@ -369,8 +388,8 @@ def new_run_folder(root: PathLike, *, keep: bool = False) -> Iterator[RunFolder]
 
 
 @contextmanager
-def interrupted_run_folder(draft: PathLike) -> Iterator[RunFolder]:
-    """The draft of an interrupted run. It stays if the body fails.
+def interrupted_run_folder(draft: PathLike, *, hint: Hint = _hint) -> Iterator[RunFolder]:
+    """The draft of an interrupted run. It stays if the body fails. hint: what an error then says about it.
 
     Raises CheckpointError if `draft` is not such a folder, OutputError if it is another user's, or if its run still works.
     """
@@ -379,12 +398,12 @@ def interrupted_run_folder(draft: PathLike) -> Iterator[RunFolder]:
         raise CheckpointError(f"{os.fspath(draft)!r} is not a folder that an interrupted evaluation left")
     with writing(draft):
         check_own_folder(folder)
-    with hold_work_folder(folder), _deleting(folder, unless=lambda: True):
+    with hold_work_folder(folder), _deleting(folder, hint, unless=lambda: True):
         yield RunFolder(folder)
 
 
 @contextmanager
-def _deleting(draft: Path, unless: Callable[[], bool]) -> Iterator[None]:
+def _deleting(draft: Path, hint: Hint, unless: Callable[[], bool]) -> Iterator[None]:
     """Deletes the draft after the body, and notes of an error about files in it.
 
     If the body fails and `unless()` is true, the draft stays, and a note says so.
@@ -396,9 +415,7 @@ def _deleting(draft: Path, unless: Callable[[], bool]) -> Iterator[None]:
             shutil.rmtree(draft, ignore_errors=True)
             error.__notes__ = [note for note in getattr(error, "__notes__", ()) if draft.name not in note]
         elif not isinstance(error, CheckpointError):  # its message says what is wrong with the draft
-            error.add_note(
-                f"`prequential evaluate CORPUS --resume {draft}`, with the same options of the learner, continues this run"
-            )
+            error.add_note(hint(draft))
         raise
     shutil.rmtree(draft, ignore_errors=True)  # nothing is there if the run was finished: it has another name
 

@@ -5,7 +5,7 @@ from dataclasses import fields
 from html import escape
 from typing import Any
 
-from prequential.codecs.archive_header import name_of_given
+from prequential.codecs.archive_header import GIVEN, OTHER, name_of_given
 from prequential.measure.evaluation.record import CODED_HERE, NOT_CODED
 from prequential.measure.machine import NO_BACKEND
 from prequential.measure.table import format_table
@@ -63,6 +63,22 @@ def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
 def learner_name(config: dict[str, Any]) -> str:
     """What the learner is called in tables: prequential, or its own name."""
     return config["learner"]["name"] if "learner" in config else "prequential"
+
+
+def learner_label(config: Mapping[str, Any]) -> str:
+    """The preset of a configuration, the own name of another learner, or else the sizes of GPT and mixer."""
+    if other := config.get(OTHER):
+        return str(other["name"])
+    own = {name: value for name, value in config.items() if name != GIVEN}
+    return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
+
+
+def _sizes(config: Mapping[str, Any]) -> str:
+    """A record of a stranger may lack any of these."""
+    gpt, mixer, seed = config.get("gpt"), config.get("mixer"), config.get("seed")
+    parts = [f"GPT {gpt.get('n_layers', '?')} x {gpt.get('width', '?')}"] if gpt else []
+    parts += [f"{len(mixer.get('contexts', ()))} contexts"] if mixer else []
+    return (" + ".join(parts) or "a learner") + (f", seed {seed}" if seed else "")
 
 
 def model_summary(config: dict[str, Any]) -> str:

@@ -78,7 +78,7 @@ def _reserve(file: BinaryIO, n_bytes: int) -> None:
     """Gives a new file its length, and reserves space for it, so that a full disk is an error before the work. Raises OSError."""
     if (found := os.fstat(file.fileno()).st_size) not in (0, n_bytes):
         raise CheckpointError(
-            f"another run left a file of {found:,} bytes, but this run needs {n_bytes:,}: start again without --resume"
+            f"another run left a file of {found:,} bytes, but this run needs {n_bytes:,}: start again without resume=True"
         )
     file.truncate(n_bytes)
     if n_bytes and hasattr(os, "posix_fallocate"):

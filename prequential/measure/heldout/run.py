@@ -117,7 +117,7 @@ def measure_other_heldout(
     tokenizer are those of each corpus alone. Raises ConfigError for another policy, and what the learner raises.
     """
     if plan.frozen not in (None, CARRIED):
-        raise ConfigError("a learner of your own has the context carried: leave out --context and --stride")
+        raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")
     if not train.n_bytes:
         raise CorpusError("nothing to learn from: the training corpus is empty")
     learner, symbols = subject.make(), test.symbols[:]

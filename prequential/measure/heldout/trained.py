@@ -33,7 +33,7 @@ from prequential.online.training import finish, train
 
 Bytes = NDArray[np.uint8]
 Kind = Literal["corpus", "run", "model", "checkpoint"]
-_WITH_GIVEN = "a run with --given, whose learner cannot be used here: name a corpus, or a model of `train`"
+_WITH_GIVEN = "a run with given=, whose learner cannot be used here: name a corpus, or a model of `train`"
 Check = Callable[[Config], object]  # called with the configuration before the learner is built; it may raise an error
 
 

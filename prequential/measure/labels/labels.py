@@ -16,8 +16,10 @@ The last three are told the K labels; the learner is not, and spells them.
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -74,13 +76,13 @@ class LabelCost:
 
 
 def read_rows(path: PathLike, code: str, given: str | None = None) -> list[tuple[bytes, bytes]]:
-    """Input and label of each row of a file of JSON lines. given: the field of the input; None: all fields but `code`.
+    """Input and label of each row of a file of JSON lines; - is standard input. given: the field of the input; None: all fields but `code`.
 
     Values that are not strings stand as JSON. Raises CorpusError, with the row, for a line without the fields.
     """
     rows = []
     try:
-        with open_regular(Path(path)) as file:
+        with nullcontext(sys.stdin.buffer) if path == "-" else open_regular(Path(path)) as file:
             for number, line in enumerate(file):
                 if line.strip():
                     rows.append(_row(line, code, given, f"{str(path)!r}, line {number + 1}"))

@@ -46,15 +46,15 @@ def next_window(
     name, last = find_repository(repository).name, records[-1]["test"] if records else None
     if last and last["name"] != name:
         raise ConfigError(
-            f"the series belongs to the repository {last['name']!r}, not to {name!r}: give another --series"
+            f"the series belongs to the repository {last['name']!r}, not to {name!r}: name another series"
         )
     window = read_window(repository, since, until, rules)
     if window.since is None:
         raise CorpusError(f"there is no tree to train on at {since}: the history begins later")
     if last and window.since != last["until"]:
         raise ConfigError(
-            f"the series ended at {last['until'][:12]}, but the window begins at {window.since[:12]}: leave out --since, or "
-            "give another --series"
+            f"the series ended at {last['until'][:12]}, but the window begins at {window.since[:12]}: give no beginning, "
+            "or name another series"
         )
     return window
 
@@ -64,7 +64,7 @@ def check_same_setting(previous: Setting, setting: Setting) -> None:
     names = ["model" if name == "fixed" else name.removesuffix("_bytes") for name in previous.differing(setting)]
     if names:
         raise ConfigError(
-            f"the series has another {', '.join(names)}, so the points would not be comparable: begin a new --series"
+            f"the series has another {', '.join(names)}, so the points would not be comparable: begin a new series"
         )
 
 
@@ -76,7 +76,7 @@ def load_series_model(folder: str, point: NextPoint, runtime: Runtime) -> tuple[
     stored = load_model(folder, runtime)
     about, commit = stored.trained_on, stored.trained_on.get("until")
     if point.records and stored.learner.digest().hex() != point.records[-1]["learner_digest"]:
-        raise ConfigError(f"the model in {folder!r} is not the model of the series: name that one with --model")
+        raise ConfigError(f"the model in {folder!r} is not the model of the series: name that one")
     if stored.config != point.setting.config or about.get("read") != "tree" or not isinstance(commit, str):
         raise ConfigError(f"the model in {folder!r} has another configuration, or was not trained on a git tree")
     read_window(point.repository, commit, str(point.window.since))  # raises if that tree is not before the window

@@ -91,7 +91,7 @@ class Setting:
         except (KeyError, TypeError, ValueError, ConfigError) as error:
             raise CorpusError(f"the series has a record without a complete setting: {error}") from error
         if rules.digest() != digest:
-            raise ConfigError("this program chooses files by other rules than the series: begin a new --series")
+            raise ConfigError("this program chooses files by other rules than the series: begin a new series")
         return setting
 
     def differing(self, other: "Setting") -> list[str]:

@@ -1,6 +1,7 @@
 """prequential compress: archives of files, folders, data sets, samples or standard input."""
 
 import argparse
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar, shows_summary
+from prequential.cli.resuming import resumable
 from prequential.corpora.names import is_path
 from prequential.errors import OutputError
 from prequential.printable import printable
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", name: str) -> None:
     import prequential
 
-    with progress_bar(name, quiet=args.quiet) as show:
+    with resumable(args, names=[name]), progress_bar(name, quiet=args.quiet) as show:
         result = prequential.compress(
             name,
             _output_path(args, name) or sys.stdout.buffer,
@@ -84,4 +86,8 @@ def _output_path(args: argparse.Namespace, name: str) -> str | None:
     if not is_path(name):
         raise OutputError("this input has no file name to name the archive after: give -o NAME.pq")
     path = Path(name)
-    return f"{path.absolute() if path.name in ('', '..') else path}.pq"
+    if path.name in ("", ".."):
+        folder = path.resolve()
+        command = shlex.join(["prequential", "compress", name, "-o", f"{folder.with_name(folder.name or 'root')}.pq"])
+        raise OutputError(f"{name!r} is not a name that an archive could have: give -o, for instance `{command}`")
+    return f"{path}.pq"

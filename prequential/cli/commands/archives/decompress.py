@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar, shows_summary
-from prequential.errors import CorruptArchiveError, OutputError
+from prequential.cli.resuming import resumable
+from prequential.corpora.chunks import reading
+from prequential.errors import CorpusError, CorruptArchiveError, OutputError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
 
     output = _output_path(args, name) or sys.stdout.buffer
     try:
-        with progress_bar(name, quiet=args.quiet) as show:
+        with resumable(args, names=[name]), progress_bar(name, quiet=args.quiet) as show:
             result = prequential.decompress(
                 sys.stdin.buffer if name == "-" else name,
                 output,
@@ -84,6 +86,17 @@ def _output_file(args: argparse.Namespace, name: str) -> str | None:
     return None if path is None or os.path.isdir(path) else path  # noqa: PTH112  # raises nothing, however long the path is
 
 
+def _check_archive(name: str) -> None:
+    """Raises CorruptArchiveError if the file is no archive at all, CorpusError for a folder."""
+    if os.path.isdir(name):  # noqa: PTH112
+        raise CorpusError("this is a folder, not an archive")
+    if os.path.isfile(name):  # noqa: PTH113  # a pipe could be read only once
+        from prequential.codecs.archive import ArchiveReader
+
+        with reading(name), open(name, "rb") as file:  # noqa: PTH123
+            ArchiveReader(file)
+
+
 def _output_path(args: argparse.Namespace, name: str) -> str | None:
     """The path of the restored file or folder; None for standard output."""
     if args.stdout or args.output == "-" or (args.output is None and name == "-"):
@@ -91,5 +104,6 @@ def _output_path(args: argparse.Namespace, name: str) -> str | None:
     if args.output is not None:
         return str(args.output)
     if not name.endswith(SUFFIX) or name == SUFFIX:
+        _check_archive(name)
         raise OutputError(f"the name does not end in {SUFFIX}; name the output with -o")
     return name.removesuffix(SUFFIX)

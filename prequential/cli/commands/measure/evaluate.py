@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar
+from prequential.cli.resuming import command_line
+from prequential.cli.streams import foreign_code
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -185,8 +187,8 @@ def _evaluate(
         check_appendable(args.output)  # before the work, not after it
     config = learner if isinstance(learner, Config) else None
     estimate = _estimate(args, config, runtime, name) if args.estimate and config else None
-    with _run_folder(args) as folder:
-        with progress_bar(name, quiet=args.quiet) as show:
+    with _run_folder(args, name) as folder:
+        with foreign_code(), progress_bar(name, quiet=args.quiet) as show:
             evaluation = evaluate(
                 name,
                 config=config,
@@ -225,12 +227,16 @@ def _evaluate_labels(args: argparse.Namespace, config: "Config", runtime: "Runti
         append_record(args.output, record)
 
 
-def _run_folder(args: argparse.Namespace) -> "AbstractContextManager[RunFolder | None]":
+def _run_folder(args: argparse.Namespace, name: str) -> "AbstractContextManager[RunFolder | None]":
     from prequential.measure.evaluation.runs import interrupted_run_folder, new_run_folder
 
+    def hint(draft: Path) -> str:
+        command = command_line(args, names=[name], resume=str(draft), runs=args.parser.get_default("runs"))
+        return f"`{command}` continues this run"
+
     if args.resume is not None:
-        return interrupted_run_folder(args.resume)
-    return nullcontext() if args.no_run else new_run_folder(args.runs, keep=True)
+        return interrupted_run_folder(args.resume, hint=hint)
+    return nullcontext() if args.no_run else new_run_folder(args.runs, keep=True, hint=hint)
 
 
 def _estimate(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> "Estimate":
@@ -266,7 +272,8 @@ def _statics(args: argparse.Namespace) -> "list[Static]":
     from prequential.adapters import StaticModel
 
     context: Literal["document", "carried"] = "document" if args.static_apart else "carried"
-    return [StaticModel(name, context=context, stride=args.static_stride) for name in args.static]
+    with foreign_code():
+        return [StaticModel(name, context=context, stride=args.static_stride) for name in args.static]
 
 
 def _baselines(args: argparse.Namespace) -> Sequence[str]:

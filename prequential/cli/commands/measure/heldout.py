@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prequential.cli import options
 from prequential.cli.failures import warn
 from prequential.cli.progress import progress_bar
+from prequential.cli.streams import foreign_code
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _measure(args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
         if not source.n_bytes:
             raise CorpusError(f"nothing to score: the test corpus {args.test!r} is empty")
         if other:
-            with open_source(args.train, args.train_limit) as train:
+            with open_source(args.train, args.train_limit) as train, foreign_code():
                 measured = measure_other_heldout(other, train, source, plan, stage=stage, warn=warn)
         else:
             measured = measure_heldout(_learner_loader(args, runtime), source, runtime, plan, stage=stage, warn=warn)

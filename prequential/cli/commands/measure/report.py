@@ -17,7 +17,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         description="Write one self-contained HTML page about run folders, or their plots as PNG and SVG files "
         "(docs/MEASURES.md).",
     )
-    parser.add_argument("names", nargs="+", metavar="RUN", help="run folder of `evaluate`")
+    parser.add_argument(
+        "names", nargs="+", metavar="RUN", help="run folder of `evaluate`, or a folder of them: all its runs"
+    )
     target = parser.add_mutually_exclusive_group()
     target.add_argument(
         "-o",
@@ -38,12 +40,12 @@ def run(args: argparse.Namespace) -> int:
     """Writes the page, the plots or both; returns the exit code."""
     from prequential.cli.commands.measure.runs import DEFAULT_FOLDER
     from prequential.files import check_output
-    from prequential.measure.evaluation.runs import find_run, read_run
+    from prequential.measure.evaluation.runs import find_runs
 
     output = "-" if args.stdout else args.output or (None if args.plots else DEFAULT_OUTPUT)
     if output not in (None, "-"):
         check_output(output, overwrite=args.force)
-    runs = [read_run(find_run(name, DEFAULT_FOLDER)) for name in args.names]
+    runs = [run for name in args.names for run in find_runs(name, DEFAULT_FOLDER)]
     written = []
     from prequential.report.plots import save_plots
 

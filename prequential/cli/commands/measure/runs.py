@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -73,7 +74,8 @@ def list_runs(args: argparse.Namespace) -> int:
     if not args.quiet:
         for draft in interrupted_runs(folder):
             print(
-                f"prequential: unfinished: evaluate --resume {printable(str(draft))} resumes it, unless it is still running",
+                f"prequential: unfinished: `prequential evaluate CORPUS --resume {printable(shlex.quote(str(draft)))}`, with the "
+                "corpus and the options of that run, resumes it, unless it is still running",
                 file=sys.stderr,
             )
     for reason in {str(error): error for error in bad}.values():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar
+from prequential.cli.resuming import resumable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config
@@ -57,7 +58,11 @@ def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name:
 
     check_new_folder(args.output)
     runtime.check(config)
-    with training_checkpoints(args.output, resume=args.resume) as checkpoints, open_source(name, args.limit) as source:
+    with (
+        resumable(args),
+        training_checkpoints(args.output, resume=args.resume) as checkpoints,
+        open_source(name, args.limit) as source,
+    ):
         learner = runtime.learner(config)
         with progress_bar(name, quiet=args.quiet) as show:
             done = train(learner, source.symbols[:], show, (checkpoints, source.header(config)))

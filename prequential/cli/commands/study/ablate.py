@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE
+from prequential.cli.failures import EXIT_FAILURE, in_options
 from prequential.cli.plans import add_plan, check_seeds, prints_text, report_bad_runs, run_plan
 from prequential.errors import ConfigError
 
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     ablation, bootstrap = _ablation(args, runtime)
     corpus, has_bad_runs = subject_of(args.source, args.limit), report_bad_runs(args)
     if prints_text(args) or (args.dry_run and not args.json):
-        print(format_plan(ablation, corpus, finished_runs(args.runs, corpus).keys()), flush=True)
+        print(in_options(format_plan(ablation, corpus, finished_runs(args.runs, corpus).keys())), flush=True)
     outcomes = [] if args.dry_run else run_plan(args, ablation.plan, runtime)
     has_runs = any(outcome.run for outcome in outcomes)
     summary = summarise_ablation(ablation, outcomes, bootstrap) if has_runs else None

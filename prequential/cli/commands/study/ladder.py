@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE, warn
+from prequential.cli.failures import EXIT_FAILURE, in_options, warn
 from prequential.cli.plans import add_plan, prints_text, report_bad_runs, run_plan
 from prequential.errors import ConfigError
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     finished = finished_runs(args.runs, corpus).keys()
     predicted_s = predicted_remaining_s(args.source, plan, corpus, finished, runtime) if args.dry_run else None
     if prints_text(args) or (args.dry_run and not args.json):
-        print(format_plan(plan, corpus, finished, predicted_s), flush=True)
+        print(in_options(format_plan(plan, corpus, finished, predicted_s)), flush=True)
     outcomes = [] if args.dry_run else run_plan(args, plan, runtime)
     _print_results(args, plan, corpus, outcomes, predicted_s)
     return EXIT_FAILURE if has_bad_runs or any(outcome.error for outcome in outcomes) else 0

@@ -7,8 +7,9 @@ import json
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE
+from prequential.cli.failures import EXIT_FAILURE, in_options
 from prequential.cli.plans import add_plan, check_seeds, prints_text, report_bad_runs, run_plan
+from prequential.cli.streams import foreign_code
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if baseline:
         check_baseline(baseline, corpus)  # before the work, not after it
     if prints_text(args) or (args.dry_run and not args.json):
-        print(format_plan(plan, corpus, finished_runs(args.runs, corpus).keys()), flush=True)
+        print(in_options(format_plan(plan, corpus, finished_runs(args.runs, corpus).keys())), flush=True)
     outcomes = [] if args.dry_run else run_plan(args, plan, runtime)
     summary = summarise(plan, outcomes, baseline) if any(outcome.run for outcome in outcomes) else None
     if args.json:
@@ -79,7 +80,8 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
                 args.parser.error(
                     "--replay, --width, --layers and --update-size are of the GPT: --learner has --learner-arg"
                 )
-            return learner_plan(args.learner, grid, args.seeds)
+            with foreign_code():
+                return learner_plan(args.learner, grid, args.seeds)
         return sweep_plan(
             options.learner_config(args),
             replay=args.replay,

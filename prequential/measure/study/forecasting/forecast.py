@@ -114,7 +114,7 @@ def forecast(
         name, reason = next(iter(diverged.items()))
         raise ConfigError(
             f"{len(diverged)} runs of the ladder look diverged; {name}: {reason}; change the configuration, or give "
-            "--with-diverged to use them"
+            "with_diverged=True to use them"
         )
     config = target.config(ladder)
     compute = _compute(ladder, config, target, proxy)
