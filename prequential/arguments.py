@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,10 @@ Test = Callable[[Any], bool]
 def is_count(value: Any) -> bool:
     """Whether it is an integer of 0 or more, of Python or numpy; True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and float(value) >= 0
 
 
 def _is_path(value: Any) -> bool:
@@ -55,6 +59,7 @@ _KINDS: dict[str, tuple[Test, str]] = {
     "runtime": (_or_none(lambda value: isinstance(value, Runtime)), "a prequential.Runtime"),
     "limit_bytes": _LIMIT,
     "max_output_bytes": _LIMIT,
+    "max_decoding_s": (_or_none(_is_number), "a number of seconds, or None for no limit"),
     "folder": _PATH,
     "path": _PATH,
     "on_progress": _FUNCTION,

@@ -4,6 +4,7 @@ This module and its imports are the decoder that a description length counts (me
 """
 
 import io
+import logging
 import os
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -17,10 +18,11 @@ from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
 from prequential.corpora.chunks import reading
 from prequential.corpora.tree_restore import restore_tree
-from prequential.errors import CorruptArchiveError, OutputError
+from prequential.errors import ConfigError, CorruptArchiveError, OutputError
 from prequential.files import Sink, check_new_folder, output_file, possible_name
 from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
+from prequential.online.limits import decoding_s
 from prequential.online.loop import Learner
 from prequential.online.outputs import PathLike, checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
@@ -28,6 +30,8 @@ from prequential.process import process_kept
 
 if TYPE_CHECKING:
     from prequential.learners.given import Given
+
+LONG_S = 300.0  # of decoding: the user is told before it begins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,7 @@ def decompress(
     given: "Given | None" = None,
     runtime: Runtime | None = None,
     max_output_bytes: int | None = None,
+    max_decoding_s: float | None = None,
     on_progress: OnProgress = ignore,
 ) -> bytes: ...
 
@@ -71,6 +76,7 @@ def decompress(
     overwrite: bool = False,
     resume: bool = False,
     max_output_bytes: int | None = None,
+    max_decoding_s: float | None = None,
     on_progress: OnProgress = ignore,
 ) -> DecompressionResult: ...
 
@@ -85,6 +91,7 @@ def decompress(
     overwrite: bool = False,
     resume: bool = False,
     max_output_bytes: int | None = None,
+    max_decoding_s: float | None = None,
     on_progress: OnProgress = ignore,
 ) -> bytes | DecompressionResult:
     """The original as bytes; with an `output`, it is written there.
@@ -95,6 +102,7 @@ def decompress(
     corpora/tree.py). resume: as for `compress`.
     given: the text or stored model that the archive was given.
     max_output_bytes: a longer original is refused before anything is built or written; None: a small archive may have a long one.
+    max_decoding_s: so is one that takes more seconds, roughly (`online.limits.decoding_s`). A long time is a logged warning.
 
     Raises CorpusError for an archive that cannot be read, CorruptArchiveError, UnsupportedVersionError, OutputError,
     InexactMachineError, and ConfigError for a model above the memory limit of the runtime.
@@ -108,12 +116,13 @@ def decompress(
         b'one line\\n'
     """
     check_arguments(archive=archive, output=output, given=given, runtime=runtime, overwrite=overwrite, resume=resume)
-    check_arguments(max_output_bytes=max_output_bytes, on_progress=on_progress)
-    memory = io.BytesIO()
+    check_arguments(max_output_bytes=max_output_bytes, max_decoding_s=max_decoding_s, on_progress=on_progress)
+    memory, runtime = io.BytesIO(), runtime or Runtime()
     with _archive(archive) as file:
         reader = ArchiveReader(file)
         _check_length(reader.header, max_output_bytes)
-        learner = _learner(reader.header, given, runtime or Runtime())  # before anything is written
+        _check_time(reader.header, runtime, max_decoding_s)
+        learner = _learner(reader.header, given, runtime)  # before anything is written
         with _original(
             reader.header,
             memory if output is None else output,
@@ -156,6 +165,27 @@ def _check_length(header: Header, most: int | None) -> None:
             f"the original has {header.n_bytes:,} bytes, more than the limit of {most:,} bytes; "
             "raise max_output_bytes= if you trust the source"
         )
+
+
+def _check_time(header: Header, runtime: Runtime, most_s: float | None) -> None:
+    """Raises ConfigError for an archive that takes more than `most_s` to decode; warns of one that takes LONG_S. By a processor."""
+    if runtime.device == "cuda":
+        return
+    seconds = decoding_s(coding.config_of(header, knows_given=True), header.n_bytes)
+    if most_s is not None and seconds > most_s:
+        raise ConfigError(
+            f"decoding takes about {_duration(seconds)}, more than the limit of {_duration(most_s)}; "
+            "raise max_decoding_s= if you trust the source"
+        )
+    if seconds > LONG_S:
+        logging.getLogger(__name__).warning("decoding takes about %s on a processor of 2026", _duration(seconds))
+
+
+def _duration(seconds: float) -> str:
+    for unit_s, unit, most in ((1, "s", 120), (60, "min", 120), (3600, "h", 72)):
+        if seconds < most * unit_s:
+            return f"{seconds / unit_s:.0f} {unit}"
+    return f"{seconds / 86400:,.0f} days"
 
 
 def _original(

@@ -94,6 +94,14 @@ def byte_count(text: str) -> int:
     return int(number) * _UNITS[unit]
 
 
+def duration_s(text: str) -> float:
+    """A number of seconds from a text such as 90, 10m, 2h or 1d."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if not (found := re.fullmatch(r"(\d+)([smhd]?)", text, re.ASCII)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 10m, 2h or 1d")
+    return float(int(found[1]) * units[found[2] or "s"])
+
+
 def positive_integer(text: str) -> int:
     """An integer of 1 or more."""
     if not (text.isascii() and text.isdigit() and int(text) >= 1):
@@ -168,13 +176,20 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_max_output(parser: argparse.ArgumentParser) -> None:
-    """Adds the limit of an original's length."""
+def add_decoding_limits(parser: argparse.ArgumentParser) -> None:
+    """Adds the limits of an original's length and of the time to decode it."""
     parser.add_argument(
         "--max-output",
         type=byte_count,
         metavar="BYTES",
         help="refuse archives whose original is longer, such as 10G (default: no limit; 1 kB may hold terabytes of zeros)",
+    )
+    parser.add_argument(
+        "--max-time",
+        type=duration_s,
+        metavar="TIME",
+        help="refuse archives that take longer to decode, such as 10m or 2h, by a rough estimate from the learner and the length "
+        "(default: no limit; above 5m a line says so)",
     )
 
 

@@ -24,7 +24,7 @@ def command_line(args: argparse.Namespace, **changes: Any) -> str:
     """The command of these arguments, some of them changed. Options of their default value are left out."""
     values, words, names = {**vars(args), **changes}, args.parser.prog.split(), list[str]()
     for action in args.parser._actions:
-        value = values.get(action.dest)
+        value: Any = values.get(action.dest)
         if not action.option_strings:
             names += value if isinstance(value, list) else [value]
         elif value not in (None, action.default, []):

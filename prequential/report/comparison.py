@@ -7,7 +7,7 @@ from prequential.measure.comparison.compare import Comparison, bounded_e_value, 
 from prequential.measure.comparison.prediction import LongMemory
 from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.evaluation.runs import Run
-from prequential.measure.evaluation.summary import model_summary
+from prequential.measure.evaluation.summary import is_coded, model_summary, what_is_measured
 from prequential.report import run_panels
 from prequential.report.markup import Html, element
 from prequential.report.names import Look, group_names
@@ -78,13 +78,15 @@ def _run_table(runs: Named, *, is_one_corpus: bool) -> Html:
         )
         for name, run in runs
     ]
-    columns = ("learner", "corpus", "model", "archive bytes", "bits/byte", "verified", "run folder")
+    size = what_is_measured([is_coded(run.record) for _, run in runs], "bytes")
+    columns = ("learner", "corpus", "model", size, "bits/byte", "verified", "run folder")
     different = "The runs code different bytes: bits/byte of different corpora say nothing about the models."
     return html_table("Runs", columns, rows, "" if is_one_corpus else different)
 
 
 def _group_table(compared: Comparison) -> Html:
-    columns = ("learner", "runs", "seeds", "ideal bits, mean", "archive bits, mean")
+    size = what_is_measured([group.is_coded for group in compared.groups], "bits")
+    columns = ("learner", "runs", "seeds", "ideal bits, mean", f"{size}, mean")
     rows = [
         (group.label, len(group.runs), ", ".join(map(str, group.seeds)), group.mean_bits, group.mean_archive_bits)
         for group in compared.groups

@@ -5,10 +5,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from prequential.codecs.archive_header import OTHER
 from prequential.measure.evaluation.curves import MODEL
 from prequential.measure.evaluation.ledger import bits_per_byte
 from prequential.measure.evaluation.runs import Run
-from prequential.measure.evaluation.summary import model_summary, recorded_findings
+from prequential.measure.evaluation.summary import is_coded, model_summary, recorded_findings
 from prequential.report import run_panels
 from prequential.report.markup import Html, element, join
 from prequential.report.names import Look
@@ -27,10 +28,10 @@ def headline(run: Run, name: str, heading_id: str) -> list[Html]:
     """The heading of a run of the learner `name`, its main figures, and what they mean."""
     record = run.record
     n_bytes, size = record["corpus"]["n_bytes"], record["archive_bytes"]
+    proof, included = ("archive", ", header and container included") if is_coded(record) else ("code length", "")
     meaning = (
-        "The model coded each byte after it had learned only from the bytes before it. The archive of these "
-        f"{n_bytes:,} bytes takes {size:,} bytes, header and container included: {size / n_bytes:.1%} of the original. "
-        f"{_best_baseline(record)}"
+        f"The model coded each byte after it had learned only from the bytes before it. The {proof} of these "
+        f"{n_bytes:,} bytes takes {size:,} bytes{included}: {size / n_bytes:.1%} of the original. {_best_baseline(record)}"
     )
     origin = f"{model_summary(record['config'])}; {record['time']}; run {run.path.resolve().name}"
     figures = (element("li", element("strong", value), element("span", text)) for value, text in _figures(record))
@@ -44,9 +45,12 @@ def headline(run: Run, name: str, heading_id: str) -> list[Html]:
 
 def _figures(record: Record) -> Iterator[tuple[str, str]]:
     """The main figures, each with its explanation."""
-    yield f"{record['bits_per_byte']:.4f}", "bits/byte of the complete archive"
-    yield f"{record['archive_bytes']:,}", f"bytes of archive for {record['corpus']['n_bytes']:,}"
-    if record["verified"]:
+    proof = "archive" if is_coded(record) else "code length"
+    yield f"{record['bits_per_byte']:.4f}", f"bits/byte of the complete {proof}"
+    yield f"{record['archive_bytes']:,}", f"bytes of {proof} for {record['corpus']['n_bytes']:,}"
+    if not is_coded(record):
+        yield "no proof", "no archive was written: only the code length was computed"
+    elif record["verified"]:
         yield "verified", f"decoded again in {record['verify_wall_s']:,.1f} s, every byte compared"
     else:
         yield "not verified", "this run did not decode the archive"
@@ -81,7 +85,8 @@ def curves(run: Run, look: Look) -> Html:
 def sizes(record: Record, name: str) -> Html:
     """The size of the archive of the learner `name` and those of the baselines, smallest first."""
     own = record["archive_bytes"]
-    rows: list[Row] = [(f"prequential {name}", own, record["bits_per_byte"], None, None, float(record["wall_s"]))]
+    own_name = name if OTHER in record["config"] else f"prequential {name}"
+    rows: list[Row] = [(own_name, own, record["bits_per_byte"], None, None, float(record["wall_s"]))]
     rows += [
         (
             baseline["label"],
@@ -93,10 +98,11 @@ def sizes(record: Record, name: str) -> Html:
         )
         for baseline in record["baselines"]
     ]
-    columns = ("compressor", "bytes", "bits/byte", "against the archive", "model ahead from byte", "seconds")
+    proof = "archive" if is_coded(record) else "code length"
+    columns = ("compressor", "bytes", "bits/byte", f"against the {proof}", "model ahead from byte", "seconds")
     caption = (
-        "Compressed sizes of all bytes. Each result was decoded and compared. From the given byte to the end, the model's "
-        "archive is smaller than the other's file (of a static model: the ideal code length)."
+        "Compressed sizes of all bytes. Each result of a compressor was decoded and compared. From the given byte to the end, "
+        f"the model's {proof} is smaller than the other's file (of a static model: the ideal code length)."
     )
     table = html_table("Sizes", columns, sorted(rows, key=_size), caption, is_bold=lambda row: row is rows[0])
     return join(table, *(element("p", note) for note in record["notes"]))
@@ -118,7 +124,7 @@ def ledger(record: Record) -> Html:
     else:
         check = f"The entries sum to the total cost, {total:,.2f} bits."
     caption = (
-        f"{check} The archive alone takes {record['archive_bits']:,} bits. "
+        f"{check} The {'archive' if is_coded(record) else 'code length'} alone takes {record['archive_bits']:,} bits. "
         f"The coder's overhead is {record['coder_overhead_ppm']:.1f} millionths of the ideal code length."
     )
     columns = ("entry", "bits", "bits/byte", "share")

@@ -37,9 +37,8 @@ from prequential.measure.comparison.prediction import (
     seeds_variance,
 )
 from prequential.measure.evaluation.curves import MODEL, Curve, crossing_byte, mean_curve
-from prequential.measure.evaluation.record import NOT_CODED
 from prequential.measure.evaluation.runs import PathLike, Run, read_run
-from prequential.measure.evaluation.summary import learner_label
+from prequential.measure.evaluation.summary import is_coded, learner_label
 
 MAX_LOG2_E = 332  # e-values above 10**100 or below its inverse are printed as bounds
 DEFAULTS = {"alphabet": "bytes", "context": "carried memory"}  # of records without these names
@@ -291,7 +290,7 @@ def _group(label: str, runs: Sequence[Run]) -> Group:
         archive_bits=tuple(run.record["archive_bits"] for run in ordered),
         curves=curves,
         learner=", ".join(dict.fromkeys(learner_label(_first_seed(run)) for run in ordered)),
-        is_coded=all(run.record.get("coding") != NOT_CODED for run in ordered),
+        is_coded=all(is_coded(run.record) for run in ordered),
     )
 
 

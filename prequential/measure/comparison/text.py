@@ -3,6 +3,7 @@
 from prequential.measure.comparison.compare import Comparison, Difference, Group, bounded_e_value
 from prequential.measure.comparison.intervals import MIN_CELLS, Interval
 from prequential.measure.comparison.prediction import HURST, LongMemory
+from prequential.measure.evaluation.summary import what_is_measured
 from prequential.measure.table import format_table
 from prequential.printable import printable
 
@@ -15,7 +16,7 @@ def format_comparison(comparison: Comparison) -> str:
     """The complete report, without a final newline."""
     corpus, groups = comparison.corpus, comparison.groups
     name = corpus.get("name") or "bytes"
-    last = "archive bits" if all(group.is_coded for group in groups) else "code bits in whole bytes"
+    last = what_is_measured([group.is_coded for group in groups], "bits")
     parts = [
         printable(f"corpus {name}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
         format_table((*RUN_TITLES, last), [_group_row(group, corpus["n_bytes"]) for group in groups]),

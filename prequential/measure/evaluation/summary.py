@@ -53,6 +53,18 @@ def size_rows(results: Sequence[tuple[str, int, float]], n_bytes: int) -> list[l
     ]
 
 
+def is_coded(record: Mapping[str, Any]) -> bool:
+    """Whether the run wrote an archive; if not, its size is its code length in whole bytes."""
+    return record.get("coding") != NOT_CODED
+
+
+def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
+    """The title of a column of sizes, in a unit, of runs with or without archives."""
+    kinds = {True: "archive", False: "code length"}
+    names = " or ".join(kinds[each] for each in kinds if each in are_coded)
+    return f"{names} {unit}" if names == "archive" else f"{names}, {unit}"
+
+
 def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
     """A line, and rows under COLUMNS as a table, for a notebook."""
     cells = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
@@ -127,7 +139,7 @@ def _figures(record: dict[str, Any]) -> list[str]:
 
 
 def _archive(record: dict[str, Any]) -> str:
-    if record.get("coding") == NOT_CODED:
+    if not is_coded(record):
         return f"none: {NOT_CODED}"
     parts = (
         f"{record['archive_bytes']:,} bytes = header {record['header_bytes']:,} + payload {record['payload_bytes']:,} + "
@@ -171,7 +183,7 @@ def _speed(wall_s: float, bytes_per_s: float) -> str:
 
 
 def _verified(record: dict[str, Any]) -> str:
-    if record.get("coding") == NOT_CODED:
+    if not is_coded(record):
         return "not possible: no archive was written"
     if not record["verified"]:
         return "no (--verify decodes the archive and compares every byte)"

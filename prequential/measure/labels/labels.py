@@ -76,8 +76,9 @@ class LabelCost:
 
 
 def read_rows(path: PathLike, code: str, given: str | None = None) -> list[tuple[bytes, bytes]]:
-    """Input and label of each row of a file of JSON lines; - is standard input. given: the field of the input; None: all fields but `code`.
+    """Input and label of each row of a file of JSON lines; "-" is standard input.
 
+    given: the field of the input; None: all fields but `code`.
     Values that are not strings stand as JSON. Raises CorpusError, with the row, for a line without the fields.
     """
     rows = []

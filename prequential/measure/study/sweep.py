@@ -70,6 +70,8 @@ def sweep_plan(
     _check_axes(base, replay=(replay, float), widths=(widths, int), layers=(layers, int), seeds=(seeds, int))
     _check_axes(base, update_symbols=(update_symbols, int))
     check_arguments(runtime=runtime)
+    if base.gpt is None:
+        raise ConfigError("a sweep varies the GPT, and this configuration has none: choose a preset from 5 to 9")
     axes = (
         _distinct(replay, replay_factor(base)),
         _distinct(widths, base.gpt.width),
@@ -92,11 +94,9 @@ def sweep_plan(
 
 
 def _check_axes(base: Any, **axes: tuple[Any, type]) -> None:
-    """Raises ConfigError for a base without a GPT, and for values of an axis that are no list of numbers of its kind."""
+    """Raises ConfigError for a base that is no Config, and for values of an axis that are no list of numbers of its kind."""
     if not isinstance(base, Config):
         raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
-    if base.gpt is None:
-        raise ConfigError("a sweep varies the GPT, and this configuration has none: choose preset -5 to -9, or another")
     for name, (values, kind) in axes.items():
         if values is None:
             continue

@@ -35,7 +35,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         action="store_true",
         help="if an archive is damaged, also list the intact blocks after the damage, and save those that are stored raw",
     )
-    options.add_max_output(parser)
+    options.add_decoding_limits(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
     parser.set_defaults(run=run, inputs=("names",), output_of=_output_file, shared="steps")
@@ -68,6 +68,7 @@ def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
                 overwrite=args.force,
                 resume=args.resume,
                 max_output_bytes=args.max_output,
+                max_decoding_s=args.max_time,
                 on_progress=show,
             )
     except CorruptArchiveError as error:

@@ -26,7 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("names", nargs="*", default=["-"], metavar="FILE.pq", help="archive, or - (default: -)")
     options.add_given(parser, "the corpus or model that the archives were given")
-    options.add_max_output(parser)
+    options.add_decoding_limits(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
     parser.set_defaults(run=run, inputs=("names",))
@@ -47,6 +47,7 @@ def _test(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
             given=args.given,
             runtime=runtime,
             max_output_bytes=args.max_output,
+            max_decoding_s=args.max_time,
             on_progress=show,
         )
     if shows_summary(quiet=args.quiet, verbose=args.verbose):
