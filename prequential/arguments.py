@@ -9,7 +9,6 @@ import numpy as np
 
 from prequential.errors import wrong_argument
 from prequential.model.config import Config
-from prequential.online.runtime import Runtime
 
 Test = Callable[[Any], bool]
 
@@ -30,6 +29,12 @@ def _is_path(value: Any) -> bool:
 def _is_bytes(value: Any) -> bool:
     is_vector = isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 1
     return is_vector or isinstance(value, bytes | bytearray | memoryview)
+
+
+def _is_runtime(value: Any) -> bool:
+    from prequential.online.runtime import Runtime  # slow: a list of runs needs none
+
+    return isinstance(value, Runtime)
 
 
 def _or_none(test: Test) -> Test:
@@ -56,7 +61,7 @@ _KINDS: dict[str, tuple[Test, str]] = {
         f"{_BYTES}, the name of a corpus or the folder of a stored model",
     ),
     "config": (_or_none(lambda value: isinstance(value, Config)), "a Config, such as prequential.preset(5)"),
-    "runtime": (_or_none(lambda value: isinstance(value, Runtime)), "a prequential.Runtime"),
+    "runtime": (_or_none(_is_runtime), "a prequential.Runtime"),
     "limit_bytes": _LIMIT,
     "max_output_bytes": _LIMIT,
     "max_decoding_s": (_or_none(_is_number), "a number of seconds, or None for no limit"),

@@ -120,8 +120,7 @@ def decompress(
     memory, runtime = io.BytesIO(), runtime or Runtime()
     with _archive(archive) as file:
         reader = ArchiveReader(file)
-        _check_length(reader.header, max_output_bytes)
-        _check_time(reader.header, runtime, max_decoding_s)
+        _check_cost(reader.header, runtime, max_output_bytes, max_decoding_s)
         learner = _learner(reader.header, given, runtime)  # before anything is written
         with _original(
             reader.header,
@@ -155,20 +154,17 @@ def _learner(header: Header, given: "Given | None", runtime: Runtime) -> Learner
     return learner_of(header, given, runtime)
 
 
-def _check_length(header: Header, most: int | None) -> None:
-    """Raises OutputError for an original of more than `most` bytes.
+def _check_cost(header: Header, runtime: Runtime, most: int | None, most_s: float | None) -> None:
+    """Raises OutputError for an original of more than `most` bytes, ConfigError if it takes more than `most_s` to decode.
 
     No block goes beyond the header's length, and a folder's list declares exactly the bytes of the stream that it is part of.
+    The time is that of a processor; one of LONG_S or more is a warning.
     """
     if most is not None and header.n_bytes > most:
         raise OutputError(
             f"the original has {header.n_bytes:,} bytes, more than the limit of {most:,} bytes; "
             "raise max_output_bytes= if you trust the source"
         )
-
-
-def _check_time(header: Header, runtime: Runtime, most_s: float | None) -> None:
-    """Raises ConfigError for an archive that takes more than `most_s` to decode; warns of one that takes LONG_S. By a processor."""
     if runtime.device == "cuda":
         return
     seconds = decoding_s(coding.config_of(header, knows_given=True), header.n_bytes)

@@ -59,6 +59,7 @@ def test_the_report_has_the_difference_its_interval_and_its_evidence(run, folder
     report = run(folder, "compare", "a0", "b0", "b1").stdout.decode()
     difference = compare([folder / name for name in ("a0", "b0", "b1")]).differences[0]
     interval, found = difference.interval, difference.long_memory
+    assert "\nB (a learner) on synthetic: b0, b1\n" in report
     assert f"\nB - A  {difference.bits:+,.1f}" in report
     assert (
         f"95 % confidence     [{found.mean_low_bits:+,.1f}, {found.mean_high_bits:+,.1f}] bits: the expected " in report
@@ -71,14 +72,14 @@ def test_the_report_has_the_difference_its_interval_and_its_evidence(run, folder
     assert "the expected difference on text of this length and kind, over all seeds of B" in report
     assert "on another text of this length from the same source, with as many other seeds of B" in report
     assert f"2^{difference.log2_e:,.1f} (below 10^-100) against 'the data follow A': no evidence" in report
-    assert "B is not below A at the end" in report
+    assert "B (a learner) is not below A (a learner) at the end" in report
     assert "log2 3 = 1.58 bits" in report
 
 
 def test_labels_name_the_groups(run, folder):
     report = run(folder, "compare", "--group", "mixer,gpt,mixer", "b0", "a0", "b1").stdout.decode()
     assert "\ngpt - mixer " in report
-    assert "\nmixer: b0, b1\n" in report
+    assert "\nmixer (a learner) on synthetic: b0, b1\n" in report
 
 
 def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_path):

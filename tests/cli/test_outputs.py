@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -106,10 +108,12 @@ def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
     word = "interrupted" if number == signal.SIGINT else "ended"
-    assert errors.decode() == f"prequential: {word}; --resume continues from the last checkpoint\n"
+    said = re.fullmatch(
+        rf"prequential: {word}; `prequential (compress .*)` continues from the last checkpoint\n", errors.decode()
+    )
     refused = run(tmp_path, "compress", "a")
-    assert refused.returncode == 1 and b"continue it with --resume" in refused.stderr
-    assert run(tmp_path, "compress", "--resume", "a").returncode == 0
+    assert refused.returncode == 1 and b"; --resume continues it, -f starts again\n" in refused.stderr
+    assert run(tmp_path, *shlex.split(said[1])).returncode == 0
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "whole.pq"]
 
@@ -163,7 +167,7 @@ def test_an_interrupted_run_resumes_from_its_checkpoint_and_makes_the_same_archi
         _, errors = process.communicate(timeout=60)
         if process.returncode == 0:
             break
-        assert number == signal.SIGKILL or b"--resume continues" in errors
+        assert number == signal.SIGKILL or b"` continues from the last checkpoint" in errors
         n_stops += 1
     assert n_stops > 0
     if process.returncode:
@@ -174,18 +178,24 @@ def test_an_interrupted_run_resumes_from_its_checkpoint_and_makes_the_same_archi
 
 
 def test_an_interrupted_evaluation_resumes_and_measures_the_same(run, start, tmp_path):
-    (tmp_path / "a").write_bytes(os.urandom(20_000) + b"It was the best of times, it was the worst of times. " * 300)
-    whole = json.loads(run(tmp_path, "evaluate", "--json", "--baselines", "gzip", "--runs", "whole", "a").stdout)
-    process = start(tmp_path, "evaluate", "--baselines", "gzip", "a", python=("-c", HURRIED))
-    while process.poll() is None and not list(tmp_path.glob("runs/.run-*/.*/run.checkpoint")):
+    (tmp_path / "a b").write_bytes(os.urandom(20_000) + b"It was the best of times, it was the worst of times. " * 300)
+    whole = json.loads(run(tmp_path, "evaluate", "--json", "--baselines", "gzip", "--runs", "whole", "a b").stdout)
+    process = start(tmp_path, "evaluate", "--baselines", "gzip", "--runs", "my runs", "a b", python=("-c", HURRIED))
+    while process.poll() is None and not list(tmp_path.glob("my runs/.run-*/.*/run.checkpoint")):
         time.sleep(0.002)
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
-    (draft,) = (tmp_path / "runs").iterdir()
+    (draft,) = (tmp_path / "my runs").iterdir()
     assert process.returncode == 143
-    assert f"`prequential evaluate CORPUS --resume {draft.relative_to(tmp_path)}`, " in errors.decode().splitlines()[-1]
-    done = run(tmp_path, "evaluate", "--json", "--baselines", "gzip", "--resume", f"runs/{draft.name}", "a")
-    (folder,) = (tmp_path / "runs").iterdir()
+    said = re.fullmatch(
+        "prequential: ended; `prequential (evaluate .*)` continues this run", errors.decode().splitlines()[-1]
+    )
+    words = shlex.split(said[1])
+    assert words[words.index("--resume") + 1] == f"my runs/{draft.name}"
+    other = run(tmp_path, "evaluate", "--resume", f"my runs/{draft.name}", "-1", "a b")
+    assert b"belongs to another run: the learner has another configuration" in other.stderr
+    done = run(tmp_path, *words, "--json")
+    (folder,) = (tmp_path / "my runs").iterdir()
     assert sorted(path.name for path in folder.iterdir()) == [
         "archive.pq", "curve.parquet", "environment.json", "record.jsonl",
     ]  # fmt: skip

@@ -30,6 +30,7 @@ from prequential.arguments import check_arguments
 from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError, CorpusError
 from prequential.files import (
+    RESUMABLE,
     PathLike,
     check_own_folder,
     checkpoint_path,
@@ -415,7 +416,8 @@ def _deleting(draft: Path, hint: Hint, unless: Callable[[], bool]) -> Iterator[N
             shutil.rmtree(draft, ignore_errors=True)
             error.__notes__ = [note for note in getattr(error, "__notes__", ()) if draft.name not in note]
         elif not isinstance(error, CheckpointError):  # its message says what is wrong with the draft
-            error.add_note(hint(draft))
+            notes = [note for note in getattr(error, "__notes__", ()) if note != RESUMABLE]
+            error.__notes__ = [*notes, hint(draft)]
         raise
     shutil.rmtree(draft, ignore_errors=True)  # nothing is there if the run was finished: it has another name
 

@@ -92,10 +92,12 @@ def _check_archive(name: str) -> None:
     if os.path.isdir(name):  # noqa: PTH112
         raise CorpusError("this is a folder, not an archive")
     if os.path.isfile(name):  # noqa: PTH113  # a pipe could be read only once
-        from prequential.codecs.archive import ArchiveReader
+        from prequential.codecs.archive_header import MAGIC
 
         with reading(name), open(name, "rb") as file:  # noqa: PTH123
-            ArchiveReader(file)
+            if (beginning := file.read(len(MAGIC))) != MAGIC:
+                what = "it starts with other bytes" if beginning else "it is empty"
+                raise CorruptArchiveError(f"not a .pq archive: {what}")
 
 
 def _output_path(args: argparse.Namespace, name: str) -> str | None:

@@ -1,0 +1,254 @@
+"""What the command line says about mistakes: the option, level or command that was meant, and commands that can be pasted."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from prequential.cli.main import build_parser
+from prequential.cli.resuming import command_line
+
+NOISY = """
+import os
+import numpy as np
+print("imported")
+class Bytes:
+    def encode(self, data):
+        return list(data)
+    def decode(self, ids):
+        return bytes(ids)
+class Noisy:
+    n_symbols = 256
+    def __init__(self, start=1.0):
+        print("made")
+        self.counts = np.full(256, float(start))
+    def predict(self, context, symbols):
+        print("predicts")
+        os.write(1, b"from C\\n")
+        return np.tile(np.log(self.counts / self.counts.sum()), (len(symbols), 1))
+    def update(self, symbols):
+        self.counts += np.bincount(symbols, minlength=256)
+    def state_dict(self):
+        return {"counts": self.counts}
+class Ids(Noisy):
+    def __init__(self):
+        super().__init__()
+        self.tokenizer = Bytes()
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "part"),
+    [
+        (["decompress", "a"], 1, "not a .pq archive: it starts with other bytes"),
+        (["decompress", "empty"], 1, "not a .pq archive: it is empty"),
+        (["decompress", "."], 1, "this is a folder, not an archive"),
+        (["decompress", "b"], 1, "the name does not end in .pq; name the output with -o"),
+        (["compress", "-10", "a"], 2, "there is no level -10: the levels are -1 to -9"),
+        (["compress", "-0", "a"], 2, "there is no level -0: the levels are -1 to -9"),
+        (["compress", "--preset", "5", "a"], 2, "a level is an option of its own: give -5"),
+        (["evaluate", "--preset=5", "a"], 2, "a level is an option of its own: give -5"),
+        (["evaluate", "--limt", "5", "a"], 2, "--limt; did you mean --limit?"),
+        (["evaluate", "--limt=5", "a"], 2, "--limt; did you mean --limit?"),
+        (["heldout", "--train", "a", "--tst", "a"], 2, "--tst; did you mean --test?"),
+        (["runs", "list", "--jsn"], 2, "--jsn; did you mean --json?"),
+        (["compress", "--limt", "5", "a"], 2, "unrecognized arguments: --limt; see"),
+        (["help", "comprss"], 2, "there is no command 'comprss'; did you mean 'compress'?"),
+        (["test", "--max-time", "soon", "b"], 2, "'soon' is not a time such as 90s, 10m, 2h or 1d"),
+        (["compress", "-1", "-o", "b", "a"], 1, "'b' exists; choose another name, or -f replaces it"),
+        (["sweep", "-1", "--dry-run", "a"], 2, "choose a preset from 5 to 9"),
+        (["matrix", "-1", "a", "empty"], 1, "'empty' is empty"),
+        (["runs", "list", "none"], 1, "there is no such folder"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_was_meant(run, archive, tmp_path, args, code, part):
+    (tmp_path / "a").write_bytes(b"abc")
+    (tmp_path / "b").write_bytes(archive)
+    (tmp_path / "empty").write_bytes(b"")
+    done = run(tmp_path, *args)
+    assert (done.returncode, len(done.stderr.splitlines())) == (code, 1)
+    assert part in done.stderr.decode()
+
+
+def test_help_explains_a_command_and_lists_all(run, tmp_path):
+    assert run(tmp_path, "help", "list").stdout == run(tmp_path, "list", "--help").stdout
+    assert run(tmp_path, "help").stdout == run(tmp_path, "--help").stdout
+
+
+@pytest.mark.parametrize("args", [["decompress", "-v", "none.pq"], ["decompress", "-v", "a"], ["list", "-v", "a"]])
+def test_a_users_error_is_one_line_also_with_v(run, tmp_path, args):
+    (tmp_path / "a").write_bytes(b"abc")
+    done = run(tmp_path, *args)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+
+
+def test_an_unexpected_error_has_a_traceback_with_v(capsys):
+    from prequential.cli.failures import report_failure
+
+    report_failure(None, KeyError("x"), verbose=True)
+    assert "unexpected KeyError" in capsys.readouterr().err.splitlines()[-1]
+    report_failure(None, KeyError("x"), verbose=False)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_file_may_be_called_like_a_level(run, text, tmp_path):
+    (tmp_path / "-1").write_bytes(text)
+    assert run(tmp_path, "compress", "--", "-1").returncode == 0
+    (tmp_path / "-1").rename(tmp_path / "old")
+    assert run(tmp_path, "decompress", "--", "-1.pq").returncode == 0
+    assert (tmp_path / "-1").read_bytes() == text
+    assert b"unrecognized arguments: -1" in run(tmp_path, "list", "-1").stderr
+
+
+@pytest.mark.parametrize("name", [".", "..", "inner/.."])
+def test_a_folder_without_a_name_of_its_own_is_refused_with_a_command_that_works(run, text, tmp_path, name):
+    folder = tmp_path / "my folder"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "a").write_bytes(text)
+    before = sorted(tmp_path.rglob("*"))
+    done = run(folder / "inner" if name == ".." else folder, "compress", name)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert sorted(tmp_path.rglob("*")) == before
+    command = shlex.split(done.stderr.decode().split("`")[1])
+    assert command[:3] == ["prequential", "compress", name]
+    assert run(folder / "inner" if name == ".." else folder, *command[1:]).returncode == 0
+    assert (tmp_path / "my folder.pq").is_file()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compress", "-3", "-f", "--threads", "2", "a b"],
+        ["compress", "--best", "--", "-1"],
+        ["compress", "--preset", "gpu-small", "--seed", "3", "--max-memory", "9G", "x"],
+        ["evaluate", "--learner", "a.py:F", "--learner-arg", "x=1", "--learner-arg", "y=a b", "--verify", "x"],
+        ["decompress", "-o", "it's", "--max-output", "1K", "x.pq"],
+    ],
+)
+def test_a_command_is_written_so_that_it_can_be_pasted(words):
+    args = build_parser().parse_args(words)
+    again = shlex.split(command_line(args))
+    assert again[0] == "prequential"
+    found, given = (
+        {name: value for name, value in vars(each).items() if name not in ("parser", "after_end")}
+        for each in (build_parser().parse_args(again[1:]), args)
+    )
+    assert found == given
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["evaluate", "--json", "--no-run", "--baselines", "none", "--learner", "noisy.py:Noisy", "a"],
+        ["heldout", "--json", "--no-run", "--train", "a", "--test", "a", "--no-overlap", "--learner", "noisy.py:Noisy"],
+        ["sweep", "--json", "--learner", "noisy.py:Noisy", "--learner-arg", "start=1", "--learner-arg", "start=2", "a"],
+    ],
+)
+def test_what_a_learner_prints_is_not_in_the_json(run, tmp_path, args):
+    (tmp_path / "a").write_bytes(b"a few bytes " * 50)
+    (tmp_path / "noisy.py").write_text(NOISY)
+    done = run(tmp_path, *args, fresh=True)
+    assert done.returncode == 0
+    assert isinstance(json.loads(done.stdout), dict)
+    assert {b"imported", b"made", b"predicts", b"from C"} <= set(done.stderr.splitlines())
+
+
+def test_a_learner_of_ids_has_a_code_length_and_no_archive_in_every_text(run, tmp_path):
+    (tmp_path / "a").write_bytes(b"a few bytes " * 200)
+    (tmp_path / "noisy.py").write_text(NOISY)
+    done = run(tmp_path, "evaluate", "--baselines", "gzip", "--learner", "noisy.py:Ids", "a")
+    assert b"bytes of archive" not in done.stdout and b"archive             none: code length" in done.stdout
+    page = run(tmp_path, "report", "-c", "runs").stdout.decode()
+    assert "bytes of code length for 2,400" in page and "The code length of these 2,400 bytes takes" in page
+    assert "against the code length" in page and "The code length alone takes" in page
+    for text in ("bytes of archive", "complete archive", "The archive of these", "archive alone", "decode the archive"):
+        assert text not in page
+    assert run(tmp_path, "evaluate", "-1", "--baselines", "none", "a").returncode == 0
+    (own,) = (path.name for path in (tmp_path / "runs").iterdir() if (path / "archive.pq").exists())
+    (other,) = (path.name for path in (tmp_path / "runs").iterdir() if path.name != own)
+    compared = run(tmp_path, "compare", own, other).stdout.decode()
+    assert f"\nA (-1) on a: {own}\nB (noisy.py:Ids) on a: {other}\n" in compared
+    assert "archive or code length, bits" in compared and "archive bits" not in compared
+    assert "B (noisy.py:Ids) is not below A (-1) at the end" in compared
+
+
+def test_a_report_of_a_folder_of_runs_has_all_of_them(run, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(name.encode() * 300)
+        assert run(tmp_path, "evaluate", "--baselines", "none", name).returncode == 0
+    page = run(tmp_path, "report", "-c", "runs").stdout.decode()
+    assert page.count("<article") == 2
+    assert run(tmp_path, "runs", "pack", "runs", "-o", "packed").returncode == 0
+    assert run(tmp_path, "report", "-c", "packed").stdout.decode() == page
+    (tmp_path / "empty").mkdir()
+    assert b"'empty' holds no run" in run(tmp_path, "report", "empty").stderr
+
+
+def test_labels_are_read_from_standard_input(run, tmp_path):
+    rows = b"".join(b'{"text": "t%d", "label": "%s"}\n' % (i, b"ab"[i % 2 : i % 2 + 1] * 2) for i in range(40))
+    (tmp_path / "rows").write_bytes(rows)
+    from_file = json.loads(run(tmp_path, "evaluate", "--json", "--no-run", "--code", "label", "rows").stdout)
+    piped = json.loads(run(tmp_path, "evaluate", "--json", "--no-run", "--code", "label", "-", stdin=rows).stdout)
+    assert (piped["n_rows"], piped["online_bits"]) == (40, from_file["online_bits"])
+
+
+def test_missing_packages_are_named_with_their_extra(monkeypatch):
+    from prequential.errors import MissingDependencyError
+    from prequential.measure.evaluation.evaluation import curve_frame
+    from prequential.report.plots import new_figure
+
+    for name in ("matplotlib", "matplotlib.figure", "pandas"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[plots\]'"):
+        new_figure(1.0, 1.0)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[notebooks\]'"):
+        curve_frame({})
+
+
+def test_a_name_that_looks_like_a_formula_is_drawn_as_it_is(tmp_path):
+    pytest.importorskip("matplotlib")
+    names = [r"$\frac{$.txt", "b$_{$.txt"]
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode() * 20)
+    small = Path(tmp_path / "small.json")
+    import prequential
+
+    config = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8, match_bits=8))
+    small.write_text(json.dumps(config.to_dict()))
+    command = ["-m", "prequential", "matrix", "--config", "small.json", "--picture", "p.svg", *names]
+    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert (tmp_path / "p.svg").stat().st_size > 1000
+
+
+def test_a_table_with_names_that_look_like_formulas_is_drawn():
+    pytest.importorskip("matplotlib")
+    from prequential.report import plots
+
+    rows = [{"name": r"$\frac{$", "n_bytes": 4, "bits": {"model": 8.0, r"$\frac{$": 9.0}}]
+    assert plots.png(plots.costs({"rows": rows}, title=r"$\frac{$")).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("command", ["decompress", "test"])
+def test_an_archive_that_takes_long_says_so_before_and_can_be_refused(run, archive, tmp_path, command):
+    import io
+
+    import prequential
+    from prequential.codecs.archive import ArchiveWriter
+    from prequential.codecs.archive_header import Header
+
+    config = prequential.preset(9).to_dict()
+    forged = io.BytesIO()
+    ArchiveWriter(forged, Header(n_bytes=200 << 20, blake2b=bytes(32), config=config))  # a header, and no blocks
+    (tmp_path / "long.pq").write_bytes(forged.getvalue())
+    (tmp_path / "short.pq").write_bytes(archive)
+    refused = run(tmp_path, command, "--max-time", "10m", "long.pq")
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
+    assert b"decoding takes about 9 h, more than the limit of 10 min; raise --max-time if you trust" in refused.stderr
+    assert run(tmp_path, command, "--max-time", "1m", "short.pq").stderr == b""
+    if command == "test":
+        said = run(tmp_path, command, "--max-memory", "1M", "long.pq").stderr
+        assert b"warning: decoding takes about 9 h" in said

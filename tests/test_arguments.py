@@ -1,0 +1,259 @@
+"""Arguments of public functions are checked before any work, in words of Python; and a call leaves its process as it was."""
+
+import ast
+import io
+import logging
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import prequential
+from prequential.cli.failures import OPTIONS, in_options
+from prequential.exact.matmul import BACKEND_NAMES
+from prequential.measure.study.plans import Plan
+from prequential.online.runtime import BACKENDS
+
+PROJECT = Path(__file__).parents[1]
+FUSED = prequential.Runtime(kernels="fused")
+SMALL = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8))
+BOTH = prequential.Config(
+    gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16), mixer=SMALL.mixer,
+    schedule=prequential.ScheduleConfig(history_bits=14, block_symbols=1024),
+)  # fmt: skip
+PLAN = Plan(settings=(), refusals=())
+
+
+def work(*_: object) -> None:
+    raise AssertionError("the work has begun")
+
+
+def compress(**wrong: Any) -> object:
+    values = {"source": b"text", "config": SMALL, "runtime": FUSED, "on_progress": work} | wrong
+    return prequential.compress(values.pop("source"), values.pop("output", None), **values)
+
+
+def decompress(**wrong: Any) -> object:
+    values = {"archive": b"", "runtime": FUSED, "on_progress": work} | wrong
+    return prequential.decompress(values.pop("archive"), values.pop("output", None), **values)
+
+
+def evaluate(**wrong: Any) -> object:
+    values = {"source": b"text" * 99, "runtime": FUSED, "on_progress": work} | wrong
+    if "learner" not in wrong:
+        values.setdefault("config", SMALL)
+    return prequential.evaluate(values.pop("source"), **values)
+
+
+def sweep(**wrong: Any) -> object:
+    values = {"source": "sample:christmas_carol", "plan": PLAN, "folder": "none", "on_outcome": work} | wrong
+    return prequential.sweep(values.pop("source"), values.pop("plan"), values.pop("folder"), **values)
+
+
+def matrix(**wrong: Any) -> object:
+    values = {"corpora": ["a", "b"], "models": [], "config": SMALL, "runtime": FUSED, "on_step": work} | wrong
+    return prequential.measure_matrix(**values)
+
+
+def sweep_plan(**wrong: Any) -> object:
+    values = {"base": BOTH} | wrong
+    return prequential.sweep_plan(values.pop("base"), **values)
+
+
+WRONG: list[tuple[Callable[..., object], str, Any]] = [
+    *((compress, name, 5) for name in ("source", "output", "config", "given", "runtime", "overwrite", "on_progress")),
+    (compress, "source", np.zeros(4)), (compress, "source", None), (compress, "resume", "yes"), (compress, "source", ""),
+    *((decompress, name, 5) for name in ("archive", "output", "given", "runtime", "overwrite", "resume", "on_progress")),
+    (decompress, "max_output_bytes", "1K"), (decompress, "max_output_bytes", -1), (decompress, "max_decoding_s", "1m"),
+    *((evaluate, name, 5) for name in ("source", "config", "learner", "given", "runtime", "verify", "draft", "on_progress")),
+    *((evaluate, "baselines", value) for value in (5, None, "gzip", ["gzp"], [5], ["gzip", "x"])),
+    *((evaluate, "limit_bytes", value) for value in (-1, 1e6, "1K", True)),
+    (evaluate, "draft", prequential.DraftFolder(path=Path("none"))),
+    *((sweep, name, 5) for name in ("source", "plan", "folder", "runtime", "baseline", "on_outcome")),
+    (sweep, "limit_bytes", "1K"),
+    *((matrix, name, 5) for name in ("corpora", "models", "config", "runtime", "on_step")),
+    (matrix, "corpora", "ab"), (matrix, "config", None), (matrix, "limit_bytes", 1.5),
+    *((sweep_plan, name, 5) for name in ("base", "replay", "widths", "layers", "update_symbols", "seeds", "runtime")),
+    (sweep_plan, "widths", "64"), (sweep_plan, "replay", ["a"]), (sweep_plan, "seeds", [1.5]),
+    *((lambda **wrong: prequential.preset(**wrong), "level", value) for value in ("5", 10, 5.5, True, None, [1])),
+    (lambda **wrong: prequential.preset(5, **wrong), "pure", "no"), (lambda **wrong: prequential.preset(5, **wrong), "seed", "a"),
+    *((lambda **wrong: prequential.Runtime(**wrong), name, "a") for name in ("threads", "backend", "kernels", "device")),
+    *((lambda **wrong: prequential.Runtime(**wrong), name, "a") for name in ("audit_every", "max_memory_bytes")),
+    (lambda **wrong: prequential.Runtime(**wrong), "threads", 0), (lambda **wrong: prequential.Runtime(**wrong), "device", []),
+    *((lambda **wrong: prequential.Config(**wrong), name, 5) for name in ("gpt", "mixer", "schedule", "replicas")),
+    (lambda **wrong: prequential.DraftFolder(**wrong), "path", 5),
+    (lambda **wrong: prequential.memory_bytes(**wrong), "config", 5),
+    (lambda **wrong: prequential.memory_bytes(SMALL, **wrong), "n_threads", "a"),
+    (lambda **wrong: prequential.memory_bytes(SMALL, **wrong), "n_learners", 0),
+    (lambda **wrong: prequential.progress(**wrong), "title", 5),
+    *((lambda read=read, **wrong: read(**wrong), "path", 5)
+      for read in (prequential.read_run, prequential.read_runs, prequential.read_series)),
+    (lambda **wrong: prequential.read_runs("none", **wrong), "on_bad", 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "name", "value"), WRONG)
+def test_a_wrong_argument_is_named_before_any_work(call: Callable[..., object], name: str, value: Any) -> None:
+    with pytest.raises(prequential.ConfigError) as error:
+        call(**{name: value})
+    assert re.search(rf"\b{name.removesuffix('s')}", str(error.value))
+
+
+def test_every_public_function_is_among_those_whose_arguments_are_checked() -> None:
+    functions = {name for name in prequential.__all__ if type(getattr(prequential, name)).__name__ == "function"}
+    assert functions - {"sample_path"} == {
+        "compress", "decompress", "evaluate", "measure_matrix", "memory_bytes", "preset", "progress", "read_run",
+        "read_runs", "read_series", "sweep", "sweep_plan",
+    }  # fmt: skip
+    assert BACKENDS == BACKEND_NAMES
+
+
+def test_a_mistyped_baseline_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(prequential.ConfigError, match="no baseline 'gzp': did you mean 'gzip'"):
+        evaluate(baselines=["gzp"])
+
+
+# ---- words of the library and of the command line
+
+
+def messages() -> list[tuple[str, str]]:
+    """Every text of the library's errors, with its module."""
+    found = []
+    for folder in ("adapters", "exact", "files", "learners", "measure", "model", "online", "report"):
+        for path in sorted((PROJECT / "prequential" / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                name = getattr(getattr(node, "func", None), "id", "") or getattr(
+                    getattr(node, "func", None), "attr", ""
+                )
+                if isinstance(node, ast.Call) and (name.endswith("Error") or name == "add_note"):
+                    texts = [
+                        n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+                    ]
+                    found.append((str(path), "".join(texts)))
+    for name in ("compression", "decompression"):
+        text = (PROJECT / "prequential" / f"{name}.py").read_text(encoding="utf-8")
+        found.append((name, re.sub(r'"""[\s\S]*?"""', "", text)))
+    return found
+
+
+def test_no_error_of_the_library_speaks_of_options_of_the_command_line() -> None:
+    option = re.compile(r"(?<![\w`-])(--[a-z][a-z-]+|-[foqv]\b)")
+    assert len(messages()) > 200
+    assert [(path, text) for path, text in messages() if option.search(text)] == []
+
+
+def test_an_output_that_exists_is_refused_in_words_of_python(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(prequential.OutputError, match="or overwrite=True replaces it"):
+        prequential.compress(b"text", tmp_path / "a", config=SMALL, runtime=FUSED)
+
+
+def test_messages_in_words_of_the_command_line_keep_quoted_names() -> None:
+    assert (
+        in_options("'overwrite=True' exists; overwrite=True replaces it") == "'overwrite=True' exists; -f replaces it"
+    )
+    assert in_options("the run's end: raise max_memory_bytes= of 'a'") == "the run's end: raise --max-memory of 'a'"
+    assert [in_options(name) for name in OPTIONS] == list(OPTIONS.values())
+
+
+# ---- what users see of the package and of runs
+
+
+def test_the_package_lists_its_public_names_only() -> None:
+    assert [n for n in dir(prequential) if not n.startswith("__") and n not in prequential.__all__] == ["plots"]
+
+
+def test_a_run_shows_itself_in_a_line_and_as_a_table(tmp_path: Path) -> None:
+    plan = prequential.sweep_plan(BOTH, seeds=[0])
+    prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=FUSED)
+    (run,) = prequential.read_runs(tmp_path)
+    assert re.fullmatch(r"<Run \S+ of christmas_carol, 1,000 bytes: GPT 1 x 32.*, \d\.\d{4} bits/byte>", repr(run))
+    assert (
+        run._repr_html_().startswith("<p>&lt;Run ") and f"<td>{run.record['archive_bytes']:,}</td>" in run._repr_html_()
+    )
+
+
+def test_runs_of_a_folder_that_does_not_exist_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(prequential.CorpusError, match="'nope' does not exist: name a folder of runs"):
+        prequential.read_runs("nope")
+    with pytest.raises(prequential.CorpusError, match="'nope' does not exist: name the file of a series"):
+        prequential.read_series("nope")
+    assert prequential.read_runs(tmp_path) == []
+
+
+# ---- the process
+
+
+def state() -> dict[str, Any]:
+    """What a call could change for the rest of the process."""
+    import torch
+
+    loggers = logging.root.manager.loggerDict
+    return {
+        "threads": torch.get_num_threads(),
+        "filters": [str(each) for each in warnings.filters],
+        "signals": [
+            signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+        ],
+        "folder": Path.cwd(),
+        "environment": dict(os.environ),
+        "path": list(sys.path),
+        "numpy": np.geterr(),
+        "levels": {n: each.level for n, each in loggers.items() if isinstance(each, logging.Logger) and each.level},
+        "random": random.getstate(),
+        "numpy random": np.random.get_state()[1].tolist(),
+        "torch random": torch.get_rng_state().tolist(),
+        "streams": (sys.stdout, sys.stderr),
+        "hooks": (sys.excepthook, sys.unraisablehook),
+    }
+
+
+def changed(before: dict[str, Any]) -> list[str]:
+    return [name for name, value in state().items() if value != before[name]]
+
+
+def test_a_call_leaves_the_process_as_it_was() -> None:
+    import torch
+
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        before = state()
+        archive = prequential.compress(b"text" * 300, config=BOTH, runtime=FUSED)
+        assert changed(before) == []
+        prequential.decompress(archive, io.BytesIO(), runtime=prequential.Runtime(kernels="fused", threads=2))
+        assert changed(before) == []
+        prequential.evaluate(b"text" * 300, config=BOTH, runtime=FUSED, verify=True)
+        assert changed(before) == []
+        with pytest.raises(prequential.CorruptArchiveError):
+            prequential.decompress(archive[:-60] + bytes(60), runtime=FUSED)
+        assert changed(before) == []
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+def test_a_call_that_imports_torch_leaves_it_its_usual_threads_and_adds_no_warning_filters() -> None:
+    program = (
+        "import warnings, sys, prequential, numpy\n"
+        "small = prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16)\n"
+        "before = list(warnings.filters)\n"
+        "prequential.evaluate(b'text' * 99, config=prequential.Config(gpt=small, mixer=None), baselines=(),\n"
+        "                     runtime=prequential.Runtime(kernels='plain', threads=1))\n"
+        "import torch; print(torch.get_num_threads(), warnings.filters == before)"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+    usual = subprocess.run(
+        [sys.executable, "-c", "import torch; print(torch.get_num_threads())"], env=environment, capture_output=True
+    )
+    assert usual.stdout.split() == [b"2"]
+    assert done.stdout.split() == [b"2", b"True"]
