@@ -31,7 +31,7 @@ ORDER = (
     ("exact",),
     ("model",),
     ("online",),
-    ("arguments",),
+    ("arguments", "decoding_time"),
     ("learners",),
     ("adapters",),
     ("decompression",),

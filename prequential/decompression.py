@@ -4,25 +4,22 @@ This module and its imports are the decoder that a description length counts (me
 """
 
 import io
-import logging
 import os
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast, overload
 
-from prequential.arguments import check_arguments
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
 from prequential.corpora.chunks import reading
 from prequential.corpora.tree_restore import restore_tree
-from prequential.errors import ConfigError, CorruptArchiveError, OutputError
+from prequential.errors import CorruptArchiveError, OutputError
 from prequential.files import Sink, check_new_folder, output_file, possible_name
 from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
-from prequential.online.limits import decoding_s
 from prequential.online.loop import Learner
 from prequential.online.outputs import PathLike, checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
@@ -30,8 +27,6 @@ from prequential.process import process_kept
 
 if TYPE_CHECKING:
     from prequential.learners.given import Given
-
-LONG_S = 300.0  # of decoding: the user is told before it begins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +97,7 @@ def decompress(
     corpora/tree.py). resume: as for `compress`.
     given: the text or stored model that the archive was given.
     max_output_bytes: a longer original is refused before anything is built or written; None: a small archive may have a long one.
-    max_decoding_s: so is one that takes more seconds, roughly (`online.limits.decoding_s`). A long time is a logged warning.
+    max_decoding_s: so is one that takes more seconds, roughly (decoding_time.py). A long time is a logged warning.
 
     Raises CorpusError for an archive that cannot be read, CorruptArchiveError, UnsupportedVersionError, OutputError,
     InexactMachineError, and ConfigError for a model above the memory limit of the runtime.
@@ -115,8 +110,8 @@ def decompress(
         >>> prequential.decompress(archive, runtime=plain)
         b'one line\\n'
     """
-    check_arguments(archive=archive, output=output, given=given, runtime=runtime, overwrite=overwrite, resume=resume)
-    check_arguments(max_output_bytes=max_output_bytes, max_decoding_s=max_decoding_s, on_progress=on_progress)
+    _check_arguments(archive=archive, output=output, given=given, runtime=runtime, overwrite=overwrite, resume=resume)
+    _check_arguments(max_output_bytes=max_output_bytes, max_decoding_s=max_decoding_s, on_progress=on_progress)
     memory, runtime = io.BytesIO(), runtime or Runtime()
     with _archive(archive) as file:
         reader = ArchiveReader(file)
@@ -144,6 +139,13 @@ def decompress(
     return DecompressionResult(header=reader.header, n_bytes=sink.n_bytes, wall_s=wall_s)
 
 
+def _check_arguments(**values: object) -> None:
+    with suppress(ImportError):  # the zipped decoder does without it
+        from prequential.arguments import check_arguments
+
+        check_arguments(**values)
+
+
 def _learner(header: Header, given: "Given | None", runtime: Runtime) -> Learner:
     if given is None:
         config = coding.config_of(header)
@@ -158,30 +160,18 @@ def _check_cost(header: Header, runtime: Runtime, most: int | None, most_s: floa
     """Raises OutputError for an original of more than `most` bytes, ConfigError if it takes more than `most_s` to decode.
 
     No block goes beyond the header's length, and a folder's list declares exactly the bytes of the stream that it is part of.
-    The time is that of a processor; one of LONG_S or more is a warning.
+    The time is that of a processor.
     """
     if most is not None and header.n_bytes > most:
         raise OutputError(
             f"the original has {header.n_bytes:,} bytes, more than the limit of {most:,} bytes; "
             "raise max_output_bytes= if you trust the source"
         )
-    if runtime.device == "cuda":
-        return
-    seconds = decoding_s(coding.config_of(header, knows_given=True), header.n_bytes)
-    if most_s is not None and seconds > most_s:
-        raise ConfigError(
-            f"decoding takes about {_duration(seconds)}, more than the limit of {_duration(most_s)}; "
-            "raise max_decoding_s= if you trust the source"
-        )
-    if seconds > LONG_S:
-        logging.getLogger(__name__).warning("decoding takes about %s on a processor of 2026", _duration(seconds))
+    with suppress(ImportError):  # the zipped decoder does without it
+        from prequential.decoding_time import check_decoding_time
 
-
-def _duration(seconds: float) -> str:
-    for unit_s, unit, most in ((1, "s", 120), (60, "min", 120), (3600, "h", 72)):
-        if seconds < most * unit_s:
-            return f"{seconds / unit_s:.0f} {unit}"
-    return f"{seconds / 86400:,.0f} days"
+        if runtime.device != "cuda":
+            check_decoding_time(coding.config_of(header, knows_given=True), header.n_bytes, most_s)
 
 
 def _original(

@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from prequential.exact.digest import digest
 from prequential.files import delete_new_checkpoint, open_own_file, sync_file, sync_folder
 from prequential.files.work_folder import NEW_CHECKPOINT
 from prequential.interruption import HeldSignals, held
-from prequential.model.presets import name_of
 from prequential.online.loop import Learner
 from prequential.online.tensor_file import TensorFile, open_tensors, write_packed
 from prequential.online.workers.environment import workers
@@ -295,9 +294,17 @@ def mismatch(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str | Non
     """In what a run (`identity`) differs from the expected one, with the preset that it had; None if it is the expected one."""
     for name, value in expected.items():
         if (other := found.get(name)) != value:
-            preset = name_of(other) if name == "config" and isinstance(other, dict) else None
-            return MISMATCHES[name] + (f"; that run was made with {preset}" if preset else "")
+            return MISMATCHES[name] + (_made_with(other) if name == "config" and isinstance(other, dict) else "")
     return None
+
+
+def _made_with(config: Mapping[str, Any]) -> str:
+    with suppress(ImportError):  # the zipped decoder does without it
+        from prequential.model.presets import name_of
+
+        if preset := name_of(config):
+            return f"; that run was made with {preset}"
+    return ""
 
 
 MISMATCHES = {

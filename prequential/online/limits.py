@@ -3,8 +3,6 @@
 An archive's header may come from a stranger. It may declare a model whose values are all in range, but that exceeds the machine.
 """
 
-from dataclasses import replace
-
 from prequential.errors import ConfigError, wrong_argument
 from prequential.model.config import (
     N_RECALL_TABLES,
@@ -26,8 +24,6 @@ from prequential.online.flops import most_flops_per_byte, steps_per_byte
 MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset without an audit
 MAX_OPERATIONS_PER_BYTE = 1e11  # 10 times those of the largest preset
 _LAYER_STEP_OPERATIONS = 1e7  # the calls of a layer's step take 2 ms, even if its matrices are small
-_LAYER_STEP_S, _BYTE_S = 2e-3, 5e-6
-_MIXER_OPERATIONS_PER_S, _GPT_OPERATIONS_PER_S, _DIGEST_BYTES_PER_S = 1e10, 5e11, 4e9
 
 # Bytes for each parameter of a hidden matrix: float32 weight, momentum and gradient; int8 levels. The temporary copies of an
 # orthogonalisation are counted with the largest matrix.
@@ -108,26 +104,6 @@ def operations_per_byte(config: Config) -> float:
         + layers * _LAYER_STEP_OPERATIONS * steps_per_byte(config)
         + memory_bytes(config) / config.schedule.block_symbols
     )
-
-
-def decoding_s(config: Config, n_bytes: int) -> float:
-    """Roughly the seconds that decoding n_bytes takes on a processor, with compiled kernels; from the configuration alone.
-
-    The rates give what the presets took on two servers (docs/RESULTS.md), within a factor of 2. Other machines, and more threads,
-    differ by a factor of some 4.
-    """
-    alone = replace(config, gpt=None, replicas=None) if config.mixer else None
-    mixer = most_flops_per_byte(alone) if alone else 0.0
-    n_gpts = config.replicas.n_replicas if config.replicas else 1
-    layers = config.gpt.n_layers * n_gpts if config.gpt else 0
-    byte_s = (
-        _BYTE_S
-        + mixer / _MIXER_OPERATIONS_PER_S
-        + (most_flops_per_byte(config) - mixer) / _GPT_OPERATIONS_PER_S
-        + layers * steps_per_byte(config) * _LAYER_STEP_S
-        + memory_bytes(config) / config.schedule.block_symbols / _DIGEST_BYTES_PER_S
-    )
-    return n_bytes * byte_s
 
 
 def _context_bytes(gpt: GPTConfig) -> int:

@@ -184,7 +184,7 @@ def test_a_report_of_a_folder_of_runs_has_all_of_them(run, tmp_path):
     assert run(tmp_path, "runs", "pack", "runs", "-o", "packed").returncode == 0
     assert run(tmp_path, "report", "-c", "packed").stdout.decode() == page
     (tmp_path / "empty").mkdir()
-    assert b"'empty' holds no run" in run(tmp_path, "report", "empty").stderr
+    assert b"'empty' is not a run, and holds none" in run(tmp_path, "report", "empty").stderr
 
 
 def test_labels_are_read_from_standard_input(run, tmp_path):

@@ -67,7 +67,7 @@ def test_plots_are_png_and_svg_files_and_no_page(run, folder, tmp_path):
 def test_a_folder_that_is_not_a_run_is_named_in_one_line(run, folder):
     done = run(folder, "report", ".", "-o", "none.html")
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-    assert b"'.': this run does not exist" in done.stderr
+    assert b"'.' is not a run, and holds none" in done.stderr
     assert not (folder / "none.html").exists()
 
 

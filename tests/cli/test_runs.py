@@ -129,7 +129,7 @@ def test_interrupted_evaluations_are_named_below_the_list(run, tmp_path):
     done = run(tmp_path, "runs", "list")
     assert (done.returncode, done.stdout.count(b"\n")) == (0, 1)
     lines = done.stderr.decode().splitlines()
-    assert [line.split(" --resume ")[1].split()[0] for line in lines] == ["runs/.run-coded", "runs/.run-saved"]
+    assert [line.split(" --resume ")[1].split("`")[0] for line in lines] == ["runs/.run-coded", "runs/.run-saved"]
     for option in ("-q", "--json"):
         assert run(tmp_path, "runs", "list", option).stderr == (b"" if option == "-q" else done.stderr)
 

@@ -79,10 +79,16 @@ def test_a_stream_escapes_what_a_forgotten_place_prints() -> None:
     assert text.getvalue() == "x\\x1b[2J\\x07\\u009b\\u202e\nverified: yes\\udcff имя\n\\x1b\n"
 
 
-def test_a_traceback_cannot_control_the_terminal(run, tmp_path: Path) -> None:
-    done = run(tmp_path, "list", "-v", "missing\x1b[2J")
-    assert done.returncode == 1
-    assert b"Traceback" in done.stderr
+def test_a_traceback_cannot_control_the_terminal() -> None:
+    program = (
+        "from prequential.cli.failures import report_failure\n"
+        "from prequential.cli.streams import printable_streams\n"
+        "with printable_streams():\n"
+        "    report_failure(None, KeyError('missing\\x1b[2J'), verbose=True)\n"
+        "    report_failure(None, ValueError('missing\\x1b[2J'), verbose=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stderr.count(b"unexpected") == 2 and b"ValueError: missing" in done.stderr
     assert b"\x1b" not in done.stderr
 
 

@@ -294,7 +294,7 @@ def test_a_target_that_appears_during_the_run_is_not_replaced(
     assert "holds a valid beginning" in refused.value.__notes__[0]
     assert (tmp_path / ".out.prequential" / "partial").read_bytes() == b"ours"
     target.unlink()
-    with pytest.raises(OutputError, match="start again with -f"), output_file(target):
+    with pytest.raises(OutputError, match="overwrite=True starts again"), output_file(target):
         pass
     with output_file(target, overwrite=True) as sink:
         sink.write(b"ours")

@@ -40,7 +40,7 @@ def test_an_archive_costs_less_given_a_text_and_decodes_with_it_only(config):
     assert len(archive) < len(prequential.compress(B, config=config, runtime=ONE)) - 30
     assert prequential.decompress(archive, given=A, runtime=ONE) == B
     for other in (A[:-1], A + b"x", B, A[:-1] + b"x"):
-        with pytest.raises(ConfigError, match=r"needs the text of 3,000 bytes with BLAKE2b \w{16}, and --given names"):
+        with pytest.raises(ConfigError, match=r"needs the text of 3,000 bytes with BLAKE2b \w{16}, and given= names"):
             prequential.decompress(archive, given=other, runtime=ONE)
     with pytest.raises(ConfigError, match=r"needs the text of 3,000 bytes .* to decode"):
         prequential.decompress(archive, runtime=ONE)
@@ -72,7 +72,7 @@ def test_the_baselines_size_is_what_the_corpus_adds():
 
 def test_an_archive_without_a_given_text_refuses_one():
     archive = prequential.compress(B, config=ALONE, runtime=ONE)
-    with pytest.raises(ConfigError, match="leave out --given"):
+    with pytest.raises(ConfigError, match="leave out given="):
         prequential.decompress(archive, given=A, runtime=ONE)
 
 
@@ -168,7 +168,7 @@ def test_another_text_is_refused_before_it_is_read_by_the_learner(monkeypatch):
         raise AssertionError("the learner has read a text that the archive does not need")
 
     monkeypatch.setattr("prequential.learners.given.train", learned)
-    with pytest.raises(ConfigError, match="--given names another one"):
+    with pytest.raises(ConfigError, match="given= names another one"):
         prequential.decompress(archive, given=A + b"x", runtime=ONE)
     with pytest.raises(prequential.CorpusError, match="missing"):
         prequential.evaluate("missing", config=ALONE, given=A, runtime=ONE)

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from prequential.decoding_time import decoding_s
 from prequential.errors import ConfigError
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.model.presets import PRESETS, preset
@@ -14,7 +15,6 @@ from prequential.online.limits import (
     MAX_OPERATIONS_PER_BYTE,
     check_limits,
     check_work,
-    decoding_s,
     memory_bytes,
     operations_per_byte,
 )

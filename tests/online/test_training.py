@@ -40,7 +40,7 @@ def test_a_training_interrupted_anywhere_gives_the_same_result(tmp_path, config)
                 training(tmp_path, runtime, config, n_segments)
             notes = getattr(caught.value, "__notes__", [])
             assert notes == (
-                ["--resume continues from the last checkpoint"] if checkpoint_path(tmp_path / "m").exists() else []
+                ["resume=True continues from the last checkpoint"] if checkpoint_path(tmp_path / "m").exists() else []
             )
         assert training(tmp_path, ONE, config) == uninterrupted
         assert not list(tmp_path.iterdir())
@@ -62,7 +62,7 @@ def test_a_checkpoint_is_neither_overwritten_nor_used_for_another_run(tmp_path):
     with pytest.raises(InterruptionError):
         training(tmp_path, ONE, CONFIG, 4)
     saved = checkpoint_path(tmp_path / "m").read_bytes()
-    with pytest.raises(OutputError, match="continue it with --resume, or delete that folder"):
+    with pytest.raises(OutputError, match="resume=True continues it, or delete that folder"):
         training(tmp_path, ONE, CONFIG, resume=False)
     with pytest.raises(CheckpointError, match="another configuration"):
         training(tmp_path, ONE, replace(CONFIG, seed=1))

@@ -51,5 +51,5 @@ def test_without_matplotlib_the_error_says_what_to_install(
 
     imported = builtins.__import__
     monkeypatch.setattr(builtins, "__import__", without_matplotlib)
-    with pytest.raises(MissingDependencyError, match="pip install matplotlib"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[plots\]'"):
         plots.learning_curves(curves)

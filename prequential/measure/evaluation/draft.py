@@ -54,10 +54,10 @@ class Draft:
         self._subject = subject
         ends = [s.stop for block in blocks(header.n_bytes, schedule) for s in segments(block, schedule)]
         self.archive, self.ends = folder / ARCHIVE, np.array(ends, np.int64)
+        self._folder, self._header, self._resume = folder, header, resume
         if resume:
             self._check_run(identity("compress", header))
         self.trace = Trace((MODEL, GPT, MIXER) if has_both else (MODEL,), header.n_bytes, folder / COSTS)
-        self._folder, self._header, self._resume = folder, header, resume
 
     def _check_run(self, expected: Mapping[str, Any]) -> None:
         """Raises CheckpointError if the folder is of another run, as far as its descriptions show."""

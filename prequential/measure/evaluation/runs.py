@@ -218,7 +218,7 @@ def find_runs(name: str, folder: PathLike) -> list[Run]:
     if path.is_file() or (path.is_dir() and not (path / RECORD).exists()):
         if runs := read_runs(name):
             return runs
-        raise CorpusError(f"{name!r} holds no run")
+        raise CorpusError(f"{name!r} is not a run, and holds none")
     return [read_run(find_run(name, folder))]
 
 

@@ -235,7 +235,9 @@ def test_a_draft_stays_if_its_run_can_be_resumed(tmp_path):
         measured(folder.draft, on_progress=stopping_at(20))
     (draft,) = tmp_path.iterdir()
     assert draft.name.startswith(DRAFT)
-    assert caught.value.__notes__[-1].startswith(f"`prequential evaluate CORPUS --resume {draft}`, ")
+    assert caught.value.__notes__[-1] == (
+        f"evaluate with draft = DraftFolder(path={str(draft)!r}, keep=True, resume=True) continues this run"
+    )
     with interrupted_run_folder(draft) as folder:
         assert measured(folder.draft, resume=True).ledger.n_bytes == len(DATA)
 

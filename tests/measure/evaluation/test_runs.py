@@ -12,7 +12,7 @@ from prequential.errors import CorpusError, OutputError
 from prequential.files import output_file
 from prequential.measure.evaluation.curves import crossing_byte
 from prequential.measure.evaluation.record import evaluation_record
-from prequential.measure.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name
+from prequential.measure.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
 from prequential.measure.evaluation.runs_text import format_run
 
 FUSED = prequential.Runtime(kernels="fused")
@@ -107,7 +107,9 @@ def test_runs_are_listed_oldest_first_without_other_folders(run):
     root, _, found = run
     (root / "else").mkdir(exist_ok=True)
     assert [r.name for r in read_runs(root)] == [found.name] == [run_name(found.record)]
-    assert read_runs(root / "missing") == []
+    assert runs_so_far(root / "missing") == []
+    with pytest.raises(CorpusError, match="missing' does not exist"):
+        read_runs(root / "missing")
 
 
 def test_a_run_that_fails_leaves_no_folder(tmp_path):
