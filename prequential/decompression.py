@@ -171,8 +171,10 @@ def _check_cost(header: Header, runtime: Runtime, most: int | None, most_s: floa
     with suppress(ImportError):  # the zipped decoder does without it
         from prequential.decoding_time import check_decoding_time
 
+        config = coding.config_of(header, knows_given=True)
+        runtime.check(config)  # a learner that is refused needs no warning
         if runtime.device != "cuda":
-            check_decoding_time(coding.config_of(header, knows_given=True), header.n_bytes, most_s)
+            check_decoding_time(config, header.n_bytes, most_s)
 
 
 def _original(

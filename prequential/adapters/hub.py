@@ -55,7 +55,7 @@ def load_model(name: str, revision: str | None = None) -> LoadedModel:
         from huggingface_hub import constants
     except ImportError as error:
         raise MissingDependencyError(
-            "models of transformers need the package transformers: pip install transformers"
+            "models of transformers need the package transformers: pip install 'prequential[transformers]'"
         ) from error
 
     def fetch(wanted: Sequence[str]) -> Path:

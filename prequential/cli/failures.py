@@ -21,6 +21,7 @@ OPTIONS = {
     "groups=": "--group",
     "context=": "--context",
     "stride=": "--stride",
+    "since=": "--since",
     "audit_every=": "--audit-every",
     "max_memory_bytes=": "--max-memory",
     "max_output_bytes=": "--max-output",

@@ -184,7 +184,7 @@ def test_output_after_the_checkpoint_is_written_again(archives, tmp_path):
 
 def test_an_interrupted_run_is_not_overwritten_without_force(archives, tmp_path):
     interrupted(compress, tmp_path, after=9)
-    with pytest.raises(OutputError, match="--resume"):
+    with pytest.raises(OutputError, match="resume=True continues it"):
         compress(tmp_path)
     assert compress(tmp_path, overwrite=True) == archives["both"]
 

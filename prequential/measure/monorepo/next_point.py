@@ -53,7 +53,7 @@ def next_window(
         raise CorpusError(f"there is no tree to train on at {since}: the history begins later")
     if last and window.since != last["until"]:
         raise ConfigError(
-            f"the series ended at {last['until'][:12]}, but the window begins at {window.since[:12]}: give no beginning, "
+            f"the series ended at {last['until'][:12]}, but the window begins at {window.since[:12]}: leave out since=, "
             "or name another series"
         )
     return window

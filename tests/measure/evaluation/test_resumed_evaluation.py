@@ -154,7 +154,7 @@ def test_a_finished_archive_of_another_corpus_is_refused(tmp_path):
 def test_a_finished_archive_without_its_ledger_is_refused(tmp_path, damage):
     measured(tmp_path)
     (tmp_path / "encoded.json").write_bytes(damage)
-    with pytest.raises(CheckpointError, match="start again without --resume"):
+    with pytest.raises(CheckpointError, match="start again without resume=True"):
         measured(tmp_path, resume=True)
 
 

@@ -151,10 +151,10 @@ def test_a_run_with_a_given_text_and_its_checkpoint_are_refused_as_such(saved, r
     header_bytes = int.from_bytes(data[:8], "little") + len(changed) - len(data)
     saved[0].write_bytes(header_bytes.to_bytes(8, "little") + changed[8:])
     assert changed != data
-    with pytest.raises(CheckpointError, match="is a checkpoint of a run with --given, whose learner cannot be used"):
+    with pytest.raises(CheckpointError, match="is a checkpoint of a run with given=, whose learner cannot be used"):
         load(saved[0])
     prequential.compress(
         TEXT.tobytes(), tmp_path / "archive.pq", config=CONFIG, given=b"a text", runtime=RUNTIME, overwrite=True
     )
-    with pytest.raises(ConfigError, match="is a run with --given, whose learner cannot be used"):
+    with pytest.raises(ConfigError, match="is a run with given=, whose learner cannot be used"):
         load_trained(str(run), "run", RUNTIME, lambda config: None, lambda done, n_bytes: None)
