@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError, PrequentialError
-from prequential.files.folders import check_name, is_foreign, permissions, set_mode, sync_folder
+from prequential.files.folders import check_name, is_foreign, permissions, set_mode, sync_folder, warn_of_readers
 from prequential.files.sink import PathLike, Sink, writing
 from prequential.files.work_folder import (
     CHECKPOINT,
@@ -93,16 +93,18 @@ def output_file(
         check()  # again, now that no other run writes it
         draft = _Draft(target, path, folder, status, mode, overwrite)
         with closing(draft.open(resume=resume)) as file:
-            sink, keeps = Sink(file, target), True
+            sink, left = Sink(file, target), "a valid beginning"
             try:
                 yield sink
                 sink.sync()
+                left = "the complete output"
                 check()  # again: hours may have passed
-                keeps = False  # what cannot be published is not sound
+                if publish:
+                    left = ""  # what does not become a folder is not sound
                 draft.publish(publish or partial(_name, target, overwrite=overwrite))
             except BaseException as error:
                 with suppress(OSError):  # the first error is the cause
-                    draft.keep_or_delete(error, sink, keeps=keeps)
+                    draft.keep_or_delete(error, sink, left)
                 raise
 
 
@@ -185,13 +187,14 @@ class _Draft:
     def publish(self, publish: Publish) -> None:
         """Turns the partial file into the target and deletes the checkpoint."""
         with writing(self.target):
-            if self.like is None:
-                set_mode(self.temporary, permissions(self.mode) & 0o666)
-            else:
-                set_mode(self.temporary, self.like.st_mode & self.mode & 0o777)
-                with suppress(PermissionError):
+            allowed = permissions(self.mode) & 0o666 if self.like is None else self.like.st_mode & self.mode & 0o777
+            set_mode(self.temporary, allowed)
+            if self.like is not None:
+                with suppress(OSError):  # a file system that keeps no such time
                     os.utime(self.temporary, ns=(self.like.st_atime_ns, self.like.st_mtime_ns))
             publish(self.temporary, self.path)
+            if not self.path.is_dir():  # whoever makes a folder warns of its readers
+                warn_of_readers(self.path, allowed)
             try:
                 sync_folder(self.path.parent)
             finally:
@@ -199,16 +202,19 @@ class _Draft:
                     self.temporary.unlink(missing_ok=True)
                     delete_checkpoint(self.checkpoint)
 
-    def keep_or_delete(self, error: BaseException, sink: Sink, *, keeps: bool) -> None:
-        """After an error: keeps the partial file if it is still useful, and says so in a note. keeps: without checkpoint, too."""
+    def keep_or_delete(self, error: BaseException, sink: Sink, left: str) -> None:
+        """After an error: keeps the partial file if it is still useful, and says so in a note.
+
+        left: what the file is worth without a checkpoint, or "".
+        """
         if isinstance(error, CheckpointError):
             return
         if self.checkpoint.exists():
             error.add_note(RESUMABLE)
             return
         is_sound = isinstance(error, OutputError) or not isinstance(error, PrequentialError)
-        if sink.n_synced and is_sound and keeps:
-            error.add_note(f"nothing was saved to resume from; {str(self.temporary)!r} holds a valid beginning")
+        if sink.n_synced and is_sound and left and self.temporary.exists():
+            error.add_note(f"nothing was saved to resume from; {str(self.temporary)!r} holds {left}")
             return
         if isinstance(error, CorruptArchiveError) and sink.n_bytes:
             error.add_note(self._saved_beginning())

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 from prequential.codecs.bit_coder import UNIT_BITS
 from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError
-from prequential.files import open_own_file, writing
+from prequential.files import open_own_file, sync, writing
 
 CHUNK = 1 << 20  # values that are read at a time
 NOT_SUPPORTED = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV}
@@ -71,7 +71,7 @@ class ArrayFile:
 
     def sync(self) -> None:
         """Waits until everything that was written is stored on the disk. Raises OSError."""
-        os.fsync(self._file.fileno())
+        sync(self._file.fileno())
 
 
 def _reserve(file: BinaryIO, n_bytes: int) -> None:
