@@ -56,6 +56,10 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._is_intermixed = False
 
+    def print_help(self, file: Any = None) -> None:
+        """As of argparse; a help text that cannot be written is an error."""
+        print(self.format_help(), end="", file=file, flush=True)
+
     def _check_options(self, args: Sequence[str]) -> None:
         """Ends the program with a usage error for an unknown long option or level; argparse would report other things first."""
         known = self._option_string_actions
@@ -156,7 +160,9 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
     """Adds -q and -v."""
     parser.set_defaults(parser=parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="print no progress and no summary")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print a summary of each file, and tracebacks of unexpected errors")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print a summary of each file, and tracebacks of unexpected errors"
+    )
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

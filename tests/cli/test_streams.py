@@ -227,6 +227,15 @@ def test_an_output_that_cannot_be_written_is_one_line(shell, folder: Path, comma
     assert shell(folder, f"$P {command} {stream} 2>&-").returncode == 1
 
 
+@pytest.mark.parametrize("command", ["--help", "--version", "", "help", "help list", "list --help"])
+@pytest.mark.parametrize("stream", [">&-", "> /dev/full"])
+def test_a_help_text_that_cannot_be_written_is_one_line(shell, folder: Path, command: str, stream: str) -> None:
+    for python in ("$P", "env PYTHONUNBUFFERED=1 $P"):
+        done = shell(folder, f"{python} {command} {stream}")
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
+        assert b"standard output" in done.stderr
+
+
 def test_a_closed_input_is_one_line(shell, folder: Path) -> None:
     for command in ("compress $C -c", "decompress --kernels plain -c"):
         done = shell(folder, f"$P {command} <&-")
