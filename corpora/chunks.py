@@ -5,11 +5,13 @@ Errors of reading and of writing have different types: CorpusError is about the 
 """
 
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
+from pathlib import Path
 from typing import IO
 
 from prequential.errors import CorpusError, OutputError
@@ -55,10 +57,11 @@ def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None, n_byte
     space is refused before the first write, and a large file is announced in the log. Memory: one chunk. The file is complete
     and flushed on return, and deleted if `chunks` raises. Raises OutputError if it cannot be written, usually for a full disk.
     """
+    folder = str(spool_dir or temporary_folder())
     try:
         if n_bytes is not None:
-            _check_room(n_bytes, str(spool_dir or tempfile.gettempdir()))
-        file = tempfile.NamedTemporaryFile(dir=spool_dir, prefix="prequential-", suffix=".spool")  # noqa: SIM115
+            _check_room(n_bytes, folder)
+        file = tempfile.NamedTemporaryFile(dir=folder, prefix="prequential-", suffix=".spool")  # noqa: SIM115
     except OSError as error:
         raise unwritable(spool_dir, error) from error
     try:
@@ -72,6 +75,27 @@ def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None, n_byte
         _discard(file)
         raise
     return file
+
+
+def temporary_folder() -> str:
+    """The folder for temporary files. Raises OutputError if TMPDIR names no usable one, or if there is none at all.
+
+    Python would take another one without a word, perhaps on a disk that others can read or that is too small.
+    """
+    name = next((name for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)), None)  # the order of tempfile
+    if name is None:
+        try:
+            return tempfile.gettempdir()
+        except FileNotFoundError as error:
+            raise OutputError(
+                "there is no folder for temporary files: let TMPDIR name one that you can write"
+            ) from error
+    folder = Path(os.environ[name]).absolute()
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"{name} names {os.environ[name]!r}, which is not a folder that you can write: let it name another one"
+        )
+    return str(folder)
 
 
 def _check_room(n_bytes: int, folder: str) -> None:
@@ -95,7 +119,7 @@ def _discard(file: IO[bytes]) -> None:
 
 def unwritable(spool_dir: str | PathLike[str] | None, error: OSError) -> OutputError:
     """The error for a `spool_dir` in which no temporary file can be made, with the system's reason."""
-    folder = str(spool_dir or tempfile.gettempdir())
+    folder = str(spool_dir or temporary_folder())
     return OutputError(
         f"cannot spool to {folder!r}: {error.strerror or error}; choose another folder for temporary files (TMPDIR)"
     )

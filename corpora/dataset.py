@@ -26,7 +26,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from prequential.corpora.chunks import unwritable
+from prequential.corpora.chunks import temporary_folder, unwritable
 from prequential.corpora.dataset_check import (
     CARDS,
     check_array,
@@ -113,7 +113,7 @@ def load_rows(spec: DatasetSpec, scratch_dir: str | PathLike[str] | None) -> Ite
     """
     datasets = _import_datasets()
     try:
-        scratch_folder = tempfile.TemporaryDirectory(dir=scratch_dir, prefix="prequential-")
+        scratch_folder = tempfile.TemporaryDirectory(dir=scratch_dir or temporary_folder(), prefix="prequential-")
     except OSError as error:
         raise unwritable(scratch_dir, error) from error
     with scratch_folder as scratch:

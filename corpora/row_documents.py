@@ -9,7 +9,7 @@ from typing import BinaryIO, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.corpora.chunks import unwritable
+from prequential.corpora.chunks import temporary_folder, unwritable
 from prequential.corpora.corpus import Document, mapped
 
 IN_MEMORY = 1 << 16  # offsets kept in memory; earlier ones are in a temporary file without a name
@@ -58,7 +58,8 @@ class RowDocuments(Sequence[Document]):
         an error, if the disk is full."""
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._spool_dir, prefix="prequential-", buffering=0)  # noqa: SIM115
+                folder = self._spool_dir or temporary_folder()
+                self._file = tempfile.TemporaryFile(dir=folder, prefix="prequential-", buffering=0)  # noqa: SIM115
                 weakref.finalize(self, self._file.close)
             data = self._in_memory.data.cast("B")
             while data:

@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 
 from prequential.corpora.chunks import CHUNK_N_BYTES, DOCUMENT_END, reading
 from prequential.errors import CorruptArchiveError, OutputError
-from prequential.files import folder_permissions, permissions, set_mode, sync_folder
+from prequential.files import folder_permissions, permissions, set_mode, sync, sync_folder, warn_of_readers
 from prequential.files.work_folder import NEW_FOLDER, delete_incomplete
 
 MAGIC = b"prequential-tree 1\n"
@@ -110,6 +110,7 @@ def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[
             for name, _, _ in os.walk(folder):
                 set_mode(Path(name), folder_permissions(allowed))
                 sync_folder(Path(name))
+        warn_of_readers(Path(target), allowed)
     if (repository := bare_repository(entries)) is not None:
         logging.getLogger(__name__).warning(
             "%r is a bare git repository: git runs programs that its config and hooks name, also for a prompt of the shell, "
@@ -250,7 +251,7 @@ def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path, allowed: int)
             output.write(chunk)
             n_left -= len(chunk)
         output.flush()
-        os.fsync(output.fileno())
+        sync(output.fileno())
     readable = allowed & 0o666
     # who may read it may execute it
     set_mode(path, readable | (readable & 0o444) >> 2 if file.executable else readable)

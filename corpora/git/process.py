@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from prequential.corpora.chunks import temporary_folder
 from prequential.errors import CorpusError, MissingDependencyError
 
 PIPE_N_BYTES = 1 << 16
@@ -52,7 +53,7 @@ class Outcome(NamedTuple):
 def start_git(args: Sequence[str], folder: Path, env: Mapping[str, str]) -> "GitProcess":
     """Starts git in `folder`, with limited memory. Raises CorpusError, MissingDependencyError."""
     command, pipe = [git_program(), *args], subprocess.PIPE
-    errors = tempfile.TemporaryFile(prefix="prequential-git-")  # noqa: SIM115  # closed with the process
+    errors = tempfile.TemporaryFile(dir=temporary_folder(), prefix="prequential-git-")  # noqa: SIM115  # closed with the process
     try:
         process = subprocess.Popen(command, cwd=folder, env=env, stdin=pipe, stdout=pipe, stderr=errors)
     except OSError as error:

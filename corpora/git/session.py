@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from prequential.corpora.chunks import unwritable
+from prequential.corpora.chunks import temporary_folder, unwritable
 from prequential.corpora.git.file_rules import is_safe
 from prequential.corpora.git.patch import PATCH_OPTIONS, Patch
 from prequential.corpora.git.process import GitProcess, environment, start_git, wrong_answer
@@ -260,7 +260,7 @@ class Session:
 def session_in(repository: Repository) -> Iterator[Session]:
     """A session with a scratch folder. Both are closed and deleted after the block. Raises OutputError if it cannot be made."""
     try:
-        folder = tempfile.TemporaryDirectory(prefix="prequential-git-")
+        folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-git-")
     except OSError as error:
         raise unwritable(None, error) from error
     with folder as scratch, ExitStack() as stack:

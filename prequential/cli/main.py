@@ -56,7 +56,11 @@ def build_parser() -> Parser:
 
 
 def _add_help(top: Parser, commands: "argparse._SubParsersAction[Parser]") -> None:
-    """Declares `help [COMMAND]`, which prints what --help does."""
+    """Declares `help [COMMAND]`, which prints what --help does, and so does a command line without a command."""
+
+    def show_top(args: argparse.Namespace) -> int:
+        top.print_help()
+        return 0
 
     def show(args: argparse.Namespace) -> int:
         if args.command is not None and args.command not in commands.choices:
@@ -67,6 +71,7 @@ def _add_help(top: Parser, commands: "argparse._SubParsersAction[Parser]") -> No
     parser = commands.add_parser("help", description="Explain a command, or list the commands.")
     parser.add_argument("command", nargs="?", metavar="COMMAND")
     parser.set_defaults(run=show, parser=parser)
+    top.set_defaults(run=show_top, parser=top)  # without a command
 
 
 def _command_list() -> str:
@@ -89,35 +94,40 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILURE
     if rank:
         _silence_output()
+    with printable_streams():
+        try:
+            return _run(argv, n_workers, rank)
+        finally:
+            end_output()
+
+
+def _parsed(argv: Sequence[str] | None, n_workers: int) -> argparse.Namespace:
+    """The arguments. Ends the program after wrong ones, and after a help text."""
     parser = build_parser()
     if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions (docs/MACHINES.md)
         import argcomplete
 
         argcomplete.autocomplete(parser)
+    args: argparse.Namespace
     args, unknown = parser.parse_known_args(argv)
     if unknown:
-        getattr(args, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
-    if "run" not in args:
-        parser.print_help()
-        return 0
-    shared = getattr(args, "shared", None)  # what workers share: the steps of one run, or the runs of a plan
-    if n_workers > 1 and not shared:
+        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if n_workers > 1 and not hasattr(args, "shared"):
         args.parser.error(
             "several workers can share a compression, a decompression, a sweep, a ladder or an ablation: start this command "
             "without torchrun"
         )
-    if rank == 0 or shared == "runs":  # a worker that shares steps has nothing to clean up
-        _unwind_on_signals()
-    with printable_streams():
-        try:
-            return _run(args)
-        finally:
-            end_output()
+    return args
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
     """Runs the command; every exception becomes one line and an exit code."""
+    args = argparse.Namespace()
     try:
+        args = _parsed(argv, n_workers)
+        # What workers share: the steps of one run, or the runs of a plan. Who shares steps has nothing to clean up.
+        if rank == 0 or getattr(args, "shared", None) == "runs":
+            _unwind_on_signals()
         if are_refused(args):
             return EXIT_FAILURE
         code: int = args.run(args)
@@ -157,7 +167,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from prequential import __version__
 
-        print(f"prequential {__version__}")
+        print(f"prequential {__version__}", flush=True)
         parser.exit()
 
 

@@ -56,6 +56,10 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._is_intermixed = False
 
+    def print_help(self, file: Any = None) -> None:
+        """As of argparse; a help text that cannot be written is an error."""
+        print(self.format_help(), end="", file=file, flush=True)
+
     def _check_options(self, args: Sequence[str]) -> None:
         """Ends the program with a usage error for an unknown long option or level; argparse would report other things first."""
         known = self._option_string_actions

@@ -16,12 +16,13 @@ from prequential.files.folders import (
     share_folder,
     sync_file,
     sync_folder,
+    warn_of_readers,
     write_bytes,
     write_text,
 )
 from prequential.files.outputs import RESUMABLE, check_output, is_device, output_file
 from prequential.files.regular import open_regular, read_regular
-from prequential.files.sink import PathLike, Sink, possible_name, stream_output, writing
+from prequential.files.sink import PathLike, Sink, possible_name, stream_output, sync, writing
 from prequential.files.work_folder import (
     check_own_folder,
     checkpoint_path,
@@ -59,8 +60,10 @@ __all__ = [
     "set_mode",
     "share_folder",
     "stream_output",
+    "sync",
     "sync_file",
     "sync_folder",
+    "warn_of_readers",
     "work_folder",
     "write_bytes",
     "write_text",

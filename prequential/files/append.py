@@ -8,12 +8,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prequential.errors import OutputError
-from prequential.files.folders import is_foreign, permissions, write_bytes
-from prequential.files.sink import PathLike, writing
+from prequential.files.folders import READ_BY_OTHERS, is_foreign, permissions, write_bytes
+from prequential.files.sink import PathLike, sync, writing
 from prequential.files.work_folder import has_locked
 
 LOCK_WAIT_S = 10.0  # another run holds the lock for the time of one write
-READ_BY_OTHERS = 0o044
 
 
 def check_appendable(path: PathLike, mode: int = 0o777) -> None:
@@ -49,7 +48,7 @@ def _append(path: PathLike, line: bytes, mode: int) -> None:
             data = b"\n" * is_open + line
             while data:  # without a buffer, whose rest would be written after the truncation
                 data = data[file.write(data) :]
-            os.fsync(number)
+            sync(number)
         except BaseException:
             with suppress(OSError):
                 os.ftruncate(number, n_before)

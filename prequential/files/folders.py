@@ -1,5 +1,6 @@
 """New folders that are either complete or absent, durable writes of files and folders, permissions and owners."""
 
+import logging
 import os
 import secrets
 import shutil
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from prequential.errors import OutputError
 from prequential.files.sink import PathLike, possible_name, sync, writing
+
+READ_BY_OTHERS = 0o044
 
 
 def check_name(path: PathLike) -> None:
@@ -53,6 +56,7 @@ def new_folder(folder: PathLike, *, mode: int = 0o777) -> Iterator[Path]:
             except OSError:  # it may be lost in a power cut
                 path.rename(draft)
                 raise
+            warn_of_readers(path, permissions(mode))
         finally:
             shutil.rmtree(draft, ignore_errors=True)  # after success it has another name
 
@@ -89,7 +93,7 @@ def folder_permissions(allowed: int) -> int:
 
 
 def share_folder(folder: Path, mode: int = 0o777) -> None:
-    """Gives a private folder and its files the permissions that the user's umask and `mode` allow. Raises OSError."""
+    """Gives a private folder and its files the permissions that the user's umask and `mode` allow, as `set_mode` does."""
     allowed = permissions(mode)
     for file in folder.iterdir():
         if file.is_file() and not file.is_symlink():
@@ -98,9 +102,18 @@ def share_folder(folder: Path, mode: int = 0o777) -> None:
 
 
 def set_mode(path: Path, mode: int) -> None:
-    """Changes the permissions of a file or folder, if its file system has permissions (FAT has none). Raises OSError."""
-    with suppress(PermissionError):
+    """Changes the permissions of a file or folder, if its file system can (FAT has none). They are no reason to lose its data."""
+    with suppress(OSError):
         path.chmod(mode)
+
+
+def warn_of_readers(path: Path, allowed: int) -> None:
+    """Warns if more users may read a new output than `allowed`, because its file system does not keep permissions."""
+    with suppress(OSError):
+        if path.stat().st_mode & ~allowed & READ_BY_OTHERS:
+            logging.getLogger(__name__).warning(
+                "other users can read %r: its file system does not keep permissions", str(path)
+            )
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -109,7 +122,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     with open(path, "xb", opener=_private) as file:  # "x" does not follow links
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        sync(file.fileno())
 
 
 def _private(path: str, flags: int) -> int:
@@ -124,7 +137,7 @@ def write_text(path: Path, text: str) -> None:
 def sync_file(path: PathLike) -> None:
     """Waits until the file's contents are stored on the disk. Raises OSError."""
     with Path(path).open("rb+") as file:
-        os.fsync(file.fileno())
+        sync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

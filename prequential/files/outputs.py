@@ -5,6 +5,7 @@ name, which replaces nothing unless the caller allows it. If a run leaves a chec
 be resumed. Otherwise it is deleted.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError, PrequentialError
-from prequential.files.folders import check_name, is_foreign, permissions, set_mode, sync_folder
+from prequential.files.folders import check_name, is_foreign, permissions, set_mode, sync_folder, warn_of_readers
 from prequential.files.sink import PathLike, Sink, writing
 from prequential.files.work_folder import (
     CHECKPOINT,
@@ -40,12 +41,12 @@ def check_output(target: PathLike, *, overwrite: bool) -> None:
     path = Path(target)
     if path.is_dir():
         raise OutputError(f"{str(target)!r} is a folder; give the name of a file")
-    if not overwrite and (path.is_symlink() or path.is_file()):
+    if not overwrite and (path.is_symlink() or path.is_file()) and not is_device(target):
         raise _exists(target)
 
 
 def is_device(target: PathLike) -> bool:
-    """Whether `target` is a device or a named pipe, which is written directly."""
+    """Whether `target` is a device or a pipe, or leads to one such as /dev/stdout: these are written directly."""
     path = Path(target)
     return path.exists() and not path.is_file() and not path.is_dir()
 
@@ -85,41 +86,71 @@ def output_file(
         status = None if like is None else Path(like).stat()  # now: at the end the file may be gone
     with writing(target):
         path = real_path(target)
-    if is_device(path):
-        with _device(target, path) as sink:
+    if is_device(target):
+        with _device(target, path, overwrite=overwrite) as sink:
             yield sink
         return
     with hold_work_folder(target) as folder:
         check()  # again, now that no other run writes it
         draft = _Draft(target, path, folder, status, mode, overwrite)
         with closing(draft.open(resume=resume)) as file:
-            sink, keeps = Sink(file, target), True
+            sink, left = Sink(file, target), "a valid beginning"
             try:
                 yield sink
                 sink.sync()
+                left = "the complete output"
                 check()  # again: hours may have passed
-                keeps = False  # what cannot be published is not sound
+                if publish:
+                    left = ""  # what does not become a folder is not sound
                 draft.publish(publish or partial(_name, target, overwrite=overwrite))
             except BaseException as error:
                 with suppress(OSError):  # the first error is the cause
-                    draft.keep_or_delete(error, sink, keeps=keeps)
+                    draft.keep_or_delete(error, sink, left)
                 raise
 
 
 @contextmanager
-def _device(target: PathLike, path: Path) -> Iterator[Sink]:
-    """A sink that writes directly to a device or a named pipe."""
-    flags = os.O_WRONLY  # neither makes a file nor empties one that has taken the place of the device
-    for name in ("O_NOFOLLOW", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):
-        flags |= getattr(os, name, 0)
+def _device(target: PathLike, path: Path, *, overwrite: bool) -> Iterator[Sink]:
+    """A sink that writes directly to a device or a pipe."""
     with writing(target):
-        _check_device(target, path.lstat())  # before it waits for the reader of a pipe
-        file = os.fdopen(os.open(path, flags), "wb")
+        file = os.fdopen(_opened_pipe(target) if not path.exists() else _opened_device(target, path), "wb")
     with closing(file):
-        _check_device(target, os.fstat(file.fileno()))
+        if file.isatty() and not overwrite:
+            raise OutputError(f"{os.fspath(target)!r} is a terminal; name a file, or overwrite=True writes to it")
         sink = Sink(file, target)
         yield sink
         sink.flush()
+
+
+def _opened_pipe(target: PathLike) -> int:
+    """A copy of the descriptor, inherited from the caller, of a pipe without a name: /dev/stdout, /dev/fd/63.
+
+    Only what this process has open already is taken, so nobody can put another pipe in its place. Raises OSError.
+    """
+    import fcntl  # a system with such names has it
+
+    status = os.stat(target)  # noqa: PTH116
+    for number in map(int, os.listdir("/dev/fd")):  # noqa: PTH208
+        with suppress(OSError):  # the descriptor of the list is closed
+            is_written = fcntl.fcntl(number, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR)
+            if is_written and os.path.samestat(os.fstat(number), status):
+                return os.dup(number)
+    raise OSError(errno.EBADF, "it is not open for writing", os.fspath(target))
+
+
+def _opened_device(target: PathLike, path: Path) -> int:
+    """The descriptor of a device or a named pipe. Raises OSError, OutputError."""
+    flags = os.O_WRONLY  # neither makes a file nor empties one that has taken the place of the device
+    for name in ("O_NOFOLLOW", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):
+        flags |= getattr(os, name, 0)
+    _check_device(target, path.lstat())  # before it waits for the reader of a pipe
+    number = os.open(path, flags)
+    try:
+        _check_device(target, os.fstat(number))
+    except OutputError:
+        os.close(number)
+        raise
+    return number
 
 
 def _check_device(target: PathLike, status: os.stat_result) -> None:
@@ -185,13 +216,14 @@ class _Draft:
     def publish(self, publish: Publish) -> None:
         """Turns the partial file into the target and deletes the checkpoint."""
         with writing(self.target):
-            if self.like is None:
-                set_mode(self.temporary, permissions(self.mode) & 0o666)
-            else:
-                set_mode(self.temporary, self.like.st_mode & self.mode & 0o777)
-                with suppress(PermissionError):
+            allowed = permissions(self.mode) & 0o666 if self.like is None else self.like.st_mode & self.mode & 0o777
+            set_mode(self.temporary, allowed)
+            if self.like is not None:
+                with suppress(OSError):  # a file system that keeps no such time
                     os.utime(self.temporary, ns=(self.like.st_atime_ns, self.like.st_mtime_ns))
             publish(self.temporary, self.path)
+            if not self.path.is_dir():  # whoever makes a folder warns of its readers
+                warn_of_readers(self.path, allowed)
             try:
                 sync_folder(self.path.parent)
             finally:
@@ -199,16 +231,19 @@ class _Draft:
                     self.temporary.unlink(missing_ok=True)
                     delete_checkpoint(self.checkpoint)
 
-    def keep_or_delete(self, error: BaseException, sink: Sink, *, keeps: bool) -> None:
-        """After an error: keeps the partial file if it is still useful, and says so in a note. keeps: without checkpoint, too."""
+    def keep_or_delete(self, error: BaseException, sink: Sink, left: str) -> None:
+        """After an error: keeps the partial file if it is still useful, and says so in a note.
+
+        left: what the file is worth without a checkpoint, or "".
+        """
         if isinstance(error, CheckpointError):
             return
         if self.checkpoint.exists():
             error.add_note(RESUMABLE)
             return
         is_sound = isinstance(error, OutputError) or not isinstance(error, PrequentialError)
-        if sink.n_synced and is_sound and keeps:
-            error.add_note(f"nothing was saved to resume from; {str(self.temporary)!r} holds a valid beginning")
+        if sink.n_synced and is_sound and left and self.temporary.exists():
+            error.add_note(f"nothing was saved to resume from; {str(self.temporary)!r} holds {left}")
             return
         if isinstance(error, CorruptArchiveError) and sink.n_bytes:
             error.add_note(self._saved_beginning())

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from prequential.cli.streams import PrintableStream
-from prequential.errors import CorpusError
-from prequential.files import check_output
+from prequential.errors import CorpusError, OutputError
+from prequential.files import check_output, output_file
 from prequential.measure.table import format_table
 from prequential.printable import printable
 
@@ -225,6 +225,77 @@ def test_an_output_that_cannot_be_written_is_one_line(shell, folder: Path, comma
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
     assert b"standard output" in done.stderr
     assert shell(folder, f"$P {command} {stream} 2>&-").returncode == 1
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "", "help", "help list", "list --help"])
+@pytest.mark.parametrize("stream", [">&-", "> /dev/full"])
+def test_a_help_text_that_cannot_be_written_is_one_line(shell, folder: Path, command: str, stream: str) -> None:
+    for python in ("$P", "env PYTHONUNBUFFERED=1 $P"):
+        done = shell(folder, f"{python} {command} {stream}")
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
+        assert b"standard output" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+def test_a_name_that_leads_to_a_pipe_or_device_is_written_directly(
+    shell, folder: Path, name: str, text: bytes, archive: bytes
+) -> None:
+    (folder / "link").symlink_to("/dev/stdout")
+    done = shell(folder, f"$P decompress --kernels plain -o {name} a.pq | cat")
+    assert (done.stdout, done.stderr) == (text, b"")
+    assert shell(folder, f"$P decompress --kernels plain -o {name} a.pq > /dev/null").returncode == 0
+    done = shell(folder, f"$P decompress --kernels plain -o {name} a.pq > out")
+    assert done.returncode == 1 and b"-f" in done.stderr  # a file is replaced, as by every other name, only with -f
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("command", "beginning"),
+    [
+        ("decompress --kernels plain a.pq -o", b""),
+        ("compress $C a -o", b""),
+        ("report run -o", b"<!doctype html>"),
+        ("select rows.jsonl $C --shard 100 --by surprise --budget 200 -o order.jsonl --write", b""),
+    ],
+)
+def test_a_process_substitution_takes_the_output_of_every_command(
+    shell, folder: Path, command: str, beginning: bytes, text: bytes
+) -> None:
+    (folder / "rows.jsonl").write_bytes(text[:600])
+    if "report" in command:
+        assert shell(folder, "$P evaluate -q --baselines none $C a && mv runs/* run").returncode == 0
+    done = shell(folder, f"$P {command} >(cat > got; touch done) && until [ -e done ]; do sleep 0.1; done")
+    assert done.returncode == 0, done.stderr
+    got = (folder / "got").read_bytes()
+    assert got and got.startswith(beginning)
+    assert "decompress" not in command or got == text
+
+
+def test_a_pipe_that_another_process_holds_is_not_written(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as other:
+        try:
+            with (
+                pytest.raises(OutputError, match="it is not open for writing"),
+                output_file(f"/proc/{other.pid}/fd/1") as sink,
+            ):
+                sink.write(b"secret")
+        finally:
+            other.kill()
+        assert other.stdout is not None and other.stdout.read() == b""
+
+
+def test_a_terminal_takes_an_output_only_with_overwrite() -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    name = os.ttyname(theirs)
+    with pytest.raises(OutputError, match="is a terminal"), output_file(name) as sink:
+        sink.write(b"refused")
+    with output_file(name, overwrite=True) as sink:
+        sink.write(b"text")
+    assert os.read(ours, 100) == b"text"
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_a_closed_input_is_one_line(shell, folder: Path) -> None:

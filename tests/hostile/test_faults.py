@@ -14,6 +14,7 @@ from seeds import RUNTIME
 
 import prequential
 from prequential.cli.failures import _reason
+from prequential.cli.main import main
 from prequential.errors import CorpusError, OutputError
 from prequential.files import hold_work_folder, new_folder, output_file, set_mode, sync_folder
 from prequential.files.append import append_line
@@ -106,20 +107,94 @@ def test_a_folder_whose_name_cannot_be_stored_is_deleted(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_outputs_appear_on_file_systems_without_permissions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+def refuse(error: int, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Lets each call of these functions of `os` fail."""
 
+    def refusing(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    for name in names:
+        monkeypatch.setattr(os, name, refusing)
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL, errno.EROFS, errno.ENOSYS, errno.EIO])
+def test_outputs_appear_on_file_systems_without_permissions_and_times(
+    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "source").write_bytes(b"source")
-    monkeypatch.setattr(Path, "chmod", refuse)
-    monkeypatch.setattr(os, "utime", refuse)
+    refuse(error, monkeypatch, "chmod", "utime")
     for like in (None, tmp_path / "source"):
         with output_file(tmp_path / "a", like=like, overwrite=True) as sink:
             sink.write(b"text")
+        assert (tmp_path / "a").read_bytes() == b"text"
     with new_folder(tmp_path / "model"):
         pass
     set_mode(tmp_path, 0o700)
     assert {path.name for path in tmp_path.iterdir()} == {"source", "a", "model"}
+    assert caplog.messages == []
+
+
+def test_an_output_that_more_users_can_read_than_its_source_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As FAT does, the file system gives every file the same permissions."""
+    source, real_open, real_mkdir = tmp_path / "source", os.open, Path.mkdir
+
+    def wide_open(path: str, flags: int, mode: int = 0o777, **options: int) -> int:
+        number = real_open(path, flags, mode, **options)
+        if flags & os.O_CREAT:
+            os.fchmod(number, 0o644)
+        return number
+
+    def wide_mkdir(path: Path, mode: int = 0o777, **options: bool) -> None:
+        real_mkdir(path, mode, **options)
+        os.fchmod(number := real_open(path, os.O_RDONLY), 0o755)
+        os.close(number)
+
+    source.write_bytes(b"text " * 20)
+    source.chmod(0o600)
+    refuse(errno.EOPNOTSUPP, monkeypatch, "chmod")
+    monkeypatch.setattr(os, "open", wide_open)
+    monkeypatch.setattr(Path, "mkdir", wide_mkdir)
+    prequential.compress(source, tmp_path / "a.pq", config=TINY, runtime=RUNTIME)
+    with new_folder(tmp_path / "model", mode=0o600):
+        pass
+    assert caplog.messages == [
+        f"other users can read {str(tmp_path / name)!r}: its file system does not keep permissions"
+        for name in ("a.pq", "model")
+    ]
+    assert prequential.decompress(tmp_path / "a.pq", runtime=RUNTIME) == source.read_bytes()
+
+
+def test_a_complete_output_that_cannot_get_its_name_is_kept_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(errno.EROFS, monkeypatch, "link", "rename")
+    with pytest.raises(OutputError, match="Read-only") as refused, output_file(tmp_path / "a") as sink:
+        sink.write(b"text")
+    partial = tmp_path / ".a.prequential" / "partial"
+    assert refused.value.__notes__ == [f"nothing was saved to resume from; {str(partial)!r} holds the complete output"]
+    assert partial.read_bytes() == b"text"
+
+
+@pytest.mark.parametrize("error", [errno.EINVAL, errno.ENOSYS])
+def test_every_output_appears_on_a_file_system_that_synchronises_nothing(
+    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a").write_bytes(b"text " * 20)
+    refuse(error, monkeypatch, "fsync")
+    prequential.compress(tmp_path / "tree", tmp_path / "a.pq", config=TINY, runtime=RUNTIME)
+    prequential.decompress(tmp_path / "a.pq", tmp_path / "restored", runtime=RUNTIME)
+    append_line(tmp_path / "a.jsonl", b"line\n")
+    (tmp_path / "config.json").write_text(json.dumps(TINY.to_dict()))
+    monkeypatch.chdir(tmp_path)
+    learner = ["--config", "config.json", "--kernels", "fused", "-q"]
+    assert main(["evaluate", "tree", "--baselines", "none", *learner]) == 0
+    assert main(["train", "tree", "-o", "model", *learner]) == 0
+    assert (tmp_path / "restored" / "a").read_bytes() == b"text " * 20
+    assert {"a.pq", "a.jsonl", "runs", "model", "restored"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_the_first_error_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

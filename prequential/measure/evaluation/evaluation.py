@@ -20,8 +20,9 @@ from prequential.arguments import check_arguments
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
 from prequential.codecs.baselines.registry import BASELINES, DEFAULT_BASELINES, BaselineResult
-from prequential.corpora.chunks import reading
+from prequential.corpora.chunks import reading, temporary_folder
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError, wrong_argument
+from prequential.files import writing
 from prequential.learners.following import byte_costs, follow, reported
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
@@ -249,7 +250,7 @@ def _evaluate(
         return _evaluate_uncoded(source, subject, header, options, on_progress)
     if subject.config:
         warm_up(runtime, subject.config)
-    with nullcontext(folder.path) if folder else tempfile.TemporaryDirectory(prefix="prequential-") as name:
+    with nullcontext(folder.path) if folder else _temporary_draft() as name:
         _begin(on_progress, "coding")
         draft = Draft(Path(name), header, subject, resume=folder is not None and folder.resume)
         ledger, wall_s = draft.encode(symbols, on_progress, keep=folder is not None and folder.keep)
@@ -266,6 +267,12 @@ def _evaluate(
     _begin(on_progress, "baselines")
     coding_figures = _Coding(ledger, wall_s, peak_bytes, verify_wall_s, trace, ends)
     return _evaluation(source, subject, header, coding_figures, options.baselines, _text_of(subject.given))
+
+
+def _temporary_draft() -> "tempfile.TemporaryDirectory[str]":
+    folder = temporary_folder()
+    with writing(folder):
+        return tempfile.TemporaryDirectory(dir=folder, prefix="prequential-")
 
 
 def _begin(on_progress: OnProgress, phase: str) -> None:

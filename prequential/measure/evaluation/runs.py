@@ -38,9 +38,11 @@ from prequential.files import (
     common_mode,
     hold_work_folder,
     output_file,
+    permissions,
     read_regular,
     share_folder,
     sync_folder,
+    warn_of_readers,
     write_text,
     writing,
 )
@@ -377,6 +379,7 @@ class RunFolder:
                 for name in (COSTS, SECONDS, ENCODED):  # not earlier: until here the draft can be resumed
                     (path / name).unlink(missing_ok=True)
             sync_folder(root)
+        warn_of_readers(path, permissions(mode))
         return path
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from prequential.codecs.bit_coder import UNIT_BITS
-from prequential.corpora.chunks import reading
+from prequential.corpora.chunks import reading, temporary_folder
 from prequential.errors import CheckpointError
-from prequential.files import open_own_file, writing
+from prequential.files import open_own_file, sync, writing
 
 CHUNK = 1 << 20  # values that are read at a time
 MEMORY_BYTES = 64 << 20
@@ -39,10 +39,10 @@ class ArrayFile:
         Reserves the space on the disk, if the file system can. Raises OutputError if the disk is full. Raises CheckpointError,
         and does not change the file, if it has another size.
         """
-        self._dtype, self._name = np.dtype(dtype), str(path or tempfile.gettempdir())
+        self._dtype, self._name = np.dtype(dtype), str(path or temporary_folder())
         with (
             writing(self._name),
-            open_own_file(path) if path else tempfile.TemporaryFile(prefix="prequential-") as file,
+            open_own_file(path) if path else tempfile.TemporaryFile(dir=self._name, prefix="prequential-") as file,
         ):
             _reserve(file, self._dtype.itemsize * n)
             self._file: RawIOBase | BytesIO = os.fdopen(os.dup(file.fileno()), "r+b", buffering=0)
@@ -73,7 +73,7 @@ class ArrayFile:
 
     def sync(self) -> None:
         """Waits until everything that was written is stored on the disk. Raises OSError."""
-        os.fsync(self._file.fileno())
+        sync(self._file.fileno())
 
     def settle(self) -> None:
         """Nothing more is written: an array of at most MEMORY_BYTES moves to memory, so that results hold no open files."""

@@ -1,0 +1,90 @@
+"""Temporary files are made where TMPDIR says, or nowhere: Python itself would take another folder without a word."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prequential import Config, MixerConfig, Runtime, evaluate
+from prequential.cli.main import main
+from prequential.corpora.chunks import spool, temporary_folder
+from prequential.corpora.dataset import DatasetSpec, load_rows
+from prequential.corpora.git.process import start_git
+from prequential.corpora.row_documents import RowDocuments
+from prequential.errors import OutputError
+from prequential.measure.evaluation.trace import ArrayFile
+
+TINY = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
+RUNTIME = Runtime(kernels="fused", threads=1)
+
+
+def unusable(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A path of this kind in which no file can be made."""
+    path = folder / "unusable"
+    if kind == "a file":
+        path.touch()
+    if kind == "not writable":
+        path.mkdir()
+        monkeypatch.setattr("os.access", lambda found, *_: Path(found) != path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["TMPDIR", "TMP"])
+@pytest.mark.parametrize("kind", ["missing", "a file", "not writable"])
+def test_a_temporary_folder_that_cannot_be_used_is_refused(
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.delenv("TEMP", raising=False)
+    monkeypatch.setenv(name, str(unusable(kind, tmp_path, monkeypatch)))
+    with pytest.raises(OutputError, match=rf"^{name} names '.*unusable', which is not a folder that you can write"):
+        temporary_folder()
+
+
+def load(folder: Path) -> None:
+    (folder / "a.jsonl").write_text('{"t": "x"}\n')
+    with load_rows(DatasetSpec.parse(f"{folder / 'a.jsonl'}?column=t"), None):
+        pass
+
+
+USERS: dict[str, Callable[[Path], object]] = {
+    "a copy of a corpus": lambda _: spool([b"text"], None),
+    "a copy of a known length": lambda _: spool([b"text"], None, 4),
+    "a data set": load,
+    "the documents of many rows": lambda _: RowDocuments(1, None)._write(),
+    "git": lambda folder: start_git(["--version"], folder, {}),
+    "a trace": lambda _: ArrayFile(np.uint8, 10),
+    "an evaluation": lambda _: evaluate(b"text " * 20, config=TINY, runtime=RUNTIME, baselines=()),
+}
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_whatever_needs_a_temporary_file_refuses_an_unusable_folder(
+    user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
+    with pytest.raises(OutputError, match=r"^TMPDIR names '.*missing'"):
+        USERS[user](tmp_path)
+
+
+def test_without_any_temporary_folder_the_line_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "missing")])
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a").write_bytes(b"text")
+    assert main(["evaluate", str(tmp_path / "tree"), "--no-run", "-q"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and "let TMPDIR name one that you can write" in shown
+
+
+def test_a_copy_lies_in_the_folder_of_tmpdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with spool([b"text"], None) as file:
+        assert Path(file.name).parent == tmp_path
