@@ -12,12 +12,12 @@ Design decisions:
 import os
 import sys
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from prequential.errors import ConfigError
-from prequential.kernel_cache import KernelCache
 
 
 def _import_numba() -> None:
@@ -69,5 +69,8 @@ def kernel(function: Any) -> Any:
     """The function, compiled at its first call with arguments of each types, and kept for later runs."""
     compiled = numba.njit(**_OPTIONS)(function)
     if compiled is not function:  # with NUMBA_DISABLE_JIT=1, kernels are interpreted
-        compiled._cache = KernelCache(function)
+        with suppress(ImportError):  # the zipped decoder does without it
+            from prequential.kernel_cache import KernelCache
+
+            compiled._cache = KernelCache(function)
     return compiled

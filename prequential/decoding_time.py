@@ -8,19 +8,24 @@ from prequential.model.config import Config
 from prequential.online.flops import most_flops_per_byte, steps_per_byte
 from prequential.online.limits import memory_bytes
 
-LONG_S = 300.0  # the user is told before the work begins
+LONG_S = 300.0  # the user is told when the first segment is decoded
 _BYTE_S, _LAYER_STEP_S = 5e-6, 2e-3
 _MIXER_OPERATIONS_PER_S, _GPT_OPERATIONS_PER_S, _DIGEST_BYTES_PER_S = 1e10, 5e11, 4e9
 
 
-def check_decoding_time(config: Config, n_bytes: int, most_s: float | None) -> None:
-    """Raises ConfigError if decoding takes more than `most_s`; logs a warning if it takes LONG_S or more. By a processor."""
+def check_decoding_time(config: Config, n_bytes: int, most_s: float) -> None:
+    """Raises ConfigError if decoding takes more than `most_s` on a processor."""
     seconds = decoding_s(config, n_bytes)
-    if most_s is not None and seconds > most_s:
+    if seconds > most_s:
         raise ConfigError(
             f"decoding takes about {_duration(seconds)}, more than the limit of {_duration(most_s)}; "
             "raise max_decoding_s= if you trust the source"
         )
+
+
+def warn_if_long(config: Config, n_bytes: int) -> None:
+    """Logs a warning if decoding takes LONG_S or more on a processor."""
+    seconds = decoding_s(config, n_bytes)
     if seconds >= LONG_S:
         logging.getLogger(__name__).warning("decoding takes about %s on a processor of 2026", _duration(seconds))
 

@@ -128,7 +128,9 @@ def decompress(
             start_s = time.perf_counter()
             try:
                 checkpoints = checkpoints_of(output, resume=resume)
-                for done in coding.decompress(reader, sink, learner, checkpoints):
+                for i, done in enumerate(coding.decompress(reader, sink, learner, checkpoints)):
+                    if i == 0 and runtime.device != "cuda":  # now: most damaged archives do not come so far
+                        _warn_if_long(reader.header)
                     on_progress(done, reader.header.n_bytes)
                 if sink.blake2b != reader.header.blake2b:
                     raise CorruptArchiveError("the original's digest differs from the header's")
@@ -168,13 +170,17 @@ def _check_cost(header: Header, runtime: Runtime, most: int | None, most_s: floa
             f"the original has {header.n_bytes:,} bytes, more than the limit of {most:,} bytes; "
             "raise max_output_bytes= if you trust the source"
         )
-    with suppress(ImportError):  # the zipped decoder does without it
+    if most_s is not None and runtime.device != "cuda":
         from prequential.decoding_time import check_decoding_time
 
-        config = coding.config_of(header, knows_given=True)
-        runtime.check(config)  # a learner that is refused needs no warning
-        if runtime.device != "cuda":
-            check_decoding_time(config, header.n_bytes, most_s)
+        check_decoding_time(coding.config_of(header, knows_given=True), header.n_bytes, most_s)
+
+
+def _warn_if_long(header: Header) -> None:
+    with suppress(ImportError):  # the zipped decoder does without it
+        from prequential.decoding_time import warn_if_long
+
+        warn_if_long(coding.config_of(header, knows_given=True), header.n_bytes)
 
 
 def _original(

@@ -70,7 +70,8 @@ def tested(run, archive, tmp_path_factory):
 
 @pytest.mark.parametrize("name", REASONS)
 def test_the_reason_is_one_line_that_names_the_archive(tested, name):
-    lines = [line for line in tested.stderr.decode().splitlines() if line.startswith(f"prequential: {name}: ")]
+    named = f"prequential: {name}: ", f"prequential: cannot read {name!r}: "
+    lines = [line for line in tested.stderr.decode().splitlines() if line.startswith(named)]
     assert len(lines) == 1
     assert REASONS[name] in lines[0]
 

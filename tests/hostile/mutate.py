@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import io
 import json
+import logging
 import os
 import shutil
 import sys
@@ -403,6 +404,7 @@ def _judge_one(mutant: Mutant, box: Path, report: Report, to_path: bool, keep: P
 
 
 def main() -> int:
+    logging.getLogger("prequential").addHandler(logging.NullHandler())  # that an archive takes long is no violation
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=10_000, help="mutants (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default: %(default)s)")
