@@ -291,7 +291,7 @@ def test_a_target_that_appears_during_the_run_is_not_replaced(
         sink.write(b"ours")
         target.write_bytes(PRECIOUS)
     assert target.read_bytes() == PRECIOUS
-    assert "holds a valid beginning" in refused.value.__notes__[0]
+    assert "holds the complete output" in refused.value.__notes__[0]
     assert (tmp_path / ".out.prequential" / "partial").read_bytes() == b"ours"
     target.unlink()
     with pytest.raises(OutputError, match="overwrite=True starts again"), output_file(target):
