@@ -289,9 +289,8 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-memory",
         type=byte_count,
-        default=6 << 30,
         metavar="BYTES",
-        help="refuse a learner that needs more memory than this (default: 6G)",
+        help="refuse a learner that needs more memory than this (default: 6G, or what this process may use if that is less)",
     )
 
 

@@ -16,7 +16,6 @@ from prequential.exact.matmul import BACKEND_NAMES
 from prequential.measure.study.references import FIRST_BLOCK_BYTES
 from prequential.measure.study.selection import MEASURES, ORDERS
 from prequential.model.presets import DEVICE_PRESETS
-from prequential.online.limits import MAX_MEMORY_BYTES
 from prequential.online.runtime import DEVICES, KERNELS
 
 WITHOUT_TORCH = (
@@ -266,6 +265,6 @@ def test_the_command_line_offers_what_the_library_knows():
         assert option(command, "--kernels").choices == KERNELS
         assert option(command, "--device").choices == DEVICES
         assert option(command, "--preset").choices == tuple(DEVICE_PRESETS)
-        assert option(command, "--max-memory").default == MAX_MEMORY_BYTES
+        assert option(command, "--max-memory").default is None
     assert option("references", "--first-block").default == FIRST_BLOCK_BYTES
     assert (option("select", "--by").choices, option("select", "--order").choices) == (MEASURES, ORDERS)
