@@ -1,15 +1,19 @@
 """Memory that a process may use: control groups of both versions, `ulimit`, and refusals of learners that do not fit."""
 
+import json
 import os
 import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import prequential
 from prequential import usable_memory
+from prequential.cli.failures import report_failure
 from prequential.errors import ConfigError
 from prequential.measure.machine import machine
 from prequential.model.presets import PRESETS
@@ -17,7 +21,11 @@ from prequential.online.runtime import Runtime
 from prequential.usable_memory import usable_memory_bytes
 
 MIB = 1 << 20
-V2, V1, HYBRID = "0::/jobs/mine\n", "9:name=systemd:/\n4:cpu,memory:/jobs/mine\n", "4:memory:/jobs/mine\n0::/jobs/mine\n"
+V2, V1, HYBRID = (
+    "0::/jobs/mine\n",
+    "9:name=systemd:/\n4:cpu,memory:/jobs/mine\n",
+    "4:memory:/jobs/mine\n0::/jobs/mine\n",
+)
 GROUPS = Path("/sys/fs/cgroup")
 
 
@@ -88,37 +96,102 @@ def test_records_and_doctor_state_the_usable_memory() -> None:
     assert 0 < int(machine()["usable_memory_bytes"]) <= int(machine()["memory_bytes"])
 
 
-@pytest.fixture
-def group() -> Iterator[Path]:
-    """A control group with a limit of 300 MiB."""
-    v1 = (GROUPS / "memory").is_dir()
-    folder = GROUPS / ("memory" if v1 else "") / f"prequential-test-{os.getpid()}"
+@contextmanager
+def control_group(controller: str, limits: dict[bool, str], value: int) -> Iterator[Path]:
+    """A real control group with this limit. limits: the name of its file by whether the groups are of version 1."""
+    v1 = (GROUPS / controller).is_dir()
+    folder = GROUPS / (controller if v1 else "") / f"prequential-test-{os.getpid()}"
     try:
         folder.mkdir()
     except OSError:
         pytest.skip("this system lets the test make no control group")
     try:
         try:
-            (folder / ("memory.limit_in_bytes" if v1 else "memory.max")).write_text(str(300 * MIB))
+            (folder / limits[v1]).write_text(str(value))
         except OSError:
-            pytest.skip("this control group has no limit of memory")
+            pytest.skip(f"this control group has no limit of {controller}")
         yield folder
     finally:
         folder.rmdir()
 
 
-@pytest.mark.parametrize("command", [["compress", "-4", "-o", "x.pq"], ["evaluate", "-4", "--no-run"], ["estimate", "-4"]])
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group with a limit of 300 MiB."""
+    with control_group("memory", {True: "memory.limit_in_bytes", False: "memory.max"}, 300 * MIB) as folder:
+        yield folder
+
+
+def run_in(group: Path, folder: Path, *args: str) -> "subprocess.CompletedProcess[str]":
+    program = f"""
+import os, sys
+open({str(group / "cgroup.procs")!r}, "w").write(str(os.getpid()))
+os.execv(sys.executable, [sys.executable, "-m", "prequential", *{args!r}])
+"""
+    return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize(
+    "command", [["compress", "-4", "-o", "x.pq"], ["evaluate", "-4", "--no-run"], ["estimate", "-4"]]
+)
 def test_a_real_control_group_makes_one_line_and_no_killed_process(
     group: Path, command: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "text").write_bytes(b"some text " * 100)
-    program = f"""
-import os, sys
-open({str(group / "cgroup.procs")!r}, "w").write(str(os.getpid()))
-os.execv(sys.executable, [sys.executable, "-m", "prequential", *{command!r}, "text"])
-"""
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    done = run_in(group, tmp_path, *command, "text")
     assert done.returncode == 1
     assert done.stderr.startswith("prequential: ")
     assert "more than the 300 MiB that this process may use" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def small_gpt(folder: Path) -> str:
+    """Writes a text and the configuration of a small GPT; returns the latter's name."""
+    (folder / "text").write_bytes(b"some text " * 20)
+    gpt = prequential.GPTConfig(n_layers=1, width=32, n_heads=1)
+    config = prequential.Config(gpt=gpt, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8))
+    (folder / "gpt.json").write_text(json.dumps(config.to_dict()))
+    return "gpt.json"
+
+
+@pytest.mark.parametrize("limit_kib", [100_000, 300_000, 500_000, 800_000])
+def test_too_little_address_space_is_one_line_that_names_the_limit(limit_kib: int, tmp_path: Path) -> None:
+    config = small_gpt(tmp_path)
+    command = f'ulimit -v {limit_kib}; exec "$0" -m prequential compress --config {config} -o x.pq text'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "out of memory: the limit of address space (ulimit -v) is" in done.stderr
+    assert done.stderr.startswith("prequential: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_one_thread_is_enough_and_a_limit_of_processes_is_named_otherwise(tmp_path: Path) -> None:
+    config = small_gpt(tmp_path)
+    command = ["compress", "--config", config, "-f", "-o", "x.pq", "text"]
+    with control_group("pids", {True: "pids.max", False: "pids.max"}, 1) as group:
+        alone = run_in(group, tmp_path, *command, "--threads", "1")
+        assert (alone.returncode, alone.stderr) == (0, "")
+        done = run_in(group, tmp_path, *command, "--threads", "2")
+    assert done.returncode == 1
+    assert done.stderr.startswith("prequential: text: cannot start a thread: the limit of processes (ulimit -u")
+    assert "--threads 1" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ImportError("libx.so: failed to map segment from shared object"), "out of memory"),
+        (OSError(12, "Cannot allocate memory"), "out of memory"),
+        (MemoryError(), "out of memory"),
+        (RuntimeError("can't start new thread"), "cannot start a thread: "),
+        (OSError("no library"), "no library"),
+    ],
+)
+def test_a_lack_of_memory_or_threads_is_named_as_such(
+    error: Exception, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report_failure(None, error, verbose=False)
+    assert capsys.readouterr().err.startswith(f"prequential: {line}")

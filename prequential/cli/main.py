@@ -24,6 +24,7 @@ from prequential.cli.paths import are_refused
 from prequential.cli.streams import end_output, open_missing_streams, printable_streams
 from prequential.errors import ConfigError
 from prequential.online.workers.environment import workers
+from prequential.usable_memory import check_address_space
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),
@@ -106,6 +107,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             "several workers can share a compression, a decompression, a sweep, a ladder or an ablation: start this command "
             "without torchrun"
         )
+    if getattr(args, "learner", None) is None:
+        # Our own work uses no threads of numpy's library. It starts them when it is imported, and each one takes address space.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if rank == 0 or shared == "runs":  # a worker that shares steps has nothing to clean up
         _unwind_on_signals()
     with printable_streams():
@@ -120,6 +124,8 @@ def _run(args: argparse.Namespace) -> int:
     try:
         if are_refused(args):
             return EXIT_FAILURE
+        if "max_memory" in args:  # a command with a learner
+            check_address_space()
         code: int = args.run(args)
         if code == 0:  # otherwise the reason has been printed
             sys.stdout.flush()

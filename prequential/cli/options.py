@@ -156,7 +156,9 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
     """Adds -q and -v."""
     parser.set_defaults(parser=parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="print no progress and no summary")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print a summary of each file, and tracebacks of unexpected errors")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print a summary of each file, and tracebacks of unexpected errors"
+    )
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
