@@ -1,6 +1,9 @@
 """Matplotlib figures: they show the series of the panels, and equal figures give equal PNG files."""
 
 import builtins
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -57,6 +60,7 @@ def test_without_matplotlib_the_error_says_what_to_install(
 
 @pytest.mark.parametrize(("backend", "kept"), [("garbage", False), ("svg", True)])
 def test_figures_do_not_depend_on_the_backend_that_the_environment_names(backend: str, kept: bool) -> None:
+    pytest.importorskip("matplotlib")
     program = """
 import os
 from prequential.report.plots import new_figure, png
