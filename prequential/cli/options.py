@@ -436,7 +436,7 @@ def _read_file_or_pipe(path: str) -> bytes:
 
     if not Path(path).is_fifo():
         return read_regular(path, MAX_CONFIG_BYTES)
-    with open(path, "rb") as pipe:
+    with Path(path).open("rb") as pipe:
         data = pipe.read(MAX_CONFIG_BYTES + 1)
     if len(data) > MAX_CONFIG_BYTES:
         raise OSError(errno.EFBIG, f"longer than {MAX_CONFIG_BYTES:,} bytes", path)

@@ -277,10 +277,21 @@ def test_a_configuration_may_begin_with_a_byte_order_mark_and_come_through_a_pip
 
     def piped(data):
         reading, writing = os.pipe()
-        command = [sys.executable, "-m", "prequential", "compress", "--config", f"/dev/fd/{reading}", "-o", "b.pq", "a"]
+        command = [
+            sys.executable,
+            "-m",
+            "prequential",
+            "compress",
+            "--config",
+            f"/dev/fd/{reading}",
+            "-f",
+            "-o",
+            "b.pq",
+            "a",
+        ]
         process = subprocess.Popen(command, cwd=tmp_path, pass_fds=[reading], stderr=subprocess.PIPE)
         os.close(reading)
-        with suppress(BrokenPipeError), open(writing, "wb") as pipe:
+        with suppress(BrokenPipeError), os.fdopen(writing, "wb") as pipe:
             pipe.write(data)
         return process.communicate(timeout=60)[1]
 
