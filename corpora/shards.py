@@ -5,7 +5,8 @@
     shards:web?seed=7                           shuffled, see below; without a seed, shards in the order of their names (bytes)
     shards:web?seed=7&buffer=10000&rows=500000  with a buffer of 10,000 documents; only the first 500,000 documents of that order
 
-All shards are of one kind. Other files and symbolic links are skipped and counted. A single shard may be named, too.
+All shards are of one kind. Other files, symbolic links and whatever is hidden (a name that begins with a dot, or is in such a
+folder: copies of notebooks and of other systems) are skipped and counted. A single shard may be named, too.
 
 **Shuffling.** key is the seed as 8 bytes, little-endian. Shards are sorted by BLAKE2b(name, key, 16 bytes), ascending. Then the
 rows of tables and lines pass through a buffer of B documents. The first B documents fill it. For each later document, numbered
@@ -179,11 +180,12 @@ def find_shards(spec: ShardsSpec) -> Shards:
 
     Raises CorpusError if there are none or several kinds.
     """
-    tree = _scan(Path(spec.folder))
-    files = [file for file in tree.files if shard_kind(file.name)]
+    path = Path(spec.folder)
+    tree = _scan(path)
+    files = [file for file in tree.files if shard_kind(file.name) and not (path.is_dir() and _is_hidden(file))]
     if not files:
         raise CorpusError(
-            f"{spec.folder!r} contains no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links are skipped)"
+            f"{spec.folder!r} contains no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links and hidden files are skipped)"
         )
     kind = _common_kind(files, spec.folder)
     if kind == "text" and spec.column is not None:
@@ -195,6 +197,10 @@ def find_shards(spec: ShardsSpec) -> Shards:
         files.sort(key=lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path))
     n_skipped = len(tree.skipped) + len(tree.entries) - len(files)
     return Shards(spec=spec, root=tree.root, files=files, kind=kind, n_skipped=n_skipped, mode=tree.mode)
+
+
+def _is_hidden(file: TreeFile) -> bool:
+    return any(part.startswith(b".") for part in file.path.split(b"/"))
 
 
 def _scan(path: Path) -> Tree:

@@ -9,6 +9,7 @@ Design decisions:
 """
 
 # ruff: noqa: E402  # numba is imported in its own way first
+import functools
 import os
 import sys
 import warnings
@@ -68,9 +69,25 @@ merged: Any = numba.njit(**_WITHIN | {"inline": "always"})
 def kernel(function: Any) -> Any:
     """The function, compiled at its first call with arguments of each types, and kept for later runs."""
     compiled = numba.njit(**_OPTIONS)(function)
-    if compiled is not function:  # with NUMBA_DISABLE_JIT=1, kernels are interpreted
-        with suppress(ImportError):  # the zipped decoder does without it
-            from prequential.kernel_cache import KernelCache
+    if compiled is function:  # with NUMBA_DISABLE_JIT=1
+        return _quiet(function)
+    with suppress(ImportError):  # the zipped decoder does without it
+        from prequential.kernel_cache import KernelCache
 
-            compiled._cache = KernelCache(function)
+        compiled._cache = KernelCache(function)
     return compiled
+
+
+def _quiet(function: Any) -> Any:
+    """The interpreted kernel without numpy's warnings of integers that wrap, which compiled ones do silently.
+
+    A caller that asks for an error gets one.
+    """
+
+    @functools.wraps(function)
+    def interpreted(*arguments: Any) -> Any:
+        over = np.geterr()["over"]
+        with np.errstate(over="ignore" if over == "warn" else over):
+            return function(*arguments)
+
+    return interpreted

@@ -4,8 +4,9 @@
         ...                          # a signal only sets held_signals.pending
         held_signals.deliver()       # at a safe place: does what the signal would have done
 
-A second signal acts at once. Only signals that would raise an exception are held, so those that a caller ignores, or that end the
-process, keep their meaning. Outside the main thread nothing changes: Python delivers signals to the main thread.
+A second signal acts at once; but SIGXCPU comes again with each second of CPU time, so only its first counts. Only signals that
+would raise an exception are held, so those that a caller ignores, or that end the process, keep their meaning. Outside the main
+thread nothing changes: Python delivers signals to the main thread.
 """
 
 import signal
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU")
 
 
 class HeldSignals:
@@ -39,6 +40,8 @@ class HeldSignals:
         """A signal handler that holds the first signal and passes on the second."""
 
         def hold(number: int, frame: FrameType | None) -> None:
+            if self._pending and number == signal.SIGXCPU:
+                return
             if self._pending:
                 original(number, frame)
             self._pending = original, number

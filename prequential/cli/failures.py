@@ -1,5 +1,6 @@
 """Failures as one line each on stderr. If a command has several inputs, it continues after a failure."""
 
+import errno
 import os
 import re
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterable
 from prequential.cli.streams import StandardOutputError
 from prequential.errors import PrequentialError
 from prequential.printable import printable
+from prequential.usable_memory import limits_of_user
 
 EXIT_FAILURE = 1
 # What messages of the library tell to give, and the option that gives it on the command line.
@@ -83,12 +85,24 @@ def in_options(text: str) -> str:
     return _ARGUMENT.sub(lambda found: OPTIONS.get(found[0], found[0]), text)
 
 
+def _lacks_memory(error: Exception) -> bool:
+    """Whether the system gave no memory: to Python, to a call of the system, or to the loader of a library."""
+    if isinstance(error, ImportError):
+        return "failed to map segment" in str(error) or "cannot allocate memory" in str(error).lower()
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, PrequentialError):
         return str(error)
-    if isinstance(error, MemoryError):
-        return "out of memory"
+    if _lacks_memory(error):
+        return f"out of memory{limits_of_user()}"
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return (
+            "cannot start a thread: the limit of processes (ulimit -u, or that of the container or job) or of memory is "
+            f"reached{limits_of_user()}; --threads 1 needs fewer"
+        )
     if isinstance(error, OSError):
-        reason = error.strerror or type(error).__name__
+        reason = error.strerror or str(error) or type(error).__name__
         return f"{os.fsdecode(error.filename)!r}: {reason}" if isinstance(error.filename, str | bytes) else reason
     return " ".join(f"unexpected {type(error).__name__}: {error} (-v prints the traceback)".split())

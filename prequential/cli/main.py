@@ -1,7 +1,7 @@
 """The command line: its commands, and the one place where exceptions become lines on stderr and exit codes.
 
-Exit codes: 0 success, 1 failure, 2 usage error, 130 Ctrl-C, 143 SIGTERM. Only data and results go to stdout. Commands import
-what they need when they run, so that `--help` and `list` start at once.
+Exit codes: 0 success, 1 failure, 2 usage error, 130 Ctrl-C, 143 SIGTERM, 152 SIGXCPU. Only data and results go to stdout.
+Commands import what they need when they run, so that `--help` and `list` start at once.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from prequential.cli.paths import are_refused
 from prequential.cli.streams import end_output, open_missing_streams, printable_streams
 from prequential.errors import ConfigError
 from prequential.online.workers.environment import workers
+from prequential.usable_memory import check_address_space
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),
@@ -117,6 +118,9 @@ def _parsed(argv: Sequence[str] | None, n_workers: int) -> argparse.Namespace:
             "several workers can share a compression, a decompression, a sweep, a ladder or an ablation: start this command "
             "without torchrun"
         )
+    if argv is None and getattr(args, "learner", None) is None:
+        # Our own work uses no threads of numpy's library. It starts them when it is imported, and each one takes address space.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return args
 
 
@@ -130,6 +134,8 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
             _unwind_on_signals()
         if are_refused(args):
             return EXIT_FAILURE
+        if "max_memory" in args:  # a command with a learner
+            check_address_space()
         code: int = args.run(args)
         if code == 0:  # otherwise the reason has been printed
             sys.stdout.flush()
@@ -140,6 +146,8 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
         print(with_notes("prequential: interrupted", interruption), file=sys.stderr)
         return 130
     except SystemExit as end:
+        if end.code == 128 + signal.SIGXCPU:
+            signal.signal(signal.SIGXCPU, signal.SIG_IGN)  # at its end, the interpreter would die of the next one
         if getattr(end, "__notes__", None):
             print(with_notes("prequential: ended", end), file=sys.stderr)
         raise
@@ -172,13 +180,20 @@ class _Version(argparse.Action):
 
 
 def _unwind_on_signals() -> None:
-    """SIGTERM and SIGHUP end the program like an exception, so that temporary files are deleted; no signal is lost.
+    """SIGTERM, SIGHUP and SIGXCPU end the program like an exception, so that temporary files are deleted; no signal is lost.
 
-    Python drops an exception that is raised in a callback from C, such as the callbacks that load compiled kernels. If that
-    exception came from a signal, the signal is sent again a moment later.
+    SIGXCPU comes when the time of `ulimit -S -t` is used up. Python drops an exception that is raised in a callback from C, such
+    as the callbacks that load compiled kernels. If that exception came from a signal, the signal is sent again a moment later.
     """
 
+    begun = set[int]()
+
     def unwind(number: int, frame: FrameType | None) -> None:
+        if (
+            number == signal.SIGXCPU and number in begun
+        ):  # it comes again with each second of CPU time, also while this ends
+            return
+        begun.add(number)
         raise SystemExit(128 + number)
 
     def send_again(dropped: Any) -> None:
@@ -190,13 +205,14 @@ def _unwind_on_signals() -> None:
         else:
             report_dropped(dropped)
             return
+        begun.discard(number)
         timer = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, number))
         timer.daemon = True
         timer.start()
 
     report_dropped, sys.unraisablehook = sys.unraisablehook, send_again
 
-    for name in ("SIGTERM", "SIGHUP"):
+    for name in ("SIGTERM", "SIGHUP", "SIGXCPU"):
         number = getattr(signal, name, None)
         # nohup ignores SIGHUP: do not change that
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:

@@ -6,12 +6,15 @@ The presets are known to the package of the learner, which is slow to import. A 
 from __future__ import annotations
 
 import argparse
+import codecs
 import difflib
+import errno
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from prequential.cli.failures import in_options
@@ -295,9 +298,8 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-memory",
         type=byte_count,
-        default=6 << 30,
         metavar="BYTES",
-        help="refuse a learner that needs more memory than this (default: 6G)",
+        help="refuse a learner that needs more memory than this (default: 6G, or what this process may use if that is less)",
     )
 
 
@@ -432,13 +434,25 @@ def _replicas(args: argparse.Namespace) -> ReplicaConfig:
     return ReplicaConfig(n_replicas=args.replicas or n_workers, sync_every=args.sync_every)
 
 
-def _read_config(path: str) -> Config:
+def _read_file_or_pipe(path: str) -> bytes:
+    """At most MAX_CONFIG_BYTES bytes. A pipe may be meant, as in `--config <(command)`; a device is not. Raises OSError."""
     from prequential.files import read_regular
+
+    if not Path(path).is_fifo():
+        return read_regular(path, MAX_CONFIG_BYTES)
+    with Path(path).open("rb") as pipe:
+        data = pipe.read(MAX_CONFIG_BYTES + 1)
+    if len(data) > MAX_CONFIG_BYTES:
+        raise OSError(errno.EFBIG, f"longer than {MAX_CONFIG_BYTES:,} bytes", path)
+    return data
+
+
+def _read_config(path: str) -> Config:
     from prequential.model.config import Config
     from prequential.strict_json import parse_json
 
     try:
-        return Config.from_dict(parse_json(read_regular(path, MAX_CONFIG_BYTES)))
+        return Config.from_dict(parse_json(_read_file_or_pipe(path).removeprefix(codecs.BOM_UTF8)))
     except OSError as error:
         raise ConfigError(f"--config: cannot read {path!r}: {error.strerror}") from error
     except ValueError as error:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from prequential.corpora.git.process import environment
+from prequential.usable_memory import usable_memory_bytes
 
 CHECKOUT = Path(__file__).parents[2]
 SOURCE_FOLDERS = ("prequential", "codecs", "corpora")  # of the package; the last two are linked into the first
@@ -19,12 +20,13 @@ PACKAGES = ("torch", "numpy", "numba", "constriction", "zstandard", "brotli", "p
 
 
 def machine() -> dict[str, str | int]:
-    """Processor, cores, memory and system, as JSON values."""
+    """Processor, cores, memory, how much of it this process may use, and system, as JSON values."""
     return {
         "cpu": cpu_model(),
         "cpu_capability": _vector_level(),
         "n_cores": usable_cores(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "usable_memory_bytes": usable_memory_bytes(),
         "system": f"{platform.system()} {platform.machine()}",
     }
 

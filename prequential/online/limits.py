@@ -63,22 +63,24 @@ def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> 
     return n_bytes * n_learners
 
 
-def check_limits(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n_learners: int = 1) -> None:
-    """Raises ConfigError for learners that exceed the memory limit, or the work that any archive may ask for.
+def check_limits(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n_learners: int = 1) -> int:
+    """The learners' memory. Raises ConfigError for those that exceed the limit, or the work that any archive may ask for.
 
     n_threads, n_learners: as in `memory_bytes`.
     """
-    check_memory(config, max_memory_bytes, n_threads=n_threads, n_learners=n_learners)
+    n_bytes = check_memory(config, max_memory_bytes, n_threads=n_threads, n_learners=n_learners)
     check_work(config)
+    return n_bytes
 
 
-def check_memory(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n_learners: int = 1) -> None:
-    """Raises ConfigError for learners that exceed the memory limit."""
+def check_memory(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n_learners: int = 1) -> int:
+    """The learners' memory. Raises ConfigError for those that exceed the limit."""
     if (n_bytes := memory_bytes(config, n_threads=n_threads, n_learners=n_learners)) > max_memory_bytes:
         raise ConfigError(
             f"this learner takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "
             f"{max_memory_bytes / 2**20:,.0f} MiB; raise max_memory_bytes= if you trust the source"
         )
+    return n_bytes
 
 
 def check_work(config: Config) -> None:

@@ -36,7 +36,7 @@ class Runtime:
     (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu", "cuda" or "auto" (online/accelerators.py); threads,
     backend and kernels are those of the processor. audit_every: segments in a period of the audit (online/audit.py); 0: no audit.
     team: the processes that share the GPT's steps (online/workers/), each with this many threads; None: this process alone.
-    max_memory_bytes: a learner that takes more is refused.
+    max_memory_bytes: a learner that takes more is refused; None: 6 GiB, or less where this process may use less.
 
     Examples:
         >>> import prequential
@@ -53,13 +53,14 @@ class Runtime:
     device: str = "cpu"
     audit_every: int = 0
     team: Team | None = None
-    max_memory_bytes: int = MAX_MEMORY_BYTES
+    max_memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.threads is not None:
             _check_number("threads", self.threads, 1, 1024)
         _check_number("audit_every", self.audit_every, 0, 1 << 62)
-        _check_number("max_memory_bytes", self.max_memory_bytes, 0, 1 << 62)
+        if self.max_memory_bytes is not None:
+            _check_number("max_memory_bytes", self.max_memory_bytes, 0, 1 << 62)
         _check_name("kernels", self.kernels, (None, *KERNELS))
         _check_name("backend", self.backend, (None, *BACKENDS))
         _check_name("device", self.device, DEVICES)
@@ -84,8 +85,13 @@ class Runtime:
         n_learners: how many are held at a time, not counting the second one of an audit. extra_bytes: of other memory.
         """
         n_learners += self.audit_every > 0
-        room = self.max_memory_bytes - extra_bytes
-        check_limits(config, room, n_threads=self.n_threads, n_learners=n_learners)
+        most = MAX_MEMORY_BYTES if self.max_memory_bytes is None else self.max_memory_bytes
+        n_bytes = check_limits(config, most - extra_bytes, n_threads=self.n_threads, n_learners=n_learners)
+        if self.max_memory_bytes is None:
+            with suppress(ImportError):  # the zipped decoder does without it
+                from prequential.usable_memory import check_usable
+
+                check_usable(n_bytes + extra_bytes, has_gpt=config.gpt is not None)
         if self.audit_every and config.replicas:
             raise ConfigError("an audit is of one GPT, and this learner has several replicas: leave out audit_every=")
         if self.device == "cuda" and config.replicas:

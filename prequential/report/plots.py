@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,11 +189,28 @@ def figure(heading: str, panels: Sequence[Panel]) -> Figure:
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of this size in inches. Raises MissingDependencyError without matplotlib."""
     try:
-        with _no_settings_of_this_folder():
-            from matplotlib.figure import Figure
+        _import_matplotlib()
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def _import_matplotlib() -> None:
+    """Imports matplotlib. A variable MPLBACKEND that it does not know would end the import, and our pictures use no backend."""
+    if "matplotlib" in sys.modules:
+        return
+    backend = os.environ.pop("MPLBACKEND", None)
+    try:
+        with _no_settings_of_this_folder():
+            import matplotlib
+            import matplotlib.figure
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+    if backend:
+        with suppress(ValueError):
+            matplotlib.rcParams["backend"] = backend  # for the other pictures of a notebook
 
 
 @contextmanager

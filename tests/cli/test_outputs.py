@@ -95,7 +95,7 @@ def test_a_closed_pipe_is_not_reported(run, archive, tmp_path):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGXCPU, 152)])
 def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_path, number, code):
     """Long before its first checkpoint is due."""
     (tmp_path / "a").write_bytes(os.urandom(1 << 18))
@@ -104,7 +104,9 @@ def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_
     deadline = time.monotonic() + 60
     while not any(partial.stat().st_size for partial in tmp_path.glob(".*/partial")) and time.monotonic() < deadline:
         time.sleep(0.01)  # before that there is nothing to save
-    process.send_signal(number)
+    for _ in range(4 if number == signal.SIGXCPU else 1):  # the system repeats it with each second of CPU time
+        process.send_signal(number)
+        time.sleep(0.01)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
     word = "interrupted" if number == signal.SIGINT else "ended"
@@ -116,6 +118,15 @@ def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_
     assert run(tmp_path, *shlex.split(said[1])).returncode == 0
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "whole.pq"]
+
+
+def test_a_limit_of_cpu_time_saves_the_run(run, start, tmp_path, small_config):
+    (tmp_path / "a").write_bytes(os.urandom(20_000) * 1000)
+    command = f'ulimit -S -t 5; exec "$0" -m prequential compress --config {shlex.quote(str(small_config))} a'
+    done = subprocess.run(["sh", "-c", command, sys.executable], cwd=tmp_path, capture_output=True, timeout=120)
+    assert done.returncode == 128 + signal.SIGXCPU
+    assert b"prequential: ended; `prequential compress " in done.stderr
+    assert (tmp_path / ".a.pq.prequential" / "run.checkpoint").exists()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -1,6 +1,8 @@
 """compress and decompress without errors: their files and their output."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,13 @@ def test_a_folder_comes_back_as_a_folder(run, tmp_path):
 def test_a_name_that_looks_like_an_option_follows_two_dashes(run, archive, text, tmp_path):
     (tmp_path / "-x.pq").write_bytes(archive)
     assert run(tmp_path, "decompress", "-c", "--", "-x.pq").stdout == text
+
+
+def test_interpreted_kernels_make_the_same_archive_without_a_warning(run, small_config, tmp_path):
+    (tmp_path / "a").write_bytes(b"It was the best of times, it was the worst of times. " * 8)
+    assert run(tmp_path, "compress", "a", "-o", "compiled.pq").returncode == 0
+    command = [sys.executable, "-m", "prequential", "compress", "--config", small_config, "a", "-o", "interpreted.pq"]
+    env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "interpreted.pq").read_bytes() == (tmp_path / "compiled.pq").read_bytes()

@@ -16,7 +16,6 @@ from prequential.exact.matmul import BACKEND_NAMES
 from prequential.measure.study.references import FIRST_BLOCK_BYTES
 from prequential.measure.study.selection import MEASURES, ORDERS
 from prequential.model.presets import DEVICE_PRESETS
-from prequential.online.limits import MAX_MEMORY_BYTES
 from prequential.online.runtime import DEVICES, KERNELS
 
 WITHOUT_TORCH = (
@@ -266,6 +265,38 @@ def test_the_command_line_offers_what_the_library_knows():
         assert option(command, "--kernels").choices == KERNELS
         assert option(command, "--device").choices == DEVICES
         assert option(command, "--preset").choices == tuple(DEVICE_PRESETS)
-        assert option(command, "--max-memory").default == MAX_MEMORY_BYTES
+        assert option(command, "--max-memory").default is None
     assert option("references", "--first-block").default == FIRST_BLOCK_BYTES
     assert (option("select", "--by").choices, option("select", "--order").choices) == (MEASURES, ORDERS)
+
+
+def test_a_configuration_may_begin_with_a_byte_order_mark_and_come_through_a_pipe(run, small_config, tmp_path):
+    (tmp_path / "a").write_bytes(b"text")
+    (tmp_path / "marked.json").write_bytes(b"\xef\xbb\xbf" + small_config.read_bytes())
+    assert run(tmp_path, "compress", "-o", "whole.pq", "a").returncode == 0
+
+    def piped(data):
+        reading, writing = os.pipe()
+        command = [
+            sys.executable,
+            "-m",
+            "prequential",
+            "compress",
+            "--config",
+            f"/dev/fd/{reading}",
+            "-f",
+            "-o",
+            "b.pq",
+            "a",
+        ]
+        process = subprocess.Popen(command, cwd=tmp_path, pass_fds=[reading], stderr=subprocess.PIPE)
+        os.close(reading)
+        with suppress(BrokenPipeError), os.fdopen(writing, "wb") as pipe:
+            pipe.write(data)
+        return process.communicate(timeout=60)[1]
+
+    assert run(tmp_path, "compress", "--config", "marked.json", "-o", "a.pq", "a").returncode == 0
+    assert piped(small_config.read_bytes()) == b""
+    assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "b.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
+    assert b"longer than 1,048,576 bytes" in piped(b" " * (1 << 21))
+    assert b"not a regular file" in run(tmp_path, "compress", "--config", "/dev/zero", "-o", "c.pq", "a").stderr

@@ -121,6 +121,18 @@ def test_the_description_identifies_the_shards_and_their_order(tmp_path: Path) -
     }
 
 
+def test_hidden_files_and_files_in_hidden_folders_are_left_out_and_counted(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / ".web", ".jsonl")  # the named folder itself may be hidden
+    write_shards(folder / ".ipynb_checkpoints", ".jsonl")
+    (folder / "._00.jsonl").write_bytes(b"\0\5\x16\7")
+    with open_corpus(f"shards:{folder}") as corpus:
+        assert corpus.bytes().tobytes() == CORPUS
+        assert (corpus.describe()["n_shards"], corpus.describe()["n_skipped"]) == (2, 3)
+    (folder / ".one.txt").write_bytes(b"named")
+    with open_corpus(f"shards:{folder}/.one.txt") as corpus:
+        assert corpus.bytes().tobytes() == b"named\0"
+
+
 def rows_of(spec: str) -> list[bytes]:
     with open_corpus(spec) as corpus:
         return corpus.bytes().tobytes().split(b"\0")[:-1]

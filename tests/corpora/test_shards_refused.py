@@ -135,8 +135,9 @@ def test_a_damaged_table_is_refused_by_name_or_read(tmp_path: Path) -> None:
 def test_a_folder_without_shards_is_refused(tmp_path: Path) -> None:
     (tmp_path / "README.md").touch()
     (tmp_path / "link.txt").symlink_to("README.md")
-    assert "contains no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links are skipped)" in refusal(
-        f"{tmp_path}"
+    assert (
+        "contains no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links and hidden files are skipped)"
+        in refusal(f"{tmp_path}")
     )
     assert refusal(f"{tmp_path}/missing").startswith("cannot read")
     assert "contains no shard" in refusal(f"{tmp_path}/README.md")

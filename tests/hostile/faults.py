@@ -144,7 +144,9 @@ class Command:
 
 
 RECORD = re.compile(r"; the record is in '([^']+)'")  # the line that could not be appended
-KEPT = re.compile(r"'([^']+)' holds (?:a valid beginning|the complete output)")  # what stays of an output without a checkpoint
+KEPT = re.compile(
+    r"'([^']+)' holds (?:a valid beginning|the complete output)"
+)  # what stays of an output without a checkpoint
 ANEW = "this one starts anew"  # what --resume says without a checkpoint
 
 

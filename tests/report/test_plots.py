@@ -1,6 +1,9 @@
 """Matplotlib figures: they show the series of the panels, and equal figures give equal PNG files."""
 
 import builtins
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -53,3 +56,18 @@ def test_without_matplotlib_the_error_says_what_to_install(
     monkeypatch.setattr(builtins, "__import__", without_matplotlib)
     with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[plots\]'"):
         plots.learning_curves(curves)
+
+
+@pytest.mark.parametrize(("backend", "kept"), [("garbage", False), ("svg", True)])
+def test_figures_do_not_depend_on_the_backend_that_the_environment_names(backend: str, kept: bool) -> None:
+    pytest.importorskip("matplotlib")
+    program = """
+import os
+from prequential.report.plots import new_figure, png
+assert png(new_figure(1.0, 1.0))[1:4] == b"PNG"
+import matplotlib
+print(os.environ["MPLBACKEND"], matplotlib.rcParams["backend"] == os.environ["MPLBACKEND"])
+"""
+    env = {**os.environ, "MPLBACKEND": backend}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{backend} {kept}\n"

@@ -30,6 +30,7 @@ from prequential.model.schedule import blocks, segments
 from prequential.online.flops import Flops, total_flops
 from prequential.online.limits import memory_bytes
 from prequential.online.runtime import Runtime
+from prequential.usable_memory import usable_memory_bytes
 
 REFERENCE = "ppmd"
 REFERENCE_BYTES = 6 << 20  # ppmd compresses at most so much of a corpus; the rest is assumed to cost the same
@@ -65,7 +66,7 @@ class Estimate:
     probe_bytes: how much of the corpus the probe coded. peak_memory_bytes: resident, libraries included, of compressing.
     model_memory_bytes: what --max-memory is compared with. archive_low, archive_high: likely bounds of the archive's bytes
     (docs/MACHINES.md says how often they held). n_segments: the GPT takes one optimiser step with each segment after the first.
-    faster_s: seconds of preset FASTER; None if it was not tried.
+    faster_s: seconds of preset FASTER; None if it was not tried. usable_memory_bytes: what this process may use; None: not known.
     """
 
     n_bytes: int
@@ -81,6 +82,7 @@ class Estimate:
     flops: Flops
     n_segments: int
     faster_s: float | None = None
+    usable_memory_bytes: int | None = None
 
     def to_record(self) -> dict[str, Any]:
         """JSON values."""
@@ -119,6 +121,7 @@ def estimate(
         archive_high=container + math.ceil(high / 8),
         flops=total_flops(config, n),
         n_segments=len(_segment_sizes(n, config.schedule)),
+        usable_memory_bytes=usable_memory_bytes(),
     )
     if probe.other:
         found = replace(found, faster_s=n * probe.other.byte_s)

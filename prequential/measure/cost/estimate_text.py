@@ -49,12 +49,13 @@ def _figures(estimate: Estimate) -> str:
         return f"{_time(wall_s)}, {n / wall_s / KB:,.2f} kB/s"
 
     peak, limit = _mib(estimate.peak_memory_bytes), _mib(estimate.model_memory_bytes)
+    usable = f"; {_mib(estimate.usable_memory_bytes)} usable here" if estimate.usable_memory_bytes is not None else ""
     rows = [
         ("corpus", f"{n:,} bytes, of which the probe coded {estimate.probe_bytes:,}"),
         ("start-up", f"{estimate.startup_s:.1f} s, not included in the times below"),
         ("compress", speed(estimate.compress_s)),
         ("decompress", speed(estimate.decompress_s)),
-        ("peak memory", f"{peak}; --max-memory at least {limit}"),
+        ("peak memory", f"{peak}; --max-memory at least {limit}{usable}"),
         ("archive", f"{estimate.archive_bytes:,} bytes, {8 * estimate.archive_bytes / n:.4f} bits/byte"),
         ("likely", f"{estimate.archive_low:,} to {estimate.archive_high:,} bytes"),
         (

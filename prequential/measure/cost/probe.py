@@ -25,6 +25,7 @@ from prequential.model.config import Config, ScheduleConfig
 from prequential.model.schedule import GROWTH, blocks, segments
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
+from prequential.usable_memory import usable_memory_bytes
 
 PROBE_BYTES = 48 << 10
 PROBE_S = 1.2  # of encoding; the rest of a slower probe is left out
@@ -159,7 +160,10 @@ def probe_in_new_process(
             start_s = time.perf_counter() - started
             found = process.submit(run_probe, symbols, n_bytes, probe_bytes, config, runtime, **options).result()
     except BrokenProcessPool as error:
-        raise PrequentialError("the probe's process died: perhaps it had too little memory") from error
+        raise PrequentialError(
+            "the probe's process died: perhaps it had too little memory; "
+            f"this process may use {usable_memory_bytes() >> 20:,} MiB here (machine, container or job, ulimit)"
+        ) from error
     return replace(found, startup_s=found.startup_s + start_s)
 
 

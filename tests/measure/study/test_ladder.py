@@ -134,6 +134,7 @@ def test_a_ladder_is_read_back_from_its_runs(tmp_path: Path) -> None:
     assert [rung.name for rung in ladder.rungs] == ["16x1, seed 0", "16x1, seed 1", "32x1, seed 0", "32x1, seed 1"]
     assert ladder.subject.n_bytes == 600
     assert [rung.config for rung in ladder.rungs] == plan.configs
+    (tmp_path / "empty").mkdir()
     with pytest.raises(CorpusError, match="has no runs of a GPT"):
         read_ladder(tmp_path / "empty")
 
