@@ -24,7 +24,7 @@ MAX_NAMED_PARAMETERS = 12  # where all but two must be named by the caller
 # From the lowest to the highest: a module imports only from its own line and from lines above it in this list.
 # codecs and corpora share no imports, and neither imports torch.
 ORDER = (
-    ("errors", "interruption", "printable", "process", "strict_json", "version"),
+    ("errors", "interruption", "printable", "process", "strict_json", "usable_memory", "version"),
     ("kernel_cache",),
     ("compiled", "files"),
     ("codecs",),
@@ -60,6 +60,7 @@ WITHOUT_TORCH = (
     "printable",
     "process",
     "strict_json",
+    "usable_memory",
     "version",
     "compiled",
     "kernel_cache",
