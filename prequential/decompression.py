@@ -94,9 +94,8 @@ def decompress(
 
     output: a path or an open binary file. A path appears when the complete original is verified; it is a folder if the archive
     holds one. Until then the folder .OUTPUT.prequential holds the verified beginning; if the archive is damaged, it becomes
-    OUTPUT.from-0. A binary file receives each block once it is verified (for a folder, the stream of
-    corpora/tree.py). resume: as for `compress`.
-    given: the text or stored model that the archive was given.
+    OUTPUT.from-0. A binary file receives each block once it is verified (for a folder, the stream of corpora/tree.py).
+    resume: as for `compress`. given: the text or stored model that the archive was given.
     max_output_bytes: a longer original is refused before anything is built or written; None: a small archive may have a long one.
     max_decoding_s: so is one that takes more seconds, roughly (decoding_time.py). A long time is a logged warning.
 
@@ -129,8 +128,8 @@ def decompress(
             try:
                 checkpoints = checkpoints_of(output, resume=resume)
                 for i, done in enumerate(coding.decompress(reader, sink, learner, checkpoints)):
-                    if i == 0 and runtime.device != "cuda":  # now: most damaged archives do not come so far
-                        _warn_if_long(reader.header)
+                    if i == 0:  # most damaged archives do not come so far
+                        _warn_if_long(reader.header, runtime)
                     on_progress(done, reader.header.n_bytes)
                 if sink.blake2b != reader.header.blake2b:
                     raise CorruptArchiveError("the original's digest differs from the header's")
@@ -176,11 +175,12 @@ def _check_cost(header: Header, runtime: Runtime, most: int | None, most_s: floa
         check_decoding_time(coding.config_of(header, knows_given=True), header.n_bytes, most_s)
 
 
-def _warn_if_long(header: Header) -> None:
-    with suppress(ImportError):  # the zipped decoder does without it
-        from prequential.decoding_time import warn_if_long
+def _warn_if_long(header: Header, runtime: Runtime) -> None:
+    if runtime.device != "cuda":
+        with suppress(ImportError):  # the zipped decoder does without it
+            from prequential.decoding_time import warn_if_long
 
-        warn_if_long(coding.config_of(header, knows_given=True), header.n_bytes)
+            warn_if_long(coding.config_of(header, knows_given=True), header.n_bytes)
 
 
 def _original(

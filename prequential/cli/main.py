@@ -85,9 +85,10 @@ def _command_list() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
     open_missing_streams()  # before any file is opened
-    os.environ.setdefault(
-        "PYTHONSAFEPATH", "1"
-    )  # a child that is started with -c would import from the current folder first
+    if (
+        argv is None
+    ):  # this process is the program. A child that is started with -c would import from the current folder first
+        os.environ.setdefault("PYTHONSAFEPATH", "1")
     try:
         n_workers, rank = workers()
     except ConfigError as error:
