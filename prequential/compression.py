@@ -22,7 +22,7 @@ from prequential.online.loop import Learner
 from prequential.online.outputs import checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, HashedSymbols, PathLike, mode_of, open_source
-from prequential.process import plain_torch, process_kept
+from prequential.process import engine_call
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +70,7 @@ def compress(
 ) -> CompressionResult: ...
 
 
-@process_kept()
-@plain_torch()
+@engine_call()
 def compress(
     source: Data | PathLike,
     output: PathLike | BinaryIO | None = None,

@@ -23,7 +23,7 @@ from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
 from prequential.online.outputs import PathLike, checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
-from prequential.process import plain_torch, process_kept
+from prequential.process import engine_call
 
 if TYPE_CHECKING:
     from prequential.learners.given import Given
@@ -76,8 +76,7 @@ def decompress(
 ) -> DecompressionResult: ...
 
 
-@process_kept()
-@plain_torch()
+@engine_call()
 def decompress(
     archive: bytes | bytearray | memoryview | PathLike | BinaryIO,
     output: PathLike | BinaryIO | None = None,

@@ -49,6 +49,13 @@ def plain_torch() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def engine_call() -> Iterator[None]:
+    """A call of this program's own learners: `process_kept` and `plain_torch`."""
+    with process_kept(), plain_torch():
+        yield
+
+
 @cache
 def n_torch_threads() -> int:
     """Torch's number of threads before a pool first switched them off. Pools call this first; torch is imported."""

@@ -25,7 +25,7 @@ from prequential.model.config import Config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import open_source
-from prequential.process import plain_torch, process_kept
+from prequential.process import engine_call
 
 SCHEMA = 1
 
@@ -67,8 +67,7 @@ class Matrix:
         return np.asarray(np.maximum(square, square.T) / np.maximum.outer(self.alone, self.alone))
 
 
-@process_kept()
-@plain_torch()
+@engine_call()
 def measure_matrix(
     corpora: Sequence[str],
     models: Sequence[str],

@@ -218,7 +218,7 @@ def _evaluate_labels(args: argparse.Namespace, config: "Config", runtime: "Runti
     from prequential.measure.record import append_record
     from prequential.online.source import mode_of
 
-    mode = mode_of(Path(name))
+    mode = mode_of(name if name == "-" else Path(name))
     if args.output is not None:
         check_appendable(args.output, mode)  # before the work, not after it
     rows = read_rows(name, args.code, args.given_field)
