@@ -135,9 +135,8 @@ def decompress(
             except CorruptArchiveError as error:
                 raise CorruptArchiveError(f"{error}; {sink.n_bytes} bytes before it are good") from error
             wall_s = time.perf_counter() - start_s
-    if output is None:
-        return memory.getvalue()
-    return DecompressionResult(header=reader.header, n_bytes=sink.n_bytes, wall_s=wall_s)
+    result = DecompressionResult(header=reader.header, n_bytes=sink.n_bytes, wall_s=wall_s)
+    return memory.getvalue() if output is None else result
 
 
 def _check_arguments(**values: object) -> None:
