@@ -44,7 +44,7 @@ from prequential.files import open_regular
 class Tree:
     """The result of scanning a folder: its entries in stream order, and the names of those that are not stored.
 
-    mode: the read and write permissions that the folder and all its files have.
+    mode: the read and write permissions that the folder and all its files have; nobody who may not enter a folder has any.
     """
 
     root: Path
@@ -124,6 +124,7 @@ def scan_tree(root: Path) -> Tree:
                     else:
                         skipped.append(path)
                 elif entry.is_dir(follow_symlinks=False):
+                    mode &= (entry.stat(follow_symlinks=False).st_mode & 0o111) << 2 | 0o222  # who may enter it
                     folders.append(path + b"/")
                 elif entry.is_file(follow_symlinks=False):
                     status = entry.stat(follow_symlinks=False)

@@ -5,8 +5,11 @@ Design decisions:
 - The folder's name is a digest of all that a compiled kernel depends on: the sources of all kernels, the versions of Python,
   numba and llvmlite, the processor, and numba's variables in the environment. So no stale kernel runs, whatever the times of
   files say. numba's own cache looks at one source file only, but constants and helpers of others are compiled into a kernel.
-- Files are unpickled, so the folder must be ours: an absolute path, owned by this user, closed to all others. If there is none,
-  kernels are compiled in each run, and one warning says why. A full disk or a damaged file costs time only.
+- Files are unpickled, so the folder must be ours: an absolute path, owned by this user, closed to all others, below folders that
+  no other user but root can exchange. If there is none, kernels are compiled in each run, and one warning says why. A full disk
+  or a damaged file costs time only.
+- The digest is taken when the first kernel is imported. If the sources have changed since then, because the program was updated
+  while this process runs, nothing is saved. A program without source files (a zip, compiled files only) keeps no kernels.
 - One file for each kernel and types of arguments, complete or absent, under a name that no other process chooses. So processes
   that compile at the same time cannot mix up their kernels.
 - Folders of other versions that no run has used for a month are deleted.
@@ -55,6 +58,12 @@ def kernel_sources() -> list[Path]:
     return sorted(path for pattern in KERNEL_SOURCES for path in PACKAGE.glob(pattern))
 
 
+def _digest_of_sources() -> bytes:
+    """16 bytes; none if there is no source file."""
+    sources = [(path.relative_to(PACKAGE).as_posix(), _check(path.read_bytes())) for path in kernel_sources()]
+    return _check(repr(sources).encode()) if sources else b""
+
+
 @functools.cache
 def version() -> str:
     """A digest of everything that a compiled kernel depends on, 16 hexadecimal digits."""
@@ -62,29 +71,33 @@ def version() -> str:
     import numba
     from llvmlite import binding
 
-    sources = [(path.relative_to(PACKAGE).as_posix(), _check(path.read_bytes())) for path in kernel_sources()]
     settings = sorted(
         (name, value) for name, value in os.environ.items() if name.startswith("NUMBA_") and name not in WITHOUT_EFFECT
     )
     processor = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
-    everything = sources, sys.version, numba.__version__, llvmlite.__version__, processor, settings
+    everything = AT_IMPORT, sys.version, numba.__version__, llvmlite.__version__, processor, settings
     return hashlib.blake2b(repr(everything).encode(), digest_size=8).hexdigest()
 
 
 @functools.cache
 def kernel_folder() -> Path | None:
     """The folder of this program's compiled kernels, made if it is missing. None, after one warning, if none can be used."""
-    parent = _cache_home() / "prequential"
-    folder = parent / f"kernels-{version()}"
+    home = _cache_home()
     try:
-        if not parent.is_absolute():
+        if not AT_IMPORT:
+            raise OSError("the program is installed without its source files, which name the folder")
+        if not home.is_absolute():
             raise OSError("this user has no home folder")
+        parent = home.resolve() / "prequential"  # links above it are not followed a second time
+        folder = parent / f"kernels-{version()}"
+        _check_above(parent)
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_ours(parent, closed_to=0o022)
+        _check_above(parent)  # again, now that all of them exist
+        _close(parent)
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
             _delete_unused(parent)
-        _check_ours(folder, closed_to=0o077)
+        _close(folder)
     except OSError as error:
         _log.warning("each run compiles its kernels, because no folder can keep them: %s", error)
         return None
@@ -101,17 +114,33 @@ def _cache_home() -> Path:
     return Path(os.path.expanduser("~")) / ".cache"  # noqa: PTH111  # of pathlib it raises where there is no home
 
 
-def _check_ours(folder: Path, closed_to: int) -> None:
-    """Raises OSError unless this is a folder, not a link, of this user, without the permissions `closed_to`."""
+def _check_above(folder: Path) -> None:
+    """Raises OSError if another user than root could put a folder of his own in the place of one above this one."""
+    if not hasattr(os, "geteuid"):
+        return
+    trusted = {os.geteuid(), Path("/").stat().st_uid}  # in some containers the root of the host has another number
+    for above in folder.parents:
+        with suppress(FileNotFoundError):
+            status = above.stat()
+            if status.st_uid not in trusted or (status.st_mode & 0o002 and not status.st_mode & stat.S_ISVTX):
+                raise OSError(f"{str(above)!r} belongs to another user, or all users may write there")
+
+
+def _close(folder: Path) -> None:
+    """Closes a folder of this user to all others. Raises OSError if it is a link, no folder, or of another user."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise OSError(f"{str(folder)!r} is not a folder")
-    if not hasattr(os, "geteuid"):
-        return
-    if status.st_uid != os.geteuid():
+    if _is_foreign(status):
         raise OSError(f"{str(folder)!r} belongs to another user")
-    if status.st_mode & closed_to:
-        raise OSError(f"{str(folder)!r} is open to others: delete it, or close it with chmod 700")
+    if hasattr(os, "geteuid") and status.st_mode & 0o077:
+        if folder.name.startswith("kernels-"):  # others may have left files there
+            raise OSError(f"{str(folder)!r} is open to others: delete it")
+        folder.chmod(0o700)
+
+
+def _is_foreign(status: os.stat_result) -> bool:
+    return hasattr(os, "geteuid") and status.st_uid != os.geteuid()
 
 
 def _delete_unused(parent: Path) -> None:
@@ -146,7 +175,8 @@ class KernelCache:
         target.refresh()
         for path in self.files():
             with suppress(Exception):  # of a damaged or deleted file: compile again
-                data = path.read_bytes()
+                with path.open("rb") as file:
+                    data = b"" if _is_foreign(os.fstat(file.fileno())) else file.read()
                 if _check(data[CHECK_BYTES:]) != data[:CHECK_BYTES]:
                     continue
                 stream = io.BytesIO(data[CHECK_BYTES:])
@@ -160,6 +190,8 @@ class KernelCache:
 
         folder = kernel_folder()
         if folder is None or compiled.library.has_dynamic_globals:  # pointers of this process
+            return
+        if _digest_of_sources() != AT_IMPORT:
             return
         data = dumps((signature, compiled.codegen.magic_tuple())) + dumps(compiled._reduce())
         name = f"{self._name}.{secrets.token_hex(8)}"
@@ -195,3 +227,6 @@ def is_cached(kernel: Any) -> bool:
 
 def _check(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=CHECK_BYTES).digest()
+
+
+AT_IMPORT = _digest_of_sources()

@@ -94,7 +94,7 @@ def test_a_full_disk_costs_time_only_and_one_warning(cache, monkeypatch, caplog)
     assert not list(kernel_cache.kernel_folder().iterdir())
 
 
-@pytest.mark.parametrize("planted", ["link", "open", "file", "owner", "open parent"])
+@pytest.mark.parametrize("planted", ["link", "open", "file", "owner", "parent's owner", "owner above", "open above"])
 def test_nothing_is_loaded_from_a_folder_that_is_not_ours(cache, planted, caplog, tmp_path):
     fresh()(7)
     folder = kernel_cache.kernel_folder()
@@ -103,19 +103,42 @@ def test_nothing_is_loaded_from_a_folder_that_is_not_ours(cache, planted, caplog
         folder.symlink_to(tmp_path / "elsewhere")
     elif planted == "open":
         folder.chmod(0o777)
-    elif planted == "open parent":
-        folder.parent.chmod(0o777)
+    elif planted == "open above":
+        folder.parent.parent.chmod(0o777)
     elif planted == "file":
         shutil.rmtree(folder)
         folder.write_text("")
     elif os.geteuid() == 0:
-        os.chown(folder, 12345, 12345)
+        changed = {"owner": folder, "parent's owner": folder.parent, "owner above": folder.parent.parent}
+        os.chown(changed[planted], 12345, 12345)
     else:
         pytest.skip("needs root")
     kernel_cache.kernel_folder.cache_clear()
     again = fresh()
     assert again(7) == 14 and hits_and_misses(again) == (0, 1)
     assert len([record for record in caplog.records if "each run compiles its kernels" in record.message]) == 1
+
+
+def test_a_folder_that_an_open_umask_left_is_closed(cache):
+    (cache / "prequential").mkdir(parents=True)
+    (cache / "prequential").chmod(0o775)
+    fresh()(1)
+    assert (cache / "prequential").stat().st_mode & 0o777 == 0o700 and list(kernel_cache.kernel_folder().iterdir())
+
+
+def test_nothing_is_saved_after_an_update_while_the_program_runs(cache, monkeypatch):
+    """Its kernels are of the old sources, or of both; the digest of the folder would be of the new ones in a later process."""
+    monkeypatch.setattr(kernel_cache, "AT_IMPORT", bytes(16))
+    assert fresh()(3) == 6
+    assert not list(kernel_cache.kernel_folder().iterdir())
+
+
+def test_a_program_without_source_files_keeps_no_kernels(cache, monkeypatch, caplog, tmp_path):
+    monkeypatch.setattr(kernel_cache, "PACKAGE", tmp_path / "prequential.zip" / "prequential")
+    assert kernel_cache._digest_of_sources() == b""
+    monkeypatch.setattr(kernel_cache, "AT_IMPORT", b"")
+    assert fresh()(4) == 8 and kernel_cache.kernel_folder() is None
+    assert "without its source files" in caplog.text
 
 
 def test_folders_of_other_versions_are_deleted_when_unused(cache):
@@ -135,6 +158,7 @@ def test_the_version_covers_contents_and_not_times(cache, tmp_path, monkeypatch)
 
     def version():
         kernel_cache.version.cache_clear()
+        monkeypatch.setattr(kernel_cache, "AT_IMPORT", kernel_cache._digest_of_sources())
         return kernel_cache.version()
 
     before = version()

@@ -194,7 +194,7 @@ def _bounded(n_tensors: int, n_values: int) -> Iterator[None]:
     """Raises ConfigError if modules that the body makes have many more parts or values than the weights."""
     left = {
         "modules": MODULES_PER_TENSOR * n_tensors + MORE_MODULES,
-        "values": 2 * n_values,  # a tied one is counted twice
+        "values": 4 * n_values,  # a tied one is counted three times: where it is made twice, and where it is tied
         "bytes of buffers": 4 * n_values + MORE_BUFFER_BYTES,
     }
 

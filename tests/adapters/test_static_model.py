@@ -113,3 +113,16 @@ def test_the_figures_are_those_of_lm_eval(model_folder, tokenizer):
         assert metric(list(zip(ours, counts, strict=True))) == pytest.approx(
             metric(list(zip(theirs, counts, strict=True))), rel=1e-4
         )
+
+
+def test_a_small_model_with_tied_embeddings_is_mostly_embeddings(tokenizer, tmp_path):
+    """They are registered three times while the model is made, and are stored once."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(vocab_size=400, n_positions=64, n_embd=8, n_layer=1, n_head=1, bos_token_id=0, eos_token_id=0)
+    model = GPT2LMHeadModel(config)
+    assert model.transformer.wte.weight.numel() > 0.6 * sum(each.numel() for each in model.parameters())
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    costs, _ = StaticModel(str(tmp_path)).costs(symbols(b"It was the best of times."))
+    assert (costs > 0).any()

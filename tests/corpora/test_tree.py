@@ -340,3 +340,17 @@ def test_a_target_without_a_parent_is_an_output_error(tmp_path: Path) -> None:
 def test_a_missing_stream_is_a_corpus_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="cannot read"):
         restore_tree(tmp_path / "missing", tmp_path / "out")
+
+
+def test_files_below_a_private_folder_are_private(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "text").write_bytes(b"secret")
+    for path in (tmp_path, tmp_path / "a", tmp_path / "a" / "b"):
+        path.chmod(0o755)
+    assert scan_tree(tmp_path).mode & 0o044 == 0o044
+    (tmp_path / "a" / "b").chmod(0o711)  # others may read what they can name
+    assert scan_tree(tmp_path).mode & 0o044 == 0o044
+    (tmp_path / "a").chmod(0o750)
+    assert scan_tree(tmp_path).mode & 0o044 == 0o040
+    (tmp_path / "a").chmod(0o700)
+    assert scan_tree(tmp_path).mode & 0o044 == 0

@@ -223,12 +223,12 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
 
 
 def _mode(repository: str) -> int:
-    """The permissions of the repository: those of its folder and of the folder of its objects."""
+    """The permissions of the repository: those of its folder, of the folder of its objects, and of the one that holds that."""
     from prequential.corpora.git.repository import find_repository
     from prequential.files import common_mode
 
     found = find_repository(repository)
-    return common_mode(found.path, found.objects)
+    return common_mode(found.path, found.objects, found.objects.parent)
 
 
 def _check_drawing(picture: str) -> None:
