@@ -10,6 +10,7 @@ import codecs
 import difflib
 import errno
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -435,10 +436,10 @@ def _replicas(args: argparse.Namespace) -> ReplicaConfig:
 
 
 def _read_file_or_pipe(path: str) -> bytes:
-    """At most MAX_CONFIG_BYTES bytes. A pipe may be meant, as in `--config <(command)`; a device is not. Raises OSError."""
+    """At most MAX_CONFIG_BYTES bytes. A pipe without a name is meant, as in `--config <(command)`; others are not. Raises OSError."""
     from prequential.files import read_regular
 
-    if not Path(path).is_fifo():
+    if not Path(path).is_fifo() or os.path.lexists(os.path.realpath(path)):  # it might wait for a writer
         return read_regular(path, MAX_CONFIG_BYTES)
     with Path(path).open("rb") as pipe:
         data = pipe.read(MAX_CONFIG_BYTES + 1)
