@@ -436,7 +436,7 @@ def _replicas(args: argparse.Namespace) -> ReplicaConfig:
 
 
 def _read_file_or_pipe(path: str) -> bytes:
-    """At most MAX_CONFIG_BYTES bytes. A pipe without a name is meant, as in `--config <(command)`; others are not. Raises OSError."""
+    """At most MAX_CONFIG_BYTES bytes, also of a pipe without a name, as in `--config <(command)`. Raises OSError for others."""
     from prequential.files import read_regular
 
     if not Path(path).is_fifo() or os.path.lexists(os.path.realpath(path)):  # it might wait for a writer
