@@ -467,8 +467,20 @@ def check_html(text: str) -> None:
     parser.close()
     if parser.open:
         raise BrokenRuleError(f"HTML with open elements: {parser.open[:5]}")
-    for drawing in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+    for drawing in drawings(text):
         check_svg(drawing)
+
+
+def drawings(text: str) -> Iterator[str]:
+    """The outermost svg elements of a page: the plot of a drawing is one, too, if lines leave it."""
+    start = depth = 0
+    for tag in re.finditer("<svg|</svg>", text):
+        if tag[0] == "<svg":
+            start, depth = (start, depth + 1) if depth else (tag.start(), 1)
+        else:
+            depth -= 1
+            if depth == 0:
+                yield text[start : tag.end()]
 
 
 def _check_resumed(command: Command, done: Done, box: Path, before: dict[str, bytes], after: dict[str, bytes]) -> None:
