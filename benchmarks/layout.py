@@ -25,8 +25,9 @@ MAX_NAMED_PARAMETERS = 12  # where all but two must be named by the caller
 # codecs and corpora share no imports, and neither imports torch.
 ORDER = (
     ("errors", "interruption", "printable", "process", "strict_json", "usable_memory", "version"),
+    ("files",),
     ("kernel_cache",),
-    ("compiled", "files"),
+    ("compiled",),
     ("codecs",),
     ("corpora",),
     ("exact",),

@@ -5,16 +5,15 @@ Errors of reading and of writing have different types: CorpusError is about the 
 """
 
 import logging
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
-from pathlib import Path
 from typing import IO
 
 from prequential.errors import CorpusError, OutputError
+from prequential.files import temporary_folder
 
 CHUNK_N_BYTES = 1 << 20
 # Follows each document if a stream contains several. It is one byte, so that a byte-level learner codes one symbol, and NUL,
@@ -75,27 +74,6 @@ def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None, n_byte
         _discard(file)
         raise
     return file
-
-
-def temporary_folder() -> str:
-    """The folder for temporary files. Raises OutputError if TMPDIR names no usable one, or if there is none at all.
-
-    Python would take another one without a word, perhaps on a disk that others can read or that is too small.
-    """
-    name = next((name for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)), None)  # the order of tempfile
-    if name is None:
-        try:
-            return tempfile.gettempdir()
-        except FileNotFoundError as error:
-            raise OutputError(
-                "there is no folder for temporary files: let TMPDIR name one that you can write"
-            ) from error
-    folder = Path(os.environ[name]).absolute()
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputError(
-            f"{name} names {os.environ[name]!r}, which is not a folder that you can write: let it name another one"
-        )
-    return str(folder)
 
 
 def _check_room(n_bytes: int, folder: str) -> None:

@@ -26,7 +26,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from prequential.corpora.chunks import temporary_folder, unwritable
+from prequential.corpora.chunks import unwritable
 from prequential.corpora.dataset_check import (
     CARDS,
     check_array,
@@ -40,6 +40,7 @@ from prequential.corpora.dataset_spec import DatasetSpec
 from prequential.corpora.row_documents import RowDocuments
 from prequential.corpora.streamed import Survey
 from prequential.errors import CorpusError, MissingDependencyError
+from prequential.files import temporary_folder
 
 BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".txt": "text", ".parquet": "parquet"}
 BATCH_N_ROWS = 64  # a row can be a complete book

@@ -24,6 +24,14 @@ def wrong_argument(name: str, value: object, give: str) -> ConfigError:
     return ConfigError(f"{name} is {found}: give {give}")
 
 
+def check_number(name: str, value: object, low: int, high: int) -> None:
+    """Raises ConfigError unless the argument is an integer in [low, high]."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise wrong_argument(name, value, "a number")
+    if not low <= value <= high:
+        raise ConfigError(f"{name} = {value} lies outside [{low}, {high}]")
+
+
 class CorpusError(PrequentialError):
     """A corpus cannot be opened or read: missing, unreadable, offline, or of the wrong kind."""
 

@@ -31,6 +31,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from prequential.files import is_foreign
+
 PACKAGE = Path(__file__).parent
 # The files whose code or constants become part of a kernel (a test compares them with the imports).
 KERNEL_SOURCES = (
@@ -93,11 +95,15 @@ def kernel_folder() -> Path | None:
         _check_above(parent)
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_above(parent)  # again, now that all of them exist
-        _close(parent)
+        _check_ours(parent)
+        if _is_open(parent):  # an open umask, or another program
+            parent.chmod(0o700)
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
             _delete_unused(parent)
-        _close(folder)
+        _check_ours(folder)
+        if _is_open(folder):
+            raise OSError(f"{str(folder)!r} is open to others, who may have left files there: delete it")
     except OSError as error:
         _log.warning("each run compiles its kernels, because no folder can keep them: %s", error)
         return None
@@ -126,21 +132,18 @@ def _check_above(folder: Path) -> None:
                 raise OSError(f"{str(above)!r} belongs to another user, or all users may write there")
 
 
-def _close(folder: Path) -> None:
-    """Closes a folder of this user to all others. Raises OSError if it is a link, no folder, or of another user."""
+def _check_ours(folder: Path) -> None:
+    """Raises OSError unless this is a folder, not a link, of this user."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise OSError(f"{str(folder)!r} is not a folder")
-    if _is_foreign(status):
+    if is_foreign(status):
         raise OSError(f"{str(folder)!r} belongs to another user")
-    if hasattr(os, "geteuid") and status.st_mode & 0o077:
-        if folder.name.startswith("kernels-"):  # others may have left files there
-            raise OSError(f"{str(folder)!r} is open to others: delete it")
-        folder.chmod(0o700)
 
 
-def _is_foreign(status: os.stat_result) -> bool:
-    return hasattr(os, "geteuid") and status.st_uid != os.geteuid()
+def _is_open(folder: Path) -> bool:
+    """Whether other users have any permission."""
+    return hasattr(os, "geteuid") and folder.lstat().st_mode & 0o077 != 0
 
 
 def _delete_unused(parent: Path) -> None:
@@ -163,6 +166,9 @@ class KernelCache:
         folder = kernel_folder()
         return str(folder) if folder else None
 
+    def _key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
+        return self._name, signature, codegen.magic_tuple()
+
     def files(self) -> Iterator[Path]:
         """The kernel's files, one for each types of arguments."""
         folder = kernel_folder()
@@ -176,11 +182,11 @@ class KernelCache:
         for path in self.files():
             with suppress(Exception):  # of a damaged or deleted file: compile again
                 with path.open("rb") as file:
-                    data = b"" if _is_foreign(os.fstat(file.fileno())) else file.read()
+                    data = b"" if is_foreign(os.fstat(file.fileno())) else file.read()
                 if _check(data[CHECK_BYTES:]) != data[:CHECK_BYTES]:
                     continue
                 stream = io.BytesIO(data[CHECK_BYTES:])
-                if pickle.load(stream) == (signature, target.codegen().magic_tuple()):
+                if pickle.load(stream) == self._key(signature, target.codegen()):
                     return CompileResult._rebuild(target, *pickle.load(stream))
         return None
 
@@ -193,7 +199,7 @@ class KernelCache:
             return
         if _digest_of_sources() != AT_IMPORT:
             return
-        data = dumps((signature, compiled.codegen.magic_tuple())) + dumps(compiled._reduce())
+        data = dumps(self._key(signature, compiled.codegen)) + dumps(compiled._reduce())
         name = f"{self._name}.{secrets.token_hex(8)}"
         draft = folder / f"{name}.draft"
         try:

@@ -1,19 +1,42 @@
 """What a call changes in its process while it runs, and leaves as it was: warning filters, and settings of torch.
 
 Libraries add warning filters when they are imported. Pools switch torch's threads off, because they divide the work themselves.
-The engine's products need float32 (exact/matmul.py).
+The engine's products need float32 (exact/matmul.py), and its tensors torch's usual types. Some of these settings are those of the
+process, and calls of several threads may overlap: the first call changes them, and the last one puts them back.
 """
 
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
+from threading import Lock
+from typing import Any
+
+
+class _Overlapping:
+    """A context that overlapping calls share: the first one enters it, and the last one leaves it."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._make, self._lock, self._n_inside, self._stack = make, Lock(), 0, ExitStack()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._n_inside == 0:
+                self._stack.enter_context(self._make())
+            self._n_inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_inside -= 1
+                if self._n_inside == 0:
+                    self._stack.close()
 
 
 @contextmanager
-def process_kept() -> Iterator[None]:
-    """After the body, the warning filters, and torch's threads and precision of products, are as they were before it."""
+def _process_kept() -> Iterator[None]:
     n_before, restore_precision = _n_threads(), _precision()
     try:
         with warnings.catch_warnings():
@@ -27,6 +50,27 @@ def process_kept() -> Iterator[None]:
 
 
 @contextmanager
+def _float32() -> Iterator[None]:
+    """The body makes float32 tensors where it states no type."""
+    torch = sys.modules.get("torch")
+    dtype = torch.get_default_dtype() if torch else None
+    if torch:
+        torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        if torch:
+            torch.set_default_dtype(dtype)
+
+
+process_kept = _Overlapping(_process_kept)
+process_kept.__doc__ = (
+    "After the body, warning filters, torch's threads and its precision of products are as they were."
+)
+_float32_kept = _Overlapping(_float32)
+
+
+@contextmanager
 def plain_torch() -> Iterator[None]:
     """The body computes as if the caller had set nothing in torch: no default type or device, no autocast, no inference mode.
 
@@ -34,7 +78,8 @@ def plain_torch() -> Iterator[None]:
     """
     torch = sys.modules.get("torch")
     with ExitStack() as stack:
-        if torch:
+        stack.enter_context(_float32_kept())
+        if torch:  # these are settings of this thread
             for device in ("cpu", "cuda"):
                 if torch.is_autocast_enabled(device):
                     stack.enter_context(torch.autocast(device, enabled=False))
@@ -43,9 +88,6 @@ def plain_torch() -> Iterator[None]:
                 stack.enter_context(torch.no_grad())
             if torch.get_default_device().type != "cpu":
                 stack.enter_context(torch.device("cpu"))
-            if (dtype := torch.get_default_dtype()) != torch.float32:
-                torch.set_default_dtype(torch.float32)
-                stack.callback(torch.set_default_dtype, dtype)
         yield
 
 

@@ -3,7 +3,10 @@
 import copy
 import pickle
 import resource
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from threading import Event
 
 import numpy as np
 import pytest
@@ -82,7 +85,30 @@ def test_what_the_caller_has_set_in_torch_changes_no_bit(state, runtime):
         assert settings() == before
 
 
-def test_a_precision_that_was_set_in_the_newer_way_stays(monkeypatch):
+def test_calls_of_several_threads_that_overlap_share_what_is_put_aside():
+    """The call that began first ends while the other one works, and must not give it the caller's types back."""
+    runtime = prequential.Runtime(backend="float64", threads=1)
+    expected = prequential.compress(TEXT, config=CONFIG, runtime=runtime)
+    other_works, first_has_ended = Event(), Event()
+
+    def first():
+        prequential.compress(TEXT, config=CONFIG, runtime=runtime, on_progress=lambda *_: other_works.wait(60))
+        first_has_ended.set()
+
+    def other(*_):
+        other_works.set()
+        assert first_has_ended.wait(60)
+
+    with default_type(torch.float64), ThreadPoolExecutor(1) as pool:
+        before, running = settings(), pool.submit(first)
+        while torch.get_default_dtype() == torch.float64:  # until the first call has begun
+            time.sleep(0.01)
+        assert prequential.compress(TEXT, config=CONFIG, runtime=runtime, on_progress=other) == expected
+        running.result()
+        assert settings() == before
+
+
+def test_a_precision_that_was_set_in_the_newer_way_stays():
     backend = torch.backends.mkldnn.matmul
     with ExitStack() as stack:
         stack.callback(torch.set_float32_matmul_precision, "highest")

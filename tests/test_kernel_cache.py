@@ -69,6 +69,14 @@ def test_two_processes_cannot_take_the_same_file(cache):
     assert len(list(kernel_cache.kernel_folder().iterdir())) == 3
 
 
+def test_a_kernel_is_not_taken_for_another_one_whose_name_begins_alike(cache):
+    first, other = fresh(), fresh()
+    other._cache._name = f"{first._cache._name}.more"
+    other(1)
+    first(1)
+    assert hits_and_misses(first) == (0, 1)
+
+
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
 def test_a_damaged_file_is_compiled_again(cache, damage):
     fresh()(5)

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from prequential.corpora.chunks import temporary_folder
 from prequential.errors import CorpusError, MissingDependencyError
+from prequential.files import temporary_folder
 
 PIPE_N_BYTES = 1 << 16
 MAX_FIELD_N_BYTES = 1 << 16  # of a line or a field of an answer: two quoted paths need about 33,000

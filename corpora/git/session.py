@@ -17,12 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from prequential.corpora.chunks import temporary_folder, unwritable
+from prequential.corpora.chunks import unwritable
 from prequential.corpora.git.file_rules import is_safe
 from prequential.corpora.git.patch import PATCH_OPTIONS, Patch
 from prequential.corpora.git.process import GitProcess, environment, start_git, wrong_answer
 from prequential.corpora.git.repository import Repository
 from prequential.errors import CorpusError
+from prequential.files import temporary_folder
 
 MAX_COMMIT_N_BYTES = 1 << 24
 MAX_ENTRIES = 1 << 23  # of a tree, and of the difference of two trees

@@ -6,7 +6,6 @@ Every tensor must have its place in the model, and every place its tensor. Witho
 library has in its cache, can be read.
 """
 
-import os
 import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from torch.nn.modules import module as hooks
 from prequential.adapters.model_files import ModelFiles, read_model_files
 from prequential.adapters.text_tokenizer import TextTokenizer
 from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
+from prequential.usable_memory import usable_memory_bytes
 
 LIBRARIES = ("transformers", "huggingface_hub")
 QUANTISED = ("quantization_config", "compression_config")
@@ -151,10 +151,9 @@ def _model(files: ModelFiles) -> Any:
 
 
 def _check_memory(files: ModelFiles) -> None:
-    need = files.n_values * torch.float32.itemsize
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    need, have = files.n_values * torch.float32.itemsize, usable_memory_bytes()
     if need > have:
-        raise ConfigError(f"it takes {need >> 20:,} MiB of memory, and this machine has {have >> 20:,} MiB")
+        raise ConfigError(f"it takes {need >> 20:,} MiB of memory, and this process may use {have >> 20:,} MiB")
 
 
 def _config(stored: dict[str, Any], n_tensors: int) -> tuple[Any, Any]:
@@ -194,7 +193,7 @@ def _bounded(n_tensors: int, n_values: int) -> Iterator[None]:
     """Raises ConfigError if modules that the body makes have many more parts or values than the weights."""
     left = {
         "modules": MODULES_PER_TENSOR * n_tensors + MORE_MODULES,
-        "values": 4 * n_values,  # a tied one is counted three times: where it is made twice, and where it is tied
+        "values": 4 * n_values,  # a tied one is registered three times
         "bytes of buffers": 4 * n_values + MORE_BUFFER_BYTES,
     }
 

@@ -65,7 +65,7 @@ class WeightFile:
                 if stored.n_bytes and file.readinto(data.data) != stored.n_bytes:
                     raise ValueError(f"it ends within {name!r}")
                 values = torch.from_numpy(data)
-                is_bool = stored.dtype == torch.bool  # a byte that is neither 0 nor 1 is no bool
+                is_bool = stored.dtype == torch.bool  # any byte but 0 is true
                 found[name] = (values.ne(0) if is_bool else values.view(stored.dtype)).reshape(stored.shape)
         return found
 
@@ -100,9 +100,9 @@ def read_model_files(fetch: Fetch, cache: Path) -> ModelFiles:
     small = {}
     for name, max_bytes in MAX_BYTES.items():
         with _problems_of(name):
-            if (data := _read(_place(folder, name, cache), max_bytes)) is not None:
+            if (data := _read(_path_to_open(folder, name, cache), max_bytes)) is not None:
                 small[name] = data
-    places = _places(_object(small, INDEX)) if INDEX in small else None
+    places = _file_of_each_tensor(_object(small, INDEX)) if INDEX in small else None
     names = sorted(set(places.values())) if places else [WEIGHTS]
     folder = fetch(names).resolve()
     if not places and not os.path.lexists(folder / WEIGHTS):
@@ -113,7 +113,7 @@ def read_model_files(fetch: Fetch, cache: Path) -> ModelFiles:
     weights = []
     for name in names:
         with _problems_of(name):
-            weights.append(_weight_file(_place(folder, name, cache)))
+            weights.append(_weight_file(_path_to_open(folder, name, cache)))
     found = [(tensor, name) for name, file in zip(names, weights, strict=True) for tensor in file.tensors]
     if places is not None and sorted(found) != sorted(places.items()):
         raise ConfigError(f"the weight files hold other tensors than {INDEX} says")
@@ -137,7 +137,7 @@ def _problems_of(name: str) -> Iterator[None]:
         raise ConfigError(f"{name} cannot be used: {error}") from error
 
 
-def _place(folder: Path, name: str, cache: Path) -> Path:
+def _path_to_open(folder: Path, name: str, cache: Path) -> Path:
     """The path to open, which must not be a link. In the hub's cache every file is a link to another place of the cache."""
     path, cache = folder / name, cache.resolve()
     target = path.resolve() if path.is_symlink() and folder.is_relative_to(cache) else path
@@ -145,7 +145,7 @@ def _place(folder: Path, name: str, cache: Path) -> Path:
 
 
 def _read(path: Path, max_bytes: int) -> bytes | None:
-    """None if there is no such file."""
+    """The contents; None for a missing file."""
     try:
         return read_regular(path, max_bytes, follow_links=False)
     except FileNotFoundError:
@@ -161,7 +161,7 @@ def _object(files: dict[str, bytes], name: str) -> dict[str, Any]:
     return found
 
 
-def _places(index: dict[str, Any]) -> dict[str, str]:
+def _file_of_each_tensor(index: dict[str, Any]) -> dict[str, str]:
     """The file of each tensor, as an index says."""
     places = index.get("weight_map")
     if not isinstance(places, dict) or not places:

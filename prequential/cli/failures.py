@@ -18,6 +18,7 @@ OPTIONS = {
     "overwrite=True": "-f",
     "resume=True": "--resume",
     "with_diverged=True": "--with-diverged",
+    "trust_runs=True": "--trust-runs",
     'device="cuda"': "--device cuda",
     "given=": "--given",
     "groups=": "--group",

@@ -23,6 +23,7 @@ from prequential.files.folders import (
 from prequential.files.outputs import RESUMABLE, check_output, is_device, output_file
 from prequential.files.regular import open_regular, read_regular
 from prequential.files.sink import PathLike, Sink, possible_name, stream_output, sync, writing
+from prequential.files.temporary import temporary_folder
 from prequential.files.work_folder import (
     check_own_folder,
     checkpoint_path,
@@ -63,6 +64,7 @@ __all__ = [
     "sync",
     "sync_file",
     "sync_folder",
+    "temporary_folder",
     "warn_of_readers",
     "work_folder",
     "write_bytes",

@@ -84,7 +84,6 @@ def output_file(
     check()
     with writing(target):
         status = None if like is None else Path(like).stat()  # now: at the end the file may be gone
-    with writing(target):
         path = real_path(target)
     if is_device(target):
         with _device(target, path, overwrite=overwrite) as sink:

@@ -13,7 +13,8 @@ decoder does not have the future.
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -78,10 +79,8 @@ class AdaptedLearner:
         if not self._learns:
             return
         run = self._seen[self.n_symbols - n_symbols : self.n_symbols]
-        try:
+        with named_failures(f"the learner's update failed at symbol {self.n_symbols - n_symbols}"):
             self.model.update(run.copy())
-        except Exception as error:
-            raise _failed("update", self.n_symbols - n_symbols, error) from error
 
     def frozen(self) -> "AdaptedLearner":
         """A learner that has read the same and predicts with the same model, but does not learn. It reads what it codes."""
@@ -95,10 +94,8 @@ class AdaptedLearner:
         """The distributions of the run, or only one of its rows."""
         context = self._seen[: self.n_symbols]  # what comes after it in this memory is zero, not the future
         context.flags.writeable = False
-        try:
+        with named_failures(f"the learner's predict failed at symbol {self.n_symbols}"):
             found = self.model.predict(context, symbols.copy())
-        except Exception as error:
-            raise _failed("predict", self.n_symbols, error) from error
         return checked_rows(found, len(symbols), self._n_alphabet, self.n_symbols, row)
 
     def _checked_prediction(self, symbols: np.ndarray) -> np.ndarray:
@@ -172,10 +169,8 @@ def state_of(model: OnlineModel) -> Any:
     method = getattr(model, "state_dict", None)
     if method is None:
         return {}
-    try:
+    with named_failures("the learner's state_dict failed"):
         return method()
-    except Exception as error:
-        raise _failed("state_dict", None, error) from error
 
 
 def arrays_of(value: Any, name: str = "") -> dict[str, np.ndarray]:
@@ -224,23 +219,21 @@ def _checked_alphabet(model: OnlineModel, n_symbols: int) -> int:
     return own
 
 
-def _failed(method: str, position: int | None, error: Exception) -> PrequentialError:
-    """What a fault of somebody else's code becomes: one line."""
-    if isinstance(error, PrequentialError):
-        return error
-    where = f" at symbol {position}" if position is not None else ""
-    return ConfigError(f"the learner's {method} failed{where}: {error_line(error)}")
+@contextmanager
+def named_failures(what: str) -> Iterator[None]:
+    """What somebody else's code in the body raises becomes a ConfigError of one line: WHAT: TYPE: TEXT.
 
-
-def is_failure(error: BaseException) -> bool:
-    """Whether code of somebody else failed; not for instance Ctrl-C. A panic of a library in Rust is no Exception."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
-def error_line(error: BaseException) -> str:
-    """Type and text of an error in one line."""
-    text = " ".join(str(error).split())[:300]
-    return type(error).__name__ + (f": {text}" if text else "")
+    Errors of this program pass, and so does Ctrl-C. A panic of a library in Rust does not inherit from Exception.
+    """
+    try:
+        yield
+    except PrequentialError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        text = " ".join(str(error).split())[:300]
+        raise ConfigError(": ".join(filter(None, [what, type(error).__name__, text]))) from error
 
 
 def check_sequence(ids: Any, n_symbols: int) -> np.ndarray:

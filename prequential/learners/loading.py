@@ -18,7 +18,7 @@ from typing import Any
 
 from prequential.corpora.corpus import unicode_name
 from prequential.errors import ConfigError
-from prequential.learners.adapted import error_line
+from prequential.learners.adapted import named_failures
 from prequential.learners.subject import Subject, other_subject
 
 
@@ -84,12 +84,10 @@ def _named(name: str) -> tuple[Path | None, Any]:
     is_file = module_name.endswith(".py")
     if is_file and not Path(module_name).is_file():
         raise ConfigError(f"the file {module_name!r} does not exist")
-    try:
+    with named_failures(f"{module_name!r} cannot be imported"):
         folder = Path(module_name).resolve().parent if is_file else _folder_of(module_name)
         with _importable(folder):
             module = _file(module_name) if is_file else importlib.import_module(module_name)
-    except Exception as error:
-        raise ConfigError(f"{module_name!r} cannot be imported: {error_line(error)}") from error
     found = module
     for part in factory.split("."):
         if not hasattr(found, part):

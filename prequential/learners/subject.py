@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from prequential.codecs.archive_header import GIVEN, OTHER
-from prequential.errors import ConfigError, CorpusError
-from prequential.learners.adapted import AdaptedLearner, check_sequence, error_line, is_failure, schedule_of
+from prequential.errors import ConfigError, CorpusError, PrequentialError
+from prequential.learners.adapted import AdaptedLearner, check_sequence, named_failures, schedule_of
 from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
 from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
@@ -127,20 +127,17 @@ def _factory(learner: OnlineModel | Callable[[], OnlineModel]) -> Callable[[], O
         make = cast("Callable[[], OnlineModel]", learner)
 
         def called() -> OnlineModel:
-            try:
+            with named_failures("the learner cannot be made"):
                 return make()
-            except Exception as error:
-                raise ConfigError(f"the learner cannot be made: {error_line(error)}") from error
 
         return called
 
     def copied() -> OnlineModel:
         try:
-            return cast(OnlineModel, copy.deepcopy(learner))
-        except Exception as error:
-            raise ConfigError(
-                f"the learner cannot be copied: {error_line(error)}; give a function that makes it"
-            ) from error
+            with named_failures("the learner cannot be copied"):
+                return cast(OnlineModel, copy.deepcopy(learner))
+        except PrequentialError as error:
+            raise ConfigError(f"{error}; give a function that makes it") from error
 
     first = copied()  # the object may learn elsewhere
     return lambda: copy.deepcopy(first)
@@ -154,16 +151,10 @@ def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int) -> tuple[np.ndar
 
     Raises CorpusError if decoding does not restore the data, ConfigError for ids that are no numbers below n_symbols.
     """
-    try:
+    with named_failures("the tokenizer failed"):
         ids = check_sequence(tokenizer.encode(data), n_symbols)
         restored = tokenizer.decode(ids.tolist())
         pieces = {int(i): tokenizer.decode([int(i)]) for i in np.unique(ids)}
-    except (ConfigError, CorpusError):
-        raise
-    except BaseException as error:
-        if not is_failure(error):
-            raise
-        raise ConfigError(f"the tokenizer failed: {error_line(error)}") from error
     if restored != data:
         same = next(
             (i for i, (a, b) in enumerate(zip(restored, data, strict=False)) if a != b), min(len(restored), len(data))

@@ -3,7 +3,7 @@
 An archive's header may come from a stranger. It may declare a model whose values are all in range, but that exceeds the machine.
 """
 
-from prequential.errors import ConfigError, wrong_argument
+from prequential.errors import ConfigError, check_number, wrong_argument
 from prequential.model.config import (
     N_RECALL_TABLES,
     N_SYMBOLS,
@@ -47,8 +47,7 @@ def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> 
     if not isinstance(config, Config):
         raise wrong_argument("config", config, "a Config, such as prequential.preset(5)")
     for name, value in (("n_threads", n_threads), ("n_learners", n_learners)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise wrong_argument(name, value, "a number of 1 or more")
+        check_number(name, value, 1, 1 << 20)
     schedule = config.schedule
     n_positions = max(schedule.n_rows * schedule.row_symbols, schedule.segment_symbols)
     n_bytes = (1 << schedule.history_bits) + 16  # 16: two counters

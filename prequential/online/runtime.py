@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from prequential.errors import ConfigError, wrong_argument
+from prequential.errors import ConfigError, check_number
 from prequential.exact.backend import Backend, Primitives
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
@@ -57,10 +57,10 @@ class Runtime:
 
     def __post_init__(self) -> None:
         if self.threads is not None:
-            _check_number("threads", self.threads, 1, 1024)
-        _check_number("audit_every", self.audit_every, 0, 1 << 62)
+            check_number("threads", self.threads, 1, 1024)
+        check_number("audit_every", self.audit_every, 0, 1 << 62)
         if self.max_memory_bytes is not None:
-            _check_number("max_memory_bytes", self.max_memory_bytes, 0, 1 << 62)
+            check_number("max_memory_bytes", self.max_memory_bytes, 0, 1 << 62)
         _check_name("kernels", self.kernels, (None, *KERNELS))
         _check_name("backend", self.backend, (None, *BACKENDS))
         _check_name("device", self.device, DEVICES)
@@ -151,13 +151,6 @@ class Runtime:
         from prequential.exact import fused
 
         return fused
-
-
-def _check_number(name: str, value: Any, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise wrong_argument(name, value, "a number")
-    if not low <= value <= high:
-        raise ConfigError(f"{name} = {value} lies outside [{low}, {high}]")
 
 
 def _check_name(name: str, value: Any, known: Sequence[str | None]) -> None:

@@ -207,3 +207,18 @@ def test_an_output_can_be_read_by_those_who_can_read_its_sources(name: str, made
         for path in [*tops, *(inner for top in tops for inner in top.rglob("*"))]:
             expected = mode | 0o100 | (mode & 0o444) >> 2 if path.is_dir() else mode
             assert stat.S_IMODE(path.stat().st_mode) == expected, path
+
+
+@pytest.mark.parametrize("private", [".", ".git", ".git/objects"])
+def test_each_folder_on_the_way_to_the_objects_of_a_repository_counts(private: str, tmp_path: Path) -> None:
+    from prequential.cli.commands.measure.monorepo import _mode
+
+    before = os.umask(0o022)
+    try:
+        with chdir(tmp_path):
+            _make_repository(PUBLIC)
+            assert _mode("repo") & 0o044 == 0o044
+            (Path("repo") / private).chmod(0o700)
+            assert _mode("repo") & 0o044 == 0
+    finally:
+        os.umask(before)

@@ -255,7 +255,7 @@ def test_a_plan_refuses_a_finished_run_whose_figures_another_user_may_have_chose
 ) -> None:
     spoil, reason = BAD_RUNS[name]
     spoil(finished)
-    with pytest.raises(CorpusError, match=f"{finished.name}' {reason}.*--trust-runs$"):
+    with pytest.raises(CorpusError, match=f"{finished.name}' {reason}.*trust_runs=True uses it as it is$"):
         planned(corpus)
     assert [outcome.is_new for outcome in planned(corpus, trust_runs=True)] == [False]
     assert [outcome.is_new for outcome in planned(corpus, OTHER)] == [True]  # it stands in the way of no other

@@ -9,11 +9,12 @@ import pytest
 
 from prequential import Config, MixerConfig, Runtime, evaluate
 from prequential.cli.main import main
-from prequential.corpora.chunks import spool, temporary_folder
+from prequential.corpora.chunks import spool
 from prequential.corpora.dataset import DatasetSpec, load_rows
 from prequential.corpora.git.process import start_git
 from prequential.corpora.row_documents import RowDocuments
 from prequential.errors import OutputError
+from prequential.files import temporary_folder
 from prequential.measure.evaluation.trace import ArrayFile
 
 TINY = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
@@ -39,7 +40,7 @@ def test_a_temporary_folder_that_cannot_be_used_is_refused(
     monkeypatch.delenv("TMPDIR", raising=False)
     monkeypatch.delenv("TEMP", raising=False)
     monkeypatch.setenv(name, str(unusable(kind, tmp_path, monkeypatch)))
-    with pytest.raises(OutputError, match=rf"^{name} names '.*unusable', which is not a folder that you can write"):
+    with pytest.raises(OutputError, match=rf"^{name} is '.*unusable', which is not a folder that you can write"):
         temporary_folder()
 
 
@@ -66,7 +67,7 @@ def test_whatever_needs_a_temporary_file_refuses_an_unusable_folder(
 ) -> None:
     monkeypatch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
-    with pytest.raises(OutputError, match=r"^TMPDIR names '.*missing'"):
+    with pytest.raises(OutputError, match=r"^TMPDIR is '.*missing'"):
         USERS[user](tmp_path)
 
 
@@ -81,7 +82,7 @@ def test_without_any_temporary_folder_the_line_names_the_remedy(
     (tmp_path / "tree" / "a").write_bytes(b"text")
     assert main(["evaluate", str(tmp_path / "tree"), "--no-run", "-q"]) == 1
     shown = capsys.readouterr().err
-    assert shown.count("\n") == 1 and "let TMPDIR name one that you can write" in shown
+    assert shown.count("\n") == 1 and "set TMPDIR to one that you can write" in shown
 
 
 def test_a_copy_lies_in_the_folder_of_tmpdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,9 @@ from prequential.arguments import check_arguments
 from prequential.codecs.archive import ArchiveReader
 from prequential.codecs.archive_header import Header
 from prequential.codecs.baselines.registry import BASELINES, DEFAULT_BASELINES, BaselineResult
-from prequential.corpora.chunks import reading, temporary_folder
+from prequential.corpora.chunks import reading
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError, wrong_argument
-from prequential.files import writing
+from prequential.files import temporary_folder, writing
 from prequential.learners.following import byte_costs, follow, reported
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from prequential.codecs.bit_coder import UNIT_BITS
-from prequential.corpora.chunks import reading, temporary_folder
+from prequential.corpora.chunks import reading
 from prequential.errors import CheckpointError
-from prequential.files import open_own_file, sync, writing
+from prequential.files import open_own_file, sync, temporary_folder, writing
 
 CHUNK = 1 << 20  # values that are read at a time
 MEMORY_BYTES = 64 << 20

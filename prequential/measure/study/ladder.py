@@ -257,7 +257,7 @@ def family(config: Mapping[str, Any]) -> str:
     return json.dumps({k: v for k, v in config.items() if k != "seed"} | {"gpt": gpt}, sort_keys=True)
 
 
-def read_ladder(path: PathLike, *, trust_runs: bool = True) -> Ladder:
+def read_ladder(path: PathLike, *, trust_runs: bool = False) -> Ladder:
     """The ladder with the most sizes among the runs at `path` (`read_runs`). Of equal configurations the newest run counts.
 
     The runs of a ladder read the same bytes and differ only in size and seed. Raises CorpusError if there is no ladder, if

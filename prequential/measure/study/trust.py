@@ -14,7 +14,7 @@ from prequential.files import is_foreign
 from prequential.measure.evaluation.record import NOT_CODED
 from prequential.measure.evaluation.runs import ARCHIVE, CURVE, RECORD, Run
 
-REMEDY = "move it away, choose another folder, or use it as it is with --trust-runs"
+REMEDY = "move it away, choose another folder, or trust_runs=True uses it as it is"
 
 
 def check_own_run(run: Run) -> None:

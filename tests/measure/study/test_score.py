@@ -72,7 +72,7 @@ def test_the_newest_run_of_the_target_is_found(frozen: dict[str, Any], tmp_path:
     with pytest.raises(CorpusError, match="has no run of the target"):
         find_target_run(tmp_path, frozen)
     run = make_run(tmp_path, TARGET.size, TARGET.n_bytes)
-    assert find_target_run(tmp_path, frozen).path == run.path
+    assert find_target_run(tmp_path, frozen, trust_runs=True).path == run.path
 
 
 def test_a_run_that_began_before_the_forecast_scores_only_a_forecast_after_the_fact(

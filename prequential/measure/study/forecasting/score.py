@@ -88,7 +88,7 @@ def check_prefix(forecast: Mapping[str, Any], prefix: Subject) -> None:
         raise CorpusError("this corpus does not begin with the bytes that the ladder read: their digests differ")
 
 
-def find_target_run(path: PathLike, forecast: Mapping[str, Any], *, trust_runs: bool = True) -> Run:
+def find_target_run(path: PathLike, forecast: Mapping[str, Any], *, trust_runs: bool = False) -> Run:
     """The newest run at `path` (`read_runs`) with the target's configuration and length.
 
     Raises CorpusError if there is none, and, unless trust_runs, if it is not to be trusted (`check_own_run`).
