@@ -185,7 +185,7 @@ def _as_written(datasets: Any, spec: DatasetSpec, builder: Any, load: Callable[.
             check_array(Path(path))
     if builder.info.builder_name != "csv":
         return builder
-    if builder.name != "csv":  # a table in the cache, perhaps of guesses; offline there is nothing else
+    if builder.name != "csv":  # offline: only the cache, where the package may have guessed
         raise CorpusError(
             f"offline, the CSV tables of {spec.source!r} cannot be read as they are written; download them and name the folder"
         )

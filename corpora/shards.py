@@ -5,8 +5,8 @@
     shards:web?seed=7                           shuffled, see below; without a seed, shards in the order of their names (bytes)
     shards:web?seed=7&buffer=10000&rows=500000  with a buffer of 10,000 documents; only the first 500,000 documents of that order
 
-All shards are of one kind. Other files, symbolic links and whatever is hidden (a name that begins with a dot, or is in such a
-folder: copies of notebooks and of other systems) are skipped and counted. A single shard may be named, too.
+All shards are of one kind. Other files, symbolic links and hidden files are skipped and counted. A file is hidden if its name, or
+a folder on its path, begins with a dot: notebooks and other systems keep copies there. A single shard may be named, too.
 
 **Shuffling.** key is the seed as 8 bytes, little-endian. Shards are sorted by BLAKE2b(name, key, 16 bytes), ascending. Then the
 rows of tables and lines pass through a buffer of B documents. The first B documents fill it. For each later document, numbered

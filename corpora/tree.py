@@ -44,7 +44,7 @@ from prequential.files import open_regular
 class Tree:
     """The result of scanning a folder: its entries in stream order, and the names of those that are not stored.
 
-    mode: the read and write permissions that the folder and all its files have; nobody who may not enter a folder has any.
+    mode: the read and write permissions that the folder and all its files have, for users who may enter all its folders.
     """
 
     root: Path

@@ -160,7 +160,7 @@ def _check_cost(header: Header, runtime: Runtime, most: int | None, most_s: floa
     """Raises OutputError for an original of more than `most` bytes, ConfigError if it takes more than `most_s` to decode.
 
     No block goes beyond the header's length, and a folder's list declares exactly the bytes of the stream that it is part of.
-    The time is that of a processor.
+    The time is of a processor, not of a device.
     """
     if most is not None and header.n_bytes > most:
         raise OutputError(

@@ -3,13 +3,13 @@
 Design decisions:
 
 - The folder's name is a digest of all that a compiled kernel depends on: the sources of all kernels, the versions of Python,
-  numba and llvmlite, the processor, and numba's variables in the environment. So no stale kernel runs, whatever the times of
-  files say. numba's own cache looks at one source file only, but constants and helpers of others are compiled into a kernel.
-- Files are unpickled, so the folder must be ours: an absolute path, owned by this user, closed to all others, below folders that
-  no other user but root can exchange. If there is none, kernels are compiled in each run, and one warning says why. A full disk
-  or a damaged file costs time only.
-- The digest is taken when the first kernel is imported. If the sources have changed since then, because the program was updated
-  while this process runs, nothing is saved. A program without source files (a zip, compiled files only) keeps no kernels.
+  numba and llvmlite, the processor, and numba's variables in the environment. A changed source has another folder, even if its
+  time did not change. numba's own cache looks at one source file only, but a kernel also contains helpers of other files.
+- The program takes the digest when it imports the first kernel. If the sources have changed since then, because the program was
+  updated while this process runs, nothing is saved. Without source files (a zip, compiled files only) nothing is kept.
+- Files are unpickled, so the folder must be safe: an absolute path, owned by this user, closed to all others, below folders that
+  no other user can exchange. Without a safe folder each run compiles its kernels, and one warning says why. A full disk or a
+  damaged file only costs time.
 - One file for each kernel and types of arguments, complete or absent, under a name that no other process chooses. So processes
   that compile at the same time cannot mix up their kernels.
 - Folders of other versions that no run has used for a month are deleted.
@@ -61,7 +61,7 @@ def kernel_sources() -> list[Path]:
 
 
 def _digest_of_sources() -> bytes:
-    """16 bytes; none if there is no source file."""
+    """16 bytes, or b"" without source files."""
     sources = [(path.relative_to(PACKAGE).as_posix(), _check(path.read_bytes())) for path in kernel_sources()]
     return _check(repr(sources).encode()) if sources else b""
 
@@ -113,7 +113,7 @@ def kernel_folder() -> Path | None:
 
 
 def _cache_home() -> Path:
-    """The folder of this user's caches; relative if there is none. A relative one in the environment has no effect."""
+    """The folder of this user's caches; relative without a home. A relative path in the environment is ignored."""
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         if (path := Path(os.environ.get(name, ""))).is_absolute():
             return path
@@ -155,7 +155,7 @@ def _delete_unused(parent: Path) -> None:
 
 
 class KernelCache:
-    """The files of one kernel, with the methods that numba's dispatchers call. Whatever fails costs time only."""
+    """The files of one kernel, with the methods that numba's dispatchers call. A failure only costs time."""
 
     def __init__(self, function: Any) -> None:
         self._name = f"{function.__module__}.{function.__qualname__}"

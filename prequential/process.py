@@ -1,8 +1,8 @@
 """What a call changes in its process while it runs, and leaves as it was: warning filters, and settings of torch.
 
 Libraries add warning filters when they are imported. Pools switch torch's threads off, because they divide the work themselves.
-The engine's products need float32 (exact/matmul.py), and its tensors torch's usual types. Some of these settings are those of the
-process, and calls of several threads may overlap: the first call changes them, and the last one puts them back.
+The engine needs float32 products (exact/matmul.py) and torch's usual types of tensors. Some settings belong to the whole process,
+and calls of several threads may overlap. The first call changes them, and the last one restores them.
 """
 
 import sys
@@ -74,7 +74,7 @@ _float32_kept = _Overlapping(_float32)
 def plain_torch() -> Iterator[None]:
     """The body computes as if the caller had set nothing in torch: no default type or device, no autocast, no inference mode.
 
-    For this program's own learners: their bits may not depend on such settings. Without torch in the process nothing is set.
+    Only this program's own learners run so: their bits must not depend on such settings. Without torch nothing is changed.
     """
     torch = sys.modules.get("torch")
     with ExitStack() as stack:

@@ -60,7 +60,7 @@ def limits_of_user() -> str:
 
 
 def _group_limits(system: Path) -> Iterator[int]:
-    """The limits of the control groups of this process and of all their parents, in versions 1 and 2; none if there are none."""
+    """The limits of the control groups of this process and of all their parents, in versions 1 and 2."""
     try:
         lines = (system / "proc/self/cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

@@ -25,12 +25,12 @@ from prequential.usable_memory import usable_memory_bytes
 
 LIBRARIES = ("transformers", "huggingface_hub")
 QUANTISED = ("quantization_config", "compression_config")
-# What chooses code or files in the library, or is of no use here. The types of the weights are those of the tensors.
+# Entries that choose code or files in the library, or that this program does not need. The tensors say the types of the weights.
 IGNORED = {
     "auto_map", "attn_implementation", "experts_implementation", "transformers_weights", "fusion_config", "distributed_config",
     "kernel_config", "use_kernels", "dtype", "torch_dtype", "num_labels", "id2label", "label2id",
 }  # fmt: skip
-MAX_INTEGER = 1 << 24  # no larger one is a length; the library loops over some
+MAX_INTEGER = 1 << 24  # lengths are smaller
 MODULES_PER_TENSOR, MORE_MODULES = 16, 4096
 MORE_BUFFER_BYTES = 1 << 30
 
@@ -146,7 +146,7 @@ def _model(files: ModelFiles) -> Any:
     for what in ("missing", "unexpected", "mismatched"):
         for key in report[f"{what}_keys"]:
             found = key if isinstance(key, str) else key[0]
-            raise ConfigError(f"its weights are not those of its configuration: {found!r} is {what}")
+            raise ConfigError(f"its weights do not fit its configuration: {found!r} is {what}")
     return model.eval()
 
 
@@ -172,14 +172,14 @@ def _config(stored: dict[str, Any], n_tensors: int) -> tuple[Any, Any]:
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ConfigError(f"{model_type!r} is not a causal language model")
     if config.sub_configs:
-        raise ConfigError(f"{model_type!r} is made of several models; only those of text alone can be used")
+        raise ConfigError(f"{model_type!r} consists of several models; give a model of text alone")
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     config._attn_implementation = "sdpa" if kind._supports_sdpa else "eager"
     return config, kind
 
 
 def _cleaned(value: Any) -> Any:
-    """The value without what is ignored, at any depth. Large integers become floats: they are no lengths."""
+    """The value without the ignored entries, at any depth. Large integers become floats, because the library loops over some."""
     if isinstance(value, dict):
         kept = {name: each for name, each in value.items() if name not in IGNORED and not name.startswith("_")}
         return {name: _cleaned(each) for name, each in kept.items()}

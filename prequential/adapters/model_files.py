@@ -34,7 +34,7 @@ DTYPES = {
     "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
 }  # fmt: skip
 
-Fetch = Callable[[Sequence[str]], Path]  # makes those of the files that exist available, and returns their folder
+Fetch = Callable[[Sequence[str]], Path]  # downloads the files that exist, if necessary, and returns their folder
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ The rules:
     windows   ids are scored `stride` at a time, with as many ids before them as fit into max_length. A stride of max_length gives
               each window one id of context, as lm-eval's rolling tasks have it; smaller strides give more
     carried   the corpus is one stream. document: each document begins anew, with BOS
-    weights   counted, too: as the bytes of all files that were read, with those of the tokenizer
+    weights   counted, too: the bytes of all files that were read, also of the tokenizer's
 """
 
 import time

@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
                 if near := difflib.get_close_matches(option.removeprefix("--"), names, 1, 0.7):
                     self.error(f"unrecognized arguments: {option}; did you mean --{near[0]}?")
             elif re.fullmatch(r"-\d+", arg) and arg not in known and "-1" in known:
-                self.error(f"there is no level {arg}: the levels are -1 to -9")
+                self.error(f"{arg} is not a level: give -1 to -9")
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"prequential: {printable(message)}; see {self.prog} --help\n")
@@ -86,9 +86,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def no_command(name: str, commands: Iterable[str]) -> str:
-    """That there is no such command, and the nearest one."""
+    """The message about an unknown command, with the nearest known one."""
     near = difflib.get_close_matches(name, list(commands), 1)
-    return f"there is no command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    return f"unknown command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 # ---- types of arguments

@@ -11,7 +11,7 @@ from prequential.files import RESUMABLE
 
 @contextmanager
 def resumable(args: argparse.Namespace, **changes: Any) -> Iterator[None]:
-    """An error of the body that leaves a checkpoint says which command resumes the run: that of `args` with these changes."""
+    """If the body fails and leaves a checkpoint, the error names the command that resumes the run: `args` with these changes."""
     try:
         yield
     except BaseException as error:

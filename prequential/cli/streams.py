@@ -91,7 +91,7 @@ def printable_streams() -> Iterator[None]:
 
 @contextmanager
 def foreign_code() -> Iterator[None]:
-    """While the body runs, what it and its libraries print to standard output goes to standard error: it is no result."""
+    """While the body runs, its standard output goes to standard error, also that of its libraries: results stay alone."""
     output, python_output = sys.stdout, sys.__stdout__
     output.flush()
     saved = None

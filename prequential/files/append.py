@@ -27,8 +27,8 @@ def check_appendable(path: PathLike, mode: int = 0o777) -> None:
 def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
     """Appends one line to the file at `path`, made if it is missing, and synchronises it. Raises OutputError.
 
-    mode: the permissions of what the line is made of. A new file has at most these; one that more users may read is refused, as
-    is a file of another user. If the line cannot be appended, it is kept in a new file beside, which the error names.
+    mode: the permissions of the line's sources. A new file has at most these. A file that more users may read, or that another
+    user owns, is refused. If the line cannot be appended, it is kept in a new file beside, which the error names.
     After an error the file has its earlier length: a full disk leaves no part of a line. If the last line has no end, because
     something else damaged the file, the new line begins after a newline.
     """
@@ -85,7 +85,7 @@ def _appending(path: PathLike, mode: int) -> Iterator[int]:
 
 
 def _check_status(path: PathLike, status: os.stat_result, mode: int) -> None:
-    """Raises OutputError unless this is a file of this user that nobody may read who may not read what the line is made of."""
+    """Raises OutputError unless this user owns the file, and no more users may read it than the line's sources."""
     name = repr(os.fspath(path))
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         raise OutputError(f"{name} is not a regular file with one name; choose another file")

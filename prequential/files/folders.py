@@ -102,7 +102,7 @@ def share_folder(folder: Path, mode: int = 0o777) -> None:
 
 
 def set_mode(path: Path, mode: int) -> None:
-    """Changes the permissions of a file or folder, if its file system can (FAT has none). They are no reason to lose its data."""
+    """Changes the permissions of a file or folder, if its file system can. An error is ignored: the data matter more."""
     with suppress(OSError):
         path.chmod(mode)
 

@@ -124,7 +124,7 @@ def _device(target: PathLike, path: Path, *, overwrite: bool) -> Iterator[Sink]:
 def _opened_pipe(target: PathLike) -> int:
     """A copy of the descriptor, inherited from the caller, of a pipe without a name: /dev/stdout, /dev/fd/63.
 
-    Only what this process has open already is taken, so nobody can put another pipe in its place. Raises OSError.
+    Only a pipe that this process has open already is taken, so another user cannot exchange it. Raises OSError.
     """
     import fcntl  # a system with such names has it
 
@@ -221,7 +221,7 @@ class _Draft:
                 with suppress(OSError):  # a file system that keeps no such time
                     os.utime(self.temporary, ns=(self.like.st_atime_ns, self.like.st_mtime_ns))
             publish(self.temporary, self.path)
-            if not self.path.is_dir():  # whoever makes a folder warns of its readers
+            if not self.path.is_dir():  # `new_folder` warns of a folder's readers
                 warn_of_readers(self.path, allowed)
             try:
                 sync_folder(self.path.parent)

@@ -8,7 +8,7 @@ from prequential.errors import OutputError
 
 
 def temporary_folder() -> str:
-    """The folder for temporary files. Raises OutputError if TMPDIR names no usable one, or if there is none at all.
+    """The folder for temporary files. Raises OutputError if TMPDIR names an unusable one, or if none is found.
 
     Python would take another one without a word, perhaps on a disk that others can read or that is too small.
     """

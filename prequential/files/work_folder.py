@@ -219,7 +219,7 @@ def lock(file: BinaryIO, target: PathLike) -> None:
 def has_locked(number: int, wait_s: float = 0.0) -> bool:
     """Locks the file of a descriptor until it is closed. False if another program has held the lock for wait_s seconds.
 
-    Whoever may read a file can hold its lock for ever, so nothing waits for a lock without an end.
+    Every user who may read a file can hold its lock for ever. So every wait has an end.
     """
     try:
         import fcntl

@@ -216,7 +216,7 @@ def test_a_configuration_chooses_no_code_and_no_file(
     ("values", "reason"),
     [
         ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "quantised"),
-        ({"model_type": "gemma3"}, "made of several models"),
+        ({"model_type": "gemma3"}, "consists of several models"),
         ({"model_type": "vit"}, "not a causal language model"),
         ({"model_type": FORGED}, "does not know"),
         ({"model_type": ["gpt2"]}, "does not know"),

@@ -105,7 +105,7 @@ def test_what_cannot_be_used_is_one_line():
     with pytest.raises(ConfigError, match="window >= 2"):
         TorchLearner(module, torch.optim.SGD(module.parameters(), lr=0.1), window=1)
     wrong = TorchLearner(torch.nn.Embedding(256, 5), torch.optim.SGD(module.parameters(), lr=0.1), window=8)
-    with pytest.raises(ConfigError, match="the optimiser has parameters.*; give a function that makes it"):
+    with pytest.raises(ConfigError, match=r"the optimiser has parameters.*; give a function that makes it"):
         prequential.evaluate(TEXT, learner=wrong, baselines=())
     with pytest.raises(prequential.InvalidDistributionError, match="shape"):
         prequential.evaluate(TEXT, learner=lambda: wrong, baselines=())

@@ -26,7 +26,7 @@ WITHOUT_TORCH = (
 @pytest.mark.parametrize(
     ("args", "part"),
     [
-        (["frobnicate"], "no command 'frobnicate'"),
+        (["frobnicate"], "unknown command 'frobnicate'"),
         (["comprss", "a"], "did you mean 'compress'"),
         (["list"], "FILE.pq"),
         (["list", "--no-such-option", "a"], "--no-such-option; see prequential list --help"),

@@ -210,9 +210,7 @@ def compare(
         raise ConfigError(f"{len(labels)} group labels for {len(opened)} runs: give one for each")
     names = list(dict.fromkeys(labels))
     if len(names) < 2:
-        raise ConfigError(
-            f"the {len(opened)} runs form one group, and there is no other group to compare it with: set them with groups="
-        )
+        raise ConfigError(f"the {len(opened)} runs form one group; a comparison needs two: set them with groups=")
     reference, *others = (
         _group(name, [run for run, label in zip(opened, labels, strict=True) if label == name]) for name in names
     )

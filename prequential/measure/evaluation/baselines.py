@@ -31,7 +31,7 @@ Baseline = str | Static
 
 
 def checked_baselines(baselines: Any) -> tuple[Baseline, ...]:
-    """The baselines as a tuple. Raises ConfigError for a value that is no list of them, or a name that does not exist."""
+    """The baselines as a tuple. Raises ConfigError for another value than a list of them, and for an unknown name."""
     if isinstance(baselines, str) or not isinstance(baselines, Iterable):
         raise wrong_argument("baselines", baselines, "a list of names, such as ['gzip'], or () for none")
     found = tuple(baselines)
@@ -39,7 +39,7 @@ def checked_baselines(baselines: Any) -> tuple[Baseline, ...]:
         if isinstance(each, str) and each not in BASELINES:
             near = difflib.get_close_matches(each, BASELINES, 1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ConfigError(f"there is no baseline {each!r}: {hint}the baselines are {', '.join(BASELINES)}")
+            raise ConfigError(f"unknown baseline {each!r}: {hint}the baselines are {', '.join(BASELINES)}")
         if not isinstance(each, str) and not callable(getattr(each, "costs", None)):
             raise wrong_argument("an entry of baselines", each, "a name, or an adapters.StaticModel")
     return found

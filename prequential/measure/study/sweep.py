@@ -71,7 +71,7 @@ def sweep_plan(
     _check_axes(base, update_symbols=(update_symbols, int))
     check_arguments(runtime=runtime)
     if base.gpt is None:
-        raise ConfigError("a sweep varies the GPT, and this configuration has none: choose a preset from 5 to 9")
+        raise ConfigError("a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9")
     axes = (
         _distinct(replay, replay_factor(base)),
         _distinct(widths, base.gpt.width),
@@ -94,7 +94,7 @@ def sweep_plan(
 
 
 def _check_axes(base: Any, **axes: tuple[Any, type]) -> None:
-    """Raises ConfigError for a base that is no Config, and for values of an axis that are no list of numbers of its kind."""
+    """Raises ConfigError unless the base is a Config, and the values of each axis are a list of numbers of its kind."""
     if not isinstance(base, Config):
         raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
     for name, (values, kind) in axes.items():

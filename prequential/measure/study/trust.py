@@ -1,7 +1,7 @@
 """Whether a run that is found in a folder may be used as if this program had just made it: `check_own_run`.
 
-Whoever may write in a folder of runs can put a run there whose figures he chose. So its owner counts; and its archive, which
-proves the figures, must be there and be the one that the record describes. The archive is not decoded.
+A user who may write in a folder of runs can put a run with invented figures there. So the run must belong to this user. Its
+archive, which proves the figures, must be there and have the header and the sizes of its record. It is not decoded.
 """
 
 import os
@@ -20,7 +20,7 @@ REMEDY = "move it away, choose another folder, or trust_runs=True uses it as it 
 def check_own_run(run: Run) -> None:
     """Raises CorpusError, which names the run, unless this user made it and its archive is the one that its record describes.
 
-    A packed run, and a code length of which there is no archive, must only belong to this user.
+    For a packed run, and for a code length without an archive, only the owner is checked.
     """
     is_packed = run.packed_curves is not None
     paths = [run.path.parent] if is_packed else [run.path, *(run.path / name for name in (RECORD, CURVE, ARCHIVE))]

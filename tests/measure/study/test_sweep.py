@@ -68,7 +68,7 @@ def test_a_model_above_the_memory_limit_is_refused() -> None:
 
 
 def test_a_grid_without_a_gpt_or_without_any_configuration_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="has none"):
+    with pytest.raises(ConfigError, match="lacks"):
         sweep_plan(Config(gpt=None))
     with pytest.raises(ConfigError, match="no combination is left; replay 1, width 33"):
         sweep_plan(TINY, widths=[33])

@@ -88,7 +88,7 @@ def _output_file(args: argparse.Namespace, name: str) -> str | None:
 
 
 def _check_archive(name: str) -> None:
-    """Raises CorruptArchiveError if the file is no archive at all, CorpusError for a folder."""
+    """Raises CorruptArchiveError if the file does not begin as an archive does, CorpusError for a folder."""
     if os.path.isdir(name):  # noqa: PTH112
         raise CorpusError("this is a folder, not an archive")
     if os.path.isfile(name):  # noqa: PTH113  # a pipe could be read only once

@@ -223,7 +223,7 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
 
 
 def _mode(repository: str) -> int:
-    """The permissions of the repository: those of its folder, of the folder of its objects, and of the one that holds that."""
+    """The permissions that the repository, its folder `.git` and the folder of its objects have in common."""
     from prequential.corpora.git.repository import find_repository
     from prequential.files import common_mode
 
