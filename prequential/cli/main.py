@@ -85,9 +85,7 @@ def _command_list() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
     open_missing_streams()  # before any file is opened
-    if (
-        argv is None
-    ):  # this process is the program. A child that is started with -c would import from the current folder first
+    if argv is None:  # this process is the program, and `-c` would put the current folder on a child's path
         os.environ.setdefault("PYTHONSAFEPATH", "1")
     try:
         n_workers, rank = workers()
