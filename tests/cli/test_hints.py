@@ -156,6 +156,16 @@ def test_what_a_learner_prints_is_not_in_the_json(run, tmp_path, args):
     assert {b"imported", b"made", b"predicts", b"from C"} <= set(done.stderr.splitlines())
 
 
+def test_what_a_learner_prints_is_not_in_the_json_of_a_replaced_stream(tmp_path, monkeypatch, capsys):
+    from prequential.cli.main import main
+
+    (tmp_path / "a").write_bytes(b"a few bytes " * 50)
+    (tmp_path / "noisy.py").write_text(NOISY)
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", "--json", "--no-run", "--baselines", "none", "--learner", "noisy.py:Noisy", "a"]) == 0
+    assert isinstance(json.loads(capsys.readouterr().out), dict)
+
+
 def test_a_learner_of_ids_has_a_code_length_and_no_archive_in_every_text(run, tmp_path):
     (tmp_path / "a").write_bytes(b"a few bytes " * 200)
     (tmp_path / "noisy.py").write_text(NOISY)

@@ -138,7 +138,7 @@ def test_no_planted_file_is_opened_or_run(folder, environment, command, tmp_path
     assert not (folder / "PWNED").exists(), (folder / "PWNED").read_text()
     planted = {f"{name}.py" for name in MODULES} | SETTINGS.keys() | {"__pycache__", "planted_cache", "~"}
     assert not opened(environment) & planted, done.stderr.decode()
-    assert b"numba_config" not in done.stderr
+    assert b"config file" not in done.stderr  # numba would warn of its settings
 
 
 def test_the_audit_sees_what_is_opened_and_what_children_open(folder, environment):

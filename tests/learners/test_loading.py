@@ -79,6 +79,12 @@ def test_a_learner_imports_the_modules_beside_it_and_its_digest_covers_them(tmp_
     assert after(tmp_path, helper="from parts import rates  # changed") != first
 
 
+def test_a_module_that_an_installed_package_lacks_is_not_taken_from_the_folder(tmp_path):
+    tried = "try:\n    import json.beside\nexcept ImportError:\n    pass\n"
+    written(tmp_path, mine=tried + LEARNER, beside="raise SystemExit('planted')")
+    load_subject(f"{tmp_path / 'mine.py'}:Counts")
+
+
 def test_a_learner_of_one_file_keeps_the_digest_of_that_file(tmp_path):
     from hashlib import blake2b
 
