@@ -119,7 +119,7 @@ def test_a_baseline_of_other_bytes_is_refused_before_the_work(swept, folder, mon
         (("--replay", "nan"), "'nan' is not a list"),
         (("--width", "64,"), "'64,' is not a list of integers of 1 or more"),
         (("--seeds", "0", "--seed", "1"), "leave out --seed"),
-        (("-1",), "varies the GPT, and this configuration has none"),
+        (("-1",), "a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9"),
         (("--width", "33"), "no combination is left"),
     ],
 )
