@@ -37,9 +37,8 @@ lint: .venv/.installed  ## format and lint, as the commit hooks do
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: .venv/.installed  ## static types, in a copy: in this folder ./codecs would hide the standard library's codecs
-	copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -RL prequential pyproject.toml "$$copy" && mypy=$$PWD/$(BIN)/mypy && \
-	cd "$$copy" && "$$mypy" prequential
+types: .venv/.installed  ## static types
+	$(BIN)/mypy
 
 picture: .venv/.installed  ## the learning curve in README, from a new run
 	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \

@@ -27,16 +27,15 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from prequential_codecs.bit_coder import ENCODE, FOLLOW, BitCoder
+from prequential_corpora.sources import open_corpus
 from torch.nn.functional import cross_entropy, embedding, pad, relu, rms_norm, scaled_dot_product_attention
 
-from prequential.codecs.bit_coder import ENCODE, FOLLOW, BitCoder
-from prequential.corpora.sources import open_corpus
 from prequential.errors import PrequentialError
 from prequential.exact import matmul, plain
 from prequential.exact.backend import NEWTON_SCHULZ_STEPS, Backend
 from prequential.exact.optim import NEWTON_SCHULZ
 from prequential.exact.pool import Pool
-from prequential.measure.table import format_table
 from prequential.model.config import Config, GPTConfig
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.weights import SCORE_SCALE, rotary_phases
@@ -45,6 +44,7 @@ from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.model.schedule import blocks
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
+from prequential.records.table import format_table
 
 Tensor = torch.Tensor
 # (layer, queries, keys, values): all (R, H, T, K), as is the result

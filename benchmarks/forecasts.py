@@ -15,15 +15,15 @@ from typing import Any
 
 from markdown_table import format_markdown
 
-from prequential.measure.evaluation.curves import MODEL
-from prequential.measure.evaluation.runs import Run, read_runs
-from prequential.measure.study.forecasting.backtest import QUANTITIES
-from prequential.measure.study.forecasting.forecast import Target, forecast
-from prequential.measure.study.forecasting.naive import naive_losses
-from prequential.measure.study.forecasting.score import score
-from prequential.measure.study.forecasting.sealed import read_forecast, run_digests, sealed
-from prequential.measure.study.ladder import Ladder, Rung, Size
-from prequential.measure.study.plans import recorded_subject
+from prequential.evaluation.curves import MODEL
+from prequential.evaluation.runs import Run, read_runs
+from prequential.forecasting.backtest import QUANTITIES
+from prequential.forecasting.forecast import Target, forecast
+from prequential.forecasting.naive import naive_losses
+from prequential.forecasting.score import score
+from prequential.forecasting.sealed import read_forecast, run_digests, sealed
+from prequential.sweeps.ladder import Ladder, Rung, Size
+from prequential.sweeps.plans import recorded_subject
 
 FOLDER = Path(__file__).parent / "forecasts"
 TUNED = ("dickens", "enwik8", "dickens-contexts", "enwik8-contexts")

@@ -27,22 +27,20 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_header import Header
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_corpora.sources import open_corpus
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from prequential.codecs.archive import ArchiveReader
-from prequential.codecs.archive_header import Header
-from prequential.codecs.bit_coder import FOLLOW, BitCoder
-from prequential.corpora.sources import open_corpus
 from prequential.errors import PrequentialError
+from prequential.evaluation.evaluation import warm_up
 from prequential.exact import matmul, plain
 from prequential.exact.backend import Backend
 from prequential.exact.pool import Pool
 from prequential.exact.random import random_words
 from prequential.exact.tables import HOST
-from prequential.measure.evaluation.evaluation import warm_up
-from prequential.measure.record import append_record, environment
-from prequential.measure.table import format_table
 from prequential.model.config import COLUMNS_AT_ONCE, Config
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT
@@ -51,6 +49,8 @@ from prequential.model.presets import preset
 from prequential.online import coding, loop
 from prequential.online.accelerators import places_of_test, triton_primitives
 from prequential.online.runtime import Runtime
+from prequential.records.record import append_record, environment
+from prequential.records.table import format_table
 
 RECORDS = Path(__file__).parent / "gpu.jsonl"
 PARTS = ("cpu", "gpu", "gpu_captured", "gpu_triton")  # where and how a part is timed

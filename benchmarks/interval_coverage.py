@@ -32,12 +32,12 @@ from markdown_table import format_markdown
 from numpy.typing import NDArray
 
 from prequential import Curve, Runtime, compress, preset
-from prequential.measure.comparison.clusters import cluster, rate_interval
-from prequential.measure.comparison.compare import Group, intervals_of
-from prequential.measure.comparison.documents import compare_documents, read_document_losses
-from prequential.measure.comparison.intervals import Bootstrap
-from prequential.measure.record import append_record
+from prequential.comparison.clusters import cluster, rate_interval
+from prequential.comparison.compare import Group, intervals_of
+from prequential.comparison.documents import compare_documents, read_document_losses
+from prequential.comparison.intervals import Bootstrap
 from prequential.online.coding import Progress
+from prequential.records.record import append_record
 from prequential.version import VERSION
 
 RESULTS = Path(__file__).with_name("interval_coverage.jsonl")

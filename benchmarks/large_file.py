@@ -66,7 +66,7 @@ def anonymous_bytes() -> int | None:
 def measure(path: str, command: str, preset: int, limit_bytes: int, seconds: float) -> dict[str, Any]:
     """The cost of the command on the file (for decompress: on an archive), in this process and up to the limit."""
     import prequential
-    from prequential.measure.machine import peak_memory_bytes
+    from prequential.machine.facts import peak_memory_bytes
 
     start_s, next_sample, peak_private, coded_bytes = time.monotonic(), 0, 0, 0
     config = prequential.preset(preset)

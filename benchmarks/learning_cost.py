@@ -13,9 +13,9 @@ from functools import cache
 import numpy as np
 from scipy.linalg import toeplitz
 
-from prequential.measure.evaluation.curves import Curve
-from prequential.measure.study.expected_curve import Estimate, expected_curve
-from prequential.measure.study.references import split_of
+from prequential.decomposition.decompose import split_of
+from prequential.evaluation.curves import Curve
+from prequential.sweeps.expected_curve import Estimate, expected_curve
 
 N_BYTES, SEGMENT_BYTES, N_TEXTS = 1_000_000, 1000, 200
 NOISES = (("AR", 0.0), ("AR", 0.5), ("AR", 0.8), ("AR", 0.95), ("H", 0.7), ("H", 0.8), ("H", 0.9))

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from prequential_corpora.corpus import Document
+from prequential_corpora.overlap.overlap import DIRTY_SHARE, Overlap, measure_overlap
 
-from prequential.corpora.corpus import Document
-from prequential.corpora.overlap.overlap import DIRTY_SHARE, Overlap, measure_overlap
-from prequential.measure.machine import machine, versions
+from prequential.machine.facts import machine, versions
 
 DOCUMENT_BYTES = 4000
 LINE_BYTES = 45

@@ -25,8 +25,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from prequential.corpora.corpus import Corpus
-from prequential.corpora.sources import open_corpus
+from prequential_corpora.corpus import Corpus
+from prequential_corpora.sources import open_corpus
+
 from prequential.errors import PrequentialError
 
 ROWS = Path(__file__).parent / "peers.jsonl"
@@ -226,7 +227,7 @@ def version(peer: Peer) -> str | None:
 @functools.cache
 def machine() -> dict[str, str | int]:
     """The machine as in the records of `evaluate`. A child process describes it, because that loads torch (see `run`)."""
-    code = "import json; from prequential.measure.machine import machine; print(json.dumps(machine()))"
+    code = "import json; from prequential.machine.facts import machine; print(json.dumps(machine()))"
     found: dict[str, str | int] = json.loads(subprocess.check_output([sys.executable, "-c", code]))
     return found
 

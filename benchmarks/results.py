@@ -25,12 +25,12 @@ from typing import Any
 from markdown_table import format_markdown
 
 from prequential.errors import ConfigError
-from prequential.measure.evaluation.summary import format_report, model_summary
-from prequential.measure.machine import NO_BACKEND
-from prequential.measure.record import append_record
-from prequential.measure.study.sweep import pareto_front
+from prequential.evaluation.summary import format_report, model_summary
+from prequential.machine.facts import NO_BACKEND
 from prequential.model.config import Config
 from prequential.model.presets import DEVICE_PRESETS, PRESETS, PURE, preset
+from prequential.records.record import append_record
+from prequential.sweeps.sweep import pareto_front
 
 PROJECT = Path(__file__).parents[1]
 RECORDS = PROJECT / "benchmarks" / "results.jsonl"

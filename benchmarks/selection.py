@@ -27,13 +27,13 @@ from pathlib import Path
 import numpy as np
 from markdown_table import format_markdown
 from numpy.typing import NDArray
+from prequential_corpora.corpus import Document
 
-from prequential.corpora.corpus import Document
-from prequential.measure.comparison.intervals import Bootstrap
-from prequential.measure.study.selection import ORDERS, PROGRESS, choose, part_bits, rank, score_documents
+from prequential.comparison.intervals import Bootstrap
 from prequential.model.config import Config
 from prequential.model.presets import preset
 from prequential.online.runtime import Runtime
+from prequential.sweeps.selection import ORDERS, PROGRESS, choose, part_bits, rank, score_documents
 
 SHARD_BYTES, SEED, CONFIDENCE = 4096, 0, 0.9
 N_SHARDS = 128  # in the pool

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from prequential.version import VERSION
 
 if TYPE_CHECKING:
+    from prequential_corpora.bundled import sample_path
+
     from prequential.compression import CompressionResult, compress
-    from prequential.corpora.bundled import sample_path
     from prequential.decompression import DecompressionResult, decompress
     from prequential.errors import (
         CheckpointError,
@@ -27,22 +28,22 @@ if TYPE_CHECKING:
         PrequentialError,
         UnsupportedVersionError,
     )
-    from prequential.measure.evaluation.curves import Curve
-    from prequential.measure.evaluation.evaluation import DraftFolder, Evaluation, evaluate
-    from prequential.measure.evaluation.ledger import Ledger
-    from prequential.measure.evaluation.runs import Run, read_run, read_runs
-    from prequential.measure.monorepo.series import read_series
-    from prequential.measure.study.matrix import Matrix, measure_matrix
-    from prequential.measure.study.sweep import sweep, sweep_plan
-    from prequential.measure.watch.health import Finding, Health
-    from prequential.measure.watch.progress import progress
+    from prequential.evaluation.curves import Curve
+    from prequential.evaluation.evaluation import DraftFolder, Evaluation, evaluate
+    from prequential.evaluation.ledger import Ledger
+    from prequential.evaluation.runs import Run, read_run, read_runs
+    from prequential.matrix.matrix import Matrix, measure_matrix
     from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
     from prequential.model.presets import preset
+    from prequential.monorepo_loss.series import read_series
     from prequential.online.coding import Progress
     from prequential.online.limits import memory_bytes
     from prequential.online.loop import Learner
     from prequential.online.runtime import Runtime
     from prequential.report import plots as plots
+    from prequential.sweeps.sweep import sweep, sweep_plan
+    from prequential.watch.health import Finding, Health
+    from prequential.watch.progress import progress
 
 __version__ = VERSION
 
@@ -92,26 +93,26 @@ __all__ = [
     "sweep_plan",
 ]
 _MODULES = {
-    "compression": ("CompressionResult", "compress"),
-    "corpora.bundled": ("sample_path",),
-    "decompression": ("DecompressionResult", "decompress"),
-    "measure.evaluation.curves": ("Curve",),
-    "measure.evaluation.evaluation": ("DraftFolder", "Evaluation", "evaluate"),
-    "measure.evaluation.ledger": ("Ledger",),
-    "measure.evaluation.runs": ("Run", "read_run", "read_runs"),
-    "measure.monorepo.series": ("read_series",),
-    "measure.study.matrix": ("Matrix", "measure_matrix"),
-    "measure.study.sweep": ("sweep", "sweep_plan"),
-    "measure.watch.health": ("Finding", "Health"),
-    "measure.watch.progress": ("progress",),
-    "model.config": ("Config", "GPTConfig", "MixerConfig", "ReplicaConfig", "ScheduleConfig"),
-    "model.presets": ("preset",),
-    "online.coding": ("Progress",),
-    "online.limits": ("memory_bytes",),
-    "online.loop": ("Learner",),
-    "online.runtime": ("Runtime",),
+    "prequential.compression": ("CompressionResult", "compress"),
+    "prequential_corpora.bundled": ("sample_path",),
+    "prequential.decompression": ("DecompressionResult", "decompress"),
+    "prequential.evaluation.curves": ("Curve",),
+    "prequential.evaluation.evaluation": ("DraftFolder", "Evaluation", "evaluate"),
+    "prequential.evaluation.ledger": ("Ledger",),
+    "prequential.evaluation.runs": ("Run", "read_run", "read_runs"),
+    "prequential.monorepo_loss.series": ("read_series",),
+    "prequential.matrix.matrix": ("Matrix", "measure_matrix"),
+    "prequential.sweeps.sweep": ("sweep", "sweep_plan"),
+    "prequential.watch.health": ("Finding", "Health"),
+    "prequential.watch.progress": ("progress",),
+    "prequential.model.config": ("Config", "GPTConfig", "MixerConfig", "ReplicaConfig", "ScheduleConfig"),
+    "prequential.model.presets": ("preset",),
+    "prequential.online.coding": ("Progress",),
+    "prequential.online.limits": ("memory_bytes",),
+    "prequential.online.loop": ("Learner",),
+    "prequential.online.runtime": ("Runtime",),
 }
-_MODULE_OF = {name: f"prequential.{module}" for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

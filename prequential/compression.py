@@ -9,11 +9,13 @@ import time
 from dataclasses import dataclass
 from typing import Any, BinaryIO, overload
 
+from prequential_codecs.archive_header import Header
+
 from prequential.arguments import check_arguments
-from prequential.codecs.archive_header import Header
+from prequential.evaluation.ledger import Ledger
 from prequential.files import check_output
 from prequential.learners.given import Given, informed_learner, is_model
-from prequential.measure.evaluation.ledger import Ledger
+from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.model.presets import default_for
 from prequential.online import coding
@@ -22,7 +24,6 @@ from prequential.online.loop import Learner
 from prequential.online.outputs import checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, HashedSymbols, PathLike, mode_of, open_source
-from prequential.process import engine_call
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """`decompress`: from an archive to the original.
 
-This module and its imports are the decoder that a description length counts (measure/evaluation/decoder_source.py).
+This module and its imports are the decoder that a description length counts (evaluation/decoder_source.py).
 """
 
 import io
@@ -12,18 +12,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast, overload
 
-from prequential.codecs.archive import ArchiveReader
-from prequential.codecs.archive_header import Header
-from prequential.corpora.chunks import reading
-from prequential.corpora.tree_restore import restore_tree
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_header import Header
+from prequential_corpora.chunks import reading
+from prequential_corpora.tree_restore import restore_tree
+
 from prequential.errors import CorruptArchiveError, OutputError
 from prequential.files import Sink, check_new_folder, output_file, possible_name
+from prequential.machine.process import engine_call
 from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
 from prequential.online.outputs import PathLike, checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
-from prequential.process import engine_call
 
 if TYPE_CHECKING:
     from prequential.learners.given import Given
@@ -93,7 +94,7 @@ def decompress(
 
     output: a path or an open binary file. A path appears when the complete original is verified; it is a folder if the archive
     holds one. Until then the folder .OUTPUT.prequential holds the verified beginning; if the archive is damaged, it becomes
-    OUTPUT.from-0. A binary file receives each block once it is verified (for a folder, the stream of corpora/tree.py).
+    OUTPUT.from-0. A binary file receives each block once it is verified (a folder as a stream).
     resume: as for `compress`. given: the text or stored model that the archive was given.
     max_output_bytes: a longer original is refused before anything is built or written; None: a small archive may have a long one.
     max_decoding_s: so is one that takes more seconds, roughly (decoding_time.py). A long time is a logged warning.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import prequential
 from prequential import adapters
 from prequential.learners import protocol
-from prequential.measure.study.plans import Plan, Setting
+from prequential.sweeps.plans import Plan, Setting
 
 PROJECT = Path(__file__).parents[1]
 FUSED = prequential.Runtime(kernels="fused")
@@ -86,8 +86,8 @@ def test_an_output_without_a_buffer_gets_every_byte() -> None:
 
 
 def test_an_original_with_another_digest_is_refused_although_every_block_is_intact() -> None:
-    from prequential.codecs.archive import ArchiveReader, ArchiveWriter
-    from prequential.codecs.archive_header import Header
+    from prequential_codecs.archive import ArchiveReader, ArchiveWriter
+    from prequential_codecs.archive_header import Header
 
     reader = ArchiveReader(io.BytesIO(prequential.compress(b"text" * 100, config=SMALL, runtime=FUSED)))
     forged = io.BytesIO()

@@ -20,8 +20,8 @@ import pytest
 import prequential
 from prequential.cli.failures import OPTIONS, in_options
 from prequential.exact.matmul import BACKEND_NAMES
-from prequential.measure.study.plans import Plan
 from prequential.online.runtime import BACKENDS
+from prequential.sweeps.plans import Plan
 
 PROJECT = Path(__file__).parents[1]
 FUSED = prequential.Runtime(kernels="fused")

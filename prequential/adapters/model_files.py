@@ -19,7 +19,7 @@ import torch
 
 from prequential.errors import ConfigError
 from prequential.files import open_regular, read_regular
-from prequential.strict_json import parse_json
+from prequential.files.strict_json import parse_json
 
 CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenizer_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -21,11 +21,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from prequential_corpora.corpus import Document
 from torch.nn.functional import log_softmax
 
 from prequential.adapters.hub import LoadedModel, load_model, quiet
 from prequential.adapters.text_tokenizer import TextTokenizer
-from prequential.corpora.corpus import Document
 from prequential.errors import ConfigError
 from prequential.learners.adapted import AdaptedLearner, schedule_of
 from prequential.learners.following import byte_costs

@@ -15,7 +15,7 @@ import numpy as np
 
 from prequential.adapters import tokenizer_process
 from prequential.errors import ConfigError, CorpusError
-from prequential.strict_json import parse_json
+from prequential.files.strict_json import parse_json
 
 MEMORY_BYTES, MEMORY_BYTES_PER_BYTE = 4 << 30, 512  # measured: 170 for each byte of a text
 SECONDS, BYTES_PER_SECOND = 120, 10_000  # measured: 400,000

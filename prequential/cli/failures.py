@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 from prequential.cli.streams import StandardOutputError
 from prequential.errors import PrequentialError
+from prequential.machine.usable_memory import limits_of_user
 from prequential.printable import printable
-from prequential.usable_memory import limits_of_user
 
 EXIT_FAILURE = 1
 # What messages of the library tell to give, and the option that gives it on the command line.

@@ -13,18 +13,38 @@ from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
-from prequential.cli.commands.archives import compress, decompress, list, test
-from prequential.cli.commands.machine import audit, doctor, estimate
-from prequential.cli.commands.measure import compare, evaluate, heldout, monorepo, references, report, runs
-from prequential.cli.commands.models import export, train
-from prequential.cli.commands.study import ablate, forecast, ladder, matrix, score, select, sweep
+from prequential.cli import (
+    ablate,
+    audit,
+    compare,
+    compress,
+    decompress,
+    doctor,
+    estimate,
+    evaluate,
+    export,
+    forecast,
+    heldout,
+    ladder,
+    list,
+    matrix,
+    monorepo,
+    references,
+    report,
+    runs,
+    score,
+    select,
+    sweep,
+    test,
+    train,
+)
 from prequential.cli.failures import EXIT_FAILURE, report_failure, was_interrupted, with_notes
 from prequential.cli.options import Parser, no_command
 from prequential.cli.paths import are_refused
 from prequential.cli.streams import end_output, open_missing_streams, printable_streams
 from prequential.errors import ConfigError
+from prequential.machine.usable_memory import check_address_space
 from prequential.online.workers.environment import workers
-from prequential.usable_memory import check_address_space
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),

@@ -449,8 +449,8 @@ def _read_file_or_pipe(path: str) -> bytes:
 
 
 def _read_config(path: str) -> Config:
+    from prequential.files.strict_json import parse_json
     from prequential.model.config import Config
-    from prequential.strict_json import parse_json
 
     try:
         return Config.from_dict(parse_json(_read_file_or_pipe(path).removeprefix(codecs.BOM_UTF8)))

@@ -10,9 +10,10 @@ import re
 import sys
 from pathlib import Path
 
+from prequential_corpora.chunks import reading
+from prequential_corpora.names import is_path
+
 from prequential.cli.failures import report_failure
-from prequential.corpora.chunks import reading
-from prequential.corpora.names import is_path
 from prequential.errors import CorpusError, PrequentialError
 from prequential.files import check_output
 

@@ -16,9 +16,9 @@ from prequential.cli.progress import progress_bar
 from prequential.cli.streams import foreign_code
 
 if TYPE_CHECKING:
-    from prequential.measure.study.plans import Outcome, Plan
-    from prequential.measure.watch.progress import SilentProgress
     from prequential.online.runtime import Runtime
+    from prequential.sweeps.plans import Outcome, Plan
+    from prequential.watch.progress import SilentProgress
 
 
 def add_plan(parser: argparse.ArgumentParser, *, folder: str = "runs") -> None:
@@ -67,8 +67,8 @@ def run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Out
 
     If torchrun started several processes, the first one returns, and the others end when no run is left.
     """
-    from prequential.measure.study import plans
-    from prequential.measure.study.plan_workers import PlanWorker
+    from prequential.sweeps import plans
+    from prequential.sweeps.plan_workers import PlanWorker
 
     worker = PlanWorker.launched()
     if worker and runtime.threads is None:
@@ -94,7 +94,7 @@ def run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Out
 
 def report_bad_runs(args: argparse.Namespace) -> bool:
     """Whether the folder of runs holds some that cannot be read, so that the plan cannot use them; prints a line for each."""
-    from prequential.measure.evaluation.runs import runs_so_far
+    from prequential.evaluation.runs import runs_so_far
 
     bad: list[Exception] = []
     runs_so_far(args.runs, bad.append)
@@ -119,7 +119,7 @@ def _progress(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
 
 
 def _print_outcome(args: argparse.Namespace, outcome: Outcome) -> None:
-    from prequential.measure.study.text.sweep import format_outcome
+    from prequential.sweeps.sweep_text import format_outcome
 
     if outcome.error:
         report_failure(outcome.name, outcome.error, verbose=args.verbose)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from prequential.cli.streams import terminal
 
 if TYPE_CHECKING:
-    from prequential.measure.watch.progress import SilentProgress
+    from prequential.watch.progress import SilentProgress
 
 COMPILING = (
     "compiling kernels, once for each kind of run after an installation (some 15 to 30 s on an idle processor, minutes on a "
@@ -43,7 +43,7 @@ def shows_summary(*, quiet: bool, verbose: bool) -> bool:
 
 
 def _watch(title: str, *, quiet: bool) -> SilentProgress:
-    from prequential.measure.watch.progress import ProgressBar, ProgressLines, SilentProgress
+    from prequential.watch.progress import ProgressBar, ProgressLines, SilentProgress
 
     if quiet:
         return SilentProgress(title)
@@ -57,7 +57,7 @@ def _watch(title: str, *, quiet: bool) -> SilentProgress:
 @contextmanager
 def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
     """Shows when kernels are compiled, in one line and in the bar: a first run must not look as if it hung."""
-    from prequential.compiled import event
+    from prequential.machine.compiled import event
 
     class Listener(event.Listener):
         said, depth = False, 0

@@ -13,7 +13,6 @@ from functools import cache
 import numpy as np
 import torch
 
-from prequential.compiled import Array, inlined, kernel
 from prequential.exact.fused_attention import (
     attention_backward_scores,
     attention_backward_values,
@@ -48,6 +47,7 @@ from prequential.exact.plain import (
     sqrt,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
+from prequential.machine.compiled import Array, inlined, kernel
 
 Tensor = torch.Tensor
 

@@ -10,7 +10,6 @@ from functools import cache
 import numpy as np
 import torch
 
-from prequential.compiled import Array, inlined, kernel
 from prequential.exact.fused_loops import (
     INVERSE_INT8_LIMIT,
     ONE,
@@ -25,6 +24,7 @@ from prequential.exact.fused_loops import (
 )
 from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT
 from prequential.exact.tables import ATTENTION_TABLE_SIZE, SCORE_STEPS_PER_NAT, attention_table
+from prequential.machine.compiled import Array, inlined, kernel
 
 Tensor = torch.Tensor
 

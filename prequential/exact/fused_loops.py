@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 import torch
 
-from prequential.compiled import Array, inlined
 from prequential.exact.plain import INT8_LIMIT, TINY
+from prequential.machine.compiled import Array, inlined
 
 Tensor = torch.Tensor
 

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread, current_thread
 from typing import TypeVar
 
-from prequential.process import n_torch_threads
+from prequential.machine.process import n_torch_threads
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from prequential_codecs.bit_coder import UNIT_BITS, BitCoder, ideal_bits
 
-from prequential.codecs.bit_coder import UNIT_BITS, BitCoder, ideal_bits
 from prequential.errors import ConfigError, LawError, PrequentialError
 from prequential.exact.digest import digest
 from prequential.exact.host import to_array

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from prequential_codecs.archive_header import OTHER
+from prequential_codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
 
-from prequential.codecs.archive_header import OTHER
-from prequential.codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
 from prequential.learners.subject import Subject, spread, tokenise
 from prequential.model.schedule import blocks
 from prequential.online.coding import OnProgress, Progress

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prequential.codecs.archive_header import GIVEN, Header, name_of_given
+from prequential_codecs.archive_header import GIVEN, Header, name_of_given
+
 from prequential.errors import ConfigError, CorpusError
 from prequential.model.config import Config
 from prequential.online.coding import config_of

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from prequential.corpora.corpus import unicode_name
+from prequential_corpora.corpus import unicode_name
+
 from prequential.errors import ConfigError
 from prequential.learners.adapted import named_failures
 from prequential.learners.subject import Subject, other_subject

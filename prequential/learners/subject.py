@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from prequential_codecs.archive_header import GIVEN, OTHER
 
-from prequential.codecs.archive_header import GIVEN, OTHER
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 from prequential.learners.adapted import AdaptedLearner, check_sequence, named_failures, schedule_of
 from prequential.learners.given import Given, describe, informed_learner, is_model

@@ -7,10 +7,10 @@ Letters: n symbols in the segment, C symbols that a prediction looks at.
 """
 
 import numpy as np
+from prequential_codecs.bit_coder import BitCoder
 
-from prequential.codecs.bit_coder import BitCoder
-from prequential.compiled import Array, kernel
 from prequential.exact.fused import fill_frequencies, integer_frequency_table
+from prequential.machine.compiled import Array, kernel
 from prequential.model.gpt.column import ColumnArrays, ColumnDecoder, fill_logits
 from prequential.model.gpt.recall import RecallArrays, read_symbols
 from prequential.model.mixer.mixing import MixerArrays, code_mixed, code_plain

@@ -8,8 +8,8 @@ not recognised. The arithmetic is that of an OnlineLearner, so a decoder with th
 from copy import copy
 
 import numpy as np
+from prequential_codecs.bit_coder import BitCoder, ideal_bits
 
-from prequential.codecs.bit_coder import BitCoder, ideal_bits
 from prequential.errors import ConfigError
 from prequential.model.gpt.reader import Reader
 from prequential.model.history import History

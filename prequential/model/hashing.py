@@ -1,6 +1,6 @@
 """Hashes of integers, and the class of letters, for the kernels that compute contexts (of the mixer and of the GPT)."""
 
-from prequential.compiled import inlined
+from prequential.machine.compiled import inlined
 
 HASH_MASK = 0xFFFFFFFF
 

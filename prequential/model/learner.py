@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from prequential_codecs.bit_coder import BitCoder, ideal_bits, symbol_bits
 
-from prequential.codecs.bit_coder import BitCoder, ideal_bits, symbol_bits
 from prequential.exact.digest import digest
 from prequential.exact.host import to_array, to_tensor
 from prequential.exact.random import random_words

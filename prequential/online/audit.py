@@ -28,8 +28,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from prequential_codecs.bit_coder import ENCODE, FOLLOW, MODE, BitCoder, ideal_bits
 
-from prequential.codecs.bit_coder import ENCODE, FOLLOW, MODE, BitCoder, ideal_bits
 from prequential.errors import FaultError
 from prequential.exact.backend import Backend
 from prequential.exact.digest import digest

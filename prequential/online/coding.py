@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from prequential_codecs.archive import ArchiveReader, ArchiveWriter
+from prequential_codecs.archive_block import Block, BlockKind
+from prequential_codecs.archive_header import GIVEN, OTHER, Header, name_of_given
+from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitCoder
 
-from prequential.codecs.archive import ArchiveReader, ArchiveWriter
-from prequential.codecs.archive_block import Block, BlockKind
-from prequential.codecs.archive_header import GIVEN, OTHER, Header, name_of_given
-from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitCoder
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.files import Sink
 from prequential.model.config import Config, ScheduleConfig
@@ -26,8 +26,7 @@ from prequential.online.loop import Learner, run
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
-
-    from prequential.corpora.symbols import Symbols
+    from prequential_corpora.symbols import Symbols
 
     Writable = SupportsWrite[bytes]
 

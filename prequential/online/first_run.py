@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_header import Header
 
-from prequential.codecs.archive import ArchiveReader
-from prequential.codecs.archive_header import Header
-from prequential.kernel_cache import is_cached
+from prequential.machine.kernel_cache import is_cached
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online import coding
 from prequential.online.loop import Learner

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
+from prequential_codecs.bit_coder import BitCoder
 
-from prequential.codecs.bit_coder import BitCoder
 from prequential.model.config import ScheduleConfig
 from prequential.model.schedule import segments
 
@@ -23,7 +23,7 @@ class Learner(Protocol):
 
     Examples:
         >>> import numpy as np, prequential
-        >>> from prequential.codecs.bit_coder import FOLLOW, BitCoder
+        >>> from prequential_codecs.bit_coder import FOLLOW, BitCoder
         >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
         >>> learner = prequential.Runtime(kernels="plain").learner(small)
         >>> learner.begin(4)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from prequential_codecs.archive_header import Header
+from prequential_corpora.chunks import CHUNK_N_BYTES
+from prequential_corpora.corpus import Corpus, Document, beginning
+from prequential_corpora.sources import corpus_mode, open_corpus
+from prequential_corpora.symbols import Symbols
+from prequential_corpora.tree_restore import is_git
 
-from prequential.codecs.archive_header import Header
-from prequential.corpora.chunks import CHUNK_N_BYTES
-from prequential.corpora.corpus import Corpus, Document, beginning
-from prequential.corpora.sources import corpus_mode, open_corpus
-from prequential.corpora.symbols import Symbols
-from prequential.corpora.tree_restore import is_git
 from prequential.errors import CorpusError
 from prequential.files import PathLike
 from prequential.model.config import Config
@@ -145,7 +145,7 @@ def digest_of(symbols: Symbols) -> bytes:
 
 @contextmanager
 def open_source(source: Data | PathLike, limit_bytes: int | None = None, *, in_order: bool = False) -> Iterator[Source]:
-    """The corpus that `source` names (corpora/sources.py), or bytes in memory; at most the first limit_bytes.
+    """The corpus that `source` names (prequential_corpora/sources.py), or bytes in memory; at most the first limit_bytes.
 
     in_order: the caller reads from front to back, as an encoder does: no copy of the bytes is needed. Otherwise `symbols` is an
     array, a copy of the bytes (`Corpus.bytes`). Raises CorpusError, OutputError and MissingDependencyError as `open_corpus` does.

@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from prequential_codecs.archive_header import Header
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
-from prequential.codecs.archive_header import Header
-from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CheckpointError, CorpusError, OutputError
 from prequential.files import (
     RESUMABLE,

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from prequential.measure.evaluation import breakdown
-from prequential.measure.evaluation.breakdown_text import COUNTS, EXPLANATIONS, FITS, fit_text
+from prequential.evaluation import breakdown
+from prequential.evaluation.breakdown_text import COUNTS, EXPLANATIONS, FITS, fit_text
 from prequential.report import run_panels
 from prequential.report.markup import Html, element
 from prequential.report.names import Look
@@ -27,7 +27,7 @@ Record = Mapping[str, Any]
 
 
 def breakdowns(tables: Mapping[str, Any], look: Look) -> Iterator[Html]:
-    """Every table of measure/evaluation/breakdown.py: its rows, its plot if the rows follow occurrences, and its other values."""
+    """Every table of evaluation/breakdown.py: its rows, its plot if the rows follow occurrences, and its other values."""
     for name, table in tables.items():
         title, rows = words(name).capitalize(), table["rows"]
         explanation = EXPLANATIONS.get(name, "")

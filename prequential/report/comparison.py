@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from prequential.comparison.compare import Comparison, bounded_e_value, compare
+from prequential.comparison.prediction import LongMemory
 from prequential.errors import ConfigError, CorpusError
-from prequential.measure.comparison.compare import Comparison, bounded_e_value, compare
-from prequential.measure.comparison.prediction import LongMemory
-from prequential.measure.evaluation.curves import MODEL
-from prequential.measure.evaluation.runs import Run
-from prequential.measure.evaluation.summary import is_coded, model_summary, what_is_measured
+from prequential.evaluation.curves import MODEL
+from prequential.evaluation.runs import Run
+from prequential.evaluation.summary import is_coded, model_summary, what_is_measured
 from prequential.report import run_panels
 from prequential.report.markup import Html, element
 from prequential.report.names import Look, group_names

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from prequential.errors import CorpusError
-from prequential.measure.evaluation.summary import model_summary
-from prequential.measure.monorepo.monorepo import LOSSES
+from prequential.evaluation.summary import model_summary
+from prequential.monorepo_loss.monorepo import LOSSES
 from prequential.report import svg
 from prequential.report.markup import element, join
 from prequential.report.page import html_document

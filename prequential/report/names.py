@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from prequential.measure.evaluation.curves import GPT, MIXER, MODEL
-from prequential.measure.evaluation.runs import Run
-from prequential.measure.evaluation.summary import learner_label
+from prequential.evaluation.curves import GPT, MIXER, MODEL
+from prequential.evaluation.runs import Run
+from prequential.evaluation.summary import learner_label
 
 PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from prequential.errors import CorpusError
-from prequential.measure.evaluation.runs import Run
-from prequential.measure.evaluation.summary import learner_label
+from prequential.evaluation.runs import Run
+from prequential.evaluation.summary import learner_label
 from prequential.report.breakdowns import breakdowns
 from prequential.report.comparison import comparison, contents
 from prequential.report.markup import Html, element, join

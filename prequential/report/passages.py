@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.measure.evaluation.breakdown import MAX_PASSAGES, PASSAGE_BYTES
+from prequential.evaluation.breakdown import MAX_PASSAGES, PASSAGE_BYTES
 from prequential.report.markup import Html, element
 from prequential.report.style import LIGHT
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from prequential.errors import MissingDependencyError
 from prequential.files import output_file, writing
-from prequential.measure.study.matrix import short_names
+from prequential.matrix.matrix import short_names
 from prequential.printable import printable
 from prequential.report import monorepo_picture, run_panels
 from prequential.report.names import distinct
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
+    from prequential.evaluation.runs import Run
     from prequential.files import PathLike
-    from prequential.measure.evaluation.runs import Run
-    from prequential.measure.study.matrix import Matrix
-    from prequential.measure.study.sweep import Summary
+    from prequential.matrix.matrix import Matrix
+    from prequential.sweeps.sweep import Summary
 
 MAX_NAME = 80  # letters
 NAME_HEIGHT = 0.055  # of the name at the end of a line, as a share of the plot

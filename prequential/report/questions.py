@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from prequential.codecs.archive_header import GIVEN, OTHER, name_of_given
-from prequential.measure.evaluation.runs import ARCHIVE, Run
+from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
+
+from prequential.evaluation.runs import ARCHIVE, Run
 from prequential.model.presets import name_of
 from prequential.report.markup import Html, element, join
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.measure.evaluation.breakdown import LEARNING, OCCURRENCES
-from prequential.measure.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
+from prequential.evaluation.breakdown import LEARNING, OCCURRENCES
+from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
 from prequential.report.names import Look, learner_label, page_look, run_look
 from prequential.report.svg import MAX_FULL, N_COLOURS, Axes, Panel, Series
 
 if TYPE_CHECKING:
-    from prequential.measure.comparison.compare import Comparison
-    from prequential.measure.evaluation.runs import Run
+    from prequential.comparison.compare import Comparison
+    from prequential.evaluation.runs import Run
 
 N_POINTS = 200  # of a line; more cannot be seen
 RATE = Axes()
@@ -78,7 +78,7 @@ def saved_by_groups(comparison: Comparison, look: Look = PLAIN) -> Panel:
 def tail(table: Mapping[str, Any], title: str = "Cost at the k-th occurrence", look: Look = PLAIN) -> Panel:
     """Bits per byte against the occurrence k, with the fitted power law of the first part.
 
-    table: one of measure/evaluation/breakdown.py. Its rows of occurrences have a mean_k; without such rows there are no series.
+    table: one of evaluation/breakdown.py. Its rows of occurrences have a mean_k; without such rows there are no series.
     """
     rows = [row for row in table["rows"] if row.get("mean_k") and row["n_bytes"]]
     parts = list(rows[0]["bits"]) if rows else []

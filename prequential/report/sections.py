@@ -5,11 +5,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from prequential.codecs.archive_header import OTHER
-from prequential.measure.evaluation.curves import MODEL
-from prequential.measure.evaluation.ledger import bits_per_byte
-from prequential.measure.evaluation.runs import Run
-from prequential.measure.evaluation.summary import is_coded, model_summary, recorded_findings
+from prequential_codecs.archive_header import OTHER
+
+from prequential.evaluation.curves import MODEL
+from prequential.evaluation.ledger import bits_per_byte
+from prequential.evaluation.runs import Run
+from prequential.evaluation.summary import is_coded, model_summary, recorded_findings
 from prequential.report import run_panels
 from prequential.report.markup import Html, element, join
 from prequential.report.names import Look

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 from limits import bounded  # of tests/hostile
+from prequential_corpora.bundled import sample_path
 
-from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, PrequentialError
 
 pytest.importorskip("transformers")
@@ -424,7 +424,7 @@ def test_a_tokenizer_of_ones_own_that_panics_is_one_line(folder: Path) -> None:
 
 
 def test_documents_apart_are_encoded_by_one_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from prequential.corpora.corpus import Document
+    from prequential_corpora.corpus import Document
 
     ask, asked = text_tokenizer._ask, []
 

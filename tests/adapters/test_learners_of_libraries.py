@@ -5,10 +5,10 @@ import copy
 import numpy as np
 import pytest
 import torch
+from prequential_corpora.bundled import sample_path
 
 import prequential
 from prequential.adapters import ClassifierLearner, TorchLearner
-from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, LawError
 
 TEXT = sample_path("christmas_carol").read_bytes()[:3000]

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from prequential_corpora.bundled import sample_path
+from prequential_corpora.corpus import Document
 
 import prequential
-from prequential.corpora.bundled import sample_path
-from prequential.corpora.corpus import Document
 from prequential.errors import ConfigError, CorpusError
 
 pytest.importorskip("transformers")

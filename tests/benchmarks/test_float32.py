@@ -5,10 +5,10 @@ import sys
 import numpy as np
 import pytest
 import torch
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_corpora.bundled import sample_path
 from scripts import load
 
-from prequential.codecs.bit_coder import FOLLOW, BitCoder
-from prequential.corpora.bundled import sample_path
 from prequential.exact.host import to_tensor
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
 from prequential.model.schedule import segments

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from prequential.measure.cost.measured_rates import read_measured_rates
+from prequential.estimation.measured_rates import read_measured_rates
 from prequential.model.presets import preset
 
 

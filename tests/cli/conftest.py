@@ -121,5 +121,5 @@ def archive(text: bytes) -> bytes:
 def no_warm_up() -> Iterator[None]:
     """Each run skips the warm-up, which takes a second: these tests measure no speed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
+        patch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
         yield

@@ -11,9 +11,9 @@ import traceback
 
 import prequential.compression
 import prequential.decompression
-import prequential.measure.evaluation.evaluation  # noqa: F401 - for the children
+import prequential.evaluation.evaluation  # noqa: F401 - for the children
 from prequential.cli.main import main
-from prequential.measure.proof import selftest  # noqa: F401 - for the children
+from prequential.proof import selftest  # noqa: F401 - for the children
 
 
 def child(folder: str, args: list[str], stdout: str, stderr: str) -> None:

@@ -101,7 +101,7 @@ def test_a_run_that_fails_is_one_line_and_results_that_need_it_are_left_out(fold
     def failing(source, **options):
         raise prequential.ConfigError("the GPT has diverged")
 
-    monkeypatch.setattr("prequential.measure.study.plans.evaluate", failing)
+    monkeypatch.setattr("prequential.sweeps.plans.evaluate", failing)
     monkeypatch.chdir(folder)
     args = build_parser().parse_args(["ablate", "a", *OPTIONS, "--sizes", "16x1", "--runs", str(tmp_path)])
     assert args.run(args) == 1

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from prequential.cli import main
-from prequential.measure.proof import law
-from prequential.measure.proof.findings import CODE, FUTURE, ROUND_TRIP, Finding
+from prequential.proof import law
+from prequential.proof.findings import CODE, FUTURE, ROUND_TRIP, Finding
 
 
 def audited(run, folder, config, *args):

@@ -8,10 +8,10 @@ import json
 import os
 
 import pytest
+from prequential_codecs.archive import ArchiveWriter
+from prequential_codecs.archive_header import Header
+from prequential_codecs.archive_summary import survey
 
-from prequential.codecs.archive import ArchiveWriter
-from prequential.codecs.archive_header import Header
-from prequential.codecs.archive_summary import survey
 from prequential.model.config import Config, GPTConfig
 
 
@@ -23,7 +23,7 @@ def headed(config: dict) -> bytes:
 
 
 def damaged(archive: bytes) -> dict[str, bytes]:
-    from prequential.codecs.archive import ArchiveReader
+    from prequential_codecs.archive import ArchiveReader
 
     config = ArchiveReader(io.BytesIO(archive)).header.config
     middle = len(archive) // 2

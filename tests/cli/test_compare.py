@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prequential_codecs.bit_coder import UNIT_BITS
+from prequential_corpora.bundled import sample_path
 
-from prequential.codecs.bit_coder import UNIT_BITS
-from prequential.corpora.bundled import sample_path
-from prequential.measure.comparison.compare import compare
-from prequential.measure.comparison.intervals import Bootstrap
-from prequential.measure.evaluation.curves import Curve, write_curves
-from prequential.measure.evaluation.record import SCHEMA
-from prequential.measure.evaluation.runs import CURVE, RECORD
-from prequential.measure.record import append_record
+from prequential.comparison.compare import compare
+from prequential.comparison.intervals import Bootstrap
+from prequential.evaluation.curves import Curve, write_curves
+from prequential.evaluation.record import SCHEMA
+from prequential.evaluation.runs import CURVE, RECORD
+from prequential.records.record import append_record
 
 N_SEGMENTS, SEGMENT = 80, 100
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from prequential.measure.evaluation.runs import read_run
+from prequential.evaluation.runs import read_run
 
 
 @pytest.fixture(scope="module")

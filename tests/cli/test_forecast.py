@@ -7,7 +7,7 @@ import pytest
 import prequential
 from prequential import Config, ConfigError, CorpusError, GPTConfig, ScheduleConfig
 from prequential.cli.main import build_parser
-from prequential.measure.study.forecasting.sealed import read_forecast
+from prequential.forecasting.sealed import read_forecast
 
 GPT = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("no_warm_up")
 def folder(tmp_path_factory):
     """A ladder of five sizes over the first 3,000 bytes of a text."""
     folder = tmp_path_factory.mktemp("forecast")
-    text = prequential.corpora.bundled.sample_path("christmas_carol").read_bytes()[2000:10000]
+    text = prequential.sample_path("christmas_carol").read_bytes()[2000:10000]
     (folder / "book.txt").write_bytes(text)
     (folder / "gpt.json").write_text(json.dumps(GPT.to_dict()))
     sizes = "16x1,20x1,24x1,28x1,32x1"

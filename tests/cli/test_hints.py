@@ -207,7 +207,7 @@ def test_labels_are_read_from_standard_input(run, tmp_path):
 
 def test_missing_packages_are_named_with_their_extra(monkeypatch):
     from prequential.errors import MissingDependencyError
-    from prequential.measure.evaluation.evaluation import curve_frame
+    from prequential.evaluation.evaluation import curve_frame
     from prequential.report.plots import new_figure
 
     for name in ("matplotlib", "matplotlib.figure", "pandas"):
@@ -246,9 +246,10 @@ def test_a_table_with_names_that_look_like_formulas_is_drawn():
 def test_an_archive_that_takes_long_can_be_refused(run, archive, tmp_path, command):
     import io
 
+    from prequential_codecs.archive import ArchiveWriter
+    from prequential_codecs.archive_header import Header
+
     import prequential
-    from prequential.codecs.archive import ArchiveWriter
-    from prequential.codecs.archive_header import Header
 
     config = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8, match_bits=8))
     forged = io.BytesIO()

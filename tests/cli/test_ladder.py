@@ -79,7 +79,7 @@ def test_a_failed_run_leaves_out_its_size_alone(folder, monkeypatch, capsys):
             raise ConfigError("this run fails")
         return prequential.evaluate(*args, config=config, **more)
 
-    monkeypatch.setattr("prequential.measure.study.plans.evaluate", evaluated)
+    monkeypatch.setattr("prequential.sweeps.plans.evaluate", evaluated)
     check = (*LADDER, "--runs", "failed", "--check-steps")
     code, shown = ran(folder, monkeypatch, capsys, *check)
     failed, left_out = shown.err.splitlines()

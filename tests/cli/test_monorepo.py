@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prequential_corpora.git.window import open_documents, read_tree, read_window
 
 from prequential.cli.main import main
-from prequential.corpora.git.window import open_documents, read_tree, read_window
 from prequential.errors import OutputError
-from prequential.measure.evaluation.curves import MODEL
-from prequential.measure.heldout.heldout import dynamic_trace
+from prequential.evaluation.curves import MODEL
+from prequential.heldout_loss.heldout import dynamic_trace
 from prequential.model.config import Config
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
@@ -170,7 +170,7 @@ def test_a_point_that_cannot_be_appended_is_printed_before_the_error(
     def full(path: Path, record: Mapping[str, Any], mode: int) -> None:
         raise OutputError("the disk is full")
 
-    monkeypatch.setattr("prequential.measure.monorepo.series.append_record", full)
+    monkeypatch.setattr("prequential.monorepo_loss.series.append_record", full)
     done, out, errors = call(str(project), "--since", "2026-01-05")
     assert (done, errors) == (1, "prequential: the disk is full\n")
     assert out.startswith("window: 3 commits after ") and "point 1 of" not in out

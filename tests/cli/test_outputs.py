@@ -135,7 +135,7 @@ def test_a_signal_within_a_callback_from_c_ends_the_run(number, code):
     program = f"""
 import ctypes, signal, sys, time
 from prequential.cli import main
-from prequential.cli.commands.archives import test
+from prequential.cli import test
 def interrupted(args):
     ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal({int(number)}))()
     time.sleep(60)

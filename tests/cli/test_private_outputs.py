@@ -15,7 +15,7 @@ import pytest
 from prequential import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.cli import main as program
 from prequential.cli.main import main
-from prequential.measure.evaluation.runs import read_runs
+from prequential.evaluation.runs import read_runs
 
 MIXER = Config(
     gpt=None,
@@ -138,7 +138,7 @@ def made(
     before = os.umask(0o022)
     try:
         with chdir(folder), pytest.MonkeyPatch.context() as patch:
-            patch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
+            patch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
             _write_sources(text, mode)
             for case in CASES.values():
                 _prepare(case)
@@ -211,7 +211,7 @@ def test_an_output_can_be_read_by_those_who_can_read_its_sources(name: str, made
 
 @pytest.mark.parametrize("private", [".", ".git", ".git/objects"])
 def test_each_folder_on_the_way_to_the_objects_of_a_repository_counts(private: str, tmp_path: Path) -> None:
-    from prequential.cli.commands.measure.monorepo import _mode
+    from prequential.cli.monorepo import _mode
 
     before = os.umask(0o022)
     try:

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from prequential.cli.progress import progress_bar
-from prequential.measure.watch import progress as display
-from prequential.measure.watch.progress import ProgressBar, ProgressLines, SilentProgress
 from prequential.online.coding import Progress
+from prequential.watch import progress as display
+from prequential.watch.progress import ProgressBar, ProgressLines, SilentProgress
 
 NOISE = np.random.default_rng(0).bytes(70_000)
 MINUTE_S = 60.0
@@ -138,7 +138,7 @@ def test_a_closed_stderr_keeps_warnings_out_of_the_archive(run, folder: Path, te
 
 
 def test_the_report_has_the_findings() -> None:
-    from prequential.measure.evaluation.summary import format_report
+    from prequential.evaluation.summary import format_report
 
     path = Path(__file__).parents[2] / "benchmarks" / "results.jsonl"
     record = json.loads(path.read_text().splitlines()[-1])

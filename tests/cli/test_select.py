@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from prequential_corpora.sources import open_corpus
 
 import prequential
 from prequential.cli.main import build_parser
-from prequential.corpora.sources import open_corpus
 
 PARTS = {f"{i}.txt": b"page %d: the quick brown fox jumps over the lazy dog\n" % i * (3 + i) for i in range(5)}
 PARTS |= {"copy.txt": PARTS["4.txt"], "empty.txt": b""}

@@ -12,8 +12,8 @@ import pytest
 from prequential.cli.streams import PrintableStream
 from prequential.errors import CorpusError, OutputError
 from prequential.files import check_output, output_file
-from prequential.measure.table import format_table
 from prequential.printable import printable
+from prequential.records.table import format_table
 
 FULL = Path("/dev/full")
 LEGITIMATE = ["имя", "文字　名", "اسم", "e\u0301", "👩\u200d💻", "a b-c_d", "ZWNJ\u200cx"]

@@ -93,7 +93,7 @@ def test_a_run_that_fails_is_one_line_and_the_others_continue(folder, tmp_path, 
             raise prequential.ConfigError("the GPT has diverged")
         return evaluate(source, **options)
 
-    monkeypatch.setattr("prequential.measure.study.plans.evaluate", failing)
+    monkeypatch.setattr("prequential.sweeps.plans.evaluate", failing)
     monkeypatch.chdir(folder)
     args = build_parser().parse_args(["sweep", "a", *GRID, "--replay", "1", "--limit", "300", "--runs", str(tmp_path)])
     assert args.run(args) == 1

@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 from interruption import InterruptionError, stopping_at
+from prequential_codecs.archive_header import Header
+from prequential_corpora.sources import open_corpus
 
 import prequential
 from prequential.cli import main
-from prequential.codecs.archive_header import Header
-from prequential.corpora.sources import open_corpus
 from prequential.online.model_store import load_model, save_model
 from prequential.online.training import train, training_checkpoints
 

@@ -12,11 +12,11 @@ from contextlib import suppress
 import pytest
 
 from prequential.cli.main import COMMANDS, build_parser
+from prequential.decomposition.decompose import FIRST_BLOCK_BYTES
 from prequential.exact.matmul import BACKEND_NAMES
-from prequential.measure.study.references import FIRST_BLOCK_BYTES
-from prequential.measure.study.selection import MEASURES, ORDERS
 from prequential.model.presets import DEVICE_PRESETS
 from prequential.online.runtime import DEVICES, KERNELS
+from prequential.sweeps.selection import MEASURES, ORDERS
 
 WITHOUT_TORCH = (
     "import sys; from prequential.cli.main import main; code = main(sys.argv[1:]); print('torch' in sys.modules)"

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prequential_codecs.baselines import adaptive
+from prequential_corpora.bundled import sample_path
 
-from prequential.codecs.baselines import adaptive
-from prequential.corpora.bundled import sample_path
 from prequential.errors import CorruptArchiveError
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prequential_codecs.archive import ArchiveReader, ArchiveWriter
+from prequential_codecs.archive_block import Block, BlockKind
+from prequential_codecs.archive_header import HEADER_DICTIONARY, MAX_HEADER_BYTES, Header, pack_header
+from prequential_codecs.archive_summary import summarise
+from prequential_codecs.byte_source import CHUNK_BYTES, varint
 
-from prequential.codecs.archive import ArchiveReader, ArchiveWriter
-from prequential.codecs.archive_block import Block, BlockKind
-from prequential.codecs.archive_header import HEADER_DICTIONARY, MAX_HEADER_BYTES, Header, pack_header
-from prequential.codecs.archive_summary import summarise
-from prequential.codecs.byte_source import CHUNK_BYTES, varint
 from prequential.errors import ConfigError, CorruptArchiveError, PrequentialError, UnsupportedVersionError
 from prequential.model.presets import PRESETS, preset
 

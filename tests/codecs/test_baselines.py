@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prequential_codecs.baselines import registry as baselines
+from prequential_codecs.baselines.classical import CLASSICAL
+from prequential_codecs.baselines.compressor import Compressor
+from prequential_codecs.baselines.registry import BASELINES, measure, measure_installed
+from prequential_codecs.baselines.static import STATIC
 
-from prequential.codecs.baselines import registry as baselines
-from prequential.codecs.baselines.classical import CLASSICAL
-from prequential.codecs.baselines.compressor import Compressor
-from prequential.codecs.baselines.registry import BASELINES, measure, measure_installed
-from prequential.codecs.baselines.static import STATIC
 from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
 
 INSTALLED = [name for name, compressor in BASELINES.items() if compressor.installed]

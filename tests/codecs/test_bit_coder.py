@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prequential_codecs.baselines import reference_coder
+from prequential_codecs.bit_coder import DECODE, ENCODE, FAULT, FOLLOW, LOW, N_WORDS, TOTAL, WIDTH, BitCoder, code_bit
 
-from prequential.codecs.baselines import reference_coder
-from prequential.codecs.bit_coder import DECODE, ENCODE, FAULT, FOLLOW, LOW, N_WORDS, TOTAL, WIDTH, BitCoder, code_bit
-from prequential.compiled import kernel
 from prequential.errors import CorruptArchiveError
+from prequential.machine.compiled import kernel
 
 EXTREMES = st.sampled_from([1, 2, 32767, 32768, 32769, 65534, 65535])
 FREQUENCIES = EXTREMES | st.integers(1, 65535)
@@ -36,7 +36,7 @@ def encoded(bits, frequencies):
 
 
 def referenced(bits, frequencies):
-    """The words of codecs/baselines/reference_coder.py with a total of 2**16."""
+    """The words of prequential_codecs/baselines/reference_coder.py with a total of 2**16."""
     rows = np.array([(int(TOTAL) - f, f) for f in frequencies], np.int64).reshape(-1, 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reference_coder, "TOTAL_BITS", 16)

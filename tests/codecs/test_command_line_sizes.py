@@ -9,9 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from prequential.codecs.baselines.registry import BASELINES
-from prequential.corpora.bundled import sample_path
+from prequential_codecs.baselines.registry import BASELINES
+from prequential_corpora.bundled import sample_path
 
 SAMPLE = sample_path("christmas_carol")
 GZIP_TOLERANCE = 0.002  # of the size; measured: 0.0002 on the sample, 0.0012 on enwik6, 0.0007 on book1

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numba
 import pytest
-
-from prequential.codecs import archive
-from prequential.codecs.archive import ArchiveReader, ArchiveWriter
-from prequential.codecs.archive_block import Block, BlockKind
-from prequential.codecs.archive_header import HEADER_DICTIONARY, Header
-from prequential.codecs.bit_coder import DECODE, ENCODE, LOW, N_WORDS, WIDTH, BitCoder, code_bit
+from prequential_codecs import archive
+from prequential_codecs.archive import ArchiveReader, ArchiveWriter
+from prequential_codecs.archive_block import Block, BlockKind
+from prequential_codecs.archive_header import HEADER_DICTIONARY, Header
+from prequential_codecs.bit_coder import DECODE, ENCODE, LOW, N_WORDS, WIDTH, BitCoder, code_bit
 
 # Interpreted, numpy would warn of the carry that must wrap.
 compiled_code_bit = numba.njit(error_model="numpy")(code_bit)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prequential_codecs.baselines.constriction_coder import Encoder as ConstrictionEncoder
+from prequential_codecs.baselines.frequencies import TOTAL, ideal_code_bits
+from prequential_codecs.baselines.range_coder import BACKENDS, RangeDecoder, RangeEncoder
+from prequential_codecs.baselines.reference_coder import Encoder as ReferenceEncoder
 
-from prequential.codecs.baselines.constriction_coder import Encoder as ConstrictionEncoder
-from prequential.codecs.baselines.frequencies import TOTAL, ideal_code_bits
-from prequential.codecs.baselines.range_coder import BACKENDS, RangeDecoder, RangeEncoder
-from prequential.codecs.baselines.reference_coder import Encoder as ReferenceEncoder
 from prequential.errors import (
     ConfigError,
     CorruptArchiveError,
@@ -257,8 +257,8 @@ def test_the_fast_implementation_is_the_default_if_it_is_installed() -> None:
 def test_plain_python_replaces_constriction_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     symbols, rows = message(6, 20, 256)
     payload = encoded(symbols, rows, "constriction")
-    monkeypatch.delitem(sys.modules, "prequential.codecs.baselines.constriction_coder")
-    monkeypatch.delattr("prequential.codecs.baselines.constriction_coder")
+    monkeypatch.delitem(sys.modules, "prequential_codecs.baselines.constriction_coder")
+    monkeypatch.delattr("prequential_codecs.baselines.constriction_coder")
     monkeypatch.setitem(sys.modules, "constriction", None)
     assert encoded(symbols, rows) == payload
     with pytest.raises(MissingDependencyError):
@@ -267,7 +267,7 @@ def test_plain_python_replaces_constriction_if_it_is_missing(monkeypatch: pytest
 
 def test_importing_codecs_loads_no_optional_library() -> None:
     program = (
-        "import sys, prequential.codecs.archive, prequential.codecs.baselines.registry\n"
+        "import sys, prequential_codecs.archive, prequential_codecs.baselines.registry\n"
         "print(sorted({'constriction', 'zstandard', 'brotli', 'pyppmd', 'torch'} & sys.modules.keys()))"
     )
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prequential_codecs.baselines import two_part
+from prequential_codecs.baselines.two_part_counts import count_ranges, round_counts
+from prequential_corpora.bundled import sample_path
 
-from prequential.codecs.baselines import two_part
-from prequential.codecs.baselines.two_part_counts import count_ranges, round_counts
-from prequential.corpora.bundled import sample_path
 from prequential.errors import CorruptArchiveError
 
 ORDERS = (1, 2, 3)

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from prequential_corpora.dataset import RowDocuments
+from prequential_corpora.dataset_spec import DatasetSpec
+from prequential_corpora.sources import open_corpus
 
-from prequential.corpora.dataset import RowDocuments
-from prequential.corpora.dataset_spec import DatasetSpec
-from prequential.corpora.sources import open_corpus
 from prequential.errors import CorpusError, MissingDependencyError, OutputError
 
 pytest.importorskip("datasets")

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from prequential_corpora.sources import open_corpus
 
-from prequential.corpora.sources import open_corpus
 from prequential.errors import CorpusError, MissingDependencyError
 
 pytest.importorskip("datasets")

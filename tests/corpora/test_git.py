@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from prequential_corpora.git.file_rules import REASONS, Rules, is_safe, language_of
+from prequential_corpora.git.window import GitDocuments, open_documents, read_tree, read_window
 
-from prequential.corpora.git.file_rules import REASONS, Rules, is_safe, language_of
-from prequential.corpora.git.window import GitDocuments, open_documents, read_tree, read_window
 from prequential.errors import ConfigError, CorpusError, MissingDependencyError, PrequentialError
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")

@@ -66,7 +66,7 @@ def hub() -> Iterator[str]:
 
 def open_in_new_process(spec: str, home: Path, **environment: str) -> tuple[str, float]:
     """The last line that a new process prints when it opens `spec` with the cache `home`, and its wall time in seconds."""
-    program = "import sys, prequential.corpora.sources as c; print(c.open_corpus(sys.argv[1]).bytes().tobytes())"
+    program = "import sys, prequential_corpora.sources as c; print(c.open_corpus(sys.argv[1]).bytes().tobytes())"
     command = [sys.executable, "-c", program, spec]
     env = {**os.environ, "HF_HOME": str(home), **environment}
     started_s = time.monotonic()
@@ -75,7 +75,7 @@ def open_in_new_process(spec: str, home: Path, **environment: str) -> tuple[str,
 
 
 def test_a_tag_on_the_hub_is_resolved_to_its_commit(hub: str, tmp_path: Path) -> None:
-    program = "import prequential.corpora.sources as c; print(c.open_corpus('hf:owner/texts@v1').describe()['commit'])"
+    program = "import prequential_corpora.sources as c; print(c.open_corpus('hf:owner/texts@v1').describe()['commit'])"
     env = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0"}
     said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True, timeout=60).stdout
     assert said.decode() == f"{COMMIT}\n"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prequential_corpora.corpus import Document
+from prequential_corpora.overlap import overlap as overlap_module
+from prequential_corpora.overlap.near_duplicates import NEAR_JACCARD, SHINGLE_TOKENS, Signatures, grams
+from prequential_corpora.overlap.overlap import Overlap, measure_overlap
+from prequential_corpora.overlap.token_kernels import CHUNK_BYTES
+from prequential_corpora.overlap.tokens import Layout, token_chunks
 
-from prequential.corpora.corpus import Document
-from prequential.corpora.overlap import overlap as overlap_module
-from prequential.corpora.overlap.near_duplicates import NEAR_JACCARD, SHINGLE_TOKENS, Signatures, grams
-from prequential.corpora.overlap.overlap import Overlap, measure_overlap
-from prequential.corpora.overlap.token_kernels import CHUNK_BYTES
-from prequential.corpora.overlap.tokens import Layout, token_chunks
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 
 # Few letters and a few long words, so that copies of 50 bytes and of 13 tokens occur by chance.

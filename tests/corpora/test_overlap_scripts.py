@@ -7,11 +7,10 @@ from hashlib import blake2b
 
 import numpy as np
 import pytest
-
-from prequential.corpora.corpus import Document
-from prequential.corpora.overlap.characters import SPACELESS, character_table
-from prequential.corpora.overlap.overlap import Overlap, measure_overlap
-from prequential.corpora.overlap.token_kernels import (
+from prequential_corpora.corpus import Document
+from prequential_corpora.overlap.characters import SPACELESS, character_table
+from prequential_corpora.overlap.overlap import Overlap, measure_overlap
+from prequential_corpora.overlap.token_kernels import (
     CHUNK_BYTES,
     KIND_SHIFT,
     MARK,
@@ -20,7 +19,7 @@ from prequential.corpora.overlap.token_kernels import (
     SPACE,
     WORD,
 )
-from prequential.corpora.overlap.tokens import GRAM_TOKENS, Layout, token_chunks
+from prequential_corpora.overlap.tokens import GRAM_TOKENS, Layout, token_chunks
 
 Units = list[str]  # what an editor replaces: words, or characters of a script without spaces
 N_WORDS, N_DOCUMENTS = 5000, 100

@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+from prequential_corpora.bundled import sample_path, samples
+from prequential_corpora.sources import open_corpus
 
-from prequential.corpora.bundled import sample_path, samples
-from prequential.corpora.sources import open_corpus
 from prequential.errors import CorpusError
 
 

@@ -14,14 +14,14 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from prequential_corpora import chunks
+from prequential_corpora import corpus as corpus_module
+from prequential_corpora.corpus import Document
+from prequential_corpora.row_documents import IN_MEMORY, RowDocuments
+from prequential_corpora.shards import Piece, ShardsSpec, find_shards, shuffled
+from prequential_corpora.sources import open_corpus
+from prequential_corpora.symbols import FileSymbols, StreamSymbols
 
-from prequential.corpora import chunks
-from prequential.corpora import corpus as corpus_module
-from prequential.corpora.corpus import Document
-from prequential.corpora.row_documents import IN_MEMORY, RowDocuments
-from prequential.corpora.shards import Piece, ShardsSpec, find_shards, shuffled
-from prequential.corpora.sources import open_corpus
-from prequential.corpora.symbols import FileSymbols, StreamSymbols
 from prequential.errors import CorpusError, OutputError
 
 TEXTS = [["first", "zwölf\nlines"], ["", "last"]]

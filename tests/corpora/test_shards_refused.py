@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from prequential_corpora import shard_files
+from prequential_corpora.sources import open_corpus
 
-from prequential.corpora import shard_files
-from prequential.corpora.sources import open_corpus
 from prequential.errors import CorpusError
 
 GOOD = b'{"text": "good"}\n'
@@ -168,7 +168,7 @@ def test_names_that_are_not_utf8_are_read_and_printed(tmp_path: Path) -> None:
 
 MEMORY = """
 import resource, sys
-from prequential.corpora.sources import open_corpus
+from prequential_corpora.sources import open_corpus
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 def read(spec):
     with open_corpus(spec) as corpus:

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from prequential_corpora import corpus as corpus_module
+from prequential_corpora.chunks import CHUNK_N_BYTES, read_chunks, spool
+from prequential_corpora.corpus import Document
+from prequential_corpora.sources import open_corpus
 
-from prequential.corpora import corpus as corpus_module
-from prequential.corpora.chunks import CHUNK_N_BYTES, read_chunks, spool
-from prequential.corpora.corpus import Document
-from prequential.corpora.sources import open_corpus
 from prequential.errors import CorpusError, OutputError
 
 SHARED_CORPORA = Path(__file__).parents[3] / "shared/corpora"
 
 SPOOL_STDIN = """
 import sys
-from prequential.corpora.sources import open_corpus
+from prequential_corpora.sources import open_corpus
 with open_corpus("-", spool_dir=sys.argv[1]) as corpus:
     print(corpus.kind, corpus.n_bytes, corpus.blake2b, corpus.path.parent, *corpus.documents, sep="|")
 print(corpus.path.exists())

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from prequential_corpora.sources import open_corpus
+from prequential_corpora.tree import scan_tree
+from prequential_corpora.tree_restore import MAGIC, MAX_DEPTH, TreeEmpty, TreeFile, TreeLink, restore_tree
 
-from prequential.corpora.sources import open_corpus
-from prequential.corpora.tree import scan_tree
-from prequential.corpora.tree_restore import MAGIC, MAX_DEPTH, TreeEmpty, TreeFile, TreeLink, restore_tree
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError, PrequentialError
 
 Tree = dict[bytes, tuple[bytes, bool]]  # path -> contents, executable

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from prequential_corpora.bundled import sample_path
 
 import prequential
-from prequential.corpora.bundled import sample_path
 
 FOLDER = Path(__file__).parent
 TEXT = sample_path("christmas_carol").read_bytes()

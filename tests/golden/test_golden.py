@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from prequential_codecs.archive import ArchiveReader
+from prequential_corpora.bundled import sample_path
 
 import prequential
-from prequential.codecs.archive import ArchiveReader
-from prequential.corpora.bundled import sample_path
 from prequential.model.presets import PRESETS
 
 GOLDEN = sorted(Path(__file__).parent.glob("*.pq"))

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, MODE, N_WORDS, WIDTH, WORDS_PER_SYMBOL, BitCoder
 
-from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, MODE, N_WORDS, WIDTH, WORDS_PER_SYMBOL, BitCoder
 from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.model.config import (
     CONTEXTS,

@@ -62,7 +62,7 @@ def _all_floats(value: float) -> Change:
 
 
 def _coder(**values: int) -> Change:
-    """Changes fields of the coder's state (codecs/bit_coder.py)."""
+    """Changes fields of the coder's state (prequential_codecs/bit_coder.py)."""
 
     def change(tensors: Tensors, about: About) -> None:
         for name, value in values.items():

@@ -214,7 +214,7 @@ def commands(bench: Bench) -> dict[str, Command]:
 
     def evaluation(folder: Path) -> list[str] | None:
         """Continues the run if there is a draft of it; repeats it unless there is a complete one."""
-        from prequential.measure.evaluation.runs import interrupted_runs
+        from prequential.evaluation.runs import interrupted_runs
 
         if drafts := interrupted_runs(folder / "runs"):
             return ["evaluate", "a", "--verify", "--baselines", "none", "--resume", str(drafts[0]), *learner]
@@ -529,9 +529,9 @@ def restarted_with_library(arguments: Sequence[str]) -> "subprocess.CompletedPro
 def prepared() -> Iterator[Bench]:
     """A process in which all kernels are compiled, and its bench."""
     import torch
+    from prequential_corpora.bundled import sample_path
 
     from prequential.cli.main import main  # noqa: F401
-    from prequential.corpora.bundled import sample_path
 
     torch.set_num_threads(1)
     hurry()

@@ -12,8 +12,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from prequential.codecs.archive import ArchiveReader
-from prequential.codecs.archive_header import HEADER_DICTIONARY
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_header import HEADER_DICTIONARY
 
 START = b"\x8fPRQ\r\n\x1a\n\x01\x00"  # magic and version
 END_MAGIC = b"\x1aPQ\n"

@@ -24,13 +24,14 @@ try:
 except ImportError:
     sys.exit("atheris is not installed here (it has wheels for Linux and some versions of Python): pip install atheris")
 
-with atheris.instrument_imports(include=["prequential.codecs", "prequential.corpora", "prequential.model.config"]):
-    from prequential.codecs.archive import ArchiveReader
-    from prequential.codecs.archive_header import Header, pack_header, read_header
-    from prequential.codecs.archive_summary import summarise, survey
-    from prequential.codecs.byte_source import ByteSource
-    from prequential.corpora.sources import open_corpus
-    from prequential.corpora.tree_restore import restore_tree
+with atheris.instrument_imports(include=["prequential_codecs", "prequential_corpora", "prequential.model.config"]):
+    from prequential_codecs.archive import ArchiveReader
+    from prequential_codecs.archive_header import Header, pack_header, read_header
+    from prequential_codecs.archive_summary import summarise, survey
+    from prequential_codecs.byte_source import ByteSource
+    from prequential_corpora.sources import open_corpus
+    from prequential_corpora.tree_restore import restore_tree
+
     from prequential.model.config import Config
 
 from forge import Draft, repaired  # imports codecs, which must be instrumented before

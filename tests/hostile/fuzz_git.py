@@ -25,11 +25,11 @@ from typing import Any
 
 from git_objects import Objects, commit, object_id, tree
 from limits import bounded, peak_bytes
+from prequential_corpora.git import process, repository, session
+from prequential_corpora.git.file_rules import Rules
+from prequential_corpora.git.process import GitProcess
+from prequential_corpora.git.window import GitDocuments, read_tree, read_window
 
-from prequential.corpora.git import process, repository, session
-from prequential.corpora.git.file_rules import Rules
-from prequential.corpora.git.process import GitProcess
-from prequential.corpora.git.window import GitDocuments, read_tree, read_window
 from prequential.errors import PrequentialError
 
 SILENCE_S = 0.3

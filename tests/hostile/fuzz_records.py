@@ -43,9 +43,9 @@ from watch import confined
 
 from prequential.cli.main import main as prequential_main
 from prequential.errors import PrequentialError
-from prequential.measure.evaluation.curves import Curve
-from prequential.measure.evaluation.runs import read_run
-from prequential.measure.study.forecasting.sealed import sealed
+from prequential.evaluation.curves import Curve
+from prequential.evaluation.runs import read_run
+from prequential.forecasting.sealed import sealed
 
 FIGURES = (
     "ledger",

@@ -21,8 +21,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from prequential_corpora.bundled import sample_path
+
 import prequential
-from prequential.corpora.bundled import sample_path
 from prequential.online import checkpoint
 
 RUNTIME = prequential.Runtime(threads=1)

@@ -22,12 +22,12 @@ from collections import Counter
 from pathlib import Path
 
 from kill import CONFIG, N_BYTES, RUNTIME, hurry
+from prequential_corpora.bundled import sample_path
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import prequential
 from prequential.cli.main import main as program
-from prequential.corpora.bundled import sample_path
 from prequential.files import checkpoint_path
 
 N_WORKERS = 2

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 from forge import CODED, RAW, START, Draft, Part, canonical, deflated, leb128
+from prequential_corpora.tree_restore import MAGIC, MAX_DEPTH, TreeFile
 from seeds import seeds, tree_archive
-
-from prequential.corpora.tree_restore import MAGIC, MAX_DEPTH, TreeFile
 
 EXACT = ""  # the reason of a case that must decode
 

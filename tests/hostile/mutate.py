@@ -29,13 +29,13 @@ from random import Random
 from forge import CODED, RAW, Draft, canonical, leb128, repaired
 from limits import bounded, peak_bytes
 from make import WRONG, stretch
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_summary import summarise
+from prequential_corpora.sources import open_corpus
 from seeds import MAX_MEMORY_BYTES, RUNTIME, seeds
 from watch import confined
 
 import prequential
-from prequential.codecs.archive import ArchiveReader
-from prequential.codecs.archive_summary import summarise
-from prequential.corpora.sources import open_corpus
 from prequential.errors import ConfigError, CorruptArchiveError, OutputError, UnsupportedVersionError
 
 # Seeds, repeated by their weight in the draw: GPTs take five times as long.

@@ -35,7 +35,7 @@ from unittest import mock
 
 import prequential
 from prequential.cli.main import main
-from prequential.measure.evaluation.runs import Run, new_run_folder, read_run
+from prequential.evaluation.runs import Run, new_run_folder, read_run
 from prequential.online import checkpoint
 
 RUNTIME = prequential.Runtime(threads=1, kernels="fused")
@@ -71,8 +71,8 @@ class InterruptionError(Exception):
 def quick() -> Iterator[None]:
     """Evaluations without a warm-up, and records without the commit, for which git would be started."""
     with (
-        mock.patch("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None),
-        mock.patch("prequential.measure.record.git_commit", lambda: None),
+        mock.patch("prequential.evaluation.evaluation.warm_up", lambda *_: None),
+        mock.patch("prequential.records.record.git_commit", lambda: None),
     ):
         yield
 
@@ -180,7 +180,7 @@ def _make_drafts() -> None:
         mock.patch.object(checkpoint, "COST", float("inf")),
     ):
         _interrupt(".run-coding", "both", lambda done: done.n_bytes > len(TEXT) // 2)
-    with mock.patch("prequential.measure.evaluation.evaluation.measure_baselines", side_effect=InterruptionError):
+    with mock.patch("prequential.evaluation.evaluation.measure_baselines", side_effect=InterruptionError):
         _interrupt(".run-coded", "mixer", lambda done: False)
 
 

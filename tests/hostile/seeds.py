@@ -44,7 +44,7 @@ FILES = {"a.txt": b"one\n", "folder/b": b"two, and two", "folder/c": b""}
 
 @dataclass(frozen=True)
 class Seed:
-    """A valid archive and its original; for a folder, its stream (corpora/tree.py)."""
+    """A valid archive and its original; for a folder, its stream (prequential_corpora/tree.py)."""
 
     archive: bytes
     original: bytes

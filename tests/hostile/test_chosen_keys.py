@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from prequential_corpora.bundled import sample_path
+from prequential_corpora.corpus import Document
+from prequential_corpora.overlap import key_table, near_duplicates
+from prequential_corpora.overlap.key_table import KeyTable
+from prequential_corpora.overlap.near_duplicates import GRAM_TOKENS, SHINGLE_TOKENS, Layout, Side, Signatures, nearest
+from prequential_corpora.overlap.overlap import measure_overlap
 
-from prequential.corpora.bundled import sample_path
-from prequential.corpora.corpus import Document
-from prequential.corpora.overlap import key_table, near_duplicates
-from prequential.corpora.overlap.key_table import KeyTable
-from prequential.corpora.overlap.near_duplicates import GRAM_TOKENS, SHINGLE_TOKENS, Layout, Side, Signatures, nearest
-from prequential.corpora.overlap.overlap import measure_overlap
-from prequential.measure.evaluation import novelty
-from prequential.measure.evaluation.novelty import Copies, Words
+from prequential.evaluation import novelty
+from prequential.evaluation.novelty import Copies, Words
 
 Bytes = NDArray[np.uint8]
 FACTOR = np.uint64(0x9E3779B97F4A7C15)

@@ -181,7 +181,7 @@ def test_a_complete_output_that_cannot_get_its_name_is_kept_and_named(
 def test_every_output_appears_on_a_file_system_that_synchronises_nothing(
     error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
+    monkeypatch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_bytes(b"text " * 20)
     refuse(error, monkeypatch, "fsync")
@@ -210,7 +210,7 @@ def test_a_working_folder_that_cannot_be_marked_is_deleted(tmp_path: Path) -> No
 
 
 def test_an_evaluation_that_cannot_begin_leaves_no_draft(tmp_path: Path) -> None:
-    from prequential.measure.evaluation.runs import new_run_folder
+    from prequential.evaluation.runs import new_run_folder
 
     with limited_files(5), pytest.raises(OutputError, match="large"), new_run_folder(tmp_path / "runs"):
         pass

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prequential_corpora import corpus as corpus_module
+from prequential_corpora import row_documents
+from prequential_corpora.row_documents import RowDocuments
+from prequential_corpora.sources import open_corpus
 
-from prequential.corpora import corpus as corpus_module
-from prequential.corpora import row_documents
-from prequential.corpora.row_documents import RowDocuments
-from prequential.corpora.sources import open_corpus
 from prequential.errors import CheckpointError, CorpusError, OutputError
-from prequential.measure.evaluation import trace as trace_module
-from prequential.measure.evaluation.curves import MODEL
-from prequential.measure.evaluation.trace import ArrayFile, Trace
+from prequential.evaluation import trace as trace_module
+from prequential.evaluation.curves import MODEL
+from prequential.evaluation.trace import ArrayFile, Trace
 
 TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 400
 SETUP = """
 import os, sys
 from pathlib import Path
 import prequential
-from prequential.measure.evaluation import evaluation
+from prequential.evaluation import evaluation
 from prequential.online import checkpoint
 evaluation.warm_up = lambda *_: None
 checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")  # after each segment
@@ -53,7 +53,7 @@ def child(script: str, *arguments: object, before: tuple[str, ...] = ()) -> subp
 
 
 CUT = """
-from prequential.corpora import corpus, sources
+from prequential_corpora import corpus, sources
 corpus.SMALL_N_BYTES = int(sys.argv[3])
 with sources.open_corpus(sys.argv[1]) as opened:
     found = opened.bytes()

@@ -15,17 +15,17 @@ from damage import _made_bomb
 from fuzz_records import KINDS, Command, check_html, check_svg, judged, prepared, ran, restore, strict_json
 from limits import bounded
 from mutate import BrokenRuleError
+from prequential_codecs.archive_header import Header
 from record_seeds import OPTIONS, has_git, seeds
 
 import prequential
-from prequential.codecs.archive_header import Header
 from prequential.errors import CheckpointError, CorpusError
+from prequential.evaluation import draft as drafts
+from prequential.evaluation.curves import MODEL, Curve, parse_curves
 from prequential.files.append import append_line
+from prequential.forecasting.backtest import QUANTITIES, loss_bits_per_byte
+from prequential.forecasting.sealed import sealed
 from prequential.learners.subject import own_subject
-from prequential.measure.evaluation import draft as drafts
-from prequential.measure.evaluation.curves import MODEL, Curve, parse_curves
-from prequential.measure.study.forecasting.backtest import QUANTITIES, loss_bits_per_byte
-from prequential.measure.study.forecasting.sealed import sealed
 from prequential.online.coding import Progress
 
 Place = tuple[Path, dict[str, bytes]]

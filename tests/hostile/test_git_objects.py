@@ -12,9 +12,9 @@ import fuzz_git
 import pytest
 from git_objects import Objects, commit, object_id, tree
 from limits import bounded
+from prequential_corpora.git import process, session
+from prequential_corpora.git.window import read_tree, read_window
 
-from prequential.corpora.git import process, session
-from prequential.corpora.git.window import read_tree, read_window
 from prequential.errors import CorpusError
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")
@@ -280,7 +280,7 @@ def test_a_repository_of_another_owner_is_refused_with_the_command_that_allows_i
 def test_the_commit_of_the_program_does_not_depend_on_variables_of_git(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from prequential.measure import machine
+    from prequential.machine import facts as machine
 
     git = ["git", "-c", "user.name=A", "-c", "user.email=a@b"]
     subprocess.run([*git, "init", "--quiet", str(tmp_path / "checkout")], check=True)

@@ -22,11 +22,11 @@ from forge import CODED, Draft
 from limits import TooLargeError, TooSlowError, bounded, peak_bytes
 from make import EXACT, Case
 from mutate import BrokenRuleError, Mutant, judged, sandbox
+from prequential_codecs.archive_summary import summarise
 from seeds import MAX_MEMORY_BYTES, MIXER, PURE, RUNTIME, SCHEDULE, seeds
 from watch import ForbiddenError, confined
 
 import prequential
-from prequential.codecs.archive_summary import summarise
 from prequential.errors import ConfigError, OutputError, PrequentialError
 from prequential.exact import fused
 from prequential.online.limits import memory_bytes

@@ -16,11 +16,11 @@ from limits import bounded
 from prequential import Config, CorpusError, GPTConfig, MixerConfig, Runtime, ScheduleConfig
 from prequential.cli.main import main
 from prequential.errors import OutputError
+from prequential.evaluation.record import NOT_CODED
+from prequential.evaluation.runs import ARCHIVE, RECORD, Run, new_run_folder, pack_runs, read_runs
 from prequential.files import append, output_file, outputs, write_text
 from prequential.files.append import append_line, check_appendable
-from prequential.measure.evaluation.record import NOT_CODED
-from prequential.measure.evaluation.runs import ARCHIVE, RECORD, Run, new_run_folder, pack_runs, read_runs
-from prequential.measure.study.plans import Outcome, Plan, Setting, run_plan
+from prequential.sweeps.plans import Outcome, Plan, Setting, run_plan
 
 TINY = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
 OTHER = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2", "3"), table_bits=6, match_bits=6))
@@ -171,7 +171,7 @@ def test_an_evaluation_whose_record_is_locked_ends_in_one_line_and_keeps_the_rec
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
-    monkeypatch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
+    monkeypatch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
     (tmp_path / "a").write_bytes(TEXT)
     (tmp_path / "config.json").write_text(json.dumps(TINY.to_dict()))
     path = tmp_path / "a.jsonl"
@@ -195,7 +195,7 @@ def plan(*configs: Config) -> Plan:
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
+    monkeypatch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
     (tmp_path / "a").write_bytes(TEXT)
     return tmp_path / "a"
 
@@ -410,7 +410,7 @@ def test_a_name_that_another_user_took_costs_no_run(
 ) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
-    monkeypatch.setattr("prequential.measure.evaluation.runs.run_name", lambda record: "name")
+    monkeypatch.setattr("prequential.evaluation.runs.run_name", lambda record: "name")
     if planted == "dangling link":
         (runs / "name").symlink_to("nowhere")
     elif planted == "folder":

@@ -19,30 +19,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from limits import bounded
+from prequential_corpora.shard_files import read_rows
 
 from prequential.cli.main import main
-from prequential.corpora.shard_files import read_rows
+from prequential.comparison.compare import compare
+from prequential.comparison.compare_text import format_comparison
+from prequential.comparison.intervals import Bootstrap
 from prequential.errors import ConfigError, CorpusError, PrequentialError
-from prequential.measure import fields
-from prequential.measure.comparison.compare import compare
-from prequential.measure.comparison.intervals import Bootstrap
-from prequential.measure.comparison.text import format_comparison
-from prequential.measure.cost.devices import read_devices
-from prequential.measure.evaluation.curves import read_curves
-from prequential.measure.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
-from prequential.measure.evaluation.runs_text import format_run, format_runs, run_record
-from prequential.measure.fields import Fields, check_fields, read_lines
-from prequential.measure.labels import labels
-from prequential.measure.labels.labels import read_rows as read_labels
-from prequential.measure.monorepo.series import read_series
-from prequential.measure.study.forecasting.score import score
-from prequential.measure.study.forecasting.sealed import read_forecast, sealed
-from prequential.measure.study.plans import Plan, Subject, finished_runs
-from prequential.measure.study.trust import check_own_run
+from prequential.estimation.devices import read_devices
+from prequential.evaluation.curves import read_curves
+from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
+from prequential.evaluation.runs_text import format_run, format_runs, run_record
+from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
+from prequential.forecasting.score import score
+from prequential.forecasting.sealed import read_forecast, sealed
+from prequential.labels import labels
+from prequential.labels.labels import read_rows as read_labels
+from prequential.monorepo_loss.series import read_series
+from prequential.records import fields
+from prequential.records.fields import Fields, check_fields, read_lines
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.svg import Axes, Panel, Series, svg_file
-from prequential.strict_json import MAX_DEPTH, parse_json, parse_row
+from prequential.sweeps.plans import Plan, Subject, finished_runs
+from prequential.sweeps.trust import check_own_run
 
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
 MIB = 1 << 20
@@ -213,7 +213,7 @@ def test_the_rows_of_a_shard_are_expanded_one_by_one(as_strings: bool, tmp_path:
 
 
 def test_a_row_of_a_shard_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from prequential.corpora import shard_files
+    from prequential_corpora import shard_files
 
     monkeypatch.setattr(shard_files, "MAX_ROW_BYTES", 1000)
     path = write_table(tmp_path / "long.parquet", {"text": ["short", "x" * 1001]})
@@ -238,7 +238,7 @@ def test_long_lines_and_files_of_records_are_not_parsed(tmp_path: Path, monkeypa
 def test_runs_that_could_not_be_read_again_are_not_packed(
     runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prequential.measure.evaluation.runs.MAX_RECORD_BYTES", 1000)
+    monkeypatch.setattr("prequential.evaluation.runs.MAX_RECORD_BYTES", 1000)
     with pytest.raises(CorpusError, match="too large to be packed"):
         pack_runs(runs_folder, tmp_path / "packed")
     assert not (tmp_path / "packed").exists()

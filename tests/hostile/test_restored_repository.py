@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from prequential_corpora.tree import scan_tree
+from prequential_corpora.tree_restore import MAGIC, TreeFile, is_git, restore_tree
 from seeds import MIXER, RUNTIME
 
 import prequential
-from prequential.corpora.tree import scan_tree
-from prequential.corpora.tree_restore import MAGIC, TreeFile, is_git, restore_tree
 from prequential.errors import CorruptArchiveError
 
 GIT = [

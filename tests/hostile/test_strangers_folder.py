@@ -12,10 +12,10 @@ import pytest
 from checkpoints import FORMS, VALUES
 from forge import Draft, Part
 from limits import bounded
+from prequential_codecs.archive_summary import survey
 from seeds import RUNTIME, seeds
 
 import prequential
-from prequential.codecs.archive_summary import survey
 from prequential.errors import PrequentialError
 
 HERE = Path(__file__).parent

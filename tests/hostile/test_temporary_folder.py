@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prequential_corpora.chunks import spool
+from prequential_corpora.dataset import DatasetSpec, load_rows
+from prequential_corpora.git.process import start_git
+from prequential_corpora.row_documents import RowDocuments
 
 from prequential import Config, MixerConfig, Runtime, evaluate
 from prequential.cli.main import main
-from prequential.corpora.chunks import spool
-from prequential.corpora.dataset import DatasetSpec, load_rows
-from prequential.corpora.git.process import start_git
-from prequential.corpora.row_documents import RowDocuments
 from prequential.errors import OutputError
+from prequential.evaluation.trace import ArrayFile
 from prequential.files import temporary_folder
-from prequential.measure.evaluation.trace import ArrayFile
 
 TINY = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
 RUNTIME = Runtime(kernels="fused", threads=1)
@@ -65,7 +65,7 @@ USERS: dict[str, Callable[[Path], object]] = {
 def test_whatever_needs_a_temporary_file_refuses_an_unusable_folder(
     user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prequential.measure.evaluation.evaluation.warm_up", lambda *_: None)
+    monkeypatch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
     with pytest.raises(OutputError, match=r"^TMPDIR is '.*missing'"):
         USERS[user](tmp_path)

@@ -25,7 +25,7 @@ from prequential.files import (
 from prequential.files import work_folder as function  # noqa: F401
 from prequential.files.append import append_line
 from prequential.files.work_folder import MARK, OWNER, lock
-from prequential.measure.record import append_record
+from prequential.records.record import append_record
 
 TINY = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
 PRECIOUS = b"precious"

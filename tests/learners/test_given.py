@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from prequential_codecs.archive import ArchiveReader, ArchiveWriter
+from prequential_codecs.archive_header import Header
+from prequential_corpora.bundled import sample_path
 
 import prequential
-from prequential.codecs.archive import ArchiveReader, ArchiveWriter
-from prequential.codecs.archive_header import Header
-from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, CorruptArchiveError
+from prequential.evaluation.record import evaluation_record
 from prequential.learners.following import follow
 from prequential.learners.given import remembering
-from prequential.measure.evaluation.record import evaluation_record
-from prequential.measure.study.matrix import format_matrix, matrix_record, measure_matrix
+from prequential.matrix.matrix import format_matrix, matrix_record, measure_matrix
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import preset
 from prequential.online.coding import config_of

@@ -7,16 +7,16 @@ from functools import partial
 import numpy as np
 import own_learners as models
 import pytest
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_corpora.bundled import sample_path
 
 import prequential
-from prequential.codecs.bit_coder import FOLLOW, BitCoder
-from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, CorpusError, InvalidDistributionError, LawError
+from prequential.evaluation.record import CODED_HERE, NOT_CODED, evaluation_record
 from prequential.learners.adapted import MAX_MOVE, AdaptedLearner, arrays_of
 from prequential.learners.distributions import TOTAL, checked_rows, integer_frequencies
 from prequential.learners.loading import load_subject, parse_arguments
 from prequential.learners.subject import spread, tokenise
-from prequential.measure.evaluation.record import CODED_HERE, NOT_CODED, evaluation_record
 from prequential.online.runtime import Runtime
 
 TEXT = sample_path("christmas_carol").read_bytes()[:4000]

@@ -5,9 +5,9 @@ of the coder's window, which must wrap.
 """
 
 import numpy as np
+from prequential_codecs.bit_coder import ENCODE, BitCoder
+from prequential_corpora.bundled import sample_path
 
-from prequential.codecs.bit_coder import ENCODE, BitCoder
-from prequential.corpora.bundled import sample_path
 from prequential.exact.digest import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.mixer import mixing, past

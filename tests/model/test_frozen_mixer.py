@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential_corpora.bundled import sample_path
 
-from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
-from prequential.corpora.bundled import sample_path
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.mixer import past
@@ -142,7 +142,7 @@ def test_after_a_restart_costs_do_not_depend_on_earlier_symbols(config):
 
 CHILD = """
 import numpy as np
-from prequential.codecs.bit_coder import FOLLOW, BitCoder
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
 from prequential.model.config import MixerConfig
 from prequential.model.mixer.mixer import Mixer
 text = np.frombuffer(b"one two three, one two four. " * 4, np.uint8).astype(np.int64)

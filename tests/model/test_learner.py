@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential_corpora.bundled import sample_path
 
-from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
-from prequential.corpora.bundled import sample_path
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.model.history import History
 from prequential.online.runtime import Runtime

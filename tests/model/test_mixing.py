@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prequential_codecs.baselines.frequencies import ideal_code_bits
+from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCoder, ideal_bits
+from prequential_corpora.bundled import sample_path
 
-from prequential.codecs.baselines.frequencies import ideal_code_bits
-from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCoder, ideal_bits
-from prequential.corpora.bundled import sample_path
 from prequential.exact.digest import digest
 from prequential.exact.log_odds import LOG_ODDS_LIMIT, log_odds_tables
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig

@@ -5,8 +5,8 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
-from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import ConfigError
 from prequential.model.config import (
     CONTEXT_REACH,

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_header import Header
+from prequential_corpora.bundled import sample_path
 
-from prequential.codecs.archive import ArchiveReader
-from prequential.codecs.archive_header import Header
-from prequential.corpora.bundled import sample_path
 from prequential.errors import InexactMachineError
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online.coding import compress, config_of, decompress

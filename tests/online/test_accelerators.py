@@ -15,19 +15,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_header import Header
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_corpora.bundled import sample_path
 from simulated_cuda import CUDA, MixedDevicesError, is_capturing, is_on_device, n_replays, simulated_cuda
 from torch.utils._pytree import tree_flatten
 
-from prequential.codecs.archive import ArchiveReader
-from prequential.codecs.archive_header import Header
-from prequential.codecs.bit_coder import FOLLOW, BitCoder
-from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, InexactMachineError
 from prequential.exact import fused, matmul, plain, tables
 from prequential.exact.backend import Backend
 from prequential.exact.matmul import BACKEND_NAMES, SELF_TEST_SHAPES, Matmul
 from prequential.exact.pool import Pool
-from prequential.measure.proof.selftest import FIXED_CONFIG, fixed_run
 from prequential.model.config import Config, ReplicaConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt import device, weights
@@ -40,6 +39,7 @@ from prequential.model.presets import DEVICE_PRESETS, PRESETS
 from prequential.online import accelerators, coding
 from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
+from prequential.proof.selftest import FIXED_CONFIG, fixed_run
 
 SCHEDULE = ScheduleConfig(first_segment_symbols=256, segment_symbols=256, row_symbols=64, n_rows=6, block_symbols=512)
 TEST_COLUMNS = accelerators.TEST_COLUMNS

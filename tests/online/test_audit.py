@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_header import Header
+from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 
-from prequential.codecs.archive import ArchiveReader
-from prequential.codecs.archive_header import Header
-from prequential.codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from prequential.errors import ConfigError, FaultError
 from prequential.exact import fused
 from prequential.exact.backend import Backend

@@ -17,6 +17,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interruption import InterruptionError, stopping_at
+from prequential_codecs.archive_header import Header
 
 import prequential
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
@@ -433,7 +434,7 @@ def test_checkpoints_take_at_most_their_share_of_the_time(monkeypatch, tmp_path)
     monkeypatch.setattr(checkpoint, "write", slow)
     checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False, clock=clock)
     learner = ONE.learner(CONFIG)
-    header = prequential.codecs.archive_header.Header(n_bytes=1, blake2b=bytes(32), config={})
+    header = Header(n_bytes=1, blake2b=bytes(32), config={})
     while clock.now < 20_000:
         checkpoints.save_if_due("compress", header, learner, lambda: None)
         clock.now += 1.0
@@ -471,7 +472,7 @@ def test_a_failed_checkpoint_is_not_tried_again_at_once(monkeypatch, tmp_path):
 
     monkeypatch.setattr(checkpoint, "write", full)
     checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False, clock=lambda: now[0])
-    header = prequential.codecs.archive_header.Header(n_bytes=1, blake2b=bytes(32), config={})
+    header = Header(n_bytes=1, blake2b=bytes(32), config={})
     learner = ONE.learner(CONFIG)
     for _ in range(200):
         now[0] += 1.0

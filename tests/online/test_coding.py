@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_block import BlockKind
+from prequential_codecs.archive_header import Header
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
-from prequential.codecs.archive import ArchiveReader
-from prequential.codecs.archive_block import BlockKind
-from prequential.codecs.archive_header import Header
-from prequential.codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CorruptArchiveError
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.schedule import blocks

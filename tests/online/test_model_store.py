@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from prequential_codecs.bit_coder import ENCODE, BitCoder
 
-from prequential.codecs.bit_coder import ENCODE, BitCoder
 from prequential.errors import ConfigError, CorpusError, OutputError
 from prequential.exact.host import to_tensor
 from prequential.files import check_new_folder

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from interruption import InterruptionError, stopping_at
+from prequential_codecs.archive_header import Header
 from test_model_store import CONFIG, DATA, EACH, ONE, TWO
 
-from prequential.codecs.archive_header import Header
 from prequential.errors import CheckpointError, OutputError
 from prequential.files import checkpoint_path
 from prequential.model.config import Config

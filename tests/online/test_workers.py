@@ -10,10 +10,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from prequential_corpora.bundled import sample_path
 
 import prequential
 from prequential.cli.main import main
-from prequential.corpora.bundled import sample_path
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
 from prequential.model.gpt.replicas import split_range
 from prequential.online.workers.shared import assign_work

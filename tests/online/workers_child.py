@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prequential_corpora.bundled import sample_path
 from simulated_cuda import is_on_device, simulated_cuda
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import prequential
-from prequential.corpora.bundled import sample_path
 from prequential.errors import ConfigError, PrequentialError
 from prequential.exact import plain
 from prequential.files import checkpoint_path

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import prequential
-from prequential.measure.evaluation.curves import Curve
-from prequential.measure.evaluation.evaluation import DraftFolder
-from prequential.measure.evaluation.record import evaluation_record
-from prequential.measure.evaluation.runs import Run, new_run_folder, read_run
+from prequential.evaluation.curves import Curve
+from prequential.evaluation.evaluation import DraftFolder
+from prequential.evaluation.record import evaluation_record
+from prequential.evaluation.runs import Run, new_run_folder, read_run
 
 
 @pytest.fixture

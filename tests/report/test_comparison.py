@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from prequential.measure.comparison.compare import Comparison, Difference, Group
-from prequential.measure.comparison.prediction import LongMemory
+from prequential.comparison.compare import Comparison, Difference, Group
+from prequential.comparison.prediction import LongMemory
 from prequential.report.comparison import _difference_table
 
 

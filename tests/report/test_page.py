@@ -16,8 +16,8 @@ import pytest
 
 import prequential
 from prequential.errors import CorpusError
-from prequential.measure.evaluation.breakdown_text import EXPLANATIONS
-from prequential.measure.evaluation.runs import RECORD, Run, read_run
+from prequential.evaluation.breakdown_text import EXPLANATIONS
+from prequential.evaluation.runs import RECORD, Run, read_run
 from prequential.report.names import group_names, learner_label, run_names
 from prequential.report.page import html_report
 from prequential.report.questions import command

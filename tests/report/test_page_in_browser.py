@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from prequential.measure.evaluation.runs import Run
+from prequential.evaluation.runs import Run
 from prequential.report.page import html_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

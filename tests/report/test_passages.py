@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prequential.measure.evaluation.breakdown import MAX_PASSAGES, PASSAGE_BYTES
+from prequential.evaluation.breakdown import MAX_PASSAGES, PASSAGE_BYTES
 from prequential.report.markup import join
 from prequential.report.passages import LEVELS, passages
 from prequential.report.style import N_LEVELS

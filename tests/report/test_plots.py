@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from prequential.errors import MissingDependencyError
-from prequential.measure.evaluation.curves import Curve
+from prequential.evaluation.curves import Curve
 from prequential.report import plots, run_panels
 from prequential.report.svg import Panel, Series
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prequential.measure.evaluation.curves import Curve
+from prequential.evaluation.curves import Curve
 from prequential.report import run_panels
 from prequential.report.names import Look
 from prequential.report.svg import N_COLOURS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prequential.measure.evaluation.curves import Curve
+from prequential.evaluation.curves import Curve
 from prequential.report import run_panels, svg
 from prequential.report.markup import Html, element, join
 from prequential.report.svg import Panel, Series, inline_svg, svg_file

@@ -13,8 +13,8 @@ Letters: N positions, C numbers of `recent`, K contexts in use, U distinct rows,
 
 import numpy as np
 
-from prequential.compiled import Array, inlined, kernel
 from prequential.exact.fused_loops import levels_per_unit
+from prequential.machine.compiled import Array, inlined, kernel
 from prequential.model.config import CONTEXT_REACH, HASHED_CONTEXTS
 from prequential.model.hashing import hashed, is_letter
 

@@ -15,7 +15,7 @@ import torch
 from llvmlite import ir  # type: ignore[import-untyped]
 from torch.nn.functional import pad
 
-from prequential.compiled import Array, cgutils, cpu_target, intrinsic, kernel, types
+from prequential.machine.compiled import Array, cgutils, cpu_target, intrinsic, kernel, types
 
 Tensor = torch.Tensor
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prequential.compiled import Array, inlined, kernel
+from prequential.machine.compiled import Array, inlined, kernel
 from prequential.model.config import CONTEXT_REACH, N_RECALL_TABLES, RECALL_CONTEXTS, RECALL_KEPT_BITS
 from prequential.model.gpt.context_kernels import LONGEST, N_HASHED, context_hashes
 from prequential.model.hashing import hashed

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.compiled import Array, inlined
+from prequential.machine.compiled import Array, inlined
 from prequential.model.mixer.past import BINARY_UNTIL, POSITION
 
 AS_TEXT, AS_NUMBERS = 0, 1

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prequential.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined, merged
 from prequential.model.config import CONTEXTS
 from prequential.model.hashing import hashed, is_letter
 from prequential.model.mixer.past import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined, merged
 from prequential.model.mixer.histories import HISTORY_GROUP, HISTORY_PROBABILITY, N_GROUPS, ONE_BIT
 from prequential.model.mixer.lookup import NONE
 from prequential.model.mixer.nodes import (

@@ -7,7 +7,7 @@ Letter: S states.
 
 import numpy as np
 
-from prequential.compiled import Array
+from prequential.machine.compiled import Array
 
 
 def _histories() -> tuple[Array, Array, Array, Array, Array]:

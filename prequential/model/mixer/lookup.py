@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.compiled import Array, inlined
+from prequential.machine.compiled import Array, inlined
 from prequential.model.hashing import hashed
 from prequential.model.mixer.histories import HISTORY_AGE
 from prequential.model.mixer.nodes import (

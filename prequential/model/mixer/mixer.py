@@ -11,8 +11,8 @@ from copy import copy
 from typing import Self
 
 import numpy as np
+from prequential_codecs.bit_coder import BitCoder
 
-from prequential.codecs.bit_coder import BitCoder
 from prequential.model.config import CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
 from prequential.model.mixer import evidence, histories, lookup, mixing, nodes, past, refine, sets, weights

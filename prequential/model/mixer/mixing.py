@@ -23,9 +23,9 @@ bits of the current byte, and `prefix` is a one followed by these bits.
 from typing import Any, NamedTuple
 
 import numpy as np
+from prequential_codecs.bit_coder import code_bit
 
-from prequential.codecs.bit_coder import code_bit
-from prequential.compiled import Array, inlined, kernel, merged
+from prequential.machine.compiled import Array, inlined, kernel, merged
 from prequential.model.mixer.codewords import AS_NUMBERS, BYTE, CODE_WORD, code_of
 from prequential.model.mixer.contexts import N_HASHES, context_hashes
 from prequential.model.mixer.evidence import INPUTS_PER_CONTEXT, learn_contexts, read_contexts

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from prequential.compiled import Array, inlined
 from prequential.exact.log_odds import log_odds_tables
+from prequential.machine.compiled import Array, inlined
 from prequential.model.mixer.histories import NEXT_HISTORY
 
 NEW_NODE = np.uint32(1 << 22)  # no history, probability 1/2, age 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined, merged
 from prequential.model.hashing import HASH_MASK, hashed, is_letter
 
 # The entries of `past`, int64:

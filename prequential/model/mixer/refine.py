@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined, merged
 from prequential.model.config import CURVES
 from prequential.model.hashing import hashed
 from prequential.model.mixer.nodes import RECIPROCAL, clamp, log_odds_of_share, step_towards

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined, merged
 from prequential.model.config import WEIGHT_SETS
 from prequential.model.hashing import hashed
 from prequential.model.mixer.codewords import BYTE, CODE_WORD

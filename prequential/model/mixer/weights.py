@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from prequential.compiled import Array, inlined, kernel, merged
 from prequential.exact.log_odds import LOG_ODDS_LIMIT, log_odds_tables
+from prequential.machine.compiled import Array, inlined, kernel, merged
 from prequential.model.mixer.nodes import clamp
 from prequential.model.mixer.sets import N_LAST
 

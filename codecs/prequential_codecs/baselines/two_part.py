@@ -1,0 +1,200 @@
+"""Two-part codes of orders 1 to 3: first how often each byte follows each context, then the data under these counts.
+
+The size includes both parts. Counts are sent for n-grams of growing length. After a context, only the bytes that follow its
+suffix are possible, and the shorter n-grams give the expected count of each. So each count, rounded, is coded under a
+distribution that depends on its expected size. The data are coded context by context, so that numpy processes thousands of
+bytes at a time. The decoder fills a queue of bytes for each context. Then it walks from context to context and takes the next
+byte from the queue of each.
+
+Stored form: length; the first bytes, one for each order; length of the counts, the counts (two_part_counts.py); range coder's
+payload of the data.
+
+Letters: C contexts, M n-grams. A context or an n-gram is a number: its bytes in base 256, the last byte lowest.
+"""
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential_codecs.baselines.range_coder import RangeDecoder, RangeEncoder
+from prequential_codecs.baselines.two_part_counts import (
+    CountReader,
+    CountWriter,
+    Ints,
+    batches,
+    count_ranges,
+    count_weights,
+    frequency_rows,
+)
+from prequential_codecs.byte_source import ByteSource, varint
+
+_BYTE_VALUES = 256
+_EXPECTED_EXPONENTS = (-8, 24)  # binary exponents of expected counts that have distributions of their own
+_ALPHABET_SIZES = (2, 4, 8, 16, 32, 64, 128, 256)  # the rows of contexts are padded to one of these sizes
+
+# order, candidate n-grams (M,), numbers of their distributions (M,) -> for each candidate 0, or 1 + its rounded count, (M,)
+CodeCounts = Callable[[int, Ints, Ints], Ints]
+
+
+@dataclass(frozen=True)
+class _Level:
+    """N-grams of one length: those of context c are entries starts[c] .. starts[c + 1] - 1 of `symbols` and `codes`."""
+
+    contexts: Ints  # (C,) ascending
+    starts: Ints  # (C + 1,)
+    symbols: Ints  # (M,) the last byte of each
+    codes: Ints  # (M,) rounded counts
+
+    @property
+    def grams(self) -> Ints:
+        """(M,), ascending."""
+        return np.repeat(self.contexts, np.diff(self.starts)) * _BYTE_VALUES + self.symbols
+
+
+def compress(data: bytes, order: int) -> bytes:
+    """The stored form of `data` under contexts of `order` bytes, 1 to 3. About 1 microsecond per byte."""
+    head = varint(len(data)) + data[:order]
+    if len(data) <= order:
+        return head
+    symbols = np.frombuffer(data, np.uint8).astype(np.int64)
+    # N-grams of each length that end at byte `order` or later.
+    grams = [_grams(symbols, length)[order + 1 - length :] for length in range(1, order + 2)]
+    counts = CountWriter(grams)
+    level = _grow(symbols[:order], counts.code_counts)
+    contexts = np.searchsorted(level.contexts, grams[order] // _BYTE_VALUES)
+    n_visits = np.bincount(contexts, minlength=len(level.contexts))
+    smallest, spreads = _visit_ranges(level)
+    counts.write_exactly(n_visits - smallest, spreads)
+    packed = counts.finish()
+    return head + varint(len(packed)) + packed + _encode_data(level, contexts, grams[order], n_visits)
+
+
+def _encode_data(level: _Level, contexts: Ints, grams: Ints, n_visits: Ints) -> bytes:
+    """The range coder's payload of all bytes, sorted by context."""
+    by_context = np.argsort(contexts, kind="stable")
+    ranks = np.searchsorted(level.grams, grams)[by_context] - level.starts[contexts[by_context]]
+    encoder = RangeEncoder()
+    for places, rows in _uncertain_places(level, n_visits):
+        encoder.encode(ranks[places], rows)
+    return encoder.finish()
+
+
+def decompress(compressed: bytes, order: int) -> bytes:
+    """The inverse of `compress`. Raises CorruptArchiveError for damaged bytes, if the damage can be detected."""
+    source = ByteSource(io.BytesIO(compressed))
+    n_bytes = source.take_varint()
+    first = source.take(min(order, n_bytes))
+    if n_bytes <= order:
+        return first
+    counts = CountReader(source.take(source.take_varint()))
+    level = _grow(np.frombuffer(first, np.uint8).astype(np.int64), counts.code_counts)
+    smallest, spreads = _visit_ranges(level)
+    n_visits = smallest + counts.read_exactly(spreads)
+    counts.finish()
+    decoder = RangeDecoder(compressed[source.n_bytes_taken :])
+    chosen = np.repeat(level.starts[:-1], n_visits)  # n-grams, sorted by context
+    for places, rows in _uncertain_places(level, n_visits):
+        chosen[places] += decoder.decode(rows)
+    decoder.finish()
+    walked = _walk(level, n_visits, chosen, int.from_bytes(first, "big"), order, n_bytes - order)
+    return first + level.symbols[walked].astype(np.uint8).tobytes()
+
+
+def parameter_bytes(compressed: bytes, order: int) -> int:
+    """How many bytes of a stored form are counts and not data."""
+    source = ByteSource(io.BytesIO(compressed))
+    n_bytes = source.take_varint()
+    source.take(min(order, n_bytes))
+    return source.take_varint() if n_bytes > order else 0
+
+
+def _grams(symbols: Ints, length: int) -> Ints:
+    """(n - length + 1,): the n-gram that starts at each byte."""
+    n = len(symbols) - length + 1
+    total = np.zeros(n, np.int64)
+    for i in range(length):
+        total = total * _BYTE_VALUES + symbols[i : i + n]
+    return total
+
+
+def _grow(first: Ints, code_counts: CodeCounts) -> _Level:
+    """The n-grams one byte longer than `first`, built from all shorter ones. first: the first `order` bytes of the data."""
+    every = np.arange(_BYTE_VALUES)
+    level = _Level(np.zeros(1, np.int64), np.array([0, _BYTE_VALUES]), every, np.zeros(_BYTE_VALUES, np.int64))
+    contexts, expected = np.zeros(1, np.int64), np.ones(1, np.int64)
+    for order in range(len(first) + 1):
+        if order:
+            grams, weights = level.grams, count_weights(level.codes)
+            contexts = np.union1d(grams, _grams(first[len(first) - order :], order))
+            at = np.minimum(np.searchsorted(grams, contexts), len(grams) - 1)
+            expected = np.where(grams[at] == contexts, weights[at], 1)
+        level = _longer(level, contexts, expected, order, code_counts)
+    return level
+
+
+def _longer(shorter: _Level, contexts: Ints, context_weights: Ints, order: int, code_counts: CodeCounts) -> _Level:
+    """The n-grams of order + 1 bytes. contexts: (C,) ascending; each occurs about context_weights times."""
+    suffixes = np.searchsorted(shorter.contexts, contexts % _BYTE_VALUES ** max(order - 1, 0))
+    starts = shorter.starts[suffixes]
+    n_candidates = shorter.starts[suffixes + 1] - starts
+    owner = np.repeat(np.arange(len(contexts)), n_candidates)
+    offset = np.arange(len(owner)) - np.repeat(np.cumsum(n_candidates) - n_candidates, n_candidates)
+    source = starts[owner] + offset  # the shorter n-gram that each candidate extends
+    weights = count_weights(shorter.codes)
+    sums = np.concatenate(([0], np.cumsum(weights)))
+    totals = (sums[shorter.starts[1:]] - sums[shorter.starts[:-1]])[suffixes]
+    expected = context_weights[owner].astype(np.float64) * weights[source] / totals[owner]
+    symbols = shorter.symbols[source]
+    values = code_counts(order, contexts[owner] * _BYTE_VALUES + symbols, _distribution_numbers(expected))
+    present = values > 0
+    n_present = np.bincount(owner[present], minlength=len(contexts))
+    return _Level(contexts, np.concatenate(([0], np.cumsum(n_present))), symbols[present], values[present] - 1)
+
+
+def _distribution_numbers(expected: NDArray[np.float64]) -> Ints:
+    """The number of the distribution for each expected count: two distributions per octave."""
+    mantissa, exponent = np.frexp(expected)  # exact, so every machine chooses the same
+    low, high = _EXPECTED_EXPONENTS
+    return 2 * (np.clip(exponent, low, high) - low).astype(np.int64) + (mantissa >= 0.75)
+
+
+def _visit_ranges(level: _Level) -> tuple[Ints, Ints]:
+    """The smallest possible number of visits of each context, and the largest one minus the smallest; both (C,)."""
+    smallest, spreads = (np.concatenate(([0], np.cumsum(each))) for each in count_ranges(level.codes))
+    return np.diff(smallest[level.starts]), np.diff(spreads[level.starts])
+
+
+def _uncertain_places(level: _Level, n_visits: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """The places, sorted by context, whose byte is not certain: positions (n,), and frequencies (n, V) of the ranks there."""
+    n_symbols = np.diff(level.starts)
+    ends, weights = np.cumsum(n_visits), count_weights(level.codes)
+    context_of = np.repeat(np.arange(len(n_visits)), n_visits)
+    size_of = np.asarray(n_symbols[context_of])
+    assert int(ends[-1]) == len(context_of)
+    for V in _ALPHABET_SIZES:
+        members = np.nonzero((n_symbols > V // 2) & (n_symbols <= V) & (n_symbols > 1))[0]
+        if not len(members):
+            continue
+        columns = np.arange(V)
+        entries = np.minimum(level.starts[members, None] + columns, len(weights) - 1)
+        rows = frequency_rows(np.where(columns < n_symbols[members, None], weights[entries], 0))
+        places = np.nonzero((size_of > V // 2) & (size_of <= V) & (size_of > 1))[0]
+        numbers = np.searchsorted(members, context_of[places])
+        for batch in batches(len(places)):
+            yield places[batch], rows[numbers[batch]]
+
+
+def _walk(level: _Level, n_visits: Ints, chosen: Ints, start: int, order: int, n: int) -> Ints:
+    """The n-grams in the order of the data, (n,). Each visit of a context takes the next n-gram of its queue in `chosen`."""
+    following = np.searchsorted(level.contexts, level.grams % _BYTE_VALUES**order).tolist()
+    ahead = (np.cumsum(n_visits) - n_visits).tolist()  # the next place in each context's queue
+    queue, context, walked = chosen.tolist(), int(np.searchsorted(level.contexts, start)), [0] * n
+    for i in range(n):
+        place = ahead[context]
+        ahead[context] = place + 1
+        walked[i] = gram = queue[place]
+        context = following[gram]
+    return np.array(walked, np.int64)

@@ -1,0 +1,144 @@
+"""A corpus: a sequence of bytes in one file or in a stream (streamed.py), and the origin of these bytes.
+
+`symbols()` reads the parts that are requested, and the digest reads chunks. `bytes()` gives random access to a copy, which is on
+the disk if it is long. So the memory does not depend on the file's length. A length that changes while the corpus is open is
+refused.
+"""
+
+import hashlib
+import mmap
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential_corpora.chunks import CHUNK_N_BYTES, changed, reading, spool
+from prequential_corpora.symbols import FileSymbols, Symbols
+from prequential.files import open_regular
+
+SMALL_N_BYTES = 64 << 20  # a copy of at most so many bytes is in memory, a longer one in a temporary file
+
+Chunks = Iterator[bytes]
+Kind = Literal["file", "stdin", "tree", "dataset", "shards", "sample", "git"]
+
+
+class Document(NamedTuple):
+    """One document of a corpus: bytes `offset` to `offset + n_bytes` of the stream."""
+
+    name: str
+    offset: int
+    n_bytes: int
+
+
+def unicode_name(name: str | bytes) -> str:
+    r"""A file name as valid Unicode, for records. Bytes that are not UTF-8 become \xNN."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def beginning(documents: Sequence[Document], n_bytes: int) -> list[Document]:
+    """The documents within the first n_bytes of the stream. The last one may be cut."""
+    return [d._replace(n_bytes=min(d.n_bytes, n_bytes - d.offset)) for d in documents if d.offset < n_bytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus(AbstractContextManager["Corpus"]):
+    """Bytes in one file and their origin. As a context manager it deletes its temporary file, if it has one.
+
+    kind: the source of the bytes.
+    name: the name of the corpus for users; valid Unicode without surrogates.
+    path: the file with the bytes.
+    n_bytes: length of that file when the corpus was opened.
+    documents: in stream order, not overlapping. A plain file is one document.
+    origin: JSON values that only this kind has (revision, number of files and others).
+    mode: the permissions that all its files have. Outputs that contain the bytes get no others.
+    skipped: names in a folder that the stream does not hold.
+    spool: the temporary file at `path`, if it is one. spool_dir: as in `open_corpus`.
+    """
+
+    kind: Kind
+    name: str
+    path: Path
+    n_bytes: int
+    documents: Sequence[Document]
+    origin: Mapping[str, str | int | None]
+    mode: int = 0o777
+    skipped: Sequence[str] = ()
+    spool: IO[bytes] | None = field(default=None, repr=False)
+    spool_dir: str | os.PathLike[str] | None = None
+
+    def describe(self) -> dict[str, str | int | None]:
+        """The origin of the bytes as JSON values, for records and archive headers. Does not read the bytes."""
+        return {"kind": self.kind, "name": self.name, **self.origin}
+
+    @cached_property
+    def blake2b(self) -> str:
+        """BLAKE2b digest of the bytes, 32 bytes in hexadecimal. The first call reads the file in chunks.
+
+        Raises CorpusError if the file cannot be read or if its length has changed.
+        """
+        digest = hashlib.blake2b(digest_size=32)
+        for chunk in self._chunks(self.n_bytes):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def bytes(self, limit_bytes: int | None = None) -> NDArray[np.uint8]:
+        """The bytes, or the first limit_bytes of them: (n,) uint8, read-only. The array may outlive the corpus.
+
+        It is a copy: in memory up to SMALL_N_BYTES, otherwise in a temporary file without a name, which is mapped. The file of a
+        user is never mapped: a process that reads a mapped file dies by a signal if another one truncates it. Only the temporary
+        file of this corpus, if it has one, is mapped and not copied. Raises CorpusError if the file cannot be read or if its
+        length has changed, OutputError if the disk is full.
+        """
+        n = self._length(limit_bytes)
+        if self.spool is not None:
+            return mapped(self.spool, n)
+        if n <= SMALL_N_BYTES:
+            return np.frombuffer(b"".join(self._chunks(n)), np.uint8)
+        with spool(self._chunks(n), self.spool_dir, n) as copy:
+            return mapped(copy, n)
+
+    def symbols(self, limit_bytes: int | None = None) -> Symbols:
+        """The bytes, or the first limit_bytes, for reading from front to back, as `compress` does. They do not stay in memory."""
+        return FileSymbols(self.path, self._length(limit_bytes), self.n_bytes)
+
+    def _length(self, limit_bytes: int | None) -> int:
+        return self.n_bytes if limit_bytes is None else min(limit_bytes, self.n_bytes)
+
+    def _chunks(self, n_bytes: int) -> Chunks:
+        """The first n_bytes in chunks, all from one open file. Raises CorpusError."""
+        with reading(self.path), open_regular(self.path) as file:
+            if (found := os.fstat(file.fileno()).st_size) != self.n_bytes:
+                raise changed(self.path, self.n_bytes, found)
+            for start in range(0, n_bytes, CHUNK_N_BYTES):
+                n = min(CHUNK_N_BYTES, n_bytes - start)
+                chunk = file.read(n)
+                if len(chunk) < n:
+                    raise changed(self.path, self.n_bytes, os.fstat(file.fileno()).st_size)
+                yield chunk
+            if n_bytes == self.n_bytes and file.read(1):
+                raise changed(self.path, self.n_bytes, max(n_bytes + 1, os.fstat(file.fileno()).st_size))
+
+    def close(self) -> None:
+        """Deletes the temporary file, if the corpus has one. May be called again."""
+        if self.spool is not None:
+            self.spool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def mapped(file: IO[bytes], n_bytes: int) -> NDArray[np.uint8]:
+    """(n_bytes,) uint8, read-only, mapped from a temporary file that holds them. It stays valid when the file is deleted."""
+    if n_bytes == 0:  # mmap refuses an empty file
+        return np.frombuffer(b"", np.uint8)
+    return np.frombuffer(mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ), np.uint8)

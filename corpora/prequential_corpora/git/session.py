@@ -1,0 +1,268 @@
+"""Commits, trees, changes and files of a repository, read by git processes in an empty repository that borrows its objects.
+
+There is one process for each kind of question. Answers are parsed by the lengths and counts that git gives, so names and contents
+of files can never be taken for git's own words.
+
+Objects may be hostile. Only complete object ids are given to git. The contents of commits and blobs must have the hash that their
+id states, so a history has no cycle. Lengths and numbers are limited, because a small tree can list one subtree many times.
+"""
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from prequential_corpora.chunks import unwritable
+from prequential_corpora.git.file_rules import is_safe
+from prequential_corpora.git.patch import PATCH_OPTIONS, Patch
+from prequential_corpora.git.process import GitProcess, environment, start_git, wrong_answer
+from prequential_corpora.git.repository import Repository
+from prequential.errors import CorpusError
+from prequential.files import temporary_folder
+
+MAX_COMMIT_N_BYTES = 1 << 24
+MAX_ENTRIES = 1 << 23  # of a tree, and of the difference of two trees
+MAX_PATH_N_BYTES = 1 << 12  # as in Linux. It also limits the depth of a tree.
+MAX_ATTRIBUTE_FILES = 1 << 14
+RENAMES = ("--find-renames=50%", "-l1000")
+# never a hash and hardly ever a branch; all other text is a revision
+DATE = re.compile(r"\d{4}-\d\d-\d\d.*", re.DOTALL)
+BOOLEANS = {b"set": True, b"true": True, b"unset": False, b"false": False}
+ATTRIBUTES = ("linguist-generated", "linguist-vendored")
+COMMIT = re.compile(
+    rb"tree ([^\n]*)\n(?:parent ([^\n]*)\n)?(?:[^\n]+\n)*?committer [^\n]* (-?\d{1,18}) [^ \n]* *(?:\n|\Z)"
+)
+OBJECT = re.compile(rb"([0-9a-f]+) ([a-z]+) (\d{1,18})\n")
+ENTRY = re.compile(rb"([0-7]{6}) (?:blob|commit) ([0-9a-f]+)\t([^\0]+)\0")
+CHANGE = re.compile(rb"[0-7]{6} ([0-7]{6}) ([0-9a-f]+) ([0-9a-f]+) ([ACDMRT])\d*\0")
+
+
+class Commit(NamedTuple):
+    """A commit's id, tree, first parent and committer date (seconds since 1970)."""
+
+    id: str
+    tree: str
+    parent: str | None
+    date_s: int
+
+    @property
+    def date(self) -> str:
+        """The committer date in UTC, ISO 8601."""
+        return datetime.fromtimestamp(self.date_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Change(NamedTuple):
+    """One entry of a commit's difference to its parent; `path` is the new path."""
+
+    mode: bytes
+    before: bytes  # object ids, in hexadecimal
+    after: bytes
+    status: bytes  # A, M, R or T
+    path: bytes
+
+
+def parse_date(text: str) -> int | None:
+    """Seconds since 1970 if `text` looks like an ISO date, else None. Raises CorpusError for a date that does not exist."""
+    if not DATE.fullmatch(text):
+        return None
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise CorpusError(f"{text!r} is not an ISO 8601 date: {error}") from error
+    return int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() // 1)
+
+
+class Session:
+    """Git processes in an empty repository that borrows the objects of another. Each starts when it is first needed."""
+
+    def __init__(self, repository: Repository, scratch: Path, stack: ExitStack) -> None:
+        self._repository, self._scratch, self._stack = repository, scratch, stack
+        self._processes: dict[str, GitProcess] = {}
+        self._has_attributes = False
+        self.empty_tree = self._hash(b"tree", b"").decode()
+        self.empty_blob = self._hash(b"blob", b"")
+        options = ("--quiet", "--bare", "--template=", f"--object-format={repository.hash_name}")
+        self._start("init", *options, str(scratch / "git"), borrow=False).finish()
+
+    def commit(self, commit_id: str) -> Commit:
+        """The commit as it was written, without grafts and replacements. Raises CorpusError if it is missing or malformed."""
+        data = self._object(commit_id.encode(), b"commit", MAX_COMMIT_N_BYTES)
+        malformed = CorpusError(f"commit {commit_id} of {self._repository.name!r} is malformed; try git fsck")
+        if (found := COMMIT.match(data or b"")) is None:
+            raise malformed
+        if not all(self._repository.has_id(other) for other in (found[1], found[2]) if other is not None):
+            raise malformed
+        date_s = int(found[3])
+        try:
+            datetime.fromtimestamp(date_s, UTC)
+        except (ValueError, OverflowError, OSError) as error:
+            raise malformed from error
+        return Commit(commit_id, found[1].decode(), found[2].decode() if found[2] else None, date_s)
+
+    def first_parents(self, commit_id: str) -> Iterator[Commit]:
+        """The commit, its first parent, the first parent of that one, and so on to the first commit."""
+        following: str | None = commit_id
+        while following is not None:
+            commit = self.commit(following)
+            yield commit
+            following = commit.parent
+
+    def state_at(self, when: str) -> Commit | None:
+        """The commit of a revision. For a date: the newest commit on HEAD's first-parent line up to it, or None."""
+        date_s = parse_date(when)
+        if date_s is None:
+            return self.commit(self._repository.resolve(when))
+        line = self.first_parents(self._repository.resolve("HEAD"))
+        return next((commit for commit in line if commit.date_s <= date_s), None)
+
+    def blob(self, blob_id: bytes, max_n_bytes: int) -> bytes | None:
+        """The blob's bytes; None if it is longer than `max_n_bytes`."""
+        return self._object(blob_id, b"blob", max_n_bytes)
+
+    def files(self, tree: str) -> Iterator[tuple[bytes, bytes, bytes]]:
+        """Mode, object id and path of each entry below `tree` that is not a folder, ascending by the bytes of the path.
+
+        Memory: one entry. Raises CorpusError for a tree with too many entries or too long paths.
+        """
+        process = self._start("ls-tree", "-r", "-z", "--full-tree", self._checked(tree))
+        n_entries = 0
+        while process.has_more():
+            entry = ENTRY.fullmatch(process.read_until(b"\0"))
+            if entry is None or not self._repository.has_id(entry[2]):
+                raise wrong_answer("an entry of a tree of another form")
+            n_entries = self._counted(n_entries, entry[3])
+            yield entry[1], entry[2], entry[3]
+        process.close()
+
+    def changes(self, before: str, after: str) -> Iterator[Change]:
+        """The differences between two trees, without deletions, in git's order (by path).
+
+        The iterator must be exhausted before the next call. Memory: one change. Raises CorpusError as `files` does.
+        """
+        options = ("--stdin", "-r", "-z", "--raw", "--no-abbrev", *RENAMES)
+        process = self._compare(self._process("diff-tree", *options), before, after)
+        n_entries = 0
+        while (head := process.read_exactly(1)) == b":":
+            change = CHANGE.fullmatch(process.read_until(b"\0"))
+            if change is None or not all(map(self._repository.has_id, change.group(2, 3))):
+                raise wrong_answer("a change of another form")
+            path = process.read_until(b"\0")[:-1]
+            if change[4] in (b"R", b"C"):
+                path = process.read_until(b"\0")[:-1]
+            n_entries = self._counted(n_entries, path)
+            if change[4] != b"D":
+                yield Change(change[1], change[2], change[3], change[4], path)
+        if head + process.read_exactly(len(b"nd\n")) != b"end\n":
+            raise wrong_answer("a change of another form")
+
+    def patch(self, before: str, after: str, max_n_bytes: int) -> Patch:
+        """The patch between two trees, in the order of `changes`; it must be read to its end. max_n_bytes: as in `Patch`."""
+        options = ("--no-color", "--no-indent-heuristic", *PATCH_OPTIONS, *RENAMES)
+        return Patch(self._compare(self._process("diff-tree", "--stdin", "-r", *options), before, after), max_n_bytes)
+
+    def load_attributes(self, tree: str) -> None:
+        """Makes `attributes` answer from the .gitattributes files of `tree`, and from no others."""
+        process, n_files = self._start("update-index", "-z", "--index-info"), 0
+        for mode, blob_id, path in self.files(tree):
+            if path.rsplit(b"/", 1)[-1] == b".gitattributes" and mode.startswith(b"100") and is_safe(path):
+                process.send(mode + b" " + blob_id + b"\t" + path + b"\0")
+                n_files += 1
+                if n_files > MAX_ATTRIBUTE_FILES:
+                    raise self._too_many(f"{MAX_ATTRIBUTE_FILES:,} .gitattributes files")
+        process.finish()
+        process.close()
+        self._has_attributes = n_files > 0
+
+    def attributes(self, path: bytes) -> tuple[bool | None, bool | None]:
+        """(linguist-generated, linguist-vendored) of a safe path; None if no .gitattributes file decides."""
+        if not self._has_attributes:
+            return None, None
+        process = self._process("check-attr", "--cached", "-z", "--stdin", *ATTRIBUTES)
+        process.send(path + b"\0")
+        found = []
+        for name in ATTRIBUTES:
+            if (process.read_until(b"\0"), process.read_until(b"\0")) != (path + b"\0", name.encode() + b"\0"):
+                raise wrong_answer("another attribute than the requested one")
+            found.append(BOOLEANS.get(process.read_until(b"\0")[:-1]))
+        return found[0], found[1]
+
+    def _object(self, object_id: bytes, wanted_type: bytes, max_n_bytes: int) -> bytes | None:
+        """The contents of an object; None if they are longer than max_n_bytes. Raises CorpusError if they have another hash."""
+        process = self._process("cat-file", "--batch")
+        process.send(self._checked(object_id.decode()).encode() + b"\n")
+        header = OBJECT.fullmatch(process.read_until(b"\n"))
+        what = f"{wanted_type.decode()} {object_id.decode()}"
+        if header is None or header.group(1, 2) != (object_id, wanted_type):
+            hint = "it is a shallow clone: git fetch --unshallow" if self._repository.is_shallow else "try git fsck"
+            raise CorpusError(f"{self._repository.name!r} lacks {what}, which its history needs; {hint}")
+        if (n_bytes := int(header[3])) > max_n_bytes:
+            self._processes.pop("cat-file").close()  # a new process starts faster than a long object is skipped
+            return None
+        data, end = process.read_exactly(n_bytes), process.read_exactly(1)
+        if end != b"\n" or self._hash(wanted_type, data) != object_id:
+            raise CorpusError(f"{self._repository.name!r} has other bytes in {what} than its name says; try git fsck")
+        return data
+
+    def _hash(self, kind: bytes, data: bytes) -> bytes:
+        digest = hashlib.new(self._repository.hash_name, b"%s %d\0" % (kind, len(data)), usedforsecurity=False)
+        digest.update(data)
+        return digest.hexdigest().encode()
+
+    def _checked(self, object_id: str) -> str:
+        if not self._repository.has_id(object_id.encode()):
+            raise CorpusError(f"{object_id!r} is not a complete object id of {self._repository.name!r}")
+        return object_id
+
+    def _counted(self, n_entries: int, path: bytes) -> int:
+        """n_entries + 1. Raises CorpusError if this or the path is above its limit."""
+        if len(path) > MAX_PATH_N_BYTES:
+            raise self._too_many(f"{MAX_PATH_N_BYTES:,} bytes in a path")
+        if n_entries >= MAX_ENTRIES:
+            raise self._too_many(f"{MAX_ENTRIES:,} entries in a tree")
+        return n_entries + 1
+
+    def _too_many(self, limit: str) -> CorpusError:
+        return CorpusError(f"{self._repository.name!r} has more than {limit}, the limit of this program")
+
+    def _compare(self, process: GitProcess, before: str, after: str) -> GitProcess:
+        """The diff-tree process, with the comparison of two trees as its next output, followed by the line `end`."""
+        request = f"{self._checked(before)} {self._checked(after)}\n".encode()
+        process.send(request + b"end\n")  # diff-tree repeats a line that is not an id, and flushes
+        if process.read_until(b"\n") != request:  # it also repeats the two ids
+            raise wrong_answer("other trees than the requested ones")
+        return process
+
+    def _process(self, *args: str) -> GitProcess:
+        """The process of this command, which answers many requests."""
+        command = args[0] + " -p" * ("-p" in args)
+        if command not in self._processes:
+            self._processes[command] = self._start(*args)
+        return self._processes[command]
+
+    def _start(self, *args: str, borrow: bool = True) -> GitProcess:
+        env = environment() | {"HOME": str(self._scratch), "XDG_CONFIG_HOME": str(self._scratch)}
+        env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
+        env |= {"GIT_NO_LAZY_FETCH": "1"}
+        if borrow:
+            env |= {"GIT_DIR": str(self._scratch / "git"), "GIT_OBJECT_DIRECTORY": str(self._repository.objects)}
+        # No tree is checked out here, so paths that are special on other systems are names like others.
+        options = ("-c", "core.protectNTFS=false", "-c", "core.protectHFS=false")
+        process = start_git([*options, *args], self._scratch, env)
+        self._stack.callback(process.close)
+        return process
+
+
+@contextmanager
+def session_in(repository: Repository) -> Iterator[Session]:
+    """A session with a scratch folder. Both are closed and deleted after the block. Raises OutputError if it cannot be made."""
+    try:
+        folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-git-")
+    except OSError as error:
+        raise unwritable(None, error) from error
+    with folder as scratch, ExitStack() as stack:
+        yield Session(repository, Path(scratch), stack)

@@ -1,0 +1,260 @@
+r"""A git repository as a corpus: the files at a commit, and the changes after it, read through git.
+
+    read_tree(repo, commit)            every tracked file that the rules keep, ascending by the bytes of its path
+    read_window(repo, since, until)    the changes of the window (since, until], in the order of the commits
+    open_documents(documents)          either of them as one file, a `Corpus`
+
+The window follows *first parents* only, the states of the main line. One step is one commit of that line, compared with its first
+parent. A merge is one step with all changes of the merged branch. So each change counts once, when it reaches the main line. A
+date T means the newest commit of that line whose committer date is not after T, searched from the tip backwards. So the window
+is always a contiguous part of the line, even if clocks disagree.
+
+    new      a path that its parent does not have and that is not a rename: the complete file
+    added    the lines that git's diff (Myers, no context) adds to a file or a renamed file: only these lines
+
+Renames are those that git detects: half of the content is the same, with at most 1000 candidates per commit in addition to exact
+renames. A version is a duplicate, and is skipped, if the same bytes were in the tree at `since` or earlier in the window. In a
+tree, the first path in order keeps them. Skipped files are counted by reason: `file_rules.REASONS`.
+
+The repository cannot run or configure anything. Only revisions are looked up in it (`rev-parse`, which runs no program). All
+other reading happens in an empty repository that borrows its objects. So configuration, hooks, filters, external diffs, replaced
+objects and info/attributes of the repository, which also differ between clones, have no effect. The .gitattributes files are
+those of the commit; for a window, those at its end. No checkout, no network.
+
+Memory: ids of the files of one tree and of the window, the commits of the window, one file.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from prequential_corpora.chunks import DOCUMENT_END, spool
+from prequential_corpora.corpus import Corpus, Document
+from prequential_corpora.git.file_rules import Rules, is_safe, language_of
+from prequential_corpora.git.patch import Patch
+from prequential_corpora.git.repository import Repository, find_repository
+from prequential_corpora.git.session import Change, Commit, Session, parse_date, session_in
+from prequential.errors import CorpusError
+
+DocumentKind = Literal["tree", "new", "added"]
+
+
+class GitDocument(NamedTuple):
+    """One document with its bytes, and the commit that brought it with its committer date (UTC, ISO 8601)."""
+
+    name: str  # the path; bytes that are not UTF-8 become surrogates, as in os.fsdecode
+    language: str
+    kind: DocumentKind
+    commit: str
+    date: str
+    data: bytes
+
+
+class Label(NamedTuple):
+    """Properties of a document of a `GitCorpus` in addition to its name and position."""
+
+    language: str
+    kind: DocumentKind
+    commit: str
+    date: str
+
+
+class GitDocuments:
+    """Documents of a repository. Each iteration reads them again and gives the same documents.
+
+    repository: the folder's name. since: the commit before the window; None for a tree, and if the window starts with the
+    history. until: the commit of a tree, or the last one of the window. n_commits: number of steps in the window.
+    excluded: skipped files by reason (`file_rules.REASONS`); complete after an iteration.
+    Iterating raises CorpusError if an object is missing (a shallow or partial clone) or if git fails.
+    """
+
+    def __init__(
+        self, repository: Repository, base: Commit | None, steps: Sequence[Commit], rules: Rules, *, is_tree: bool
+    ) -> None:
+        self._repository, self._base, self._steps, self._end = repository, base, steps, steps[-1] if steps else base
+        self._is_tree = is_tree
+        self.rules = rules
+        self.repository = repository.name
+        self.since = base.id if base and not is_tree else None
+        self.until = self._end.id if self._end else None
+        self.until_date = self._end.date if self._end else None
+        self.n_commits = 0 if is_tree else len(steps)
+        self.excluded: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[GitDocument]:
+        self.excluded = Counter()
+        if self._end is None or not (self._is_tree or self._steps):
+            return
+        with session_in(self._repository) as session:
+            reader = _Reader(session, self._end, self.rules, self.excluded)
+            yield from reader.tree(self._end) if self._is_tree else reader.window(self._base, self._steps)
+
+    def origin(self) -> dict[str, str | int | None]:
+        """The JSON values that identify these documents. `n_excluded` is that of the last iteration."""
+        return {
+            "repository": self.repository,
+            "read": "tree" if self._is_tree else "window",
+            "since": self.since,
+            "until": self.until,
+            "until_date": self.until_date,
+            "n_commits": self.n_commits,
+            "n_excluded": self.excluded.total(),
+            "rules": self.rules.digest(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitCorpus(Corpus):
+    """A corpus of git documents. labels[i] belongs to documents[i]. excluded: number of skipped files by reason."""
+
+    labels: Sequence[Label]
+    excluded: Mapping[str, int]
+
+
+def read_tree(repo: str | os.PathLike[str], commit: str = "HEAD", rules: Rules | None = None) -> GitDocuments:
+    """The files of `commit` that the rules keep, ascending by path; kind `tree`.
+
+    repo: the repository's root, or a bare repository. commit: a revision, or a date on HEAD's first-parent line.
+    Raises CorpusError if there is no repository, no such commit or no commit that old; MissingDependencyError without git.
+    """
+    repository = find_repository(repo)
+    with session_in(repository) as session:
+        end = session.state_at(commit)
+    if end is None:
+        raise CorpusError(f"{repository.name!r} has no commit as old as {commit}; its history begins later")
+    return GitDocuments(repository, end, (), rules or Rules(), is_tree=True)
+
+
+def read_window(
+    repo: str | os.PathLike[str], since: str, until: str = "HEAD", rules: Rules | None = None
+) -> GitDocuments:
+    """The changes after `since`, up to and including `until`; kinds `new` and `added`.
+
+    since, until: a revision, or an ISO 8601 date (UTC if it has no zone; a day means its first moment). A date as `until` is
+    looked up on HEAD's first-parent line. `since` must be on the first-parent line of `until`; a date before the first commit
+    takes the complete history. An empty window has no documents.
+    Raises CorpusError if there is no repository, for an unknown commit, for `since` after `until`, and for an incomplete history
+    (a shallow clone); MissingDependencyError without git.
+    """
+    repository = find_repository(repo)
+    since_s, until_s = parse_date(since), parse_date(until)
+    if since_s is not None and until_s is not None and since_s > until_s:
+        raise CorpusError(f"the window begins after its end: {since} is later than {until}; swap them")
+    with session_in(repository) as session:
+        end = session.state_at(until)
+        base_id = None if since_s is not None else repository.resolve(since)
+        steps: list[Commit] = []
+        for commit in session.first_parents(end.id) if end else ():
+            if commit.id == base_id or (since_s is not None and commit.date_s <= since_s):
+                return GitDocuments(repository, commit, steps[::-1], rules or Rules(), is_tree=False)
+            steps.append(commit)
+    if base_id is not None:
+        raise CorpusError(
+            f"{since!r} is not on the first-parent history of {until!r}; give the merge that brought it, or a date"
+        )
+    return GitDocuments(repository, None, steps[::-1], rules or Rules(), is_tree=False)
+
+
+def open_documents(documents: GitDocuments) -> GitCorpus:
+    """The documents in one temporary file, each followed by DOCUMENT_END, in their order. Use it in a `with` statement.
+
+    Memory: one document, and name and label of each. Raises CorpusError as iterating does, OutputError if the file cannot be
+    written.
+    """
+    places: list[Document] = []
+    labels: list[Label] = []
+    file = spool(_chunks(documents, places, labels), None)
+    return GitCorpus(
+        kind="git",
+        name=documents.repository,
+        path=Path(file.name),
+        n_bytes=file.tell(),
+        documents=places,
+        labels=labels,
+        excluded=dict(documents.excluded),
+        origin=documents.origin(),
+        spool=file,
+    )
+
+
+def _chunks(documents: GitDocuments, places: list[Document], labels: list[Label]) -> Iterator[bytes]:
+    """Each document and its separator. Appends its position and its label to the lists."""
+    offset = 0
+    for d in documents:
+        places.append(Document(d.name, offset, len(d.data)))
+        labels.append(Label(d.language, d.kind, d.commit, d.date))
+        yield d.data + DOCUMENT_END
+        offset += len(d.data) + len(DOCUMENT_END)
+
+
+class _Reader:
+    """Reads the files of trees and changes, and applies rules, attributes and the search for duplicates."""
+
+    def __init__(self, session: Session, end: Commit, rules: Rules, excluded: Counter[str]) -> None:
+        self._session, self._rules, self._excluded = session, rules, excluded
+        self._seen: set[bytes] = set()  # object ids; equal ids mean equal bytes
+        session.load_attributes(end.tree)
+
+    def tree(self, end: Commit) -> Iterator[GitDocument]:
+        for mode, blob, path in self._session.files(end.tree):
+            yield from self._documents(Change(mode, b"", blob, b"A", path), end, "tree")
+
+    def window(self, base: Commit | None, steps: Sequence[Commit]) -> Iterator[GitDocument]:
+        before = self._session.empty_tree
+        if base is not None:
+            before = base.tree
+            self._seen.update(bytes.fromhex(blob.decode()) for _, blob, _ in self._session.files(before))
+        for commit in steps:
+            # one for the commit, in the order of `changes`, read as far as each edit needs it
+            patch: Patch | None = None
+            for change in self._session.changes(before, commit.tree):
+                if change.status in b"AT":
+                    yield from self._documents(change, commit, "new")
+                    continue
+                added = b""
+                if change.before != change.after:
+                    patch = patch or self._session.patch(before, commit.tree, self._rules.max_file_bytes)
+                    added = patch.added_lines((change.before, change.after))
+                yield from self._documents(change, commit, "added", added)
+            if patch:
+                patch.skip_rest()
+            before = commit.tree
+
+    def _documents(
+        self, change: Change, commit: Commit, kind: DocumentKind, added: bytes | None = None
+    ) -> Iterator[GitDocument]:
+        """The document of a change; none if a rule skips it, which is counted. added: the lines of an edit."""
+        data = self._decide(change, added)
+        if isinstance(data, str):
+            self._excluded[data] += 1
+            return
+        name, language = change.path.decode("utf-8", "surrogateescape"), language_of(change.path)
+        assert language is not None  # the rules refuse unknown languages
+        yield GitDocument(name, language, kind, commit.id, commit.date, data)
+
+    def _decide(self, change: Change, added: bytes | None) -> bytes | str:
+        """The document's bytes, or the reason why it is skipped."""
+        if change.mode in (b"160000", b"120000"):
+            return "submodule" if change.mode == b"160000" else "symlink"
+        if change.before == change.after:
+            return "unchanged"
+        is_duplicate = (blob := bytes.fromhex(change.after.decode())) in self._seen
+        self._seen.add(blob)  # also of skipped files: their bytes are in the repository
+        if not is_safe(change.path):
+            return "name"
+        generated, vendored = self._session.attributes(change.path)
+        if reason := self._rules.refuse_path(change.path, generated=generated, vendored=vendored):
+            return reason
+        if is_duplicate and change.after != self._session.empty_blob:
+            return "duplicate"
+        data = self._session.blob(change.after, self._rules.max_file_bytes)
+        if data is None:
+            return "size"
+        if reason := self._rules.refuse_bytes(data, generated=generated):
+            return reason
+        if added is None:
+            return data
+        return added or "nothing added"

@@ -1,0 +1,327 @@
+"""The part of a test corpus that was seen before: in the training corpus, and earlier in the test corpus itself. Without torch.
+
+    n-grams         13 tokens (tokens.py defines a token) of one document that also occur in one document elsewhere
+    substrings      a byte is covered if it is in 50 bytes of one document that also occur in one document elsewhere, so in an
+                    exact match of 50 bytes or more. Every match is verified byte by byte
+    near duplicate  a document whose 5-grams have a Jaccard similarity of 0.75 or more to those of another document
+
+An earlier match in the test corpus may overlap its repetition, as in LZ77. Windows and n-grams do not cross ends of documents.
+Bytes outside documents never count.
+
+The test corpus is stored in a table of limited size. Then the training corpus is read once. So the time is linear in both, and
+the training corpus needs only 400 bytes of memory per document. If the table is too small for the test corpus, it keeps only
+windows whose hash is below a limit, which is an even sample. The others are forgotten (n_forgotten_*). So a seen part can be
+reported as new, but a new part is never reported as seen. Long matches lose at most their edges and gaps wider than 50 bytes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential_corpora.corpus import Document
+from prequential_corpora.overlap.key_table import SLOT_BYTES, KeyTable, marked
+from prequential_corpora.overlap.near_duplicates import (
+    NEAR_JACCARD,
+    SHINGLE_TOKENS,
+    Side,
+    Signatures,
+    grams,
+    nearest,
+)
+from prequential_corpora.overlap.token_kernels import CHUNK_BYTES
+from prequential_corpora.overlap.tokens import (
+    GRAM_TOKENS,
+    Indices,
+    Keys,
+    Layout,
+    constants,
+    mixed,
+    token_chunks,
+)
+from prequential.errors import ConfigError, CorpusError
+
+WINDOW_BYTES = 50
+DIRTY_SHARE = 0.2  # a document is dirty if at least this share of its 13-grams or of its bytes was seen
+MOSTLY_SEEN_SHARE = 0.5  # if at least this share of the test corpus's bytes was seen, there is a warning
+MAX_MEMORY_BYTES = 1 << 30
+_JOIN = constants(3, seed=10)
+_OFFSETS = (0, 8, 16, 24, 32, 40, WINDOW_BYTES - 8)  # of the words that cover a window
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Overlap:
+    """The overlap of a test corpus of n bytes in D documents. Arrays per document are (D,), in stream order.
+
+    in_train, in_test: (n,) bool, bytes in matches of 50 bytes or more to the training corpus, or to earlier bytes of the test
+    corpus.
+    n_bytes: int64, lengths of documents. seen_bytes, repeated_bytes: int64, how many of these bytes in_train and in_test cover.
+    n_grams, seen_grams, repeated_grams: int64, the 13-grams at all positions; those that occur in the training corpus; those that
+    occur earlier in the test corpus.
+    near_train, near_test: int64, a near duplicate in the training corpus, an earlier one in the test corpus; -1 for none.
+    *_jaccard: float64, their similarity, 0 for none.
+    n_forgotten_windows, n_forgotten_grams: positions of the test corpus that did not fit into the table. At 0, the measurement is
+    exact.
+    """
+
+    in_train: NDArray[np.bool_]
+    in_test: NDArray[np.bool_]
+    n_bytes: Indices
+    seen_bytes: Indices
+    repeated_bytes: Indices
+    n_grams: Indices
+    seen_grams: Indices
+    repeated_grams: Indices
+    near_train: Indices
+    near_train_jaccard: NDArray[np.float64]
+    near_test: Indices
+    near_test_jaccard: NDArray[np.float64]
+    n_forgotten_windows: int
+    n_forgotten_grams: int
+
+    @property
+    def seen_gram_share(self) -> NDArray[np.float64]:
+        """(D,): the share of each document's 13-grams that occur in the training corpus; 0 if it has fewer than 13 tokens."""
+        return _shares(self.seen_grams, self.n_grams)
+
+    @property
+    def seen_byte_share(self) -> NDArray[np.float64]:
+        """(D,): the share of each document's bytes in matches of 50 bytes or more to the training corpus; 0 if it is empty."""
+        return _shares(self.seen_bytes, self.n_bytes)
+
+    @property
+    def dirty(self) -> NDArray[np.bool_]:
+        """(D,) bool: the training corpus has 20 % or more of its 13-grams or bytes, or a near duplicate. Others are clean."""
+        return _either(self.seen_gram_share, self.seen_byte_share, self.near_train)
+
+    @property
+    def repeated(self) -> NDArray[np.bool_]:
+        """(D,) bool: the same rule for earlier parts of the test corpus, including (except for duplicates) the same document."""
+        gram_share = _shares(self.repeated_grams, self.n_grams)
+        return _either(gram_share, _shares(self.repeated_bytes, self.n_bytes), self.near_test)
+
+    @property
+    def novel(self) -> NDArray[np.bool_]:
+        """(n,) bool: bytes that neither the training corpus nor earlier bytes of the test corpus cover."""
+        return ~(self.in_train | self.in_test)
+
+    @property
+    def warning(self) -> str | None:
+        """One line if most of the test corpus was seen in the training corpus, else None."""
+        n_bytes = int(self.n_bytes.sum())
+        covered, dirty = int(self.seen_bytes.sum()), int(self.n_bytes[self.dirty].sum())
+        if n_bytes == 0 or max(covered, dirty) < MOSTLY_SEEN_SHARE * n_bytes:
+            return None
+        return (
+            f"the test set is mostly seen: {100 * covered / n_bytes:.1f} % of its bytes lie in copies of {WINDOW_BYTES} bytes or "
+            f"more from the training set, and {100 * dirty / n_bytes:.1f} % in documents that are largely in it; its loss "
+            "measures memory, not prediction: use the loss of clean documents"
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Definitions, thresholds and totals as JSON values. Only the arrays have the values of single documents."""
+        n_bytes, n_grams = int(self.n_bytes.sum()), int(self.n_grams.sum())
+        return {
+            "window_bytes": WINDOW_BYTES,
+            "gram_tokens": GRAM_TOKENS,
+            "near_jaccard": NEAR_JACCARD,
+            "dirty_share": DIRTY_SHARE,
+            "n_documents": len(self.n_bytes),
+            "n_bytes": n_bytes,
+            "n_grams": n_grams,
+            "train": _totals(self.n_bytes, n_grams, self.seen_bytes, self.seen_grams, self.near_train, self.dirty),
+            "test": _totals(
+                self.n_bytes, n_grams, self.repeated_bytes, self.repeated_grams, self.near_test, self.repeated
+            ),
+            "novel_bytes": n_bytes - int((self.in_train | self.in_test).sum()),
+            "n_forgotten_windows": self.n_forgotten_windows,
+            "n_forgotten_grams": self.n_forgotten_grams,
+            "warning": self.warning,
+        }
+
+
+def measure_overlap(
+    train: NDArray[np.uint8],
+    train_documents: Sequence[Document],
+    test: NDArray[np.uint8],
+    test_documents: Sequence[Document],
+    *,
+    max_memory_bytes: int = MAX_MEMORY_BYTES,
+) -> Overlap:
+    """The overlap of `test` (n,) with `train` (m,) and with itself. Both are uint8, may be memory-mapped, and may be empty.
+
+    max_memory_bytes: the limit of the table. With 34 to 68 bytes for each byte of `test` the result is exact. In addition, the
+    measurement needs 3 bytes for each byte of `test`, 400 bytes for each document, and 50 MB. The result does not depend on the
+    machine. Raises ConfigError for less than 1 KiB, CorpusError for arrays that are not bytes and for documents out of order or
+    outside the stream.
+    """
+    if max_memory_bytes < 1024:
+        raise ConfigError(f"the overlap table needs at least 1024 bytes of memory, not {max_memory_bytes}")
+    train_layout, test_layout = Layout.of(train_documents, len(train)), Layout.of(test_documents, len(test))
+    train_side = Side(_flat(train), train_layout, Signatures(len(train_documents)))
+    test_side = Side(_flat(test), test_layout, Signatures(len(test_documents)))
+    n_slots = 1 << (max_memory_bytes // SLOT_BYTES).bit_length() - 1
+    in_train, in_test, n_forgotten_windows = _match_windows(train_side, test_side, KeyTable(len(test), n_slots))
+    n_grams, seen_grams, repeated_grams, n_forgotten_grams = _match_grams(
+        train_side, test_side, KeyTable(len(test), n_slots)
+    )
+    near_train, near_train_jaccard = nearest(test_side, train_side)
+    near_test, near_test_jaccard = nearest(test_side, test_side, earlier=True)
+    return Overlap(
+        in_train=in_train,
+        in_test=in_test,
+        n_bytes=test_layout.ends - test_layout.offsets,
+        seen_bytes=_by_document(in_train, test_layout),
+        repeated_bytes=_by_document(in_test, test_layout),
+        n_grams=n_grams,
+        seen_grams=seen_grams,
+        repeated_grams=repeated_grams,
+        near_train=near_train,
+        near_train_jaccard=near_train_jaccard,
+        near_test=near_test,
+        near_test_jaccard=near_test_jaccard,
+        n_forgotten_windows=n_forgotten_windows,
+        n_forgotten_grams=n_forgotten_grams,
+    )
+
+
+def _match_windows(train: Side, test: Side, table: KeyTable) -> tuple[NDArray[np.bool_], NDArray[np.bool_], int]:
+    """(n,) bytes of test that train covers, (n,) bytes that earlier bytes of test cover, and the number of forgotten windows."""
+    in_train, in_test = np.zeros(len(test.stream), np.bool_), np.zeros(len(test.stream), np.bool_)
+    n_forgotten = 0
+    for keys, starts in _window_chunks(test):
+        slots = table.add(keys, starts)
+        n_forgotten += int((slots < 0).sum())
+        slots, starts = slots[slots >= 0], starts[slots >= 0]
+        first = table.position[slots]
+        starts, first = starts[first < starts], first[first < starts]
+        _cover(in_test, starts[_same(test.stream, first, test.stream, starts)])
+    for keys, starts in _window_chunks(train):
+        slots = table.find(keys)
+        new = (slots >= 0) & ~table.seen[slots]
+        slots, starts = slots[new], starts[new]
+        table.seen[slots[_same(test.stream, table.position[slots], train.stream, starts)]] = True
+    marks = table.marks()
+    for keys, starts in _window_chunks(test) if table.seen.any() else ():
+        some = marked(marks, keys)
+        slots, starts = table.find(keys[some]), starts[some]
+        seen = (slots >= 0) & table.seen[slots]
+        first, starts = table.position[slots[seen]], starts[seen]
+        _cover(in_train, starts[_same(test.stream, first, test.stream, starts)])
+    return in_train, in_test, n_forgotten
+
+
+def _window_chunks(side: Side) -> Iterator[tuple[Keys, Indices]]:
+    """Hashes (m,) and offsets (m,) of the windows of 50 bytes that are inside one document, in chunks."""
+    margin = WINDOW_BYTES - 1
+    for start in range(0, len(side.stream) - margin, CHUNK_BYTES):
+        data = side.stream[start : start + CHUNK_BYTES + margin]
+        inside = side.layout.inside(start, start + len(data) - margin, margin)
+        yield _window_keys(data)[inside], start + np.flatnonzero(inside)
+
+
+def _window_keys(data: NDArray[np.uint8]) -> Keys:
+    """(m - 49,): a hash, not 0, of the 50 bytes from each byte on. Joins hashes of 8, 16 and 32 bytes; the last two overlap."""
+    keys = mixed(_words(data).astype(np.uint64))
+    for step, factor in zip((8, 16, WINDOW_BYTES - 32), _JOIN, strict=True):
+        keys = keys[:-step] * factor + keys[step:]
+    return np.maximum(mixed(keys), np.uint64(1))
+
+
+def _words(stream: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """(m - 7,): the little-endian number of the 8 bytes that start at each byte; a view."""
+    return np.ndarray((max(len(stream) - 7, 0),), "<u8", stream, strides=(1,))
+
+
+def _same(a: NDArray[np.uint8], at_a: Indices, b: NDArray[np.uint8], at_b: Indices) -> NDArray[np.bool_]:
+    """(m,) bool: whether the windows of a and b at these offsets contain the same bytes."""
+    words_a, words_b = _words(a), _words(b)
+    same = np.ones(len(at_a), np.bool_)
+    for offset in _OFFSETS:
+        same &= words_a[at_a + offset] == words_b[at_b + offset]
+    return same
+
+
+def _cover(covered: NDArray[np.bool_], starts: Indices) -> None:
+    """Marks the windows that start at `starts`, which are ascending and in one chunk."""
+    if not len(starts):
+        return
+    first, end = int(starts[0]), int(starts[-1]) + WINDOW_BYTES
+    steps = np.zeros(end - first + 1, np.int8)
+    steps[starts - first] += 1
+    steps[starts - first + WINDOW_BYTES] -= 1
+    covered[first:end] |= steps[:-1].cumsum(dtype=np.int8) > 0
+
+
+def _match_grams(train: Side, test: Side, table: KeyTable) -> tuple[Indices, Indices, Indices, int]:
+    """For each document of test: its 13-grams, those in train, those earlier in test; and the number of forgotten ones.
+
+    Also fills the signatures of both sides.
+    """
+    n_documents = len(test.signatures.empty)
+    counts = np.zeros((3, n_documents), np.int64)
+    n_before = n_forgotten = 0
+    for keys, owners in _gram_chunks(test):
+        positions = n_before + np.arange(len(keys))
+        slots = table.add(keys, positions)
+        n_before, n_forgotten = n_before + len(keys), n_forgotten + int((slots < 0).sum())
+        repeated = (slots >= 0) & (table.position[slots] < positions)
+        counts[0] += np.bincount(owners, minlength=n_documents)
+        counts[2] += np.bincount(owners[repeated], minlength=n_documents)
+    for keys, _ in _gram_chunks(train):
+        slots = table.find(keys)
+        table.seen[slots[slots >= 0]] = True
+    marks = table.marks()
+    for keys, owners in _gram_chunks(test, sign=False) if table.seen.any() else ():
+        some = marked(marks, keys)
+        slots, owners = table.find(keys[some]), owners[some]
+        counts[1] += np.bincount(owners[(slots >= 0) & table.seen[slots]], minlength=n_documents)
+    return counts[0], counts[1], counts[2], n_forgotten
+
+
+def _gram_chunks(side: Side, *, sign: bool = True) -> Iterator[tuple[Keys, Indices]]:
+    """Hashes and documents of the 13-grams, in chunks. sign: also adds the 5-grams to the signatures, in the first pass."""
+    for keys, owners in token_chunks(side.stream, side.layout):
+        if sign:
+            side.signatures.add(*grams(keys, owners, SHINGLE_TOKENS))
+        yield grams(keys, owners, GRAM_TOKENS)
+
+
+def _flat(stream: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The same bytes as one contiguous array."""
+    if stream.dtype != np.uint8 or stream.ndim != 1:
+        raise CorpusError(f"overlap needs bytes, (n,) uint8, not {stream.shape} {stream.dtype}")
+    return np.ascontiguousarray(stream).view(np.ndarray)
+
+
+def _by_document(covered: NDArray[np.bool_], layout: Layout) -> Indices:
+    """(D,): the number of covered bytes of each document."""
+    counts = [np.count_nonzero(covered[start:end]) for start, end in zip(*layout, strict=True)]
+    return np.array(counts, np.int64)
+
+
+def _shares(part: Indices, whole: Indices) -> NDArray[np.float64]:
+    """part / whole; 0 if whole is 0."""
+    return part / np.maximum(whole, 1)
+
+
+def _either(gram_share: NDArray[np.float64], byte_share: NDArray[np.float64], near: Indices) -> NDArray[np.bool_]:
+    """The rule of `Overlap.dirty`."""
+    return (gram_share >= DIRTY_SHARE) | (byte_share >= DIRTY_SHARE) | (near >= 0)
+
+
+def _totals(
+    n_bytes: Indices, n_grams: int, covered: Indices, found: Indices, near: Indices, dirty: NDArray[np.bool_]
+) -> dict[str, object]:
+    """Sums over the documents of test, and their shares of all bytes and n-grams; 0 if there are none."""
+    total = max(int(n_bytes.sum()), 1)
+    return {
+        "bytes": int(covered.sum()),
+        "byte_share": int(covered.sum()) / total,
+        "grams": int(found.sum()),
+        "gram_share": int(found.sum()) / max(n_grams, 1),
+        "near_duplicates": int((near >= 0).sum()),
+        "dirty_documents": int(dirty.sum()),
+        "dirty_bytes": int(n_bytes[dirty].sum()),
+    }

@@ -1,0 +1,250 @@
+"""A folder of shards as one corpus, `shards:FOLDER[?OPTIONS]`: its documents in a fixed order, read as a stream.
+
+    shards:web                                  all shards of the folder and its subfolders (shard_files.py lists the kinds)
+    shards:web?column=body&separator=%0A        the text of each row is in `body`; a line feed follows it and not NUL
+    shards:web?seed=7                           shuffled, see below; without a seed, shards in the order of their names (bytes)
+    shards:web?seed=7&buffer=10000&rows=500000  with a buffer of 10,000 documents; only the first 500,000 documents of that order
+
+All shards are of one kind. Other files, symbolic links and hidden files are skipped and counted. A file is hidden if its name, or
+a folder on its path, begins with a dot: notebooks and other systems keep copies there. A single shard may be named, too.
+
+**Shuffling.** key is the seed as 8 bytes, little-endian. Shards are sorted by BLAKE2b(name, key, 16 bytes), ascending. Then the
+rows of tables and lines pass through a buffer of B documents. The first B documents fill it. For each later document, numbered
+i = 0, 1, 2 and so on, the document at place w_i mod B leaves and the new one takes its place. At the end of the rows, while n
+documents are left, the document at place w_i mod n leaves and the last one takes its place; i continues to count.
+w_i = BLAKE2b(i as 8 bytes, key, 8 bytes), all little-endian. So a document comes at most B - 1 places earlier than without
+shuffling, and possibly much later. A text shard is one document, so only the order of shards is shuffled.
+
+The corpus is read in two passes. The first one finds the length and the digest for the archive's header, and refuses damaged
+shards. The second one is coded. A change between the two is detected at the end of the second pass. The only disk space used is
+8 bytes for each document.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from os import PathLike, fsencode
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from prequential_corpora.chunks import DOCUMENT_END, changed, read_chunks, reading
+from prequential_corpora.corpus import Document, unicode_name
+from prequential_corpora.dataset_spec import parse_options
+from prequential_corpora.row_documents import RowDocuments
+from prequential_corpora.shard_files import ShardKind, read_rows, read_text, shard_kind
+from prequential_corpora.streamed import Survey
+from prequential_corpora.tree import Tree, scan_tree
+from prequential_corpora.tree_restore import TreeFile, host_path
+from prequential.errors import CorpusError
+from prequential.files import open_regular
+
+DEFAULT_COLUMN, DEFAULT_BUFFER = "text", 1024
+MAX_SEED, MAX_BUFFER, MAX_ROWS = (1 << 63) - 1, 1 << 24, (1 << 63) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardsSpec:
+    """The documents of a corpus of shards, and their order.
+
+    folder: a folder of shards, or a single shard. column, separator: as in DatasetSpec; a column of None is `text`.
+    seed: of the shuffling; None keeps the order. buffer: in documents, only with a seed. rows: number of documents; None is all.
+    """
+
+    folder: str
+    column: str | None = None
+    separator: str = DOCUMENT_END.decode()
+    seed: int | None = None
+    buffer: int = DEFAULT_BUFFER
+    rows: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The shards that `text` names, the part after `shards:`. Raises CorpusError."""
+        folder, _, query = text.partition("?")
+        options = parse_options(query, {"column", "separator", "seed", "buffer", "rows"})
+        if "buffer" in options and "seed" not in options:
+            raise CorpusError("a shuffle buffer needs a seed: add seed=N to the options")
+        limits = {"seed": (0, MAX_SEED), "buffer": (1, MAX_BUFFER), "rows": (1, MAX_ROWS)}
+        numbers = {name: _number(name, options.pop(name), *limits[name]) for name in limits if name in options}
+        return cls(folder=folder, **options, **numbers)  # type: ignore[arg-type]
+
+
+def _number(name: str, text: str, least: int, most: int) -> int:
+    if not re.fullmatch("[0-9]{1,20}", text) or not least <= int(text) <= most:
+        raise CorpusError(f"{name}={text[:50]} is not a number from {least} to {most}")
+    return int(text)
+
+
+class Piece(NamedTuple):
+    """A document or a part of one. shard: the number of its shard in reading order. ends: whether it is the document's last part,
+    which may be empty."""
+
+    shard: int
+    data: bytes
+    ends: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shards:
+    """The shards of a folder in reading order. files: paths relative to `root`, and the lengths of the (compressed) files.
+
+    mode: the permissions that all of them have.
+    """
+
+    spec: ShardsSpec
+    root: Path
+    files: Sequence[TreeFile]
+    kind: ShardKind
+    n_skipped: int
+    mode: int = 0o777
+
+    def chunks(self) -> Iterator[bytes]:
+        """The corpus: each document and its separator. Each call starts at the first document. Raises CorpusError."""
+        separator = self.spec.separator.encode()
+        for piece in self._pieces():
+            yield piece.data + separator if piece.ends else piece.data
+
+    def survey(self, spool_dir: str | PathLike[str] | None = None) -> Survey:
+        """Reads everything once. spool_dir: the folder for the offsets of many documents. Raises CorpusError for bad shards."""
+        separator, digest = self.spec.separator.encode(), hashlib.blake2b(digest_size=32)
+        documents, n_open, n_opened = RowDocuments(len(separator), spool_dir), 0, 0
+        for piece in self._pieces():
+            digest.update(piece.data)
+            n_open, n_opened = n_open + len(piece.data), max(n_opened, piece.shard + 1)
+            if piece.ends:
+                digest.update(separator)
+                documents.append(n_open)
+                n_open = 0
+        opened = self.files if self.spec.rows is None else self.files[:n_opened]
+        named: Sequence[Document] = documents
+        if self.kind == "text":
+            named = [d._replace(name=unicode_name(f.path)) for d, f in zip(documents, self.files, strict=False)]
+        return Survey(documents.n_bytes, digest.hexdigest(), named, self._origin(opened, len(documents)))
+
+    def _origin(self, opened: Sequence[TreeFile], n_rows: int) -> dict[str, str | int | None]:
+        """The JSON values that identify the corpus: the shards that were read, in reading order, and the options."""
+        is_text, seed = self.kind == "text", self.spec.seed
+        return {
+            "n_shards": len(opened),
+            "n_skipped": self.n_skipped,
+            "shards_blake2b": self._list_digest(opened),
+            "column": None if is_text else self.spec.column or DEFAULT_COLUMN,
+            "separator": self.spec.separator,
+            "shuffle_seed": seed,
+            "shuffle_buffer": None if seed is None or is_text else self.spec.buffer,
+            "n_rows": n_rows,
+        }
+
+    def _list_digest(self, files: Sequence[TreeFile]) -> str:
+        """BLAKE2b, 32 bytes, of one line for each shard in reading order: name NUL length NUL BLAKE2b of its bytes in hex LF."""
+        digest = hashlib.blake2b(digest_size=32)
+        for file in files:
+            contents, path, n_bytes = hashlib.blake2b(digest_size=32), self._path(file), 0
+            with reading(path), open_regular(path) as stream:
+                for chunk in read_chunks(stream, path):
+                    contents.update(chunk)
+                    n_bytes += len(chunk)
+            if n_bytes != file.n_bytes:
+                raise changed(path, file.n_bytes, n_bytes)
+            digest.update(b"%s\0%d\0%s\n" % (file.path, file.n_bytes, contents.hexdigest().encode()))
+        return digest.hexdigest()
+
+    def _pieces(self) -> Iterator[Piece]:
+        if self.kind == "text":
+            return self._text_pieces()
+        rows = self._rows() if self.spec.seed is None else shuffled(self._rows(), self.spec.seed, self.spec.buffer)
+        return islice(rows, self.spec.rows)
+
+    def _rows(self) -> Iterator[Piece]:
+        assert self.kind != "text"
+        for number, file in enumerate(self.files):
+            for text in read_rows(
+                self._path(file), unicode_name(file.path), self.kind, self.spec.column or DEFAULT_COLUMN
+            ):
+                yield Piece(number, text, True)
+
+    def _text_pieces(self) -> Iterator[Piece]:
+        for number, file in enumerate(self.files[: self.spec.rows]):
+            for chunk in read_text(self._path(file), unicode_name(file.path)):
+                yield Piece(number, chunk, False)
+            yield Piece(number, b"", True)
+
+    def _path(self, file: TreeFile) -> Path:
+        return host_path(self.root, file.path)
+
+
+def find_shards(spec: ShardsSpec) -> Shards:
+    """The shards that `spec` names, in reading order. Opens none of them.
+
+    Raises CorpusError if there are none or several kinds.
+    """
+    path = Path(spec.folder)
+    tree = _scan(path)
+    files = [file for file in tree.files if shard_kind(file.name) and not (path.is_dir() and _is_hidden(file))]
+    if not files:
+        raise CorpusError(
+            f"{spec.folder!r} contains no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links and hidden files are skipped)"
+        )
+    kind = _common_kind(files, spec.folder)
+    if kind == "text" and spec.column is not None:
+        raise CorpusError(
+            f"the shards of {spec.folder!r} are text: they have no column {spec.column!r}; leave out ?column="
+        )
+    if spec.seed is not None:
+        key = _key(spec.seed)
+        files.sort(key=lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path))
+    n_skipped = len(tree.skipped) + len(tree.entries) - len(files)
+    return Shards(spec=spec, root=tree.root, files=files, kind=kind, n_skipped=n_skipped, mode=tree.mode)
+
+
+def _is_hidden(file: TreeFile) -> bool:
+    return any(part.startswith(b".") for part in file.path.split(b"/"))
+
+
+def _scan(path: Path) -> Tree:
+    """All files below a folder, or a single file as a tree of one."""
+    with reading(path):
+        status = path.stat()
+    if path.is_dir():
+        return scan_tree(path)
+    return Tree(path.parent, [TreeFile(fsencode(path.name), status.st_size, False)], (), status.st_mode & 0o777 | 0o600)
+
+
+def _common_kind(files: Sequence[TreeFile], folder: str) -> ShardKind:
+    """The kind of all shards. Raises CorpusError if there are several kinds."""
+    first, kind = files[0], shard_kind(files[0].name)
+    assert kind
+    for file in files:
+        if shard_kind(file.name) != kind:
+            raise CorpusError(
+                f"{folder!r} contains shards of several kinds: {unicode_name(first.path)!r} ({kind}) and "
+                f"{unicode_name(file.path)!r} ({shard_kind(file.name)}); name a folder of one kind"
+            )
+    return kind
+
+
+def shuffled(documents: Iterator[Piece], seed: int, n_places: int) -> Iterator[Piece]:
+    """The documents in the order that the seed defines (see the module's docstring), with n_places of them in memory."""
+    key, drawn, held = _key(seed), 0, list(islice(documents, n_places))
+
+    def draw(n: int) -> int:
+        nonlocal drawn
+        word = hashlib.blake2b(drawn.to_bytes(8, "little"), key=key, digest_size=8).digest()
+        drawn += 1
+        return int.from_bytes(word, "little") % n
+
+    for document in documents:
+        place = draw(n_places)
+        yield held[place]
+        held[place] = document
+    while held:
+        place = draw(len(held))
+        yield held[place]
+        held[place] = held[-1]
+        held.pop()
+
+
+def _key(seed: int) -> bytes:
+    return seed.to_bytes(8, "little")

@@ -1,0 +1,204 @@
+"""From the name of a corpus on the command line to an open corpus: `open_corpus`.
+
+Files, data sets and shards are read from front to back, again for each pass. Only for random access they are copied: into memory
+if they are short, otherwise into a temporary file. Standard input, folders and files of a false length (/proc) always become a
+temporary file.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+from prequential_corpora.bundled import sample_path
+from prequential_corpora.chunks import read_chunks, reading, spool
+from prequential_corpora.corpus import Corpus, Document, Kind, unicode_name
+from prequential_corpora.dataset import load_rows
+from prequential_corpora.dataset_spec import DatasetSpec
+from prequential_corpora.streamed import ReadChunks, StreamedCorpus, Survey
+from prequential_corpora.tree import scan_tree
+from prequential.errors import CorpusError
+from prequential.files import open_regular, possible_name
+
+# Files that the system makes up while they are read (/proc, /sys) have a false length: 0, or a page of at most so many bytes.
+MADE_UP_N_BYTES = 1 << 16
+
+
+def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[str] | None = None) -> Corpus:
+    """The corpus that `spec` names. Use it in a `with` statement, which deletes its temporary file if it has one.
+
+    spec:
+        PATH            a file, read in its place (a file of /proc: a copy); or a folder, as the stream of `tree.py`
+        -               standard input
+        sample:NAME     a text of the package
+        hf:...          a data set in local files or on the Hugging Face hub: `dataset_spec.py`
+        shards:...      a folder of Parquet files, JSON lines or compressed text, as a stream: `shards.py`
+    A path object is always a path. Write a path that looks like another form as ./- or ./hf:x.
+    spool_dir: the folder for temporary files, at most as large as the corpus. None: the system's temporary folder.
+
+    Raises CorpusError if the corpus is missing, unreadable or not of these kinds, OutputError if a temporary file cannot be
+    written, MissingDependencyError for a data set without the `datasets` package.
+    """
+    if isinstance(spec, str):
+        if spec == "-":
+            return _open_stdin(spool_dir)
+        if spec.startswith("sample:"):
+            return _open_file(sample_path(spec.removeprefix("sample:")), kind="sample", spool_dir=spool_dir)
+        if spec.startswith("hf:"):
+            return _open_dataset(DatasetSpec.parse(spec.removeprefix("hf:")), spool_dir)
+        if spec.startswith("shards:"):
+            return _open_shards(spec.removeprefix("shards:"), spool_dir)
+    path = Path(spec)
+    if stat.S_ISDIR(_status(path).st_mode):
+        return _open_tree(path, spool_dir)
+    return _open_file(path, kind="file", spool_dir=spool_dir)
+
+
+def corpus_mode(spec: str | os.PathLike[str]) -> int:
+    """The permissions that all files of the corpus have which `spec` names, as `Corpus.mode`; of a model or a run, too.
+
+    Reads no contents. Raises CorpusError if the corpus is missing.
+    """
+    if isinstance(spec, str):
+        if spec == "-":
+            return _stdin_mode()
+        if spec.startswith("sample:"):
+            return 0o777
+        if spec.startswith("hf:"):
+            return _dataset_mode(DatasetSpec.parse(spec.removeprefix("hf:")))
+        if spec.startswith("shards:"):
+            from prequential_corpora.shards import ShardsSpec, find_shards
+
+            return find_shards(ShardsSpec.parse(spec.removeprefix("shards:"))).mode
+    return _path_mode(Path(spec))
+
+
+def _path_mode(path: Path) -> int:
+    status = _status(path)
+    return scan_tree(path).mode if stat.S_ISDIR(status.st_mode) else status.st_mode & 0o777 | 0o600
+
+
+def _status(path: Path) -> os.stat_result:
+    with reading(path), possible_name(path):
+        return path.stat()
+
+
+def _dataset_mode(spec: DatasetSpec) -> int:
+    """The permissions of a data set in local files; one of the hub is public."""
+    return 0o777 if spec.revision is not None else _path_mode(Path(spec.source))
+
+
+def _open_file(path: Path, kind: Kind, spool_dir: str | os.PathLike[str] | None) -> Corpus:
+    with reading(path):
+        status = path.stat()
+        if not path.is_file():  # opening a pipe would block, and a device may be endless
+            raise CorpusError(
+                f"{str(path)!r} is neither a file nor a folder; to read from a pipe, pass - as the corpus"
+            )
+    name = path.stem if kind == "sample" else unicode_name(path.name)
+    mode = status.st_mode & 0o777 | 0o600 if kind == "file" else 0o777
+    with reading(path), open_regular(path) as file:  # refuses an unreadable file now and not in the middle of a run
+        n_bytes, beginning = os.fstat(file.fileno()).st_size, file.read(MADE_UP_N_BYTES + 1)
+        if len(beginning) != n_bytes <= MADE_UP_N_BYTES:
+            copy = spool(chain([beginning], read_chunks(file, path)), spool_dir)
+            return _spooled(copy, kind, name, [Document(name, 0, copy.tell())], {}, mode)
+    return Corpus(
+        kind=kind,
+        name=name,
+        path=path,
+        n_bytes=n_bytes,
+        documents=[Document(name, 0, n_bytes)],
+        origin={},
+        mode=mode,
+        spool_dir=spool_dir,
+    )
+
+
+def _open_stdin(spool_dir: str | os.PathLike[str] | None) -> Corpus:
+    file = spool(read_chunks(sys.stdin.buffer, "standard input"), spool_dir)
+    return _spooled(file, "stdin", "-", [Document("-", 0, file.tell())], {}, _stdin_mode())
+
+
+def _stdin_mode() -> int:
+    """The permissions of the file that standard input is redirected from."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):  # replaced by an object without a descriptor
+        return 0o777
+    return mode & 0o777 | 0o600 if stat.S_ISREG(mode) else 0o777
+
+
+def _open_tree(folder: Path, spool_dir: str | os.PathLike[str] | None) -> Corpus:
+    tree = scan_tree(folder)  # before the temporary file exists, which may be inside the folder
+    file = spool(tree.stream(), spool_dir, tree.n_bytes)
+    name = unicode_name(folder.absolute().name)
+    origin = {"n_files": len(tree.files), "n_skipped": len(tree.skipped)}
+    return replace(_spooled(file, "tree", name, tree.documents(), origin, tree.mode), skipped=tree.skipped)
+
+
+def _open_dataset(spec: DatasetSpec, spool_dir: str | os.PathLike[str] | None) -> Corpus:
+    name = unicode_name(Path(spec.source).name) if spec.revision is None else spec.source
+    with ExitStack() as resources:
+        rows = resources.enter_context(load_rows(spec, spool_dir))
+        found = rows.survey(spool_dir)
+        mode = _dataset_mode(spec)
+        return _streamed("dataset", name, Path(spec.source), found, rows.chunks, spool_dir, resources.pop_all(), mode)
+
+
+def _open_shards(text: str, spool_dir: str | os.PathLike[str] | None) -> Corpus:
+    from prequential_corpora.shards import ShardsSpec, find_shards  # imports pyarrow, which takes a quarter of a second
+
+    spec = ShardsSpec.parse(text)
+    shards, path = find_shards(spec), Path(spec.folder)
+    name = unicode_name(path.absolute().name)
+    return _streamed("shards", name, path, shards.survey(spool_dir), shards.chunks, spool_dir, ExitStack(), shards.mode)
+
+
+def _streamed(
+    kind: Kind,
+    name: str,
+    path: Path,
+    found: Survey,
+    read: ReadChunks,
+    spool_dir: str | os.PathLike[str] | None,
+    resources: ExitStack,
+    mode: int = 0o777,
+) -> Corpus:
+    return StreamedCorpus(
+        kind=kind,
+        name=name,
+        path=path,
+        n_bytes=found.n_bytes,
+        documents=found.documents,
+        origin=found.origin,
+        mode=mode,
+        read=read,
+        digest=found.blake2b,
+        spool_dir=spool_dir,
+        resources=resources,
+    )
+
+
+def _spooled(
+    file: IO[bytes],
+    kind: Kind,
+    name: str,
+    documents: Sequence[Document],
+    origin: Mapping[str, str | int | None],
+    mode: int,
+) -> Corpus:
+    return Corpus(
+        kind=kind,
+        name=name,
+        path=Path(file.name),
+        n_bytes=file.tell(),
+        documents=documents,
+        origin=origin,
+        mode=mode,
+        spool=file,
+    )

@@ -1,0 +1,136 @@
+"""From a folder to one stream of bytes, from which tree_restore.py restores the folder.
+
+    prequential-tree 1 LF
+    {"path":"docs/a.txt","n_bytes":12,"executable":false} LF    one line per entry, ascending by the bytes of the path: a file,
+    {"path":"docs/b.txt","link":"a.txt"} LF                     a symbolic link,
+    {"path":"docs/c/","empty":true} LF                          or an empty folder
+    LF                                                          an empty line ends the list
+    contents NUL contents NUL ...                               each file's bytes, then one NUL
+
+The same tree gives the same bytes on every machine. Stored: regular files, including hidden ones, with their relative POSIX path
+and whether the owner may execute them; empty folders; links that stay inside the folder (`stays_inside`). Not stored: other
+links, special files and everything called `.git` (these are skipped and named), times and owners.
+
+The NUL is not a delimiter, because the list has the lengths. It shows a learner the end of a document. It must be present when
+the tree is restored, so lengths that do not match the contents are detected.
+A path is in the list with its own bytes, UTF-8 or not (surrogateescape). Only the characters that JSON must escape are escaped.
+Memory: the list of files, never their contents.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from prequential_corpora.chunks import DOCUMENT_END, changed, read_chunks, reading
+from prequential_corpora.corpus import Document
+from prequential_corpora.tree_restore import (
+    MAGIC,
+    MAX_DEPTH,
+    TreeEmpty,
+    TreeEntry,
+    TreeFile,
+    TreeLink,
+    host_path,
+    is_git,
+    stays_inside,
+)
+from prequential.errors import CorpusError
+from prequential.files import open_regular
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The result of scanning a folder: its entries in stream order, and the names of those that are not stored.
+
+    mode: the read and write permissions that the folder and all its files have, for users who may enter all its folders.
+    """
+
+    root: Path
+    entries: Sequence[TreeEntry]
+    skipped: Sequence[str]
+    mode: int
+
+    @property
+    def files(self) -> list[TreeFile]:
+        """The entries that have contents."""
+        return [entry for entry in self.entries if isinstance(entry, TreeFile)]
+
+    def documents(self) -> list[Document]:
+        """The position of each file's contents in the stream."""
+        documents, offset = [], len(self._header())
+        for file in self.files:
+            documents.append(Document(file.name, offset, file.n_bytes))
+            offset += file.n_bytes + len(DOCUMENT_END)
+        return documents
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the stream in bytes."""
+        return len(self._header()) + sum(file.n_bytes + len(DOCUMENT_END) for file in self.files)
+
+    def stream(self) -> Iterator[bytes]:
+        """The stream in chunks. Raises CorpusError for a file that cannot be read or whose length changed after the scan."""
+        yield self._header()
+        for file in self.files:
+            yield from self._contents(file)
+            yield DOCUMENT_END
+
+    def _header(self) -> bytes:
+        return MAGIC + b"".join(entry.line() for entry in self.entries) + b"\n"
+
+    def _contents(self, file: TreeFile) -> Iterator[bytes]:
+        path = host_path(self.root, file.path)
+        n_bytes = 0
+        with reading(path), open_regular(path, follow_links=False) as stream:
+            for chunk in read_chunks(stream, path):
+                n_bytes += len(chunk)
+                if n_bytes > file.n_bytes:  # it may grow for ever
+                    break
+                yield chunk
+        if n_bytes != file.n_bytes:
+            raise changed(path, file.n_bytes, n_bytes)
+
+
+def scan_tree(root: Path) -> Tree:
+    """The entries below the folder `root`, ascending by path. Does not follow links and does not read contents.
+
+    Raises CorpusError if a folder cannot be listed (it is not skipped silently) or is too deep to be restored.
+    """
+    found: list[TreeEntry] = []
+    skipped: list[bytes] = []
+    with reading(root):
+        mode = root.stat().st_mode & 0o666
+    folders = [b""]  # relative to the root, each with its slash
+    while folders:
+        folder = folders.pop()
+        if folder.count(b"/") >= MAX_DEPTH:
+            raise CorpusError(f"{os.fsdecode(folder)!r} is more than {MAX_DEPTH - 1} folders deep; move it up")
+        host_folder = host_path(root, folder)
+        with reading(host_folder), os.scandir(os.fsencode(host_folder)) as listed:
+            entries = list(listed)
+        if folder and not entries:
+            found.append(TreeEmpty(folder))
+        with reading(host_folder):
+            for entry in entries:
+                path = folder + entry.name
+                if is_git(entry.name):
+                    skipped.append(path)
+                elif entry.is_symlink():
+                    link = TreeLink(path, os.readlink(entry.path))  # noqa: PTH115  # bytes
+                    if stays_inside(link):
+                        found.append(link)
+                    else:
+                        skipped.append(path)
+                elif entry.is_dir(follow_symlinks=False):
+                    mode &= (entry.stat(follow_symlinks=False).st_mode & 0o111) << 2 | 0o222  # who may enter it
+                    folders.append(path + b"/")
+                elif entry.is_file(follow_symlinks=False):
+                    status = entry.stat(follow_symlinks=False)
+                    mode &= status.st_mode
+                    found.append(TreeFile(path, status.st_size, bool(status.st_mode & stat.S_IXUSR)))
+                else:
+                    skipped.append(path)
+    found.sort(key=lambda entry: entry.path)
+    return Tree(root, found, [os.fsdecode(path) for path in sorted(skipped)], mode | 0o600)

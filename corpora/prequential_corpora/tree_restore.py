@@ -1,0 +1,259 @@
+"""From the stream of a folder (tree.py describes it) back to the folder. The stream may be hostile."""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from prequential_corpora.chunks import CHUNK_N_BYTES, DOCUMENT_END, reading
+from prequential.errors import CorruptArchiveError, OutputError
+from prequential.files import folder_permissions, permissions, set_mode, sync, sync_folder, warn_of_readers
+from prequential.files.work_folder import NEW_FOLDER, delete_incomplete
+
+MAGIC = b"prequential-tree 1\n"
+# System calls accept paths of at most 4096 bytes, each at most 6 characters in JSON. 64 KiB is more than enough.
+MAX_LINE_N_BYTES = 1 << 16
+MAX_DEPTH = 256  # parts of a path; pathlib and shutil recurse once per folder, and Python's limit is near 1000
+# Code points that HFS+ ignores in names, as in git's utf8.c.
+IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
+# Windows removes dots and spaces at the end, and reads `:x` as a stream
+GIT = re.compile(r"\.git[ .]*(?::.*)?", re.DOTALL)
+BARE = re.compile(rb"(?:^|/)(head|objects|refs|commondir)(?=/|\Z)")  # what makes a folder a repository without `.git`
+
+
+class TreeFile(NamedTuple):
+    """One file of a tree: POSIX path relative to the root, length, and whether its owner may execute it."""
+
+    path: bytes
+    n_bytes: int
+    executable: bool
+
+    @property
+    def name(self) -> str:
+        """The path as text. Bytes that are not UTF-8 become surrogates, as in os.fsdecode."""
+        return _text(self.path)
+
+    def line(self) -> bytes:
+        """The file's line in the list: canonical JSON without spaces, including the LF."""
+        return _line({"path": self.name, "n_bytes": self.n_bytes, "executable": self.executable})
+
+
+class TreeLink(NamedTuple):
+    """A symbolic link of a tree: its path, and where it leads to, relative to its folder."""
+
+    path: bytes
+    target: bytes
+
+    def line(self) -> bytes:
+        """As of a file."""
+        return _line({"path": _text(self.path), "link": _text(self.target)})
+
+
+class TreeEmpty(NamedTuple):
+    """An empty folder of a tree. Its path ends with a slash."""
+
+    path: bytes
+
+    def line(self) -> bytes:
+        """As of a file."""
+        return _line({"path": _text(self.path), "empty": True})
+
+
+TreeEntry = TreeFile | TreeLink | TreeEmpty
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def _line(entry: dict[str, object]) -> bytes:
+    text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogateescape") + b"\n"
+
+
+def stays_inside(link: TreeLink) -> bool:
+    """Whether the link leads to a place inside the tree, whatever the other links are.
+
+    Its target begins with at most as many `..` as its path has folders; after them come only names of files and folders. No entry
+    lies below a link (`_read_list`), so what a chain of links leads to is inside, too.
+    """
+    parts = [part for part in link.target.split(b"/") if part not in (b"", b".")]
+    n_up = next((i for i, part in enumerate(parts) if part != b".."), len(parts))
+    is_relative = link.target != b"" and not link.target.startswith(b"/")
+    return is_relative and n_up <= link.path.count(b"/") and (n_up == len(parts) or _is_safe(b"/".join(parts[n_up:])))
+
+
+def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[str], *, mode: int = 0o777) -> None:
+    """Makes the folder `target` from the tree stream in the file `stream_path`. The stream may be hostile.
+
+    `target` must not exist, or be an empty folder. The list is checked before anything is written. The files are written to the
+    folder new.folder next to the stream, in the working folder of `target`. It is renamed at the end, so the target is complete
+    or absent. mode: permissions that files and folders have at most, in addition to the user's umask.
+    Raises CorruptArchiveError for bytes that `Tree.stream` never makes (a path that leaves the folder or is listed twice, lengths
+    with a wrong sum), OutputError if the target exists or cannot be written, CorpusError if the stream cannot be read.
+    """
+    with reading(stream_path), Path(stream_path).open("rb") as stream:
+        entries = _read_list(stream)
+        files = [entry for entry in entries if isinstance(entry, TreeFile)]
+        _check_total(files, stream)
+        draft = Path(stream_path).with_name(NEW_FOLDER)
+        with _new_folder(Path(os.path.abspath(target)), draft) as folder:  # noqa: PTH100  # resolve() would follow a link
+            allowed = permissions(mode)
+            for file in files:
+                _restore_file(stream, file, folder, allowed)
+            for entry in entries:  # after all files, so that none is written through a link
+                _restore_other(entry, folder)
+            for name, _, _ in os.walk(folder):
+                set_mode(Path(name), folder_permissions(allowed))
+                sync_folder(Path(name))
+        warn_of_readers(Path(target), allowed)
+    if (repository := bare_repository(entries)) is not None:
+        logging.getLogger(__name__).warning(
+            "%r is a bare git repository: git runs programs that its config and hooks name, also for a prompt of the shell, "
+            "when you work in it; look at them first",
+            os.path.join(target, repository).rstrip("/"),  # noqa: PTH118
+        )
+
+
+def host_path(root: Path, path: bytes) -> Path:
+    """`path` below `root`. path: relative, with slashes. Joined as bytes, so names that are not UTF-8 work in every locale."""
+    return Path(os.fsdecode(os.fsencode(root) + b"/" + path))
+
+
+def _read_list(stream: IO[bytes]) -> list[TreeEntry]:
+    if stream.readline(len(MAGIC)) != MAGIC:
+        raise CorruptArchiveError(
+            f"the archive does not contain a folder: its bytes do not start with {MAGIC.decode().strip()!r}"
+        )
+    entries: list[TreeEntry] = []
+    links: set[bytes] = set()
+    while (line := stream.readline(MAX_LINE_N_BYTES)) != b"\n":
+        entry = _parse(line)
+        path = entry.path.removesuffix(b"/") if isinstance(entry, TreeEmpty) else entry.path
+        is_safe = _is_safe(path) and not _is_below(path, links)
+        if not is_safe or (isinstance(entry, TreeLink) and not stays_inside(entry)):
+            raise CorruptArchiveError(
+                f"the file list contains a path that cannot be restored: {_text(entry.path)[:200]!r}"
+            )
+        if entries and entry.path <= entries[-1].path:  # strictly ascending, so no path occurs twice
+            raise CorruptArchiveError(f"the file list is not in ascending order at {_text(entry.path)!r}")
+        entries.append(entry)
+        if isinstance(entry, TreeLink):
+            links.add(path)
+    return entries
+
+
+def _is_below(path: bytes, links: Collection[bytes]) -> bool:
+    """Whether a folder on the way to `path` is one of the links."""
+    return bool(links) and any(path[: slash.start()] in links for slash in re.finditer(b"/", path))
+
+
+def _parse(line: bytes) -> TreeEntry:
+    """The entry of one line. Accepts only lines that `line` of an entry writes: no other spelling, key or type."""
+    try:
+        read = json.loads(line.decode("utf-8", "surrogateescape"))
+        entry: TreeEntry | None = None
+        path = read["path"].encode("utf-8", "surrogateescape")
+        if "link" in read:
+            entry = TreeLink(path, read["link"].encode("utf-8", "surrogateescape"))
+        elif "empty" in read:
+            entry = TreeEmpty(path) if path.endswith(b"/") else None
+        elif type(read["n_bytes"]) is int and read["n_bytes"] >= 0 and type(read["executable"]) is bool:
+            entry = TreeFile(path, read["n_bytes"], read["executable"])
+        if entry is not None and entry.line() == line:
+            return entry
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass
+    raise CorruptArchiveError(f"the file list contains a line that does not describe a file: {line[:200]!r}")
+
+
+def _is_safe(path: bytes) -> bool:
+    """Whether `path` stays inside the folder that it is joined to, is not too deep, and does not name git's own files."""
+    parts = path.split(b"/")
+    return (
+        len(parts) <= MAX_DEPTH
+        and b"\0" not in path
+        and not any(part in (b"", b".", b"..") or is_git(part) for part in parts)
+        # On Windows a part can contain a drive or a backslash; basename removes these.
+        and all(os.path.basename(part) == part for part in parts)  # noqa: PTH119
+    )
+
+
+def is_git(name: bytes) -> bool:
+    """Whether git would read `name` as a repository on some file system, in any case. A hostile repository could run commands.
+
+    `git~1` is not one of these names: it is a short name of a `.git` that exists, and no restored folder has one.
+    """
+    return GIT.fullmatch(name.decode("utf-8", "surrogateescape").translate(IGNORED).lower()) is not None
+
+
+def bare_repository(files: Sequence[TreeEntry]) -> str | None:
+    """The first folder that git reads as a repository although it has no `.git`; "" is the root. None if there is none."""
+    signs: dict[bytes, set[bytes]] = {}  # by folder
+    for file in files:
+        path = file.path.lower()
+        for sign in BARE.finditer(path):
+            signs.setdefault(path[: sign.start()], set()).add(sign[1])
+    for folder, found in signs.items():
+        if b"head" in found and (b"commondir" in found or {b"objects", b"refs"} <= found):
+            file = next(file for file in files if file.path.lower().startswith(folder))
+            return os.fsdecode(file.path[: len(folder)])
+    return None
+
+
+def _check_total(files: Sequence[TreeFile], stream: IO[bytes]) -> None:
+    claimed_n_bytes = stream.tell() + sum(file.n_bytes + len(DOCUMENT_END) for file in files)
+    n_bytes = os.fstat(stream.fileno()).st_size
+    if claimed_n_bytes != n_bytes:
+        raise CorruptArchiveError(f"the file list declares {claimed_n_bytes} bytes, but the stream has {n_bytes}")
+
+
+@contextmanager
+def _new_folder(target: Path, draft: Path) -> Iterator[Path]:
+    """The new folder `draft`. It is renamed to `target` if the body succeeds and deleted if not."""
+    try:
+        if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+            raise OutputError(f"{str(target)!r} exists; choose another folder, or empty it")
+        delete_incomplete(draft)
+        draft.mkdir(mode=0o700)
+        try:
+            yield draft
+            draft.replace(target)  # replaces an empty folder, refuses anything else
+        finally:
+            delete_incomplete(draft)
+    except OSError as error:
+        raise OutputError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+
+
+def _restore_other(entry: TreeEntry, folder: Path) -> None:
+    """A link, or an empty folder."""
+    if isinstance(entry, TreeEmpty):
+        host_path(folder, entry.path).mkdir(parents=True)
+    elif isinstance(entry, TreeLink):
+        path = host_path(folder, entry.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(os.fsdecode(entry.target))
+
+
+def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path, allowed: int) -> None:
+    path = host_path(folder, file.path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    n_left = file.n_bytes
+    with path.open("xb") as output:
+        while n_left:
+            chunk = stream.read(min(n_left, CHUNK_N_BYTES))
+            if not chunk:
+                raise CorruptArchiveError(f"the stream ends inside {file.name!r}")
+            output.write(chunk)
+            n_left -= len(chunk)
+        output.flush()
+        sync(output.fileno())
+    readable = allowed & 0o666
+    # who may read it may execute it
+    set_mode(path, readable | (readable & 0o444) >> 2 if file.executable else readable)
+    if stream.read(1) != DOCUMENT_END:
+        raise CorruptArchiveError(f"{file.name!r} is not followed by NUL; its length in the file list is wrong")

@@ -1,0 +1,94 @@
+"""prequential compress: archives of files, folders, data sets, samples or standard input."""
+
+import argparse
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prequential_corpora.names import is_path
+
+from prequential.cli import options
+from prequential.cli.failures import for_each
+from prequential.cli.progress import progress_bar, shows_summary
+from prequential.cli.resuming import resumable
+from prequential.errors import OutputError
+from prequential.printable import printable
+
+if TYPE_CHECKING:
+    from prequential.model.config import Config
+    from prequential.online.runtime import Runtime
+
+SUMMARY = "make archives: FILE to FILE.pq"
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declares the command."""
+    parser = commands.add_parser("compress", description="Make an archive of each input: FILE to FILE.pq.")
+    parser.add_argument("names", nargs="*", default=["-"], metavar="FILE", help=f"{options.CORPUS} (default: -)")
+    options.add_output(parser)
+    options.add_given(parser, "what the learner reads first, or a model of `train`; decompress needs the same")
+    options.add_learner(parser)
+    options.add_runtime(parser)
+    options.add_verbosity(parser)
+    parser.set_defaults(run=run, inputs=("names",), output_of=_output_path, shared="steps")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compresses every input; returns the exit code."""
+    if len(args.names) > 1 and (args.output is not None or args.stdout):
+        args.parser.error("one output cannot hold the archives of several inputs; compress their folder instead")
+    from prequential.online.workers.command import run_by_all
+
+    # Without options the length of each input decides.
+    config = options.learner_config(args) if options.given_learner_options(args) else None
+
+    def compress_all(runtime: "Runtime") -> int:
+        return for_each(args.names, partial(_compress, args, config, runtime), verbose=args.verbose)
+
+    return run_by_all(options.runtime(args), compress_all)
+
+
+def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", name: str) -> None:
+    import prequential
+
+    with resumable(args, names=[name]), progress_bar(name, quiet=args.quiet) as show:
+        result = prequential.compress(
+            name,
+            _output_path(args, name) or sys.stdout.buffer,
+            config=config,
+            given=args.given,
+            runtime=runtime,
+            overwrite=args.force,
+            resume=args.resume,
+            on_progress=show,
+        )
+    if shows_summary(quiet=args.quiet, verbose=args.verbose):
+        from prequential.model.presets import name_of
+
+        ledger, preset = result.ledger, name_of(result.header.config)
+        figures = [
+            f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes",
+            f"{ledger.archive_bytes / max(1, ledger.n_bytes):.2%}",
+            f"{ledger.bits_per_byte:.4f} bits/byte",
+            f"{result.wall_s:.1f} s",
+            *([preset] if preset else []),
+        ]
+        print(f"{printable(name)}: {', '.join(figures)}", file=sys.stderr)
+
+
+def _output_path(args: argparse.Namespace, name: str) -> str | None:
+    """The path of the archive; None for standard output."""
+    if args.stdout or args.output == "-" or (args.output is None and name == "-"):
+        return None
+    if args.output is not None:
+        return str(args.output)
+    if not is_path(name):
+        raise OutputError("this input has no file name to name the archive after: give -o NAME.pq")
+    path = Path(name)
+    if path.name in ("", ".."):
+        folder = path.resolve()
+        command = shlex.join(["prequential", "compress", name, "-o", f"{folder.with_name(folder.name or 'root')}.pq"])
+        raise OutputError(f"{name!r} is not a name that an archive could have: give -o, for instance `{command}`")
+    return f"{path}.pq"

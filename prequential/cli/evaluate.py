@@ -1,0 +1,291 @@
+"""prequential evaluate: the prequential description length of a corpus, next to the sizes that other compressors reach."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from prequential.cli import options
+from prequential.cli.failures import for_each
+from prequential.cli.progress import progress_bar
+from prequential.cli.resuming import command_line
+from prequential.cli.streams import foreign_code
+from prequential.printable import printable
+
+if TYPE_CHECKING:
+    from prequential.estimation.estimate import Estimate
+    from prequential.evaluation.baselines import Baseline, Static
+    from prequential.evaluation.runs import RunFolder
+    from prequential.learners.subject import Subject
+    from prequential.model.config import Config
+    from prequential.online.runtime import Runtime
+
+SUMMARY = "measure the code length of a corpus under a learner"
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declares the command."""
+    parser = commands.add_parser(
+        "evaluate",
+        description="Measure the code length of each corpus under the learner, and the sizes that other compressors reach "
+        "(docs/MEASURES.md).",
+    )
+    parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
+    parser.add_argument("--verify", action="store_true", help="decode the archive and compare every byte")
+    parser.add_argument(
+        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the corpus"
+    )
+    parser.add_argument(
+        "--baselines", metavar="NAMES", help="compressors to compare with: names separated by commas, all, or none"
+    )
+    parser.add_argument(
+        "--static",
+        action="append",
+        default=[],
+        metavar="hf:MODEL",
+        help="also measure this trained model, which learns nothing: a folder, or NAME@REVISION on the hub; repeatable",
+    )
+    parser.add_argument(
+        "--static-stride",
+        type=options.positive_integer,
+        metavar="N",
+        help="with --static: tokens that the model scores at a time (default: its window)",
+    )
+    parser.add_argument(
+        "--static-apart",
+        action="store_true",
+        help="with --static: the model begins each document with an empty context",
+    )
+    parser.add_argument(
+        "--estimate", action="store_true", help="first estimate the cost; the record holds it next to the actual cost"
+    )
+    parser.add_argument("--tables", action="store_true", help="also print tables of where the bits go")
+    parser.add_argument(
+        "--configs-tried",
+        type=options.positive_integer,
+        default=1,
+        metavar="N",
+        help="the configuration is the best of N; the ledger counts the choice (default: 1)",
+    )
+    parser.add_argument(
+        "--seeds-tried",
+        type=options.positive_integer,
+        default=1,
+        metavar="N",
+        help="the seed is the best of N; the ledger counts the choice (default: 1)",
+    )
+    _add_labels(parser)
+    _add_outputs(parser)
+    options.add_given(parser, "what the learner reads first, or a model of `train`")
+    options.add_learner(parser)
+    options.add_other_learner(parser)
+    options.add_runtime(parser)
+    options.add_verbosity(parser)
+    parser.set_defaults(run=run, inputs=("names",))
+
+
+def _add_labels(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("labels of a file of JSON lines (docs/LEARNERS.md)")
+    group.add_argument("--code", metavar="FIELD", help="only this field of each row costs bits; the others are read")
+    group.add_argument(
+        "--given-field", metavar="FIELD", help="with --code: the one field that is read (default: all others)"
+    )
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the record, one JSON object a line, not the report")
+    parser.add_argument("--output", metavar="FILE.jsonl", help="also append the record to this file")
+    folder = parser.add_mutually_exclusive_group()
+    folder.add_argument(
+        "--runs", metavar="FOLDER", default="runs", help="folder of the new run folder (default: %(default)s)"
+    )
+    folder.add_argument("--no-run", action="store_true", help="write no run folder")
+    folder.add_argument(
+        "--resume", metavar="DRAFT", help="resume an interrupted evaluation of this corpus from the folder that it left"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluates every corpus; returns the exit code."""
+    if args.resume is not None and len(args.names) > 1:
+        args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
+    if args.estimate and "-" in args.names:
+        args.parser.error("standard input cannot be read twice: give a file, or leave out --estimate")
+    if args.code is not None or args.given_field is not None:
+        _check_label_options(args)
+        measure = partial(_evaluate_labels, args, options.learner_config(args), options.runtime(args))
+        return for_each(args.names, measure, verbose=args.verbose)
+    names = _baselines(args)
+    learner, runtime = _learner(args), options.runtime(args)
+    baselines: list[Baseline] = [*names, *_statics(args)]
+    return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)
+
+
+def _check_label_options(args: argparse.Namespace) -> None:
+    """Ends the program with a usage error for options that the code length of labels does not know."""
+    if args.code is None:
+        args.parser.error("--given-field needs --code")
+    values = {
+        "--verify": args.verify,
+        "--limit": args.limit is not None,
+        "--baselines": args.baselines not in (None, "none"),
+        "--static": args.static,
+        "--static-stride": args.static_stride,
+        "--static-apart": args.static_apart,
+        "--estimate": args.estimate,
+        "--tables": args.tables,
+        "--configs-tried": args.configs_tried > 1,
+        "--seeds-tried": args.seeds_tried > 1,
+        "--runs": args.runs != args.parser.get_default("runs"),
+        "--resume": args.resume is not None,
+        "--given": args.given is not None,
+        "--learner": args.learner is not None,
+        "--learner-arg": args.learner_arg,
+    }
+    if ignored := [name for name, value in values.items() if value]:
+        args.parser.error(f"--code measures labels only: leave out {', '.join(ignored)}")
+
+
+def _learner(args: argparse.Namespace) -> "Config | Subject | None":
+    """The learner of the options; None: that of the model which --given names. A contradiction is a usage error."""
+    other = options.other_learner(args)
+    if other and args.estimate:
+        args.parser.error("--estimate is for learners of this program: leave it out with --learner")
+    if args.given is not None and (other or args.estimate):
+        args.parser.error("--given does not go together with --learner or --estimate")
+    if args.given is None:
+        return other or options.learner_config(args)
+    from prequential.learners.given import is_model
+
+    if not is_model(args.given):
+        return options.learner_config(args)
+    if given := options.given_learner_options(args):
+        args.parser.error(f"a model has its own configuration: leave out {', '.join(given)}")
+    return None
+
+
+def _evaluate(
+    args: argparse.Namespace,
+    learner: "Config | Subject | None",
+    runtime: "Runtime",
+    baselines: "Sequence[Baseline]",
+    name: str,
+) -> None:
+    from prequential.estimation.estimate import compare_with_evaluation
+    from prequential.evaluation.evaluation import DraftFolder, evaluate
+    from prequential.evaluation.record import evaluation_record
+    from prequential.files.append import check_appendable
+    from prequential.learners.subject import Subject
+    from prequential.model.config import Config
+    from prequential.online.source import mode_of
+    from prequential.records.record import append_record
+
+    if args.output is not None:
+        check_appendable(args.output, mode_of(name, args.given))  # before the work, not after it
+    config = learner if isinstance(learner, Config) else None
+    estimate = _estimate(args, config, runtime, name) if args.estimate and config else None
+    with _run_folder(args, name) as folder:
+        with foreign_code(), progress_bar(name, quiet=args.quiet) as show:
+            evaluation = evaluate(
+                name,
+                config=config,
+                given=args.given,
+                learner=learner if isinstance(learner, Subject) else None,
+                limit_bytes=args.limit,
+                baselines=baselines,
+                verify=args.verify,
+                draft=DraftFolder(path=folder.draft, keep=True, resume=args.resume is not None) if folder else None,
+                runtime=runtime,
+                on_progress=show,
+            ).declaring(n_configs=args.configs_tried, n_seeds=args.seeds_tried)
+        accuracy = compare_with_evaluation(estimate, evaluation) if estimate else None
+        record = evaluation_record(evaluation, runtime, show.health.findings, accuracy)
+        root = Path(args.runs) if args.resume is None else Path(args.resume).parent
+        path = folder.finish(root, record, evaluation.curves, mode=evaluation.mode) if folder else None
+    _print_record(args, record, path)
+    if args.output is not None:
+        append_record(args.output, record, evaluation.mode)
+
+
+def _evaluate_labels(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
+    """Prints the code length of one field of each row. It makes no run folder."""
+    from prequential.files.append import check_appendable
+    from prequential.labels.labels import format_label_cost, label_cost, label_record, read_rows
+    from prequential.online.source import mode_of
+    from prequential.records.record import append_record
+
+    mode = mode_of(name if name == "-" else Path(name))
+    if args.output is not None:
+        check_appendable(args.output, mode)  # before the work, not after it
+    rows = read_rows(name, args.code, args.given_field)
+    with progress_bar(name, quiet=args.quiet) as show:
+        cost = label_cost(rows, config, runtime, on_progress=show)
+    record = label_record(cost, config, runtime)
+    print(json.dumps(record) if args.json else format_label_cost(cost), flush=True)
+    if args.output is not None:
+        append_record(args.output, record, mode)
+
+
+def _run_folder(args: argparse.Namespace, name: str) -> "AbstractContextManager[RunFolder | None]":
+    from prequential.evaluation.runs import interrupted_run_folder, new_run_folder
+
+    def hint(draft: Path) -> str:
+        command = command_line(args, names=[name], resume=str(draft), runs=args.parser.get_default("runs"))
+        return f"`{command}` continues this run"
+
+    if args.resume is not None:
+        return interrupted_run_folder(args.resume, hint=hint)
+    return nullcontext() if args.no_run else new_run_folder(args.runs, keep=True, hint=hint)
+
+
+def _estimate(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> "Estimate":
+    """The estimated cost of the evaluation, which is printed on stderr unless --quiet."""
+    from prequential.estimation.estimate import estimate
+    from prequential.estimation.estimate_text import format_summary
+    from prequential.estimation.run_cost import planned_header
+    from prequential.online.source import open_source
+
+    runtime.check(config)
+    with open_source(name, args.limit, in_order=True) as source:
+        found, _ = estimate(source.symbols, planned_header(source, config), runtime)
+    if not args.quiet:
+        print(f"{printable(name)}: {format_summary(found)}", file=sys.stderr)
+    return found
+
+
+def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: Path | None) -> None:
+    from prequential.evaluation.breakdown_text import format_tables
+    from prequential.evaluation.summary import format_report
+
+    if args.json:
+        print(json.dumps(record), flush=True)
+        return
+    parts = [format_report(record), *([format_tables(record["tables"])] if args.tables else [])]
+    print("\n\n".join(parts) + (f"\n\nrun: {printable(str(run_folder))}\n" if run_folder else "\n"), flush=True)
+
+
+def _statics(args: argparse.Namespace) -> "list[Static]":
+    """The models of --static. Raises what StaticModel raises."""
+    if not args.static:
+        return []
+    from prequential.adapters import StaticModel
+
+    context: Literal["document", "carried"] = "document" if args.static_apart else "carried"
+    with foreign_code():
+        return [StaticModel(name, context=context, stride=args.static_stride) for name in args.static]
+
+
+def _baselines(args: argparse.Namespace) -> Sequence[str]:
+    """The names that --baselines means; an unknown name ends the program with a usage error."""
+    from prequential_codecs.baselines.registry import BASELINES, DEFAULT_BASELINES
+
+    if args.baselines in (None, "all", "none"):
+        return {None: DEFAULT_BASELINES, "all": tuple(BASELINES), "none": ()}[args.baselines]
+    names = args.baselines.split(",")
+    if unknown := [name for name in names if name not in BASELINES]:
+        args.parser.error(f"there is no baseline {unknown[0]!r}; the baselines are {', '.join(BASELINES)}")
+    return tuple(dict.fromkeys(names))

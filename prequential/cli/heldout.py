@@ -1,0 +1,189 @@
+"""prequential heldout: the held-out loss of a test corpus under a learner that was trained on another corpus."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prequential.cli import options
+from prequential.cli.failures import warn
+from prequential.cli.progress import progress_bar
+from prequential.cli.streams import foreign_code
+from prequential.printable import printable
+
+if TYPE_CHECKING:
+    from prequential.heldout_loss.run import LoadLearner
+    from prequential.heldout_loss.trained import TrainedOn
+    from prequential.model.config import Config
+    from prequential.model.learner import OnlineLearner
+    from prequential.online.runtime import Runtime
+
+SUMMARY = "measure the held-out loss of a trained learner"
+RECORDS = "heldout.jsonl"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = commands.add_parser(
+        "heldout",
+        description="Train on one corpus and measure the loss on another one: frozen (no learning on the test corpus) and "
+        "dynamic (learning continues); by document and by language, and by whether the text also occurs in the training corpus "
+        "(docs/MEASURES.md).",
+    )
+    parser.add_argument(
+        "--train",
+        metavar="X",
+        required=True,
+        help="a corpus, a run folder of `evaluate`, the folder of a stored model, or .NAME.prequential/run.checkpoint of an "
+        "interrupted run",
+    )
+    parser.add_argument("--test", metavar="CORPUS", required=True, help=options.CORPUS)
+    options.add_context(parser, default="carried")
+    losses = parser.add_mutually_exclusive_group()
+    losses.add_argument("--frozen-only", action="store_true", help="leave out the dynamic loss")
+    losses.add_argument("--dynamic-only", action="store_true", help="leave out the frozen loss")
+    parser.add_argument(
+        "--no-overlap", action="store_true", help="do not search for text of the test corpus in the training corpus"
+    )
+    parser.add_argument(
+        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the test corpus"
+    )
+    parser.add_argument(
+        "--train-limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the training corpus"
+    )
+    _add_outputs(parser)
+    options.add_learner(parser)
+    options.add_other_learner(parser)
+    options.add_runtime(parser)
+    options.add_verbosity(parser)
+    parser.set_defaults(run=run, inputs=("train", "test"))
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--save-model", metavar="DIR", help="store the trained learner in this new folder")
+    folder = parser.add_mutually_exclusive_group()
+    folder.add_argument(
+        "--runs", metavar="FOLDER", default="runs", help=f"append the record to {RECORDS} in it (default: %(default)s)"
+    )
+    folder.add_argument("--no-run", action="store_true", help="append no record")
+    parser.add_argument("--json", action="store_true", help="print the record, one JSON object, instead of tables")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains, measures and prints; returns the exit code."""
+    _check_usage(args)
+    from prequential.files import writing
+    from prequential.files.append import check_appendable
+    from prequential.heldout_loss.heldout_text import format_heldout
+    from prequential.online.source import mode_of
+    from prequential.records.record import append_record
+
+    records = None if args.no_run else Path(args.runs) / RECORDS
+    mode = mode_of(args.train, args.test) if records else 0
+    if records:
+        with writing(args.runs):
+            records.parent.mkdir(parents=True, exist_ok=True)
+        check_appendable(records, mode)  # before the work, not after it
+    record = _measure(args, options.runtime(args))
+    print(json.dumps(record) if args.json else format_heldout(record), flush=True)
+    if records:
+        append_record(records, record, mode)
+        if not args.json:
+            print(f"appended to {printable(str(records))}")
+    return 0
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    if args.limit == 0 or args.train_limit == 0:
+        args.parser.error("--limit and --train-limit must be at least 1")
+    if args.stride is not None and args.context != "strided":
+        args.parser.error("--stride belongs to --context strided: give both, or leave out --stride")
+    if args.audit_every:
+        args.parser.error("heldout has no audit: leave out --audit-every")
+    if args.learner is not None and args.save_model:
+        args.parser.error("--save-model is for learners of this program: leave it out with --learner")
+    if args.train == "-" == args.test:
+        args.parser.error("standard input cannot be both corpora: give a file as --train or --test")
+
+
+def _measure(args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
+    from prequential.errors import CorpusError
+    from prequential.heldout_loss.policy import Policy
+    from prequential.heldout_loss.run import Plan, measure_heldout, measure_other_heldout
+    from prequential.heldout_loss.trained import describe
+    from prequential.online.source import open_source
+
+    plan = Plan(
+        frozen=None if args.dynamic_only else Policy(args.context, args.stride),
+        dynamic=not args.frozen_only,
+        overlap=not args.no_overlap,
+    )
+    other, stage = options.other_learner(args), partial(progress_bar, quiet=args.quiet)
+    with open_source(args.test, args.limit) as source:
+        if not source.n_bytes:
+            raise CorpusError(f"nothing to score: the test corpus {args.test!r} is empty")
+        if other:
+            with open_source(args.train, args.train_limit) as train, foreign_code():
+                measured = measure_other_heldout(other, train, source, plan, stage=stage, warn=warn)
+        else:
+            measured = measure_heldout(_learner_loader(args, runtime), source, runtime, plan, stage=stage, warn=warn)
+        return measured.to_record({**describe(source), "limit_bytes": args.limit}, runtime)
+
+
+def _learner_loader(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
+    """A function that returns the trained learner. Everything that can be refused before the work is refused here."""
+    from prequential.heldout_loss.trained import kind_of, load_trained
+
+    kind = kind_of(args.train)
+    if kind == "corpus":
+        return _trainer(args, runtime)
+    if given := [*options.given_learner_options(args), *_given_training_options(args)]:
+        args.parser.error(f"--train names a {kind}, which is a trained learner: leave out {', '.join(given)}")
+
+    def load() -> tuple[OnlineLearner, TrainedOn]:
+        with progress_bar(kind, quiet=args.quiet) as show:
+            return load_trained(args.train, kind, runtime, partial(_check, args, runtime), show)
+
+    return load
+
+
+def _given_training_options(args: argparse.Namespace) -> Sequence[str]:
+    values = {"--train-limit": args.train_limit, "--save-model": args.save_model}
+    return [name for name, value in values.items() if value]
+
+
+def _trainer(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
+    """A function that trains a learner on the corpus, and stores it if --save-model asks for that."""
+    from prequential.files import check_new_folder
+    from prequential.heldout_loss.trained import train_on
+    from prequential.online.model_store import save_model
+    from prequential.online.source import open_source
+    from prequential.version import VERSION
+
+    config = options.learner_config(args)
+    _check(args, runtime, config)
+    if args.save_model:
+        check_new_folder(args.save_model)
+
+    def train() -> tuple[OnlineLearner, TrainedOn]:
+        with open_source(args.train, args.train_limit) as source, progress_bar("training", quiet=args.quiet) as show:
+            learner, trained_on = train_on(source, runtime.learner(config), show)
+        if args.save_model:
+            about = {**trained_on.about, "prequential": VERSION}
+            save_model(args.save_model, learner, about, mode=source.mode)
+        return learner, trained_on
+
+    return train
+
+
+def _check(args: argparse.Namespace, runtime: Runtime, config: Config) -> None:
+    """Refuses a learner that is too large or too slow, or that cannot be frozen with the context of the options."""
+    from prequential.heldout_loss.policy import Policy
+
+    runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
+    if not args.dynamic_only:
+        Policy(args.context, args.stride).stride_for(config)

@@ -1,0 +1,55 @@
+"""prequential list: the contents of archives, from their headers and indexes alone; needs no learner and decodes nothing."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from prequential.cli import options
+from prequential.cli.failures import for_each
+
+SUMMARY = "show the contents of archives"
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declares the command."""
+    parser = commands.add_parser(
+        "list",
+        description="Show the contents of each archive, from its header and its index. `prequential test` checks its data.",
+    )
+    parser.add_argument("names", nargs="+", metavar="FILE.pq", help="archive, or -")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object a line, with configuration and blocks"
+    )
+    options.add_verbosity(parser)
+    parser.set_defaults(run=run, inputs=("names",))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Lists every archive; returns the exit code."""
+    from prequential_codecs.archive_text import format_archive, format_titles
+
+    needs_titles = not args.json and not args.quiet
+
+    def show(name: str) -> None:
+        nonlocal needs_titles
+        record = _record(name)
+        if needs_titles:
+            print(format_titles())
+            needs_titles = False
+        print(json.dumps(record) if args.json else format_archive(record))
+
+    return for_each(args.names, show, verbose=args.verbose)
+
+
+def _record(name: str) -> dict[str, Any]:
+    """The description of an archive; of standard input a copy is read, because the index is at its end."""
+    from prequential_codecs.archive_text import archive_record
+    from prequential_corpora.chunks import read_chunks, reading, spool
+
+    with reading(name):
+        if name != "-":
+            return archive_record(name)
+        with spool(read_chunks(sys.stdin.buffer, "standard input"), None) as copy:
+            copy.flush()
+            return archive_record(copy.name) | {"archive": name}

@@ -1,0 +1,61 @@
+"""prequential matrix: how many bits each corpus costs after each other one was read."""
+
+import argparse
+import json
+import sys
+
+from prequential.cli import options
+
+SUMMARY = "measure which corpora teach which: L(X), L(X|Y), distances"
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declares the command."""
+    parser = commands.add_parser(
+        "matrix",
+        description="Measure the code length of each corpus alone and after each other one was read (docs/LEARNERS.md). "
+        "n corpora are read n * n + 2 * n times.",
+    )
+    parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
+    parser.add_argument(
+        "--model", action="append", default=[], metavar="MODEL", help="also given this stored model; repeatable"
+    )
+    parser.add_argument(
+        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of each corpus"
+    )
+    parser.add_argument("--json", action="store_true", help="print the record as one JSON object")
+    parser.add_argument(
+        "--picture", metavar="FILE", help="draw the shares saved and the distances (.svg, .png or .pdf)"
+    )
+    parser.add_argument("-f", "--force", action="store_true", help="overwrite the picture")
+    options.add_learner(parser)
+    options.add_runtime(parser)
+    options.add_verbosity(parser)
+    parser.set_defaults(run=run, inputs=("names",))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and prints; returns the exit code."""
+    if len(args.names) < 2 or len(set(args.names)) < len(args.names):
+        args.parser.error("give two corpora or more, each once")
+    if args.picture and not args.picture.endswith((".svg", ".png", ".pdf")):
+        args.parser.error(f"{args.picture!r}: a picture is an .svg, .png or .pdf file")
+    from prequential.files import check_output
+    from prequential.matrix.matrix import format_matrix, matrix_record, measure_matrix
+    from prequential.online.source import mode_of
+    from prequential.report.plots import matrix, new_figure, save_figure
+
+    config, runtime = options.learner_config(args), options.runtime(args)
+    if args.picture:
+        check_output(args.picture, overwrite=args.force)
+        new_figure(1.0, 1.0)  # raises without matplotlib, before the work
+
+    def say(text: str) -> None:
+        if not args.quiet:
+            print(f"prequential: {text}", file=sys.stderr)
+
+    found = measure_matrix(args.names, args.model, config, runtime, limit_bytes=args.limit, on_step=say)
+    print(json.dumps(matrix_record(found, runtime)) if args.json else format_matrix(found))
+    if args.picture:
+        save_figure(matrix(found), args.picture, overwrite=args.force, mode=mode_of(*args.names, *args.model))
+    return 0

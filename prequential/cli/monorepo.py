@@ -1,0 +1,258 @@
+"""prequential monorepo: the loss of a window of a git repository as a point of a series, and the picture of a series."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prequential.cli import options
+from prequential.cli.failures import warn
+from prequential.cli.progress import progress_bar
+from prequential.errors import ConfigError
+from prequential.printable import printable
+
+if TYPE_CHECKING:
+    from prequential.heldout_loss.run import LoadLearner
+    from prequential.heldout_loss.trained import TrainedOn
+    from prequential.model.learner import OnlineLearner
+    from prequential.monorepo_loss.next_point import NextPoint
+    from prequential.monorepo_loss.series import Setting
+    from prequential.online.runtime import Runtime
+
+SUMMARY = "measure the loss of the text that new commits add to a git repository"
+PICTURES = (".svg", ".png", ".html")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = commands.add_parser(
+        "monorepo",
+        description="Train on the tree of a git repository at --since, and measure the loss of the text that later commits "
+        "added. Each measurement is a point of a series; the next point begins where the last one ended (docs/MEASURES.md). "
+        "Without REPO, draw the series of --series.",
+    )
+    parser.add_argument("repository", nargs="?", metavar="REPO", help="root of a git repository")
+    window = parser.add_argument_group("window")
+    window.add_argument(
+        "--since", metavar="DATE|COMMIT", help="beginning of a new series; an existing series continues from its end"
+    )
+    window.add_argument("--until", metavar="DATE|COMMIT", help="end of the window (default: HEAD)")
+    window.add_argument(
+        "--languages",
+        metavar="A,B",
+        help="use only these languages, such as Python,Rust (default: all known languages)",
+    )
+    options.add_context(window, default=None)
+    window.add_argument(
+        "--train-limit", type=options.byte_count, metavar="BYTES", help="train only on the beginning of the tree"
+    )
+    window.add_argument(
+        "--model", metavar="DIR", help="use one model for all points; the first point trains it and stores it there"
+    )
+    _add_outputs(parser)
+    options.add_learner(parser)
+    options.add_runtime(parser)
+    options.add_verbosity(parser)
+    parser.set_defaults(run=run, inputs=("repository",))
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--series",
+        metavar="FILE",
+        help="append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
+    )
+    group.add_argument("--runs", metavar="FOLDER", default="runs", help="folder of the series (default: %(default)s)")
+    group.add_argument("--picture", metavar="FILE", help="draw the series: .svg, .png (needs matplotlib) or .html")
+    group.add_argument("-f", "--force", action="store_true", help="overwrite the picture")
+    group.add_argument("--json", action="store_true", help="print the record, one JSON object, instead of tables")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and appends one point, draws the series, or both; returns the exit code."""
+    from prequential.files import check_output
+
+    _check_usage(args)
+    if args.picture:
+        check_output(args.picture, overwrite=args.force)
+        _check_drawing(args.picture)
+    series = Path(args.series) if args.repository is None else _add_point(args)
+    if args.picture:
+        _draw(series, args.picture, overwrite=args.force)
+    return 0
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    error = args.parser.error
+    if args.repository is None and not (args.series and args.picture):
+        error("give REPO to measure a point, or --series FILE and --picture FILE to draw a series")
+    if args.repository is None and (args.since or args.until or args.model):
+        error("--since, --until and --model need REPO")
+    if args.picture and Path(args.picture).suffix not in PICTURES:
+        error(f"--picture {args.picture}: the name must end in .svg, .png or .html")
+    if args.audit_every:
+        error("monorepo has no audit: leave out --audit-every")
+    if args.train_limit == 0:
+        error("--train-limit must be at least 1")
+
+
+def _add_point(args: argparse.Namespace) -> Path:
+    """Measures the next point and appends it, if there is anything to measure; returns the series."""
+    from prequential_corpora.git.window import open_documents
+
+    from prequential.monorepo_loss.monorepo_text import format_empty_window, format_point
+    from prequential.monorepo_loss.series import append_point, slim
+
+    runtime = options.runtime(args)
+    point = _next_point(args)
+    with open_documents(point.window) as window:
+        if not window.documents:  # the next window begins where this one does
+            print("null" if args.json else format_empty_window(window), flush=True)
+            return point.series
+        _check_before(point, runtime)
+        record = _measure(args, point, window, runtime)
+    print(json.dumps(slim(record), allow_nan=False) if args.json else format_point(record), flush=True)
+    append_point(point.series, record, point.records, _mode(args.repository))  # it may fail: the point has been printed
+    if not args.json:
+        print(f"\npoint {len(point.records) + 1} of {printable(str(point.series))}", flush=True)
+    return point.series
+
+
+def _next_point(args: argparse.Namespace) -> NextPoint:
+    """Reads the series and finds the window; nothing is computed or written yet."""
+    from prequential.monorepo_loss.next_point import NextPoint, next_window, series_path
+    from prequential.monorepo_loss.series import points_so_far
+
+    series = Path(args.series) if args.series else series_path(args.runs, args.repository)
+    records = points_so_far(series)
+    since = args.since or (records[-1]["test"]["until"] if records else None)
+    if since is None:
+        options.usage_error(args, f"{series} has no points yet: give --since, the beginning of the series")
+    setting = _setting(args, records)
+    window = next_window(args.repository, records, since, args.until or "HEAD", setting.rules)
+    return NextPoint(repository=args.repository, series=series, records=records, setting=setting, window=window)
+
+
+def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> Setting:
+    """The setting of the series, with which the given options must agree; of a new series, that of the options."""
+    from prequential_corpora.git.file_rules import Rules
+
+    from prequential.monorepo_loss.next_point import check_same_setting
+    from prequential.monorepo_loss.series import Setting
+
+    previous = Setting.of(records[-1]) if records else None
+    languages = tuple(args.languages.split(",")) if args.languages else None
+    try:
+        given: dict[str, Any] = {"fixed": args.model is not None}
+        if previous is None or options.given_learner_options(args):
+            given["config"] = options.learner_config(args)
+        if previous is None or languages:
+            given["rules"] = Rules(languages=languages)
+        values = {"train_limit_bytes": args.train_limit, "context": args.context, "stride": args.stride}
+        given |= {name: value for name, value in values.items() if value is not None}
+        setting = replace(previous, **given) if previous else Setting(**given)
+    except ConfigError as error:
+        options.usage_error(args, error)
+    if previous:
+        check_same_setting(previous, setting)
+    return setting
+
+
+def _check_before(point: NextPoint, runtime: Runtime) -> None:
+    """Refuses what cannot succeed before anything is computed, and makes the folder of the series."""
+    from prequential.files import writing
+    from prequential.files.append import check_appendable
+    from prequential.version import VERSION
+
+    config = point.setting.config
+    runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
+    with writing(point.series):
+        point.series.parent.mkdir(parents=True, exist_ok=True)
+    check_appendable(point.series, _mode(point.repository))
+    if point.records:
+        version = point.records[-1]["environment"]["versions"]["prequential"]
+        if version != VERSION:
+            warn(f"the last point was made by version {version}, this one by {VERSION}: the learner may have changed")
+
+
+def _measure(args: argparse.Namespace, point: NextPoint, window: Any, runtime: Runtime) -> dict[str, Any]:
+    from prequential.monorepo_loss.monorepo import measure_point
+
+    setting = point.setting
+    measured = measure_point(
+        _learner_loader(args, point, runtime),
+        window,
+        runtime,
+        setting.policy,
+        stage=partial(progress_bar, quiet=args.quiet),
+        warn=warn,
+    )
+    return measured.to_record(setting.to_record(), runtime)
+
+
+def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime) -> LoadLearner:
+    """A function that returns the learner trained on the tree before this window; with --model, before the first window."""
+    from prequential_corpora.git.window import read_tree
+
+    from prequential.files import check_new_folder
+    from prequential.monorepo_loss.monorepo import train_on_tree
+    from prequential.monorepo_loss.next_point import load_series_model
+    from prequential.online.model_store import save_model
+    from prequential.version import VERSION
+
+    setting = point.setting
+    if args.model and (point.records or Path(args.model).exists()):
+        return partial(load_series_model, args.model, point, runtime)
+
+    def train() -> tuple[OnlineLearner, TrainedOn]:
+        if args.model:
+            check_new_folder(args.model)
+        tree = read_tree(args.repository, str(point.window.since), setting.rules)
+        with progress_bar("training", quiet=args.quiet) as show:
+            learner, trained_on = train_on_tree(
+                tree, setting.train_limit_bytes, lambda: runtime.learner(setting.config), show
+            )
+        if args.model:
+            about = {**trained_on.about, "prequential": VERSION}
+            save_model(args.model, learner, about, mode=_mode(args.repository))
+        return learner, trained_on
+
+    return train
+
+
+def _mode(repository: str) -> int:
+    """The permissions that the repository, its folder `.git` and the folder of its objects have in common."""
+    from prequential_corpora.git.repository import find_repository
+
+    from prequential.files import common_mode
+
+    found = find_repository(repository)
+    return common_mode(found.path, found.objects, found.objects.parent)
+
+
+def _check_drawing(picture: str) -> None:
+    """Raises MissingDependencyError, before the work, if the picture needs matplotlib and it is not installed."""
+    if Path(picture).suffix == ".png":
+        from prequential.report.plots import new_figure
+
+        new_figure(1.0, 1.0)
+
+
+def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
+    from prequential.files import common_mode, output_file
+    from prequential.monorepo_loss.series import points_so_far
+    from prequential.report import monorepo_picture, plots
+
+    records, kind = points_so_far(series), Path(picture).suffix
+    if kind == ".png":
+        data = plots.png(plots.monorepo(records))
+    else:
+        text = monorepo_picture.svg_file(records) if kind == ".svg" else monorepo_picture.page(records)
+        data = text.encode("utf-8", "replace")
+    with output_file(picture, overwrite=overwrite, mode=common_mode(series)) as sink:
+        sink.write(data)

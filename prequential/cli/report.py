@@ -1,0 +1,75 @@
+"""prequential report: run folders as one HTML page, or as plots."""
+
+import argparse
+import sys
+
+from prequential.cli import options
+from prequential.printable import printable
+
+SUMMARY = "show runs as an HTML page or as plots"
+DEFAULT_OUTPUT = "report.html"
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declares the command."""
+    parser = commands.add_parser(
+        "report",
+        description="Write one self-contained HTML page about run folders, or their plots as PNG and SVG files "
+        "(docs/MEASURES.md).",
+    )
+    parser.add_argument(
+        "names", nargs="+", metavar="RUN", help="run folder of `evaluate`, or a folder of them: all its runs"
+    )
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.html",
+        help=f"name of the page; - is standard output (default: {DEFAULT_OUTPUT}, or no page with --plots)",
+    )
+    target.add_argument("-c", "--stdout", action="store_true", help="write the page to standard output")
+    parser.add_argument(
+        "--plots", metavar="FOLDER", help="write plots to this folder, as PNG and SVG (needs matplotlib)"
+    )
+    parser.add_argument("-f", "--force", action="store_true", help="overwrite existing files; write to a terminal")
+    options.add_verbosity(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the page, the plots or both; returns the exit code."""
+    from prequential.cli.runs import DEFAULT_FOLDER
+    from prequential.evaluation.runs import find_runs, mode_of_all
+    from prequential.files import check_output
+
+    output = "-" if args.stdout else args.output or (None if args.plots else DEFAULT_OUTPUT)
+    if output not in (None, "-"):
+        check_output(output, overwrite=args.force)
+    runs = [run for name in args.names for run in find_runs(name, DEFAULT_FOLDER)]
+    written = []
+    from prequential.report.plots import save_plots
+
+    if args.plots:
+        written += [str(path) for path in save_plots(runs, args.plots, overwrite=args.force)]
+    if output is not None:
+        from prequential.report.page import html_report
+
+        _write(output, html_report(runs), overwrite=args.force, mode=mode_of_all(runs))
+        written += [output] if output != "-" else []
+    if not args.quiet:
+        for path in written:
+            print(printable(path), file=sys.stderr)
+    return 0
+
+
+def _write(output: str, page: str, *, overwrite: bool, mode: int) -> None:
+    from prequential.files import output_file, stream_output
+
+    data = page.encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair
+    if output != "-":
+        with output_file(output, overwrite=overwrite, mode=mode) as sink:
+            sink.write(data)
+        return
+    sink = stream_output(sys.stdout.buffer, overwrite=overwrite)
+    sink.write(data)
+    sink.flush()

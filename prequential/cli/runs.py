@@ -1,0 +1,105 @@
+"""prequential runs: the list of the runs in a folder, one run as `evaluate` printed it, and a folder of runs as one file."""
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from prequential.cli import options
+from prequential.cli.failures import EXIT_FAILURE, report_failure
+from prequential.errors import CorpusError
+from prequential.printable import printable
+
+SUMMARY = "list, show and pack earlier evaluations"
+DEFAULT_FOLDER = "runs"
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declares the command and its three actions."""
+    parser = commands.add_parser("runs", description="List, show and pack earlier evaluations (docs/MEASURES.md).")
+    actions = parser.add_subparsers(metavar="{list,show,pack}", required=True)
+    listing = actions.add_parser(
+        "list", help="all runs in a folder", description="List all runs in a folder, the oldest first."
+    )
+    listing.add_argument(
+        "folder",
+        nargs="?",
+        metavar="FOLDER",
+        help=f"folder of runs, or file of packed runs (default: {DEFAULT_FOLDER})",
+    )
+    listing.add_argument("--json", action="store_true", help="print one JSON object a line")
+    listing.set_defaults(run=list_runs)
+    showing = actions.add_parser("show", help="one run", description="Show one run as `evaluate` printed it.")
+    showing.add_argument(
+        "name",
+        metavar="RUN",
+        help="run folder; the beginning of its name in runs/; latest; or FILE/NAME for a packed run",
+    )
+    showing.add_argument("--json", action="store_true", help="print the record, one JSON object")
+    showing.set_defaults(run=show_run)
+    packing = actions.add_parser(
+        "pack",
+        help="all runs of a folder in one file",
+        description="Write the records and the curves of all runs in a folder into one text file, without the archives. Commands "
+        "that read a folder of runs read such a file too (docs/MEASURES.md).",
+    )
+    packing.add_argument("folder", metavar="FOLDER", help="folder of runs")
+    packing.add_argument("-o", "--output", metavar="FILE", required=True, help="file to write")
+    packing.add_argument("-f", "--force", action="store_true", help="overwrite an existing file")
+    packing.set_defaults(run=pack_runs)
+    for action in (listing, showing, packing):
+        options.add_verbosity(action)
+
+
+def list_runs(args: argparse.Namespace) -> int:
+    """Prints a row for each run, and on stderr the interrupted evaluations."""
+    from prequential.evaluation.runs import interrupted_runs, runs_so_far
+    from prequential.evaluation.runs_text import format_runs, run_record
+
+    if args.folder is not None and not Path(args.folder).exists():
+        raise CorpusError(f"{args.folder!r} is not a runs folder: there is no such folder")
+    folder = args.folder or DEFAULT_FOLDER
+    records, bad = [], list[CorpusError]()
+    for run in runs_so_far(folder, bad.append):
+        try:
+            records.append(run_record(run))
+        except CorpusError as error:
+            bad.append(error)
+    if args.json:
+        for record in records:
+            print(json.dumps(record))
+    else:
+        print(format_runs(records))
+    if not args.quiet:
+        for draft in interrupted_runs(folder):
+            print(
+                f"prequential: unfinished: `prequential evaluate CORPUS --resume {printable(shlex.quote(str(draft)))}`, with the "
+                "corpus and the options of that run, resumes it, unless it is still running",
+                file=sys.stderr,
+            )
+    for reason in {str(error): error for error in bad}.values():
+        report_failure(None, reason, verbose=args.verbose)
+    return EXIT_FAILURE if bad else 0
+
+
+def show_run(args: argparse.Namespace) -> int:
+    """Prints the report of a run, and from which byte the model is below each baseline."""
+    from prequential.evaluation.runs import find_run, read_run
+    from prequential.evaluation.runs_text import format_run
+
+    run = read_run(find_run(args.name, DEFAULT_FOLDER))
+    print(json.dumps(run.record) if args.json else format_run(run))
+    return 0
+
+
+def pack_runs(args: argparse.Namespace) -> int:
+    """Writes the file of packed runs, and prints how many there are."""
+    from prequential.evaluation import runs
+
+    packed = runs.pack_runs(args.folder, args.output, overwrite=args.force)
+    if not args.quiet:
+        print(f"{len(packed)} runs packed into {printable(args.output)}")
+        if any(run.record.get("passages") for run in packed):
+            print("prequential: the records hold passages of the corpora, up to 2,400 bytes each", file=sys.stderr)
+    return 0

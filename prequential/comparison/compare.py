@@ -1,0 +1,416 @@
+"""Comparison of two or more runs over the same bytes: the difference in bits, its interval, and where it arose.
+
+Every difference is of ideal code lengths, B - A with A as the reference: below 0 if B needs fewer bits. For one corpus and one
+seed each, it is one exact number. An interval refers to a population, which it names. A confidence interval is for the expected
+difference on such text, a prediction interval for the difference on another text. Both include other seeds if a group has several
+runs.
+
+Runs of one configuration that differ in the seed form a group, and the curve of the group is their mean. All differences are
+paired, because both runs coded the same text.
+"""
+
+import math
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_codecs.archive_header import OTHER
+
+from prequential.comparison.intervals import (
+    MIN_CELLS,
+    Bootstrap,
+    Interval,
+    block_cells,
+    bounds,
+    cell_deviations,
+    choose_cell_bytes,
+)
+from prequential.comparison.prediction import (
+    LongMemory,
+    coarse_cells,
+    half_width,
+    mean_variance,
+    seeds_variance,
+)
+from prequential.errors import ConfigError, CorpusError
+from prequential.evaluation.curves import MODEL, Curve, crossing_byte, mean_curve
+from prequential.evaluation.runs import PathLike, Run, read_run
+from prequential.evaluation.summary import is_coded, learner_label
+
+MAX_LOG2_E = 332  # e-values above 10**100 or below its inverse are printed as bounds
+DEFAULTS = {"alphabet": "bytes", "context": "carried memory"}  # of records without these names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Runs of one configuration, ascending by seed. bits, archive_bits: ideal code length and archive of each run.
+
+    learner: its preset or own name. is_coded: whether all runs have archives; of others archive_bits are code lengths.
+    """
+
+    label: str
+    runs: tuple[str, ...]
+    seeds: tuple[int, ...]
+    config: Mapping[str, Any]
+    bits: tuple[float, ...]
+    archive_bits: tuple[int, ...]
+    curves: tuple[Curve, ...] = field(repr=False, compare=False)
+    learner: str = ""
+    is_coded: bool = True
+
+    @property
+    def name(self) -> str:
+        """The label with the learner, unless that is the label."""
+        return f"{self.label} ({self.learner})" if self.learner not in ("", self.label) else self.label
+
+    @property
+    def mean_bits(self) -> float:
+        """Mean ideal code length of the runs, in bits."""
+        return math.fsum(self.bits) / len(self.bits)
+
+    @property
+    def mean_archive_bits(self) -> float:
+        """Mean length of the archives, in bits."""
+        return sum(self.archive_bits) / len(self.archive_bits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A group compared with the reference.
+
+    bits: other - reference over all bytes, exact if both groups have one run. long_memory: the confidence and the prediction
+    interval. interval: the confidence interval if memory is short, by the bootstrap. Both are None for a corpus with fewer than
+    MIN_CELLS cells. log2_e: see `log2_e_value`. crossing_byte: from there on the other is below the reference; 0 means
+    everywhere, None never. n_bytes (n,) int64 and running_bits (n,) float64, both from 0 on: the difference so far, at every
+    byte where a run ends a segment. known (n,) bool: whether all runs end a segment there, so that nothing is interpolated.
+    """
+
+    reference: Group
+    other: Group
+    bits: float
+    interval: Interval | None
+    long_memory: LongMemory | None
+    log2_e: float
+    crossing_byte: int | None
+    n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
+    running_bits: NDArray[np.float64] = field(repr=False, compare=False)
+    known: NDArray[np.bool_] = field(repr=False, compare=False)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """The difference per byte of the corpus."""
+        return self.bits / int(self.n_bytes[-1])
+
+    @property
+    def percent(self) -> float:
+        """The difference in percent of the reference's ideal code length; 0 if that is 0."""
+        return 100 * self.bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
+
+    @property
+    def archive_bits(self) -> float:
+        """The difference of the archives' lengths in bits, with headers and containers."""
+        return self.other.mean_archive_bits - self.reference.mean_archive_bits
+
+    @property
+    def furthest_behind(self) -> tuple[int, float]:
+        """The byte up to which the other group costs the most more than the reference, and how many bits more (>= 0)."""
+        return self._at(int(np.argmax(self.running_bits)))
+
+    @property
+    def furthest_ahead(self) -> tuple[int, float]:
+        """The byte up to which the other group costs the most less than the reference, and the difference in bits (<= 0)."""
+        return self._at(int(np.argmin(self.running_bits)))
+
+    def _at(self, i: int) -> tuple[int, float]:
+        return int(self.n_bytes[i]), float(self.running_bits[i])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the arrays, as JSON values."""
+        return {
+            "reference": self.reference.label,
+            "other": self.other.label,
+            "bits": self.bits,
+            "bits_per_byte": self.bits_per_byte,
+            "percent": self.percent,
+            "archive_bits": self.archive_bits,
+            "interval": None if self.interval is None else asdict(self.interval),
+            "long_memory": None if self.long_memory is None else asdict(self.long_memory),
+            "e_value": {
+                "log2": self.log2_e,
+                "text": bounded_e_value(self.log2_e),
+                "against": f"the data follow {self.reference.label}",
+            },
+            "furthest_behind": dict(zip(("n_bytes", "bits"), self.furthest_behind, strict=True)),
+            "furthest_ahead": dict(zip(("n_bytes", "bits"), self.furthest_ahead, strict=True)),
+            "crossing_byte": self.crossing_byte,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Groups of runs over one corpus. The first group is the reference of every difference."""
+
+    corpus: Mapping[str, Any]
+    groups: tuple[Group, ...]
+    differences: tuple[Difference, ...]
+
+    @property
+    def n_runs(self) -> int:
+        """The number of runs in all groups."""
+        return sum(len(group.runs) for group in self.groups)
+
+    @property
+    def choice_bits(self) -> float:
+        """The bits that it costs to state which of these runs is the best, in addition to its description length."""
+        return math.log2(self.n_runs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the arrays, as JSON values."""
+        return {
+            "kind": "comparison",
+            "corpus": dict(self.corpus),
+            "groups": [
+                {
+                    "label": group.label,
+                    "learner": group.learner,
+                    "runs": list(group.runs),
+                    "seeds": list(group.seeds),
+                    "config": dict(group.config),
+                    "bits": list(group.bits),
+                    "archive_bits": list(group.archive_bits),
+                }
+                for group in self.groups
+            ],
+            "differences": [difference.to_dict() for difference in self.differences],
+            "n_runs": self.n_runs,
+            "choice_bits": self.choice_bits,
+        }
+
+
+def compare(
+    runs: Sequence[Run | PathLike], *, groups: Sequence[str] | None = None, bootstrap: Bootstrap | None = None
+) -> Comparison:
+    """Every group of `runs` compared with the group of the first run.
+
+    runs: two or more runs, or their folders. groups: a label for each run, equal for runs of one group. By default, runs of one
+    configuration with different seeds form a group, and groups are named A, B, C ... in the order of their first run. Equal
+    arguments give equal results. Exchanging two groups changes only the signs of the results, exactly.
+
+    Raises CorpusError for runs that are damaged or not comparable (corpus, alphabet or context policy differ). Raises ConfigError
+    if the runs form a single group, or if a block is too long for the corpus.
+    """
+    opened = [run if isinstance(run, Run) else read_run(run) for run in runs]
+    for run in opened:
+        _check_comparable(opened[0], run)
+    labels = _automatic_groups(opened) if groups is None else list(groups)
+    if len(labels) != len(opened):
+        raise ConfigError(f"{len(labels)} group labels for {len(opened)} runs: give one for each")
+    names = list(dict.fromkeys(labels))
+    if len(names) < 2:
+        raise ConfigError(f"the {len(opened)} runs form one group; a comparison needs two: set them with groups=")
+    reference, *others = (
+        _group(name, [run for run, label in zip(opened, labels, strict=True) if label == name]) for name in names
+    )
+    differences = tuple(_difference(reference, other, bootstrap or Bootstrap()) for other in others)
+    return Comparison(corpus=opened[0].record["corpus"], groups=(reference, *others), differences=differences)
+
+
+def _check_comparable(first: Run, run: Run) -> None:
+    """Raises CorpusError, which names the difference, if the runs are not comparable."""
+    for what, expected, found in zip(
+        ("corpus (bytes)", "corpus (BLAKE2b)", "alphabet", "context policy"), _basis(first), _basis(run), strict=True
+    ):
+        if expected != found:
+            values = (repr(value[:16] if what.endswith("(BLAKE2b)") else value) for value in (expected, found))
+            raise CorpusError(
+                f"{str(first.path)!r} and {str(run.path)!r} are not comparable: {what} {' and '.join(values)}"
+            )
+
+
+def _basis(run: Run) -> tuple[Any, ...]:
+    """The values that comparable runs share: length and digest of the corpus, alphabet, context policy."""
+    corpus, config = run.record["corpus"], run.record["config"]
+    policies = [run.record.get(name) or config.get(name) or default for name, default in DEFAULTS.items()]
+    return corpus["n_bytes"], corpus["blake2b"], *policies
+
+
+def _automatic_groups(runs: Sequence[Run]) -> list[str]:
+    """A label for each run: that of the newest group of its configuration, or a new one if that group has its seed already."""
+    groups: list[tuple[dict[str, Any], set[int]]] = []
+    labels = []
+    for run in runs:
+        config = _without_seed(run)
+        same = [i for i, (other, _) in enumerate(groups) if other == config][-1:]
+        if not same or _seed(run) in groups[same[0]][1]:
+            same = [len(groups)]
+            groups.append((config, set()))
+        groups[same[0]][1].add(_seed(run))
+        labels.append(_letters(same[0]))
+    return labels
+
+
+def _letters(i: int) -> str:
+    """The i-th label of A ... Z, A2 ... Z2, A3 ..."""
+    repeat, letter = divmod(i, len(string.ascii_uppercase))
+    return string.ascii_uppercase[letter] + (str(repeat + 1) if repeat else "")
+
+
+def _seed(run: Run) -> int:
+    """The seed, as learners/subject.py says: of a learner that is not of this program, its argument `seed`."""
+    config = run.record["config"]
+    seed = (config[OTHER]["arguments"] if OTHER in config else config).get("seed", 0)
+    return seed if type(seed) is int else 0  # a stranger's argument of this name may be anything
+
+
+def _without_seed(run: Run) -> dict[str, Any]:
+    config = dict(run.record["config"])
+    if OTHER in config:
+        config[OTHER] = {**config[OTHER], "arguments": _unseeded(config[OTHER]["arguments"])}
+    return _unseeded(config)
+
+
+def _unseeded(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != "seed" or type(value) is not int}
+
+
+def _group(label: str, runs: Sequence[Run]) -> Group:
+    ordered = sorted(runs, key=_seed)
+    curves = tuple(_curve(run) for run in ordered)
+    return Group(
+        label=label,
+        runs=tuple(run.name for run in ordered),
+        seeds=tuple(_seed(run) for run in ordered),
+        config=_without_seed(ordered[0]),
+        bits=tuple(float(curve.bits[-1]) for curve in curves),
+        archive_bits=tuple(run.record["archive_bits"] for run in ordered),
+        curves=curves,
+        learner=", ".join(dict.fromkeys(learner_label(_first_seed(run)) for run in ordered)),
+        is_coded=all(is_coded(run.record) for run in ordered),
+    )
+
+
+def _first_seed(run: Run) -> dict[str, Any]:
+    """The configuration with seed 0, if it has a seed: what the runs of a group share."""
+    config = dict(run.record["config"])
+    return {**config, "seed": 0} if "seed" in config else config
+
+
+def _curve(run: Run) -> Curve:
+    """The curve of the learner. Raises CorpusError if it does not reach the end of the corpus."""
+    curve, n_bytes = run.curves.get(MODEL), run.record["corpus"]["n_bytes"]
+    if curve is None or not len(curve.n_bytes) or curve.n_bytes[-1] != n_bytes:
+        raise CorpusError(f"{str(run.path)!r} has no curve of the model up to byte {n_bytes}: evaluate again")
+    return curve
+
+
+def _difference(reference: Group, other: Group, bootstrap: Bootstrap) -> Difference:
+    curves = [*reference.curves, *other.curves]
+    ends = np.unique(np.concatenate([curve.n_bytes for curve in curves]))
+    ours, theirs = mean_curve(other.curves, ends), mean_curve(reference.curves, ends)
+    interval, long_memory = intervals_of(reference, other, bootstrap)
+    return Difference(
+        reference=reference,
+        other=other,
+        bits=other.mean_bits - reference.mean_bits,
+        interval=interval,
+        long_memory=long_memory,
+        log2_e=log2_e_value(reference.bits, other.bits),
+        crossing_byte=crossing_byte(ours, theirs),
+        n_bytes=np.concatenate(([0], ends)),
+        running_bits=np.concatenate(([0.0], ours.bits - theirs.bits)),
+        known=np.concatenate(([True], _known(curves, ends))),
+    )
+
+
+def log2_e_value(reference_bits: Sequence[float], other_bits: Sequence[float]) -> float:
+    """log2 of an e-value against "the data follow the reference". For one run each it is L_reference - L_other.
+
+    If the data followed the reference, the expectation of the e-value would be at most 1. It would reach 1/a at any stopping time
+    with a probability of at most a (Ville's inequality), provided that `other` was fixed before the data were seen. Several seeds
+    of `other` are mixed with equal weights. Of several seeds of the reference the best counts, so the e-value is valid against
+    each of them.
+    """
+    mixed_bits = math.log2(len(other_bits)) - float(np.logaddexp2.reduce(-np.array(other_bits)))
+    return min(reference_bits) - mixed_bits
+
+
+def bounded_e_value(log2_e: float) -> str:
+    """The e-value with three digits, or the power of ten that bounds it."""
+    if abs(log2_e) > MAX_LOG2_E:
+        return "above 10^100" if log2_e > 0 else "below 10^-100"
+    return f"{2.0**log2_e:.3g}"
+
+
+def intervals_of(
+    reference: Group, other: Group, bootstrap: Bootstrap
+) -> tuple[Interval, LongMemory] | tuple[None, None]:
+    """The intervals of the difference over all bytes; None for fewer than MIN_CELLS cells."""
+    curves = [*reference.curves, *other.curves]
+    n_bytes = int(curves[0].n_bytes[-1])
+    cell_bytes = choose_cell_bytes(curves, n_bytes)
+    n_cells = n_bytes // cell_bytes
+    if n_cells < MIN_CELLS:
+        return None, None
+    grid = cell_bytes * np.arange(n_cells + 1)
+    ours, theirs = (np.diff([curve.at(grid) for curve in group.curves]) for group in (other, reference))  # (S, m)
+    block = block_cells(ours.mean(0) - theirs.mean(0), cell_bytes, bootstrap)
+    deviations = cell_deviations((theirs, reference.seeds), (ours, other.seeds), block, bootstrap)
+    low, high = bounds(deviations * n_bytes / cell_bytes, bootstrap)
+    bits = other.mean_bits - reference.mean_bits
+    interval = Interval(
+        low_bits=bits + low,
+        high_bits=bits + high,
+        population=_population(reference, other),
+        bootstrap=bootstrap,
+        cell_bytes=cell_bytes,
+        n_cells=n_cells,
+        n_interpolated=int(np.count_nonzero(~_known(curves, grid[1:]))),
+        block_bytes=block * cell_bytes,
+        automatic=bootstrap.block_bytes is None,
+    )
+    scaled = (ours.mean(0) - theirs.mean(0)) * (n_bytes / cell_bytes)  # each cell stands for the complete text
+    return interval, _long_memory(reference, other, scaled, cell_bytes, bootstrap.confidence)
+
+
+def _long_memory(
+    reference: Group, other: Group, cells: NDArray[np.float64], cell_bytes: int, confidence: float
+) -> LongMemory:
+    """The intervals for long memory. cells (m,): of cell_bytes, their mean is the difference of the complete text, in bits."""
+    bits, coarse = other.mean_bits - reference.mean_bits, coarse_cells(cells)
+    text = mean_variance(coarse)
+    variance, freedom = seeds_variance([(group.seeds, group.bits) for group in (reference, other)])
+    mean, another = (
+        half_width(text, confidence, n_texts=n, seeds_variance=variance, seeds_freedom=freedom) for n in (1, 2)
+    )
+    varied = _varied(reference, other)
+    return LongMemory(
+        mean_low_bits=bits - mean,
+        mean_high_bits=bits + mean,
+        text_low_bits=bits - another,
+        text_high_bits=bits + another,
+        mean_of=_population(reference, other),
+        text_of="the difference on another text of this length from the same source, "
+        + (f"with as many other seeds of {varied}" if varied else "under these seeds"),
+        confidence=confidence,
+        n_cells=len(coarse),
+        cell_bytes=len(cells) // len(coarse) * cell_bytes,
+    )
+
+
+def _known(curves: Sequence[Curve], at: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether every curve has a point at each of the positions (n,): (n,) bool."""
+    return np.all([np.isin(at, curve.n_bytes) for curve in curves], 0)
+
+
+def _population(reference: Group, other: Group) -> str:
+    varied = _varied(reference, other)
+    seeds = f"over all seeds of {varied}" if varied else "under these seeds"
+    return f"the expected difference on text of this length and kind, {seeds}"
+
+
+def _varied(reference: Group, other: Group) -> str:
+    """The labels of the groups with several runs, or ""."""
+    return " and ".join(group.label for group in (reference, other) if len(group.runs) > 1)

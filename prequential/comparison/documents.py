@@ -1,0 +1,199 @@
+"""Comparison of held-out or monorepo records over the same documents: differences of losses, with intervals over documents.
+
+A record is a line of a file, FILE:NUMBER, or the last line without a number. The first record is the reference. Differences are
+paired: each document's bits in one record minus its bits in the other. comparison/clusters.py makes the intervals.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from prequential.comparison.clusters import Clusters, RateInterval, n_clusters_of, rate_interval
+from prequential.comparison.intervals import Bootstrap
+from prequential.errors import ConfigError, CorpusError
+from prequential.evaluation.record import CONFIG_FORM
+from prequential.evaluation.summary import model_summary
+from prequential.records.fields import COUNT, NUMBER, TEXT, Form, check_fields, parse_object, read_lines
+
+LOSSES = ("frozen", "dynamic", "untrained")
+KINDS = ("heldout", "monorepo")
+PLACE = re.compile(r"(.+\.jsonl)(?::([1-9][0-9]{0,8}))?")
+
+_CLUSTERS: Form = {"n_documents": COUNT, "n_bytes": [COUNT], "bits": [NUMBER]}
+FORM: Form = {
+    "test": {"name?": TEXT, "n_bytes": COUNT, "blake2b": TEXT},
+    "train": {"name?": TEXT},
+    "config": CONFIG_FORM,
+    "policy": (TEXT, None),
+    **dict.fromkeys(LOSSES, ({"clusters": _CLUSTERS}, None)),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentLosses:
+    """A held-out or monorepo record, as far as comparisons need it.
+
+    where: its file and line. learner, train: in words. context: the first word of the policy of the frozen loss. losses: the
+    costs of documents by loss; a loss that was not measured is missing.
+    """
+
+    where: str
+    learner: str
+    train: str
+    test: Mapping[str, Any]
+    context: str | None
+    losses: Mapping[str, Clusters]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossDifference:
+    """The difference of one loss, other - reference, in bits per byte of documents. interval: None with too few documents."""
+
+    loss: str
+    other: str
+    reference_bits_per_byte: float
+    other_bits_per_byte: float
+    n_documents: int
+    interval: RateInterval | None
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Below 0 if the other needs fewer bits."""
+        return self.other_bits_per_byte - self.reference_bits_per_byte
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**asdict(self), "bits_per_byte": self.bits_per_byte}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentComparison:
+    """Records over the same documents; the first one is the reference. notes: why a loss is not compared."""
+
+    records: tuple[DocumentLosses, ...]
+    differences: tuple[LossDifference, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, without the costs of single documents."""
+        return {
+            "kind": "comparison of documents",
+            "test": dict(self.records[0].test),
+            "records": [
+                {"label": label(i), "where": each.where, "learner": each.learner, "train": each.train}
+                for i, each in enumerate(self.records)
+            ],
+            "differences": [difference.to_dict() for difference in self.differences],
+            "notes": list(self.notes),
+        }
+
+
+def label(i: int) -> str:
+    """The name of the i-th record: A, B, ..., and numbers after Z."""
+    return chr(ord("A") + i) if i < 26 else str(i + 1)
+
+
+def names_a_record(name: str) -> bool:
+    """Whether the name is FILE.jsonl or FILE.jsonl:NUMBER of a file that exists."""
+    found = PLACE.fullmatch(name)
+    return found is not None and Path(found[1]).is_file()
+
+
+def read_document_losses(name: str) -> DocumentLosses:
+    """The record FILE:NUMBER, counted from 1, or the last one of FILE. Raises CorpusError."""
+    found = PLACE.fullmatch(name)
+    if not found:
+        raise CorpusError(f"{name!r} names no record: give FILE.jsonl:NUMBER")
+    path, wanted = found[1], int(found[2] or 0)
+    line, number = b"", 0
+    for number, each in enumerate(read_lines(path), 1):
+        line = each
+        if number == wanted:
+            break
+    if not number or number < wanted:
+        raise CorpusError(
+            f"{path!r} has {number} records, so there is no {f'record {wanted}' if wanted else 'last one'}"
+        )
+    where = f"{path}:{number}"
+    return document_losses(parse_object(line, where), where)
+
+
+def document_losses(record: Any, where: str) -> DocumentLosses:
+    """What comparisons need of a record. Raises CorpusError for an incomplete record, or one of an older version."""
+    if not isinstance(record, dict) or record.get("kind") not in KINDS:
+        raise CorpusError(f"{where} is not the record of a held-out or monorepo loss")
+    found = {loss: record[loss] for loss in LOSSES if record.get(loss)}
+    if any(isinstance(loss, dict) and "clusters" not in loss for loss in found.values()):
+        raise CorpusError(f"{where} does not have the costs of its documents: measure again with this version")
+    check_fields(record, FORM, where)
+    losses = {}
+    for loss, values in found.items():
+        given = values["clusters"]
+        fits = len(given["n_bytes"]) == len(given["bits"]) == n_clusters_of(given["n_documents"])
+        if not fits or not all(given["n_bytes"]):
+            raise CorpusError(f"{where} has {loss} costs that do not match their documents")
+        losses[loss] = Clusters(
+            n_documents=given["n_documents"], n_bytes=tuple(given["n_bytes"]), bits=tuple(map(float, given["bits"]))
+        )
+    return DocumentLosses(
+        where=where,
+        learner=model_summary(record["config"]),
+        train=record["train"].get("name", "a corpus"),
+        test={name: record["test"].get(name) for name in ("name", "n_bytes", "blake2b")},
+        context=record["policy"].partition(":")[0] if record["policy"] else None,
+        losses=losses,
+    )
+
+
+def compare_documents(records: Sequence[DocumentLosses], bootstrap: Bootstrap | None = None) -> DocumentComparison:
+    """Every record compared with the first one, in every loss that both have.
+
+    Raises CorpusError for records of other bytes or other documents, ConfigError for fewer than two records.
+    """
+    if len(records) < 2:
+        raise ConfigError("a comparison needs two records or more")
+    reference, *others = records
+    differences, notes = [], []
+    for i, other in enumerate(others, 1):
+        for loss in LOSSES:
+            if loss not in reference.losses or loss not in other.losses:
+                continue
+            if loss == "frozen" and reference.context != other.context:
+                notes.append(
+                    f"frozen losses of A and {label(i)} are not compared: their contexts are {reference.context} and "
+                    f"{other.context}"
+                )
+                continue
+            _check_same_documents(reference, other, loss)
+            differences.append(_difference(loss, label(i), reference, other, bootstrap or Bootstrap()))
+    return DocumentComparison(records=tuple(records), differences=tuple(differences), notes=tuple(notes))
+
+
+def _check_same_documents(reference: DocumentLosses, other: DocumentLosses, loss: str) -> None:
+    a, b = reference.test, other.test
+    ours, theirs = other.losses[loss], reference.losses[loss]
+    same = (ours.n_documents, ours.n_bytes) == (theirs.n_documents, theirs.n_bytes)
+    if (a["n_bytes"], a["blake2b"]) != (b["n_bytes"], b["blake2b"]) or not same:
+        raise CorpusError(f"{reference.where} and {other.where} are not comparable: they scored other documents")
+
+
+def _difference(
+    loss: str, other_label: str, reference: DocumentLosses, other: DocumentLosses, bootstrap: Bootstrap
+) -> LossDifference:
+    theirs, ours = reference.losses[loss], other.losses[loss]
+    paired = Clusters(
+        n_documents=ours.n_documents,
+        n_bytes=ours.n_bytes,
+        bits=tuple(b - a for a, b in zip(theirs.bits, ours.bits, strict=True)),
+    )
+    n_bytes = max(1, sum(ours.n_bytes))
+    return LossDifference(
+        loss=loss,
+        other=other_label,
+        reference_bits_per_byte=sum(theirs.bits) / n_bytes,
+        other_bits_per_byte=sum(ours.bits) / n_bytes,
+        n_documents=ours.n_documents,
+        interval=rate_interval(paired, bootstrap),
+    )

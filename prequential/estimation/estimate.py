@@ -1,0 +1,246 @@
+"""What a run will cost, before it runs: time, memory, operations and size.
+
+Time: the probe (estimation/probe.py) times the first segments and full-size ones. The time of a segment of a size between them
+is interpolated on a straight line. Memory: the probe's own peak, and what grows with the corpus. Size: ppmd compresses the
+complete corpus. The probe shows the ratio of the learner's bits to ppmd's. This ratio is assumed to fall as n**-s, with an
+exponent s halfway between what the probe shows and what is usual.
+"""
+
+import io
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_codecs.archive import ArchiveWriter
+from prequential_codecs.archive_block import Block, BlockKind
+from prequential_codecs.archive_header import Header
+from prequential_codecs.baselines.registry import BASELINES
+from prequential_corpora.symbols import Symbols
+
+from prequential.errors import CorpusError
+from prequential.estimation.probe import PROBE_BYTES, PROBE_S, Probe, ProbePass, probe_in_new_process
+from prequential.evaluation.evaluation import Evaluation
+from prequential.machine.usable_memory import usable_memory_bytes
+from prequential.model.config import Config, ScheduleConfig
+from prequential.model.presets import preset
+from prequential.model.schedule import blocks, segments
+from prequential.online.flops import Flops, total_flops
+from prequential.online.limits import memory_bytes
+from prequential.online.runtime import Runtime
+
+REFERENCE = "ppmd"
+REFERENCE_BYTES = 6 << 20  # ppmd compresses at most so much of a corpus; the rest is assumed to cost the same
+SHARES = 0.92, 0.96, 0.985  # of the bits of FASTER that a GPT and more contexts leave: 0.92 to 0.98 were measured
+SHARES_OF_GPT = 1.02, 1.08, 1.2  # that a GPT alone needs: 1.04 and 1.09 were measured, at 4 and 1 MB
+FASTER = 2  # the preset that is suggested instead of one with a GPT
+N_PREFIXES = 5  # of the probe, over its last two octaves, at which the ratio is computed
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatioTrend:
+    """How fast the learner's bits fall against ppmd's, as an exponent of the length.
+
+    usual: the usual exponent. most: the most that the probe is trusted to show. below, above: margins of the exponent that
+    contain eight runs in ten.
+    """
+
+    usual: float
+    most: float
+    below: float
+    above: float
+
+
+# From learning curves of real corpora: docs/MACHINES.md names them.
+WITH_MIXER = RatioTrend(usual=0.012, most=0.06, below=0.0095, above=0.019)
+GPT_ALONE = RatioTrend(usual=0.075, most=0.2, below=0.03, above=0.03)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """The estimated cost of one run. Seconds are wall time; compress_s and decompress_s exclude startup_s, once per process.
+
+    probe_bytes: how much of the corpus the probe coded. peak_memory_bytes: resident, libraries included, of compressing.
+    model_memory_bytes: what --max-memory is compared with. archive_low, archive_high: likely bounds of the archive's bytes
+    (docs/MACHINES.md says how often they held). n_segments: the GPT takes one optimiser step with each segment after the first.
+    faster_s: seconds of preset FASTER; None if it was not tried. usable_memory_bytes: what this process may use; None: not known.
+    """
+
+    n_bytes: int
+    probe_bytes: int
+    startup_s: float
+    compress_s: float
+    decompress_s: float
+    peak_memory_bytes: int
+    model_memory_bytes: int
+    archive_bytes: int
+    archive_low: int
+    archive_high: int
+    flops: Flops
+    n_segments: int
+    faster_s: float | None = None
+    usable_memory_bytes: int | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self) | {"flops": asdict(self.flops) | {"total": self.flops.total}}
+
+
+def estimate(
+    source: Symbols, header: Header, runtime: Runtime, *, probe_bytes: int | None = None, details: bool = False
+) -> tuple[Estimate, Probe]:
+    """The cost on this machine of coding `source` (n,) uint8, which `header` describes, and the probe that it is derived from.
+
+    Takes two passes over the probe, and one of ppmd over the corpus (at most REFERENCE_BYTES of it). probe_bytes: None for
+    PROBE_BYTES, or what can be coded in PROBE_S. details: also time the mixer alone, for other machines. Raises CorpusError for
+    an empty corpus, and what `probe_in_new_process` raises.
+    """
+    if not len(source):
+        raise CorpusError("nothing to estimate: the corpus is empty")
+    config, n = Config.from_dict(header.config), len(source)
+    other = preset(FASTER) if config.gpt and not config.replicas else None
+    budget_s = math.inf if probe_bytes is not None else PROBE_S if config.gpt else 3 * PROBE_S
+    probe = probe_in_new_process(
+        source, n, probe_bytes or PROBE_BYTES, config, runtime, budget_s=budget_s, times_mixer=details, also=other
+    )
+    low, likely, high = _code_bits(source, probe, config)
+    container = container_bytes(header, config.schedule)
+    found = Estimate(
+        n_bytes=n,
+        probe_bytes=probe.n_bytes,
+        startup_s=probe.startup_s,
+        compress_s=coding_time_s(probe, probe.encoded, n, config.schedule),
+        decompress_s=coding_time_s(probe, probe.decoded, n, config.schedule),
+        peak_memory_bytes=probe.peak_memory_bytes + _growth_bytes(probe.n_bytes, n, config.schedule),
+        model_memory_bytes=memory_bytes(config, n_threads=runtime.n_threads),
+        archive_bytes=container + math.ceil(likely / 8),
+        archive_low=container + math.ceil(low / 8),
+        archive_high=container + math.ceil(high / 8),
+        flops=total_flops(config, n),
+        n_segments=len(_segment_sizes(n, config.schedule)),
+        usable_memory_bytes=usable_memory_bytes(),
+    )
+    if probe.other:
+        found = replace(found, faster_s=n * probe.other.byte_s)
+    return found, probe
+
+
+# ---- time
+
+
+def coding_time_s(probe: Probe, passed: ProbePass, n_bytes: int, schedule: ScheduleConfig) -> float:
+    """Wall time of coding n_bytes, in seconds, in the direction of the pass `passed` of the probe."""
+    n_first = len(probe.sizes) - probe.n_full
+    n_first_bytes = sum(probe.sizes[:n_first])
+    total_s = passed.learner_s + sum(passed.wall_s[:n_first])
+    total_s += passed.block_s * len(list(blocks(n_bytes, schedule)))
+    rest = Counter(_segment_sizes(n_bytes, schedule)[n_first:]) if n_bytes > n_first_bytes else Counter()
+    return total_s + sum(_segment_time_s(probe, passed, size) * times for size, times in rest.items())
+
+
+def _segment_time_s(probe: Probe, passed: ProbePass, size: int) -> float:
+    """Wall time of a segment of `size` symbols, on the line between the later first segments and the full-size ones (medians)."""
+    wall_s, sizes = np.array(passed.wall_s), np.array(probe.sizes)
+    if not probe.n_full:
+        return float(np.median(wall_s / sizes)) * size
+    n_first = len(sizes) - probe.n_full
+    n_before = n_first + (probe.n_full > 1)  # the first of full size also makes what it needs
+    full_s, full_size = float(np.median(wall_s[n_before:])), float(np.median(sizes[n_before:]))
+    later = slice(n_first // 2, n_first)
+    first_s, first_size = float(np.median(wall_s[later])), float(np.median(sizes[later]))
+    if first_size >= full_size:
+        return full_s
+    slope = max(0.0, (full_s - first_s) / (full_size - first_size))
+    return max(0.0, full_s + (size - full_size) * slope)
+
+
+def _segment_sizes(n_bytes: int, schedule: ScheduleConfig) -> list[int]:
+    return [s.stop - s.start for block in blocks(n_bytes, schedule) for s in segments(block, schedule)]
+
+
+# ---- memory and size
+
+
+def _growth_bytes(n_probed: int, n_bytes: int, schedule: ScheduleConfig) -> int:
+    """Memory that an evaluation uses beyond its probe: its copy of the corpus, and the further history that it fills."""
+    ring = 1 << schedule.history_bits
+    return n_bytes + min(ring, n_bytes) - min(ring, n_probed)
+
+
+def container_bytes(header: Header, schedule: ScheduleConfig) -> int:
+    """The bytes of an archive without the payload: header, block headers and index."""
+    archive = io.BytesIO()
+    writer = ArchiveWriter(archive, header)
+    for block in blocks(header.n_bytes, schedule):
+        n = block.stop - block.start
+        writer.write_block(Block(kind=BlockKind.CODED, n_bytes=n, n_symbols=n, state_digest=bytes(8), payload=b""))
+    writer.close()
+    return writer.n_bytes_written
+
+
+def _code_bits(source: Symbols, probe: Probe, config: Config) -> tuple[float, float, float]:
+    """The ideal code length: lower bound, estimate, upper bound. From FASTER, if it coded more of the corpus."""
+    other = probe.other
+    if other is None or sum(other.sizes) <= probe.n_bytes:
+        trend = WITH_MIXER if config.mixer else GPT_ALONE
+        return predicted_code_bits(source, probe.sizes, probe.encoded.code_bits, trend)
+    found = predicted_code_bits(source, other.sizes, other.code_bits, WITH_MIXER)
+    shares = SHARES if config.mixer else SHARES_OF_GPT
+    low, likely, high = (bits * share for bits, share in zip(found, shares, strict=True))
+    return low, likely, high
+
+
+def predicted_code_bits(
+    source: Symbols, sizes: Sequence[int], code_bits: Sequence[float], trend: RatioTrend
+) -> tuple[float, float, float]:
+    """The ideal code length of `source`, of which a learner coded the beginning: lower bound, estimate, upper bound.
+
+    sizes, code_bits (S,): of the segments that it coded. Exact if they are all of `source`.
+    """
+    n, n_probed = len(source), sum(sizes)
+    bits = np.cumsum(code_bits)
+    if n_probed == n:
+        return bits[-1], bits[-1], bits[-1]
+    ends = np.unique(np.geomspace(n_probed / 4, n_probed, N_PREFIXES).astype(np.int64))
+    own_bits = np.interp(ends, [0, *np.cumsum(sizes)], [0.0, *bits])
+    ratios = own_bits / [_reference_bits(source[:end]) for end in ends.tolist()]
+    beginning = source[:REFERENCE_BYTES]
+    reference_bits = _reference_bits(beginning) * n / len(beginning)
+    shown = -float(np.polyfit(np.log(ends), np.log(ratios), 1)[0])
+    s = (min(max(shown, 0.0), trend.most) + trend.usual) / 2 if n_probed >= PROBE_BYTES // 2 else trend.usual
+    low, likely, high = (
+        min(reference_bits * ratios[-1] * (n / n_probed) ** -exponent, 8.0 * n)
+        for exponent in (s + trend.above, s, s - trend.below)
+    )
+    return low, likely, high
+
+
+def _reference_bits(data: NDArray[np.uint8]) -> float:
+    return 8.0 * len(BASELINES[REFERENCE].compress(data.tobytes()))
+
+
+# ---- against the actual cost
+
+
+def compare_with_evaluation(found: Estimate, evaluation: Evaluation) -> dict[str, Any]:
+    """The estimate and what the evaluation measured, as JSON values. relative_error is (estimated - actual) / actual."""
+    pairs = {
+        "compress_s": (found.compress_s, evaluation.wall_s),
+        "decompress_s": (found.decompress_s, evaluation.verify_wall_s),
+        "peak_memory_bytes": (found.peak_memory_bytes, evaluation.peak_memory_bytes),
+        "archive_bytes": (found.archive_bytes, evaluation.ledger.archive_bytes),
+    }
+    bounds = {
+        "probe_bytes": found.probe_bytes,
+        "archive_low": found.archive_low,
+        "archive_high": found.archive_high,
+    }
+    return bounds | {name: _comparison(estimated, actual) for name, (estimated, actual) in pairs.items()}
+
+
+def _comparison(estimated: float, actual: float | None) -> dict[str, Any]:
+    error = None if actual is None else (estimated - actual) / actual
+    return {"estimated": estimated, "actual": actual, "relative_error": error}

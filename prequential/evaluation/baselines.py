@@ -1,0 +1,130 @@
+"""The baselines of an evaluation (prequential_codecs/baselines/registry.py): sizes, curves of sizes, and records."""
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_codecs.baselines.registry import BASELINES, BaselineResult, measure_installed
+from prequential_corpora.corpus import Document
+
+from prequential.errors import ConfigError, wrong_argument
+from prequential.evaluation.curves import Curve, Curves, prefixes
+from prequential.evaluation.ledger import bits_per_byte
+
+
+class Static(Protocol):
+    """A trained model that learns nothing (adapters/static_model.py)."""
+
+    name: str
+    policy: str
+    weights_bytes: int
+
+    def costs(self, symbols: NDArray[np.uint8], documents: Sequence[Document]) -> tuple[NDArray[np.float64], float]:
+        """The ideal code length of each byte in bits, and the wall time in seconds."""
+
+
+Baseline = str | Static
+
+
+def checked_baselines(baselines: Any) -> tuple[Baseline, ...]:
+    """The baselines as a tuple. Raises ConfigError for another value than a list of them, and for an unknown name."""
+    if isinstance(baselines, str) or not isinstance(baselines, Iterable):
+        raise wrong_argument("baselines", baselines, "a list of names, such as ['gzip'], or () for none")
+    found = tuple(baselines)
+    for each in found:
+        if isinstance(each, str) and each not in BASELINES:
+            near = difflib.get_close_matches(each, BASELINES, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ConfigError(f"unknown baseline {each!r}: {hint}the baselines are {', '.join(BASELINES)}")
+        if not isinstance(each, str) and not callable(getattr(each, "costs", None)):
+            raise wrong_argument("an entry of baselines", each, "a name, or an adapters.StaticModel")
+    return found
+
+
+def measure_baselines(
+    source: NDArray[np.uint8],
+    baselines: Sequence[Baseline],
+    documents: Sequence[Document] = (),
+    given: bytes = b"",
+) -> tuple[list[BaselineResult], Curves, list[str]]:
+    """Results on the corpus (n,) uint8; curves of sizes at prefixes; a note for each skipped baseline.
+
+    given: what was known before; the size of a compressor is then what the corpus adds to it. Outputs are decoded again. Of a
+    trained model there are two results: without and with the size of its weights.
+    The corpus is held in memory. All prefixes together cost about 2.4 times as much as the complete corpus.
+    """
+    results, curves, notes = _compressors(source, [each for each in baselines if isinstance(each, str)], given)
+    for static in baselines:
+        if not isinstance(static, str):
+            more, more_curves = _of_static(source, static, documents)
+            results, curves = results + more, curves | more_curves
+    return results, curves, notes
+
+
+def _of_static(
+    source: NDArray[np.uint8], static: Static, documents: Sequence[Document]
+) -> tuple[list[BaselineResult], Curves]:
+    costs, wall_s = static.costs(source, documents)
+    at, sums = prefixes(len(source)), np.concatenate(([0.0], np.cumsum(costs)))
+    results, curves = [], {}
+    for name, weights_bits, what in (
+        (static.name, 0, "weights not counted"),
+        (f"{static.name} + weights", 8 * static.weights_bytes, "weights counted"),
+    ):
+        bits = sums[at] + weights_bits
+        n_bytes = math.ceil(bits[-1] / 8)
+        label = f"{name}, {static.policy}: code length, {what}"
+        results.append(
+            BaselineResult(name=name, n_bytes=len(source), compressed_bytes=n_bytes, wall_s=wall_s, label=label)
+        )
+        curves[name] = Curve(n_bytes=at, bits=bits)
+    return results, curves
+
+
+def _compressors(
+    source: NDArray[np.uint8], names: Sequence[str], given: bytes
+) -> tuple[list[BaselineResult], Curves, list[str]]:
+    if not names:
+        return [], {}, []
+    data = source.tobytes()
+    found, notes = measure_installed(given + data, names)
+    known = {result.name: _size(result.name, given) if given else 0 for result in found}
+    results = [
+        replace(
+            result,
+            n_bytes=len(data),
+            compressed_bytes=max(1, result.compressed_bytes - known[result.name]),
+            label=f"{label(result)}, after what was given" if given else "",
+        )
+        for result in found
+    ]
+    at = prefixes(len(data))
+    curves = {}
+    for result in results:
+        sizes = [max(1, _size(result.name, given + data[:n]) - known[result.name]) for n in at[:-1].tolist()]
+        curves[result.name] = Curve(n_bytes=at, bits=8.0 * np.array([*sizes, result.compressed_bytes]))
+    return results, curves, notes
+
+
+def _size(name: str, data: bytes) -> int:
+    return len(BASELINES[name].compress(data))
+
+
+def label(result: BaselineResult) -> str:
+    """The baseline's name with its settings, for tables."""
+    return result.label or BASELINES[result.name].label
+
+
+def to_record(result: BaselineResult) -> dict[str, str | int | float]:
+    """JSON values of one result."""
+    return {
+        "name": result.name,
+        "label": label(result),
+        "compressed_bytes": result.compressed_bytes,
+        "bits_per_byte": bits_per_byte(result.compressed_bytes, result.n_bytes),
+        "wall_s": result.wall_s,
+    }

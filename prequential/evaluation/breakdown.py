@@ -1,0 +1,268 @@
+"""Where the bits went: tables of costs by position, document, kind of byte, novelty, and how often a context was seen.
+
+Each byte of the corpus is in exactly one row of each table. So the bits of the rows add up exactly to the ideal code length in
+the ledger. Rows without bytes are left out. docs/MEASURES.md explains the tables. evaluation/novelty.py defines copied
+bytes, trigrams and words.
+"""
+
+import base64
+from collections.abc import Callable, Iterable, Sequence
+from posixpath import splitext
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_corpora.corpus import Document
+
+from prequential.evaluation.novelty import N_DECILES, Copies, Trigrams, Words
+from prequential.evaluation.power_laws import distribution_fit, relation_fit
+from prequential.evaluation.trace import Trace
+from prequential.printable import printable
+
+Row = dict[str, Any]
+Table = dict[str, Any]
+
+POSITIONS, DOCUMENTS, EXTENSIONS = "positions", "documents", "extensions"
+CLASSES, OCCURRENCES, LEARNING = "byte_classes", "trigram_occurrences", "trigram_learning"
+WORDS, COPIES = "words", "copies"
+
+CHUNK_BYTES = 1 << 20
+FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
+MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
+COHORT = 256  # the table of learning follows trigrams with at least so many occurrences, up to this occurrence
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+MAX_PASSAGES, PASSAGE_BYTES = 4, 600
+
+# Classes of bytes by their value alone. The names are right for ASCII and UTF-8.
+BYTE_CLASSES = {
+    "lower-case letters": range(0x61, 0x7B),
+    "upper-case letters": range(0x41, 0x5B),
+    "digits": range(0x30, 0x3A),
+    "spaces, tabs": (0x20, 0x09),
+    "ends of lines": (0x0A, 0x0D),
+    "punctuation": (*range(0x21, 0x30), *range(0x3A, 0x41), *range(0x5B, 0x61), *range(0x7B, 0x7F)),
+    "NUL": (0x00,),
+    "other control": (*range(0x01, 0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F),
+    "UTF-8 lead": range(0xC2, 0xF5),
+    "UTF-8 continuation": range(0x80, 0xC0),
+    "never in UTF-8": (0xC0, 0xC1, *range(0xF5, 0x100)),
+}
+
+
+def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Document]) -> dict[str, Table]:
+    """All tables, as JSON values. source: (n,) uint8, may be memory-mapped. documents: in stream order; there may be none.
+
+    A table is {"rows": [...]}, some with "fits" or "quantiles". A row is {"name", "n_bytes", "bits": {part: bits}} with further
+    fields. Takes about 0.4 s per MB and 5 us per document, and at most about 350 MiB and 100 bytes per document.
+    """
+    tables = {POSITIONS: _by_position(trace)}
+    if len(documents) > 1:
+        tables |= _by_document(trace, documents)
+    return tables | {
+        CLASSES: _by_class(source, trace),
+        **_by_occurrence(source, trace),
+        WORDS: _by_word(source, trace),
+        COPIES: _by_copy(source, trace),
+    }
+
+
+def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
+    """The beginning, the middle, the end and the dearest other stretch of the corpus, with the bits of each byte.
+
+    Stretches of PASSAGE_BYTES, counted from the beginning; the bytes after the last one are left out. A passage has its name,
+    its position, its text in base64, and the bits (n,) of the first part, rounded to 0.01. All take less than 30 kB as JSON.
+    """
+    length = min(PASSAGE_BYTES, trace.n_bytes)
+    n_stretches = trace.n_bytes // length
+    ends = length * np.arange(1, n_stretches + 1)
+    bits = np.diff(trace.sums(trace.parts[0], ends), prepend=0.0)
+    places = {0: "the beginning"}
+    for place, name in ((n_stretches - 1, "the end"), (n_stretches // 2, "the middle")):
+        places.setdefault(place, name)
+    if n_stretches > len(places):
+        bits[list(places)] = -1
+        places[int(bits.argmax())] = "the dearest other passage"
+    return [
+        {
+            "name": places[i],
+            "position": i * length,
+            "text": base64.b64encode(source[i * length : (i + 1) * length].tobytes()).decode(),
+            "bits": trace.bits(trace.parts[0], slice(i * length, (i + 1) * length)).round(2).tolist(),
+        }
+        for i in sorted(places)
+    ]
+
+
+class _Sums(NamedTuple):
+    """For each of R labels: n_bytes (R,) int64, and bits (R, P) float64 under each of P parts."""
+
+    parts: tuple[str, ...]
+    n_bytes: NDArray[np.int64]
+    bits: NDArray[np.float64]
+
+    def row(self, name: str, of: Any, **more: Any) -> Row:
+        """The row of the label or labels in `of`, which is any index into R labels. more: further fields."""
+        bits = self.bits[of].reshape(-1, len(self.parts)).sum(0)
+        return {
+            "name": name,
+            "n_bytes": int(self.n_bytes[of].sum()),
+            "bits": dict(zip(self.parts, bits.tolist(), strict=True)),
+            **more,
+        }
+
+
+def _sums(trace: Trace, n_labels: int, labels_of: Callable[[int, int], NDArray[Any]]) -> _Sums:
+    """Sums by label. labels_of(start, end), called for consecutive stretches, returns labels (end - start,) below n_labels."""
+    n_bytes, bits = np.zeros(n_labels, np.int64), np.zeros((n_labels, len(trace.parts)))
+    for start in range(0, trace.n_bytes, CHUNK_BYTES):
+        where = slice(start, min(start + CHUNK_BYTES, trace.n_bytes))
+        labels = labels_of(where.start, where.stop)
+        n_bytes += np.bincount(labels, minlength=n_labels)
+        for p, part in enumerate(trace.parts):
+            bits[:, p] += np.bincount(labels, trace.bits(part, where), n_labels)
+    return _Sums(trace.parts, n_bytes, bits)
+
+
+def _sums_between(trace: Trace, edges: NDArray[np.int64]) -> _Sums:
+    """Sums of the R stretches between neighbouring `edges` (R + 1,), which ascend from 0 to n_bytes. Stretches may be empty."""
+    bits = np.zeros((len(edges), len(trace.parts)))  # cumulative, up to each edge
+    for p, part in enumerate(trace.parts):
+        total = 0.0
+        for start in range(0, trace.n_bytes, CHUNK_BYTES):
+            running = total + np.cumsum(trace.bits(part, slice(start, start + CHUNK_BYTES)))
+            first, last = np.searchsorted(edges, (start + 1, start + len(running) + 1))
+            bits[first:last, p] = running[edges[first:last] - start - 1]
+            total = running[-1]
+    return _Sums(trace.parts, np.diff(edges), np.diff(bits, axis=0))
+
+
+def _by_position(trace: Trace) -> Table:
+    n_octaves = max(0, (trace.n_bytes - 1) // FIRST_STRETCH).bit_length()
+    edges = np.unique([0, *(FIRST_STRETCH << octave for octave in range(n_octaves)), trace.n_bytes])
+    sums = _sums_between(trace, edges)
+    pairs = enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+    return {"rows": [sums.row(f"{a:,}-{b:,}", i, from_byte=a, to_byte=b) for i, (a, b) in pairs]}
+
+
+def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table]:
+    """Documents and their extensions, the costliest first. Both tables have one row for all bytes between documents."""
+    n = len(documents)
+    edges = np.fromiter((edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)), np.int64, 2 * n)
+    sums = _sums_between(trace, np.concatenate(([0], edges, [trace.n_bytes])))  # gap, document, gap, document, ..., gap
+    inside, between = _Sums(sums.parts, sums.n_bytes[1::2], sums.bits[1::2]), slice(0, None, 2)
+    gaps = [sums.row("between documents", between, n_documents=0)]
+    rows = _costliest(
+        inside, ((printable(documents[i].name), [i]) for i in _costliest_first(inside)[:MAX_DOCUMENTS]), n
+    )
+    extensions: dict[str, list[int]] = {}
+    for i, document in enumerate(documents):
+        extensions.setdefault(printable(splitext(document.name)[1].lower()) or "none", []).append(i)
+    kinds = sorted(extensions.items(), key=lambda kind: -inside.bits[kind[1], 0].sum())
+    tables: dict[str, Table] = {
+        DOCUMENTS: {"rows": _with_bytes(rows + gaps), "n_documents": n, "quantiles": _quantiles(inside)},
+    }
+    if len(kinds) > 1:
+        tables[EXTENSIONS] = {"rows": _with_bytes(_costliest(inside, kinds[:MAX_EXTENSIONS], n) + gaps)}
+    return tables
+
+
+def _costliest_first(sums: _Sums) -> list[int]:
+    """Labels by the bits of the first part, the largest first; labels with equal bits in ascending order."""
+    return np.argsort(-sums.bits[:, 0], kind="stable").tolist()
+
+
+def _costliest(sums: _Sums, groups: Iterable[tuple[str, list[int]]], n: int) -> list[Row]:
+    """A row for each named group of documents, and a row for the rest of the n documents."""
+    rest, rows = np.ones(n, np.bool_), []
+    for name, members in groups:
+        rows.append(sums.row(name, members, n_documents=len(members)))
+        rest[members] = False
+    return [*rows, sums.row("all others", rest, n_documents=int(rest.sum()))] if rest.any() else rows
+
+
+def _quantiles(sums: _Sums) -> dict[str, Any]:
+    """Quantiles of bits per byte over the documents that are not empty, with equal weights."""
+    used = sums.n_bytes > 0
+    rates = sums.bits[used] / sums.n_bytes[used, None]
+    values = np.quantile(rates, QUANTILES, axis=0) if len(rates) else np.zeros((0, len(sums.parts)))
+    return {"of": list(QUANTILES), "bits_per_byte": dict(zip(sums.parts, values.T.tolist(), strict=True))}
+
+
+def _by_class(source: NDArray[np.uint8], trace: Trace) -> Table:
+    class_of = np.zeros(256, np.uint8)
+    for label, members in enumerate(BYTE_CLASSES.values()):
+        class_of[list(members)] = label
+    sums = _sums(trace, len(BYTE_CLASSES), lambda start, end: class_of[source[start:end]])
+    return {"rows": _with_bytes(sums.row(name, label) for label, name in enumerate(BYTE_CLASSES))}
+
+
+def _by_occurrence(source: NDArray[np.uint8], trace: Trace) -> dict[str, Table]:
+    """Costs at the k-th occurrence of a trigram: of all trigrams, and of those with COHORT occurrences or more, up to k = COHORT.
+
+    Only common trigrams reach a high k, and they are cheap from the start. The second table has the same trigrams at every k.
+    """
+    trigrams = Trigrams(source)
+    tables = {OCCURRENCES: _by_octave(trace, trigrams.next_counts)}
+    if trigrams.most < COHORT:
+        return tables
+    second_pass = Trigrams(source)
+
+    def counts_in_cohort(start: int, end: int) -> NDArray[np.uint32]:
+        counts = second_pass.next_counts(start, end)
+        return np.where((trigrams.totals(start, end) >= COHORT) & (counts <= COHORT), counts, 0)
+
+    return tables | {LEARNING: _by_octave(trace, counts_in_cohort)}
+
+
+def _by_octave(trace: Trace, counts_of: Callable[[int, int], NDArray[np.uint32]]) -> Table:
+    """Rows for k = 1, 2, 3-4, 5-8, ..., with the geometric mean of k, and for k = 0; and the fit of bits against k."""
+    log_k = np.zeros(34)
+    others = len(log_k) - 1
+
+    def octaves(start: int, end: int) -> NDArray[Any]:
+        counts = counts_of(start, end)
+        labels = np.where(counts, np.frexp(counts - 1.0)[1], others)  # k in 2**(label - 1) + 1 .. 2**label
+        log_k[:] += np.bincount(labels, np.log2(np.maximum(counts, 1)), len(log_k))
+        return labels
+
+    sums = _sums(trace, len(log_k), octaves)
+    used = np.flatnonzero(sums.n_bytes[:others])
+    mean_k, rates = 2 ** (log_k[used] / sums.n_bytes[used]), sums.bits[used] / sums.n_bytes[used, None]
+    rows = []
+    for label, k in zip(used.tolist(), mean_k.tolist(), strict=True):
+        first, last = (1 << label) // 2 + 1, 1 << label
+        rows.append(sums.row(_span(first, last), label, from_k=first, to_k=last, mean_k=k))
+    weights = sums.n_bytes[used].astype(np.float64)
+    fits = {part: relation_fit(mean_k, rates[:, p], weights) for p, part in enumerate(trace.parts)}
+    return {"rows": _with_bytes([*rows, sums.row("all others", others)]), "fits": fits}
+
+
+def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
+    """Deciles of the occurrences of words, the most common words first; the power law of how many words occur x times."""
+    words = Words(source)
+    sums = _sums(trace, N_DECILES + 1, words.next_labels)
+    rows = []
+    for decile in range(N_DECILES):
+        here = words.deciles == decile
+        if here.any():
+            few, many = int(words.times[here][0]), int(words.times[here][-1])
+            n_words, n_distinct = int((words.times * words.n_distinct)[here].sum()), int(words.n_distinct[here].sum())
+            more = {"from_times": few, "to_times": many, "n_words": n_words, "n_distinct": n_distinct}
+            rows.append(sums.row(f"decile {decile + 1}: {_span(few, many)} time{'s' * (many != 1)}", decile, **more))
+    rows.append(sums.row("outside words", N_DECILES, n_words=0, n_distinct=0))
+    fit = distribution_fit(words.times, words.n_distinct)
+    return {"rows": _with_bytes(rows), "fits": {"rank_frequency": fit}, "n_untracked": words.n_untracked}
+
+
+def _by_copy(source: NDArray[np.uint8], trace: Trace) -> Table:
+    copies = Copies(source)
+    sums = _sums(trace, 2, copies.next_labels)
+    return {"rows": _with_bytes([sums.row("novel", 0), sums.row("copied", 1)]), "n_forgotten": copies.n_forgotten}
+
+
+def _with_bytes(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row["n_bytes"]]
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first:,}" if first == last else f"{first:,}-{last:,}"

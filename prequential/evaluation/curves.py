@@ -1,0 +1,168 @@
+"""Learning curves: cumulative bits against bytes, of the learner, its parts and the baselines; and their crossings.
+
+A curve is known at some positions: the learner's at the end of every segment, a baseline's at log-spaced prefixes, because each
+prefix costs a run of the baseline. Between these positions, curves are straight lines.
+"""
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_corpora.chunks import reading
+
+from prequential.errors import CorpusError
+from prequential.files import read_regular, write_bytes, writing
+from prequential.records.fields import MAX_COUNT, MAX_NUMBER
+
+MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the complete learner, its GPT alone, its context mixer alone
+FIRST_PREFIX = 1 << 10  # bytes
+PREFIXES_PER_OCTAVE = 2
+MAX_CURVE_FILE_BYTES = 1 << 30
+MAX_CURVE_ROWS = 1 << 26  # of all curves; a corpus of 5 GB in segments of 256 bytes has as many
+MAX_CURVE_BYTES = 1 << 31  # of all columns, uncompressed
+MAX_SERIES, MAX_NAMES_BYTES = 1 << 10, 1 << 16
+BATCH_N_ROWS = 1 << 16
+COLUMNS = {"series": "dictionary<values=string, indices=int32, ordered=0>", "n_bytes": "int64", "bits": "double"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """Cumulative `bits` (n,) float64 after n_bytes (n,) int64, ascending and positive. The last point is the complete corpus.
+
+    Examples:
+        >>> import numpy as np, prequential
+        >>> curve = prequential.Curve(n_bytes=np.array([100, 200]), bits=np.array([500.0, 800.0]))
+        >>> float(curve.at(150))
+        650.0
+        >>> curve.windows(2).bits.tolist()
+        [5.0, 3.0]
+    """
+
+    n_bytes: NDArray[np.int64]
+    bits: NDArray[np.float64]
+
+    def at(self, n_bytes: NDArray[np.int64] | NDArray[np.float64] | int) -> NDArray[np.float64]:
+        """Cumulative bits at these positions, by linear interpolation from (0, 0) on."""
+        positions, totals = np.concatenate(([0], self.n_bytes)), np.concatenate(([0.0], self.bits))
+        return np.asarray(np.interp(n_bytes, positions, totals), np.float64)
+
+    def windows(self, n_windows: int = 64) -> "Curve":
+        """Bits per byte in each of n_windows equal windows, at their ends: a curve whose `bits` are rates."""
+        ends = np.unique(np.linspace(0, self.n_bytes[-1], n_windows + 1).astype(np.int64))
+        return Curve(n_bytes=ends[1:], bits=np.diff(self.at(ends)) / np.diff(ends))
+
+
+Curves = dict[str, Curve]
+
+
+def prefixes(n_bytes: int) -> NDArray[np.int64]:
+    """Log-spaced lengths, PREFIXES_PER_OCTAVE for each doubling. The last one is n_bytes."""
+    n_octaves = max(0.0, np.log2(n_bytes / FIRST_PREFIX))
+    steps = np.arange(int(np.ceil(n_octaves * PREFIXES_PER_OCTAVE)))
+    return np.unique(np.append((FIRST_PREFIX * 2.0 ** (steps / PREFIXES_PER_OCTAVE)).astype(np.int64), n_bytes))
+
+
+def mean_curve(curves: Sequence[Curve], at: NDArray[np.int64] | None = None) -> Curve:
+    """The mean of curves over the same bytes, at these positions (n,); by default at those of the first curve."""
+    n_bytes = curves[0].n_bytes if at is None else at
+    return Curve(n_bytes=n_bytes, bits=np.sum([curve.at(n_bytes) for curve in curves], axis=0) / len(curves))
+
+
+def crossing_byte(curve: Curve, other: Curve) -> int | None:
+    """The byte from which on `curve` stays below `other` up to the end; 0: everywhere; None: it is not below at the end.
+
+    It is searched at the positions of `other`, up to the end of `curve`, and between them by straight lines.
+    """
+    at = other.n_bytes[other.n_bytes <= curve.n_bytes[-1]]
+    lead = other.at(at) - curve.at(at)  # bits by which `curve` is below `other`
+    if not len(at) or lead[-1] <= 0:
+        return None
+    not_below = np.nonzero(lead <= 0)[0]
+    if not len(not_below):
+        return 0
+    i = not_below[-1]
+    share = -lead[i] / (lead[i + 1] - lead[i])
+    return int(at[i] + np.ceil(share * (at[i + 1] - at[i])))
+
+
+def write_curves(path: str | os.PathLike[str], curves: Mapping[str, Curve]) -> None:
+    """Writes a Parquet table with the columns series, n_bytes, bits. Raises OutputError."""
+    import pyarrow.parquet  # it takes a quarter of a second
+
+    names = np.repeat(list(curves), [len(c.n_bytes) for c in curves.values()])
+    table = pyarrow.table(
+        {
+            "series": pyarrow.array(names.tolist(), pyarrow.string()).dictionary_encode(),
+            "n_bytes": np.concatenate([c.n_bytes for c in curves.values()]),
+            "bits": np.concatenate([c.bits for c in curves.values()]),
+        }
+    )
+    contents = io.BytesIO()
+    pyarrow.parquet.write_table(table, contents, compression="zstd")
+    with writing(path):
+        write_bytes(Path(path), contents.getvalue())
+
+
+def read_curves(path: str | os.PathLike[str]) -> Curves:
+    """The curves that `write_curves` wrote. Raises CorpusError.
+
+    pandas.read_parquet(path) reads the same table.
+    """
+    with reading(path):
+        table = read_regular(path, MAX_CURVE_FILE_BYTES)
+    return parse_curves(table, path)
+
+
+def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:
+    """The curves in the contents of a file that `write_curves` wrote. Raises CorpusError, which names `path`."""
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(pyarrow.BufferReader(table), read_dictionary=["series"]) as file:
+            _check_table(file)
+            return _curves(file)
+    except (pyarrow.ArrowException, KeyError, OSError, ValueError) as error:  # Arrow raises all four
+        raise CorpusError(f"{str(path)!r} is not a table of curves: {error}") from error
+
+
+def _check_table(file: Any) -> None:
+    """Raises ValueError unless the columns, their types and their declared sizes are those of curves."""
+    if {field.name: str(field.type) for field in file.schema_arrow} != COLUMNS:
+        raise ValueError("it needs the columns series (strings), n_bytes (int64) and bits (double)")
+    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+    n_bytes = sum(group.total_byte_size for group in groups)
+    if sum(group.num_rows for group in groups) > MAX_CURVE_ROWS or n_bytes > MAX_CURVE_BYTES:
+        raise ValueError(f"it has more than {MAX_CURVE_ROWS:,} rows, or {MAX_CURVE_BYTES:,} bytes")
+
+
+def _curves(file: Any) -> Curves:
+    """The curves of a table, which is read in batches, because its declared sizes may be wrong. Raises ValueError."""
+    parts: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
+    n_rows = 0
+    for batch in file.iter_batches(BATCH_N_ROWS, use_threads=False):
+        n_rows += len(batch)
+        series, n_bytes, bits = (batch.column(name) for name in ("series", "n_bytes", "bits"))
+        if n_rows > MAX_CURVE_ROWS or len(series.dictionary) > MAX_SERIES or series.dictionary.nbytes > MAX_NAMES_BYTES:
+            raise ValueError("it has more rows or names than it declares")
+        if series.null_count or n_bytes.null_count or bits.null_count:
+            raise ValueError("a value is missing")
+        rows, names = series.indices.to_numpy(), series.dictionary.to_pylist()
+        for i in np.unique(rows).tolist():
+            earlier = parts.setdefault(names[i], [])
+            part = n_bytes.to_numpy()[rows == i], bits.to_numpy()[rows == i]
+            _check_points(names[i], *part, after=int(earlier[-1][0][-1]) if earlier else 0)
+            earlier.append(part)
+    joined = {name: tuple(map(np.concatenate, zip(*both, strict=True))) for name, both in parts.items()}
+    return {name: Curve(n_bytes=ends, bits=totals) for name, (ends, totals) in joined.items()}
+
+
+def _check_points(name: str, n_bytes: NDArray[np.int64], bits: NDArray[np.float64], *, after: int) -> None:
+    """Raises ValueError unless the positions (n,) ascend beyond `after`, and the bits (n,) are numbers from 0."""
+    ascend = n_bytes[0] > after and np.all(n_bytes[1:] > n_bytes[:-1]) and n_bytes[-1] <= MAX_COUNT
+    if not ascend or not np.all((bits >= 0) & (bits <= MAX_NUMBER)):  # also for NaN
+        raise ValueError(f"the curve {name!r} does not ascend, or is not finite")

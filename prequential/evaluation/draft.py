@@ -1,0 +1,171 @@
+"""The first part of an evaluation: coding a corpus into an archive, and recording the cost of each byte.
+
+An interrupted evaluation leaves in its folder what it needs to resume:
+
+    .archive.pq.prequential/                      while it codes, as of `compress`; afterwards archive.pq
+    costs, seconds                                the cost of each byte; the time at which each segment ended
+    encoded.json                                  wall time of a finished archive, its digest and those of its costs
+"""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_codecs.archive_header import Header
+from prequential_corpora.chunks import read_chunks, reading
+
+from prequential.errors import CheckpointError, CorpusError
+from prequential.evaluation.curves import GPT, MIXER, MODEL
+from prequential.evaluation.ledger import Ledger
+from prequential.evaluation.runs import ARCHIVE, COSTS, ENCODED, SECONDS
+from prequential.evaluation.trace import ArrayFile, Trace
+from prequential.files import checkpoint_path, open_regular, output_file, partial_path, write_text, writing
+from prequential.learners.subject import Subject
+from prequential.model.schedule import blocks, segments
+from prequential.online import coding
+from prequential.online.checkpoint import Checkpoints, check_identity, identity, mismatch
+from prequential.online.coding import OnProgress, Progress
+from prequential.online.source import HashedSymbols
+from prequential.records.fields import TEXT, TIME_S, WALL_S, Form, check_fields, read_object
+
+RESULT: Form = {"wall_s": WALL_S, "run": {}, "archive": TEXT, "costs": {"*": TEXT}}  # the form of encoded.json
+MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
+WRONG_COSTS = "the recorded costs do not belong to this archive: start again without resume=True"
+
+
+class Draft:
+    """An archive that an evaluation makes, and the trace of its costs.
+
+    ends (n,) int64: the positions at which segments end. trace: costs under the learner and, if it has both, under GPT and mixer.
+    `encode` does not fill in the mixer's costs.
+    """
+
+    def __init__(self, folder: Path, header: Header, subject: Subject, *, resume: bool) -> None:
+        """resume: continue from the files of an earlier evaluation. Raises CheckpointError if they do not fit the header."""
+        config, schedule = subject.config, subject.schedule
+        has_both = config is not None and config.gpt is not None and config.mixer is not None and subject.scores_parts
+        self._subject = subject
+        ends = [s.stop for block in blocks(header.n_bytes, schedule) for s in segments(block, schedule)]
+        self.archive, self.ends = folder / ARCHIVE, np.array(ends, np.int64)
+        self._folder, self._header, self._resume = folder, header, resume
+        if resume:
+            self._check_run(identity("compress", header))
+        self.trace = Trace((MODEL, GPT, MIXER) if has_both else (MODEL,), header.n_bytes, folder / COSTS)
+
+    def _check_run(self, expected: Mapping[str, Any]) -> None:
+        """Raises CheckpointError if the folder is of another run, as far as its descriptions show."""
+        if checkpoint_path(self.archive).exists():
+            check_identity(checkpoint_path(self.archive), expected)
+        elif self.archive.exists() and (reason := mismatch(self._result()["run"], expected)):
+            raise CheckpointError(f"{str(self.archive)!r} belongs to another run: {reason}")
+
+    def encode(self, symbols: NDArray[np.uint8], on_progress: OnProgress, *, keep: bool) -> tuple[Ledger, float]:
+        """Writes the archive; returns its ledger and the wall time of coding in seconds.
+
+        The time includes that of interrupted runs, but not the time spent on checkpoints. keep: save checkpoints.
+        """
+        if self._resume and self.archive.exists():
+            return self._finished()
+        seconds = ArrayFile(np.float64, len(self.ends), self._folder / SECONDS)
+        checkpoints = self._checkpoints(seconds)
+        with output_file(self.archive, resume=self._resume) as sink:
+            start_s = time.perf_counter()
+            learner = self._subject.make()
+            saves = checkpoints if (keep or self._resume) and self._subject.config else None
+            hashed = HashedSymbols(symbols)
+            reports = coding.compress(hashed, self._header, sink, learner, saves)
+            first = next(reports)
+            start_s -= self._resume_costs(first, seconds)
+            for done in chain((first,), reports):
+                self._append_costs(done)
+                if len(done.segment):
+                    wall_s = time.perf_counter() - start_s - checkpoints.spent_s
+                    seconds.write(int(np.searchsorted(self.ends, done.n_bytes)), np.array([wall_s]))
+                on_progress(done, len(symbols))
+            hashed.check(self._header.blake2b, str(self._header.corpus.get("name", "")))
+            wall_s, ledger = time.perf_counter() - start_s - checkpoints.spent_s, Ledger.from_progress(done)
+            self._save_result(wall_s, sink.blake2b)
+        return ledger, wall_s
+
+    def _checkpoints(self, seconds: ArrayFile) -> Checkpoints:
+        def sync() -> None:
+            self.trace.sync()
+            seconds.sync()
+
+        archive = self.archive
+        return Checkpoints(checkpoint_path(archive), partial_path(archive), resume=self._resume, sync=sync)
+
+    def _append_costs(self, done: Progress) -> None:
+        """Adds the costs of the segment that `done` reports."""
+        if len(done.segment):
+            self.trace.append(MODEL, done.segment_bits)
+            if GPT in self.trace.parts and done.segment_gpt_bits is not None:
+                self.trace.append(GPT, done.segment_gpt_bits)
+
+    def _resume_costs(self, first: Progress, seconds: ArrayFile) -> float:
+        """Continues the trace of earlier runs; returns the seconds that their coding took.
+
+        first: the first report of this run. Raises CheckpointError if the trace does not belong to the checkpoint.
+        """
+        n_coded_before = first.n_bytes - len(first.segment)
+        if not n_coded_before:
+            return 0.0
+        costs = self.trace.sums(MODEL, np.array([n_coded_before]))[0] + float(first.segment_bits.sum())
+        if not math.isclose(costs, first.code_bits, rel_tol=1e-9 if costs > MAX_EXACT_BITS else 0.0):
+            raise CheckpointError(WRONG_COSTS)
+        for part in {MODEL, GPT} & set(self.trace.parts):
+            self.trace.resume(part, n_coded_before)
+        last = int(np.searchsorted(self.ends, n_coded_before))
+        wall_s = float(seconds.read(last, last + 1)[0])
+        if not TIME_S.holds(wall_s):
+            raise CheckpointError("the recorded times are damaged: start again without resume=True")
+        return wall_s
+
+    def _save_result(self, wall_s: float, archive_blake2b: bytes) -> None:
+        about = {
+            "wall_s": wall_s,
+            "run": identity("compress", self._header),
+            "archive": archive_blake2b.hex(),
+            "costs": self._costs_digests(),
+        }
+        with writing(self._folder / ENCODED):
+            self.trace.sync()
+            write_text(self._folder / ENCODED, json.dumps(about))
+
+    def _costs_digests(self) -> dict[str, str]:
+        return {part: self.trace.digest(part) for part in self.trace.parts if part != MIXER}
+
+    def _finished(self) -> tuple[Ledger, float]:
+        """Ledger and wall time of the archive that an earlier run finished.
+
+        Raises CheckpointError if the archive, its costs or its description are damaged, or of another run.
+        """
+        about = self._result()
+        digest = hashlib.blake2b(digest_size=32)
+        with reading(self.archive), open_regular(self.archive) as file:
+            for chunk in read_chunks(file, self.archive):
+                digest.update(chunk)
+        if about["archive"] != digest.hexdigest():
+            raise CheckpointError(
+                f"{str(self.archive)!r} is damaged, or of another run: start again without resume=True"
+            )
+        if about["costs"] != self._costs_digests():
+            raise CheckpointError(WRONG_COSTS)
+        return Ledger.of_archive(self.archive, code_bits=self.trace.total_bits(MODEL)), about["wall_s"]
+
+    def _result(self) -> dict[str, Any]:
+        """The description of a finished archive (`_save_result`). Raises CheckpointError if it is damaged."""
+        path = self._folder / ENCODED
+        try:
+            about: dict[str, Any] = read_object(path)
+            check_fields(about, RESULT, repr(str(path)))
+        except CorpusError as error:
+            raise CheckpointError(f"{error}: start again without resume=True") from error
+        return about

@@ -1,0 +1,405 @@
+"""Evaluation of a learner on a corpus: description length, learning curve, where the bits went, and the sizes of baselines.
+
+The archive is really written, to a file (evaluation/draft.py), and all figures are of that file. With `verify` it is
+decoded again, and every byte is compared.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_header import Header
+from prequential_codecs.baselines.registry import BASELINES, DEFAULT_BASELINES, BaselineResult
+from prequential_corpora.chunks import reading
+
+from prequential.arguments import check_arguments
+from prequential.errors import ConfigError, CorpusError, CorruptArchiveError, wrong_argument
+from prequential.evaluation.baselines import Baseline, checked_baselines, label, measure_baselines
+from prequential.evaluation.breakdown import breakdown, passages
+from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_byte
+from prequential.evaluation.draft import Draft
+from prequential.evaluation.ledger import Ledger
+from prequential.evaluation.summary import learner_name, model_summary, size_rows, sizes_html
+from prequential.evaluation.trace import Trace
+from prequential.files import temporary_folder, writing
+from prequential.learners.following import byte_costs, follow, reported
+from prequential.learners.given import Given, is_model
+from prequential.learners.protocol import OnlineModel
+from prequential.learners.subject import Subject, other_subject, own_subject
+from prequential.machine.facts import peak_memory_bytes
+from prequential.machine.process import plain_torch, process_kept
+from prequential.model.config import Config
+from prequential.model.presets import name_of, preset
+from prequential.online import coding
+from prequential.online.coding import OnProgress, ignore
+from prequential.online.first_run import run_once, small_config
+from prequential.online.loop import Learner
+from prequential.online.runtime import Runtime
+from prequential.online.source import Data, PathLike, Source, mode_of, open_source
+from prequential.records.frames import cost_frame, curve_frame
+from prequential.watch.progress import SilentProgress
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Evaluation:
+    """The results of an evaluation.
+
+    header: the corpus with its length and digest, and the complete configuration.
+    curves: cumulative bits against bytes. "model" and, if it has both, its parts "gpt" and "mixer" have ideal code lengths; each
+        baseline has real sizes, under its name.
+    tables: where the bits went (evaluation/breakdown.py).
+    passages: a few short stretches of the corpus with the cost of each byte, for the report.
+    wall_s, verify_wall_s: wall time of coding and of decoding, in seconds; verify_wall_s is None if the archive was not decoded.
+    peak_memory_bytes: largest resident memory of the process up to the end of coding.
+    notes: baselines that were skipped, and why.
+    trace: the cost of each byte.
+    limit_bytes: only so many bytes from the beginning of the corpus were to be read; None: all.
+    mode: the permissions that all files of the corpus and of the given text have; the archive and the record get no others.
+    is_coded: whether an archive was written. If not, its size is the ideal code length in whole bytes.
+
+    Examples:
+        >>> import prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> result = prequential.evaluate(b"abcdefgh" * 500, config=small, runtime=plain, baselines=("gzip",))
+        >>> sorted(result.curves)
+        ['gzip', 'model']
+        >>> float(result.curve.bits[-1]) == result.ledger.code_bits
+        True
+        >>> result.declaring(n_configs=8).ledger.choice_bits
+        3.0
+    """
+
+    header: Header
+    ledger: Ledger
+    curves: Curves
+    tables: dict[str, Any]
+    passages: list[dict[str, Any]]
+    wall_s: float
+    peak_memory_bytes: int
+    verify_wall_s: float | None
+    baselines: tuple[BaselineResult, ...]
+    notes: tuple[str, ...]
+    trace: Trace = field(repr=False, compare=False)
+    limit_bytes: int | None = None
+    mode: int = 0o777
+    is_coded: bool = True
+
+    def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
+        """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
+        counts_decoder = self.ledger.decoder_bytes > 0
+        ledger = self.ledger.declaring(n_configs=n_configs, n_seeds=n_seeds, counts_decoder=counts_decoder)
+        return replace(self, ledger=ledger)
+
+    @property
+    def curve(self) -> Curve:
+        """The learning curve: bytes and ideal code length so far, at the end of each segment."""
+        return self.curves[MODEL]
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """All curves as a table: series, n_bytes, bits, bits_per_byte. Raises MissingDependencyError without pandas."""
+        return curve_frame(self.curves)
+
+    def table(self, name: str) -> "pandas.DataFrame":
+        """A table of where the bits went, by its name in `tables`: bytes, bits, shares in %, bits/byte of each part.
+
+        Raises ConfigError if there is no such table, MissingDependencyError without pandas.
+        """
+        return cost_frame(self.tables, name)
+
+    def crossings(self) -> dict[str, int | None]:
+        """By baseline: the byte from which on the learner stays below it up to the end; None: it is not below at the end.
+
+        Sizes of files are compared with those of archives: the ideal code length and all that the complete archive has beyond
+        it. Code lengths of static models (of no compressor in the registry) are compared with the ideal one.
+        """
+        beyond = max(0.0, self.ledger.archive_bits - self.ledger.code_bits)
+        archive = Curve(n_bytes=self.curve.n_bytes, bits=self.curve.bits + beyond)
+        return {
+            baseline.name: crossing_byte(
+                archive if baseline.name in BASELINES else self.curve, self.curves[baseline.name]
+            )
+            for baseline in self.baselines
+        }
+
+    def __repr__(self) -> str:
+        """The figures that one looks for first, in a line."""
+        config, ledger = self.header.config, self.ledger
+        proof = f"archive {ledger.archive_bytes:,} bytes" if self.is_coded else "no archive"
+        verified = ", verified" if self.verify_wall_s is not None else ""
+        corpus = f"{self.header.corpus.get('name', 'bytes')}, {self.header.n_bytes:,} bytes"
+        model = name_of(config) or model_summary(config)
+        return f"<Evaluation of {corpus}: {model}, {ledger.bits_per_byte:.4f} bits/byte, {proof}{verified}>"
+
+    def _repr_html_(self) -> str:
+        """The line above, and a table of all compressors, the smallest first."""
+        sizes = [(learner_name(self.header.config), self.ledger.archive_bytes, self.wall_s)]
+        sizes += [(label(result), result.compressed_bytes, result.wall_s) for result in self.baselines]
+        return sizes_html(repr(self), size_rows(sizes, self.header.n_bytes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftFolder:
+    """The folder that an evaluation works in, for its archive and for what it needs to resume.
+
+    path: a folder that exists. keep: an interrupted evaluation leaves there what it needs to resume. resume: continue with that.
+
+    Examples:
+        >>> import pathlib, tempfile, prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     draft = prequential.DraftFolder(path=pathlib.Path(name))
+        ...     result = prequential.evaluate(b"text" * 100, config=small, runtime=plain, baselines=(), draft=draft)
+        ...     (draft.path / "archive.pq").stat().st_size == result.ledger.archive_bytes
+        True
+    """
+
+    path: Path
+    keep: bool = False
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike):
+            raise wrong_argument("path", self.path, "a folder's path")
+
+
+@process_kept()
+def evaluate(
+    source: Data | PathLike,
+    *,
+    config: Config | None = None,
+    learner: OnlineModel | Subject | Callable[[], OnlineModel] | None = None,
+    given: Given | None = None,
+    limit_bytes: int | None = None,
+    baselines: Sequence[Baseline] = DEFAULT_BASELINES,
+    verify: bool = False,
+    draft: DraftFolder | None = None,
+    runtime: Runtime | None = None,
+    on_progress: OnProgress = ignore,
+) -> Evaluation:
+    """The prequential description length of `source` under a learner, with its learning curve and the baselines.
+
+    source, config, given, runtime, on_progress: as for `prequential.compress`. learner: one of your own instead of a config, or a
+    function that makes it. limit_bytes: only the beginning of the corpus. baselines: names of
+    prequential_codecs.baselines.registry, or an adapters.StaticModel. verify: decode the archive and compare every byte. draft: a
+    folder for the archive (archive.pq); by default it is a temporary one.
+
+    Takes one run of the learner, another one with `verify`, and one of its mixer alone if it has both parts. Baselines hold the
+    corpus in memory. Raises what `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails,
+    and CheckpointError if the draft folder belongs to another run.
+
+    Examples:
+        >>> import prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> result = prequential.evaluate("sample:christmas_carol", config=small, limit_bytes=4096, runtime=plain)
+        >>> result.ledger.archive_bits == 8 * result.ledger.archive_bytes
+        True
+        >>> int(result.curve.n_bytes[-1])
+        4096
+    """
+    check_arguments(source=source, config=config, given=given, limit_bytes=limit_bytes, verify=verify)
+    check_arguments(runtime=runtime, on_progress=on_progress)
+    options = _Options(checked_baselines(baselines), verify, _checked_draft(draft))
+    runtime = runtime or Runtime()
+    subject = _subject(config, learner, given, runtime)
+    if verify and not subject.is_coded:
+        raise ConfigError(
+            "this learner has no archive to verify: only one of bytes that says `deterministic = True` is coded"
+        )
+    with plain_torch() if subject.config else nullcontext(), open_source(source, limit_bytes) as opened:
+        result = _evaluate(opened, subject, runtime, options, on_progress)
+    return replace(result, limit_bytes=limit_bytes, mode=opened.mode & mode_of(subject.given))
+
+
+def _checked_draft(draft: Any) -> DraftFolder | None:
+    if draft is not None and not isinstance(draft, DraftFolder):
+        raise wrong_argument("draft", draft, "a DraftFolder, or None")
+    if draft is not None and not Path(draft.path).is_dir():
+        raise ConfigError(f"draft: {str(draft.path)!r} is not a folder: make it first")
+    return draft
+
+
+class _Options(NamedTuple):
+    """Arguments of `evaluate`."""
+
+    baselines: Sequence[Baseline]
+    verify: bool
+    draft: DraftFolder | None
+
+
+def _evaluate(
+    source: Source, subject: Subject, runtime: Runtime, options: _Options, on_progress: OnProgress
+) -> Evaluation:
+    if not source.n_bytes:
+        raise CorpusError("nothing to evaluate: the corpus is empty")
+    symbols, header, folder = source.symbols[:], source.header(subject.description), options.draft
+    if not subject.is_coded:
+        return _evaluate_uncoded(source, subject, header, options, on_progress)
+    if subject.config:
+        warm_up(runtime, subject.config)
+    with nullcontext(folder.path) if folder else _temporary_draft() as name:
+        _begin(on_progress, "coding")
+        draft = Draft(Path(name), header, subject, resume=folder is not None and folder.resume)
+        ledger, wall_s = draft.encode(symbols, on_progress, keep=folder is not None and folder.keep)
+        peak_bytes = peak_memory_bytes()
+        if options.verify:
+            _begin(on_progress, "decoding")
+        verify_wall_s = _verify(symbols, draft.archive, subject.make(), on_progress) if options.verify else None
+    trace, ends = draft.trace, draft.ends
+    if MIXER in trace.parts and subject.config:
+        _begin(on_progress, "mixer alone")
+        mixer_alone = own_subject(replace(subject.config, gpt=None, replicas=None), runtime, subject.given)
+        for bits in reported(follow(mixer_alone.make(), symbols), symbols, on_progress):
+            trace.append(MIXER, bits)
+    _begin(on_progress, "baselines")
+    coding_figures = _Coding(ledger, wall_s, peak_bytes, verify_wall_s, trace, ends)
+    return _evaluation(source, subject, header, coding_figures, options.baselines, _text_of(subject.given))
+
+
+def _temporary_draft() -> "tempfile.TemporaryDirectory[str]":
+    folder = temporary_folder()
+    with writing(folder):
+        return tempfile.TemporaryDirectory(dir=folder, prefix="prequential-")
+
+
+def _begin(on_progress: OnProgress, phase: str) -> None:
+    """Tells a display, if that is what it is, which part of the work begins."""
+    if isinstance(on_progress, SilentProgress):
+        on_progress.phase(phase)
+
+
+def _text_of(given: Given | None) -> bytes:
+    """What baselines may know, too: the given text; nothing of a model."""
+    if given is None or is_model(given):
+        return b""
+    with open_source(given) as source:
+        return source.symbols[:].tobytes()
+
+
+class _Coding(NamedTuple):
+    """The figures of a run over the corpus."""
+
+    ledger: Ledger
+    wall_s: float
+    peak_memory_bytes: int
+    verify_wall_s: float | None
+    trace: Trace
+    ends: NDArray[np.int64]
+
+
+def _evaluation(
+    source: Source, subject: Subject, header: Header, coded: _Coding, baselines: Sequence[Baseline], given: bytes = b""
+) -> Evaluation:
+    symbols, trace = source.symbols[:], coded.trace
+    trace.settle()
+    results, baseline_curves, notes = measure_baselines(symbols, baselines, source.documents, given)
+    curves = {part: Curve(n_bytes=coded.ends, bits=trace.sums(part, coded.ends)) for part in trace.parts}
+    return Evaluation(
+        header=header,
+        ledger=coded.ledger.declaring(n_configs=1, n_seeds=1, counts_decoder=subject.config is not None),
+        curves=curves | baseline_curves,
+        tables=breakdown(symbols, trace, source.documents),
+        passages=passages(symbols, trace),
+        wall_s=coded.wall_s,
+        peak_memory_bytes=coded.peak_memory_bytes,
+        verify_wall_s=coded.verify_wall_s,
+        baselines=tuple(results),
+        notes=tuple(notes),
+        trace=trace,
+        is_coded=subject.is_coded,
+    )
+
+
+def _subject(
+    config: Config | None,
+    learner: OnlineModel | Subject | Callable[[], OnlineModel] | None,
+    given: Given | None,
+    runtime: Runtime,
+) -> Subject:
+    if learner is None:
+        has_own = given is not None and is_model(given)
+        return own_subject(config if has_own else config or preset(), runtime, given)
+    if config is not None:
+        raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
+    if given is not None:
+        raise ConfigError("a given text is for learners of this program: let your own one read it before")
+    return learner if isinstance(learner, Subject) else other_subject(learner)
+
+
+def _evaluate_uncoded(
+    source: Source, subject: Subject, header: Header, options: _Options, on_progress: OnProgress
+) -> Evaluation:
+    """The code length of a learner whose symbols are not written: of ids, or one that no decoder can repeat."""
+    symbols = np.array(source.symbols[:])
+    trace, ends, wall_s = code_length(symbols, subject, on_progress)
+    figures = _Coding(
+        Ledger.of_code_length(len(symbols), trace.total_bits(MODEL)), wall_s, peak_memory_bytes(), None, trace, ends
+    )
+    return _evaluation(source, subject, header, figures, options.baselines)
+
+
+def code_length(
+    symbols: NDArray[np.uint8], subject: Subject, on_progress: OnProgress = ignore
+) -> tuple[Trace, NDArray[np.int64], float]:
+    """The cost of each byte (n,), where its runs end, and the wall time in seconds. Nothing is written."""
+    start_s, trace, sizes = time.perf_counter(), Trace((MODEL,), len(symbols)), []
+    for costs in reported(byte_costs(symbols, subject), symbols, on_progress):
+        trace.append(MODEL, costs)
+        sizes.append(len(costs))
+    return trace, np.cumsum(sizes), time.perf_counter() - start_s
+
+
+def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
+    """Runs self-tests and compiles kernels, which happens once in a process, so that it does not count in later wall times.
+
+    planned: the configuration that will run next, whose device is verified. One without a GPT needs no torch.
+    """
+    if planned:
+        runtime.accelerator(planned)
+    runtime = replace(runtime, device="cpu")
+    has_gpt = planned is None or planned.gpt is not None
+    run_once(small_config(has_gpt=has_gpt, has_mixer=True), runtime.learner)
+
+
+def _verify(source: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:
+    """Decodes the archive and compares every byte; returns the wall time in seconds. Raises CorruptArchiveError."""
+    comparison = _Comparison(source)
+    start_s = time.perf_counter()
+    with reading(archive), archive.open("rb") as file:
+        for done in coding.decompress(ArchiveReader(file), comparison, learner):
+            on_progress(done, len(source))
+    if comparison.n_bytes != len(source):
+        raise CorruptArchiveError(
+            f"verification: the archive decodes to {comparison.n_bytes} bytes instead of {len(source)}"
+        )
+    return time.perf_counter() - start_s
+
+
+class _Comparison:
+    """A sink that compares the bytes written to it with the original."""
+
+    def __init__(self, source: NDArray[np.uint8]) -> None:
+        self._source = source
+        self.n_bytes = 0
+
+    def write(self, data: bytes) -> int:
+        expected = self._source[self.n_bytes : self.n_bytes + len(data)].tobytes()
+        if data != expected:
+            raise CorruptArchiveError(
+                f"verification: bytes {self.n_bytes}-{self.n_bytes + len(data)} differ from the original"
+            )
+        self.n_bytes += len(data)
+        return len(data)

@@ -1,0 +1,168 @@
+"""The ledger of an archive: what each of its bits is spent on. Bits per byte, coder overhead and nats are computed here only.
+
+The prequential description length of a corpus is the length of its complete archive: header, payload and container. The ideal
+code length, the sum of -log2 p over the coded symbols, is the part that the learner determines. The total cost is the archive,
+the decoder, which a receiver needs in addition, and the bits that name the chosen configuration and seed.
+"""
+
+import math
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from prequential_codecs.archive_block import BlockKind
+from prequential_codecs.archive_summary import summarise
+
+from prequential.evaluation.decoder_source import decoder_zip_bytes
+
+if TYPE_CHECKING:
+    from prequential.online.coding import Progress
+
+NATS_PER_BIT = math.log(2.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """Totals of a finished archive, in bytes unless the name says bits.
+
+    n_bytes: length of the original.
+    code_bits: ideal code length under the learner's frequencies, raw blocks included. It is exact: a whole number of units of
+        2**-22 bits.
+    decoder_bytes: the zipped source of the decoder; 0 before `declaring`.
+    n_configs, n_seeds: the user declares that this archive is the best of so many configurations and seeds.
+
+    Examples:
+        >>> import prequential
+        >>> ledger = prequential.Ledger(
+        ...     n_bytes=1000, archive_bytes=250, header_bytes=20, payload_bytes=200, n_blocks=1, n_raw_blocks=0, code_bits=1590.0
+        ... )
+        >>> ledger.archive_bits, ledger.bits_per_byte, ledger.container_bytes, ledger.coder_bits
+        (2000, 2.0, 30, 10.0)
+    """
+
+    n_bytes: int
+    archive_bytes: int
+    header_bytes: int
+    payload_bytes: int
+    n_blocks: int
+    n_raw_blocks: int
+    code_bits: float
+    decoder_bytes: int = 0
+    n_configs: int = 1
+    n_seeds: int = 1
+
+    @classmethod
+    def from_progress(cls, done: "Progress") -> Self:
+        """The ledger of a finished archive. done: the last Progress that `online.coding.compress` yields."""
+        return cls(
+            n_bytes=done.n_bytes,
+            archive_bytes=done.archive_bytes,
+            header_bytes=done.header_bytes,
+            payload_bytes=done.payload_bytes,
+            n_blocks=done.n_blocks,
+            n_raw_blocks=done.n_raw_blocks,
+            code_bits=done.code_bits,
+        )
+
+    @classmethod
+    def of_archive(cls, path: str | os.PathLike[str], *, code_bits: float) -> Self:
+        """The ledger of the archive at `path`, whose ideal code length is known. Raises CorruptArchiveError."""
+        summary = summarise(path)
+        return cls(
+            n_bytes=summary.header.n_bytes,
+            archive_bytes=summary.archive_bytes,
+            header_bytes=summary.header_bytes,
+            payload_bytes=summary.payload_bytes,
+            n_blocks=len(summary.blocks),
+            n_raw_blocks=sum(block.kind is BlockKind.RAW for block in summary.blocks),
+            code_bits=code_bits,
+        )
+
+    @classmethod
+    def of_code_length(cls, n_bytes: int, code_bits: float) -> Self:
+        """The ledger of a corpus of which only the code length is known. It counts as an archive of so many whole bytes."""
+        n_coded = math.ceil(code_bits / 8)
+        return cls(
+            n_bytes=n_bytes,
+            archive_bytes=n_coded,
+            header_bytes=0,
+            payload_bytes=n_coded,
+            n_blocks=0,
+            n_raw_blocks=0,
+            code_bits=code_bits,
+        )
+
+    def declaring(self, *, n_configs: int, n_seeds: int, counts_decoder: bool = True) -> Self:
+        """A copy with the size of the decoder, for the best of so many configurations and seeds, at least 1 each.
+
+        counts_decoder: False for a learner that is not ours: the size of its source is not known.
+        """
+        decoder_bytes = decoder_zip_bytes() if counts_decoder else 0
+        return replace(self, decoder_bytes=decoder_bytes, n_configs=n_configs, n_seeds=n_seeds)
+
+    @property
+    def container_bytes(self) -> int:
+        """Block heads, checksums, index and end: the archive without header and payload."""
+        return self.archive_bytes - self.header_bytes - self.payload_bytes
+
+    @property
+    def archive_bits(self) -> int:
+        """The prequential description length: the size of the complete archive."""
+        return 8 * self.archive_bytes
+
+    @property
+    def coder_bits(self) -> float:
+        """Payload minus ideal code length; negative if raw blocks were shorter than coded ones."""
+        return 8 * self.payload_bytes - self.code_bits
+
+    @property
+    def choice_bits(self) -> float:
+        """Bits that name the chosen configuration and seed among those that were tried."""
+        return math.log2(self.n_configs) + math.log2(self.n_seeds)
+
+    @property
+    def total_bits(self) -> float:
+        """The total cost: archive, decoder and choice."""
+        return self.archive_bits + 8 * self.decoder_bytes + self.choice_bits
+
+    @property
+    def benchmark_bytes(self) -> int:
+        """Archive and zipped decoder, without Python and libraries. The Large Text Compression Benchmark ranks by such a sum."""
+        return self.archive_bytes + self.decoder_bytes
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Archive bits per byte of the original; infinite for an empty original, because its archive has a header."""
+        return bits_per_byte(self.archive_bytes, self.n_bytes)
+
+    @property
+    def code_bits_per_byte(self) -> float:
+        """Ideal code length per byte of the original: the mean log loss of the learner, in bits."""
+        return self.code_bits / self.n_bytes if self.n_bytes else 0.0
+
+    @property
+    def code_nats_per_byte(self) -> float:
+        """The mean log loss in nats, the unit of a cross-entropy loss."""
+        return self.code_bits_per_byte * NATS_PER_BIT
+
+    @property
+    def coder_overhead_ppm(self) -> float:
+        """Excess of the payload over the ideal code length, in millionths; negative if raw blocks were shorter."""
+        return (8 * self.payload_bytes / self.code_bits - 1.0) * 1e6 if self.code_bits else 0.0
+
+    def entries(self) -> list[tuple[str, float]]:
+        """Name and bits of each part of the total cost: the parts of the archive, then decoder and choice."""
+        return [
+            ("header", 8.0 * self.header_bytes),
+            ("ideal code length", self.code_bits),
+            ("coder overhead", self.coder_bits),
+            ("container", 8.0 * self.container_bytes),
+            ("decoder source, zipped", 8.0 * self.decoder_bytes),
+            (f"choice among {self.n_configs} configurations", math.log2(self.n_configs)),
+            (f"choice among {self.n_seeds} seeds", math.log2(self.n_seeds)),
+        ]
+
+
+def bits_per_byte(compressed_bytes: int, n_bytes: int) -> float:
+    """Bits for each byte of the original; infinite for an empty one."""
+    return 8 * compressed_bytes / n_bytes if n_bytes else math.inf

@@ -1,0 +1,469 @@
+"""Run folders: the files of an evaluation, from which later commands show it, compare it, draw it and decode its archive.
+
+    RUNS/enwik6-20261121-224500-05c7fd87/
+        record.jsonl      one line: corpus, configuration, ledger, tables, baselines, findings, environment (docs/MEASURES.md)
+        curve.parquet     series, n_bytes, bits: cumulative bits of the model, its parts and the baselines
+        archive.pq        the proof: it decodes to the corpus
+        environment.json  a copy of the record's environment
+
+A folder gets its name when it is complete. Until then it is a draft, .run-..., which stays if its run can be resumed.
+
+Runs without their archives can be packed into one text file, which `read_runs` accepts in place of a folder of run folders.
+Each line is a JSON object: kind ("packed run"), name, record, and curves (the contents of curve.parquet in base64).
+"""
+
+import base64
+import errno
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property, partial, reduce
+from operator import and_
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prequential_corpora.chunks import reading
+
+from prequential.arguments import check_arguments
+from prequential.errors import CheckpointError, CorpusError
+from prequential.evaluation.curves import (
+    MAX_CURVE_FILE_BYTES,
+    MODEL,
+    Curves,
+    parse_curves,
+    write_curves,
+)
+from prequential.evaluation.record import FORM, SCHEMA
+from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
+from prequential.files import (
+    RESUMABLE,
+    PathLike,
+    check_own_folder,
+    checkpoint_path,
+    common_mode,
+    hold_work_folder,
+    output_file,
+    permissions,
+    read_regular,
+    share_folder,
+    sync_folder,
+    warn_of_readers,
+    write_text,
+    writing,
+)
+from prequential.model.presets import name_of
+from prequential.printable import printable
+from prequential.records.fields import (
+    MAX_RECORD_BYTES,
+    MAX_RECORDS_BYTES,
+    TEXT,
+    check_fields,
+    parse_object,
+    read_lines,
+    read_object,
+)
+from prequential.records.frames import cost_frame, curve_frame
+
+if TYPE_CHECKING:
+    import pandas
+
+RECORD, CURVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "environment.json"
+ARCHIVE = "archive.pq"
+COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # of a draft; deleted when the evaluation is complete
+DRAFT = ".run-"
+PACKED = "packed run"
+Hint = Callable[[Path], str]
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """A finished evaluation. record: as evaluation/record.py makes it.
+
+    path: its run folder; of a packed run FILE/NAME. packed_curves: of a packed run the contents of curve.parquet.
+
+    Examples:
+        >>> import tempfile, prequential
+        >>> from prequential.sweeps.plans import Plan, Setting
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
+        ...     run = prequential.read_runs(folder)[0]
+        ...     run.record["corpus"]["name"], int(run.curves["model"].n_bytes[-1]), run.archive.name
+        ('christmas_carol', 1000, 'archive.pq')
+    """
+
+    path: Path
+    record: dict[str, Any]
+    packed_curves: bytes | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the run folder."""
+        return self.path.name
+
+    @property
+    def mode(self) -> int:
+        """The permissions of its folder and its files, or of the file that it is packed in. What is made of it gets no others."""
+        if self.packed_curves is not None:
+            return common_mode(self.path.parent)
+        return common_mode(self.path, self.path / RECORD, self.path / CURVE)
+
+    @property
+    def archive(self) -> Path:
+        """The archive that proves the figures."""
+        return self.path / ARCHIVE
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """All curves as a table: series, n_bytes, bits, bits_per_byte. Raises MissingDependencyError without pandas."""
+        return curve_frame(self.curves)
+
+    def table(self, name: str) -> "pandas.DataFrame":
+        """A table of where the bits went, by its name in the record: bytes, bits, shares in %, bits/byte of each part.
+
+        Raises ConfigError if there is no such table, MissingDependencyError without pandas.
+        """
+        return cost_frame(self.record.get("tables", {}), name)
+
+    @cached_property
+    def curves(self) -> Curves:
+        """Cumulative bits against bytes of "model", its parts and each baseline. That of the model ends at the corpus's end.
+
+        Raises CorpusError if they cannot be read.
+        """
+        curves, n_bytes = parse_curves(self.curve_table(), self.path / CURVE), self.record["corpus"]["n_bytes"]
+        if MODEL not in curves or curves[MODEL].n_bytes[-1] != n_bytes:
+            raise CorpusError(f"{str(self.path)!r} has no curve of the model up to byte {n_bytes}: evaluate again")
+        return curves
+
+    def curve_table(self) -> bytes:
+        """The contents of curve.parquet. Raises CorpusError if they cannot be read."""
+        if self.packed_curves is not None:
+            return self.packed_curves
+        with reading(self.path / CURVE):
+            return read_regular(self.path / CURVE, MAX_CURVE_FILE_BYTES)
+
+    def __repr__(self) -> str:
+        """The figures that one looks for first, in a line."""
+        record = self.record
+        try:
+            corpus = f"{record['corpus'].get('name', 'bytes')}, {record['corpus']['n_bytes']:,} bytes"
+            figures = f"{name_of(record['config']) or model_summary(record['config'])}, {record['bits_per_byte']:.4f} bits/byte"
+        except (KeyError, TypeError, ValueError, AttributeError):  # a record that somebody made
+            return f"<Run {self.name}>"
+        return printable(f"<Run {self.name} of {corpus}: {figures}>")
+
+    def _repr_html_(self) -> str:
+        """The line above, and a table of all compressors, the smallest first."""
+        return sizes_html(repr(self), comparison_rows(self.record))
+
+    def record_line(self) -> bytes:
+        """The contents of record.jsonl."""
+        return record_line(self.record).encode()
+
+
+def read_run(path: PathLike) -> Run:
+    """The run in the folder `path`, or the packed run FILE/NAME.
+
+    Raises CorpusError if there is no such run, or if it has another schema.
+
+    Examples:
+        >>> import tempfile, prequential
+        >>> from prequential.sweeps.plans import Plan, Setting
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
+        ...     name = prequential.read_runs(folder)[0].name
+        ...     prequential.read_run(f"{folder}/{name}").record["corpus"]["n_bytes"]
+        1000
+    """
+    check_arguments(path=path)
+    folder = Path(path)
+    if folder.parent.is_file():
+        for run in read_runs(folder.parent):
+            if run.name == folder.name:
+                return run
+        raise CorpusError(f"{str(folder.parent)!r} has no run {folder.name!r}: `prequential runs list` lists its runs")
+    record = os.path.join(path, RECORD)  # noqa: PTH118 - of ".", it names the folder
+    return Run(folder, _checked_record(read_object(record), record))
+
+
+def find_run(name: str, folder: PathLike) -> str:
+    """The path of a run: `name` itself, if it is one; `latest` of the folder; or the only run there whose name begins so.
+
+    Raises CorpusError if there is none, or several.
+    """
+    path = Path(name)
+    if (path / RECORD).exists() or path.parent.is_file():
+        return name
+    if name == "latest":
+        if runs := runs_so_far(folder, on_bad=lambda error: None):
+            return str(runs[-1].path)
+        raise CorpusError(f"{os.fspath(folder)!r} has no run")
+    with reading(folder):
+        names = [child.name for child in Path(folder).iterdir()] if path.name == name and Path(folder).is_dir() else []
+    found = sorted(child for child in names if child.startswith(name))
+    if len(found) == 1:
+        return str(Path(folder) / found[0])
+    reason = (
+        f"{len(found)} runs in {os.fspath(folder)!r} begin so"
+        if found
+        else f"this run does not exist, neither here nor in {os.fspath(folder)!r}"
+    )
+    raise CorpusError(f"{name!r}: {reason}; `prequential runs list` lists them")
+
+
+def find_runs(name: str, folder: PathLike) -> list[Run]:
+    """The run that `find_run` finds; or all runs, if `name` is a folder that holds run folders, or a file of packed runs.
+
+    Raises CorpusError if there is none, or one cannot be read.
+    """
+    path = Path(name)
+    if path.is_file() or (path.is_dir() and not (path / RECORD).exists()):
+        if runs := read_runs(name):
+            return runs
+        raise CorpusError(f"{name!r} is not a run, and holds none")
+    return [read_run(find_run(name, folder))]
+
+
+def _checked_record(record: Any, path: PathLike) -> dict[str, Any]:
+    if not isinstance(record, dict) or record.get("kind") != "evaluation":
+        raise CorpusError(f"{str(path)!r} is not the record of an evaluation")
+    if record.get("schema") != SCHEMA:
+        raise CorpusError(f"{str(path)!r} has schema {record.get('schema')!r}; this version reads {SCHEMA}")
+    check_fields(record, FORM, repr(str(path)))
+    return record
+
+
+def record_line(record: dict[str, Any]) -> str:
+    """The record as one line of JSON. Reading it and calling this function again gives the same line."""
+    return json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = None) -> list[Run]:
+    """All runs in the folder `path`, or in a file that `pack_runs` wrote, oldest first.
+
+    on_bad: called with the error of each run that cannot be read, which is left out. None: such an error is raised. Raises
+    CorpusError if `path` does not exist.
+
+    Examples:
+        >>> import tempfile, prequential
+        >>> from prequential.sweeps.plans import Plan, Setting
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
+        ...     [run.record["corpus"]["n_bytes"] for run in prequential.read_runs(folder)]
+        [1000]
+        >>> prequential.read_runs("none")
+        Traceback (most recent call last):
+        prequential.errors.CorpusError: 'none' does not exist: name a folder of runs, or a file of packed runs
+    """
+    check_arguments(path=path, on_bad=on_bad)
+    if not os.path.lexists(path):
+        raise CorpusError(f"{os.fspath(path)!r} does not exist: name a folder of runs, or a file of packed runs")
+    root, runs = Path(path), []
+    for read in _readers(root):
+        try:
+            runs.append(read())
+        except CorpusError as error:
+            if on_bad is None:
+                raise
+            on_bad(error)
+    return sorted(runs, key=lambda run: (str(run.record.get("time")), run.name))
+
+
+def runs_so_far(path: PathLike, on_bad: Callable[[CorpusError], object] | None = None) -> list[Run]:
+    """As `read_runs`; none if `path` does not exist yet."""
+    return read_runs(path, on_bad) if os.path.lexists(path) else []
+
+
+def _readers(root: Path) -> Iterator[Callable[[], Run]]:
+    """A function for each run at `root` that reads it. Raises CorpusError if the runs cannot be found."""
+    with reading(root):
+        if root.is_file():
+            yield from (partial(_unpacked, line, root) for line in read_lines(root))
+        else:
+            folders = [each for each in root.iterdir() if not each.name.startswith(".")]
+            yield from (partial(read_run, folder) for folder in folders if _may_be_run(folder))
+
+
+def _may_be_run(folder: Path) -> bool:
+    """Whether `folder` has a record of any kind, or cannot be searched."""
+    try:
+        os.lstat(folder / RECORD)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _unpacked(line: bytes, path: Path) -> Run:
+    try:
+        values = parse_object(line, repr(str(path)))
+        check_fields(values, {"kind": TEXT, "name": TEXT, "record": {}, "curves": TEXT}, repr(str(path)))
+        if values["kind"] != PACKED or "/" in values["name"]:
+            raise ValueError
+        curves = base64.b64decode(values["curves"], validate=True)
+    except (ValueError, CorpusError) as error:
+        raise CorpusError(
+            f"{str(path)!r} is neither a folder of runs nor a file that `prequential runs pack` wrote"
+        ) from error
+    return Run(path / values["name"], _checked_record(values["record"], path / values["name"]), curves)
+
+
+def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> list[Run]:
+    """Writes the records and curves of all runs in `folder` into one file, without their archives. Returns these runs.
+
+    Raises CorpusError if there are no runs or they cannot be read. Raises OutputError if the file cannot be written, or if it
+    exists and `overwrite` is False.
+    """
+    runs = read_runs(folder)
+    if not runs:
+        raise CorpusError(f"{os.fspath(folder)!r} has no runs to pack")
+    with output_file(path, overwrite=overwrite, mode=mode_of_all(runs)) as sink:
+        for run in runs:
+            curves = base64.b64encode(run.curve_table()).decode()
+            values = {"kind": PACKED, "name": run.name, "record": run.record, "curves": curves}
+            line = record_line(values).encode()
+            if len(line) > MAX_RECORD_BYTES or sink.n_bytes + len(line) > MAX_RECORDS_BYTES:
+                raise CorpusError(
+                    f"{os.fspath(folder)!r} is too large to be packed: a run may take {MAX_RECORD_BYTES:,} bytes, all runs "
+                    f"{MAX_RECORDS_BYTES:,}"
+                )
+            sink.write(line)
+    return runs
+
+
+def mode_of_all(runs: Iterable[Run]) -> int:
+    """The permissions that all the runs have."""
+    return reduce(and_, (run.mode for run in runs), 0o777)
+
+
+def interrupted_runs(root: PathLike) -> list[Path]:
+    """Drafts in the folder `root` that `evaluate --resume` can continue. Their runs were interrupted or are still running."""
+    with reading(root):
+        found = sorted(Path(root).glob(f"{DRAFT}*")) if Path(root).exists() else []
+    return [path for path in found if _can_be_resumed(path)]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run folder before it is complete: an evaluation fills the folder `draft`, and `finish` gives it its name."""
+
+    draft: Path
+
+    def finish(self, root: Path, record: dict[str, Any], curves: Curves, *, mode: int = 0o777) -> Path:
+        """Writes the remaining files and renames the draft; returns the new path (`run_name`). Raises OutputError.
+
+        mode: permissions that the folder has at most, in addition to the user's umask.
+        """
+        draft = self.draft
+        write_curves(draft / CURVE, curves)
+        with writing(root):
+            write_text(draft / ENVIRONMENT, json.dumps(record["environment"], indent=2) + "\n")
+            write_text(draft / RECORD, record_line(record))
+            share_folder(draft, mode)
+            sync_folder(draft)
+            path = _rename_to_free_name(draft, root / run_name(record))
+            with suppress(OSError):  # the run is complete
+                for name in (COSTS, SECONDS, ENCODED):  # not earlier: until here the draft can be resumed
+                    (path / name).unlink(missing_ok=True)
+            sync_folder(root)
+        warn_of_readers(path, permissions(mode))
+        return path
+
+
+def _hint(draft: Path) -> str:
+    return f"evaluate with draft = DraftFolder(path={str(draft)!r}, keep=True, resume=True) continues this run"
+
+
+@contextmanager
+def new_run_folder(root: PathLike, *, keep: bool = False, hint: Hint = _hint) -> Iterator[RunFolder]:
+    """A new draft in the folder `root`. Raises OutputError.
+
+    If the body does not finish it, the draft is deleted. With `keep` it stays if its run can be resumed. hint: what an error
+    then says about the draft.
+    """
+    with writing(root):
+        Path(root).mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
+    try:
+        with hold_work_folder(draft), _deleting(draft, hint, unless=lambda: keep and _can_be_resumed(draft)):
+            yield RunFolder(draft)
+    finally:
+        with suppress(OSError):
+            draft.rmdir()  # empty if it could not be locked
+
+
+@contextmanager
+def interrupted_run_folder(draft: PathLike, *, hint: Hint = _hint) -> Iterator[RunFolder]:
+    """The draft of an interrupted run. It stays if the body fails. hint: what an error then says about it.
+
+    Raises CheckpointError if `draft` is not such a folder, OutputError if it is another user's, or if its run still works.
+    """
+    folder = Path(draft)
+    if not (folder.name.startswith(DRAFT) and _can_be_resumed(folder)):
+        raise CheckpointError(f"{os.fspath(draft)!r} is not a folder that an interrupted evaluation left")
+    with writing(draft):
+        check_own_folder(folder)
+    with hold_work_folder(folder), _deleting(folder, hint, unless=lambda: True):
+        yield RunFolder(folder)
+
+
+@contextmanager
+def _deleting(draft: Path, hint: Hint, unless: Callable[[], bool]) -> Iterator[None]:
+    """Deletes the draft after the body, and notes of an error about files in it.
+
+    If the body fails and `unless()` is true, the draft stays, and a note says so.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not unless():
+            shutil.rmtree(draft, ignore_errors=True)
+            error.__notes__ = [note for note in getattr(error, "__notes__", ()) if draft.name not in note]
+        elif not isinstance(error, CheckpointError):  # its message says what is wrong with the draft
+            notes = [note for note in getattr(error, "__notes__", ()) if note != RESUMABLE]
+            error.__notes__ = [*notes, hint(draft)]
+        raise
+    shutil.rmtree(draft, ignore_errors=True)  # nothing is there if the run was finished: it has another name
+
+
+def _can_be_resumed(draft: Path) -> bool:
+    try:
+        return (draft / ARCHIVE).is_file() or checkpoint_path(draft / ARCHIVE).is_file()
+    except OSError:  # a folder of another user
+        return False
+
+
+def run_name(record: dict[str, Any]) -> str:
+    """Corpus, time (UTC) and first digits of the corpus's digest. Two runs have the same name only by chance."""
+    corpus = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(record["corpus"].get("name") or "bytes").name).strip("-.")[:40]
+    time = re.sub(r"[^0-9T]", "", record["time"][:19]).replace("T", "-")
+    return f"{corpus or 'corpus'}-{time}-{record['corpus']['blake2b'][:8]}"
+
+
+def _rename_to_free_name(folder: Path, name: Path) -> Path:
+    """Renames the folder to the first of NAME, NAME-2, NAME-3, ... that does not exist; returns the new path."""
+    number, target = 1, name
+    while True:
+        if not os.path.lexists(target):
+            try:
+                return folder.rename(target)
+            except OSError as error:
+                is_taken = error.errno in (errno.ENOTEMPTY, errno.EEXIST) or os.path.lexists(target)
+                if not is_taken:  # otherwise another process, or another user, has just made something of this name
+                    raise
+        number += 1
+        target = name.with_name(f"{name.name}-{number}")

@@ -1,0 +1,193 @@
+"""An evaluation as text, from its record: a recorded run prints the same as a new one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from html import escape
+from typing import Any
+
+from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
+
+from prequential.evaluation.record import CODED_HERE, NOT_CODED
+from prequential.machine.facts import NO_BACKEND
+from prequential.model.presets import name_of
+from prequential.printable import printable
+from prequential.records.table import format_table
+from prequential.watch.finding import Finding
+
+COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
+PART_NAMES = {"gpt": "GPT"}
+
+
+def format_report(record: dict[str, Any]) -> str:
+    """The figures of one evaluation record, the table of the compressors, notes and warnings."""
+    findings = [f"warning: {finding}" for finding in recorded_findings(record)]
+    lines = [
+        *_figures(record),
+        "",
+        *format_table(COLUMNS, comparison_rows(record)).split("\n"),
+        *record["notes"],
+        *findings,
+    ]
+    return "\n".join(map(printable, lines))
+
+
+def recorded_findings(record: Mapping[str, Any]) -> list[Finding]:
+    """The findings in the record; none in records of older versions."""
+    names = [field.name for field in fields(Finding)]
+    return [Finding(**{name: values[name] for name in names}) for values in record.get("findings", ())]
+
+
+def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
+    """One row under COLUMNS for each compressor, the smallest size first. Our learner is called prequential."""
+    results = [
+        (learner_name(record["config"]), record["archive_bytes"], record["wall_s"]),
+        *((b["label"], b["compressed_bytes"], b["wall_s"]) for b in record["baselines"]),
+    ]
+    return size_rows(results, record["corpus"]["n_bytes"])
+
+
+def size_rows(results: Sequence[tuple[str, int, float]], n_bytes: int) -> list[list[str]]:
+    """Rows under COLUMNS from (label, compressed bytes, seconds), the smallest size first."""
+    return [
+        [label, f"{size:,}", f"{8 * size / n_bytes:.4f}", f"{wall_s:.2f}", f"{n_bytes / max(wall_s, 1e-6) / 1e3:,.0f}"]
+        for label, size, wall_s in sorted(results, key=lambda result: result[1])
+    ]
+
+
+def is_coded(record: Mapping[str, Any]) -> bool:
+    """Whether the run wrote an archive; if not, its size is its code length in whole bytes."""
+    return record.get("coding") != NOT_CODED
+
+
+def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
+    """The title of a column of sizes, in a unit, of runs with or without archives."""
+    kinds = {True: "archive", False: "code length"}
+    names = " or ".join(kinds[each] for each in kinds if each in are_coded)
+    return f"{names} {unit}" if names == "archive" else f"{names}, {unit}"
+
+
+def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
+    """A line, and rows under COLUMNS as a table, for a notebook."""
+    cells = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    titles = "".join(f"<th>{escape(title)}</th>" for title in COLUMNS)
+    return f"<p>{escape(line)}</p><table><tr>{titles}</tr>{cells}</table>"
+
+
+def learner_name(config: dict[str, Any]) -> str:
+    """What the learner is called in tables: prequential, or its own name."""
+    return config["learner"]["name"] if "learner" in config else "prequential"
+
+
+def learner_label(config: Mapping[str, Any]) -> str:
+    """The preset of a configuration, the own name of another learner, or else the sizes of GPT and mixer."""
+    if other := config.get(OTHER):
+        return str(other["name"])
+    own = {name: value for name, value in config.items() if name != GIVEN}
+    return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
+
+
+def _sizes(config: Mapping[str, Any]) -> str:
+    """A record of a stranger may lack any of these."""
+    gpt, mixer, seed = config.get("gpt"), config.get("mixer"), config.get("seed")
+    parts = [f"GPT {gpt.get('n_layers', '?')} x {gpt.get('width', '?')}"] if gpt else []
+    parts += [f"{len(mixer.get('contexts', ()))} contexts"] if mixer else []
+    return (" + ".join(parts) or "a learner") + (f", seed {seed}" if seed else "")
+
+
+def model_summary(config: dict[str, Any]) -> str:
+    """A configuration (Config.to_dict) in a few words."""
+    if other := config.get("learner"):
+        arguments = ", ".join(f"{name} = {value}" for name, value in other["arguments"].items())
+        return f"{other['name']}({arguments}), {other['n_symbols']} symbols, runs of {other['run_symbols']}"
+    gpt, mixer = config["gpt"], config["mixer"]
+    parts = []
+    if gpt:
+        parts.append(f"GPT {gpt['n_layers']} x {gpt['width']}, window {gpt['window']}")
+        if replicas := config.get("replicas"):
+            parts[-1] = f"{replicas['n_replicas']} of {parts[-1]}, averaged every {replicas['sync_every']} steps"
+    if mixer:
+        parts.append(f"{len(mixer['contexts'])} mixed contexts in 2**{mixer['table_bits']} buckets")
+    return " + ".join(parts) + (f", given {name_of_given(config['given'])}" if "given" in config else "")
+
+
+def _figures(record: dict[str, Any]) -> list[str]:
+    corpus, environment = record["corpus"], record["environment"]
+    n_threads, backend = environment["threads"], environment["backend"]
+    matmul = "" if backend == NO_BACKEND else f"{backend} matmul, "
+    rows = [
+        ("corpus", f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
+        ("model", _model(record["config"])),
+        (
+            "machine",
+            f"{environment['machine']['cpu']}, {n_threads} thread{'s' * (n_threads != 1)}, {matmul}"
+            f"{environment['kernels']} kernels",
+        ),
+        ("description length", f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte"),
+        ("archive", _archive(record)),
+        (
+            "ideal code length",
+            f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte, "
+            f"{record['code_nats_per_byte']:.4f} nats/byte",
+        ),
+        *_parts(record),
+        ("coder overhead", f"{record['coder_overhead_ppm']:.1f} ppm"),
+        *_beyond_the_archive(record),
+        ("speed", _speed(record["wall_s"], record["bytes_per_s"])),
+        ("verified", _verified(record)),
+        ("peak memory", f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB"),
+    ]
+    return [f"{name:<20}{text}" for name, text in rows]
+
+
+def _archive(record: dict[str, Any]) -> str:
+    if not is_coded(record):
+        return f"none: {NOT_CODED}"
+    parts = (
+        f"{record['archive_bytes']:,} bytes = header {record['header_bytes']:,} + payload {record['payload_bytes']:,} + "
+        f"container {record['container_bytes']:,}"
+    )
+    return parts + ("; decodes on this machine with these versions" if record.get("coding") == CODED_HERE else "")
+
+
+def _beyond_the_archive(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """The total cost. Records of older versions do not have it."""
+    rows = []
+    if "learner" in record["config"]:
+        rows.append(("total cost", "not known: the learner's own source is not counted"))
+    elif "total_bits" in record:
+        zipped = f"the decoder's source ({record['decoder_bytes']:,} bytes zipped)"
+        without = "; what was given is not counted" if "given" in record["config"] else ""
+        choice = f"the choice of 1 in {record['n_configs'] * record['n_seeds']}"
+        both = f"archive and decoder {record['benchmark_bytes']:,} bytes{without}"
+        rows.append(("total cost", f"{record['total_bits']:,.0f} bits with {zipped} and {choice}; {both}"))
+    return rows
+
+
+def _parts(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """The ideal code length under each part of the learner alone."""
+    n_bytes = record["corpus"]["n_bytes"]
+    return [
+        (f"- {PART_NAMES.get(part, part)} alone", f"{bits:,.0f} bits, {bits / n_bytes:.4f} bits/byte")
+        for part, bits in record.get("parts", {}).items()
+        if part != "model"
+    ]
+
+
+def _model(config: dict[str, Any]) -> str:
+    """Preset and configuration."""
+    preset = name_of(config)
+    return f"{preset}: {model_summary(config)}" if preset else model_summary(config)
+
+
+def _speed(wall_s: float, bytes_per_s: float) -> str:
+    return f"{wall_s:.2f} s, {bytes_per_s / 1e3:,.2f} kB/s"
+
+
+def _verified(record: dict[str, Any]) -> str:
+    if not is_coded(record):
+        return "not possible: no archive was written"
+    if not record["verified"]:
+        return "no (--verify decodes the archive and compares every byte)"
+    times = record["verify_wall_s"], record["verify_bytes_per_s"]
+    here = " on this machine and these versions" if record.get("coding") == CODED_HERE else ""
+    return f"every byte decoded and compared{here}" + ("" if None in times else f": {_speed(*times)}")

@@ -1,0 +1,183 @@
+"""The trace of a run: the cost of each byte under the learner, and under each of its parts.
+
+Costs are whole units of 2**-22 bits, 4 bytes each, in a file. So memory does not grow with the corpus, and an interrupted run can
+be resumed. Sums are exact: every table and curve adds up to the ideal code length in the ledger.
+"""
+
+import errno
+import hashlib
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from io import BytesIO, RawIOBase
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from prequential_codecs.bit_coder import UNIT_BITS
+from prequential_corpora.chunks import reading
+
+from prequential.errors import CheckpointError
+from prequential.files import open_own_file, sync, temporary_folder, writing
+
+CHUNK = 1 << 20  # values that are read at a time
+MEMORY_BYTES = 64 << 20
+NOT_SUPPORTED = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV}
+
+
+class ArrayFile:
+    """A one-dimensional array in a file. What was not written is zero. The file closes with the last reference.
+
+    It is not mapped: a process that writes to a mapped file dies by a signal if the disk is full. Here that is an OutputError.
+    """
+
+    def __init__(self, dtype: DTypeLike, n: int, path: Path | None = None) -> None:
+        """path: a file that may exist already; None: a temporary file.
+
+        Reserves the space on the disk, if the file system can. Raises OutputError if the disk is full. Raises CheckpointError,
+        and does not change the file, if it has another size.
+        """
+        self._dtype, self._name = np.dtype(dtype), str(path or temporary_folder())
+        with (
+            writing(self._name),
+            open_own_file(path) if path else tempfile.TemporaryFile(dir=self._name, prefix="prequential-") as file,
+        ):
+            _reserve(file, self._dtype.itemsize * n)
+            self._file: RawIOBase | BytesIO = os.fdopen(os.dup(file.fileno()), "r+b", buffering=0)
+        self._close = weakref.finalize(self, self._file.close)
+
+    def write(self, start: int, values: NDArray[Any]) -> None:
+        """Writes values (n,) from position `start` on. Raises OutputError."""
+        data = values.astype(self._dtype).view(np.uint8).data
+        with writing(self._name):
+            self._file.seek(start * self._dtype.itemsize)
+            while data:
+                data = data[self._file.write(data) :]
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """The values (stop - start,) from position `start` on.
+
+        Raises CheckpointError if another process has cut the file, CorpusError if it cannot be read.
+        """
+        values = np.empty(stop - start, self._dtype)
+        data = values.view(np.uint8).data
+        with reading(self._name):
+            self._file.seek(start * self._dtype.itemsize)
+            while data:
+                if not (n := self._file.readinto(data)):
+                    raise CheckpointError(f"{self._name!r} became shorter while it was in use")
+                data = data[n:]
+        return values
+
+    def sync(self) -> None:
+        """Waits until everything that was written is stored on the disk. Raises OSError."""
+        sync(self._file.fileno())
+
+    def settle(self) -> None:
+        """Nothing more is written: an array of at most MEMORY_BYTES moves to memory, so that results hold no open files."""
+        if os.fstat(self._file.fileno()).st_size <= MEMORY_BYTES:
+            data = self._contents()
+            self._close()
+            self._file = BytesIO(data)
+
+    def _contents(self) -> bytes:
+        self._file.seek(0)
+        data: bytes = self._file.read()
+        return data
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_dtype": self._dtype, "_name": self._name, "_file": self._contents()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy is in memory."""
+        self.__dict__ |= state | {"_file": BytesIO(state["_file"])}
+
+
+def _reserve(file: BinaryIO, n_bytes: int) -> None:
+    """Gives a new file its length, and reserves space for it, so that a full disk is an error before the work. Raises OSError."""
+    if (found := os.fstat(file.fileno()).st_size) not in (0, n_bytes):
+        raise CheckpointError(
+            f"another run left a file of {found:,} bytes, but this run needs {n_bytes:,}: start again without resume=True"
+        )
+    file.truncate(n_bytes)
+    if n_bytes and hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file.fileno(), 0, n_bytes)
+        except OSError as error:
+            if error.errno not in NOT_SUPPORTED:
+                raise
+
+
+class Trace:
+    """The ideal code length of each of n bytes under each of P parts. It is filled from the first byte to the last.
+
+    A full disk raises OutputError, when the trace is made or later.
+    """
+
+    def __init__(self, parts: Sequence[str], n_bytes: int, path: Path | None = None) -> None:
+        """path: the file of the trace, which may exist already; None: a temporary file.
+
+        Raises CheckpointError if the file exists and has another size.
+        """
+        self.parts, self.n_bytes = tuple(parts), n_bytes
+        self._units = ArrayFile(np.uint32, len(self.parts) * max(n_bytes, 1), path)
+        self._n_filled = dict.fromkeys(self.parts, 0)
+
+    def resume(self, part: str, n_bytes: int) -> None:
+        """Continues the part after its first n_bytes, whose costs are in the file from an earlier run."""
+        self._n_filled[part] = n_bytes
+
+    def sync(self) -> None:
+        """Waits until everything that was appended is stored on the disk. Raises OSError."""
+        self._units.sync()
+
+    def settle(self) -> None:
+        """Nothing more is appended: a short trace moves to memory. One that is copied or pickled moves there in any case."""
+        self._units.settle()
+
+    def append(self, part: str, bits: NDArray[np.float64]) -> None:
+        """Appends the costs (n,) of the part's next bytes, in bits: whole units, each below 2**10 bits."""
+        start = self._n_filled[part]
+        if start + len(bits) > self.n_bytes:
+            raise ValueError(f"{start + len(bits)} costs for {self.n_bytes} bytes")
+        self._units.write(self._first(part) + start, bits / UNIT_BITS)
+        self._n_filled[part] = start + len(bits)
+
+    def bits(self, part: str, where: slice = slice(None)) -> NDArray[np.float64]:
+        """The costs (n,) float64 of the bytes in `where`, a slice without a step, in bits. Sums are exact below 2**31 bits."""
+        start, stop, _ = where.indices(self.n_bytes)
+        first = self._first(part)
+        return np.multiply(self._units.read(first + start, first + max(start, stop)), UNIT_BITS, dtype=np.float64)
+
+    def total_bits(self, part: str) -> float:
+        """The cost of all bytes, in bits."""
+        return float(self.sums(part, np.array([self.n_bytes]))[0])
+
+    def digest(self, part: str) -> str:
+        """BLAKE2b of the costs of all bytes, in hexadecimal digits."""
+        found = hashlib.blake2b(digest_size=32)
+        for _, units in self._chunks(part, self.n_bytes):
+            found.update(units.data)
+        return found.hexdigest()
+
+    def sums(self, part: str, ends: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Cumulative costs (n,) in bits at the ascending positions `ends` (n,), each from 0 to n_bytes."""
+        sums, total = np.zeros(len(ends), np.int64), 0
+        for start, units in self._chunks(part, int(ends[-1])):
+            running = np.cumsum(units, dtype=np.int64) + total
+            first, last = np.searchsorted(ends, (start + 1, start + len(units) + 1))
+            sums[first:last] = running[ends[first:last] - start - 1]
+            total = running[-1]
+        return np.multiply(sums, UNIT_BITS, dtype=np.float64)
+
+    def _first(self, part: str) -> int:
+        """The position of the part's first byte in the file."""
+        return self.parts.index(part) * max(self.n_bytes, 1)
+
+    def _chunks(self, part: str, n_bytes: int) -> Iterator[tuple[int, NDArray[np.uint32]]]:
+        """The units of the first n_bytes in chunks, each with its position."""
+        first = self._first(part)
+        for start in range(0, n_bytes, CHUNK):
+            yield start, self._units.read(first + start, first + min(start + CHUNK, n_bytes))

@@ -1,0 +1,125 @@
+"""Exports the GPT of a learner as an ordinary torch module with float32 weights. The folder does not need this program.
+
+    FOLDER/gpt.py             the module: export/plain_gpt.py, copied
+    FOLDER/config.json        the shape of the module, and the origin of its weights
+    FOLDER/model.safetensors  the weights, float32
+
+The exported weights are those that the exact GPT predicts with: the int8 levels of each matrix times their scales. The losses
+still differ slightly, because the exact GPT also rounds activations, keys, values and attention weights to 8 bits, and
+probabilities to steps of 1/64 nat (docs/DATA.md has figures).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
+
+from prequential.decomposition.decompose import code
+from prequential.errors import ConfigError, CorpusError
+from prequential.exact import plain
+from prequential.exact.host import to_array
+from prequential.export import plain_gpt
+from prequential.files import PathLike, new_folder, write_text
+from prequential.model.config import GPTConfig
+from prequential.model.frozen import FrozenLearner
+from prequential.model.gpt.context_table import UNITS
+from prequential.model.learner import OnlineLearner
+from prequential.online.checkpoint import save_arrays
+from prequential.online.runtime import Runtime
+
+TENSORS, CONFIG, MODULE = "model.safetensors", "config.json", "gpt.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """The cost of n_bytes under frozen weights, as one stream from an empty window: exactly, and in floating point."""
+
+    n_bytes: int
+    exact_bits: float
+    float_bits: float
+
+    @property
+    def difference(self) -> float:
+        """The relative difference of the floating-point cost from the exact cost."""
+        return self.float_bits / self.exact_bits - 1
+
+
+def plain_module(learner: OnlineLearner) -> plain_gpt.GPT:
+    """The GPT of the learner as a floating-point module. Raises ConfigError if the learner has none."""
+    config = _gpt_config(learner)
+    module = plain_gpt.GPT(_shape(config))
+    module.load_state_dict(_weights(learner, config))
+    return module.eval()
+
+
+def export(folder: PathLike, learner: OnlineLearner, about: Mapping[str, Any], *, mode: int = 0o777) -> plain_gpt.GPT:
+    """Writes the module of the GPT to a new folder, and returns it. about: further JSON values for config.json.
+
+    Raises ConfigError if the learner has no GPT, OutputError.
+    """
+    module, shape = plain_module(learner), asdict(_shape(_gpt_config(learner)))
+    with new_folder(folder, mode=mode) as draft:
+        save_arrays(draft / TENSORS, {name: to_array(tensor) for name, tensor in module.state_dict().items()})
+        write_text(draft / CONFIG, json.dumps({"model": shape, **about}, indent=2) + "\n")
+        write_text(draft / MODULE, Path(plain_gpt.__file__).read_text(encoding="utf-8"))
+    return module
+
+
+def losses(learner: OnlineLearner, module: plain_gpt.GPT, symbols: NDArray[np.uint8], runtime: Runtime) -> Losses:
+    """The costs of symbols (n,) under the frozen GPT of the learner and under its module. Raises CorpusError if n is 0."""
+    if not len(symbols):
+        raise CorpusError("nothing to check: the corpus is empty")
+    curve = code(FrozenLearner(_gpt_alone(learner, runtime)), BitCoder(FOLLOW), np.array(symbols))
+    return Losses(
+        n_bytes=len(symbols),
+        exact_bits=float(curve.bits[-1]),
+        float_bits=module.code_bits(symbols.tobytes()),
+    )
+
+
+def _gpt_config(learner: OnlineLearner) -> GPTConfig:
+    if learner.config.gpt is None:
+        raise ConfigError("this learner has no GPT to export: train one with -5 to -9")
+    return learner.config.gpt
+
+
+def _shape(config: GPTConfig) -> plain_gpt.Shape:
+    return plain_gpt.Shape(**{field.name: getattr(config, field.name) for field in fields(plain_gpt.Shape)})
+
+
+def _weights(learner: OnlineLearner, config: GPTConfig) -> dict[str, torch.Tensor]:
+    """The state of the module. Its matrices are (C_out, C_in), those of the learner (C_in, C_out)."""
+    assert learner.gpt is not None
+    state = learner.gpt.state()
+
+    def matrix(name: str) -> torch.Tensor:
+        levels, scale = plain.quantise_columns(state[name])
+        return (levels * scale).t().contiguous()
+
+    hidden = {
+        f"layers.{i}.{name}.weight": matrix(f"{i}.{name}")
+        for i in range(config.n_layers)
+        for name in ("qkv", "out", "up", "down")
+    }
+    contexts = {"contexts": state["contexts"] * (1.0 / UNITS)} if config.contexts else {}
+    if learner.history.recall:
+        contexts["recall"] = torch.from_numpy(learner.history.recall.arrays.tables.view(np.int32))
+    return {"embedding": state["embedding"], **contexts, **hidden, "head.weight": matrix("head")}
+
+
+def _gpt_alone(learner: OnlineLearner, runtime: Runtime) -> OnlineLearner:
+    """A learner without a mixer and before its first byte, whose GPT has the weights of the learner's GPT."""
+    assert learner.gpt is not None
+    copy = replace(runtime, audit_every=0).learner(replace(learner.config, mixer=None))
+    learned = {f"gpt.{name}": to_array(tensor) for name, tensor in learner.gpt.learned_state().items()}
+    copy.load_state({**copy.state(), **learned})
+    if copy.history.recall and learner.history.recall:
+        copy.history.recall.arrays.tables[:] = learner.history.recall.arrays.tables
+        copy.history.recall.restart(0)
+    return copy

@@ -1,0 +1,225 @@
+"""Backtests: a law of size and length is fitted to the smaller runs of a ladder, and forecasts the larger ones.
+
+Rolling origins hide larger sizes and longer prefixes in every possible way. The errors of these forecasts decide which form the
+law takes, and how wide the interval of a real forecast must be (intervals.py).
+
+Two quantities are forecast: the mean loss over all bytes (`total_bits`), and the loss of the last window
+(`final_bits_per_byte`). With a proxy, a cheap run over the same text, the law is fitted to the ratio of the losses.
+
+The law of the mean loss is fitted to the means up to each prefix. The law of the loss is fitted to blocks, each from one prefix
+to the next. So it sees every byte after the first prefix, and its integral is comparable to the mean loss (identity.py). A last
+window is a single passage, often much easier or harder than the text around it: it is forecast, but nothing is fitted to it.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_codecs.bit_coder import UNIT_BITS
+
+from prequential.decomposition.decompose import final_window_bytes
+from prequential.errors import CorpusError
+from prequential.evaluation.curves import Curve
+from prequential.forecasting.projection import HIGHEST_B, HIGHEST_B_OF_MEANS, Projection
+from prequential.forecasting.scaling import FORMS, MIN_PREFIXES, MIN_SIZES, Fit, Floats, Observations
+from prequential.model.config import Config
+from prequential.online.flops import total_flops
+from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung, Size
+
+MAX_LOSS = 2.0**10  # bits per byte
+MIN_COMPUTE_RATIO = 2.0  # of a hidden run to the largest fitted run: a nearer one is not an extrapolation
+N_RESAMPLES = 40
+
+Lengths = NDArray[np.int64] | Floats  # in bytes
+Quantity = Literal["total_bits", "final_bits_per_byte"]
+QUANTITIES: tuple[Quantity, ...] = ("total_bits", "final_bits_per_byte")
+
+
+# ---- losses and laws
+
+
+def loss_bits_per_byte(curve: Curve, n_bytes: Lengths, quantity: Quantity) -> Floats:
+    """Loss (P,) after n_bytes (P,): the mean over all of them, or over their last window (`final_window_bytes`).
+
+    Raises CorpusError for a loss that no run has.
+    """
+    ends = np.asarray(n_bytes, np.int64)
+    if quantity == "total_bits":
+        return _mean_losses(curve, np.zeros_like(ends), ends)
+    return _mean_losses(curve, ends - np.array([final_window_bytes(int(end)) for end in ends]), ends)
+
+
+def fitted_losses(curve: Curve, prefixes: Lengths, quantity: Quantity) -> Floats:
+    """What a law is fitted to (P,), in bits per byte: the mean loss over each prefix, or over each block.
+
+    Raises CorpusError for a loss that no run has.
+    """
+    ends = np.asarray(prefixes, np.int64)
+    return _mean_losses(curve, np.zeros_like(ends) if quantity == "total_bits" else block_starts(ends), ends)
+
+
+def block_starts(prefixes: Lengths) -> NDArray[np.int64]:
+    """Where the block of each prefix begins (P,): at the prefix before it; the first block has the same ratio."""
+    ends = np.asarray(prefixes, np.int64)
+    return np.concatenate([[round(float(ends[0]) * PREFIX_RATIO)], ends[:-1]]).astype(np.int64)
+
+
+def _mean_losses(curve: Curve, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Floats:
+    losses = np.asarray((curve.at(ends) - curve.at(starts)) / (ends - starts), np.float64)
+    wrong = ends[(losses < UNIT_BITS) | (losses > MAX_LOSS)]
+    if len(wrong):
+        raise CorpusError(f"a curve has an impossible loss up to byte {wrong[0]}: its run is damaged")
+    return losses
+
+
+def length_in_law(n_bytes: Lengths, quantity: Quantity) -> Floats:
+    """The length D (P,) at which a law has the loss after n_bytes (P,): for the last window, the middle of the window."""
+    if quantity == "total_bits":
+        return np.asarray(n_bytes, np.float64)
+    return np.array([end - final_window_bytes(int(end)) / 2 for end in n_bytes])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedLaw:
+    """A form fitted to rungs at prefixes, and its forecasts for T targets.
+
+    loss_bits_per_byte: (T,), also if the law is of ratios to a proxy. deviation: (T,), of the logarithm of the loss over a
+    bootstrap; zeros without one.
+    """
+
+    fit: Fit
+    loss_bits_per_byte: Floats
+    deviation: Floats
+
+
+def fit_law(
+    rungs: Sequence[Rung],
+    prefixes: Lengths,
+    targets: Sequence[tuple[float, int]],
+    quantity: Quantity,
+    form: str,
+    *,
+    proxy: Curve | None = None,
+    n_resamples: int = N_RESAMPLES,
+) -> FittedLaw:
+    """A law of this form. targets: N and bytes of each. Raises ConfigError for too few sizes or prefixes."""
+    scale = fitted_losses(proxy, prefixes, quantity) if proxy else np.ones(len(prefixes))
+    is_mean = quantity == "total_bits"
+    observed = Observations(
+        n_weights=np.array([rung.n_weights for rung in rungs], np.float64),
+        n_bytes=np.asarray(prefixes, np.float64) if is_mean else (block_starts(prefixes) + prefixes) / 2,
+        losses=np.array([fitted_losses(rung.curve, prefixes, quantity) for rung in rungs]) / scale,
+    )
+    projection = Projection(FORMS[form], observed, HIGHEST_B_OF_MEANS if is_mean else HIGHEST_B)
+    fit = projection.fit()
+    ends = np.array([n_bytes for _, n_bytes in targets], np.float64)
+    places = np.stack([np.array([n for n, _ in targets], np.float64), length_in_law(ends, quantity)], 1)
+    deviation = np.zeros(len(targets))
+    if n_resamples:
+        deviation = np.log(np.maximum(projection.bootstrap(fit, places, n_resamples), 1e-9)).std(1)
+    unit = loss_bits_per_byte(proxy, ends, quantity) if proxy else 1.0
+    return FittedLaw(
+        fit=fit,
+        loss_bits_per_byte=np.array([fit.at(n, d) for n, d in places]) * unit,
+        deviation=deviation,
+    )
+
+
+# ---- rolling origins
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The forecast of one hidden run from smaller sizes and shorter prefixes.
+
+    error: log(forecast / actual) by form. deviation: of the logarithm of the forecast over the bootstrap, by form.
+    """
+
+    quantity: Quantity
+    fitted_size: str
+    fitted_bytes: int
+    target_size: str
+    target_bytes: int
+    compute_ratio: float
+    error: Mapping[str, float]
+    deviation: Mapping[str, float]
+
+    @property
+    def origin(self) -> tuple[str, int]:
+        """The largest fitted size and length. Cells of one origin share the fit, so their errors depend on each other."""
+        return self.fitted_size, self.fitted_bytes
+
+    @property
+    def target(self) -> tuple[str, int]:
+        """Size and length of the hidden run. Cells of one target share the actual loss."""
+        return self.target_size, self.target_bytes
+
+
+@lru_cache(maxsize=1024)
+def _operations(config: Config, n_bytes: int) -> float:
+    return total_flops(config, n_bytes).total
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """The part of a ladder that is fitted: its smallest n_sizes and shortest n_prefixes."""
+
+    ladder: Ladder
+    n_sizes: int
+    n_prefixes: int
+
+    @property
+    def sizes(self) -> list[Size]:
+        return self.ladder.sizes[: self.n_sizes]
+
+    @property
+    def rungs(self) -> list[Rung]:
+        return [rung for rung in self.ladder.rungs if rung.size in self.sizes]
+
+    @property
+    def prefixes(self) -> NDArray[np.int64]:
+        return self.ladder.prefixes()[: self.n_prefixes]
+
+    def compute_ratio(self, rung: Rung, n_bytes: int) -> float:
+        """Operations of a run over n_bytes, divided by those of the largest fitted run."""
+        largest = self.ladder.first_rung(self.sizes[-1])
+        return _operations(rung.config, n_bytes) / _operations(largest.config, int(self.prefixes[-1]))
+
+    def targets(self) -> list[tuple[Rung, int]]:
+        """Rung and length of every hidden run that takes MIN_COMPUTE_RATIO times the operations or more."""
+        rungs = [self.ladder.first_rung(size) for size in self.ladder.sizes[self.n_sizes - 1 :]]
+        lengths = [int(n) for n in self.ladder.prefixes()[self.n_prefixes - 1 :]]
+        return [(rung, n) for rung in rungs for n in lengths if self.compute_ratio(rung, n) >= MIN_COMPUTE_RATIO]
+
+    def cells(self, forms: Sequence[str], proxy: Curve | None) -> Iterator[Cell]:
+        """The forecasts of all targets."""
+        targets = self.targets()
+        places = [(float(rung.n_weights), n_bytes) for rung, n_bytes in targets]
+        for quantity in QUANTITIES if targets else ():
+            laws = {form: fit_law(self.rungs, self.prefixes, places, quantity, form, proxy=proxy) for form in forms}
+            for i, (rung, n_bytes) in enumerate(targets):
+                actual = float(loss_bits_per_byte(rung.curve, np.array([n_bytes]), quantity)[0])
+                yield Cell(
+                    quantity=quantity,
+                    fitted_size=str(self.sizes[-1]),
+                    fitted_bytes=int(self.prefixes[-1]),
+                    target_size=str(rung.size),
+                    target_bytes=n_bytes,
+                    compute_ratio=self.compute_ratio(rung, n_bytes),
+                    error={form: math.log(law.loss_bits_per_byte[i] / actual) for form, law in laws.items()},
+                    deviation={form: float(law.deviation[i]) for form, law in laws.items()},
+                )
+
+
+def rolling_origins(ladder: Ladder, proxy: Curve | None = None, forms: Sequence[str] = tuple(FORMS)) -> list[Cell]:
+    """The forecasts of all hidden runs, for every way to fit at least 3 sizes and 3 prefixes and hide the others."""
+    return [
+        cell
+        for n_sizes in range(MIN_SIZES, len(ladder.sizes) + 1)
+        for n_prefixes in range(MIN_PREFIXES, len(ladder.prefixes()) + 1)
+        for cell in _Origin(ladder, n_sizes, n_prefixes).cells(forms, proxy)
+    ]

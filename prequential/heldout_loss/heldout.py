@@ -1,0 +1,129 @@
+"""Held-out loss: the cost of a test corpus under a learner that was trained on another corpus, with and without learning from it.
+
+    frozen    weights, counts, adaptive maps and the index of matches do not change; a policy (heldout_loss/policy.py) says
+              which symbols of the test corpus predict a symbol
+    dynamic   learning continues: the prequential code length of the test corpus after the training corpus
+
+Costs are those of coded decisions, in whole units of 2**-22 bits. `code_frozen` with a decoder returns the bytes.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_corpora.corpus import Document
+
+from prequential.errors import CorpusError
+from prequential.evaluation.curves import MODEL
+from prequential.evaluation.trace import Trace
+from prequential.heldout_loss.policy import Policy
+from prequential.learners.following import byte_costs, reported
+from prequential.learners.subject import Subject
+from prequential.model.frozen import FrozenLearner
+from prequential.model.learner import OnlineLearner
+from prequential.online.coding import OnProgress, Progress, ignore
+from prequential.online.loop import Learner, run
+from prequential.online.training import train
+
+CHUNK_BYTES = 1 << 18  # of a stream, held in memory at a time
+CARRIED = Policy("carried")
+
+Bytes = NDArray[np.uint8]
+
+
+def frozen_trace(
+    learner: OnlineLearner,
+    symbols: Bytes,
+    documents: Sequence[Document],
+    policy: Policy = CARRIED,
+    on_progress: OnProgress = ignore,
+) -> Trace:
+    """The cost of each of symbols (n,) uint8, which may be memory-mapped, under the frozen learner. Leaves the learner unchanged.
+
+    documents: in stream order. Raises ConfigError if the learner cannot be measured under this policy, CorpusError if n is 0.
+    """
+    trace = _new_trace(symbols)
+    costs = code_frozen(learner, symbols, documents, BitCoder(FOLLOW), policy)
+    for bits in reported(costs, symbols, on_progress):
+        trace.append(MODEL, bits)
+    return trace
+
+
+def follow_trace(symbols: Bytes, subject: Subject, learner: Learner, on_progress: OnProgress = ignore) -> Trace:
+    """The cost of each of symbols (n,) uint8 under a learner of the user's own, which learns unless it is frozen.
+
+    subject: what `learner` is one of. Raises CorpusError if n is 0, and what the learner and its tokenizer raise.
+    """
+    trace = _new_trace(symbols)
+    for bits in reported(byte_costs(np.array(symbols), subject, learner), symbols, on_progress):
+        trace.append(MODEL, bits)
+    return trace
+
+
+def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
+    """The cost of each of symbols (n,) uint8, which may be memory-mapped, while the learner continues to learn from them.
+
+    Raises CorpusError if n is 0.
+    """
+    trace = _new_trace(symbols)
+
+    def record(done: Progress, n_bytes: int) -> None:
+        trace.append(MODEL, done.segment_bits)
+        on_progress(done, n_bytes)
+
+    train(learner, symbols, record)
+    return trace
+
+
+def code_frozen(
+    learner: OnlineLearner, symbols: Bytes, documents: Sequence[Document], coder: BitCoder, policy: Policy = CARRIED
+) -> Iterator[NDArray[np.float64]]:
+    """Codes symbols (n,) uint8 under the frozen learner, or decodes them in place. Yields their costs in bits, piece by piece.
+
+    A decoder needs the same documents. Raises ConfigError if the learner cannot be measured under this policy.
+    """
+    stride = policy.stride_for(learner.config)
+    frozen = FrozenLearner(learner)
+    for start, stop in _streams(documents, len(symbols), policy):
+        if policy.context != "carried":
+            frozen.restart()
+        stream = symbols[start:stop]
+        yield from _code_windows(frozen, stream, coder, stride) if stride else _code_stream(frozen, stream, coder)
+
+
+def _new_trace(symbols: Bytes) -> Trace:
+    if not len(symbols):
+        raise CorpusError("nothing to score: the test corpus is empty")
+    return Trace((MODEL,), len(symbols))
+
+
+def _streams(documents: Sequence[Document], n_bytes: int, policy: Policy) -> Iterator[tuple[int, int]]:
+    """Start and end of each stream: of everything; or of each document with the bytes up to the next one."""
+    starts = [0] if policy.context == "carried" else sorted({0, *(d.offset for d in documents if d.offset < n_bytes)})
+    return zip(starts, [*starts[1:], n_bytes], strict=True)
+
+
+def _code_stream(frozen: FrozenLearner, symbols: Bytes, coder: BitCoder) -> Iterator[NDArray[np.float64]]:
+    """Codes one stream, each symbol after all symbols before it."""
+    for start in range(0, len(symbols), CHUNK_BYTES):
+        chunk, position = np.array(symbols[start : start + CHUNK_BYTES]), frozen.history.n_symbols
+        for _, bits in run(frozen, coder, slice(position, position + len(chunk)), chunk):
+            yield bits
+        if coder.decodes:
+            symbols[start : start + len(chunk)] = chunk
+
+
+def _code_windows(frozen: FrozenLearner, symbols: Bytes, coder: BitCoder, stride: int) -> Iterator[NDArray[np.float64]]:
+    """Codes one stream in windows of the GPT: the first one complete, of each later one the last `stride` symbols."""
+    assert frozen.config.gpt
+    window, n_done = frozen.config.gpt.window, 0
+    while n_done < len(symbols):
+        known = symbols[max(0, n_done - window + stride) : n_done].astype(np.int64)
+        part = symbols[n_done : n_done + stride if n_done else window].astype(np.int64)
+        bits = frozen.code_window(known, part, coder)
+        coder.check()
+        if coder.decodes:
+            symbols[n_done : n_done + len(part)] = part
+        n_done += len(part)
+        yield bits

@@ -1,0 +1,185 @@
+"""A held-out measurement as text, from its record: first what was measured and how, then the figures."""
+
+from typing import Any
+
+from prequential_codecs.archive_header import OTHER
+
+from prequential.comparison.clusters import MIN_DOCUMENTS
+from prequential.printable import printable
+from prequential.records.table import format_table
+
+MAX_ROWS = 10
+LOSSES = ("frozen", "dynamic", "untrained")
+
+Record = dict[str, Any]
+
+
+def format_heldout(record: Record) -> str:
+    """All figures of the record, except for documents and languages after the first MAX_ROWS."""
+    losses = {name: record[name] for name in LOSSES if record[name]}
+    parts = [_head(record), _totals(record, losses), _averages(losses), _by_overlap(losses)]
+    parts += [_groups("language", "languages", losses), _groups("document", "each", losses)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _head(record: Record) -> str:
+    test, config = record["test"], record["config"]
+    n_bytes, n_all = test["n_bytes"], test["whole_bytes"]
+    extent = f"all {n_bytes:,} bytes" if n_bytes == n_all else f"the first {n_bytes:,} of {n_all:,} bytes"
+    n_documents = record["untrained"]["documents"]["n_documents"]
+    lines = [
+        f"test: {_name(test)}, {extent}, {n_documents:,} document{'s' * (n_documents != 1)}",
+        f"train: {_trained(record['train'])}",
+        f"learner: {_learner(config)}; state {record['learner_digest']}",
+        *([f"frozen, {record['policy']}"] if record["policy"] else []),
+        "figures: ideal code lengths without model and program; the probabilities of the coded decisions sum to one",
+    ]
+    if outside := record["untrained"]["outside"]["n_bytes"]:
+        lines.append(
+            f"outside documents: {outside:,} bytes (list of files, ends of documents) are in no mean or loss below"
+        )
+    overlap = record["overlap"]
+    if overlap is None:
+        lines.append("overlap of test and training corpus: not measured")
+    else:
+        share = 100 * overlap["train"]["byte_share"]
+        lines.append(
+            f"overlap: {share:.2f} % of the test bytes lie in copies of 50 bytes or more from the training corpus"
+        )
+        lines += [f"WARNING: {overlap['warning']}"] if overlap["warning"] else []
+    return "\n".join(map(printable, lines))
+
+
+def _learner(config: Record) -> str:
+    if other := config.get(OTHER):
+        return str(other["name"])
+    parts = " and ".join(name for name, key in (("GPT", "gpt"), ("context mixer", "mixer")) if config[key])
+    return f"{parts}, seed {config['seed']}"
+
+
+def _name(corpus: Record) -> str:
+    return str(corpus.get("name", "a corpus"))
+
+
+def _trained(train: Record) -> str:
+    read = f"{train['n_bytes']:,} bytes" if isinstance(train.get("n_bytes"), int) else "an unknown number of bytes"
+    of = (
+        f" of {train['whole_bytes']:,}"
+        if train.get("whole_bytes", train.get("n_bytes")) != train.get("n_bytes")
+        else ""
+    )
+    return f"{_name(train)}, {read}{of} ({train['source']})"
+
+
+def _totals(record: Record, losses: Record) -> str:
+    names = {
+        "frozen": "frozen",
+        "dynamic": "dynamic, learning continues",
+        "untrained": "untrained, learning from the first byte",
+    }
+    rows = [
+        [
+            names[name],
+            f"{loss['documents']['bits']:,.0f}",
+            _rate(loss["bits_per_byte"]),
+            _interval(loss),
+            _bits(loss["outside"]),
+        ]
+        for name, loss in losses.items()
+    ]
+    rows += [
+        [f"{b['label']}, its file", f"{8 * b['compressed_bytes']:,}", _rate(b["bits_per_byte"]), "", "within"]
+        for b in record["baselines"]
+    ]
+    titles = ("loss", "bits", "bits/byte", "95 % interval", "outside")
+    table = format_table(titles, rows) + _interval_note(losses) + _frozen_note(losses)
+    if record["saved_bits"] is None:
+        return table
+    share = 100 * record["saved_bits"] / record["untrained"]["total"]["bits"]
+    return f"{table}\n\nsaved by training: {record['saved_bits']:,.0f} bits, {share:.1f} % (untrained minus dynamic, all bytes)"
+
+
+def _interval(loss: Record) -> str:
+    found = loss.get("interval")  # older records have none
+    return f"{found['low_bits_per_byte']:.4f} to {found['high_bits_per_byte']:.4f}" if found else ""
+
+
+def _interval_note(losses: Record) -> str:
+    """What the intervals are for, or why there are none; "" for a record of an older version."""
+    first = next(iter(losses.values()))
+    if "interval" not in first:
+        return ""
+    found, n_documents = first["interval"], first["clusters"]["n_documents"]
+    if found is None:
+        few = f"{n_documents} document{'s' * (n_documents != 1)}, and an interval needs {MIN_DOCUMENTS}"
+        uneven = "the documents are too uneven: a few decide, or nearly all cost the same bits/byte"
+        return f"\n\nno interval: {few if n_documents < MIN_DOCUMENTS else uneven}"
+    return (
+        f"\n\n{100 * found['confidence']:g} % interval: the expected loss over documents like these, if they are independent; "
+        f"{_drawn(found)} drawn {found['n_resamples']:,} times"
+    )
+
+
+def _drawn(interval: Record) -> str:
+    n, k = interval["n_documents"], interval["n_clusters"]
+    return f"whole documents, {n:,} of {n:,}," if n == k else f"{k:,} groups of neighbouring documents"
+
+
+def _frozen_note(losses: Record) -> str:
+    """What it means if the frozen learner is worse than one that has learned nothing."""
+    frozen, untrained = losses.get("frozen"), losses["untrained"]
+    if not frozen or frozen["bits_per_byte"] <= untrained["bits_per_byte"]:
+        return ""
+    return (
+        "\n\nfrozen is worse than untrained: what was learned fits this text badly, and a frozen learner cannot adapt. See the "
+        "dynamic loss"
+    )
+
+
+def _averages(losses: Record) -> str:
+    levels = next(iter(losses.values()))["quantiles"]["of"]
+    rows = [
+        [name, _rate(loss["bits_per_byte"]), _rate(loss["macro_documents"]), _rate(loss["macro_languages"])]
+        + [_rate(value) for value in loss["quantiles"]["bits_per_byte"]]
+        for name, loss in losses.items()
+    ]
+    if all(loss["documents"]["n_documents"] <= 1 for loss in losses.values()):
+        return ""
+    quantiles = [f"{100 * q:g} %" for q in levels] if len(rows[0]) > 4 else []
+    return format_table(("bits/byte", "by byte", "by document", "by language", *quantiles), rows)
+
+
+def _by_overlap(losses: Record) -> str:
+    """The losses of all, clean and dirty documents, and of novel bytes; "" if the overlap was not measured."""
+    first = next(iter(losses.values()))
+    if first["clean"] is None:
+        return ""
+    rows = [
+        [name, f"{first[key]['n_documents']:,}", f"{first[key]['n_bytes']:,}"]
+        + [_rate(loss[key]["bits_per_byte"]) for loss in losses.values()]
+        for name, key in (("all", "documents"), ("clean", "clean"), ("dirty", "dirty"), ("novel bytes", "novel"))
+    ]
+    return format_table(("overlap", "documents", "bytes", *losses), rows)
+
+
+def _groups(title: str, key: str, losses: Record) -> str:
+    """The costliest groups of the first loss, with their bits/byte under all losses; "" if there is only one group."""
+    first = next(iter(losses.values()))[key]
+    if len(first) < 2:
+        return ""
+    rates = [{group["name"]: group["bits_per_byte"] for group in loss[key]} for loss in losses.values()]
+    rows = [
+        [group["name"], f"{group['n_documents']:,}", f"{group['n_bytes']:,}", f"{group['bits']:,.0f}"]
+        + [_rate(rates_by_name.get(group["name"])) for rates_by_name in rates]
+        for group in first[:MAX_ROWS]
+    ]
+    more = [f"and {len(first) - MAX_ROWS:,} more"] if len(first) > MAX_ROWS else []
+    return "\n".join([format_table((title, "documents", "bytes", "bits", *losses), rows), *more])
+
+
+def _bits(group: Record) -> str:
+    return f"{group['bits']:,.0f}" if group["n_bytes"] else ""
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

@@ -1,0 +1,190 @@
+"""A complete held-out measurement: overlap, frozen and dynamic loss, and the figures to compare them with."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from prequential_codecs.archive_header import OTHER
+from prequential_codecs.baselines.registry import BaselineResult, measure_installed
+from prequential_corpora.overlap.overlap import Overlap, measure_overlap
+
+from prequential.errors import ConfigError, CorpusError
+from prequential.evaluation import baselines as evaluation_baselines
+from prequential.evaluation.curves import MODEL
+from prequential.evaluation.trace import Trace
+from prequential.heldout_loss.heldout import CARRIED, dynamic_trace, follow_trace, frozen_trace
+from prequential.heldout_loss.policy import Policy
+from prequential.heldout_loss.summary import HeldoutLoss, summarise_heldout
+from prequential.heldout_loss.trained import TrainedOn, describe
+from prequential.learners.adapted import AdaptedLearner
+from prequential.learners.subject import Subject
+from prequential.model.config import Config
+from prequential.model.learner import OnlineLearner
+from prequential.online.coding import OnProgress
+from prequential.online.runtime import Runtime
+from prequential.online.source import Source
+from prequential.records.record import environment
+
+SCHEMA = 1
+BASELINES = ("ppmd", "xz")
+
+LoadLearner = Callable[[], tuple[OnlineLearner, TrainedOn]]  # returns a new learner and what it was trained on
+Stage = Callable[[str], AbstractContextManager[OnProgress]]  # is given a stage's name and shows its progress
+Warn = Callable[[str], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to measure. frozen: the policy of the frozen loss; None: no frozen loss."""
+
+    frozen: Policy | None = CARRIED
+    dynamic: bool = True
+    overlap: bool = True
+
+
+EVERYTHING = Plan()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The results for one test corpus. None: not asked for, or not known.
+
+    config: the learner's description, as in headers. policy: of the frozen loss, in words. untrained: the dynamic loss of such a
+    learner without training, which is the prequential code length. baselines: of the test corpus alone.
+    """
+
+    config: dict[str, Any]
+    learner_digest: bytes
+    trained_on: TrainedOn
+    policy: str | None
+    frozen: HeldoutLoss | None
+    dynamic: HeldoutLoss | None
+    untrained: HeldoutLoss
+    baselines: tuple[BaselineResult, ...]
+    overlap: Overlap | None
+
+    @property
+    def saved_bits(self) -> float | None:
+        """What training saved: untrained minus dynamic cost of the complete test corpus. Exact; it may be negative."""
+        return self.untrained.total.bits - self.dynamic.total.bits if self.dynamic else None
+
+    def to_record(self, test: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
+        """JSON values, which suffice to repeat the measurement. test: the description of the test corpus."""
+        losses = {"frozen": self.frozen, "dynamic": self.dynamic, "untrained": self.untrained}
+        return {
+            "schema": SCHEMA,
+            "kind": "heldout",
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "train": self.trained_on.to_record(),
+            "test": test,
+            "config": self.config,
+            "learner_digest": self.learner_digest.hex(),
+            "policy": self.policy,
+            **{name: loss.to_record() if loss else None for name, loss in losses.items()},
+            "saved_bits": self.saved_bits,
+            "baselines": [evaluation_baselines.to_record(result) for result in self.baselines],
+            "overlap": self.overlap.to_dict() if self.overlap else None,
+            "environment": environment(runtime, None if OTHER in self.config else Config.from_dict(self.config)),
+        }
+
+
+def measure_heldout(
+    load: LoadLearner, test: Source, runtime: Runtime, plan: Plan = EVERYTHING, *, stage: Stage, warn: Warn
+) -> Measurement:
+    """Measures the losses of a test corpus under the learner that `load` returns.
+
+    At most one learner exists at a time. Takes one frozen and two dynamic passes. The overlap is measured if the bytes of the
+    training corpus are available; `warn` receives its warning before the passes. Raises ConfigError, CorpusError.
+    """
+    learner, trained_on = load()
+    config, learner_digest = learner.config, learner.digest()
+    overlap = _measure_overlap(trained_on, test, stage, warn) if plan.overlap else None
+    traces = _trained_traces(learner, test, plan, stage)
+    del learner
+    with stage("untrained") as show:
+        traces["untrained"] = dynamic_trace(runtime.learner(config), test.symbols[:], show)
+    policy = plan.frozen.describe(config) if plan.frozen else None
+    return _measurement(config.to_dict(), learner_digest, trained_on, policy, traces, test, overlap, stage)
+
+
+def measure_other_heldout(
+    subject: Subject, train: Source, test: Source, plan: Plan = EVERYTHING, *, stage: Stage, warn: Warn
+) -> Measurement:
+    """As `measure_heldout`, for a learner of the user's own, which `train` is read to first.
+
+    The frozen loss is carried: the learner sees the symbols before each run as its context, and is not asked to learn. Ids of a
+    tokenizer are those of each corpus alone. Raises ConfigError for another policy, and what the learner raises.
+    """
+    if plan.frozen not in (None, CARRIED):
+        raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")
+    if not train.n_bytes:
+        raise CorpusError("nothing to learn from: the training corpus is empty")
+    learner, symbols = subject.make(), test.symbols[:]
+    with stage("training") as show:
+        code_bits = follow_trace(train.symbols[:], subject, learner, show).total_bits(MODEL)
+    about = {**describe(train), "code_bits": code_bits}
+    trained_on = TrainedOn(kind="corpus", about=about, symbols=train.symbols[:], documents=train.documents)
+    digest, overlap = learner.digest(), _measure_overlap(trained_on, test, stage, warn) if plan.overlap else None
+    traces = {}
+    if plan.frozen and isinstance(learner, AdaptedLearner):
+        with stage("frozen") as show:
+            traces["frozen"] = follow_trace(symbols, subject, learner.frozen(), show)
+    if plan.dynamic:
+        with stage("dynamic") as show:
+            traces["dynamic"] = follow_trace(symbols, subject, learner, show)
+    with stage("untrained") as show:
+        traces["untrained"] = follow_trace(symbols, subject, subject.make(), show)
+    policy = "carried: one stream; the context continues from the training corpus" if plan.frozen else None
+    return _measurement(subject.description, digest, trained_on, policy, traces, test, overlap, stage)
+
+
+def _measurement(
+    config: dict[str, Any],
+    learner_digest: bytes,
+    trained_on: TrainedOn,
+    policy: str | None,
+    traces: dict[str, Trace],
+    test: Source,
+    overlap: Overlap | None,
+    stage: Stage,
+) -> Measurement:
+    """The summaries of the traces, and the baselines."""
+    with stage("baselines"):
+        baselines, _ = measure_installed(test.symbols[:].tobytes(), BASELINES)
+    losses = {name: summarise_heldout(trace, test.documents, None, overlap) for name, trace in traces.items()}
+    return Measurement(
+        config=config,
+        learner_digest=learner_digest,
+        trained_on=trained_on,
+        policy=policy,
+        frozen=losses.get("frozen"),
+        dynamic=losses.get("dynamic"),
+        untrained=losses["untrained"],
+        baselines=tuple(baselines),
+        overlap=overlap,
+    )
+
+
+def _measure_overlap(trained_on: TrainedOn, test: Source, stage: Stage, warn: Warn) -> Overlap | None:
+    """The overlap of the training and the test corpus; None if the bytes of the training corpus are not available."""
+    if trained_on.symbols is None:
+        return None
+    with stage("overlap"):
+        overlap = measure_overlap(trained_on.symbols, trained_on.documents, test.symbols[:], test.documents)
+    if overlap.warning:
+        warn(overlap.warning)
+    return overlap
+
+
+def _trained_traces(learner: OnlineLearner, test: Source, plan: Plan, stage: Stage) -> dict[str, Trace]:
+    """The costs of the losses that need the trained learner. The dynamic loss comes last, because it changes the learner."""
+    traces, symbols = {}, test.symbols[:]
+    if plan.frozen:
+        with stage("frozen") as show:
+            traces["frozen"] = frozen_trace(learner, symbols, test.documents, plan.frozen, show)
+    if plan.dynamic:
+        with stage("dynamic") as show:
+            traces["dynamic"] = dynamic_trace(learner, symbols, show)
+    return traces

@@ -1,0 +1,229 @@
+"""The cost of a held-out test corpus in sums, means and quantiles: by document, by language, and by overlap with training.
+
+Sums are exact: costs are whole units of 2**-22 bits, and each byte is in one document or outside all documents. The held-out loss
+is that of the bytes in documents. Bytes outside (a folder's list of files, the ends of documents) are a group of their own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from posixpath import splitext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_corpora.corpus import Document
+from prequential_corpora.git.file_rules import language_of
+from prequential_corpora.overlap.overlap import Overlap
+
+from prequential.comparison.clusters import Clusters, RateInterval, cluster, loss_interval
+from prequential.comparison.intervals import Bootstrap
+from prequential.errors import CorpusError
+from prequential.evaluation.curves import MODEL
+from prequential.evaluation.trace import Trace
+from prequential.printable import printable
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+MAX_DOCUMENTS = 1000  # in a record: the costliest ones; the others are one group
+NO_LANGUAGE = "(none)"
+CHUNK_BYTES = 1 << 20
+BOOTSTRAP = Bootstrap()  # of the interval: 95 %, 1,999 resamples, seed 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Some documents, or some of their bytes: number of documents, number of bytes, exact cost in bits."""
+
+    name: str
+    n_documents: int
+    n_bytes: int
+    bits: float
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Bits per byte; None without bytes."""
+        return self.bits / self.n_bytes if self.n_bytes else None
+
+    def to_record(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**vars(self), "bits_per_byte": self.bits_per_byte}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldoutLoss:
+    """One code length of a test corpus. Tuples of groups are sorted by cost, the costliest first.
+
+    total: all bytes. documents: the bytes in documents, whose loss is the held-out loss. outside: the other bytes.
+    per_document: one group for each document. per_language: one group for each label of documents.
+    macro_documents, macro_languages: means of bits per byte, with equal weights for each document or language that is not empty.
+    quantiles: of bits per byte over documents, at QUANTILES.
+    clean, dirty: documents little or largely seen in training. novel: bytes in no match to the training corpus or to earlier in
+        the test corpus (prequential_corpora/overlap/overlap.py). None if the overlap was not measured.
+    clusters: the costs of documents in the order of the corpus. interval: of the held-out loss, over documents like these; None
+        with too few (comparison/clusters.py).
+    Sums agree exactly: documents + outside = total. All documents, all languages, and clean + dirty each add up to `documents`.
+    """
+
+    total: Group
+    documents: Group
+    outside: Group
+    per_language: tuple[Group, ...]
+    per_document: tuple[Group, ...]
+    macro_documents: float | None
+    macro_languages: float | None
+    quantiles: tuple[float, ...]
+    clean: Group | None = None
+    dirty: Group | None = None
+    novel: Group | None = None
+    clusters: Clusters
+    interval: RateInterval | None
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """The held-out loss: bits per byte of the bytes in documents, with equal weights."""
+        return self.documents.bits_per_byte
+
+    def to_record(self) -> dict[str, Any]:
+        """JSON values, with at most MAX_DOCUMENTS single documents."""
+        shown, others = self.per_document[:MAX_DOCUMENTS], self.per_document[MAX_DOCUMENTS:]
+        splits = {"clean": self.clean, "dirty": self.dirty, "novel": self.novel}
+        return {
+            "total": self.total.to_record(),
+            "documents": self.documents.to_record(),
+            "outside": self.outside.to_record(),
+            "bits_per_byte": self.bits_per_byte,
+            "interval": asdict(self.interval) if self.interval else None,
+            "macro_documents": self.macro_documents,
+            "macro_languages": self.macro_languages,
+            "quantiles": {"of": list(QUANTILES), "bits_per_byte": list(self.quantiles)},
+            **{name: group.to_record() if group else None for name, group in splits.items()},
+            "languages": [group.to_record() for group in self.per_language],
+            "each": [group.to_record() for group in shown],
+            "all_others": _sum("all others", others).to_record() if others else None,
+            "clusters": {
+                **asdict(self.clusters),
+                "n_bytes": list(self.clusters.n_bytes),
+                "bits": list(self.clusters.bits),
+            },
+        }
+
+
+def summarise_heldout(
+    trace: Trace, documents: Sequence[Document], labels: Sequence[str] | None = None, overlap: Overlap | None = None
+) -> HeldoutLoss:
+    """The loss of a trace by documents, which are in stream order.
+
+    labels: one for each document, such as its language; None: `languages_of`. overlap: of the same corpus and documents.
+    Takes some microseconds for each document. Raises CorpusError for documents out of order or outside the corpus, and for labels
+    or an overlap of another corpus.
+    """
+    labels = languages_of(documents) if labels is None else labels
+    _check(trace, documents, labels, overlap)
+    edges = np.array([edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)] + [trace.n_bytes])
+    bits = np.diff(trace.sums(MODEL, edges), prepend=0.0)[1::2].tolist()  # gap, document, ..., document, gap
+    groups = [
+        Group(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b) for d, b in _pairs(documents, bits)
+    ]
+    total = Group(
+        name="total",
+        n_documents=len(groups),
+        n_bytes=trace.n_bytes,
+        bits=trace.total_bits(MODEL) if trace.n_bytes else 0.0,
+    )
+    inside = _sum("documents", groups)
+    per_language = _by_label(groups, labels)
+    rates = [group.bits / group.n_bytes for group in groups if group.n_bytes]
+    clusters = cluster([group.n_bytes for group in groups], [group.bits for group in groups])
+    return HeldoutLoss(
+        total=total,
+        documents=inside,
+        outside=Group(
+            name="outside documents",
+            n_documents=0,
+            n_bytes=total.n_bytes - inside.n_bytes,
+            bits=total.bits - inside.bits,
+        ),
+        per_language=per_language,
+        per_document=tuple(_costliest_first(groups)),
+        macro_documents=_mean(rates),
+        macro_languages=_mean([group.bits / group.n_bytes for group in per_language if group.n_bytes]),
+        quantiles=tuple(np.quantile(rates, QUANTILES).tolist()) if rates else (),
+        clusters=clusters,
+        interval=loss_interval(clusters, BOOTSTRAP),
+        **_splits(trace, documents, groups, overlap),
+    )
+
+
+def languages_of(documents: Sequence[Document]) -> list[str]:
+    """The language of each document by its name. If it is unknown: the extension with its dot, or NO_LANGUAGE without one."""
+    return [
+        language_of(d.name.encode("utf-8", "surrogateescape")) or printable(splitext(d.name)[1].lower()) or NO_LANGUAGE
+        for d in documents
+    ]
+
+
+def _check(trace: Trace, documents: Sequence[Document], labels: Sequence[str], overlap: Overlap | None) -> None:
+    end = 0
+    for document in documents:
+        if document.n_bytes < 0 or not end <= document.offset <= trace.n_bytes - document.n_bytes:
+            raise CorpusError(f"document {printable(document.name)!r} is out of order or outside the corpus")
+        end = document.offset + document.n_bytes
+    if len(labels) != len(documents):
+        raise CorpusError(f"{len(labels)} labels for {len(documents)} documents")
+    if overlap and (len(overlap.n_bytes), len(overlap.in_train)) != (len(documents), trace.n_bytes):
+        raise CorpusError("the overlap belongs to another corpus")
+
+
+def _by_label(groups: Sequence[Group], labels: Sequence[str]) -> tuple[Group, ...]:
+    members: dict[str, list[Group]] = {}
+    for group, label in _pairs(groups, labels):
+        members.setdefault(label, []).append(group)
+    return tuple(_costliest_first(_sum(label, with_label) for label, with_label in members.items()))
+
+
+def _splits(
+    trace: Trace, documents: Sequence[Document], groups: Sequence[Group], overlap: Overlap | None
+) -> Mapping[str, Any]:
+    """The fields clean, dirty and novel of a HeldoutLoss. groups: those of the documents, in the same order."""
+    if overlap is None:
+        return {}
+    dirty = overlap.dirty.tolist()
+    return {
+        "clean": _sum("clean", (group for group, is_dirty in _pairs(groups, dirty) if not is_dirty)),
+        "dirty": _sum("dirty", (group for group, is_dirty in _pairs(groups, dirty) if is_dirty)),
+        "novel": _novel(trace, documents, overlap.novel),
+    }
+
+
+def _novel(trace: Trace, documents: Sequence[Document], novel: NDArray[np.bool_]) -> Group:
+    """The bytes of documents that are marked in `novel` (n,), and the number of documents with such bytes."""
+    n_documents, n_bytes, bits = 0, 0, 0.0
+    for d in documents:
+        n_before, stop = n_bytes, d.offset + d.n_bytes
+        for start in range(d.offset, stop, CHUNK_BYTES):
+            where = slice(start, min(start + CHUNK_BYTES, stop))
+            n_bytes += int(np.count_nonzero(novel[where]))
+            bits += float(trace.bits(MODEL, where)[novel[where]].sum())
+        n_documents += n_bytes > n_before
+    return Group(name="novel", n_documents=n_documents, n_bytes=n_bytes, bits=bits)
+
+
+def _sum(name: str, groups: Iterable[Group]) -> Group:
+    members = list(groups)
+    return Group(
+        name=name,
+        n_documents=sum(group.n_documents for group in members),
+        n_bytes=sum(group.n_bytes for group in members),
+        bits=float(sum(group.bits for group in members)),
+    )
+
+
+def _costliest_first(groups: Iterable[Group]) -> list[Group]:
+    return sorted(groups, key=lambda group: -group.bits)
+
+
+def _mean(rates: Sequence[float]) -> float | None:
+    return float(np.mean(rates)) if rates else None
+
+
+def _pairs(a: Sequence[Any], b: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    return zip(a, b, strict=True)

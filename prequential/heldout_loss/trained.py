@@ -1,0 +1,171 @@
+"""Trained learners: from a corpus, from a run of `evaluate`, from a stored model, or from the checkpoint of an interrupted run.
+
+In all four cases the GPT has also learned from the last segment that was read (online/training.finish).
+"""
+
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_header import GIVEN
+from prequential_corpora.chunks import reading, spool
+from prequential_corpora.corpus import Document, mapped, unicode_name
+from prequential_corpora.names import is_path
+
+from prequential.errors import CheckpointError, ConfigError, CorpusError, CorruptArchiveError
+from prequential.evaluation.runs import ARCHIVE, RECORD, read_run
+from prequential.files import open_regular
+from prequential.model.config import Config
+from prequential.model.learner import OnlineLearner
+from prequential.online import checkpoint
+from prequential.online.coding import OnProgress, Progress, config_of, decompress
+from prequential.online.model_store import load_model
+from prequential.online.runtime import Runtime
+from prequential.online.source import Source, digest_of
+from prequential.online.tensor_file import open_tensors
+from prequential.online.training import finish, train
+
+Bytes = NDArray[np.uint8]
+Kind = Literal["corpus", "run", "model", "checkpoint"]
+_WITH_GIVEN = "a run with given=, whose learner cannot be used here: name a corpus, or a model of `train`"
+Check = Callable[[Config], object]  # called with the configuration before the learner is built; it may raise an error
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedOn:
+    """What a learner was trained on.
+
+    kind: where the learner comes from. about: JSON values that describe the training corpus.
+    symbols (n,) uint8, documents: the corpus itself, if its bytes are available. The corpus of a run counts as one document.
+    """
+
+    kind: Kind
+    about: dict[str, Any]
+    symbols: Bytes | None = None
+    documents: Sequence[Document] = ()
+
+    def to_record(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"source": self.kind, **self.about}
+
+
+def kind_of(spec: str) -> Kind:
+    """What `spec` names: the folder of a model or of a run, or a file NAME.checkpoint. Anything else names a corpus."""
+    path = Path(spec)
+    if not is_path(spec):
+        return "corpus"
+    if (path / "model.json").is_file() and (path / "model.safetensors").is_file():
+        return "model"
+    if (path / RECORD).is_file() and (path / ARCHIVE).is_file():
+        return "run"
+    return "checkpoint" if path.suffix == ".checkpoint" and path.is_file() else "corpus"
+
+
+def describe(source: Source) -> dict[str, Any]:
+    """The description of a source in records. Reads it once for its digest."""
+    return {
+        **source.origin,
+        "n_bytes": source.n_bytes,
+        "whole_bytes": source.whole_bytes,
+        "blake2b": source.blake2b.hex(),
+    }
+
+
+def train_on(source: Source, learner: OnlineLearner, on_progress: OnProgress) -> tuple[OnlineLearner, TrainedOn]:
+    """Trains the learner on the source. Raises CorpusError for an empty source."""
+    symbols = source.symbols[:]
+    done = train(learner, symbols, on_progress)
+    about = {**describe(source), "code_bits": done.code_bits}
+    return learner, TrainedOn(kind="corpus", about=about, symbols=symbols, documents=source.documents)
+
+
+def load_trained(
+    path: str, kind: Kind, runtime: Runtime, check: Check, on_progress: OnProgress
+) -> tuple[OnlineLearner, TrainedOn]:
+    """The learner of a run, a model or a checkpoint. The archive of a run is decoded, which takes as long as the run did.
+
+    Raises CorpusError, CorruptArchiveError, CheckpointError, ConfigError, and what `check` raises. Raises OutputError if there is
+    no room for the decoded corpus.
+    """
+    if kind == "run":
+        return _of_run(Path(path), runtime, check, on_progress)
+    if kind == "checkpoint":
+        return _of_checkpoint(Path(path), runtime, check)
+    stored = load_model(path, runtime)
+    check(stored.learner.config)
+    return stored.learner, TrainedOn(kind="model", about={**stored.trained_on, "model": unicode_name(path)})
+
+
+def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress) -> tuple[OnlineLearner, TrainedOn]:
+    """The learner that decoded the archive of a run: it has learned what the learner of the run learned."""
+    run = read_run(path)
+    with reading(run.archive), open_regular(run.archive) as archive:
+        reader = ArchiveReader(archive)
+        header = reader.header
+        if not header.n_bytes:
+            raise CorpusError(f"{str(path)!r} is a run over an empty corpus")
+        if GIVEN in header.config:
+            raise ConfigError(f"{str(path)!r} is {_WITH_GIVEN}")
+        config = config_of(header)
+        check(config)
+        learner = runtime.learner(config)
+        done = Progress()
+
+        def decoded() -> Iterator[bytes]:
+            nonlocal done
+            part = io.BytesIO()
+            with reading(run.archive):
+                for done in decompress(reader, part, learner):
+                    on_progress(done, header.n_bytes)
+                    yield part.getvalue()
+                    part.seek(0)
+                    part.truncate()
+
+        with spool(decoded(), None, header.n_bytes) as file:
+            symbols = mapped(file, file.tell())
+    if digest_of(symbols) != header.blake2b:
+        raise CorruptArchiveError(f"{str(run.archive)!r} decodes to other bytes than its header says")
+    finish(learner)
+    about = {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex(), "run": unicode_name(run.name)}
+    document = Document(str(header.corpus.get("name")), 0, len(symbols))
+    return learner, TrainedOn(
+        kind="run", about={**about, "code_bits": done.code_bits}, symbols=symbols, documents=[document]
+    )
+
+
+def _of_checkpoint(path: Path, runtime: Runtime, check: Check) -> tuple[OnlineLearner, TrainedOn]:
+    """The learner as the checkpoint of any run saved it."""
+    identity = _identity_in(path)
+    config = Config.from_dict(identity["config"])
+    check(config)
+    learner = runtime.learner(config)
+    checkpoint.read(path, identity, learner)
+    n_read = learner.n_symbols
+    if not n_read:
+        raise CheckpointError(f"{str(path)!r} was saved before the first byte was read")
+    finish(learner)
+    extent = {"n_bytes": n_read, "whole_bytes": identity["n_bytes"], "whole_blake2b": identity["blake2b"]}
+    about = {**identity["corpus"], **extent, "checkpoint": unicode_name(str(path))}
+    return learner, TrainedOn(kind="checkpoint", about=about)
+
+
+def _identity_in(path: Path) -> dict[str, Any]:
+    """The fields of a checkpoint that identify its run. Raises CheckpointError if they are missing or not valid."""
+    try:
+        with open_tensors(path) as file:
+            about = json.loads(file.metadata[checkpoint.METADATA])
+        identity = {name: about[name] for name in checkpoint.MISMATCHES}
+        if GIVEN in identity["config"]:
+            raise CheckpointError(f"{str(path)!r} is a checkpoint of {_WITH_GIVEN}")
+        Config.from_dict(identity["config"])
+        if type(identity["n_bytes"]) is not int or not isinstance(identity["corpus"], dict):
+            raise ValueError("a field has another type")
+    except (KeyError, TypeError, ValueError, RecursionError, ConfigError) as error:
+        raise CheckpointError(f"{str(path)!r} is not a checkpoint of this program: {error}") from error
+    return identity

@@ -1,0 +1,241 @@
+"""The description length of labels given their inputs: one field of each row is coded, the other is read and learned from.
+
+A row becomes one line: the input, a tab, the label, a newline. The learner reads all of it in order and learns from all of it, as
+in any run, but only the label and its newline count. A decoder that has the inputs can follow, so the sum is a description length
+of the labels.
+
+    online    sum of -log2 p(label i | input i, all rows before)
+    blocks    rows are cut at fractions of the data. The rows of a block cost what the learner that has read all blocks before
+              gives them, without learning within the block; those of the first block cost log2 K each, for K labels (Blier and
+              Ollivier 2018, Voita and Titov 2020)
+    marginal  the code of the labels without inputs: adaptive frequencies (n_k + 1/2) / (n + K / 2)
+    uniform   log2 K for each row
+
+The last three are told the K labels; the learner is not, and spells them.
+"""
+
+import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.errors import CorpusError
+from prequential.files import PathLike, open_regular
+from prequential.files.strict_json import MAX_ROW_DIGITS, LongInteger, bounded_lines, parse_row
+from prequential.learners.following import follow, reported
+from prequential.model.config import Config
+from prequential.model.frozen import FrozenLearner
+from prequential.online.coding import OnProgress, ignore
+from prequential.online.loop import Learner
+from prequential.online.runtime import Runtime
+from prequential.online.training import finish
+from prequential.records.record import environment
+from prequential.records.table import format_table
+
+SCHEMA = 1
+FRACTIONS = (0.1, 0.2, 0.4, 0.8)  # where blocks end, of the rows
+MAX_ROW_BYTES = 1 << 28
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelCost:
+    """Bits of n labels of K kinds. online (n,): of each row. entropy_bits: n times the entropy of their frequencies.
+
+    block_bits: of each block that ends at the rows block_ends.
+    """
+
+    n_labels: int
+    online: NDArray[np.float64]
+    block_ends: tuple[int, ...]
+    block_bits: tuple[float, ...]
+    marginal_bits: float
+    entropy_bits: float
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.online)
+
+    @property
+    def online_bits(self) -> float:
+        """The online code."""
+        return float(self.online.sum())
+
+    @property
+    def uniform_bits(self) -> float:
+        """The uniform code."""
+        return self.n_rows * math.log2(max(self.n_labels, 1))
+
+
+def read_rows(path: PathLike, code: str, given: str | None = None) -> list[tuple[bytes, bytes]]:
+    """Input and label of each row of a file of JSON lines; "-" is standard input.
+
+    given: the field of the input; None: all fields but `code`.
+    Values that are not strings stand as JSON. Raises CorpusError, with the row, for a line without the fields.
+    """
+    rows, number = [], 0
+    try:
+        with nullcontext(sys.stdin.buffer) if path == "-" else open_regular(Path(path)) as file:
+            for line in bounded_lines(file, MAX_ROW_BYTES):
+                if line.strip():  # as in shards of lines
+                    rows.append(_row(line, code, given))
+                number += 1
+    except OSError as error:
+        raise CorpusError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise CorpusError(f"{str(path)!r}, line {number + 1}: {error}") from error
+    if not rows:
+        raise CorpusError(f"{str(path)!r} has no rows")
+    return rows
+
+
+def _row(line: bytes, code: str, given: str | None) -> tuple[bytes, bytes]:
+    """Input and label. Raises ValueError."""
+    try:
+        values = parse_row(line)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from error
+    for name in (code, given):
+        if not isinstance(values, dict) or (name is not None and name not in values):
+            raise ValueError(f"no field {name!r}")
+    inputs = values[given] if given is not None else {k: v for k, v in values.items() if k != code}
+    return tuple(_bytes(value) for value in (inputs, values[code]))  # type: ignore[return-value]
+
+
+def _bytes(value: Any) -> bytes:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_unwritable)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _unwritable(value: LongInteger) -> NoReturn:
+    raise ValueError(f"an integer has more than {MAX_ROW_DIGITS} digits; write it as a text")
+
+
+def label_cost(
+    rows: Sequence[tuple[bytes, bytes]],
+    config: Config,
+    runtime: Runtime,
+    *,
+    fractions: Sequence[float] = FRACTIONS,
+    on_progress: OnProgress = ignore,
+) -> LabelCost:
+    """The cost of the labels of rows (input, label) under a fresh learner. Takes a run and, for the blocks, as much again.
+
+    Raises CorpusError without rows.
+    """
+    if not rows:
+        raise CorpusError("there are no rows")
+    stream = b"".join(source + b"\t" + label + b"\n" for source, label in rows)
+    ends = np.cumsum([len(source) + len(label) + 2 for source, label in rows])
+    starts = ends - np.array([len(label) + 1 for _, label in rows])
+    symbols = np.frombuffer(stream, np.uint8)
+    costs = np.concatenate([bits for bits in reported(follow(runtime.learner(config), symbols), symbols, on_progress)])
+    labels = [label for _, label in rows]
+    cuts = sorted({max(1, math.ceil(f * len(rows))) for f in fractions} | {len(rows)})
+    return LabelCost(
+        n_labels=len(set(labels)),
+        online=_sums(costs, starts, ends),
+        block_ends=tuple(cuts),
+        block_bits=tuple(
+            _block_bits(symbols, starts, ends, cuts, math.log2(len(set(labels))), runtime.learner(config))
+        ),
+        marginal_bits=marginal_bits(labels),
+        entropy_bits=entropy_bits(labels),
+    )
+
+
+def _block_bits(
+    symbols: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    cuts: Sequence[int],
+    uniform: float,
+    learner: Learner,
+) -> Iterator[float]:
+    """The bits of each block. The learner learns the rows of a block after they were scored."""
+    yield cuts[0] * uniform
+    for first, last in pairwise((0, *cuts)):
+        part = slice(int(ends[first - 1]) if first else 0, int(ends[last - 1]))
+        if first:
+            frozen = np.concatenate([bits for bits in follow(FrozenLearner(learner), symbols[part])])  # type: ignore[arg-type]
+            yield float(_sums(frozen, starts[first:last] - part.start, ends[first:last] - part.start).sum())
+        if last < len(ends):
+            for _ in follow(learner, symbols[part]):
+                pass
+            finish(learner)
+
+
+def _sums(costs: NDArray[np.float64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.float64]:
+    total = np.concatenate(([0.0], np.cumsum(costs)))
+    return np.asarray(total[ends] - total[starts])
+
+
+def marginal_bits(labels: Sequence[bytes]) -> float:
+    """The adaptive code of labels without inputs, in bits: each costs -log2 (n_k + 1/2) / (n + K / 2)."""
+    counts, n_kinds, bits = Counter[bytes](), len(set(labels)), 0.0
+    for n, label in enumerate(labels):
+        bits -= math.log2((counts[label] + 0.5) / (n + n_kinds / 2))
+        counts[label] += 1
+    return bits
+
+
+def entropy_bits(labels: Sequence[bytes]) -> float:
+    """n times the entropy of the frequencies of n labels, in bits."""
+    return sum(-n * math.log2(n / len(labels)) for n in Counter(labels).values())
+
+
+def label_record(cost: LabelCost, config: Config, runtime: Runtime) -> dict[str, Any]:
+    """The costs as JSON values."""
+    blocks_of = zip(cost.block_ends, cost.block_bits, strict=True)
+    return {
+        "schema": SCHEMA,
+        "kind": "labels",
+        "config": config.to_dict(),
+        "n_rows": cost.n_rows,
+        "n_labels": cost.n_labels,
+        "online_bits": cost.online_bits,
+        "blocks": [{"end": end, "bits": bits} for end, bits in blocks_of],
+        "block_code_bits": sum(cost.block_bits),
+        "marginal_bits": cost.marginal_bits,
+        "entropy_bits": cost.entropy_bits,
+        "uniform_bits": cost.uniform_bits,
+        "environment": environment(runtime, config),
+    }
+
+
+def format_label_cost(cost: LabelCost) -> str:
+    """A table of the codes."""
+    codes = (
+        ("learner, online, given inputs", cost.online_bits),
+        ("learner, blocks, given inputs", sum(cost.block_bits)),
+        ("adaptive frequencies, no inputs", cost.marginal_bits),
+        ("entropy of the frequencies", cost.entropy_bits),
+        ("uniform", cost.uniform_bits),
+    )
+    rows = [
+        [name, f"{bits:,.0f}", f"{bits / cost.n_rows:.4f}", _ratio(cost.uniform_bits, bits)] for name, bits in codes
+    ]
+    starts = (0, *cost.block_ends)
+    parts = [
+        [f"rows {a}-{b}", f"{bits:,.0f}", f"{bits / (b - a):.4f}"]
+        for a, b, bits in zip(starts, cost.block_ends, cost.block_bits, strict=False)
+    ]
+    return (
+        f"{cost.n_rows:,} labels of {cost.n_labels} kinds\n\n"
+        + format_table(("code", "bits", "bits/label", "uniform / code"), rows)
+        + "\n\n"
+        + format_table(("block", "bits", "bits/label"), parts)
+    )
+
+
+def _ratio(a: float, b: float) -> str:
+    return f"{a / b:.2f}" if b > 0 else "-"

@@ -1,0 +1,93 @@
+"""How kernels are compiled: by numba, into a folder of our own (kernel_cache.py). All other files import numba from here.
+
+Design decisions:
+
+- No fast-math. LLVM then neither reorders nor contracts operations: `a * b + c` rounds twice, as it does in plain torch.
+- One thread per call, without the interpreter lock. The caller decides what runs in parallel (exact/pool.py).
+- Only kernels are kept on disk. What they call is compiled into them.
+- numba would obey a file .numba_config.yaml in the current folder, which may name code to run. It is imported without that.
+"""
+
+# ruff: noqa: E402  # numba is imported in its own way first
+import functools
+import os
+import sys
+import warnings
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from prequential.errors import ConfigError
+
+
+def _import_numba() -> None:
+    """Imports numba without its settings file, which it reads if it can import yaml. Raises ConfigError."""
+    absent = object()
+    yaml: Any = sys.modules.get("yaml", absent)
+    sys.modules["yaml"] = None  # type: ignore[assignment]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is a file and no yaml
+            import numba.core.config
+    except ValueError as error:
+        raise ConfigError(f"numba cannot start: {error} Look at the variables NUMBA_* of the environment") from error
+    finally:
+        del sys.modules["yaml"]
+        if yaml is not absent:
+            sys.modules["yaml"] = yaml
+    numba.core.config._config_fname = os.devnull  # it looks again at each compilation
+
+
+if "numba" not in sys.modules:
+    _import_numba()
+
+import numba
+from numba.core import cgutils, event, types
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic, register_jitable
+
+__all__ = [
+    "Array", "cgutils", "cpu_target", "event", "inlined", "intrinsic", "kernel", "merged", "types"
+]  # fmt: skip
+
+Array = np.ndarray
+
+# Python calls a `kernel`; kernels call the others. An `inlined` function becomes part of each caller in LLVM. A `merged` one
+# becomes part of it before types are inferred, so a function with one caller is compiled once and not once for each level of
+# calls. But inferring types takes longer than in proportion to the size of a function, so the largest parts of the mixer are
+# `inlined`. Neither allocates, so neither counts references to arrays; that counting took a third of the time of a small mixer.
+# An `inlined` function that Python calls is interpreted. numba's wrappers, of these for Python and of all functions for C, would
+# take a quarter of the time to compile a mixer.
+# numba infers all types at run time. For type checkers the result is Any, so calls with starred arguments are accepted.
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
+inlined: Any = register_jitable(**_WITHIN | {"forceinline": True})
+merged: Any = numba.njit(**_WITHIN | {"inline": "always"})
+
+
+def kernel(function: Any) -> Any:
+    """The function, compiled at its first call with arguments of each types, and kept for later runs."""
+    compiled = numba.njit(**_OPTIONS)(function)
+    if compiled is function:  # with NUMBA_DISABLE_JIT=1
+        return _quiet(function)
+    with suppress(ImportError):  # the zipped decoder does without it
+        from prequential.machine.kernel_cache import KernelCache
+
+        compiled._cache = KernelCache(function)
+    return compiled
+
+
+def _quiet(function: Any) -> Any:
+    """The interpreted kernel without numpy's warnings of integers that wrap, which compiled ones do silently.
+
+    A caller that asks for an error gets one.
+    """
+
+    @functools.wraps(function)
+    def interpreted(*arguments: Any) -> Any:
+        over = np.geterr()["over"]
+        with np.errstate(over="ignore" if over == "warn" else over):
+            return function(*arguments)
+
+    return interpreted

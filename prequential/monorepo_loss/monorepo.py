@@ -1,0 +1,149 @@
+"""Monorepo loss: the cost of a window of a git repository under a learner that was trained on the tree before the window.
+
+A point is one window. It is measured like any held-out corpus (heldout_loss/run.py), with its bytes in the order of the
+commits. In addition, a point has the losses of its two kinds of documents, new files and added lines, and the sizes that other
+compressors reach for the window after the training bytes: C(train + window) - C(train). docs/MEASURES.md says which bytes a
+window has.
+
+Sums are exact: kinds, languages, and clean and dirty documents each add up to the bits of all documents.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_codecs.baselines.registry import BaselineResult, measure_installed
+from prequential_corpora.git.window import GitCorpus, GitDocuments, open_documents
+
+from prequential.errors import CorpusError
+from prequential.evaluation.baselines import label
+from prequential.heldout_loss.heldout import CARRIED
+from prequential.heldout_loss.policy import Policy
+from prequential.heldout_loss.run import LoadLearner, Measurement, Plan, Stage, Warn, measure_heldout
+from prequential.heldout_loss.summary import Group, HeldoutLoss
+from prequential.heldout_loss.trained import TrainedOn, describe, train_on
+from prequential.model.learner import OnlineLearner
+from prequential.online.coding import OnProgress
+from prequential.online.runtime import Runtime
+from prequential.online.source import source_of
+
+SCHEMA = 1
+KIND = "monorepo"
+LOSSES = ("frozen", "dynamic", "untrained")
+
+
+class ConditionalSize(NamedTuple):
+    """The bytes that a compressor needs for the window if the training bytes come before it."""
+
+    name: str
+    label: str
+    compressed_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Point:
+    """One measured window. All three losses of the measurement are present."""
+
+    window: GitCorpus
+    measurement: Measurement
+    conditional_sizes: tuple[ConditionalSize, ...]
+
+    def to_record(self, setting: Mapping[str, Any], runtime: Runtime) -> dict[str, Any]:
+        """JSON values: those of the measurement and further ones. setting: what all points of the series share.
+
+        `test` names the commits. Each loss has `kinds`, the groups of new files and of added lines. `excluded` counts the files
+        of the window that were left out, by reason.
+        """
+        test = {**describe(source_of(self.window)), "limit_bytes": None}
+        record = self.measurement.to_record(test, runtime)
+        for name in LOSSES:
+            record[name]["kinds"] = [group.to_record() for group in kinds_of(getattr(self.measurement, name))]
+        return {
+            **record,
+            "schema": SCHEMA,
+            "kind": KIND,
+            "setting": dict(setting),
+            "excluded": dict(self.window.excluded),
+            "behind": [size._asdict() for size in self.conditional_sizes],
+        }
+
+
+def measure_point(
+    load: LoadLearner, window: GitCorpus, runtime: Runtime, policy: Policy = CARRIED, *, stage: Stage, warn: Warn
+) -> Point:
+    """Measures the losses of the window as `measure_heldout` does, and the conditional sizes.
+
+    Documents are named new/PATH and added/PATH. The compressors hold both corpora in memory.
+    """
+    pairs = zip(window.documents, window.labels, strict=True)
+    documents = [document._replace(name=f"{label.kind}/{document.name}") for document, label in pairs]
+    test = replace(source_of(window), documents=documents)
+    measurement = measure_heldout(load, test, runtime, Plan(frozen=policy), stage=stage, warn=warn)
+    with stage("baselines"):
+        sizes = conditional_sizes(measurement.trained_on.symbols, test.symbols[:], measurement.baselines)
+    return Point(window=window, measurement=measurement, conditional_sizes=sizes)
+
+
+def kinds_of(loss: HeldoutLoss) -> tuple[Group, ...]:
+    """New files and added lines as groups. The documents must have the names that `measure_point` gives them."""
+    members: dict[str, list[Group]] = {}
+    for group in loss.per_document:
+        members.setdefault(group.name.partition("/")[0], []).append(group)
+    return tuple(
+        Group(
+            name=kind,
+            n_documents=len(groups),
+            n_bytes=sum(group.n_bytes for group in groups),
+            bits=sum(group.bits for group in groups),
+        )
+        for kind, groups in sorted(members.items(), reverse=True)
+    )
+
+
+def conditional_sizes(
+    before: NDArray[np.uint8] | None, symbols: NDArray[np.uint8], baselines: Sequence[BaselineResult]
+) -> tuple[ConditionalSize, ...]:
+    """The sizes of symbols (n,) after `before` (m,) under each baseline; () if `before` is None.
+
+    Each takes two compressions in memory. A compressor that does not decode its own output is left out.
+    """
+    if before is None:
+        return ()
+    names = [result.name for result in baselines]
+    alone, _ = measure_installed(before.tobytes(), names)
+    together, _ = measure_installed(before.tobytes() + symbols.tobytes(), names)
+    n_before = {result.name: result.compressed_bytes for result in alone}
+    return tuple(
+        ConditionalSize(result.name, label(result), result.compressed_bytes - n_before[result.name])
+        for result in together
+        if result.name in n_before
+    )
+
+
+def train_on_tree(
+    documents: GitDocuments, limit_bytes: int | None, learner: Callable[[], OnlineLearner], on_progress: OnProgress
+) -> tuple[OnlineLearner, TrainedOn]:
+    """Trains a new learner on the files of `read_tree` in the order of their paths, or on the first limit_bytes of them.
+
+    Raises CorpusError if the rules keep no file of the tree.
+    """
+    with open_tree(documents) as corpus:
+        return train_on(source_of(corpus, limit_bytes), learner(), on_progress)
+
+
+def open_tree(documents: GitDocuments) -> GitCorpus:
+    """The files of `read_tree` as a training corpus. Raises CorpusError if the rules keep no file of the tree."""
+    corpus = open_documents(documents)
+    if not any(document.n_bytes for document in corpus.documents):
+        corpus.close()
+        at = str(corpus.origin["until"])[:12]
+        raise CorpusError(f"nothing to learn from in the tree of {corpus.name!r} at {at}{reasons(corpus.excluded)}")
+    return corpus
+
+
+def reasons(excluded: Mapping[str, int]) -> str:
+    """The number of files left out by reason, as the end of a sentence: `; left out: 3 binary, 1 lock`."""
+    counts = ", ".join(f"{n} {reason}" for reason, n in sorted(excluded.items(), key=lambda pair: -pair[1]))
+    return f"; left out: {counts}" if counts else ""

@@ -1,0 +1,122 @@
+"""The self-test of `doctor`: which arithmetic is exact on this machine, and whether a fixed run gives the expected digest.
+
+The fixed run compresses the beginning of a bundled text with a small model that has all parts of a large one. Its digest covers
+the blocks of the archive: coded bits, and the learner's state after each block. One different bit changes it.
+"""
+
+import hashlib
+import io
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_header import Header
+from prequential_corpora.bundled import sample_path
+
+from prequential.errors import PrequentialError
+from prequential.exact import matmul
+from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.online import coding
+from prequential.online.runtime import KERNELS, Runtime
+from prequential.online.source import digest_of
+
+# From a machine whose archives decode on others. It changes with FORMAT_VERSION, the learner and its defaults.
+EXPECTED_DIGEST = "2157367daada3b8f"
+
+FIXED_N_BYTES = 8192
+FIXED_CONFIG = Config(
+    gpt=GPTConfig(n_layers=2, width=64, n_heads=2, contexts=GPT_CONTEXTS, context_bits=10, memory_bits=13, window=32),
+    mixer=MixerConfig(table_bits=12),
+    schedule=ScheduleConfig(
+        first_segment_symbols=64, segment_symbols=512, row_symbols=64, n_rows=12, block_symbols=4096
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """The result of one check. passed: None if it could not be made; `text` then says why."""
+
+    name: str
+    passed: bool | None
+    text: str
+
+
+def checks() -> Iterator[Check]:
+    """Makes all checks in turn. They take some seconds, and longer if kernels must be compiled first."""
+    trials = matmul.trials("cpu")
+    yield from (_of_trial(trial) for trial in trials)
+    yield _choice()
+    random = np.random.default_rng(0).integers(0, 256, 2048, dtype=np.uint8)
+    yield _compared("kernels on drawn inputs", {k: partial(_digest, random, Runtime(kernels=k)) for k in KERNELS})
+    text = _text()
+    exact = [trial.name for trial in trials if trial.exact]
+    yield _compared("matmuls on a text", {name: partial(_digest, text, Runtime(backend=name)) for name in exact})
+    yield fixed_run(Runtime())
+    yield from _on_gpu()
+
+
+def _of_trial(trial: matmul.Trial, where: str = "") -> Check:
+    rate = f"{trial.ops_per_s / 1e9:,.0f} Gop/s" if trial.exact else trial.reason
+    return Check(name=f"matmul {trial.name}{where}", passed=trial.exact, text=rate)
+
+
+def _on_gpu() -> Iterator[Check]:
+    name, runtime = "fixed run on a GPU", Runtime(device="cuda")
+    try:
+        runtime.accelerator(FIXED_CONFIG)
+    except PrequentialError as error:  # no device, or one that is not used
+        yield Check(name=name, passed=None, text=str(error))
+        return
+    yield from (_of_trial(trial, " on cuda") for trial in matmul.trials("cuda"))
+    yield replace(fixed_run(runtime), name=name)
+
+
+def fixed_run(runtime: Runtime) -> Check:
+    """Whether the fixed run gives the expected digest (16 hexadecimal digits), and its speed."""
+    start_s = time.perf_counter()
+    try:
+        digest = _digest(_text(), runtime)
+    except (ImportError, PrequentialError) as error:
+        return Check(name="fixed run", passed=False, text=str(error))
+    rate = f"{FIXED_N_BYTES / (time.perf_counter() - start_s) / 1e3:,.1f} kB/s"
+    return Check(
+        name="fixed run", passed=digest == EXPECTED_DIGEST, text=f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
+    )
+
+
+def _text() -> NDArray[np.uint8]:
+    return np.fromfile(sample_path("christmas_carol"), np.uint8, FIXED_N_BYTES)
+
+
+def _digest(source: NDArray[np.uint8], runtime: Runtime) -> str:
+    header = Header(n_bytes=len(source), blake2b=digest_of(source), config=FIXED_CONFIG.to_dict())
+    archive = io.BytesIO()
+    for _ in coding.compress(source, header, archive, runtime.learner(FIXED_CONFIG)):
+        pass
+    digest = hashlib.blake2b(digest_size=8)
+    archive.seek(0)
+    for block in ArchiveReader(archive).blocks():  # without the header, which builds of zlib deflate to different bytes
+        digest.update(block.payload + block.state_digest)
+    return digest.hexdigest()
+
+
+def _choice() -> Check:
+    try:
+        return Check(name="chosen matmul", passed=True, text=f"{matmul.choose('cpu').name}: the fastest exact one")
+    except PrequentialError as error:
+        return Check(name="chosen matmul", passed=False, text=str(error))
+
+
+def _compared(name: str, runs: dict[str, Callable[[], str]]) -> Check:
+    """Whether all runs give the same digest."""
+    try:
+        digests = {key: run() for key, run in runs.items()}
+    except (ImportError, PrequentialError) as error:
+        return Check(name=name, passed=None, text=f"not compared: {error}")
+    equal = len(set(digests.values())) <= 1
+    return Check(name=name, passed=equal, text=", ".join(f"{key} {digest}" for key, digest in digests.items()))

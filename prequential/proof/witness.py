@@ -1,0 +1,178 @@
+"""A learner under observation: it takes the learner's place in an ordinary run, and checks the law in each segment.
+
+At drawn places the witness experiments with a twin, a second learner that receives the same state. So the run computes the same
+as without a witness.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from prequential_codecs.bit_coder import FOLLOW, BitCoder, ideal_bits
+
+from prequential.exact.digest import digest
+from prequential.exact.random import random_words
+from prequential.model.config import N_SYMBOLS, ScheduleConfig
+from prequential.model.learner import OnlineLearner, code_symbols
+from prequential.model.mixer.mixer import Mixer
+from prequential.model.mixer.past import N_BITS
+from prequential.model.schedule import blocks, segments
+from prequential.online.coding import Progress
+from prequential.proof.findings import CODE, DISTRIBUTION, FUTURE, ONCE, STEP, WEIGHTS, Findings
+from prequential.proof.mixer_copies import mixer_copies
+
+
+class Sampling(NamedTuple):
+    """The number of bytes that are coded, and the number of segments in which CODE and FUTURE are each checked."""
+
+    n_bytes: int
+    n_samples: int
+
+
+class Witness:
+    """A Learner that passes every call to another learner and observes it. twin: a learner for experiments."""
+
+    def __init__(self, learner: OnlineLearner, twin: OnlineLearner, sampling: Sampling, findings: Findings) -> None:
+        self._learner, self._twin, self._findings = learner, twin, findings
+        self._n_coded = 0
+        schedule = learner.schedule
+        starts = [s.start for block in blocks(sampling.n_bytes, schedule) for s in segments(block, schedule)]
+        self._code_starts = self._draw(starts, "code", sampling.n_samples)
+        self._future_starts = self._draw(starts, "future", sampling.n_samples)
+        self._start = 0  # of the open segment
+        # Of the learner at the open segment's start, if the twin needs it again:
+        self._state: dict[str, np.ndarray] = {}
+
+    @property
+    def schedule(self) -> ScheduleConfig:
+        """The same as of the learner."""
+        return self._learner.schedule
+
+    @property
+    def n_symbols(self) -> int:
+        """The same as of the learner."""
+        return self._learner.n_symbols
+
+    @property
+    def gpt_bits(self) -> np.ndarray | None:
+        """The same as of the learner."""
+        return self._learner.gpt_bits
+
+    @property
+    def update_size(self) -> float | None:
+        """The same as of the learner."""
+        return self._learner.update_size
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The same as of the learner."""
+        return self._learner.state()
+
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """The same as of the learner."""
+        self._learner.load_state(arrays)
+
+    def digest(self) -> bytes:
+        """The same as of the learner."""
+        return self._learner.digest()
+
+    def begin(self, n_symbols: int) -> None:
+        """The same as of the learner. The twin receives the state before it."""
+        self._start = self._learner.n_symbols
+        if self._start in self._code_starts | self._future_starts:
+            self._state = {name: array.copy() for name, array in self._learner.state().items()}
+            self._twin.load_state(self._state)
+        self._learner.begin(n_symbols)
+
+    def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
+        """The same as of the learner. Then makes the checks that are due in this segment."""
+        before = self._weights_digest()
+        bits = self._learner.code(symbols, coder)
+        self._n_coded += len(symbols)
+        if before:
+            unchanged = self._weights_digest() == before
+            self._findings.add(WEIGHTS, unchanged, f"in the segment from byte {self._start} they changed")
+        position = int(self._word("position") % np.uint64(len(symbols)))
+        if self._start in self._code_starts:
+            self._check_code(symbols, bits, position)
+            self._twin.load_state(self._state)
+        if self._start in self._future_starts:
+            self._check_future(symbols, bits, position)
+        return bits
+
+    def end(self, n_symbols: int) -> None:
+        """The same as of the learner. Then compares its weights with those of the twin."""
+        self._learner.end(n_symbols)
+        if self._start in self._future_starts and self._learner.gpt and self._twin.gpt:
+            same = digest(self._learner.gpt.learned_state()) == digest(self._twin.gpt.learned_state())
+            self._findings.add(STEP, same, f"the step in parallel with the segment from byte {self._start} does not")
+
+    def close(self, done: Progress) -> None:
+        """Makes the checks at the end of the run. done: its totals."""
+        n, counts = done.n_bytes, [self._n_coded, self._learner.n_symbols]
+        if self._learner.mixer:
+            counts.append(int(self._learner.mixer.state()["past"][N_BITS]) / 8)  # type: ignore[arg-type]
+        self._findings.add(ONCE, set(counts) == {n}, f"of {n} bytes, counts are {counts}", n)
+        longest = done.code_bits * 1.0001 + 64 * done.n_blocks
+        fits = 8 * done.payload_bytes <= longest and (done.n_raw_blocks > 0 or done.code_bits <= 8 * done.payload_bytes)
+        text = f"decisions cost {done.code_bits:.0f} bits, the payload has {8 * done.payload_bytes}"
+        self._findings.add(ONCE, fits, text, 0)
+
+    def _draw(self, starts: list[int], check: str, n_samples: int) -> set[int]:
+        """The starts of so many different segments, drawn for this check."""
+        words = random_words(self._learner.config.seed, f"law/{check}", len(starts))
+        return {starts[i] for i in np.argsort(words)[:n_samples]}
+
+    def _word(self, name: str) -> np.uint64:
+        """A random word for the open segment."""
+        return np.uint64(random_words(self._learner.config.seed, f"law/{name}/{self._start}", 1)[0])
+
+    def _weights_digest(self) -> bytes:
+        return digest(self._learner.gpt.inference_tensors()) if self._learner.gpt else b""
+
+    def _check_code(self, symbols: np.ndarray, bits: np.ndarray, position: int) -> None:
+        """Checks DISTRIBUTION in the segment, and CODE with all 256 bytes at one position, from the twin's state there."""
+        twin, where = self._twin, f"at byte {self._start + position}"
+        rows = self._check_distributions(symbols)
+        coder = BitCoder(FOLLOW)
+        code_symbols(None if rows is None else rows[:position], twin.mixer, symbols[:position].copy(), coder)
+        row = None if rows is None else rows[position : position + 1]
+        mixers: Iterable[Mixer | None] = mixer_copies(twin.mixer, N_SYMBOLS) if twin.mixer else [None] * N_SYMBOLS
+        coded = [code_symbols(row, mixer, np.array([value]), coder)[0] for value, mixer in enumerate(mixers)]
+        total = sum(int(np.prod(frequencies.astype(object))) for frequencies in coded)
+        self._findings.add(CODE, total == 1 << 128, f"{where} they sum to {total / 2**128:.9f}")
+        own = ideal_bits(coded[int(symbols[position])][None])[0]
+        paid = bits[position]
+        self._findings.add(CODE, own == paid, f"{where} the byte cost {paid:.6f} bits, not {own:.6f}", 0)
+
+    def _check_distributions(self, symbols: np.ndarray) -> np.ndarray | None:
+        """The twin's frequencies (n, 256) of the open segment, after the check DISTRIBUTION; None without a GPT."""
+        if not self._twin.gpt:
+            return None
+        self._twin.gpt.begin(len(symbols))
+        rows = self._frequencies(symbols)
+        complete = bool((rows.sum(1, dtype=np.int64) == 1 << 24).all() and rows.min() >= 1)
+        self._findings.add(DISTRIBUTION, complete, f"in the segment from byte {self._start}", len(rows))
+        return rows
+
+    def _frequencies(self, symbols: np.ndarray) -> np.ndarray:
+        """The frequencies (n, 256) of the twin's GPT if the open segment has these symbols."""
+        return self._twin.gpt_frequencies(self._twin.inputs(symbols), 0)
+
+    def _check_future(self, symbols: np.ndarray, bits: np.ndarray, position: int) -> None:
+        """The twin codes the segment with other symbols from one position on."""
+        twin, where = self._twin, f"before byte {self._start + position}"
+        words = random_words(self._learner.config.seed, f"law/other/{self._start}", len(symbols) - position)
+        changed = np.concatenate((symbols[:position], (words >> np.uint64(56)).astype(np.int64)))
+        rows = None
+        if twin.gpt:
+            twin.gpt.begin(len(symbols))
+            rows = self._frequencies(symbols)[: position + 1]
+            twin.load_state(self._state)  # it must recall nothing of these symbols
+        twin.begin(len(symbols))
+        if rows is not None:
+            other_rows = self._frequencies(changed)[: position + 1]
+            self._findings.add(FUTURE, np.array_equal(rows, other_rows), f"{where} frequencies change", 0)
+        other_bits = twin.code(changed, BitCoder(FOLLOW))
+        twin.end(len(symbols))
+        same = np.array_equal(bits[:position], other_bits[:position])
+        self._findings.add(FUTURE, same, f"{where} costs change")

@@ -1,0 +1,337 @@
+"""Sweeps: a grid of configurations over one corpus, and its results: bits against operations.
+
+    plan = sweep_plan(preset(5, pure=True), replay=[1, 2, 4], widths=[64, 128], seeds=[0, 1])
+    summary = sweep("book.txt", plan, "runs")
+
+`run_plan` (sweeps/plans.py) makes the runs and finds finished ones.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from prequential.arguments import check_arguments
+from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.evaluation.curves import MODEL, Curve, mean_curve
+from prequential.evaluation.runs import PathLike, Run
+from prequential.learners.loading import load_subject
+from prequential.machine.process import process_kept
+from prequential.model.config import Config
+from prequential.online.flops import replay_factor
+from prequential.online.runtime import Runtime
+from prequential.records.frames import result_frame
+from prequential.sweeps.data_multiple import compare_data
+from prequential.sweeps.plans import (
+    Outcome,
+    Plan,
+    Refusal,
+    Setting,
+    Subject,
+    recorded_subject,
+    run_plan,
+    runs_by_setting,
+)
+
+if TYPE_CHECKING:
+    import pandas
+
+T = TypeVar("T")
+
+
+# ---- the plan
+
+
+def sweep_plan(
+    base: Config,
+    *,
+    replay: Sequence[float] | None = None,
+    widths: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+    update_symbols: Sequence[int] | None = None,
+    seeds: Sequence[int] | None = None,
+    runtime: Runtime | None = None,
+) -> Plan:
+    """The plan of every combination of the values. None keeps the value of `base`.
+
+    replay: positions learned from for each symbol read; it sets n_rows. update_symbols: symbols between two optimiser steps, the
+    length of a segment. Heads keep the width that they have in `base` where it fits. Combinations that are out of range, or
+    exceed the limits of the runtime, are refused by name. Raises ConfigError if `base` has no GPT or no combination is left.
+
+    Examples:
+        >>> import prequential
+        >>> plan = prequential.sweep_plan(prequential.preset(5, pure=True), replay=(1, 2), widths=(64,))
+        >>> [setting.name for setting in plan.settings]
+        ['replay 1, width 64, layers 2, update 512', 'replay 2, width 64, layers 2, update 512']
+    """
+    _check_axes(base, replay=(replay, float), widths=(widths, int), layers=(layers, int), seeds=(seeds, int))
+    _check_axes(base, update_symbols=(update_symbols, int))
+    check_arguments(runtime=runtime)
+    if base.gpt is None:
+        raise ConfigError("a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9")
+    axes = (
+        _distinct(replay, replay_factor(base)),
+        _distinct(widths, base.gpt.width),
+        _distinct(layers, base.gpt.n_layers),
+        _distinct(update_symbols, base.schedule.segment_symbols),
+    )
+    settings, refusals = [], []
+    for point in product(*axes):
+        name = "replay {:g}, width {}, layers {}, update {}".format(*point)
+        try:
+            config = varied(base, *point)
+            (runtime or Runtime()).check(config)
+            configs = tuple(replace(config, seed=seed) for seed in _distinct(seeds, base.seed))
+            settings.append(Setting(name=name, configs=configs))
+        except ConfigError as error:
+            refusals.append(Refusal(name, str(error)))
+    if not settings:
+        raise ConfigError(f"no combination is left; {refusals[0].name}: {refusals[0].reason}")
+    return Plan(settings=tuple(settings), refusals=tuple(refusals))
+
+
+def _check_axes(base: Any, **axes: tuple[Any, type]) -> None:
+    """Raises ConfigError unless the base is a Config, and the values of each axis are a list of numbers of its kind."""
+    if not isinstance(base, Config):
+        raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
+    for name, (values, kind) in axes.items():
+        if values is None:
+            continue
+        is_list = isinstance(values, Iterable) and not isinstance(values, str | bytes)
+        kinds = int | float if kind is float else int
+        if not is_list or not all(isinstance(each, kinds) and not isinstance(each, bool) for each in values):
+            raise wrong_argument(name, values, f"a list of {'numbers' if kind is float else 'integers'}, or None")
+
+
+def learner_plan(name: str, grid: Mapping[str, Sequence[Any]], seeds: Sequence[int] | None = None) -> Plan:
+    """The plan of every combination of arguments of a learner of the user's own, by name as `load_subject` takes it.
+
+    seeds: values of its argument `seed`; results are averaged over them. Combinations that the factory refuses are refused by
+    name. Raises ConfigError if none is left.
+    """
+    settings, refusals = [], []
+    varied_names = [key for key, values in grid.items() if len(values) > 1]
+    for point in product(*grid.values()):
+        arguments = dict(zip(grid, point, strict=True))
+        title = ", ".join(f"{key} {arguments[key]}" for key in varied_names) or name
+        try:
+            of_each = [arguments] if seeds is None else [arguments | {"seed": seed} for seed in dict.fromkeys(seeds)]
+            settings.append(Setting(name=title, configs=tuple(load_subject(name, each) for each in of_each)))
+        except ConfigError as error:
+            refusals.append(Refusal(title, str(error)))
+    if not settings:
+        raise ConfigError(f"no combination is left; {refusals[0].name}: {refusals[0].reason}")
+    return Plan(settings=tuple(settings), refusals=tuple(refusals))
+
+
+def varied(base: Config, replay: float, width: int, n_layers: int, update_symbols: int) -> Config:
+    """`base` at another point of the grid of `sweep_plan`. Raises ConfigError."""
+    assert base.gpt
+    head_width = base.gpt.width // base.gpt.n_heads
+    gpt = replace(base.gpt, width=width, n_layers=n_layers, n_heads=max(1, width // head_width))
+    n_rows = replay * update_symbols / base.schedule.row_symbols
+    if not (math.isfinite(n_rows) and abs(n_rows - round(n_rows)) < 1e-9):
+        raise ConfigError(
+            f"replay {replay:g} of {update_symbols} symbols does not fill an integer number of rows of "
+            f"{base.schedule.row_symbols} symbols"
+        )
+    schedule = replace(
+        base.schedule,
+        # a first segment longer than the others would be refused
+        first_segment_symbols=min(base.schedule.first_segment_symbols, update_symbols),
+        segment_symbols=update_symbols,
+        n_rows=round(n_rows),
+    )
+    return replace(base, gpt=gpt, schedule=schedule)
+
+
+def _distinct(values: Sequence[T] | None, default: T) -> list[T]:
+    return [default] if values is None else list(dict.fromkeys(values))
+
+
+# ---- the results
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A setting over its seeds.
+
+    bits_per_byte: mean description length. spread: the largest minus the smallest; None for a single seed. flops_per_byte: as in
+    online/flops.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the baseline, or
+    None with the reason. on_front: whether no other setting has fewer bits for at most the same cost, or a lower cost for at most
+    as many bits. The cost is operations, or, where they are not known, time.
+    """
+
+    name: str
+    n_seeds: int
+    bits_per_byte: float
+    spread: float | None
+    flops_per_byte: float | None
+    bytes_per_s: float
+    data_multiple: float | None = None
+    reason: str = ""
+    on_front: bool = False
+
+    @property
+    def cost(self) -> float:
+        """Operations, or else seconds, for each byte."""
+        return 1 / self.bytes_per_s if self.flops_per_byte is None else self.flops_per_byte
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The results of every setting with a finished run, in the order of the plan.
+
+    baseline: the name of what data multiples refer to. n_configs, n_runs: of the plan.
+    """
+
+    results: tuple[Result, ...]
+    baseline: str
+    n_configs: int
+    n_runs: int
+
+    @property
+    def best(self) -> Result:
+        """The result with the fewest bits per byte."""
+        return min(self.results, key=lambda result: result.bits_per_byte)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """A row for each result, the cheapest in operations first. Raises MissingDependencyError without pandas."""
+        return result_frame([asdict(result) for result in sorted(self.results, key=lambda result: result.cost)])
+
+    @property
+    def choice_bits(self) -> float:
+        """The bits that it costs to state which configuration is the best."""
+        return math.log2(self.n_configs)
+
+    @property
+    def run_choice_bits(self) -> float:
+        """The bits that it costs to state which run is the best: configuration and seed."""
+        return math.log2(self.n_runs)
+
+
+@process_kept()
+def sweep(
+    source: str | Path,
+    plan: Plan,
+    folder: PathLike,
+    *,
+    limit_bytes: int | None = None,
+    runtime: Runtime | None = None,
+    baseline: Run | None = None,
+    trust_runs: bool = False,
+    on_outcome: Callable[[Outcome], object] = lambda outcome: None,
+) -> Summary:
+    """Evaluates every configuration of the plan that `folder` holds no run of yet, and summarises the results over seeds.
+
+    on_outcome: called with each run, or with the error that it failed with. baseline: the run that data multiples refer to; by
+    default the setting of the lowest cost. trust_runs: also use finished runs of other users, and those without their archives.
+    Raises CorpusError if no run succeeds, and for a finished run that is not to be trusted.
+
+    Examples:
+        >>> import tempfile, prequential
+        >>> from prequential.sweeps.sweep import sweep_plan
+        >>> gpt = prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16)
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> plan = sweep_plan(prequential.Config(gpt=gpt, mixer=None), widths=[16, 32])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     summary = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=500, runtime=plain)
+        >>> for result in summary.results:
+        ...     print(result.name)
+        replay 1.5, width 16, layers 1, update 1024
+        replay 1.5, width 32, layers 1, update 1024
+    """
+    check_arguments(source=source, folder=folder, limit_bytes=limit_bytes, runtime=runtime, on_outcome=on_outcome)
+    for name, value, kind in (("plan", plan, Plan), ("baseline", baseline, Run | None)):
+        if not isinstance(value, kind):
+            raise wrong_argument(
+                name, value, "a Plan of prequential.sweep_plan" if name == "plan" else "a Run, or None"
+            )
+    outcomes = []
+    for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime, trust_runs=trust_runs):
+        on_outcome(outcome)
+        outcomes.append(outcome)
+    if not any(outcome.run for outcome in outcomes):
+        raise CorpusError(f"no run of the sweep succeeded; the first error: {outcomes[0].error}")
+    return summarise(plan, outcomes, baseline)
+
+
+def summarise(plan: Plan, outcomes: Iterable[Outcome], baseline: Run | None = None) -> Summary:
+    """Means over seeds, the Pareto front, and data multiples against `baseline` or the setting of the lowest cost.
+
+    Raises CorpusError if no run is finished, or if the baseline read other bytes.
+    """
+    runs = runs_by_setting(outcomes)
+    if not runs:
+        raise CorpusError("no run of the sweep is finished")
+    settings = [setting for setting in plan.settings if setting in runs]
+    results = [_result(setting, runs[setting]) for setting in settings]
+    curves = [mean_curve([run.curves[MODEL] for run in runs[setting]]) for setting in settings]
+    if baseline:
+        check_baseline(baseline, recorded_subject(runs[settings[0]][0].record))
+        baseline_name, baseline_curve = baseline.name, baseline.curves[MODEL]
+    else:
+        i = min(range(len(results)), key=lambda i: results[i].cost)
+        baseline_name, baseline_curve = results[i].name, curves[i]
+    return Summary(
+        results=_compared(results, curves, baseline_curve),
+        baseline=baseline_name,
+        n_configs=len(plan.settings),
+        n_runs=len(plan.configs),
+    )
+
+
+def check_baseline(baseline: Run, subject: Subject) -> None:
+    """Raises CorpusError if the run read other bytes: its losses would differ in more than the learner."""
+    found = recorded_subject(baseline.record)
+    if found != subject:
+        raise CorpusError(
+            f"the baseline {str(baseline.path)!r} read other bytes ({found.n_bytes} with digest {found.blake2b[:16]}) than the "
+            f"sweep ({subject.n_bytes} with {subject.blake2b[:16]})"
+        )
+
+
+def _result(setting: Setting, runs: Sequence[Run]) -> Result:
+    """The means over the runs of a setting, which are not compared with others yet."""
+    records = [run.record for run in runs]
+    bits_per_byte = [record["bits_per_byte"] for record in records]
+    n_bytes = records[0]["corpus"]["n_bytes"]
+    flops = setting.flops(n_bytes)
+    return Result(
+        name=setting.name,
+        n_seeds=len(runs),
+        bits_per_byte=statistics.fmean(bits_per_byte),
+        spread=max(bits_per_byte) - min(bits_per_byte) if len(runs) > 1 else None,
+        flops_per_byte=None if flops is None else flops / n_bytes,
+        bytes_per_s=n_bytes * len(runs) / sum(record["wall_s"] for record in records),
+    )
+
+
+def _compared(results: Sequence[Result], curves: Sequence[Curve], baseline: Curve) -> tuple[Result, ...]:
+    """The results with their data multiples and the Pareto front."""
+    front = pareto_front([(result.cost, result.bits_per_byte) for result in results])
+    multiples = [compare_data(curve, baseline) for curve in curves]
+    return tuple(
+        replace(result, on_front=on_front, data_multiple=multiple, reason=reason)
+        for result, on_front, (multiple, reason) in zip(results, front, multiples, strict=True)
+    )
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """For each point whether it is on the front: no other point is at most as large in both numbers and smaller in one.
+
+    Equal points are on the front together. The cost is O(n log n).
+    """
+    front = [False] * len(points)
+    lowest = corner = math.inf  # the smallest second number so far, and the first number of its point
+    for i in sorted(range(len(points)), key=lambda i: points[i]):
+        first, second = points[i]
+        if second < lowest:
+            lowest, corner = second, first
+            front[i] = True
+        else:
+            front[i] = second == lowest and first == corner
+    return front

@@ -1,0 +1,368 @@
+"""Comparison: differences are exact, intervals have their stated coverage, and runs that are not comparable are refused."""
+
+import tempfile
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prequential_codecs.bit_coder import UNIT_BITS
+from series import autoregressive
+
+from prequential.comparison.compare import bounded_e_value, compare, log2_e_value
+from prequential.comparison.intervals import Bootstrap, block_length, cell_deviations
+from prequential.comparison.prediction import half_width, mean_variance
+from prequential.errors import ConfigError, CorpusError
+from prequential.evaluation.curves import Curve, write_curves
+from prequential.evaluation.record import SCHEMA
+from prequential.evaluation.runs import CURVE, RECORD, Run, read_run
+from prequential.records.record import append_record
+
+SEGMENT = 64  # bytes
+UNITS = st.integers(0, 2**32 - 1)  # of one segment
+
+
+def write_run(folder: Path, units, *, seed=0, model="a", ends=None, blake2b="00", **fields) -> Run:
+    """A run whose segments cost the given units of 2**-22 bits. ends: where segments end; by default each has SEGMENT bytes."""
+    folder.mkdir(parents=True)
+    units = np.array(units, np.int64)
+    ends = SEGMENT * np.arange(1, len(units) + 1) if ends is None else np.array(ends, np.int64)
+    curve = Curve(n_bytes=ends, bits=np.cumsum(units) * UNIT_BITS)
+    record = {
+        "kind": "evaluation",
+        "schema": SCHEMA,
+        "corpus": {"name": "synthetic", "n_bytes": int(ends[-1]), "blake2b": blake2b},
+        "config": {"seed": seed, "model": model},
+        "archive_bits": 8 * int(np.ceil(curve.bits[-1] / 8)),
+        **fields,
+    }
+    append_record(folder / RECORD, record)
+    write_curves(folder / CURVE, {"model": curve})
+    return read_run(folder)
+
+
+def drawn_units(n_segments: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**30, n_segments)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(UNITS, UNITS), min_size=1, max_size=40))
+def test_differences_are_exact_to_the_unit_in_total_and_after_every_segment(pairs) -> None:
+    a, b = (np.array(units, np.int64) for units in zip(*pairs, strict=True))
+    with tempfile.TemporaryDirectory() as root:
+        runs = [write_run(Path(root, name), units, model=name) for name, units in (("a", a), ("b", b))]
+        (difference,) = compare(runs).differences
+    assert difference.bits / UNIT_BITS == int((b - a).sum())
+    assert (difference.running_bits / UNIT_BITS).tolist() == [0, *np.cumsum(b - a).tolist()]
+    assert difference.n_bytes.tolist() == list(range(0, SEGMENT * len(pairs) + 1, SEGMENT))
+    assert difference.known.all()
+    assert difference.bits_per_byte == difference.bits / (SEGMENT * len(pairs))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(UNITS, min_size=64, max_size=90), st.integers(0, 2**64))
+def test_a_run_has_no_difference_to_itself_and_an_interval_of_length_0(units, seed) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        run = write_run(Path(root, "a"), units)
+        (difference,) = compare([run, run], bootstrap=Bootstrap(seed=seed, n_resamples=99)).differences
+    assert (difference.bits, difference.log2_e, difference.crossing_byte) == (0, 0, None)
+    assert (difference.interval.low_bits, difference.interval.high_bits) == (0, 0)
+    assert (difference.long_memory.text_low_bits, difference.long_memory.text_high_bits) == (0, 0)
+    assert not difference.running_bits.any()
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True),
+    st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True),
+    st.sampled_from([None, 3 * SEGMENT]),
+)
+def test_exchanging_the_groups_changes_only_the_signs(seed, a_seeds, b_seeds, block) -> None:
+    how = Bootstrap(seed=seed, n_resamples=99, block_bytes=block)
+    with tempfile.TemporaryDirectory() as root:
+        a, b = (
+            [write_run(Path(root, f"{name}{s}"), drawn_units(70, seed + s), model=name, seed=s) for s in seeds]
+            for name, seeds in (("a", a_seeds), ("b", b_seeds))
+        )
+        (there,), (back,) = compare([*a, *b], bootstrap=how).differences, compare([*b, *a], bootstrap=how).differences
+    assert there.bits == -back.bits
+    assert (there.interval.low_bits, there.interval.high_bits) == (-back.interval.high_bits, -back.interval.low_bits)
+    found, mirrored = there.long_memory, back.long_memory
+    assert (found.text_low_bits, found.mean_low_bits) == (-mirrored.text_high_bits, -mirrored.mean_high_bits)
+    assert found.text_low_bits <= found.mean_low_bits <= there.bits <= found.mean_high_bits <= found.text_high_bits
+    assert (there.running_bits == -back.running_bits).all()
+    assert there.furthest_ahead[1] == -back.furthest_behind[1]
+
+
+def coverage(series: np.ndarray, block: int | None, how: Bootstrap) -> int:
+    """How many of the series (n, m), whose true mean is 0, have 0 in their interval."""
+    nothing = np.zeros((1, series.shape[1])), (0,)
+    hits = 0
+    for one in series:
+        deviations = np.sort(cell_deviations(nothing, (one[None], (0,)), block or block_length(one), how))
+        hits += bool(deviations[how.n_outside - 1] <= -one.mean() <= deviations[-how.n_outside])
+    return hits
+
+
+def test_the_interval_of_dependent_differences_has_its_nominal_coverage() -> None:
+    n, nominal = 400, 0.9
+    series = autoregressive(n, 1000, 0.5, seed=1)
+    how = Bootstrap(confidence=nominal, n_resamples=399)
+    three_deviations = 3 * np.sqrt(n * nominal * (1 - nominal))
+    assert abs(coverage(series, None, how) - n * nominal) <= three_deviations
+    assert coverage(series, 1, how) < n * nominal - 2 * three_deviations  # single cells ignore the dependence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n_cells", "coefficient", "documented"),
+    [
+        (64, 0, 0.90), (64, 0.5, 0.84), (64, 0.8, 0.84),
+        (256, 0, 0.90), (256, 0.5, 0.88), (256, 0.8, 0.88),
+        (1000, 0, 0.90), (1000, 0.5, 0.90), (1000, 0.8, 0.89),
+    ],
+)  # fmt: skip
+def test_intervals_have_the_documented_coverage(n_cells, coefficient, documented) -> None:
+    n = 1000
+    hits = coverage(autoregressive(n, n_cells, coefficient, seed=6), None, Bootstrap(confidence=0.9, n_resamples=199))
+    assert abs(hits / n - documented) <= 3 * np.sqrt(documented * (1 - documented) / n) + 0.005  # as rounded
+
+
+def test_the_interval_over_seeds_has_its_nominal_coverage() -> None:
+    n, n_seeds, nominal = 400, 5, 0.9
+    random = np.random.default_rng(2)
+    texts = autoregressive(n, 500, 0.5, seed=3)
+    how = Bootstrap(confidence=nominal, n_resamples=399)
+    hits = 0
+    for text in texts:
+        a, b = random.normal(0, 0.2, (2, n_seeds, 1))  # what each seed adds; the true difference is 0
+        theirs, ours = np.broadcast_to(a, (n_seeds, len(text))), b + text
+        mean = ours.mean() - theirs.mean()
+        sides = (theirs, range(n_seeds)), (ours, range(10, 10 + n_seeds))
+        deviations = np.sort(cell_deviations(*sides, block_length(text), how))
+        hits += bool(deviations[how.n_outside - 1] <= -mean <= deviations[-how.n_outside])
+    assert abs(hits - n * nominal) <= 3 * np.sqrt(n * nominal * (1 - nominal))
+
+
+def test_the_interval_of_runs_is_that_of_their_cells_scaled_to_the_corpus(tmp_path: Path) -> None:
+    a, b = drawn_units(101, 1), drawn_units(101, 2)
+    ends = np.append(SEGMENT * np.arange(1, 101), 100 * SEGMENT + 5)  # a short last segment
+    how = Bootstrap(block_bytes=4 * SEGMENT, seed=7)
+    runs = [write_run(tmp_path / name, units, model=name, ends=ends) for name, units in (("a", a), ("b", b))]
+    interval = compare(runs, bootstrap=how).differences[0].interval
+    cells = [(units[None, :100] * UNIT_BITS, (0,)) for units in (a, b)]
+    deviations = np.sort(cell_deviations(*cells, 4, how)) * int(ends[-1]) / SEGMENT
+    total = int((b - a).sum()) * UNIT_BITS
+    assert interval.low_bits == total + deviations[49]  # 50th of 1999: 2.5 %
+    assert interval.high_bits == total + deviations[-50]
+    assert (interval.n_cells, interval.cell_bytes, interval.n_interpolated) == (100, SEGMENT, 0)
+    assert (interval.block_bytes, interval.automatic) == (4 * SEGMENT, False)
+
+
+def test_the_intervals_for_long_memory_are_those_of_the_cells_scaled_to_the_corpus(tmp_path: Path) -> None:
+    a, b = drawn_units(101, 1), drawn_units(101, 2)
+    ends = np.append(SEGMENT * np.arange(1, 101), 100 * SEGMENT + 5)  # a short last segment
+    runs = [write_run(tmp_path / name, units, model=name, ends=ends) for name, units in (("a", a), ("b", b))]
+    found = compare(runs, bootstrap=Bootstrap(confidence=0.9)).differences[0].long_memory
+    total, cells = int((b - a).sum()) * UNIT_BITS, (b - a)[:100] * UNIT_BITS * (int(ends[-1]) / SEGMENT)
+    halves = [half_width(mean_variance(cells), 0.9, n_texts=n) for n in (1, 2)]
+    assert (found.mean_low_bits, found.mean_high_bits) == pytest.approx(
+        (total - halves[0], total + halves[0]), rel=1e-12
+    )
+    assert (found.text_low_bits, found.text_high_bits) == pytest.approx(
+        (total - halves[1], total + halves[1]), rel=1e-12
+    )
+    assert (found.n_cells, found.cell_bytes, found.confidence) == (100, SEGMENT, 0.9)
+    assert "the expected difference" in found.mean_of
+    assert "the difference on another text of this length from the same source" in found.text_of
+
+
+def test_several_seeds_widen_the_intervals_for_long_memory(tmp_path: Path) -> None:
+    """Runs whose seeds add a constant to every segment: the cells vary as before, the seeds by 9 bits a segment."""
+    units = {name: drawn_units(80, i) for i, name in enumerate("ab")}
+    one = [write_run(tmp_path / f"{name}-one", units[name], model=name) for name in "ab"]
+    several = [
+        write_run(
+            tmp_path / f"{name}{seed}", units[name] + (9 << 22) * (seed if name == "b" else 0), model=name, seed=seed
+        )
+        for name in "ab"
+        for seed in range(3)
+    ]
+    (alone,), (varied,) = compare(one).differences, compare(several).differences
+    variance = (9 * 80) ** 2 / 3  # of the mean of 3 seeds, in pairs: 0, 720 and 1,440 bits
+    text = mean_variance((units["b"] - units["a"]) * UNIT_BITS * 80)
+    half = half_width(text, 0.95, n_texts=2, seeds_variance=variance, seeds_freedom=2)
+    assert varied.long_memory.text_high_bits - varied.bits == pytest.approx(half, rel=1e-6)
+    assert half > alone.long_memory.text_high_bits - alone.bits
+    assert "as many other seeds of A and B" in varied.long_memory.text_of
+
+
+def test_runs_with_different_segments_have_an_exact_total_and_count_interpolated_cells(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", drawn_units(96, 1))
+    b = write_run(tmp_path / "b", drawn_units(64, 2), model="b", ends=96 * np.arange(1, 65))
+    (difference,) = compare([a, b]).differences
+    assert difference.bits == (drawn_units(64, 2).sum() - drawn_units(96, 1).sum()) * UNIT_BITS
+    assert difference.n_bytes[difference.known].tolist() == list(range(0, 96 * 64 + 1, 192))
+    assert difference.interval.cell_bytes == 96
+    assert difference.interval.n_interpolated == 32  # the end of every second cell
+
+
+def test_extremes_and_the_crossing_are_those_of_the_running_difference(tmp_path: Path) -> None:
+    unit = round(1 / UNIT_BITS)
+    a = write_run(tmp_path / "a", [10 * unit] * 5)
+    b = write_run(tmp_path / "b", [12 * unit, 13 * unit, 9 * unit, 4 * unit, 11 * unit], model="b")
+    (difference,) = compare([a, b]).differences  # running: 2, 5, 4, -2, -1
+    assert difference.furthest_behind == (2 * SEGMENT, 5)
+    assert difference.furthest_ahead == (4 * SEGMENT, -2)
+    assert difference.crossing_byte == 3 * SEGMENT + np.ceil(SEGMENT * 4 / 6)
+    assert (difference.bits, difference.percent, difference.log2_e) == (-1, -2, 1)
+    assert difference.interval is None  # 5 cells
+
+
+def test_runs_that_differ_in_the_seed_are_one_group_and_averaged(tmp_path: Path) -> None:
+    units = [drawn_units(70, i) for i in range(4)]
+    written = [
+        write_run(tmp_path / str(i), units[i], model=model, seed=seed)
+        for i, (model, seed) in enumerate([("b", 1), ("a", 0), ("b", 0), ("c", 0)])
+    ]
+    comparison = compare(written)
+    assert [(group.label, group.runs, group.seeds) for group in comparison.groups] == [
+        ("A", ("2", "0"), (0, 1)),
+        ("B", ("1",), (0,)),
+        ("C", ("3",), (0,)),
+    ]
+    difference = comparison.differences[0]
+    assert difference.bits == (2 * units[1].sum() - units[0].sum() - units[2].sum()) * UNIT_BITS / 2
+    assert "over all seeds of A" in difference.interval.population
+    assert "under these seeds" in compare(written[1::2]).differences[0].interval.population
+    assert comparison.choice_bits == 2
+
+
+def of_ones_own(**arguments) -> dict:
+    return {"learner": {"name": "mine:Learner", "arguments": arguments, "n_symbols": 256, "run_symbols": 50}}
+
+
+def test_the_seed_of_a_learner_of_ones_own_is_its_argument(tmp_path: Path) -> None:
+    configs = [of_ones_own(seed=7, size=1), of_ones_own(seed=3, size=1), of_ones_own(seed=3, size=2)]
+    configs += [of_ones_own(size=2), of_ones_own(seed="x", size=1), of_ones_own(seed="y", size=1)]
+    runs = [write_run(tmp_path / str(i), drawn_units(3, i), config=config) for i, config in enumerate(configs)]
+    groups = compare(runs).groups
+    assert [(group.runs, group.seeds) for group in groups] == [
+        (("1", "0"), (3, 7)),
+        (("3", "2"), (0, 3)),
+        (("4",), (0,)),
+        (("5",), (0,)),
+    ]
+    assert groups[0].config == of_ones_own(size=1)
+
+
+def test_a_configuration_measured_again_is_a_group_of_its_own(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(i), drawn_units(3, i), seed=seed) for i, seed in enumerate([0, 1, 0, 1])]
+    assert [group.runs for group in compare(runs).groups] == [("0", "1"), ("2", "3")]
+
+
+def test_labels_group_runs_of_any_configuration(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(i), drawn_units(3, i), model=str(i)) for i in range(3)]
+    assert [group.runs for group in compare(runs, groups=["x", "y", "x"]).groups] == [("0", "2"), ("1",)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"blake2b": "11"}, "BLAKE2b"),
+        ({"ends": [64, 128, 191]}, "bytes"),
+        ({"alphabet": "bpe"}, "alphabet 'bytes' and 'bpe'"),
+        ({"config": {"seed": 0, "alphabet": "bpe"}}, "alphabet 'bytes' and 'bpe'"),
+        ({"context": "a document"}, "context policy 'carried memory' and 'a document'"),
+    ],
+)
+def test_runs_that_are_not_comparable_are_refused_with_the_reason(tmp_path: Path, fields, part) -> None:
+    runs = [write_run(tmp_path / "a", [1, 2, 3]), write_run(tmp_path / "b", [1, 2, 3], **fields)]
+    with pytest.raises(CorpusError, match=part):
+        compare(runs)
+
+
+def test_a_run_that_records_the_default_is_comparable_with_a_run_that_does_not(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [1, 2, 3])
+    b = write_run(tmp_path / "b", [1, 2, 4], model="b", alphabet="bytes", context="carried memory")
+    assert compare([a, b]).differences[0].bits == UNIT_BITS
+
+
+def test_a_curve_that_ends_before_the_corpus_is_refused(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [1, 2, 3])
+    corpus = {"n_bytes": 3 * SEGMENT, "blake2b": "00"}
+    b = write_run(tmp_path / "b", [1, 2], model="b", corpus=corpus)
+    with pytest.raises(CorpusError, match="up to byte 192"):
+        compare([a, b])
+
+
+def test_a_single_group_is_refused(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(seed), [1, 2], seed=seed) for seed in range(2)]
+    with pytest.raises(ConfigError, match="one group"):
+        compare(runs)
+
+
+def test_a_block_of_more_than_half_the_corpus_is_refused(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, drawn_units(70, 0), model=name) for name in "ab"]
+    with pytest.raises(ConfigError, match="longer than half"):
+        compare(runs, bootstrap=Bootstrap(block_bytes=36 * SEGMENT))
+
+
+@pytest.mark.parametrize(
+    "values", [{"confidence": 1.0}, {"confidence": 0.0}, {"seed": -1}, {"block_bytes": 0}, {"n_resamples": 38}]
+)
+def test_a_bootstrap_out_of_range_is_refused(values) -> None:
+    with pytest.raises(ConfigError):
+        Bootstrap(**values)
+
+
+@pytest.mark.parametrize(("n_reference", "n_other"), [(1, 1), (3, 1), (1, 3), (3, 2)])
+def test_an_e_value_has_expectation_at_most_1_under_each_seed_of_the_reference(n_reference, n_other) -> None:
+    random = np.random.default_rng(n_reference)
+    bits = [-np.log2(random.dirichlet(np.ones(8), n)) for n in (n_reference, n_other)]  # (S, 8): all possible data
+    e = np.exp2([log2_e_value(bits[0][:, x], bits[1][:, x]) for x in range(8)])
+    expectations = np.exp2(-bits[0]) @ e
+    assert (expectations <= 1 + 1e-12).all()
+    assert n_reference > 1 or expectations == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("log2_e", "text"), [(0, "1"), (3, "8"), (-1, "0.5"), (1e6, "above 10^100"), (-1e6, "below 10^-100")]
+)
+def test_an_e_value_is_printed_in_bounds(log2_e, text) -> None:
+    assert bounded_e_value(log2_e) == text
+
+
+def test_blocks_are_twice_the_rule_for_an_autoregressive_series_and_one_cell_for_noise() -> None:
+    m, coefficient = 4096, 0.5
+    rule = (1.5 * (2 * coefficient / (1 - coefficient**2)) ** 2 * m) ** (1 / 3)  # G and D of an AR(1), in closed form
+    lengths = [block_length(series) for series in autoregressive(50, m, coefficient, seed=4)]
+    assert np.median(lengths) == pytest.approx(2 * rule, rel=0.15)
+    assert np.median([block_length(series) for series in autoregressive(50, m, 0, seed=5)]) == 1
+    assert block_length(np.full(100, 3.0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("confidence", "freedom", "t"),
+    [
+        (0.95, 1, 12.7062),
+        (0.9, 1, 6.3138),
+        (0.95, 2, 4.3027),
+        (0.95, 4, 2.7764),
+        (0.9, 30, 1.6973),
+        (0.95, 1e6, 1.95996),
+    ],
+)
+def test_widening_converts_the_normal_distribution_to_students_t(confidence, freedom, t) -> None:
+    """Table values; two seeds have one degree of freedom."""
+    normal = NormalDist().inv_cdf((1 + confidence) / 2)
+    assert normal * Bootstrap(confidence=confidence).widening(freedom) == pytest.approx(t, rel=1e-4)
+
+
+def test_fewer_than_64_cells_have_no_interval(tmp_path: Path) -> None:
+    for n in (63, 64):
+        runs = [write_run(tmp_path / f"{name}{n}", drawn_units(n, i), model=name) for i, name in enumerate("ab")]
+        assert (compare(runs).differences[0].interval is None) == (n == 63)

@@ -1,0 +1,195 @@
+"""Records of held-out losses compared: the planted difference, pairs of documents, refusals, and files of records."""
+
+import copy
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prequential_corpora.corpus import Document
+
+from prequential.comparison.documents import (
+    compare_documents,
+    document_losses,
+    names_a_record,
+    read_document_losses,
+)
+from prequential.comparison.documents_text import format_document_comparison
+from prequential.comparison.intervals import Bootstrap
+from prequential.errors import ConfigError, CorpusError, PrequentialError
+from prequential.evaluation.curves import MODEL
+from prequential.evaluation.trace import Trace
+from prequential.heldout_loss.summary import summarise_heldout
+from prequential.records.fields import parse_object
+
+N = 40  # documents
+CONFIG = {"seed": 0, "gpt": None, "mixer": {"contexts": ["1"], "table_bits": 10}}
+
+
+def record(shift: float, *, n: int = N, context: str = "carried", blake2b: str = "ab" * 32, **fields) -> dict:
+    """A held-out record of n documents whose bytes cost about 2 bits + shift; only the dynamic and the frozen loss."""
+    lengths = np.random.default_rng(1).integers(50, 400, n)
+    rates = np.random.default_rng(2).normal(2, 0.4, n) + np.random.default_rng(3).normal(shift, abs(shift) / 4, n)
+    ends = np.cumsum(lengths)
+    trace = Trace((MODEL,), int(ends[-1]))
+    trace.append(MODEL, np.round(np.repeat(rates, lengths) * 2**22) / 2**22)
+    documents = [
+        Document(f"{i}.txt", int(end - k), int(k)) for i, (end, k) in enumerate(zip(ends, lengths, strict=True))
+    ]
+    loss = json.loads(json.dumps(summarise_heldout(trace, documents).to_record()))
+    return {
+        "kind": "heldout",
+        "test": {"name": "test", "n_bytes": int(ends[-1]), "blake2b": blake2b},
+        "train": {"name": "train"},
+        "config": CONFIG,
+        "policy": f"{context}: in words",
+        "frozen": loss,
+        "dynamic": loss,
+        "untrained": None,
+        **fields,
+    }
+
+
+def test_a_planted_difference_has_its_size_and_an_interval_that_excludes_0() -> None:
+    a, b = (document_losses(record(shift), name) for shift, name in ((0.0, "a"), (-0.03, "b")))
+    (frozen, dynamic) = compare_documents([a, b]).differences
+    assert (frozen.loss, dynamic.loss, frozen.n_documents) == ("frozen", "dynamic", N)
+    assert dynamic.bits_per_byte == pytest.approx(-0.03, abs=0.005)
+    assert dynamic.interval.low_bits_per_byte < -0.03 < dynamic.interval.high_bits_per_byte < 0
+    (back, _) = compare_documents([b, a]).differences
+    assert back.interval.low_bits_per_byte == -frozen.interval.high_bits_per_byte
+
+
+def test_points_of_two_series_are_compared_as_held_out_records_are() -> None:
+    held_out, points = (
+        compare_documents([document_losses(record(shift, kind=kind), "x") for shift in (0.0, 0.1)])
+        for kind in ("heldout", "monorepo")
+    )
+    assert points.differences == held_out.differences
+
+
+def test_a_record_against_itself_is_0_with_an_interval_of_width_0() -> None:
+    a = document_losses(record(0.0), "a")
+    for difference in compare_documents([a, a]).differences:
+        assert difference.bits_per_byte == 0
+        assert (difference.interval.low_bits_per_byte, difference.interval.high_bits_per_byte) == (0, 0)
+
+
+def test_fewer_than_10_documents_have_no_interval_and_the_report_says_so() -> None:
+    comparison = compare_documents([document_losses(record(shift, n=9), "x") for shift in (0.0, 0.1)])
+    assert [difference.interval for difference in comparison.differences] == [None, None]
+    assert "no interval: it needs 10 documents" in format_document_comparison(comparison)
+
+
+def test_frozen_losses_of_other_contexts_are_left_out_with_a_note() -> None:
+    a, b = (document_losses(record(0.0, context=context), context) for context in ("carried", "isolated"))
+    comparison = compare_documents([a, b])
+    assert [difference.loss for difference in comparison.differences] == ["dynamic"]
+    assert "their contexts are carried and isolated" in format_document_comparison(comparison)
+
+
+def test_the_report_and_the_json_agree() -> None:
+    comparison = compare_documents([document_losses(record(shift), f"x.jsonl:{shift}") for shift in (0.0, 0.1, -0.1)])
+    report, values = format_document_comparison(comparison), json.loads(json.dumps(comparison.to_dict()))
+    assert [each["label"] for each in values["records"]] == ["A", "B", "C"]
+    for difference in values["differences"]:
+        found = difference["interval"]
+        row = f"{difference['bits_per_byte']:+.4f}  {found['low_bits_per_byte']:+.4f} to {found['high_bits_per_byte']:+.4f}"
+        assert row in report
+    assert "95 % confidence" in report
+    assert "C: 1 mixed contexts in 2**10 buckets, trained on train (x.jsonl:-0.1)" in report
+
+
+@pytest.mark.parametrize("other", [record(0.0, blake2b="cd" * 32), record(0.0, n=N + 1)])
+def test_records_of_other_documents_are_refused(other) -> None:
+    with pytest.raises(CorpusError, match="scored other documents"):
+        compare_documents([document_losses(record(0.0), "a"), document_losses(other, "b")])
+
+
+def test_the_same_bytes_cut_into_other_documents_are_refused() -> None:
+    other = record(0.0)
+    clusters = other["dynamic"]["clusters"]
+    clusters["n_bytes"][:2] = [clusters["n_bytes"][0] + 1, clusters["n_bytes"][1] - 1]
+    with pytest.raises(CorpusError, match="scored other documents"):
+        compare_documents([document_losses(record(0.0), "a"), document_losses(other, "b")])
+
+
+def test_one_record_is_refused() -> None:
+    with pytest.raises(ConfigError, match="two records"):
+        compare_documents([document_losses(record(0.0), "a")])
+
+
+def without_clusters() -> dict:
+    old = record(0.0)
+    del old["dynamic"]["clusters"]
+    return old
+
+
+def with_clusters(**values) -> dict:
+    other = record(0.0)
+    other["dynamic"]["clusters"] |= values
+    return other
+
+
+@pytest.mark.parametrize(
+    ("bad", "part"),
+    [
+        ({"kind": "evaluation"}, "not the record"),
+        ([], "not the record"),
+        (without_clusters(), "measure again"),
+        (with_clusters(bits=[1.0]), "do not match"),
+        (with_clusters(n_bytes=[0] * N), "do not match"),
+        (with_clusters(n_documents=3), "do not match"),
+        (with_clusters(n_documents=20, n_bytes=[9], bits=[9.0]), "do not match"),
+        (with_clusters(n_documents=1001), "do not match"),
+        (with_clusters(n_bytes=["1"] * N), "not a complete record"),
+        (with_clusters(n_documents=5000, n_bytes=[1] * 5000, bits=[1.0] * 5000), "do not match"),
+        ({**record(0.0), "config": 3}, "not a complete record"),
+    ],
+)
+def test_a_bad_record_is_refused_with_its_place(bad, part) -> None:
+    with pytest.raises(CorpusError, match=f"f.jsonl:1 .*{part}"):
+        document_losses(bad, "f.jsonl:1")
+
+
+def places(value, place=()):
+    """The places of all values in a JSON value; of a list, those of the first two entries."""
+    yield place
+    entries = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    for key, each in entries:
+        yield from places(each, (*place, key))
+
+
+@pytest.mark.parametrize("odd", [None, -1, 0, 1.5, 1e30, 1e300, 2**70, True, "x", [], [1], {}, {"a": 1}], ids=repr)
+def test_a_record_with_an_odd_value_anywhere_is_refused_or_compared(odd) -> None:
+    good = record(0.0, n=12)
+    for loss in ("frozen", "dynamic"):  # what comparisons read
+        good[loss] = {"clusters": good[loss]["clusters"]}
+    n_refused = 0
+    for place in places(good):
+        bad = here = {"record": copy.deepcopy(good)}
+        for key in ("record", *place)[:-1]:
+            here = here[key]
+        here[("record", *place)[-1]] = odd
+        try:
+            found = document_losses(parse_object(json.dumps(bad["record"]).encode(), "f"), "f")
+            comparison = compare_documents([found, found], Bootstrap(n_resamples=39))
+        except PrequentialError:
+            n_refused += 1
+        else:
+            assert format_document_comparison(comparison)
+            assert json.dumps(comparison.to_dict(), allow_nan=False)
+    assert n_refused > 5
+
+
+def test_a_record_is_found_by_its_number_and_the_last_one_without_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "heldout.jsonl"
+    path.write_text("".join(json.dumps(record(shift)) + "\n" for shift in (0.0, 0.1, 0.2)))
+    expected = [document_losses(record(shift), "").losses for shift in (0.0, 0.1, 0.2)]
+    assert [read_document_losses(f"{path}:{i}").losses for i in (1, 2, 3)] == expected
+    assert read_document_losses(str(path)).losses == expected[-1]
+    assert read_document_losses(str(path)).where == f"{path}:3"
+    assert [names_a_record(f"{path}{end}") for end in ("", ":2", ":0", ":x", "x")] == [True, True, False, False, False]
+    for name in (f"{path}:4", str(tmp_path / "none.jsonl"), "run"):
+        with pytest.raises(CorpusError):
+            read_document_losses(name)

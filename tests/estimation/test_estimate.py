@@ -1,0 +1,184 @@
+"""Estimates: the segments that the probe codes, and the time, memory and size that follow from it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from prequential_codecs.archive_header import Header
+from prequential_corpora.bundled import sample_path
+
+from prequential import (
+    Config,
+    CorpusError,
+    GPTConfig,
+    MixerConfig,
+    ReplicaConfig,
+    Runtime,
+    ScheduleConfig,
+    compress,
+)
+from prequential.estimation import estimate as module
+from prequential.estimation.estimate import coding_time_s, container_bytes, estimate, predicted_code_bits
+from prequential.estimation.probe import Probe, ProbePass, probe_blocks, run_probe
+from prequential.estimation.segment_work import segment_work
+from prequential.model.schedule import blocks, segments
+
+SCHEDULE = ScheduleConfig(
+    first_segment_symbols=48, segment_symbols=160, row_symbols=32, n_rows=6, history_bits=14, block_symbols=6000
+)
+GPT = Config(gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=24), mixer=None, schedule=SCHEDULE)
+MIXER = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2", "4"), table_bits=10, match_bits=8), schedule=SCHEDULE)
+TINY = Config(
+    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=1, window=8),
+    mixer=None,
+    schedule=ScheduleConfig(first_segment_symbols=16, segment_symbols=32, row_symbols=16, n_rows=2, history_bits=14),
+)
+FUSED = Runtime(kernels="fused", threads=1)
+
+
+def text(n: int) -> np.ndarray:
+    return np.fromfile(sample_path("christmas_carol"), np.uint8, n)
+
+
+def header(source: np.ndarray, config: Config) -> Header:
+    return Header(n_bytes=len(source), blake2b=bytes(32), config=config.to_dict())
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The probe runs in this process without a warm-up: only its memory and its start-up time mean nothing then."""
+    monkeypatch.setattr(module, "probe_in_new_process", run_probe)
+    monkeypatch.setattr("prequential.estimation.probe.warm_up", lambda *_: None)
+
+
+# ---- the probe
+
+
+def test_a_probe_begins_with_the_schedules_segments_and_ends_with_full_size_ones() -> None:
+    parts, n_full_bytes = probe_blocks(100_000, 3000, SCHEDULE)
+    sizes = [s.stop - s.start for part in parts for s in segments(part, SCHEDULE)]
+    n_full = n_full_bytes // 160
+    assert sizes[-n_full:] == [160] * n_full
+    assert sizes[:-n_full] == [48] * 42  # 42 * 48 is the first end of a segment at or after two thirds of 3000
+
+
+def test_a_corpus_not_longer_than_the_probe_is_coded_completely() -> None:
+    assert probe_blocks(2500, 3000, SCHEDULE) == (list(blocks(2500, SCHEDULE)), 0)
+    assert probe_blocks(1, 3000, SCHEDULE) == ([slice(0, 1)], 0)
+
+
+@pytest.mark.parametrize("config", [TINY, MIXER])
+def test_a_probe_of_the_complete_corpus_has_the_bits_of_the_run(config: Config, in_this_process: None) -> None:
+    source = text(200)
+    found, _ = estimate(source, header(source, config), FUSED, probe_bytes=4000)
+    archive = compress(source, config=config, runtime=FUSED)
+    assert found.probe_bytes == 200
+    assert found.archive_low == found.archive_bytes == found.archive_high
+    assert abs(found.archive_bytes - len(archive)) <= 16  # the coder's flush, and varints of sizes
+
+
+def test_decoding_a_probe_restores_the_symbols_at_the_same_bits(in_this_process: None) -> None:
+    found = run_probe(text(400), 10_000, 100, TINY, FUSED)
+    assert found.encoded.code_bits == found.decoded.code_bits
+    assert len(found.sizes) == len(found.encoded.wall_s) == len(found.decoded.wall_s)
+    assert found.n_full > 0 and found.encoded.full_cpu_s > 0
+    assert found.mixer_byte_s == 0
+
+
+def test_a_probe_ends_with_its_budget_but_has_both_kinds_of_segments() -> None:
+    whole = run_probe(text(9000), 100_000, 3000, MIXER, FUSED, also=TINY)
+    short = run_probe(text(9000), 100_000, 3000, MIXER, FUSED, budget_s=0.0, times_mixer=False)
+    assert short.sizes == (160, 160) and short.n_full == 2 and short.mixer_byte_s == 0
+    assert short.encoded.code_bits == short.decoded.code_bits
+    assert whole.n_bytes > 2900 and whole.other is not None and 0 < sum(whole.other.sizes) <= whole.n_bytes
+    assert sum(whole.other.code_bits) > 0
+    unplaced = run_probe(text(2500), 2500, 3000, MIXER, FUSED, budget_s=1e-9)
+    assert unplaced.sizes == (48,) and unplaced.n_full == 0
+    assert coding_time_s(unplaced, unplaced.encoded, 2500, SCHEDULE) > unplaced.encoded.wall_s[0]
+
+
+# ---- time: from made-up probes, so that the sums are known
+
+
+def made_up_probe(n_bytes: int, probe_bytes: int, segment_s: float, symbol_s: float) -> Probe:
+    """A probe in which a segment of n symbols takes segment_s + n * symbol_s seconds."""
+    parts, n_full_bytes = probe_blocks(n_bytes, probe_bytes, SCHEDULE)
+    sizes = tuple(s.stop - s.start for part in parts for s in segments(part, SCHEDULE))
+    passed = ProbePass(
+        wall_s=tuple(segment_s + n * symbol_s for n in sizes),
+        code_bits=tuple(2.0 * n for n in sizes),
+        learner_s=0.5,
+        block_s=0.25,
+        full_cpu_s=0.1,
+    )
+    return Probe(
+        sizes=sizes, n_full=n_full_bytes // 160, encoded=passed, decoded=passed,
+        mixer_byte_s=0.0, startup_s=1.0, peak_memory_bytes=10**8,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n_bytes", [40_000, 2500, 6001])
+def test_the_time_is_the_sum_over_the_schedule_if_it_is_linear_in_the_size(n_bytes: int) -> None:
+    probe = made_up_probe(n_bytes, 3000, 0.01, 0.0001)
+    sizes = [s.stop - s.start for b in blocks(n_bytes, SCHEDULE) for s in segments(b, SCHEDULE)]
+    expected = 0.5 + 0.25 * len(list(blocks(n_bytes, SCHEDULE))) + sum(0.01 + 0.0001 * n for n in sizes)
+    assert coding_time_s(probe, probe.encoded, n_bytes, SCHEDULE) == pytest.approx(expected, rel=1e-9)
+
+
+def test_without_a_full_size_segment_its_work_is_unknown() -> None:
+    assert segment_work(made_up_probe(2500, 3000, 0.01, 0.0001), [], GPT, FUSED) is None
+
+
+# ---- memory and size
+
+
+def predicted(source: np.ndarray, probe: Probe, trend: module.RatioTrend) -> tuple[float, float, float]:
+    return predicted_code_bits(source, probe.sizes, probe.encoded.code_bits, trend)
+
+
+def test_memory_grows_by_the_mapped_corpus_and_by_the_history_up_to_its_size() -> None:
+    ring = 1 << SCHEDULE.history_bits
+    assert module._growth_bytes(1000, 5000, SCHEDULE) == 5000 + 4000
+    assert module._growth_bytes(1000, 10 * ring, SCHEDULE) == 10 * ring + ring - 1000
+
+
+def test_the_container_is_that_of_a_real_archive(in_this_process: None) -> None:
+    source = text(9000)
+    archive = compress(source, config=MIXER, runtime=FUSED)
+    payload = len(archive) - container_bytes(header(source, MIXER), SCHEDULE)
+    assert 0 < payload < len(source)
+    probe = run_probe(source, len(source), 20_000, MIXER, FUSED)
+    assert abs(8 * payload - sum(probe.encoded.code_bits)) <= 8 * 24  # two blocks: a flush and a few varints each
+
+
+def test_the_bounds_enclose_the_size_and_stay_below_the_original() -> None:
+    source = text(40_000)
+    probe = made_up_probe(len(source), 3000, 0.01, 0.0001)
+    low, likely, high = predicted(source, probe, module.GPT_ALONE)
+    assert 0 < low < likely < high < 8 * len(source)
+    noise = np.random.default_rng(0).integers(0, 256, 40_000, dtype=np.uint8)
+    costly = replace(probe, encoded=replace(probe.encoded, code_bits=tuple(8.5 * n for n in probe.sizes)))
+    assert predicted(noise, costly, module.GPT_ALONE)[2] <= 8 * len(noise)
+
+
+def test_an_easier_rest_of_the_corpus_makes_the_archive_smaller() -> None:
+    hard = np.random.default_rng(0).integers(0, 16, 40_000, dtype=np.uint8)
+    easy = hard.copy()
+    easy[8000:] = 7
+    probe = made_up_probe(40_000, 3000, 0.01, 0.0001)
+    easy_bits, hard_bits = (predicted(source, probe, module.WITH_MIXER)[1] for source in (easy, hard))
+    assert easy_bits < 0.5 * hard_bits
+
+
+def test_an_empty_corpus_is_refused() -> None:
+    empty = np.zeros(0, np.uint8)
+    with pytest.raises(CorpusError, match="nothing to estimate"):
+        estimate(empty, header(empty, GPT), FUSED)
+
+
+def test_replicas_with_a_mixer_are_estimated(in_this_process: None) -> None:
+    """The probe also times the mixer alone, which has no replicas."""
+    config = replace(TINY, mixer=MIXER.mixer, replicas=ReplicaConfig(n_replicas=2, sync_every=3))
+    source = text(1000)
+    found, _ = estimate(source, header(source, config), FUSED, probe_bytes=2000, details=True)
+    assert abs(found.archive_bytes - len(compress(source, config=config, runtime=FUSED))) <= 24

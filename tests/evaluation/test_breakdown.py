@@ -1,0 +1,343 @@
+"""Where the bits went: rows add up exactly, and labels agree with a slow definition of each term."""
+
+import base64
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prequential_codecs.bit_coder import UNIT_BITS
+from prequential_corpora.bundled import sample_path
+from prequential_corpora.corpus import Document
+
+from prequential.evaluation import breakdown as tables_of
+from prequential.evaluation.breakdown import BYTE_CLASSES, breakdown
+from prequential.evaluation.breakdown_text import EXPLANATIONS, format_tables
+from prequential.evaluation.novelty import MATCH_BYTES, N_DECILES, Copies, Trigrams, Words
+from prequential.evaluation.trace import Trace
+
+PARTS = ("model", "gpt", "mixer")
+CORPORA = Path(__file__).parents[3] / "shared" / "corpora"
+CAROL = np.fromfile(sample_path("christmas_carol"), np.uint8)
+NOISE = np.random.default_rng(5).integers(0, 256, 60, np.uint8).tobytes()
+pieces = st.sampled_from([b"a" * 40, NOISE, NOISE[:31], NOISE[9:41], b"ab" * 20, b"the word, The word; "])
+corpora = st.lists(pieces | st.binary(max_size=20), max_size=12).map(b"".join)
+
+
+def array(data: bytes):
+    return np.frombuffer(data, np.uint8)
+
+
+def traced(source, parts=PARTS, seed=3):
+    """A trace of random costs, 0 to 16 bits a byte, in whole units."""
+    trace, rng = Trace(parts, len(source)), np.random.default_rng(seed)
+    for part in parts:
+        trace.append(part, rng.integers(0, 16 << 22, len(source)) * UNIT_BITS)
+    return trace
+
+
+def in_stretches(next_labels, n_bytes, length):
+    """The labels that `next_labels` returns for stretches of this length, concatenated."""
+    stretches = [next_labels(a, min(a + length, n_bytes)) for a in range(0, n_bytes, length)]
+    return np.concatenate([*stretches, np.zeros(0, np.uint8)]).astype(np.int64).tolist()
+
+
+def copied_slowly(data):
+    seen, copied = set(), [0] * len(data)
+    for i in range(len(data) - MATCH_BYTES + 1):
+        window = data[i : i + MATCH_BYTES]
+        if window in seen:
+            copied[i : i + MATCH_BYTES] = [1] * MATCH_BYTES
+        seen.add(window)
+    return copied
+
+
+def occurrences_slowly(data):
+    return [
+        1 if i < 2 else sum(data[j - 2 : j + 1] == data[i - 2 : i + 1] for j in range(2, i + 1))
+        for i in range(len(data))
+    ]
+
+
+def words_slowly(data):
+    """The word that each byte lies in, or None; and how often each word comes."""
+    of, count, i = [None] * len(data), Counter(), 0
+    is_letter = [byte >= 128 or chr(byte).isalpha() for byte in data]
+    while i < len(data):
+        j = i
+        while j < len(data) and is_letter[j]:
+            j += 1
+        of[i:j] = [data[i:j]] * (j - i)
+        count.update([data[i:j]] if j > i else [])
+        i = max(j, i + 1)
+    return of, count
+
+
+def deciles_slowly(data):
+    of, count = words_slowly(data)
+    descending = sorted(count.elements(), key=lambda word: -count[word])
+    middle = {}  # of each number of occurrences: between which two of all occurrences its middle lies, doubled
+    for times in set(count.values()):
+        places = [place for place, word in enumerate(descending) if count[word] == times]
+        middle[times] = places[0] + places[-1] + 1
+    return [N_DECILES if word is None else N_DECILES * middle[count[word]] // (2 * len(descending)) for word in of]
+
+
+@settings(deadline=None)
+@given(corpora, st.integers(1, 100))
+def test_copied_bytes_are_those_in_windows_of_32_bytes_that_occurred_before(data, length):
+    copies = Copies(array(data))
+    assert in_stretches(copies.next_labels, len(data), length) == copied_slowly(data)
+    assert copies.n_forgotten == 0
+
+
+@settings(deadline=None)
+@given(corpora, st.integers(1, 100))
+def test_with_little_memory_no_novel_byte_counts_as_copied(data, length):
+    copies = Copies(array(data), max_slots=16)
+    labels = in_stretches(copies.next_labels, len(data), length)
+    assert all(label <= right for label, right in zip(labels, copied_slowly(data), strict=True))
+    assert labels == copied_slowly(data) or copies.n_forgotten
+
+
+def test_a_copy_may_overlap_its_source():
+    assert in_stretches(Copies(array(b"a" * 100)).next_labels, 100, 7) == [0] + [1] * 99
+    assert in_stretches(Copies(array(b"ab" * 17)).next_labels, 34, 34) == [0] * 2 + [1] * 32
+
+
+def test_a_repetition_of_31_bytes_is_not_a_copy_and_one_of_32_is():
+    for n_repeated, n_copied in ((31, 0), (32, 32)):
+        data = NOISE + b"?" + NOISE[5 : 5 + n_repeated] + b"!"
+        assert sum(in_stretches(Copies(array(data)).next_labels, len(data), 1000)) == n_copied
+
+
+@pytest.mark.parametrize(("dtype", "position_bits"), [(np.uint32, 32), (np.uint64, 40)], ids=["no tag", "64 bits"])
+def test_entries_without_a_tag_or_of_64_bits_find_the_same_copies(dtype, position_bits):
+    """Corpora of gigabytes have such entries. Without a tag, only the bytes distinguish windows in the same slot."""
+    data = bytes(CAROL[:3000]) + bytes(CAROL[1000:1100])
+    copies = Copies(array(data))
+    copies._table, copies._position_bits = copies._table.astype(dtype), position_bits
+    assert in_stretches(copies.next_labels, len(data), 512) == copied_slowly(data)
+
+
+@settings(deadline=None)
+@given(corpora, st.integers(1, 100))
+def test_every_occurrence_of_a_trigram_is_counted(data, length):
+    trigrams = Trigrams(array(data))
+    counts = in_stretches(trigrams.next_counts, len(data), length)
+    assert counts == occurrences_slowly(data)
+    totals = in_stretches(trigrams.totals, len(data), length)
+    last = {data[i - 2 : i + 1]: counts[i] for i in range(2, len(data))}
+    assert totals == [1 if i < 2 else last[data[i - 2 : i + 1]] for i in range(len(data))]
+
+
+@settings(deadline=None)
+@given(corpora, st.integers(1, 100))
+def test_a_word_is_in_the_decile_of_its_middle_occurrence(data, length):
+    words = Words(array(data))
+    assert in_stretches(words.next_labels, len(data), length) == deciles_slowly(data)
+    times = Counter(words_slowly(data)[1].values())
+    assert dict(zip(words.times.tolist(), words.n_distinct.tolist(), strict=True)) == times
+
+
+def test_words_without_a_slot_count_as_words_that_occur_once():
+    data = b" ".join(bytes([65 + i // 26, 65 + i % 26]) for i in range(100)) * 2
+    words = Words(array(data), max_slots=16)
+    assert words.n_untracked > 0
+    # the last word of the first half joins the first one of the second half
+    assert (words.times * words.n_distinct).sum() == 199
+    assert set(in_stretches(words.next_labels, len(data), 50)) <= set(range(N_DECILES + 1))
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 2, 31, 1023, 1024, 1025, 2048, 5000, len(CAROL)])
+def test_the_rows_of_each_table_add_up_exactly(n_bytes, monkeypatch):
+    monkeypatch.setattr(tables_of, "CHUNK_BYTES", 1000)
+    source = CAROL[:n_bytes]
+    trace = traced(source)
+    cuts = sorted({0, *(n_bytes * i // 7 for i in range(8))})
+    documents = [Document(f"{a}.{a % 3}", a, (b - a) // 2) for a, b in pairwise(cuts)]
+    tables = breakdown(source, trace, documents)
+    assert set(tables) >= {"positions", "byte_classes", "trigram_occurrences", "words", "copies"}
+    for table in tables.values():
+        assert sum(row["n_bytes"] for row in table["rows"]) == n_bytes
+        for part in PARTS:
+            assert sum(row["bits"][part] for row in table["rows"]) == trace.total_bits(part)
+    json.dumps(tables, allow_nan=False)
+    assert format_tables(tables).count("\n\n") == max(sum(bool(t["rows"]) for t in tables.values()) - 1, 0)
+
+
+def test_the_tables_do_not_depend_on_the_chunks(monkeypatch):
+    trace = traced(CAROL)
+    expected = breakdown(CAROL, trace, ())
+    monkeypatch.setattr(tables_of, "CHUNK_BYTES", 777)
+    small = breakdown(CAROL, trace, ())
+    for name, table in expected.items():
+        assert [(r["name"], r["n_bytes"], r["bits"]) for r in table["rows"]] == [
+            (r["name"], r["n_bytes"], r["bits"]) for r in small[name]["rows"]
+        ]
+
+
+def test_a_memory_mapped_file_gives_the_tables_of_its_bytes():
+    mapped = np.memmap(sample_path("christmas_carol"), np.uint8, mode="r")
+    assert breakdown(mapped, traced(CAROL), ()) == breakdown(CAROL, traced(CAROL), ())
+
+
+def test_every_byte_value_is_in_exactly_one_class():
+    assert sorted(value for members in BYTE_CLASSES.values() for value in members) == list(range(256))
+
+
+def test_the_bits_of_a_byte_are_in_the_row_of_its_class():
+    source = array(b"aB1 \n.\0\x01\xc3\x80\xff")
+    trace = Trace(("model",), len(source))
+    trace.append("model", 2.0 ** np.arange(-1, len(source) - 1))
+    rows = breakdown(source, trace, ())["byte_classes"]["rows"]
+    assert [row["name"] for row in rows] == list(BYTE_CLASSES)
+    assert {row["name"]: row["bits"]["model"] for row in rows} == {
+        "lower-case letters": 0.5,
+        "upper-case letters": 1.0,
+        "digits": 2.0,
+        "spaces, tabs": 4.0,
+        "ends of lines": 8.0,
+        "punctuation": 16.0,
+        "NUL": 32.0,
+        "other control": 64.0,
+        "UTF-8 lead": 128.0,
+        "UTF-8 continuation": 256.0,
+        "never in UTF-8": 512.0,
+    }
+
+
+def test_stretches_end_at_doubled_positions():
+    rows = breakdown(CAROL[:5000], traced(CAROL[:5000]), ())["positions"]["rows"]
+    assert [(row["from_byte"], row["to_byte"]) for row in rows] == [(0, 1024), (1024, 2048), (2048, 4096), (4096, 5000)]
+
+
+def test_documents_are_sorted_by_cost_with_the_rest_in_one_row(monkeypatch):
+    monkeypatch.setattr(tables_of, "MAX_DOCUMENTS", 2)
+    source = array(b"x" * 18)
+    trace = Trace(("model",), 18)
+    trace.append("model", np.array([9.0] + [1.0] * 5 + [0.5] + [3.0] * 5 + [0.25] + [2.0] * 5))
+    documents = [Document("a.py", 1, 5), Document("b/c.PY", 7, 5), Document("README", 13, 5), Document("empty", 18, 0)]
+    tables = breakdown(source, trace, documents)
+    assert [(r["name"], r["n_documents"], r["n_bytes"], r["bits"]["model"]) for r in tables["documents"]["rows"]] == [
+        ("b/c.PY", 1, 5, 15.0),
+        ("README", 1, 5, 10.0),
+        ("all others", 2, 5, 5.0),
+        ("between documents", 0, 3, 9.75),
+    ]
+    assert [(r["name"], r["n_documents"], r["bits"]["model"]) for r in tables["extensions"]["rows"]] == [
+        (".py", 2, 20.0),
+        ("none", 2, 10.0),
+        ("between documents", 0, 9.75),
+    ]
+    quantiles = tables["documents"]["quantiles"]
+    assert dict(zip(quantiles["of"], quantiles["bits_per_byte"]["model"], strict=True))[0.5] == 2.0
+
+
+def test_a_single_document_has_no_table_of_documents():
+    assert "documents" not in breakdown(CAROL, traced(CAROL), [Document("carol", 0, len(CAROL))])
+
+
+def test_a_name_that_is_not_valid_text_can_be_recorded_and_printed():
+    documents = [Document("bad\udcff\n\x1b[31m", 0, 10), Document("b.c", 10, 10)]
+    tables = breakdown(CAROL[:20], traced(CAROL[:20]), documents)
+    json.dumps(tables, ensure_ascii=False).encode()
+    assert "\x1b" not in format_tables(tables)
+
+
+def test_a_learner_that_does_not_learn_is_flat_in_the_table_of_the_same_trigrams_only():
+    """Order-0 costs: only common trigrams reach a high k, so the table of all trigrams looks like learning."""
+    counts = np.bincount(CAROL, minlength=256)
+    costs = np.rint(-np.log2(np.maximum(counts, 1) / len(CAROL)) / UNIT_BITS) * UNIT_BITS
+    trace = Trace(("model",), len(CAROL))
+    trace.append("model", costs[CAROL])
+    tables = breakdown(CAROL, trace, ())
+    assert tables["trigram_occurrences"]["fits"]["model"]["exponent"] < -0.02
+    rows = [row for row in tables["trigram_learning"]["rows"] if "mean_k" in row]
+    assert len({row["bits"]["model"] / row["n_bytes"] for row in rows}) == 1
+    assert tables["trigram_learning"]["fits"]["model"]["exponent"] == pytest.approx(0, abs=1e-9)
+
+
+def test_each_trigram_of_the_cohort_occurs_once_at_each_k():
+    rows = breakdown(CAROL, traced(CAROL), ())["trigram_learning"]["rows"]
+    assert len(rows) == 10
+    assert {row["n_bytes"] / (row["to_k"] - row["from_k"] + 1) for row in rows[:-1]} == {rows[0]["n_bytes"]}
+
+
+def test_the_text_has_each_table_with_its_explanation_and_its_fits():
+    half = len(CAROL) // 2
+    text = format_tables(breakdown(CAROL, traced(CAROL), [Document("a.x", 0, half), Document("b.y", half, half)]))
+    assert all(line in text for line in EXPLANATIONS.values())
+    assert (
+        "novel" in text
+        and "times the fit at k" in text
+        and "words that occur" in text
+        and "bits/byte, of 2 documents" in text
+    )
+
+
+def test_the_text_says_what_was_forgotten_to_save_memory(monkeypatch):
+    monkeypatch.setattr(tables_of, "Copies", lambda source: Copies(source, 64))
+    assert "were forgotten to save memory" in format_tables(breakdown(CAROL, traced(CAROL), ()))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CORPORA.exists(), reason="the real corpora are missing")
+@pytest.mark.parametrize("name", ["text/enwik6", "code/uv-new-2026-06.tar"])
+def test_the_rows_add_up_on_a_real_corpus(name):
+    source = np.memmap(CORPORA / name, np.uint8, mode="r")
+    trace = traced(source)
+    for table in breakdown(source, trace, ()).values():
+        assert [sum(row["bits"][part] for row in table["rows"]) for part in PARTS] == [
+            trace.total_bits(p) for p in PARTS
+        ]
+
+
+# ---- passages
+
+
+def text_of(passage):
+    return base64.b64decode(passage["text"])
+
+
+def test_passages_are_the_beginning_the_middle_the_end_and_the_dearest_other_one():
+    data, costs = np.arange(6100, dtype=np.uint32).astype(np.uint8), np.ones(6100)
+    costs[4200:4800] = 2
+    costs[5400:6000] = 9  # the end is dearer, but it is shown already
+    trace = Trace(("model", "gpt"), len(data))
+    trace.append("model", costs)
+    found = tables_of.passages(data, trace)
+    assert {each["name"]: each["position"] for each in found} == {
+        "the beginning": 0,
+        "the middle": 3000,
+        "the dearest other passage": 4200,
+        "the end": 5400,
+    }
+    for each in found:
+        assert text_of(each) == data[each["position"] : each["position"] + tables_of.PASSAGE_BYTES].tobytes()
+        assert each["bits"] == costs[each["position"] : each["position"] + tables_of.PASSAGE_BYTES].tolist()
+
+
+@pytest.mark.parametrize("n_bytes", [1, 599, 600, 1199, 1200, 1800, 2400, 5000])
+def test_passages_do_not_overlap_and_have_a_cost_for_each_byte(n_bytes):
+    data = CAROL[:n_bytes]
+    trace = traced(data)
+    found = tables_of.passages(data, trace)
+    places = [each["position"] for each in found]
+    assert len(found) == min(max(n_bytes // 600, 1), tables_of.MAX_PASSAGES)
+    assert min(np.diff(places), default=600) >= 600
+    for each in found:
+        part = slice(each["position"], each["position"] + len(each["bits"]))
+        assert text_of(each) == data[part].tobytes()
+        assert np.abs(np.array(each["bits"]) - trace.bits("model", part)).max() <= 0.005 + 1e-9
+
+
+def test_passages_take_less_than_30_kb_even_if_every_byte_is_dear():
+    data = np.full(10_000, 255, np.uint8)
+    trace = Trace(("model",), len(data))
+    trace.append("model", np.full(len(data), 1023.37))
+    assert len(json.dumps(tables_of.passages(data, trace))) < 30_000

@@ -1,0 +1,78 @@
+"""Curves: after a crossing one curve stays below the other, and a table is read as it was written."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prequential.errors import CorpusError
+from prequential.evaluation.curves import Curve, crossing_byte, prefixes, read_curves, write_curves
+
+
+def curve(*points):
+    n_bytes, bits = zip(*points, strict=True)
+    return Curve(n_bytes=np.array(n_bytes), bits=np.array(bits, float))
+
+
+@given(st.integers(1, 10**10))
+def test_prefixes_are_log_spaced_and_end_with_the_complete_corpus(n_bytes):
+    at = prefixes(n_bytes)
+    assert at[-1] == n_bytes and (np.diff(at) > 0).all()
+    assert len(at) == 1 or at[0] == 1024
+    assert (at[1:] / at[:-1] < 1.5).all()
+
+
+def test_between_its_positions_a_curve_is_straight_and_begins_at_zero():
+    line = curve((100, 300), (200, 400))
+    assert line.at(np.array([0, 50, 100, 150, 200])).tolist() == [0, 150, 300, 350, 400]
+
+
+def test_windows_are_rates_whose_weighted_sum_is_the_total():
+    rates = curve((100, 300), (200, 400)).windows(4)
+    assert rates.n_bytes.tolist() == [50, 100, 150, 200] and rates.bits.tolist() == [3, 3, 1, 1]
+
+
+def test_the_crossing_is_the_last_time_that_the_model_falls_below():
+    other = curve((100, 100), (200, 200), (300, 300), (400, 400))
+    model = curve((100, 90), (200, 220), (300, 290), (400, 350))
+    assert crossing_byte(model, other) == 267  # 20 above at 200, 10 below at 300
+    assert crossing_byte(other, model) is None
+
+
+def test_a_model_that_is_always_below_crosses_at_zero_and_one_above_at_the_end_never():
+    below, above = curve((100, 50), (200, 100)), curve((100, 60), (200, 120))
+    assert crossing_byte(below, above) == 0
+    assert crossing_byte(above, below) is None
+    assert crossing_byte(below, below) is None  # an equal length is not shorter
+
+
+@given(st.lists(st.tuples(st.integers(1, 100), st.floats(0.01, 50)), min_size=2, max_size=30), st.data())
+def test_after_the_crossing_no_baseline_point_is_below_the_model(steps, data):
+    n_bytes = np.cumsum([n for n, _ in steps])
+    model = Curve(n_bytes=n_bytes, bits=np.cumsum([b for _, b in steps]))
+    other = Curve(n_bytes=n_bytes, bits=np.cumsum([data.draw(st.floats(0.01, 50)) for _ in steps]))
+    at = crossing_byte(model, other)
+    lead = other.bits - model.bits
+    if at is None:
+        assert lead[-1] <= 0
+    else:
+        assert (lead[n_bytes >= max(at, 1)] > -1e-6).all()
+        assert at == 0 or (lead[n_bytes <= at] <= 1e-6).any()
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path):
+    curves = {"model": curve((1024, 1.25), (2000, 7.0)), "gzip": curve((2000, 8.0))}
+    write_curves(tmp_path / "c.parquet", curves)
+    found = read_curves(tmp_path / "c.parquet")
+    assert list(found) == ["model", "gzip"]
+    for name, expected in curves.items():
+        assert found[name].n_bytes.tolist() == expected.n_bytes.tolist()
+        assert found[name].bits.tolist() == expected.bits.tolist()
+
+
+def test_a_file_that_is_not_a_table_of_curves_is_refused(tmp_path):
+    (tmp_path / "c.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(CorpusError, match="not a table of curves"):
+        read_curves(tmp_path / "c.parquet")
+    with pytest.raises(CorpusError, match="cannot read"):
+        read_curves(tmp_path / "missing")

@@ -1,0 +1,143 @@
+"""The source of the decoder: the zip holds every module that decoding loads, and none that measures."""
+
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import prequential
+from prequential.evaluation.decoder_source import code_of, decoder_modules, decoder_zip, decoder_zip_bytes
+
+INTERPRETED = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+MAX_ZIP_BYTES = 116_000
+# They refuse arguments and long or large work, or keep compiled kernels; the zip decodes without them, as a test shows.
+LEFT_OUT = {f"prequential.{name}" for name in ("arguments", "decoding_time", "kernel_cache", "usable_memory")}
+TEXT = b"It was the best of times, it was the worst of times. " * 8
+GPT_AND_MIXER = prequential.Config(
+    gpt=prequential.GPTConfig(
+        n_layers=1,
+        width=32,
+        n_heads=1,
+        mlp_factor=2,
+        contexts=("3",),
+        context_bits=6,
+        memory_bits=13,
+        window=8,
+        warmup_updates=1,
+    ),
+    mixer=prequential.MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
+    schedule=prequential.ScheduleConfig(
+        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300
+    ),
+)
+REPLICAS = replace(
+    GPT_AND_MIXER,
+    gpt=replace(GPT_AND_MIXER.gpt, contexts=()),
+    replicas=prequential.ReplicaConfig(n_replicas=2, sync_every=2),
+)
+DECOMPRESS = """
+import sys
+import prequential
+prequential.decompress(sys.argv[1], sys.argv[2], runtime=prequential.Runtime(threads=1, kernels=sys.argv[3]))
+print(*(name for name in sys.modules if name.startswith("prequential")))
+"""
+
+
+def modules_loaded_by_decompression(archive: Path, output: Path, kernels: str) -> set[str]:
+    """The modules of this program that a fresh process has imported after decompressing `archive` to `output`."""
+    done = subprocess.run(
+        [sys.executable, "-c", DECOMPRESS, archive, output, kernels], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("kernels", ["fused", "plain"])
+@pytest.mark.parametrize("config", [GPT_AND_MIXER, REPLICAS], ids=["GPT and mixer", "replicas"])
+def test_every_module_that_decoding_a_file_loads_is_in_the_zip(
+    config: prequential.Config, kernels: str, tmp_path: Path
+) -> None:
+    source, archive, output = tmp_path / "text", tmp_path / "text.pq", tmp_path / "decoded"
+    source.write_bytes(TEXT)
+    prequential.compress(source, archive, config=config, runtime=prequential.Runtime(threads=1))
+    loaded = modules_loaded_by_decompression(archive, output, kernels)
+    assert output.read_bytes() == TEXT
+    assert loaded - decoder_modules().keys() - LEFT_OUT == set()
+
+
+def test_every_module_that_decoding_a_folder_loads_is_in_the_zip(tmp_path: Path) -> None:
+    source, archive, output = tmp_path / "folder", tmp_path / "folder.pq", tmp_path / "decoded"
+    source.mkdir()
+    (source / "text").write_bytes(TEXT)
+    prequential.compress(source, archive, config=GPT_AND_MIXER, runtime=prequential.Runtime(threads=1))
+    loaded = modules_loaded_by_decompression(archive, output, "fused")
+    assert (output / "text").read_bytes() == TEXT
+    assert loaded - decoder_modules().keys() - LEFT_OUT == set()
+
+
+def test_the_zip_alone_is_a_decoder(tmp_path: Path) -> None:
+    """Unpacked into an empty folder, without any other file of this program; interpreted, which is slow but compiles nothing."""
+    source, archive, output = tmp_path / "folder", tmp_path / "folder.pq", tmp_path / "decoded"
+    source.mkdir()
+    (source / "text").write_bytes(TEXT[:300])
+    prequential.compress(source, archive, config=GPT_AND_MIXER, runtime=prequential.Runtime(threads=1))
+    zipfile.ZipFile(io.BytesIO(decoder_zip())).extractall(tmp_path / "decoder")
+    program = (
+        "import sys; sys.path.insert(0, sys.argv.pop()); sys.path_importer_cache.clear()"
+        + DECOMPRESS
+        + "print(prequential.__file__)"
+    )
+    command = [sys.executable, "-c", program, archive, output, "plain", tmp_path / "decoder"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=INTERPRETED)
+    assert (output / "text").read_bytes() == TEXT[:300]
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "decoder" / "prequential" / "__init__.py")
+
+
+def test_the_zip_alone_makes_a_learner_with_compiled_kernels_and_threads(tmp_path: Path) -> None:
+    zipfile.ZipFile(io.BytesIO(decoder_zip())).extractall(tmp_path)
+    program = """
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import prequential
+
+gpt, mixer = prequential.GPTConfig(n_layers=1, width=32, n_heads=1), prequential.MixerConfig(table_bits=8)
+learner = prequential.Runtime(threads=2, kernels="fused").learner(prequential.Config(gpt=gpt, mixer=mixer))
+print(learner.n_symbols, prequential.__file__)
+"""
+    command = [sys.executable, "-c", program, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=INTERPRETED)
+    assert done.stdout.split() == ["0", str(tmp_path / "prequential" / "__init__.py")]
+
+
+def test_the_zip_is_the_same_each_time_and_has_no_comments() -> None:
+    assert decoder_zip() == decoder_zip()
+    assert decoder_zip_bytes() == len(decoder_zip())
+    with zipfile.ZipFile(io.BytesIO(decoder_zip())) as file:
+        names = {
+            name.replace(".", "/") + ("/__init__.py" if p.name == "__init__.py" else ".py")
+            for name, p in decoder_modules().items()
+        }
+        assert set(file.namelist()) == names
+        assert not [name for name in names if "# " in file.read(name).decode()]
+
+
+def test_code_without_comments_and_docstrings_is_the_same_program() -> None:
+    f = 'def f(x):  # comment\n    """Text."""\n    return {"a": "# no comment"}[x]\n'
+    source = f'"""Text."""\n\n\n{f}\n\nclass A:\n    """Text."""\n'
+    assert code_of(source) == "def f(x):\n    return {'a': '# no comment'}[x]\n\nclass A:\n    pass\n"
+
+
+def test_the_zip_stays_small() -> None:
+    with zipfile.ZipFile(io.BytesIO(decoder_zip())) as file:
+        sizes = sorted(((member.compress_size, member.filename) for member in file.infolist()), reverse=True)
+    lines = [f"{size:>6,} {name}" for size, name in sizes]
+    assert decoder_zip_bytes() < MAX_ZIP_BYTES, "\n".join([f"{decoder_zip_bytes():,} bytes:", *lines])
+
+
+def test_modules_that_only_measure_are_not_in_the_zip() -> None:
+    assert not any(name.startswith(("prequential.evaluation", "prequential.cli")) for name in decoder_modules())

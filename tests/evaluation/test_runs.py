@@ -1,0 +1,247 @@
+"""Run folders: they are complete or absent, and later commands read the figures that were measured."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prequential_corpora.bundled import sample_path
+
+import prequential
+from prequential.errors import CorpusError, OutputError
+from prequential.evaluation.curves import crossing_byte
+from prequential.evaluation.record import evaluation_record
+from prequential.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
+from prequential.evaluation.runs_text import format_run
+from prequential.files import output_file
+
+FUSED = prequential.Runtime(kernels="fused")
+CONFIG = prequential.Config(
+    gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
+    mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10),
+)
+
+
+def evaluated(root, n_bytes=3000):
+    with new_run_folder(root) as folder:
+        result = prequential.evaluate(
+            "sample:christmas_carol",
+            config=CONFIG,
+            limit_bytes=n_bytes,
+            runtime=FUSED,
+            baselines=("gzip", "xz"),
+            draft=prequential.DraftFolder(path=folder.draft),
+        )
+        record = evaluation_record(result, FUSED)
+        return result, folder.finish(root, record, result.curves)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    result, path = evaluated(root)
+    return root, result, read_run(path)
+
+
+def test_the_archive_has_the_size_in_the_ledger_and_decodes(run):
+    _, result, found = run
+    archive = found.archive.read_bytes()
+    assert 8 * len(archive) == result.ledger.archive_bits == found.record["archive_bits"]
+    text = prequential.decompress(archive, runtime=FUSED)
+    assert len(text) == 3000
+
+
+def test_the_entries_of_the_ledger_add_up_to_the_total_and_to_the_size_of_the_archive(run):
+    _, result, found = run
+    bits = {row["entry"]: row["bits"] for row in found.record["ledger"]}
+    assert sum(bits.values()) == found.record["total_bits"] == result.ledger.total_bits
+    inside = ("header", "ideal code length", "coder overhead", "container")
+    assert sum(bits[name] for name in inside) == 8 * found.archive.stat().st_size
+
+
+def test_the_bits_of_segments_add_up_to_the_ideal_code_length_and_to_the_totals_of_the_parts(run):
+    _, result, found = run
+    assert found.curves["model"].bits[-1] == result.ledger.code_bits == found.record["parts"]["model"]
+    for part in ("model", "gpt", "mixer"):
+        assert np.diff(found.curves[part].bits, prepend=0).sum() == found.record["parts"][part]
+        assert result.trace.bits(part).sum() == found.record["parts"][part]
+
+
+def test_the_part_of_the_mixer_is_the_cost_of_a_learner_with_the_mixer_alone(run):
+    _, result, _ = run
+    alone = prequential.evaluate(
+        "sample:christmas_carol",
+        config=prequential.Config(gpt=None, mixer=CONFIG.mixer),
+        limit_bytes=3000,
+        runtime=FUSED,
+        baselines=(),
+    )
+    assert alone.ledger.code_bits == result.trace.total_bits("mixer")
+
+
+def test_the_part_of_the_gpt_is_close_to_the_cost_of_a_learner_with_the_gpt_alone(run):
+    """Alone it codes a byte with eight decisions of 16 bits, which round its frequencies."""
+    _, result, _ = run
+    alone = prequential.evaluate(
+        "sample:christmas_carol",
+        config=prequential.Config(gpt=CONFIG.gpt, mixer=None),
+        limit_bytes=3000,
+        runtime=FUSED,
+        baselines=(),
+    )
+    assert alone.ledger.code_bits == pytest.approx(result.trace.total_bits("gpt"), rel=1e-3)
+
+
+def test_a_second_run_agrees_in_every_bit(run, tmp_path):
+    _, _, found = run
+    _, path = evaluated(tmp_path)
+    again = read_run(path)
+    assert again.archive.read_bytes() == found.archive.read_bytes()
+    for name, curve in found.curves.items():
+        assert again.curves[name].bits.tolist() == curve.bits.tolist()
+    measured = ("ledger", "parts", "crossings", "tables", "archive_bits", "code_bits", "total_bits")
+    assert {n: again.record[n] for n in measured} == {n: found.record[n] for n in measured}
+
+
+def test_runs_are_listed_oldest_first_without_other_folders(run):
+    root, _, found = run
+    (root / "else").mkdir(exist_ok=True)
+    assert [r.name for r in read_runs(root)] == [found.name] == [run_name(found.record)]
+    assert runs_so_far(root / "missing") == []
+    with pytest.raises(CorpusError, match="missing' does not exist"):
+        read_runs(root / "missing")
+
+
+def test_a_run_that_fails_leaves_no_folder(tmp_path):
+    with pytest.raises(ZeroDivisionError), new_run_folder(tmp_path / "runs") as folder:
+        (folder.draft / "archive.pq").write_bytes(b"half")
+        raise ZeroDivisionError
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_an_error_names_no_file_of_a_draft_that_is_deleted(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OutputError) as failed,
+        new_run_folder(tmp_path, keep=True) as folder,
+        output_file(folder.draft / "archive.pq") as sink,
+    ):
+        sink.write(b"a finished block")
+        sink.sync()
+        raise OutputError("no space left")
+    assert not failed.value.__notes__ and not list(tmp_path.iterdir())
+
+
+def test_runs_of_the_same_second_get_different_names(run, tmp_path):
+    _, result, found = run
+    paths = []
+    for _ in range(3):
+        with new_run_folder(tmp_path) as folder:
+            paths.append(folder.finish(tmp_path, found.record, result.curves).name)
+    assert paths == [found.name, f"{found.name}-2", f"{found.name}-3"]
+
+
+def test_a_name_that_another_process_has_just_taken_is_not_used(run, tmp_path, monkeypatch):
+    _, result, found = run
+    (tmp_path / found.name / "another's").mkdir(parents=True)
+    exists = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: path.name != found.name and exists(path))  # as just before
+    with new_run_folder(tmp_path) as folder:
+        assert folder.finish(tmp_path, found.record, result.curves).name == f"{found.name}-2"
+    assert [path.name for path in (tmp_path / found.name).iterdir()] == ["another's"]
+
+
+def test_a_hostile_corpus_name_stays_within_the_folder(run):
+    record = {**run[2].record, "corpus": {**run[2].record["corpus"], "name": "../../etc/\x00pass wd"}}
+    name = run_name(record)
+    assert "/" not in name and "\x00" not in name and name.startswith("pass-wd-")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        ("{}", "not the record of an evaluation"),
+        ('{"kind": "evaluation", "schema": 99}', "schema 99"),
+    ],
+)
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path, text, message):
+    (tmp_path / "record.jsonl").write_text(text)
+    with pytest.raises(CorpusError, match=message):
+        read_run(tmp_path)
+    with pytest.raises(CorpusError, match="cannot read"):
+        read_run(tmp_path / "missing")
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_evaluation(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot write"), new_run_folder(tmp_path / "file"):
+        raise AssertionError("the evaluation began")
+
+
+def test_records_of_older_versions_with_further_entries_in_the_ledger_are_read(run, tmp_path):
+    _, _, found = run
+    ledger = found.record["ledger"]
+    old = [ledger[0], {"entry": "alphabet", "bits": 0.0}, *ledger[1:], {"entry": "pre-trained weights", "bits": 0.0}]
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "record.jsonl").write_text(json.dumps({**found.record, "ledger": old}))
+    read = read_run(tmp_path / "old")
+    assert read.record["ledger"] == old
+    assert format_run(read) == format_run(found)
+
+
+def test_records_are_strict_json(run):
+    text = (run[2].path / "record.jsonl").read_text()
+    assert text.count("\n") == 1
+    json.loads(text, parse_constant=lambda name: pytest.fail(name))
+
+
+def test_packed_runs_are_the_runs_of_the_folder_byte_for_byte(run, tmp_path):
+    root, _, found = run
+    packed = tmp_path / "runs.jsonl"
+    assert [each.name for each in pack_runs(root, packed)] == [found.name]
+    assert len(packed.read_text().splitlines()) == 1
+    for other in (read_runs(packed)[0], read_run(packed / found.name)):
+        assert (other.name, other.record) == (found.name, found.record)
+        assert other.record_line() == found.record_line() == (found.path / "record.jsonl").read_bytes()
+        assert other.curve_table() == (found.path / "curve.parquet").read_bytes()
+        assert other.curves["model"].bits.tolist() == found.curves["model"].bits.tolist()
+
+
+def test_a_file_of_packed_runs_is_overwritten_only_on_request(run, tmp_path):
+    packed = tmp_path / "runs.jsonl"
+    packed.write_text("other")
+    with pytest.raises(OutputError, match="exists"):
+        pack_runs(run[0], packed)
+    assert len(pack_runs(run[0], packed, overwrite=True)) == 1
+
+
+def test_a_folder_without_runs_cannot_be_packed(tmp_path):
+    with pytest.raises(CorpusError, match="no runs to pack"):
+        pack_runs(tmp_path, tmp_path / "runs.jsonl")
+
+
+@pytest.mark.parametrize("line", ["", "[]", "{}", "\xff", '{"kind": "other"}', '{"kind": "packed run", "name": "a"}'])
+def test_a_file_of_something_else_is_refused(tmp_path, line):
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(line.encode("latin-1") + b"\n")
+    with pytest.raises(CorpusError, match="is neither a folder of runs nor a file that `prequential runs pack` wrote"):
+        read_runs(path)
+
+
+def test_a_name_that_the_file_does_not_have_is_refused(run, tmp_path):
+    pack_runs(run[0], tmp_path / "runs.jsonl")
+    with pytest.raises(CorpusError, match="has no run 'other'"):
+        read_run(tmp_path / "runs.jsonl" / "other")
+
+
+def test_a_crossing_compares_an_archive_with_files():
+    """Not an ideal code length, which would be below them from the first byte on."""
+    data = sample_path("christmas_carol").read_bytes()[:8000]
+    small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("2", "3", "word"), table_bits=10))
+    result = prequential.evaluate(data, config=small, runtime=FUSED, baselines=("gzip", "order2"))
+    crossings = evaluation_record(result, FUSED)["crossings"]
+    beyond = result.ledger.archive_bits - result.ledger.code_bits
+    for name, byte in crossings.items():
+        assert crossing_byte(result.curve, result.curves[name]) == 0 < byte < len(data)
+        lead = result.curves[name].at(byte) - result.curve.at(byte)
+        assert lead == pytest.approx(beyond, rel=0.1)  # curves are straight between their points

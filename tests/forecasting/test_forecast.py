@@ -1,0 +1,160 @@
+"""Forecasts: planted laws are forecast, impossible forecasts are refused, and a frozen forecast cannot be changed unnoticed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from planted_ladder import N_BYTES, TARGET, make_ladder, make_run, planted_mean
+
+from prequential import ConfigError, CorpusError, Curve
+from prequential.evaluation.runs import Run, pack_runs, read_runs
+from prequential.forecasting.backtest import loss_bits_per_byte
+from prequential.forecasting.forecast import Target, forecast, target_runs
+from prequential.forecasting.forecast_text import forecast_warnings, format_forecast
+from prequential.forecasting.intervals import NOMINAL_FACTOR
+from prequential.forecasting.sealed import canonical, read_forecast, run_digests, sealed
+from prequential.sweeps.ladder import Ladder, Rung, Size, read_ladder
+
+
+def test_a_planted_law_is_forecast_within_half_a_percent_and_its_interval(frozen: dict[str, Any]) -> None:
+    made = frozen["forecasts"]["total_bits"]
+    actual = float(planted_mean(128, np.array([300_000]))[0]) * 300_000
+    assert abs(made["point"] / actual - 1) < 0.005
+    assert made["low"] < actual < made["high"]
+    assert frozen["compute"]["ratio"] > 10
+    assert frozen["form"] == "crossed"
+
+
+def test_both_ways_to_the_total_agree_if_the_law_holds(frozen: dict[str, Any]) -> None:
+    assert abs(frozen["identity"]["disagreement_percent"]) < 0.3
+    assert frozen["identity"]["holds"]
+
+
+def test_a_forecast_says_how_far_its_interval_was_calibrated(frozen: dict[str, Any]) -> None:
+    shown = format_forecast(frozen)
+    for quantity, made in frozen["forecasts"].items():
+        low, high = made["calibration"]["compute_ratios"]
+        assert 2 <= low < high < frozen["compute"]["ratio"]
+        assert not made["calibration"]["reaches_target"]
+        assert f"{quantity}: the interval is calibrated at {low:.1f} to {high:.1f} times the operations" in shown
+        assert made["deviations"]["factor"] >= NOMINAL_FACTOR
+        assert 1 <= made["calibration"]["n_effective"] <= made["calibration"]["n_origins"]
+
+
+def test_a_forecast_at_a_bound_or_with_a_broken_identity_warns(ladder: Ladder, frozen: dict[str, Any]) -> None:
+    assert not any("bound" in line or "disagree" in line for line in forecast_warnings(frozen))
+    changed = sealed(frozen)
+    changed["forecasts"]["total_bits"]["fit"]["binding"] = ["E = 0"]
+    changed["identity"]["holds"] = False
+    shown = forecast_warnings(changed)
+    assert "total_bits: the fit lies at a bound: E = 0" in shown
+    assert shown[-1].startswith("the two ways to the total bits disagree")
+
+
+def test_a_proxy_removes_the_difficulty_of_the_text(tmp_path: Path) -> None:
+    ladder = make_ladder(tmp_path, text=0.05)
+    proxy = make_run(tmp_path, Size(20, 1), TARGET.n_bytes, text=0.05)
+    target = make_run(tmp_path, TARGET.size, TARGET.n_bytes, text=0.05)
+    actual = float(loss_bits_per_byte(target.curves["model"], np.array([300_000]), "total_bits")[0]) * 300_000
+    errors = {}
+    for name, run in (("none", None), ("proxy", proxy)):
+        made = forecast(ladder, TARGET, proxy=run, n_resamples=20)
+        assert (made["proxy"] is None) == (run is None)
+        errors[name] = abs(made["forecasts"]["total_bits"]["point"] / actual - 1)
+        names = (
+            {"last_rung", "line"} if run is None else {"last_rung", "line", "last_rung_with_proxy", "line_with_proxy"}
+        )
+        assert set(made["forecasts"]["total_bits"]["naive"]) == names
+    assert errors["proxy"] < 0.01
+    assert errors["proxy"] < errors["none"] / 2
+
+
+# ---- what is refused
+
+
+def test_a_proxy_that_ends_before_the_target_is_refused(ladder: Ladder, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="before the target's 300000"):
+        forecast(ladder, TARGET, proxy=make_run(tmp_path, Size(20, 1), 100_000))
+
+
+def test_a_target_within_the_fitted_runs_is_not_a_forecast(ladder: Ladder) -> None:
+    with pytest.raises(ConfigError, match="not be a forecast"):
+        forecast(ladder, Target(size=Size(16, 1), n_bytes=N_BYTES))
+
+
+def test_diverged_runs_are_refused_unless_asked_for(ladder: Ladder) -> None:
+    last = ladder.rungs[-1]
+    ends = last.curve.n_bytes
+    run = Run(last.run.path, last.run.record)
+    run.__dict__["curves"] = {"model": Curve(n_bytes=ends, bits=np.cumsum(np.diff(ends, prepend=0)) * 9.0)}
+    wild = Ladder((*ladder.rungs[:-1], Rung(run)), ladder.subject)
+    with pytest.raises(ConfigError, match="look diverged; 64x1, seed 0"):
+        forecast(wild, TARGET)
+    made = forecast(wild, TARGET, with_diverged=True, n_resamples=10)
+    assert list(made["diverged"]) == ["64x1, seed 0"]
+
+
+def test_a_run_that_contains_the_target_is_found(ladder: Ladder, tmp_path: Path) -> None:
+    assert target_runs(tmp_path, TARGET, ladder.base) == []
+    run = make_run(tmp_path, TARGET.size, TARGET.n_bytes + 5, seed=3)
+    make_run(tmp_path, TARGET.size, TARGET.n_bytes - 5)
+    make_run(tmp_path, Size(96, 1), TARGET.n_bytes)
+    assert [found.path for found in target_runs(tmp_path, TARGET, ladder.base)] == [run.path]
+
+
+# ---- the seal
+
+
+def test_a_frozen_forecast_is_read_back_and_any_change_is_refused(frozen: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "forecast.json"
+    path.write_text(json.dumps(frozen, indent=1))
+    assert read_forecast(path) == frozen
+    changed = json.loads(canonical(frozen))
+    changed["forecasts"]["total_bits"]["high"] *= 1.5
+    path.write_text(json.dumps(changed))
+    with pytest.raises(CorpusError, match="changed after it was frozen"):
+        read_forecast(path)
+    for text, message in (
+        ("{", "is not JSON"),
+        ("[]", "is not a forecast"),
+        ('{"kind": "forecast"}', "not a forecast of schema"),
+    ):
+        path.write_text(text)
+        with pytest.raises(CorpusError, match=message):
+            read_forecast(path)
+
+
+def test_a_forecast_has_the_digests_of_all_runs_that_it_was_made_from(frozen: dict[str, Any], ladder: Ladder) -> None:
+    fitted = frozen["fitted"]
+    assert [digests["seed"] for digests in fitted] == [rung.config.seed for rung in ladder.rungs]
+    for name in ("record_blake2b", "curve_blake2b"):
+        assert {len(digests[name]) for digests in fitted} == {64}
+        assert len({digests[name] for digests in fitted}) == len(fitted)
+    assert frozen["corpus"]["blake2b"] == ladder.subject.blake2b
+
+
+def test_a_packed_ladder_is_the_same_ladder_with_the_same_digests(tmp_path: Path) -> None:
+    ladder = make_ladder(tmp_path / "runs", noise=0.002)
+    pack_runs(tmp_path / "runs", tmp_path / "ladder.jsonl")
+    packed = read_ladder(tmp_path / "ladder.jsonl")
+    assert (packed.subject, [rung.name for rung in packed.rungs]) == (ladder.subject, [r.name for r in ladder.rungs])
+    for rung, other in zip(ladder.rungs, packed.rungs, strict=True):
+        assert run_digests(other.run) == run_digests(rung.run)
+        assert np.array_equal(other.curve.bits, rung.curve.bits)
+
+
+FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts"
+
+
+@pytest.mark.parametrize("name", ["dickens", "dickens-contexts", "enwik8", "enwik8-contexts"])
+def test_the_committed_ladders_are_those_of_the_committed_forecasts(name: str) -> None:
+    runs = {run.name: run_digests(run) for run in read_runs(FORECASTS / name / "ladder.jsonl")}
+    for path in FORECASTS.glob(f"{name}/forecast*.json"):
+        record = read_forecast(path)
+        for digests in [*record["fitted"], *([record["proxy"]] if record["proxy"] else [])]:
+            assert runs[digests["name"]] == digests
+    for line in (FORECASTS / name / "scores.jsonl").read_text().splitlines():
+        digests = json.loads(line)["run"]
+        assert runs[digests["name"]] == digests

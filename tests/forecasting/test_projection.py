@@ -1,0 +1,133 @@
+"""Fits: planted exponents between and beyond the nodes of a grid are found, and bounds that bind are named."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+
+from prequential.forecasting.projection import (
+    HIGHEST_A,
+    HIGHEST_B_OF_MEANS,
+    LOWEST,
+    Projection,
+    fit,
+    non_negative_least_squares,
+)
+from prequential.forecasting.scaling import FORMS, Floats, Observations
+
+N = np.array([2e4, 3e4, 7e4, 1.2e5, 2.5e5])
+D = 3e5 * 0.5 ** np.arange(3, -0.5, -0.5)
+COEFFICIENTS = {"additive": (1.2, 0.5, 0.9), "crossed": (1.2, 0.4, 0.8, 0.3), "shared": (1.2, 0.5, 0.9)}
+
+
+def planted(form: str, n: Floats, d: Floats, a: float = 0.431, b: float = 0.337) -> Floats:
+    """The losses (R, P) of a law whose coefficients are for units of 1e5 weights and 1e5 bytes."""
+    exponents = np.array([a]), np.array([b])
+    terms = FORMS[form].terms(n[:, None] / 1e5, d[None] / 1e5, *exponents)
+    total = np.asarray(sum(c * term for c, term in zip(COEFFICIENTS[form], terms, strict=True)), np.float64)
+    return np.asarray(total ** FORMS[form].root(*exponents), np.float64)
+
+
+def planted_at(form: str, n: float, d: float, a: float, b: float) -> float:
+    return float(planted(form, np.array([n]), np.array([d]), a, b)[0, 0])
+
+
+def noisy(form: str, noise: float, seed: int = 3) -> Observations:
+    random = np.random.default_rng(seed)
+    return Observations(n_weights=N, n_bytes=D, losses=planted(form, N, D) * np.exp(random.normal(0, noise, (5, 7))))
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(0.431, 0.337), (0.0553, 0.913), (0.03, 0.02), (2.7, 0.99), (3.5, 0.5), (0.6, 1.4)],
+    ids=["between nodes", "near the edges", "below 0.04", "above 0.96", "a above 2", "b above 1"],
+)
+def test_a_planted_law_of_any_exponents_is_found_and_extrapolates_to_ten_times_the_bytes(
+    form: str, a: float, b: float
+) -> None:
+    found = fit(Observations(n_weights=N, n_bytes=D, losses=planted(form, N, D, a, b)), form)
+    assert found.rms < 1e-6
+    assert found.at(2.5e6, 3e6) == pytest.approx(planted_at(form, 2.5e6, 3e6, a, b), rel=1e-3)
+    if min(a, b) > 0.05:  # smaller exponents can hardly be told from logarithms
+        assert (found.a, found.b) == (pytest.approx(a, rel=1e-2), pytest.approx(b, rel=1e-2))
+    assert found.binding == ()
+
+
+def test_an_exponent_outside_the_bounds_is_reported_with_the_bound_that_binds() -> None:
+    losses = planted("additive", N, D, 6.0, 1.6)
+    found = fit(Observations(n_weights=N, n_bytes=D, losses=losses), highest_b=HIGHEST_B_OF_MEANS)
+    assert (found.a, found.b) == (pytest.approx(HIGHEST_A), pytest.approx(HIGHEST_B_OF_MEANS))
+    assert found.binding == ("a = 4, the highest allowed", "b = 1, the highest allowed")
+    rising = 2.0 + 0.05 * np.log(D)[None] + 0.0 * N[:, None]
+    assert "B = 0" in fit(Observations(n_weights=N, n_bytes=D, losses=rising)).binding
+    assert LOWEST < fit(Observations(n_weights=N, n_bytes=D, losses=planted("additive", N, D))).a < HIGHEST_A
+
+
+def test_coefficients_are_not_negative_even_if_those_of_least_squares_are() -> None:
+    rising = 2.0 + 0.1 * np.log(N)[:, None] + 0.0 * D[None]  # larger learners have a higher loss
+    found = fit(Observations(n_weights=N, n_bytes=D, losses=rising))
+    assert all(c >= 0 for c in found.coefficients)
+    assert found.coefficients[1] == 0
+
+
+@pytest.mark.parametrize("n", [3, 200], ids=["few", "many"])
+def test_non_negative_least_squares_has_the_residuals_of_scipy(n: int) -> None:
+    random = np.random.default_rng(5)
+    designs, wanted = random.normal(0, 1, (n, 30, 4)), random.normal(0.2, 1, (n, 30))
+    designs[: n // 2] += 1.0
+    found = non_negative_least_squares(designs, wanted)
+    assert np.all(found >= 0)
+    assert len(set((found == 0).sum(1))) > 1
+    for design, y, c in zip(designs, wanted, found, strict=True):
+        assert np.linalg.norm(design @ c - y) == pytest.approx(nnls(design, y)[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_no_other_parameters_nearby_fit_better(form: str) -> None:
+    random, observed = np.random.default_rng(6), noisy("crossed", 0.01)
+    found = fit(observed, form)
+    least = float((np.expm1(-found.residuals) ** 2).sum())
+    n, d = observed.places
+    for _ in range(300):
+        a, b = (np.array([x * math.exp(random.normal(0, 0.02))]) for x in (found.a, found.b))
+        c = np.maximum(np.array(found.coefficients) * np.exp(random.normal(0, 0.02, len(found.coefficients))), 0)
+        terms = FORMS[form].terms(n / found.n_unit, d / found.d_unit, a, b)
+        total = sum(x * term for x, term in zip(c, terms, strict=True)) ** FORMS[form].root(a, b)
+        assert least <= float(((total / observed.losses.reshape(-1) - 1) ** 2).sum()) + 1e-12
+
+
+def test_a_small_root_does_not_pass_for_a_good_fit() -> None:
+    """Residuals that are multiplied by the root tend to 0 with it, so the smallest root seemed to fit best."""
+    random = np.random.default_rng(0)
+    wild = 2.0 * np.exp(random.normal(0, 0.2, (5, 7)))  # no law
+    observed = Observations(n_weights=N, n_bytes=D, losses=wild)
+    constant = float(np.sqrt(((wild * np.mean(1 / wild) / np.mean(1 / wild**2) / wild - 1) ** 2).mean()))
+    for form in FORMS:
+        assert float(np.sqrt((np.expm1(-fit(observed, form).residuals) ** 2).mean())) <= constant + 1e-9
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_samples_are_refitted_as_well_as_by_scipy(form: str) -> None:
+    projection = Projection(FORMS[form], noisy("crossed", 0.005))
+    random = np.random.default_rng(7)
+    changes = random.normal(0, 0.005, (6, 35))
+    logs = projection.refine(projection._nearest_starts(changes), changes)
+    squares = projection._squares(logs, changes)
+    for change, reached in zip(changes, squares, strict=True):
+        losses = projection._losses.reshape(5, 7) * np.exp(change.reshape(5, 7))
+        alone = fit(Observations(n_weights=N, n_bytes=D, losses=losses), form)
+        assert reached <= float((np.expm1(-alone.residuals) ** 2).sum()) * 1.02
+
+
+def test_the_spread_of_a_bootstrap_grows_with_the_residuals_and_with_the_distance() -> None:
+    places = np.array([[5e5, 6e5], [5e6, 6e6]])
+    spreads = []
+    for noise in (0.001, 0.01):
+        projection = Projection(FORMS["additive"], noisy("additive", noise, seed=0))
+        spreads.append(np.log(projection.bootstrap(projection.fit(), places, 100)).std(1))
+    assert np.all(spreads[1] > 3 * spreads[0])
+    assert spreads[1][1] > spreads[1][0] > 0
+    again = projection.bootstrap(projection.fit(), places, 100)
+    assert np.array_equal(np.log(again).std(1), spreads[1])

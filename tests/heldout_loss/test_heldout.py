@@ -1,0 +1,314 @@
+"""Held-out loss: which symbols a policy predicts from, exact to the bit; and sums that add up, exact to the unit."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCoder
+from prequential_corpora.bundled import sample_path
+from prequential_corpora.corpus import Document
+from prequential_corpora.overlap.overlap import measure_overlap
+
+from prequential.comparison.clusters import rate_interval
+from prequential.comparison.intervals import Bootstrap
+from prequential.errors import ConfigError, CorpusError
+from prequential.evaluation.curves import MODEL
+from prequential.evaluation.trace import Trace
+from prequential.heldout_loss.heldout import code_frozen, dynamic_trace, frozen_trace
+from prequential.heldout_loss.heldout_text import _interval_note
+from prequential.heldout_loss.policy import CONTEXTS, Policy
+from prequential.heldout_loss.summary import languages_of, summarise_heldout
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.online.runtime import Runtime
+from prequential.online.training import train
+
+BOTH = Config(
+    gpt=GPTConfig(
+        n_layers=2,
+        width=32,
+        n_heads=2,
+        mlp_factor=2,
+        window=16,
+        warmup_updates=1,
+        contexts=("3", "after2"),
+        context_bits=8,
+        memory_bits=13,
+    ),
+    mixer=MixerConfig(contexts=("1", "2", "4", "word", "line,above", "match"), table_bits=10, match_bits=8),
+    schedule=ScheduleConfig(
+        first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14, block_symbols=256
+    ),
+)
+PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
+CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
+# a stride is a number of symbols that the GPT sees, so a mixer alone has no strided policy
+CONFIGS_AND_CONTEXTS = pytest.mark.parametrize(
+    ("config", "context"),
+    [
+        pytest.param(config, context, id=f"{name}-{context}")
+        for name, config in (("both", BOTH), ("pure", PURE), ("mixer", MIXER))
+        for context in CONTEXTS
+        if not (config is MIXER and context == "strided")
+    ],
+)
+TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 30_000)
+
+
+def new_learner(config):
+    return Runtime(threads=1, kernels="fused", backend="float32").learner(config)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A trained learner of each configuration. Tests must not train it further."""
+    learners = {}
+
+    def trained(config):
+        if config not in learners:
+            learners[config] = new_learner(config)
+            train(learners[config], TEXT[:700])
+        return learners[config]
+
+    return trained
+
+
+def corpus_of(parts, end=b"\0"):
+    """Bytes (n,) uint8 of parts with `end` after each, and the parts as documents."""
+    stream, documents = b"head", []
+    for i, part in enumerate(parts):
+        documents.append(Document(f"{i}.txt", len(stream), len(part)))
+        stream += bytes(part) + end
+    return np.frombuffer(stream, np.uint8), documents
+
+
+def document_costs(learner, parts, context, stride=None, end=b"\0"):
+    """The costs of the bytes of each part under a frozen learner."""
+    symbols, documents = corpus_of(parts, end)
+    trace = frozen_trace(learner, symbols, documents, Policy(context, stride))
+    return [trace.bits(MODEL, slice(d.offset, d.offset + d.n_bytes)).tolist() for d in documents]
+
+
+PARTS = [TEXT[2000:2060].tobytes(), TEXT[5000:5100].tobytes(), b"", TEXT[9000:9033].tobytes()]
+
+
+# ---- policies
+
+
+@pytest.mark.parametrize(
+    ("config", "context"),
+    [(BOTH, "isolated"), (PURE, "isolated"), (MIXER, "isolated"), (BOTH, "strided"), (PURE, "strided")],
+    ids=["both-isolated", "pure-isolated", "mixer-isolated", "both-strided", "pure-strided"],
+)
+def test_the_cost_of_an_isolated_document_does_not_depend_on_other_documents(trained, config, context):
+    learner = trained(config)
+    together = document_costs(learner, PARTS, context)
+    assert together == document_costs(learner, PARTS[::-1], context)[::-1]
+    assert together == [document_costs(learner, [part], context)[0] for part in PARTS]
+    assert together == document_costs(learner, PARTS, context, end=b"no end\n\n")
+    assert together != document_costs(learner, PARTS, "carried")
+
+
+def test_the_cost_of_an_isolated_document_does_not_depend_on_a_document_that_filled_the_ring(trained):
+    learner, long = trained(MIXER), np.resize(TEXT[::-1], 40_000).tobytes()
+    assert (
+        document_costs(learner, [long, PARTS[0]], "isolated")[1] == document_costs(learner, [PARTS[0]], "isolated")[0]
+    )
+
+
+def test_carried_costs_are_those_of_one_stream_for_any_documents(trained):
+    symbols, documents = corpus_of(PARTS)
+    traces = [frozen_trace(trained(BOTH), symbols, of) for of in (documents, [Document("all", 0, len(symbols))], [])]
+    assert all(np.array_equal(traces[0].bits(MODEL), trace.bits(MODEL)) for trace in traces[1:])
+
+
+@pytest.mark.parametrize("stride", [1, 5, 16])
+def test_a_strided_symbol_depends_on_the_stated_number_of_symbols_of_its_document(trained, stride):
+    """For the GPT alone: the cost equals that at the end of a document with only those symbols."""
+    learner, document, window = trained(PURE), PARTS[1], 16
+    costs = document_costs(learner, [document], "strided", stride)[0]
+    assert costs[:window] == document_costs(learner, [document[:window]], "isolated")[0]
+    for i in (window, window + 1, 37, 64, 99):
+        n_seen = window - stride + (i - window) % stride
+        assert window - stride <= n_seen <= window - 1
+        assert costs[i] == document_costs(learner, [document[i - n_seen : i + 1]], "isolated")[0][-1]
+
+
+def test_strides_change_only_what_the_gpt_sees(trained):
+    """The first window of a document costs the same as in isolation, also with the mixer. Later the GPT sees other symbols."""
+    strided, isolated = (document_costs(trained(BOTH), [PARTS[1]], context)[0] for context in ("strided", "isolated"))
+    assert strided[:16] == isolated[:16]
+    assert strided[16:] != isolated[16:]
+
+
+@CONFIGS_AND_CONTEXTS
+def test_every_frozen_code_decodes(trained, config, context):
+    symbols, documents = corpus_of(PARTS)
+    encoder, policy = BitCoder(ENCODE), Policy(context)
+    costs = np.concatenate(list(code_frozen(trained(config), symbols.copy(), documents, encoder, policy)))
+    decoder, found = BitCoder(DECODE, encoder.payload()), np.zeros_like(symbols)
+    again = np.concatenate(list(code_frozen(trained(config), found, documents, decoder, policy)))
+    decoder.check_end()
+    assert np.array_equal(found, symbols) and np.array_equal(costs, again)
+    assert np.array_equal(costs, frozen_trace(trained(config), symbols, documents, policy).bits(MODEL))
+
+
+def test_a_policy_that_does_not_fit_the_learner_is_refused(trained):
+    symbols, documents = corpus_of(PARTS)
+    for config, context, stride in [
+        (MIXER, "strided", None), (PURE, "strided", 0), (PURE, "strided", 17), (PURE, "carried", 4), (PURE, "none", None),
+    ]:  # fmt: skip
+        with pytest.raises(ConfigError):
+            list(code_frozen(trained(config), symbols, documents, BitCoder(FOLLOW), Policy(context, stride)))
+    with pytest.raises(CorpusError):
+        frozen_trace(trained(PURE), symbols[:0], [])
+
+
+def test_a_policy_is_stated_with_its_numbers():
+    text = Policy("strided", 5).describe(BOTH)
+    assert text.endswith("sees 11 to 15 symbols of it, read afresh every 5 symbols")
+    assert len({Policy(context).describe(BOTH) for context in CONTEXTS}) == 3
+
+
+# ---- dynamic
+
+
+def test_dynamic_costs_are_those_of_a_run_that_continues():
+    """Without a GPT, whose steps depend on where a corpus ends, the costs of a corpus are those of its two parts."""
+    learner, uninterrupted, costs = new_learner(MIXER), new_learner(MIXER), []
+    train(learner, TEXT[:700])
+    train(uninterrupted, TEXT[:1000], lambda done, n_bytes: costs.append(done.segment_bits))
+    assert np.array_equal(dynamic_trace(learner, TEXT[700:1000]).bits(MODEL), np.concatenate(costs)[700:])
+
+
+@CONFIGS
+def test_a_frozen_pass_changes_nothing_for_the_dynamic_one(config):
+    traces = []
+    for n_frozen in (0, 2):
+        learner = new_learner(config)
+        train(learner, TEXT[:300])
+        for _ in range(n_frozen):
+            frozen_trace(learner, TEXT[400:500], [], Policy("isolated"))
+        traces.append(dynamic_trace(learner, TEXT[300:500]).bits(MODEL))
+    assert np.array_equal(*traces)
+
+
+def test_training_saves_bits_on_text_of_the_same_kind(trained):
+    learner = new_learner(MIXER)
+    train(learner, TEXT[:20_000])
+    frozen = frozen_trace(learner, TEXT[20_000:24_000], []).total_bits(MODEL)
+    dynamic = dynamic_trace(learner, TEXT[20_000:24_000]).total_bits(MODEL)
+    untrained = dynamic_trace(new_learner(MIXER), TEXT[20_000:24_000]).total_bits(MODEL)
+    assert dynamic < frozen < untrained
+
+
+# ---- sums
+
+
+DOCUMENTS = [
+    Document("a/x.py", 3, 10), Document("y.RS", 14, 5), Document("b/empty.py", 20, 0), Document("z", 20, 6),
+    Document("w.odd", 30, 7),
+]  # fmt: skip
+
+
+@pytest.fixture
+def trace():
+    trace = Trace((MODEL,), 40)
+    trace.append(MODEL, np.random.default_rng(0).integers(1, 1 << 30, 40) * UNIT_BITS)
+    return trace
+
+
+def test_sums_over_documents_languages_and_bytes_outside_documents_add_up_exactly(trace):
+    found = summarise_heldout(trace, DOCUMENTS)
+    bits = trace.bits(MODEL)
+    assert found.total.bits == bits.sum() and found.total.n_bytes == 40
+    assert {g.name: g.bits for g in found.per_document} == {
+        d.name: bits[d.offset : d.offset + d.n_bytes].sum() for d in DOCUMENTS
+    }
+    assert found.documents.bits + found.outside.bits == found.total.bits
+    assert found.documents.n_bytes + found.outside.n_bytes == 28 + 12
+    assert sum(g.bits for g in found.per_document) == sum(g.bits for g in found.per_language) == found.documents.bits
+    assert {g.name: (g.n_documents, g.n_bytes) for g in found.per_language} == {
+        "Python": (2, 10), "Rust": (1, 5), "(none)": (1, 6), ".odd": (1, 7),
+    }  # fmt: skip
+    assert [g.bits for g in found.per_document] == sorted((g.bits for g in found.per_document), reverse=True)
+
+
+def test_each_mean_has_equal_weights_for_bytes_documents_or_languages(trace):
+    found = summarise_heldout(trace, DOCUMENTS, labels=["one", "two", "two", "two", "two"])
+    rates = [trace.bits(MODEL)[d.offset : d.offset + d.n_bytes].mean() for d in DOCUMENTS if d.n_bytes]
+    assert found.bits_per_byte == found.documents.bits / 28
+    assert found.macro_documents == pytest.approx(np.mean(rates), rel=1e-12)
+    assert found.macro_languages == pytest.approx(np.mean([g.bits / g.n_bytes for g in found.per_language]), rel=1e-12)
+    assert (found.quantiles[0], found.quantiles[-1]) == pytest.approx((min(rates), max(rates)), rel=1e-12)
+    assert found.quantiles[3] == pytest.approx(np.median(rates), rel=1e-12)
+
+
+def test_clean_dirty_and_novel_agree_with_the_overlap():
+    copied, fresh = TEXT[1000:2000].tobytes(), TEXT[20_000:21_000].tobytes()
+    symbols, documents = corpus_of([copied, fresh, copied[:400], b"few"])
+    seen = measure_overlap(TEXT[:5000], [Document("train", 0, 5000)], symbols, documents)
+    trace = Trace((MODEL,), len(symbols))
+    trace.append(MODEL, np.random.default_rng(1).integers(1, 1 << 25, len(symbols)) * UNIT_BITS)
+    found = summarise_heldout(trace, documents, None, seen)
+    assert (found.dirty.n_documents, found.clean.n_documents) == (2, 2)
+    assert found.dirty.bits + found.clean.bits == found.documents.bits
+    inside = np.zeros(len(symbols), bool)
+    for d in documents:
+        inside[d.offset : d.offset + d.n_bytes] = True
+    assert found.novel.bits == trace.bits(MODEL)[inside & seen.novel].sum()
+    assert found.novel.n_bytes == (inside & seen.novel).sum() <= 1003
+    record = found.to_record()
+    assert record["novel"]["bits"] == found.novel.bits and record["clean"]["n_documents"] == 2
+
+
+def test_without_documents_means_are_none(trace):
+    found = summarise_heldout(trace, [])
+    assert (found.bits_per_byte, found.macro_documents, found.quantiles) == (None, None, ())
+    assert found.outside.bits == found.total.bits
+
+
+def test_a_record_lists_the_costliest_documents_and_the_sum_of_the_others():
+    trace = Trace((MODEL,), 1200)
+    trace.append(MODEL, np.arange(1200) * UNIT_BITS)
+    record = summarise_heldout(trace, [Document(str(i), i, 1) for i in range(1200)]).to_record()
+    assert (len(record["each"]), record["all_others"]["n_documents"]) == (1000, 200)
+    assert sum(g["bits"] for g in record["each"]) + record["all_others"]["bits"] == record["documents"]["bits"]
+
+
+def test_an_interval_is_made_of_the_documents_in_the_order_of_the_corpus():
+    bits = np.random.default_rng(4).integers(1, 1 << 25, 1200) * UNIT_BITS
+    trace = Trace((MODEL,), 1200)
+    trace.append(MODEL, bits)
+    found = summarise_heldout(trace, [Document(str(i), 100 * i + 10, 60 + i) for i in range(12)])
+    record = json.loads(json.dumps(found.to_record()))
+    assert record["clusters"]["n_bytes"] == [60 + i for i in range(12)]
+    assert record["clusters"]["bits"] == [bits[100 * i + 10 : 100 * i + 70 + i].sum() for i in range(12)]
+    assert record["interval"]["low_bits_per_byte"] < record["bits_per_byte"] < record["interval"]["high_bits_per_byte"]
+    assert found.interval == rate_interval(found.clusters, Bootstrap())
+
+
+def test_nine_documents_have_no_interval_and_the_report_says_so():
+    trace = Trace((MODEL,), 900)
+    trace.append(MODEL, np.random.default_rng(4).integers(1, 1 << 25, 900) * UNIT_BITS)
+    for n, note in (
+        (9, "no interval: 9 documents, and an interval needs 10"),
+        (10, "95 % interval: the expected loss"),
+    ):
+        loss = summarise_heldout(trace, [Document(str(i), 90 * i, 90) for i in range(n)]).to_record()
+        assert (loss["interval"] is None) == (n == 9)
+        assert _interval_note({"dynamic": loss}).strip().startswith(note)
+
+
+def test_documents_of_another_corpus_are_refused(trace):
+    for documents in ([Document("a", 35, 6)], [Document("a", 5, 6), Document("b", 10, 1)], [Document("a", 0, -1)]):
+        with pytest.raises(CorpusError):
+            summarise_heldout(trace, documents)
+    with pytest.raises(CorpusError):
+        summarise_heldout(trace, DOCUMENTS, labels=["one"])
+
+
+def test_a_language_is_known_by_the_name_or_is_the_extension():
+    names = ["a.py", "b/Makefile", "c.PY", "d.strange", "e", ".hidden", "f.\udcff"]
+    documents = [Document(name, 0, 0) for name in names]
+    assert languages_of(documents) == ["Python", "Make", "Python", ".strange", "(none)", "(none)", ".\\udcff"]

@@ -1,0 +1,146 @@
+"""The code length of labels: what an independent sum says, random labels cost their entropy, bad rows are refused."""
+
+import json
+import math
+import random
+import unicodedata
+
+import numpy as np
+import pytest
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
+
+import prequential
+from prequential.errors import CorpusError
+from prequential.labels.labels import (
+    entropy_bits,
+    format_label_cost,
+    label_cost,
+    label_record,
+    marginal_bits,
+    read_rows,
+)
+from prequential.model.schedule import blocks
+from prequential.online.loop import run
+from prequential.online.runtime import Runtime
+
+CONFIG = prequential.Config(
+    gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "3", "word", "line,1"), table_bits=14)
+)
+RUNTIME = Runtime(threads=1)
+
+
+def named_characters(n, first=0):
+    """Names of characters and their categories, from the table that Python ships."""
+    found = []
+    for code in range(0x250, 0x2000):
+        name = unicodedata.name(chr(code), "")
+        if name:
+            found.append((name.encode(), unicodedata.category(chr(code)).encode()))
+    random.Random(0).shuffle(found)
+    return found[first : first + n]
+
+
+ROWS = named_characters(800)
+
+
+@pytest.fixture(scope="module")
+def cost():
+    return label_cost(ROWS, CONFIG, RUNTIME)
+
+
+def test_the_online_code_is_the_cost_of_the_labels_bytes_in_one_run(cost):
+    stream = b"".join(a + b"\t" + b + b"\n" for a, b in ROWS)
+    learner, bits = RUNTIME.learner(CONFIG), []
+    for block in blocks(len(stream), CONFIG.schedule):
+        symbols = np.frombuffer(stream, np.uint8)[block].copy()
+        bits += [each for _, part in run(learner, BitCoder(FOLLOW), block, symbols) for each in part]
+    place, expected = 0, 0.0
+    for a, b in ROWS:
+        place += len(a) + 1
+        expected += sum(bits[place : place + len(b) + 1])
+        place += len(b) + 1
+    assert cost.online_bits == pytest.approx(expected, rel=1e-12)
+    assert cost.n_rows == 800
+
+
+def test_inputs_tell_about_labels_and_random_labels_cost_at_least_their_entropy(cost):
+    labels = [label for _, label in ROWS]
+    random.Random(1).shuffle(labels)
+    drawn = label_cost([(name, label) for (name, _), label in zip(ROWS, labels, strict=True)], CONFIG, RUNTIME)
+    assert cost.online_bits < 0.9 * drawn.online_bits
+    for found in (drawn.online_bits, sum(drawn.block_bits)):
+        assert found >= 0.99 * drawn.entropy_bits
+    assert drawn.entropy_bits == cost.entropy_bits
+
+
+def test_blocks_cover_all_rows_and_the_first_is_uniform(cost):
+    assert cost.block_ends == (80, 160, 320, 640, 800)
+    assert cost.block_bits[0] == 80 * math.log2(cost.n_labels)
+    assert all(bits > 0 for bits in cost.block_bits)
+    later = [bits / n for bits, n in zip(cost.block_bits[1:], (80, 160, 320, 160), strict=True)]
+    assert later[-1] < later[0]  # it has learned
+
+
+def test_a_block_does_not_learn_within_itself():
+    """Its rows cost the same in another order, up to what the contexts of the row before say."""
+    rows = named_characters(300)
+    cost = label_cost(rows, CONFIG, RUNTIME, fractions=(0.5,))
+    assert len(cost.block_bits) == 2
+    again = label_cost([*rows[:150], *rows[150:][::-1]], CONFIG, RUNTIME, fractions=(0.5,))
+    assert again.block_bits[1] == pytest.approx(cost.block_bits[1], rel=0.05)
+    assert again.online_bits != cost.online_bits
+
+
+def test_codes_without_inputs():
+    labels = [b"a"] * 3 + [b"b"]
+    assert entropy_bits(labels) == pytest.approx(-3 * math.log2(0.75) - math.log2(0.25))
+    expected = -math.log2(0.5 / 1) - math.log2(1.5 / 2) - math.log2(2.5 / 3) - math.log2(0.5 / 4)
+    assert marginal_bits(labels) == pytest.approx(expected)
+
+
+def test_one_label_costs_nothing_to_choose():
+    cost = label_cost([(b"x", b"a")] * 20, CONFIG, RUNTIME)
+    assert (cost.uniform_bits, cost.block_bits[0]) == (0.0, 0.0)
+    assert "-" in format_label_cost(cost)
+
+
+def test_rows_are_fields_of_json_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"t": "é\\n", "y": 3}\n \n{"t": "b", "y": "x", "z": [1]}\n\n')
+    assert read_rows(path, "y", "t") == [("é\n".encode(), b"3"), (b"b", b"x")]
+    assert read_rows(path, "y")[1] == (b'{"t": "b", "z": [1]}', b"x")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "has no rows"),
+        ('{"t": "a"}\n', "line 1: no field 'y'"),
+        ('{"t": "a", "y": 1}\n{"y": 1}\n', "line 2: no field 't'"),
+        ("[1]\n", "line 1: no field 'y'"),
+        ("{\n", "line 1: not JSON"),
+        ("[" * 100_000, "line 1: not JSON"),
+        ('{"t": "a", "y": 1, "y": 2}\n', "line 1: not JSON: an object has the key 'y' twice"),
+        ('{"t": "a", "y": 1}\n\n{"t": "a", "y": ' + "7" * 641 + "}\n", "line 3: an integer has more than 640 digits"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_refused_with_their_line(text, part, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(text)
+    with pytest.raises(CorpusError, match=part):
+        read_rows(path, "y", "t")
+    with pytest.raises(CorpusError, match="cannot be read"):
+        read_rows(tmp_path / "none", "y", "t")
+
+
+def test_a_member_that_is_not_used_does_not_matter(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"t": "a", "y": 1, "id": ' + "7" * 5000 + "}\n")
+    assert read_rows(path, "y", "t") == [(b"a", b"1")]
+
+
+def test_the_record_is_json(cost):
+    record = json.loads(json.dumps(label_record(cost, CONFIG, RUNTIME)))
+    assert record["block_code_bits"] == sum(block["bits"] for block in record["blocks"])
+    assert record["blocks"][-1]["end"] == record["n_rows"] == 800
+    assert "learner, online, given inputs" in format_label_cost(cost)

@@ -1,0 +1,221 @@
+"""Monorepo loss without a repository: kinds, conditional sizes, settings of a series, and the picture of a series."""
+
+import json
+import math
+import xml.etree.ElementTree as ElementTree
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from prequential_codecs.baselines.registry import measure
+from prequential_corpora.corpus import Document
+from prequential_corpora.git import file_rules
+from prequential_corpora.git.file_rules import Rules
+
+from prequential.errors import ConfigError, CorpusError, OutputError
+from prequential.evaluation.curves import MODEL
+from prequential.evaluation.trace import Trace
+from prequential.heldout_loss.summary import summarise_heldout
+from prequential.model.config import Config, ScheduleConfig
+from prequential.monorepo_loss.monorepo import KIND, SCHEMA, conditional_sizes, kinds_of
+from prequential.monorepo_loss.series import Setting, append_point, read_series
+from prequential.report import monorepo_picture, plots
+from prequential.report.ticks import MAX_DATE_STEPS, date_ticks
+
+SETTING = Setting(config=Config(gpt=None, schedule=ScheduleConfig(history_bits=14)), rules=Rules())
+TEXT = b"".join(b"a line of code that is number %d\n" % i for i in range(99))
+
+
+CLUSTERS = {"n_documents": 1, "n_bytes": [100], "bits": [200.0]}
+
+
+def group(name: str, bits: float, n_bytes: int = 100) -> dict[str, Any]:
+    rate = bits / n_bytes if n_bytes else None
+    return {"name": name, "n_documents": 1, "n_bytes": n_bytes, "bits": bits, "bits_per_byte": rate}
+
+
+def record(day: int, rate: float, languages: tuple[str, ...] = ("Python",), name: str = "project") -> dict[str, Any]:
+    """A point of day `day` of 2026 whose bytes all have the same cost."""
+    loss = {
+        "documents": group("documents", 100 * rate),
+        "kinds": [group("new", 100 * rate)],
+        "languages": [group(language, 100 * rate) for language in languages],
+        "clean": group("clean", 100 * rate),
+        "dirty": group("dirty", 0.0, 0),
+        "novel": group("novel", 50 * rate, 50),
+        "each": [group("new/a.py", 100 * rate)],
+        "all_others": None,
+        "interval": None,
+        "clusters": CLUSTERS,
+    }
+    date = datetime.fromtimestamp(1767225600 + 86400 * (day - 1), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "test": {
+            "name": name,
+            "since": "a" * 40,
+            "until": "b" * 40,
+            "until_date": date,
+            "n_commits": 3,
+            "n_bytes": 101,
+        },
+        "train": {"until": "a" * 40},
+        "learner_digest": "00",
+        "setting": SETTING.to_record(),
+        "overlap": {"train": {"byte_share": 0.25}},
+        "frozen": loss,
+        "dynamic": loss,
+        "untrained": loss,
+        "environment": {"versions": {"prequential": "0"}},
+    }
+
+
+def trace_of(bits: np.ndarray) -> Trace:
+    trace = Trace((MODEL,), len(bits))
+    trace.append(MODEL, bits)
+    return trace
+
+
+# A point
+
+
+def test_kinds_are_the_first_parts_of_names_and_sum_to_all_documents() -> None:
+    documents = [Document("new/added/a.py", 0, 5), Document("added/new", 6, 3), Document("new/b.py", 9, 0)]
+    loss = summarise_heldout(trace_of(np.arange(10.0)), documents)
+    new, added = kinds_of(loss)
+    assert (new.name, new.n_documents, new.n_bytes, new.bits) == ("new", 2, 5, 10.0)
+    assert (added.name, added.n_documents, added.n_bytes, added.bits) == ("added", 1, 3, 21.0)
+    assert new.bits + added.bits == loss.documents.bits
+
+
+def test_a_conditional_size_is_the_size_of_both_minus_the_size_of_the_first() -> None:
+    before, window = np.frombuffer(TEXT, np.uint8), np.frombuffer(TEXT[33:] + b"new", np.uint8)
+    (size,) = conditional_sizes(before, window, [measure("xz", window.tobytes())])
+    both, first = measure("xz", before.tobytes() + window.tobytes()), measure("xz", TEXT)
+    assert size.compressed_bytes == both.compressed_bytes - first.compressed_bytes
+    assert size.compressed_bytes < 100 < measure("xz", window.tobytes()).compressed_bytes
+    assert conditional_sizes(None, window, []) == ()
+
+
+# A series
+
+
+def test_a_setting_comes_back_from_its_record_through_json() -> None:
+    setting = Setting(config=SETTING.config, rules=Rules(languages=("Python", "C")), train_limit_bytes=9, fixed=True)
+    assert Setting.of(json.loads(json.dumps({"setting": setting.to_record()}))) == setting
+    assert setting.differing(SETTING) == ["rules", "train_limit_bytes", "fixed"]
+    assert setting.differing(setting) == []
+
+
+def test_a_series_with_other_tables_of_rules_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = {"setting": SETTING.to_record()}
+    monkeypatch.setitem(file_rules.EXTENSIONS, "new", "New")
+    with pytest.raises(ConfigError, match="other rules"):
+        Setting.of(old)
+
+
+@pytest.mark.parametrize("broken", [{}, {"config": {}}, {"rules": 3}, {"train_limit_bytes": 0}, {"context": "none"}])
+def test_a_record_without_a_complete_setting_is_refused(broken: dict[str, Any]) -> None:
+    setting = {**SETTING.to_record(), **broken} if broken else {}
+    with pytest.raises(CorpusError, match="complete setting"):
+        Setting.of({"setting": setting})
+
+
+def test_points_are_appended_without_their_documents_and_not_after_another_run(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    append_point(path, record(1, 2.0), [])
+    (found,) = read_series(path)
+    assert "each" not in found["frozen"]
+    assert found["frozen"]["documents"]["bits"] == 200.0
+    assert found["frozen"]["clusters"] == CLUSTERS  # costs without names
+    with pytest.raises(OutputError, match="another run"):
+        append_point(path, record(2, 2.0), [])
+    assert len(read_series(path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [(("test", "until"), None), (("test", "until_date"), "soon"), (("frozen", "novel"), None), (("dynamic",), []),
+     (("overlap", "train", "byte_share"), "1"), (("setting",), None), (("environment",), {})],
+)  # fmt: skip
+def test_a_record_that_lacks_a_field_is_refused(tmp_path: Path, where: tuple[str, ...], value: object) -> None:
+    broken = json.loads(json.dumps(record(1, 2.0)))
+    inner = broken
+    for name in where[:-1]:
+        inner = inner[name]
+    inner[where[-1]] = value
+    (tmp_path / "s.jsonl").write_text(json.dumps(record(1, 2.0)) + "\n" + json.dumps(broken) + "\n")
+    with pytest.raises(CorpusError, match="line 2 of"):
+        read_series(tmp_path / "s.jsonl")
+
+
+# Its picture
+
+
+def test_lines_have_dates_and_leave_out_points_without_bytes() -> None:
+    points = [record(1, 2.0), record(32, 3.0, ("Rust",)), record(60, 1.0, ("Python", "Rust"))]
+    everything, kinds, languages = monorepo_picture.panels(points)
+    assert [line.name for line in everything.series] == [
+        "frozen", "dynamic", "untrained", "frozen, clean documents", "frozen, novel bytes",
+    ]  # fmt: skip
+    assert everything.series[0].y.tolist() == [2.0, 3.0, 1.0]
+    assert np.diff(everything.series[0].x).tolist() == [31 * 86400.0, 28 * 86400.0]
+    assert [line.name for line in kinds.series] == ["new, frozen", "new, dynamic"]
+    rust = next(line for line in languages.series if line.name == "Rust, frozen")
+    assert rust.y.tolist() == [3.0, 1.0]
+
+
+def test_a_drawing_is_valid_xml_and_escapes_names_from_the_repository() -> None:
+    evil = "<script>&\"'"
+    points = [record(1, 2.0, (evil,), name=evil)]
+    root = ElementTree.fromstring(monorepo_picture.svg_file(points))
+    assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
+        "svg",
+        "title",
+        "style",
+        "rect",
+        "text",
+        "g",
+        "path",
+    }
+    page = monorepo_picture.page(points)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_matplotlib_draws_the_same_plots() -> None:
+    pytest.importorskip("matplotlib")
+    figure = plots.monorepo([record(1, 2.0), record(90, 3.0)])
+    assert [plot.get_title() for plot in figure.axes] == [p.title for p in monorepo_picture.panels([record(1, 2.0)])]
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [
+        "2026-01",
+        "2026-02",
+        "2026-03",
+        "2026-04",
+    ]
+
+
+def test_an_empty_series_is_not_drawn() -> None:
+    with pytest.raises(CorpusError, match="no points yet"):
+        monorepo_picture.panels([])
+
+
+MOMENTS = st.integers(0, 4_000_000_000)
+
+
+@given(MOMENTS, MOMENTS)
+@example(0, 0)
+@example(1767225600, 1767225600 + 366 * 86400)
+def test_dates_of_an_axis_enclose_the_data_and_do_not_repeat(a: int, b: int) -> None:
+    low, high = min(a, b), max(a, b)
+    ticks, labels = date_ticks(low, high)
+    assert ticks[0] <= low <= high <= ticks[-1]
+    assert 2 <= len(ticks) <= MAX_DATE_STEPS + 1
+    assert all(math.isfinite(t) and s < t for s, t in pairwise(ticks))
+    assert len(set(labels)) == len(labels) == len(ticks)

@@ -1,0 +1,285 @@
+"""The audit of the prequential law: learners that keep the law pass, and each way to break it fails the check for it."""
+
+import io
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from prequential_codecs.archive import ArchiveReader, ArchiveWriter
+from prequential_codecs.archive_header import Header
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
+
+from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
+from prequential.exact import fused, matmul, plain
+from prequential.exact.backend import Backend
+from prequential.exact.host import to_tensor
+from prequential.exact.pool import Pool
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.learner import OnlineLearner
+from prequential.online import coding
+from prequential.online.runtime import Runtime, make_gpt
+from prequential.online.source import digest_of
+from prequential.proof import law, mixer_copies
+from prequential.proof.findings import CODE, DISTRIBUTION, FUTURE, ONCE, ROUND_TRIP, STEP, WEIGHTS, Findings
+from prequential.proof.witness import Sampling, Witness
+
+BOTH = Config(
+    gpt=GPTConfig(
+        n_layers=1,
+        width=32,
+        n_heads=1,
+        mlp_factor=2,
+        contexts=("3", "after2"),
+        context_bits=6,
+        memory_bits=13,
+        window=8,
+        warmup_updates=1,
+    ),
+    mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
+    schedule=ScheduleConfig(
+        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300
+    ),
+)
+PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
+CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
+TEXT = (
+    b"It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. "
+    * 6
+)
+SOURCE = np.frombuffer(TEXT, np.uint8)
+ALL = {DISTRIBUTION, CODE, FUTURE, WEIGHTS, STEP, ONCE, ROUND_TRIP}
+OF_GPT = {DISTRIBUTION, WEIGHTS, STEP}
+
+
+def ignore(done, n_bytes):
+    pass
+
+
+def audit(config=BOTH, runtime=None, source=SOURCE, samples=6):
+    return law.audit_corpus(source, config, runtime or Runtime(threads=1), samples, ignore)
+
+
+def archive_of(config=BOTH, source=SOURCE):
+    header = Header(n_bytes=len(source), blake2b=digest_of(source), config=config.to_dict())
+    archive = io.BytesIO()
+    for _ in coding.compress(source, header, archive, Runtime(threads=1).learner(config)):
+        pass
+    archive.seek(0)
+    return archive
+
+
+def audit_archive(archive, limit_bytes=1 << 20, runtime=None):
+    return law.audit_archive(archive, runtime or Runtime(threads=1), 5, limit_bytes, ignore)
+
+
+# ---- learners that keep the law
+
+
+@CONFIGS
+@pytest.mark.parametrize(
+    "runtime", [Runtime(threads=1), Runtime(threads=2), Runtime(threads=1, audit_every=2)], ids="12a"
+)
+def test_a_learner_that_keeps_the_law_passes_every_check(config, runtime):
+    found = {finding.check: finding for finding in audit(config, runtime)}
+    assert found.keys() == (ALL if config.gpt else ALL - OF_GPT)
+    assert not [finding for finding in found.values() if finding.failure]
+    assert found[CODE].times == found[FUTURE].times == 6
+    assert found[ONCE].times == found[ROUND_TRIP].times == len(TEXT)
+
+
+@CONFIGS
+def test_an_archive_passes_too(config):
+    found = audit_archive(archive_of(config))
+    assert {finding.check for finding in found} == (ALL if config.gpt else ALL - OF_GPT)
+    assert not [finding for finding in found if finding.failure]
+
+
+def test_plain_kernels_and_noise_pass(monkeypatch):
+    noise = np.random.default_rng(2).integers(0, 256, 330, dtype=np.uint8)  # raw blocks
+    assert not [finding for finding in audit(BOTH, Runtime(threads=1, kernels="plain"), noise) if finding.failure]
+    monkeypatch.delattr(mixer_copies.os, "memfd_create")  # as on other systems
+    assert not [finding for finding in audit(MIXER, source=noise, samples=2) if finding.failure]
+
+
+def test_an_archive_is_audited_up_to_the_block_that_reaches_the_limit():
+    found = {finding.check: finding for finding in audit_archive(archive_of(), 301)}
+    assert found[ROUND_TRIP].times == found[ONCE].times == 600
+    assert not [finding for finding in found.values() if finding.failure]
+
+
+def test_damaged_empty_and_too_large_inputs_are_refused():
+    with pytest.raises(CorpusError, match="empty"):
+        audit(source=SOURCE[:0])
+    with pytest.raises(CorpusError, match="empty"):
+        audit_archive(archive_of(source=SOURCE[:0]))
+    with pytest.raises(CorruptArchiveError):
+        audit_archive(io.BytesIO(archive_of().getvalue()[:-300]))
+    with pytest.raises(ConfigError):
+        audit_archive(archive_of(), runtime=Runtime(threads=1, max_memory_bytes=1000))
+
+
+def test_an_archive_whose_header_has_another_digest_fails():
+    archive = archive_of()
+    reader = ArchiveReader(archive)
+    changed = io.BytesIO()
+    writer = ArchiveWriter(changed, replace(reader.header, blake2b=bytes(32)))
+    for block in reader.blocks():
+        writer.write_block(block)
+    writer.close()
+    changed.seek(0)
+    failures = [finding for finding in audit_archive(changed) if finding.failure]
+    assert [(f.check, f.failure) for f in failures] == [(ROUND_TRIP, "the original's digest differs")]
+
+
+# ---- learners that break it
+
+
+def favoured(rows, symbols):
+    """Frequencies that make these symbols nearly certain."""
+    rows = np.ones_like(rows)
+    rows[np.arange(len(rows)), symbols[: len(rows)]] = (1 << 24) - 255
+    return rows
+
+
+class Peeks(OnlineLearner):
+    """Knows the symbol that it predicts."""
+
+    ahead = 0
+    known = None
+
+    def code(self, symbols, coder):
+        self.known = np.roll(symbols, -self.ahead)
+        try:
+            return super().code(symbols, coder)
+        finally:
+            self.known = None
+
+    def gpt_frequencies(self, inputs, first):
+        rows = super().gpt_frequencies(inputs, first)
+        return rows if self.known is None else favoured(rows, self.known[first:])
+
+
+class PeeksAhead(Peeks):
+    """Knows the symbol after the one that it predicts."""
+
+    ahead = 1
+
+
+class LearnsEarly(OnlineLearner):
+    """The mixer has learned the segment before it is coded."""
+
+    def code(self, symbols, coder):
+        self.mixer.code(symbols.copy(), None, BitCoder(FOLLOW))
+        return super().code(symbols, coder)
+
+
+class MovesWeights(OnlineLearner):
+    """The weights that predict a segment change within it."""
+
+    def code(self, symbols, coder):
+        bits = super().code(symbols, coder)
+        self.gpt.inference_tensors()["embedding"][0, 5] += 1
+        return bits
+
+
+class LearnsFromTheOpenSegment(OnlineLearner):
+    """The GPT takes another step, on the segment that was just coded, before that segment's own step has its result."""
+
+    def end(self, n_symbols):
+        super().end(n_symbols)
+        self.gpt.update(*map(to_tensor, self._training_rows()))
+
+
+class RecallsTheNext(OnlineLearner):
+    """What it recalls for a symbol is what it should recall for the next one."""
+
+    def inputs(self, symbols):
+        inputs, start = super().inputs(symbols), self.history.n_symbols
+        ahead = self.history.recall.frozen()
+        ahead.read(symbols[ahead.n_read - start :])
+        values = ahead.at(start + 1 + np.arange(len(symbols)))
+        return np.concatenate((inputs[:, : -values.shape[1]], values), 1)
+
+
+class CodesTwice(OnlineLearner):
+    def code(self, symbols, coder):
+        super().code(symbols.copy(), coder)
+        return super().code(symbols, coder)
+
+
+class Hides(OnlineLearner):
+    """Reports less than it codes."""
+
+    def code(self, symbols, coder):
+        return 0.5 * super().code(symbols, coder)
+
+
+class Overlarge(OnlineLearner):
+    def gpt_frequencies(self, inputs, first):
+        return super().gpt_frequencies(inputs, first) + 1
+
+
+class Leaks(OnlineLearner):
+    """The mixer's prediction of the first bit of a byte depends on the last bit."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        mix = self.mixer
+
+        class Mixer(type(mix)):
+            def code(self, symbols, frequencies, coder):
+                parts = [
+                    super(Mixer, self).code(
+                        symbols[i : i + 1], favoured(frequencies[i : i + 1], [255 * (symbols[i] & 1)]), coder
+                    )
+                    for i in range(len(symbols))
+                ]
+                return np.concatenate(parts) if parts else np.zeros((0, 8), np.uint16)
+
+        mix.__class__ = Mixer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breaking(Runtime):
+    threads: int | None = 1
+    kind: type = field(default=OnlineLearner)
+
+    def learner(self, config):
+        primitives = plain if self.kernels == "plain" else fused
+        backend = Backend(primitives, matmul.choose("cpu", "float32"), Pool(1))
+        return self.kind(config, make_gpt(config, backend))
+
+
+@pytest.mark.parametrize(
+    ("kind", "failing"),
+    [
+        (Peeks, {CODE, ROUND_TRIP}),
+        (PeeksAhead, {CODE, FUTURE, ROUND_TRIP}),
+        (RecallsTheNext, {FUTURE, ROUND_TRIP}),
+        (LearnsEarly, {CODE, FUTURE, ONCE, ROUND_TRIP}),
+        (MovesWeights, {WEIGHTS}),
+        (LearnsFromTheOpenSegment, {STEP}),
+        (CodesTwice, {ONCE}),
+        (Hides, {CODE, ONCE}),
+        (Overlarge, {DISTRIBUTION}),
+        (Leaks, {CODE, ROUND_TRIP}),
+    ],
+)
+@pytest.mark.parametrize("kernels", ["fused", "plain"])
+def test_a_learner_that_breaks_the_law_fails(kind, failing, kernels):
+    found = audit(runtime=Breaking(kind=kind, kernels=kernels))
+    failures = {finding.check for finding in found if finding.failure}
+    assert failing <= failures
+    assert len({finding.failure for finding in found if finding.failure}) == len(failures)
+
+
+def test_the_same_segments_are_drawn_every_time_without_repetition():
+    runs = []
+    for _ in range(2):
+        learner = Runtime(threads=1).learner(MIXER)
+        witness = Witness(learner, learner, Sampling(2000, 8), Findings())
+        runs.append((witness._code_starts, witness._future_starts))
+    code_starts, future_starts = runs[0]
+    assert len(code_starts) == len(future_starts) == 8
+    assert runs[0] == runs[1]
+    assert code_starts != future_starts

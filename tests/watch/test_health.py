@@ -1,0 +1,330 @@
+"""The health of a run: each finding on data made for it, no finding on ordinary text, and no fault that stops a run."""
+
+import dataclasses
+import gc
+import json
+import math
+import mmap
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prequential_corpora.bundled import sample_path
+
+from prequential.machine.facts import private_memory_bytes
+from prequential.model.presets import preset
+from prequential.model.schedule import blocks, segments
+from prequential.online.coding import Progress
+from prequential.watch.health import Finding, Health
+from prequential.watch.windows import Windows
+
+SEGMENT = 1024
+WINDOW = 1 << 14
+MIB = 1 << 20
+SAMPLE = Path(sample_path("christmas_carol")).read_bytes()
+NOISE = np.random.default_rng(0).bytes(4 * MIB)
+PROSE = b"".join(
+    b"%s %d. " % (SAMPLE[place : place + 61], number)
+    for number, place in enumerate(np.random.default_rng(1).integers(0, len(SAMPLE) - 61, 8000).tolist())
+)
+
+
+class Machine:
+    """A clock and a memory size that the test sets, and the Health that reads them."""
+
+    def __init__(self) -> None:
+        self.time_s, self.memory_bytes = 0.0, 600 * MIB
+        self.health = Health(clock=lambda: self.time_s, memory_bytes=lambda: self.memory_bytes)
+        self.done = Progress()
+
+    def run(
+        self,
+        data: bytes,
+        rate: float | Callable[[int], float] = 2.0,
+        *,
+        n_bytes: int | None = None,
+        bytes_per_s: float = 10_000,
+        update_size: float | None = None,
+    ) -> "Machine":
+        """Reports `data` as the next part of n_bytes, coded at `rate` bits per byte; `rate` may be a function of the position."""
+        for start in range(0, len(data), SEGMENT):
+            segment = np.frombuffer(data[start : start + SEGMENT], np.uint8)
+            self.time_s += len(segment) / bytes_per_s
+            position = self.done.n_bytes + len(segment)
+            self.done = Progress(
+                n_bytes=position,
+                code_bits=self.done.code_bits + len(segment) * (rate if isinstance(rate, float) else rate(position)),
+                n_blocks=position >> 18,
+                segment=segment,
+                update_size=update_size,
+            )
+            self.health(self.done, n_bytes or 1 << 40)
+        return self
+
+    def end(self) -> "Machine":
+        """Makes the last report of a run."""
+        last = dataclasses.replace(self.done, segment=np.zeros(0, np.uint8))
+        self.health(last, last.n_bytes)
+        self.done = Progress()
+        return self
+
+    @property
+    def found(self) -> list[tuple[str, str]]:
+        return [(finding.kind, finding.cause) for finding in self.health.findings]
+
+
+def learned(position: int) -> float:
+    """Bits per byte of a learner that improves, with fluctuations between segments."""
+    return 1.5 + 3.0 / (1 + position / 20_000) + 0.3 * math.sin(position)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def test_ordinary_text_gives_no_finding(machine: Machine) -> None:
+    machine.run(PROSE, learned, update_size=0.01).end()
+    assert machine.found == []
+
+
+def test_a_real_learner_has_no_finding_on_the_sample() -> None:
+    import prequential
+
+    config = prequential.Config(
+        gpt=None,
+        mixer=prequential.MixerConfig(contexts=("1", "2", "3", "4", "word"), table_bits=16),
+        schedule=prequential.ScheduleConfig(block_symbols=1 << 14),
+    )
+    health = Health()
+    archive = prequential.compress(SAMPLE, config=config, on_progress=health)
+    assert health.findings == []
+    prequential.decompress(archive, on_progress=health)
+    assert health.findings == []
+
+
+def test_a_spike_that_gzip_shares_comes_from_the_data(machine: Machine) -> None:
+    machine.run(PROSE[: 20 * WINDOW]).run(NOISE[:WINDOW], 6.0)
+    (finding,) = machine.health.findings
+    assert (finding.kind, finding.cause, finding.position, finding.block) == ("spike", "data", 20 * WINDOW, 1)
+    assert "gzip" in finding.message
+
+
+def test_a_spike_on_bytes_not_seen_before_comes_from_the_data(machine: Machine) -> None:
+    low = np.frombuffer(NOISE[: 20 * WINDOW], np.uint8) & 15  # to gzip both are alike
+    high = np.frombuffer(NOISE[:WINDOW], np.uint8) | 240
+    machine.run(low.tobytes(), 4.0).run(high.tobytes(), 6.0)
+    assert machine.found == [("spike", "data")]
+    assert "byte frequencies changed" in machine.health.findings[0].message
+
+
+def test_a_spike_with_larger_steps_comes_from_the_model(machine: Machine) -> None:
+    machine.run(PROSE[: 20 * WINDOW], update_size=0.01).run(PROSE[20 * WINDOW : 22 * WINDOW], 3.0, update_size=0.05)
+    assert machine.found == [("spike", "model")]
+    assert "steps" in machine.health.findings[0].message
+
+
+@pytest.mark.parametrize("rate", [8.5, 5.5])
+def test_a_spike_above_the_byte_frequencies_comes_from_the_model(machine: Machine, rate: float) -> None:
+    machine.run(PROSE[: 20 * WINDOW]).run(PROSE[20 * WINDOW :][:WINDOW], rate)
+    assert machine.found == [("spike", "model")]
+    assert "byte frequencies alone" in machine.health.findings[0].message
+
+
+def test_a_spike_on_which_gzip_needs_less_comes_from_the_model(machine: Machine) -> None:
+    machine.run(PROSE[: 20 * WINDOW]).run(PROSE[20 * WINDOW :][:WINDOW], 4.4)
+    assert machine.found == [("spike", "model")]
+    assert "gzip needs" in machine.health.findings[0].message
+
+
+def test_a_spike_without_other_signs_comes_from_the_data(machine: Machine) -> None:
+    machine.run(PROSE[: 20 * WINDOW], 0.5).run(PROSE[20 * WINDOW :][:WINDOW], 2.0)
+    assert machine.found == [("spike", "data")]
+
+
+def test_a_learner_that_stays_above_the_byte_frequencies_has_diverged(machine: Machine) -> None:
+    machine.run(PROSE[: 20 * WINDOW]).run(PROSE[20 * WINDOW :], 8.5)
+    assert ("divergence", "model") in machine.found
+
+
+def test_a_large_step_on_usual_data_comes_from_the_model(machine: Machine) -> None:
+    machine.run(PROSE[: 20 * WINDOW], update_size=0.01).run(PROSE[20 * WINDOW :], update_size=math.nan)
+    assert machine.found == [("update", "model")]
+
+
+def test_a_plateau_is_reported_at_most_once_a_mib(machine: Machine) -> None:
+    text = PROSE[: 1 << 19]
+    rate = 8 * len(zlib.compress(text, 9)) / len(text)
+    machine.run(text * 8, rate)
+    assert machine.found == [("plateau", "model")] * 2
+    assert [finding.position for finding in machine.health.findings] == [MIB, 2 * MIB]
+
+
+def test_a_learner_that_comes_closer_to_gzip_has_no_plateau(machine: Machine) -> None:
+    machine.run(PROSE[: 1 << 19] * 8, lambda position: 4.6 / (1 + position / (4 * MIB)))
+    assert machine.found == []
+
+
+def test_repeated_data_are_reported_at_once_and_summed_at_the_end(machine: Machine) -> None:
+    machine.run(PROSE[: 16 * WINDOW]).run(bytes(32 * WINDOW), 0.001)
+    assert [finding.position for finding in machine.health.findings] == [16 * WINDOW]
+    machine.run(PROSE[: 16 * WINDOW], 0.02).end()
+    first, last = machine.health.findings
+    assert (first.kind, first.cause, last.kind) == ("repeated", "data", "repeated")
+    assert f"{48 * WINDOW:,} bytes or 75%" in last.message
+
+
+def test_data_that_are_almost_free_only_for_gzip_are_repeated(machine: Machine) -> None:
+    assert machine.run(bytes(8 * WINDOW), 1.0).found == [("repeated", "data")]
+
+
+def test_noise_is_incompressible(machine: Machine) -> None:
+    assert machine.run(NOISE[:MIB], 8.01).end().found == [("incompressible", "data")] * 2
+
+
+def test_text_at_eight_bits_is_not_incompressible(machine: Machine) -> None:
+    machine.run(PROSE, 8.01)
+    assert ("incompressible", "data") not in machine.found
+
+
+def test_half_the_speed_for_ten_seconds_comes_from_the_machine(machine: Machine) -> None:
+    machine.run(PROSE[: 16 * WINDOW], bytes_per_s=10_000).run(PROSE[: 4 * WINDOW], bytes_per_s=3_000)
+    (finding,) = machine.health.findings
+    assert (finding.kind, finding.cause, finding.position) == ("slowdown", "machine", 16 * WINDOW)
+    assert "3.0 kB/s" in finding.message
+
+
+def test_half_the_speed_for_two_seconds_is_no_finding(machine: Machine) -> None:
+    machine.run(PROSE[: 16 * WINDOW], bytes_per_s=100_000).run(PROSE[: 4 * WINDOW], bytes_per_s=33_000)
+    assert machine.run(PROSE[: 16 * WINDOW], bytes_per_s=100_000).found == []
+
+
+def test_half_the_speed_on_other_data_is_no_finding(machine: Machine) -> None:
+    machine.run(PROSE[: 16 * WINDOW], bytes_per_s=10_000).run(bytes(4 * WINDOW), 0.001, bytes_per_s=3_000)
+    assert machine.found == [("repeated", "data")]
+
+
+def test_memory_that_stays_larger_comes_from_the_program(machine: Machine) -> None:
+    machine.run(PROSE[: 1 << 19] * 3)
+    machine.memory_bytes += 300 * MIB
+    assert machine.run(PROSE[: 1 << 19]).found == [("memory", "program")]
+
+
+def test_memory_that_is_freed_again_is_no_finding(machine: Machine) -> None:
+    machine.run(PROSE[: 1 << 19] * 3)
+    machine.memory_bytes += 600 * MIB
+    machine.run(PROSE[: 4 * WINDOW])
+    machine.memory_bytes -= 600 * MIB
+    assert machine.run(PROSE[: 1 << 19]).found == []
+
+
+def test_many_spikes_give_few_findings(machine: Machine) -> None:
+    machine.run((PROSE[: 10 * WINDOW] + NOISE[:WINDOW]) * 40, lambda p: 6.0 if p // WINDOW % 11 == 10 else 2.0)
+    assert 2 <= len(machine.health.findings) <= 6
+
+
+def test_a_second_run_is_watched_for_speed_and_memory_only(machine: Machine) -> None:
+    machine.run(NOISE[: 8 * WINDOW], 8.01).end()
+    before = len(machine.found)
+    machine.run(NOISE[: 8 * WINDOW], 8.01).run(NOISE[: 8 * WINDOW], 8.01, bytes_per_s=2_000).end()
+    assert machine.found[before:] == [("slowdown", "machine")]
+
+
+def test_a_resumed_run_is_watched_from_its_position(machine: Machine) -> None:
+    machine.done = Progress(n_bytes=10 * MIB, code_bits=2.0 * 10 * MIB, n_blocks=40)
+    assert machine.run(PROSE[: 2 * SEGMENT]).health.status(20 * MIB) == "2.000 bits/byte, 10.0 kB/s, 17:28 left"
+    machine.run(PROSE[2 * SEGMENT : 20 * WINDOW]).run(NOISE[: 2 * WINDOW], 6.0)
+    (finding,) = machine.health.findings
+    assert finding.position == 10 * MIB + SEGMENT + 20 * WINDOW
+    assert "gzip" not in machine.health.status(20 * MIB)
+
+
+def test_a_finding_is_one_line_that_says_where_and_what(machine: Machine) -> None:
+    (finding,) = machine.run(PROSE[: 20 * WINDOW]).run(NOISE[:WINDOW], 6.0).health.findings
+    assert str(finding).startswith("byte 327,680, block 1: loss spike: 6.00 bits/byte, usually 2.00; ")
+    assert str(finding).endswith("; most likely the data")
+    assert Finding(**json.loads(json.dumps(dataclasses.asdict(finding)))) == finding
+
+
+def test_a_fault_of_the_watch_is_reported_once_and_stops_nothing() -> None:
+    def fail() -> int:
+        raise OSError("no\nmemory\nto read")
+
+    machine = Machine()
+    machine.health = Health(memory_bytes=fail)
+    machine.run(PROSE).end()
+    assert machine.found == [("watch", "program")]
+    assert "\n" not in str(machine.health.findings[0])
+
+
+def test_the_status_has_the_total_and_latest_rate_gzip_speed_and_time_left(machine: Machine) -> None:
+    machine.run(SAMPLE[: 6 * WINDOW], 2.0).run(SAMPLE[6 * WINDOW : 8 * WINDOW], 3.0)
+    gzip = 8 * len(zlib.compress(SAMPLE[: 8 * WINDOW], 9)) / (8 * WINDOW)
+    text = machine.health.status(2 * 8 * WINDOW)
+    parts = text.replace("(", "").replace(")", "").split(", ")
+    assert parts[0] == "2.250 bits/byte last 64K 2.500"
+    assert float(parts[1].removeprefix("gzip ")) == pytest.approx(gzip, rel=0.01)
+    assert parts[2:] == ["10.0 kB/s", "0:13 left"]
+
+
+def test_the_status_omits_what_is_not_known_yet(machine: Machine) -> None:
+    assert machine.health.status(0) == ""
+    assert machine.run(PROSE[:SEGMENT]).health.status(MIB) == "2.000 bits/byte"
+
+
+@pytest.fixture
+def slow_gzip(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Iterator[list[int]]:
+    """Makes gzip take half a second a window; returns the lengths of the windows that it was given."""
+    from prequential.watch import gzip_curve
+
+    given: list[int] = []
+
+    def deflated(data: bytes, before: bytes) -> int:
+        machine.time_s += 0.5
+        given.append(len(data))
+        return len(data) // 2
+
+    monkeypatch.setattr(gzip_curve, "_deflated_bytes", deflated)
+    yield given
+
+
+def test_gzip_takes_a_small_share_of_the_time(machine: Machine, slow_gzip: list[int]) -> None:
+    machine.run(PROSE, bytes_per_s=1_000)
+    assert len(slow_gzip) >= 2
+    assert 0.5 * len(slow_gzip) < 0.005 * machine.time_s + 0.5
+    assert "gzip 4.0" in machine.health.status(MIB)
+
+
+def test_private_memory_grows_with_an_allocation() -> None:
+    gc.collect()  # else memory that an earlier test left is given back between the two readings
+    before = private_memory_bytes()
+    # malloc may hand out old memory
+    with mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as taken:
+        assert private_memory_bytes() - before >= 32 * MIB
+        assert len(taken) == 64 * MIB
+
+
+@pytest.mark.parametrize("n_bytes", [150_000, 400_000, 2 * MIB])
+@pytest.mark.parametrize(("segment_s", "byte_s"), [(0.035, 45e-6), (0.035, 20e-6), (0.0, 15e-6)])
+def test_the_time_left_is_within_30_percent_from_a_twentieth_on(n_bytes: int, segment_s: float, byte_s: float) -> None:
+    """Also while segments are short; a step of the GPT takes segment_s, and each byte byte_s."""
+    schedule, machine, places = preset(5).schedule, Machine(), []
+    windows = None
+    for block in blocks(n_bytes, schedule):
+        for segment in segments(block, schedule):
+            size = segment.stop - segment.start
+            done = Progress(
+                n_bytes=segment.stop,
+                segment=np.zeros(size, np.uint8),
+                update_size=0.01 if segment_s else None,
+                schedule=schedule,
+            )
+            machine.time_s += segment_s + size * byte_s
+            windows = windows or Windows(done, lambda: machine.time_s, lambda: 0)
+            windows.add(done, needs_gzip=lambda window: False)
+            places.append((segment.stop, machine.time_s, windows.seconds_left(n_bytes)))
+    for stop, then_s, left_s in places:
+        if 0.05 < stop / n_bytes < 0.99:
+            assert left_s == pytest.approx(machine.time_s - then_s, rel=0.3), stop / n_bytes
