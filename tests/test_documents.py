@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[1]
-DOCUMENTS = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md")])
+DOCUMENTS = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md"), *(PROJECT / "dev").glob("*.md")])
 SOURCES = [
     path for folder in ("prequential", "benchmarks", "tests") for path in sorted((PROJECT / folder).rglob("*.py"))
 ]
@@ -62,10 +62,10 @@ def test_every_document_that_the_source_names_exists() -> None:
     named = {
         (path.name, name)
         for path in (*SOURCES, *sorted((PROJECT / "notebooks").glob("*.ipynb")), *DOCUMENTS, PROJECT / "Makefile")
-        for name in re.findall(r"\bdocs/([A-Z]+\.md)\b", _written(path))
+        for name in re.findall(r"\b((?:docs|dev)/[A-Z]+\.md)\b", _written(path))
     }
     assert len(named) > 20
-    assert sorted(pair for pair in named if not (PROJECT / "docs" / pair[1]).is_file()) == []
+    assert sorted(pair for pair in named if not (PROJECT / pair[1]).is_file()) == []
 
 
 def test_no_document_has_a_gap_to_fill() -> None:
@@ -73,7 +73,7 @@ def test_no_document_has_a_gap_to_fill() -> None:
 
 
 def test_the_lines_of_the_log_are_short() -> None:
-    lines = (PROJECT / "docs" / "LOG.md").read_text(encoding="utf-8").splitlines()
+    lines = (PROJECT / "dev" / "LOG.md").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if len(line) > 130] == []
 
 
