@@ -2,7 +2,7 @@
 
     python benchmarks/forecasts.py
 
-prints the tables of docs/STUDIES.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
+prints the tables of dev/STUDIES-2026.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
 targets and sealed forecasts, and their digests are checked first. The clean ones are of corpora on which the GPT had not been
 tuned. The refitted forecasts of the others are made after the fact.
 """

@@ -40,7 +40,7 @@ BEGIN, END = "<!-- begin: benchmarks/results.py -->", "<!-- end: benchmarks/resu
 COLUMNS = (
     "compressor", "version", "bytes", "bits/byte", "with decoder", "decoded", "compress s", "decompress s", "kB/s", "peak MiB",
 )  # fmt: skip
-# a convention: how many configurations were tried for the presets was not counted; docs/LOG.md lists hundreds
+# a convention: how many configurations were tried for the presets was not counted; dev/LOG.md lists hundreds
 N_TRIED = 1024
 NOT_DECODED = " †"
 REFERENCES = ("gzip", "xz", "ppmd", "bzip3", "zpaq")  # columns next to the presets in the table of all files
@@ -155,8 +155,8 @@ def sections(records: list[Record], peers: list[Record]) -> Iterator[str]:
         "command line, [peers.jsonl](../benchmarks/peers.jsonl). Every run of prequential is of a commit without changes. "
         "*decoded*: every byte was decoded and compared; † marks sizes of archives that were not. *with decoder*: archive, "
         f"zipped source of the decoder at that commit, and log2({N_TRIED:,}) bits for the choice of the preset, by "
-        "convention: how many were tried was not counted, and [LOG.md](LOG.md) lists several hundred. Python, torch, numpy "
-        "and numba are not in it. prequential ran with the threads that its line states, all other programs with one. kB/s "
+        "convention: how many were tried was not counted, and [LOG.md](../dev/LOG.md) lists several hundred. Python, torch, "
+        "numpy and numba are not in it. prequential ran with the threads that its line states, all other programs with one. kB/s "
         "and peak memory are of compression; `-` is not measured, or, of memory, less than the measuring process has (some "
         "30 MiB)."
     )
