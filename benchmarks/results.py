@@ -110,7 +110,8 @@ def main() -> int:
     finally:  # not before, so that every run is of a tree without changes
         for record in done:
             append_record(RECORDS, record)
-    write_table(RESULTS, table := summary(read(RECORDS), read(PEERS)))
+    table = summary(read(RECORDS), read(PEERS))
+    write_between(RESULTS, BEGIN, table, END)
     print(table)
     for run in failed:
         print(f"failed: {run}", file=sys.stderr)
@@ -145,12 +146,12 @@ def read(path: Path) -> list[Record]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def write_table(path: Path, table: str) -> None:
-    """Replaces the text between the markers of the file at `path`."""
-    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    assert begin and end, f"{path} has no markers for the table"
-    path.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}", encoding="utf-8")
+def write_between(path: Path, begin: str, table: str, end: str) -> None:
+    """Replaces the text between two markers of the file at `path`."""
+    before, found_begin, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, found_end, after = rest.partition(end)
+    assert found_begin and found_end, f"{path} has no markers for the table"
+    path.write_text(f"{before}{begin}\n\n{table}\n\n{end}{after}", encoding="utf-8")
 
 
 def summary(records: list[Record], peers: list[Record]) -> str:

@@ -151,10 +151,10 @@ def test_a_file_that_no_preset_of_today_has_read_is_not_in_the_summary(results):
 def test_text_around_the_markers_is_kept_and_a_second_run_changes_nothing(results, tmp_path):
     path = tmp_path / "RESULTS.md"
     path.write_text(f"# Before\n\n{results.BEGIN}\nold\n{results.END}\n\nAfter.\n")
-    results.write_table(path, "| new |")
+    results.write_between(path, results.BEGIN, "| new |", results.END)
     once = path.read_text()
     assert once == f"# Before\n\n{results.BEGIN}\n\n| new |\n\n{results.END}\n\nAfter.\n"
-    results.write_table(path, "| new |")
+    results.write_between(path, results.BEGIN, "| new |", results.END)
     assert path.read_text() == once
 
 
