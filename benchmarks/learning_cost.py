@@ -15,7 +15,7 @@ from scipy.linalg import toeplitz
 
 from prequential.decomposition.decompose import split_of
 from prequential.evaluation.curves import Curve
-from prequential.sweeps.expected_curve import PointInterval, expected_curve
+from prequential.sweeps.expected_curve import Estimate, expected_curve
 
 N_BYTES, SEGMENT_BYTES, N_TEXTS = 1_000_000, 1000, 200
 NOISES = (("AR", 0.0), ("AR", 0.5), ("AR", 0.8), ("AR", 0.95), ("H", 0.7), ("H", 0.8), ("H", 0.9))
@@ -63,7 +63,7 @@ def truths() -> dict[str, float]:
     }
 
 
-def holds(estimate: PointInterval, truth: float) -> bool:
+def holds(estimate: Estimate, truth: float) -> bool:
     """Whether the interval holds the truth."""
     assert estimate.low is not None and estimate.high is not None
     return estimate.low <= truth <= estimate.high

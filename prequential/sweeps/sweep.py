@@ -25,7 +25,7 @@ from prequential.online.runtime import Runtime
 from prequential.printable import printable
 from prequential.records.frames import result_frame
 from prequential.records.table import format_table
-from prequential.sweeps.data_multiple import compare_data
+from prequential.sweeps.data_multiple import data_multiple
 from prequential.sweeps.finished import CorpusKey, recorded_corpus
 from prequential.sweeps.plan_runs import RunOutcome, Study, run_plan, runs_by_variant
 from prequential.sweeps.plans import Plan, Variant, format_flops, plan_of
@@ -246,16 +246,15 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome], baseline: Run | None =
     Raises CorpusError if no run is finished, or if the baseline read other bytes.
     """
     runs = runs_by_variant(outcomes)
-    variants = [variant for variant in plan.variants if variant in runs]
-    results = [_result(variant, runs[variant]) for variant in variants]
-    curves = [mean_curve([run.curves[MODEL] for run in runs[variant]]) for variant in variants]
+    results = [_result(variant, runs[variant]) for variant in plan.variants if variant in runs]
+    curves = [mean_curve([run.curves[MODEL] for run in runs[v]]) for v in plan.variants if v in runs]
     cheapest = min(range(len(results)), key=lambda i: results[i].cost)
     name, curve = results[cheapest].name, curves[cheapest]
     if baseline:
-        check_baseline(baseline, recorded_corpus(runs[variants[0]][0].record))
+        check_baseline(baseline, recorded_corpus(next(iter(runs.values()))[0].record))
         name, curve = baseline.name, baseline.curves[MODEL]
     front = pareto_front([(result.cost, result.bits_per_byte) for result in results])
-    multiples = [compare_data(each, curve) for each in curves]
+    multiples = [data_multiple(each, curve) for each in curves]
     return Summary(
         results=tuple(
             replace(result, on_front=on_front, data_multiple=multiple, reason=reason)
@@ -351,6 +350,6 @@ def sweep(
     for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime, trust_runs=trust_runs):
         on_outcome(outcome)
         outcomes.append(outcome)
-    if not any(outcome.run for outcome in outcomes):
+    if outcomes and not any(outcome.run for outcome in outcomes):
         raise CorpusError(f"no run of the sweep succeeded; the first error: {outcomes[0].error}")
     return summarise(plan, outcomes, baseline)

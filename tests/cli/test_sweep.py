@@ -2,12 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable
 from contextlib import chdir, redirect_stdout
 from dataclasses import replace
+from functools import cache
 from io import StringIO
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 from studies import TINY
@@ -28,15 +26,7 @@ COMPUTED = ("--kernels", "fused", "--threads", "1")
 NUMBER = r"([+-]\d\.\d{4})"
 
 
-class Printed(NamedTuple):
-    """A study that has been run: what the first command printed, and the JSON object of the second."""
-
-    text: str
-    record: dict[str, Any]
-    runs: list[prequential.Run]
-
-
-def called(folder: Path, *args: str) -> tuple[int, str]:
+def called(folder, *args):
     """The exit code and stdout."""
     with redirect_stdout(StringIO()) as shown, chdir(folder):
         given = build_parser().parse_args([*args, *COMPUTED])
@@ -44,7 +34,7 @@ def called(folder: Path, *args: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def folder(text: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(text, tmp_path_factory):
     folder = tmp_path_factory.mktemp("studies")
     (folder / "a").write_bytes(text)
     (folder / "gpt.json").write_text(json.dumps(TINY.to_dict()))
@@ -54,65 +44,46 @@ def folder(text: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def studied(folder: Path, no_warm_up: None) -> Callable[[str], Printed]:
-    """Makes the runs of a study, once; the second command finds them."""
-    made: dict[str, Printed] = {}
+def studied(folder, no_warm_up):
+    """Makes the runs of a study, once: what the command printed, the JSON object of a second one, and the runs."""
 
-    def printed(name: str) -> Printed:
-        if name not in made:
-            runs = f"runs of {name}"
-            args = (*STUDIES[name], "--runs", runs, *(("--seeds", "0") if name == "ladder" else ()))
-            code, shown = called(folder, *args)
-            newest = str(prequential.read_runs(folder / runs)[-1].path)
-            more = {"sweep": ("--baseline", newest), "ablate": ("--from", "both")}.get(name, ())
-            again, record = called(folder, *args, *more, "--json")
-            assert (code, again) == (0, 0)
-            made[name] = Printed(shown, json.loads(record), prequential.read_runs(folder / runs))
-        return made[name]
+    @cache
+    def printed(name):
+        runs = f"runs of {name}"
+        args = (*STUDIES[name], "--runs", runs, *(("--seeds", "0") if name == "ladder" else ()))
+        code, shown = called(folder, *args)
+        newest = str(prequential.read_runs(folder / runs)[-1].path)
+        more = {"sweep": ("--baseline", newest), "ablate": ("--from", "both")}.get(name, ())
+        again, record = called(folder, *args, *more, "--json")
+        assert (code, again) == (0, 0)
+        return shown, json.loads(record), prequential.read_runs(folder / runs)
 
     return printed
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        (
-            "sweep",
-            [
-                r"^4 runs of 2,048 bytes: 2 configurations; 0 finished already; \S+ FLOPs in all$",
-                r"^replay 1, width 16, layers 1, update 128 +0, 1 +[\d,]+$",
-                r"^refused: replay 1\.1, width 16, layers 1, update 128: replay 1\.1 of 128 symbols does not fill",
-            ],
-        ),
-        (
-            "ladder",
-            [
-                r"^5 runs of 1,500 bytes: 3 configurations; 0 finished already.*, about [\d,]+ s by a short probe$",
-                r"^24x1 +0, 1, 2 +[\d,]+$",
-                r"^each run contains the runs over every prefix",
-            ],
-        ),
-        (
-            "ablate",
-            [
-                r"^8 runs of 1,100 bytes: 8 configurations; 0 finished already",
-                r"^refused: 33x1: width = 33 must be a multiple",
-                r"^replay +a step learns from more rows",
-            ],
-        ),
-    ],
-)
-def test_a_dry_run_shows_the_plan_and_runs_nothing(name: str, expected: list[str], folder: Path) -> None:
+PLANS = {
+    "sweep": r"""4 runs of 2,048 bytes: 2 configurations; 0 finished already; \S+ FLOPs in all
+replay 1, width 16, layers 1, update 128 +0, 1 +[\d,]+
+refused: replay 1\.1, width 16, layers 1, update 128: replay 1\.1 of 128 symbols does not fill.*""",
+    "ladder": r"""5 runs of 1,500 bytes: 3 configurations; 0 finished already.*, about [\d,]+ s by a short probe
+24x1 +0, 1, 2 +[\d,]+
+each run contains the runs over every prefix of the corpus""",
+    "ablate": r"""8 runs of 1,100 bytes: 8 configurations; 0 finished already.*
+refused: 33x1: width = 33 must be a multiple.*
+replay +a step learns from more rows.*""",
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_dry_run_shows_the_plan_and_runs_nothing(name, folder):
     code, shown = called(folder, *STUDIES[name], "--dry-run", "--runs", "none")
     assert (code, (folder / "none").exists()) == (0, False)
-    for line in expected:
-        assert re.search(line, shown, re.MULTILINE), line
+    for line in PLANS[name].splitlines():
+        assert re.search(f"^{line}$", shown, re.MULTILINE), line
 
 
 @pytest.mark.parametrize(("name", "n_runs"), [("sweep", 4), ("ladder", 3), ("ablate", 8)])
-def test_a_second_command_finds_the_runs_and_makes_none(
-    name: str, n_runs: int, studied: Callable[[str], Printed]
-) -> None:
+def test_a_second_command_finds_the_runs_and_makes_none(name, n_runs, studied):
     _, record, runs = studied(name)
     assert [run["is_new"] for run in record["runs"]] == [False] * n_runs
     assert len(runs) == n_runs  # of two features, from full is from base
@@ -121,7 +92,7 @@ def test_a_second_command_finds_the_runs_and_makes_none(
     assert {Config.from_record(run.record["config"]) for run in runs} == set(planned)
 
 
-def test_a_sweep_shows_its_configurations_and_the_cost_of_the_choice(studied: Callable[[str], Printed]) -> None:
+def test_a_sweep_shows_its_configurations_and_the_cost_of_the_choice(studied):
     shown, record, runs = studied("sweep")
     rows = re.findall(r"^(replay \d), width 16, layers 1, update 128 +2 +(\S+) +(\S+) +(\S+) ", shown, re.MULTILINE)
     assert [row[0] for row in rows] == ["replay 1", "replay 2"]
@@ -134,7 +105,7 @@ def test_a_sweep_shows_its_configurations_and_the_cost_of_the_choice(studied: Ca
     assert record["results"][0]["on_front"]
 
 
-def test_a_ladder_is_shown_at_every_prefix(studied: Callable[[str], Printed]) -> None:
+def test_a_ladder_is_shown_at_every_prefix(studied):
     shown, record, runs = studied("ladder")
     for run in runs:
         size, rate = f"{run.record['config']['gpt']['width']}x1", run.record["code_bits"] / 1500
@@ -142,9 +113,7 @@ def test_a_ladder_is_shown_at_every_prefix(studied: Callable[[str], Printed]) ->
     assert record["diverged"] == {}
 
 
-def test_an_ablation_shows_every_feature_at_every_size_with_an_interval_and_a_verdict(
-    studied: Callable[[str], Printed],
-) -> None:
+def test_an_ablation_shows_every_feature_at_every_size_with_an_interval_and_a_verdict(studied):
     shown, record, runs = studied("ablate")
     rows = re.findall(rf"^(replay|decay) +(16x1|32x1) +{NUMBER} +\[{NUMBER}, {NUMBER}\] ", shown, re.MULTILINE)
     assert [row[:2] for row in rows] == [(f, s) for f in ("replay", "decay") for s in ("16x1", "32x1")]
@@ -163,49 +132,33 @@ def test_an_ablation_shows_every_feature_at_every_size_with_an_interval_and_a_ve
     assert (len(record["results"]), record["choice_bits"], record["sizes"]) == (4, 3.0, ["16x1", "32x1"])
 
 
-@pytest.mark.parametrize(
-    ("name", "is_failing", "n_failed", "first", "shows"),
-    [
-        (
-            "sweep",
-            lambda config: config.seed == 0,
-            2,
-            "replay 1, width 16, layers 1, update 128, seed 0",
-            "data multiple",
-        ),
-        ("ladder", lambda config: config.gpt.width == 24, 3, "24x1, seed 0", "16x1, seed 0 "),
-        ("ablate", lambda config: True, 8, "16x1, base, seed 0", ""),
-    ],
-)
-def test_a_run_that_fails_is_one_line_and_the_others_continue(
-    name: str,
-    is_failing: Callable[[Any], bool],
-    n_failed: int,
-    first: str,
-    shows: str,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    evaluate = prequential.evaluate
+FAILURES = {  # which configurations fail, the first line on stderr, and what is shown of the others
+    "sweep": (lambda config: config.seed == 0, 2, "replay 1, width 16, layers 1, update 128, seed 0", "data multiple"),
+    "ladder": (lambda config: config.gpt.width == 24, 3, "24x1, seed 0", "16x1, seed 0 "),
+    "ablate": (lambda config: True, 8, "16x1, base, seed 0", ""),
+}
 
-    def failing(source: str, *, config: Config, **options: Any) -> prequential.Evaluation:
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_run_that_fails_is_one_line_and_the_others_continue(name, folder, tmp_path, monkeypatch, capsys):
+    is_failing, n_failed, first, others = FAILURES[name]
+
+    def failing(source, *, config, **options):
         if is_failing(config):
             raise prequential.ConfigError("the GPT has diverged")
-        return evaluate(source, config=config, **options)
+        return prequential.evaluate(source, config=config, **options)
 
     monkeypatch.setattr("prequential.sweeps.plan_runs.evaluate", failing)
     code, shown = called(folder, *STUDIES[name], "--limit", "300", "--runs", str(tmp_path))
     lines = capsys.readouterr().err.splitlines()
     assert (code, len(lines)) == (1, n_failed)
     assert lines[0] == f"prequential: {first}: the GPT has diverged"
-    assert shows in shown
-    assert "Added to base" not in shown
+    assert others in shown and "Added to base" not in shown
+    assert len(list(tmp_path.iterdir())) == shown.count("archive ")  # a failed run leaves nothing
 
 
-def test_a_baseline_of_other_bytes_is_refused_before_the_work(studied: Callable[[str], Printed], folder: Path) -> None:
-    other = ("--limit", "1K", "--runs", "none", "--baseline", str(studied("sweep").runs[-1].path))
+def test_a_baseline_of_other_bytes_is_refused_before_the_work(studied, folder):
+    other = ("--limit", "1K", "--runs", "none", "--baseline", str(studied("sweep")[2][-1].path))
     with pytest.raises(prequential.CorpusError, match="read other bytes"):
         called(folder, *STUDIES["sweep"], *other)
     assert not (folder / "none").exists()
@@ -240,9 +193,7 @@ def test_a_baseline_of_other_bytes_is_refused_before_the_work(studied: Callable[
         ("ablate a -1", "varies the size of the GPT, and this configuration has none"),
     ],
 )
-def test_an_impossible_study_is_a_usage_error(
-    command: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_impossible_study_is_a_usage_error(command, message, folder, capsys):
     with pytest.raises(SystemExit) as end:
         called(folder, *command.split())
     shown = capsys.readouterr().err
@@ -250,14 +201,7 @@ def test_an_impossible_study_is_a_usage_error(
     assert message in shown
 
 
-def test_standard_input_is_refused_with_a_remedy(folder: Path) -> None:
-    with pytest.raises(prequential.CorpusError, match="save standard input to a file first"):
-        called(folder, "sweep", "-", "--config", "gpt.json")
-
-
-def test_a_plan_that_cannot_be_audited_is_refused_before_its_first_run(
-    run: Callable[..., Any], text: bytes, tmp_path: Path
-) -> None:
+def test_a_plan_that_cannot_be_audited_is_refused_before_its_first_run(run, text, tmp_path):
     (tmp_path / "a").write_bytes(text)
     replicas = {"replicas": {"n_replicas": 2, "sync_every": 2}}
     (tmp_path / "gpt.json").write_text(json.dumps(TINY.to_dict() | replicas))

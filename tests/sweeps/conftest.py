@@ -1,14 +1,13 @@
 """Plans over the same bytes, two of which have been run."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from studies import FUSED, N_BYTES, TEXT, TINY
 
 from prequential.sweeps.plan_runs import RunOutcome, run_plan
-from prequential.sweeps.plan_workers import PlanWorker
 from prequential.sweeps.plans import Plan
 from prequential.sweeps.sweep import sweep_plan
 
@@ -24,7 +23,7 @@ class Finished(NamedTuple):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_warm_up() -> Iterator[None]:
+def no_warm_up():
     """Each run skips the warm-up, which takes a second: these tests measure no speed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
@@ -32,26 +31,24 @@ def no_warm_up() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("corpus") / "times.txt"
     path.write_bytes(TEXT)
     return path
 
 
 @pytest.fixture(scope="session")
-def run_all(corpus: Path) -> RunAll:
+def run_all(corpus):
     """Runs a plan over the beginning of the corpus."""
 
-    def run_all(
-        plan: Plan, folder: Path, *, limit_bytes: int = N_BYTES, worker: PlanWorker | None = None
-    ) -> list[RunOutcome]:
+    def run_all(plan, folder, *, limit_bytes=N_BYTES, worker=None):
         return list(run_plan(corpus, plan, folder, limit_bytes=limit_bytes, runtime=FUSED, worker=worker))
 
     return run_all
 
 
 @pytest.fixture(scope="session")
-def finished(run_all: RunAll, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def finished(run_all, tmp_path_factory):
     """Two widths with two seeds."""
     folder = tmp_path_factory.mktemp("sweep") / "runs"
     plan = sweep_plan(TINY, widths=[16, 32], seeds=[0, 1])
@@ -59,6 +56,6 @@ def finished(run_all: RunAll, tmp_path_factory: pytest.TempPathFactory) -> Finis
 
 
 @pytest.fixture
-def replace_evaluate(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+def replace_evaluate(monkeypatch):
     """A function that lets plans call another `evaluate`."""
     return lambda evaluate: monkeypatch.setattr("prequential.sweeps.plan_runs.evaluate", evaluate)

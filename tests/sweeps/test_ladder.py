@@ -1,6 +1,5 @@
 """Ladders: a run contains the runs over its prefixes, sizes share one learner, diverged runs are named."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from prequential.sweeps.ladder import (
     read_ladder,
     scaled,
 )
-from prequential.sweeps.plan_runs import RunOutcome
 from prequential.sweeps.sweep import sweep_plan
 
 SMALL_MIXER = MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8)
@@ -34,7 +32,7 @@ SMALL_MIXER = MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8)
 
 @pytest.mark.parametrize("mixer", [None, SMALL_MIXER])
 @pytest.mark.parametrize("n_bytes", [128, 700, 1024, 1500])
-def test_a_shorter_run_costs_what_the_longer_one_cost_for_its_bytes(mixer: MixerConfig | None, n_bytes: int) -> None:
+def test_a_shorter_run_costs_what_the_longer_one_cost_for_its_bytes(mixer, n_bytes):
     config = replace(TINY, mixer=mixer)
     long = prequential.evaluate(TEXT[:2500], config=config, baselines=(), runtime=FUSED)
     short = prequential.evaluate(TEXT[:n_bytes], config=config, baselines=(), runtime=FUSED)
@@ -47,7 +45,7 @@ def test_a_shorter_run_costs_what_the_longer_one_cost_for_its_bytes(mixer: Mixer
 # ---- the plan
 
 
-def test_a_rung_differs_from_the_base_only_in_size_heads_and_the_step_of_the_rule() -> None:
+def test_a_rung_differs_from_the_base_only_in_size_heads_and_the_step_of_the_rule():
     base = preset(5, pure=True)
     for size in (Size(24, 1), Size(48, 2), Size(256, 3)):
         config = replace(scaled(base, size), seed=4)
@@ -62,14 +60,14 @@ def test_a_rung_differs_from_the_base_only_in_size_heads_and_the_step_of_the_rul
         assert family(other.to_dict()) != family(base.to_dict())
 
 
-def test_n_is_the_number_of_weights_that_a_symbol_is_multiplied_with() -> None:
+def test_n_is_the_number_of_weights_that_a_symbol_is_multiplied_with():
     for config in (scaled(preset(5, pure=True), size) for size in DEFAULT_SIZES):
         assert config.gpt
         reading = total_flops(config, 1 << 16).reading / (1 << 16)
         assert 2 * n_weights(config.gpt) == reading
 
 
-def test_a_plan_has_every_size_and_all_seeds_on_two() -> None:
+def test_a_plan_has_every_size_and_all_seeds_on_two():
     plan = ladder_plan(preset(5, pure=True))
     assert [variant.name for variant in plan.variants] == ["24x2", "32x2", "48x2", "64x2", "96x2"]
     assert [[c.seed for c in variant.configs] for variant in plan.variants] == [[0], [0, 1, 2], [0], [0, 1, 2], [0]]
@@ -77,7 +75,7 @@ def test_a_plan_has_every_size_and_all_seeds_on_two() -> None:
     assert [[c.seed for c in variant.configs] for variant in chosen.variants] == [[5, 6], [5], [5], [5], [5]]
 
 
-def test_an_impossible_size_refuses_the_complete_ladder() -> None:
+def test_an_impossible_size_refuses_the_complete_ladder():
     with pytest.raises(ConfigError, match="multiple of 2"):
         ladder_plan(TINY, [Size(16, 1), Size(33, 1)])
     with pytest.raises(ConfigError, match="memory"):
@@ -89,7 +87,7 @@ def test_an_impossible_size_refuses_the_complete_ladder() -> None:
 # ---- the runs
 
 
-def test_a_ladder_is_read_back_from_its_runs(run_all: Callable[..., list[RunOutcome]], tmp_path: Path) -> None:
+def test_a_ladder_is_read_back_from_its_runs(run_all, tmp_path):
     plan = ladder_plan(TINY, [Size(32, 1), Size(16, 1)], seeds=[0, 1])
     outcomes = run_all(plan, tmp_path / "runs")
     run_all(sweep_plan(TINY, replay=[2], widths=[16]), tmp_path / "runs")  # of another family
@@ -105,7 +103,7 @@ def test_a_ladder_is_read_back_from_its_runs(run_all: Callable[..., list[RunOutc
         read_ladder(tmp_path / "empty")
 
 
-def synthetic(rates: dict[int, list[float]]) -> Ladder:
+def synthetic(rates):
     """A ladder of these widths, whose curves have windows of these bits per byte."""
     runs = []
     for width, values in rates.items():
@@ -117,7 +115,7 @@ def synthetic(rates: dict[int, list[float]]) -> Ladder:
     return ladder_of(runs)
 
 
-def test_a_run_above_the_uniform_code_or_with_an_unusual_rise_looks_diverged() -> None:
+def test_a_run_above_the_uniform_code_or_with_an_unusual_rise_looks_diverged():
     usual = [5.0, 4.0, 3.5, 3.8, 3.2, 3.0, 2.9, 3.1]
     harder_text = {16: usual, 32: [0.9 * r for r in usual], 48: [0.8 * r for r in usual]}
     assert diverged_runs(synthetic(harder_text)) == {}
