@@ -22,8 +22,8 @@ from prequential.forecasting.forecast import Target, forecast
 from prequential.forecasting.naive import naive_losses
 from prequential.forecasting.score import score
 from prequential.forecasting.sealed import read_forecast, run_digests, sealed
+from prequential.sweeps.finished import recorded_corpus
 from prequential.sweeps.ladder import Ladder, Rung, Size
-from prequential.sweeps.plans import recorded_subject
 
 FOLDER = Path(__file__).parent / "forecasts"
 TUNED = ("dickens", "enwik8", "dickens-contexts", "enwik8-contexts")
@@ -62,7 +62,7 @@ def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
             yield Published(
                 name=name,
                 record=record,
-                ladder=Ladder(tuple(Rung(runs[each["name"]]) for each in record["fitted"]), recorded_subject(record)),
+                ladder=Ladder(tuple(Rung(runs[each["name"]]) for each in record["fitted"]), recorded_corpus(record)),
                 proxy=runs[record["proxy"]["name"]] if record["proxy"] else None,
                 target=runs[line["run"]["name"]],
             )

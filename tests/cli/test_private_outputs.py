@@ -95,8 +95,8 @@ CASES = {
         ["swept/a-*"],
     ),
     "ladder": Case(
-        ["ladder", "a", "--runs", "ladder", "--limit", "600", "--sizes", "16x1", "--seeds", "0", "--config", "gpt.json",
-         "--kernels", "fused"],
+        ["sweep", "--ladder", "a", "--runs", "ladder", "--limit", "600", "--sizes", "16x1", "--seeds", "0", "--config",
+         "gpt.json", "--kernels", "fused"],
         ["ladder/a-*"],
     ),
     "ablate": Case(

@@ -145,7 +145,7 @@ def test_list_continues_after_a_file_that_is_not_an_archive(run, archive, tmp_pa
         "compress none", "compress a", "compress a -o a", "decompress none.pq", "decompress a", "test none", "list none",
         "runs list", "evaluate none", "evaluate a --baselines unknown", "evaluate a --learner-arg b=1", "evaluate a --given none",
         "estimate none", "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
-        "ladder none", "ablate none", "select none --by loss --budget 1K", "matrix none none2", "matrix a", "forecast none",
+        "ablate none", "select none --by loss --budget 1K", "matrix none none2", "matrix a", "forecast none",
         "score none", "compare none none", "report none", "references none", "export none -o m", "audit none", "monorepo none",
     ],
 )  # fmt: skip
