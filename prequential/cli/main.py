@@ -18,6 +18,7 @@ from prequential.cli import (
     audit,
     compare,
     compress,
+    decompose,
     decompress,
     doctor,
     estimate,
@@ -29,11 +30,9 @@ from prequential.cli import (
     list,
     matrix,
     monorepo,
-    references,
     report,
     runs,
     score,
-    select,
     sweep,
     test,
     train,
@@ -48,8 +47,8 @@ from prequential.online.workers.environment import workers
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),
-    "measure": (evaluate, references, heldout, monorepo, compare, runs, report),
-    "study": (sweep, ladder, forecast, score, ablate, select, matrix),
+    "measure": (evaluate, heldout, monorepo, decompose, compare, runs, report),
+    "study": (sweep, ladder, forecast, score, ablate, matrix),
     "models": (train, export),
     "machine": (doctor, estimate, audit),
 }

@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
-from prequential.decomposition.decompose import code
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact import plain
 from prequential.exact.host import to_array
 from prequential.export import plain_gpt
 from prequential.files import PathLike, new_folder, write_text
+from prequential.learners.following import follow
 from prequential.model.config import GPTConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt.context_table import UNITS
@@ -75,10 +74,10 @@ def losses(learner: OnlineLearner, module: plain_gpt.GPT, symbols: NDArray[np.ui
     """The costs of symbols (n,) under the frozen GPT of the learner and under its module. Raises CorpusError if n is 0."""
     if not len(symbols):
         raise CorpusError("nothing to check: the corpus is empty")
-    curve = code(FrozenLearner(_gpt_alone(learner, runtime)), BitCoder(FOLLOW), np.array(symbols))
+    costs = follow(FrozenLearner(_gpt_alone(learner, runtime)), symbols)
     return Losses(
         n_bytes=len(symbols),
-        exact_bits=float(curve.bits[-1]),
+        exact_bits=float(sum(bits.sum() for bits in costs)),
         float_bits=module.code_bits(symbols.tobytes()),
     )
 

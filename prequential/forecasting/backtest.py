@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.bit_coder import UNIT_BITS
 
-from prequential.decomposition.decompose import final_window_bytes
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import Curve
 from prequential.forecasting.projection import HIGHEST_B, HIGHEST_B_OF_MEANS, Projection
@@ -35,11 +34,17 @@ MIN_COMPUTE_RATIO = 2.0  # of a hidden run to the largest fitted run: a nearer o
 N_RESAMPLES = 40
 
 Lengths = NDArray[np.int64] | Floats  # in bytes
+FINAL_WINDOW_BYTES = 1 << 16
 Quantity = Literal["total_bits", "final_bits_per_byte"]
 QUANTITIES: tuple[Quantity, ...] = ("total_bits", "final_bits_per_byte")
 
 
 # ---- losses and laws
+
+
+def final_window_bytes(n_bytes: int) -> int:
+    """The length of the last window: an eighth, but at most 64 KiB and at least 1 byte."""
+    return max(1, min(FINAL_WINDOW_BYTES, n_bytes // 8))
 
 
 def loss_bits_per_byte(curve: Curve, n_bytes: Lengths, quantity: Quantity) -> Floats:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from prequential.decomposition.decompose import final_window_bytes
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import PathLike, Run, read_runs
@@ -26,6 +25,7 @@ from prequential.forecasting.backtest import (
     Cell,
     FittedLaw,
     Quantity,
+    final_window_bytes,
     fit_law,
     rolling_origins,
 )

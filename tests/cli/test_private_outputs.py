@@ -109,19 +109,11 @@ CASES = {
         ["forecast.json"],
     ),
     "score": Case(["score", "frozen.json", "--runs", "ladder.jsonl"], ["scores.jsonl"]),
-    "select": Case(
-        ["select", "pages", "--by", "surprise", "--budget", "300", "-o", "order.jsonl", "--write", "subset", *LEARNER],
-        ["order.jsonl", "subset"],
-    ),
-    "select by a target": Case(
-        ["select", "open", "--target", "a", "--by", "progress", "--budget", "300", "-o", "order2.jsonl", *LEARNER],
-        ["order2.jsonl"],
-    ),
     "matrix": Case(["matrix", "a", "public", "--picture", "matrix.svg", *LEARNER], ["matrix.svg"]),
     "train": Case(["train", "a", "-o", "model", "--config", "gpt.json", "--kernels", "fused"], ["model"]),
     "export": Case(["export", "model", "-o", "module", "--kernels", "fused"], ["module"]),
 }  # fmt: skip
-WRITE_NOTHING = {"test", "list", "references", "compare", "doctor", "estimate", "audit"}
+WRITE_NOTHING = {"test", "list", "decompose", "compare", "doctor", "estimate", "audit"}
 
 
 def test_every_command_is_in_the_table_or_writes_nothing() -> None:
@@ -152,7 +144,7 @@ def _write_sources(text: bytes, mode: int) -> None:
     for name, config in (("mixer.json", MIXER), ("gpt.json", GPT)):
         Path(name).write_text(json.dumps(config.to_dict()))
     Path("public").write_bytes(text[2000:3500])
-    for folder in ("pages", "open", "shards"):
+    for folder in ("pages", "shards"):
         Path(folder).mkdir()
         for i in range(3):
             (Path(folder) / f"{i}.txt").write_bytes(text[300 * i : 300 * i + 250])
