@@ -23,9 +23,9 @@ from prequential.cli import (
     doctor,
     estimate,
     evaluate,
-    export,
     forecast,
     heldout,
+    labels,
     ladder,
     list,
     matrix,
@@ -47,9 +47,9 @@ from prequential.online.workers.environment import workers
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),
-    "measure": (evaluate, heldout, monorepo, decompose, compare, runs, report),
+    "measure": (evaluate, heldout, monorepo, labels, decompose, compare, runs, report),
     "study": (sweep, ladder, forecast, score, ablate, matrix),
-    "models": (train, export),
+    "models": (train,),
     "machine": (doctor, estimate, audit),
 }
 DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive

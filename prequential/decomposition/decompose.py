@@ -7,9 +7,9 @@
 
 The learner is a GPT without context mixer and without a table of contexts: its weights can be sent to a receiver, unlike hundreds
 of megabytes of counts and rows. They are sent as the GPT uses them, as int8 levels and float32 scales; for the embedding, the
-levels of its change since initialisation. Hindsight with its weights is a two-part code. Without them no receiver could decode it.
-A frozen learner reads the corpus as one stream: its window continues from segment to segment. The receiver has the program and the
-configuration, so they are not counted.
+levels of its change since initialisation. Hindsight with its weights is a two-part code; without them no receiver could decode
+it. A frozen learner reads the corpus as one stream: its window continues from segment to segment. The receiver has the program
+and the configuration, so they are not counted.
 """
 
 import io

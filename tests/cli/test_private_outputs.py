@@ -64,9 +64,7 @@ CASES = {
         ["evaluate", "public", "--given", "a", "--runs", "given", "--output", "given.jsonl", "--baselines", "none", *LEARNER],
         ["given/public-*", "given.jsonl"],
     ),
-    "evaluate labels": Case(
-        ["evaluate", "rows.jsonl", "--code", "y", "--output", "labels.jsonl", *LEARNER], ["labels.jsonl"]
-    ),
+    "labels": Case(["labels", "rows.jsonl", "--label", "y", "--output", "labels.jsonl", *LEARNER], ["labels.jsonl"]),
     "runs": Case(["runs", "pack", "runs", "-o", "packed.jsonl"], ["packed.jsonl"]),
     "report": Case(["report", RUN, "-o", "page.html", "--plots", "plots"], ["page.html", "plots/*.png", "plots/*.svg"]),
     "report of a packed run": Case(["report", f"packed.jsonl/{RUN}", "-o", "packed.html"], ["packed.html"]),
@@ -110,8 +108,10 @@ CASES = {
     ),
     "score": Case(["score", "frozen.json", "--runs", "ladder.jsonl"], ["scores.jsonl"]),
     "matrix": Case(["matrix", "a", "public", "--picture", "matrix.svg", *LEARNER], ["matrix.svg"]),
-    "train": Case(["train", "a", "-o", "model", "--config", "gpt.json", "--kernels", "fused"], ["model"]),
-    "export": Case(["export", "model", "-o", "module", "--kernels", "fused"], ["module"]),
+    "train": Case(
+        ["train", "a", "-o", "model", "--export", "module", "--config", "gpt.json", "--kernels", "fused"], ["model", "module"]
+    ),
+    "export of a stored model": Case(["train", "model", "--export", "module2", "--kernels", "fused"], ["module2"]),
 }  # fmt: skip
 WRITE_NOTHING = {"test", "list", "decompose", "compare", "doctor", "estimate", "audit"}
 

@@ -144,7 +144,8 @@ def test_list_continues_after_a_file_that_is_not_an_archive(run, archive, tmp_pa
         "runs list", "evaluate none", "evaluate a --baselines unknown", "evaluate a --learner-arg b=1", "evaluate a --given none",
         "estimate none", "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
         "ladder none", "ablate none", "matrix none none2", "matrix a", "forecast none",
-        "score none", "compare none none", "report none", "decompose none", "export none -o m", "audit none", "monorepo none",
+        "score none", "compare none none", "report none", "decompose none", "labels none --label y", "train none --export m",
+        "audit none", "monorepo none",
     ],
 )  # fmt: skip
 def test_what_is_refused_at_once_imports_nothing_large(command, tmp_path):

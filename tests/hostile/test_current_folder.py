@@ -59,6 +59,7 @@ COMMANDS = [
     "evaluate --static hf:missing --config small.cfg --baselines none --no-run text",
     "evaluate --config small.cfg --baselines none --no-run hf:missing/data",
     "decompose --config gpt.cfg text",
+    "labels --config small.cfg --label y rows",
     "heldout --config small.cfg --train other --test text --no-run",
     "monorepo --config small.cfg --since HEAD~1 --picture series.png --series series.jsonl repository",
     "compare RUNS",
@@ -73,7 +74,7 @@ COMMANDS = [
     "ablate --config small.cfg --sizes 16x1 --features mixer --runs ablated text",
     "matrix --config small.cfg --picture matrix.png text other",
     "train --config small.cfg -o model text",
-    "export -o exported model",
+    "train --export exported model",
     "doctor",
     "estimate --config small.cfg --probe 1000 text",
     "audit --config small.cfg --samples 1 text",
@@ -95,6 +96,7 @@ def folder(tmp_path_factory):
         (folder / name).write_text(text)
     (folder / "text").write_bytes(b"".join(b"line %d: the quick brown fox\n" % i for i in range(100)))
     (folder / "other").write_bytes(b"".join(b"row %d: the lazy dog sleeps\n" % i for i in range(100)))
+    (folder / "rows").write_bytes(b"".join(b'{"t": "row %d", "y": "%d"}\n' % (i, i % 2) for i in range(100)))
     (folder / "small.cfg").write_text(json.dumps(CONFIG.to_dict()))
     (folder / "gpt.cfg").write_text(json.dumps(replace(CONFIG, mixer=None).to_dict()))
     subprocess.run(GIT, cwd=folder, shell=True, check=True, env=os.environ | {"GIT_CONFIG_GLOBAL": os.devnull})

@@ -110,7 +110,7 @@ def test_a_new_file_of_records_has_the_permissions_of_the_source(source_mode: in
     ("command", "records"),
     [
         (["evaluate", "a", "--no-run", "--output", "records.jsonl"], "records.jsonl"),
-        (["evaluate", "a", "--code", "y", "--output", "records.jsonl"], "records.jsonl"),
+        (["labels", "a", "--label", "y", "--output", "records.jsonl"], "records.jsonl"),
         (["heldout", "--train", "a", "--test", "b", "--runs", "runs"], "runs/heldout.jsonl"),
         (["heldout", "--train", "b", "--test", "a", "--runs", "runs"], "runs/heldout.jsonl"),
     ],
