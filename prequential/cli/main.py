@@ -32,7 +32,6 @@ from prequential.cli import (
     monorepo,
     report,
     runs,
-    score,
     sweep,
     test,
     train,
@@ -48,7 +47,7 @@ from prequential.online.workers.environment import workers
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),
     "measure": (evaluate, heldout, monorepo, labels, decompose, compare, runs, report),
-    "study": (sweep, ladder, forecast, score, ablate, matrix),
+    "study": (sweep, ladder, forecast, ablate, matrix),
     "models": (train,),
     "machine": (doctor, estimate, audit),
 }

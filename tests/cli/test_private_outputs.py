@@ -106,7 +106,7 @@ CASES = {
         ["forecast", "ladder.jsonl", "--target-width", "512", "--target-bytes", "200M", "-o", "forecast.json"],
         ["forecast.json"],
     ),
-    "score": Case(["score", "frozen.json", "--runs", "ladder.jsonl"], ["scores.jsonl"]),
+    "score": Case(["forecast", "ladder.jsonl", "--score", "frozen.json"], ["scores.jsonl"]),
     "matrix": Case(["matrix", "a", "public", "--picture", "matrix.svg", *LEARNER], ["matrix.svg"]),
     "train": Case(
         ["train", "a", "-o", "model", "--export", "module", "--config", "gpt.json", "--kernels", "fused"], ["model", "module"]

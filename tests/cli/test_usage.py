@@ -144,8 +144,8 @@ def test_list_continues_after_a_file_that_is_not_an_archive(run, archive, tmp_pa
         "runs list", "evaluate none", "evaluate a --baselines unknown", "evaluate a --learner-arg b=1", "evaluate a --given none",
         "estimate none", "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
         "ladder none", "ablate none", "matrix none none2", "matrix a", "forecast none",
-        "score none", "compare none none", "report none", "decompose none", "labels none --label y", "train none --export m",
-        "audit none", "monorepo none",
+        "forecast none --score none", "compare none none", "report none", "decompose none", "labels none --label y",
+        "train none --export m", "audit none", "monorepo none",
     ],
 )  # fmt: skip
 def test_what_is_refused_at_once_imports_nothing_large(command, tmp_path):
@@ -189,8 +189,6 @@ def test_options_and_files_come_in_any_order(args):
     parsed = build_parser().parse_args(["compress", *args])
     assert (parsed.names, parsed.output) == (["a"], "c.pq")
     assert parsed.preset == (1 if "-1" in args else None)
-    between = build_parser().parse_args(["score", "forecast", "--runs", "r", "corpus", "-q"])
-    assert (between.forecast, between.runs, between.source) == ("forecast", "r", "corpus")
     assert build_parser().parse_args(["list", "a", "--json", "b"]).names == ["a", "b"]
 
 

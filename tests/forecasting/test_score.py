@@ -9,8 +9,7 @@ from planted_ladder import N_BYTES, TARGET, make_run
 
 from prequential import CorpusError
 from prequential.evaluation.runs import pack_runs, read_run, read_runs
-from prequential.forecasting.score import append_score, check_prefix, find_target_run, score
-from prequential.forecasting.sealed import sealed
+from prequential.forecasting.sealed import append_score, check_prefix, find_target_run, score, sealed
 from prequential.records.fields import read_object
 from prequential.sweeps.ladder import Ladder, Size
 from prequential.sweeps.plans import Subject

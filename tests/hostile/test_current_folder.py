@@ -70,7 +70,7 @@ COMMANDS = [
     "sweep --config small.cfg --seeds 0,1 --runs swept text",
     "ladder --config small.cfg --sizes 16x1,16x2,32x1,32x2 --runs steps text",
     "forecast steps --target-width 64 --target-layers 1 --target-bytes 2800 -o forecast.json",
-    "score --runs scored forecast.json text",
+    "forecast scored --score forecast.json --corpus text",
     "ablate --config small.cfg --sizes 16x1 --features mixer --runs ablated text",
     "matrix --config small.cfg --picture matrix.png text other",
     "train --config small.cfg -o model text",
@@ -83,7 +83,7 @@ COMMANDS = [
 GIT = """git init -q repository && cd repository && seq 300 > a.py && git add . &&
 git -c user.name=a -c user.email=a@b commit -q -m 1 && seq 400 > b.py && git add . &&
 git -c user.name=a -c user.email=a@b commit -q -m 2"""
-MAY_FAIL = ("hf:missing", "TransformersLearner", "score")
+MAY_FAIL = ("hf:missing", "TransformersLearner", "--score")
 
 
 @pytest.fixture(scope="module")
