@@ -4,7 +4,7 @@
 
 A text has a million bytes in segments of 1,000. The cost of a segment is its law and noise: autoregressive with this correlation
 of neighbouring segments (AR), or fractional Gaussian with this Hurst exponent (H), which has long memory, as text has. Beside the
-coverage stand the errors of the learning cost by the expected curve, and by the mean of the last 64 KiB.
+coverage stands the root mean square error of the learning cost.
 """
 
 from functools import cache
@@ -61,12 +61,6 @@ def truths() -> dict[str, float]:
     }
 
 
-def learning_by_window(curve: Curve, window_bytes: int) -> float:
-    """The learning cost in bits, if the mean of a last window is taken for the final rate."""
-    n_bytes, bits = int(curve.n_bytes[-1]), float(curve.bits[-1])
-    return bits - n_bytes * (bits - float(curve.at(n_bytes - window_bytes))) / window_bytes
-
-
 def holds(estimate: Bounded, truth: float) -> bool:
     """Whether the interval holds the truth."""
     assert estimate.low is not None and estimate.high is not None
@@ -74,10 +68,10 @@ def holds(estimate: Bounded, truth: float) -> bool:
 
 
 def measured(kind: str, strength: float, n_texts: int) -> dict[str, float]:
-    """The share of texts whose interval holds each truth, and the root mean square errors of both learning costs, as shares."""
+    """The share of texts whose interval holds each truth, and the root mean square error of the learning cost, as a share."""
     true = truths()
     hits: dict[str, list[bool]] = {name: [] for name in true}
-    errors: dict[str, list[float]] = {"expected curve": [], "last 64 KiB": []}
+    errors: list[float] = []
     for seed in range(n_texts):
         curve = text_of(kind, strength, seed)
         found = expected_curve(curve)
@@ -85,16 +79,15 @@ def measured(kind: str, strength: float, n_texts: int) -> dict[str, float]:
         true["learning"] = float(curve.bits[-1]) - N_BYTES * true["final rate"]
         for (name, truth), estimate in zip(true.items(), estimates, strict=True):
             hits[name].append(holds(estimate, truth))
-        errors["expected curve"].append(found.learning_bits.point / true["learning"] - 1)
-        errors["last 64 KiB"].append(learning_by_window(curve, 1 << 16) / true["learning"] - 1)
+        errors.append(found.learning_bits.point / true["learning"] - 1)
     coverage = {name: float(np.mean(hit)) for name, hit in hits.items()}
-    return coverage | {name: float(np.sqrt(np.mean(np.square(error)))) for name, error in errors.items()}
+    return coverage | {"error": float(np.sqrt(np.mean(np.square(errors))))}
 
 
 def main() -> None:
     """Prints the table as Markdown."""
-    print("| noise | final rate | learning | surplus | error, expected curve | error, last 64 KiB |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    print("| noise | final rate | learning | surplus | error of learning |")
+    print("| --- | ---: | ---: | ---: | ---: |")
     for kind, strength in NOISES:
         row = [f"{100 * share:.1f} %" for share in measured(kind, strength, N_TEXTS).values()]
         print(f"| {kind} {strength:g} | {' | '.join(row)} |", flush=True)

@@ -55,13 +55,9 @@ def test_a_forecast_is_frozen_with_target_and_digests(frozen, folder):
     assert not record["after_the_fact"]
     for made in record["forecasts"].values():
         assert 0 < made["low"] < made["point"] < made["high"]
-
-
-def test_a_frozen_forecast_is_never_overwritten(frozen, folder):
-    before = frozen.read_bytes()
-    with pytest.raises(prequential.errors.OutputError, match="exists"):
+    with pytest.raises(prequential.errors.OutputError, match="exists"):  # it is never overwritten
         ran("forecast", folder / "runs", *TARGET, "-o", frozen)
-    assert frozen.read_bytes() == before
+    assert read_forecast(frozen) == record
 
 
 def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
@@ -87,21 +83,22 @@ def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
 def test_what_is_no_frozen_forecast_is_not_scored(frozen, folder, tmp_path):
     path = tmp_path / "forecast.json"
     changed = frozen.read_text().replace('"confidence": 0.9', '"confidence": 0.5')
-    for text, message in ((changed, "changed after it was frozen"), ("A text.", "is not JSON"), ("{}", "not a forecast")):
+    for text, message in (
+        (changed, "changed after it was frozen"),
+        ("A text.", "is not JSON"),
+        ("{}", "not a forecast"),
+    ):
         path.write_text(text)
         with pytest.raises(CorpusError, match=message):
             ran("forecast", tmp_path / "runs", "--score", path, "--corpus", folder / "book.txt")
     assert not (tmp_path / "runs").exists()
 
 
-def test_another_corpus_is_refused_before_the_run(frozen, tmp_path):
+def test_another_corpus_and_one_that_ends_before_the_target_are_refused_before_the_run(frozen, folder, tmp_path):
     (tmp_path / "other.txt").write_bytes(b"something else " * 500)
     with pytest.raises(CorpusError, match="does not begin with the bytes that the ladder read"):
         ran("forecast", tmp_path / "runs", "--score", frozen, "--corpus", tmp_path / "other.txt")
     assert not (tmp_path / "runs").exists()
-
-
-def test_a_corpus_that_ends_before_the_target_is_refused(folder, tmp_path):
     target = ("--target-width", "48", "--target-bytes", "9000")
     with pytest.raises(CorpusError, match="has 8000 bytes, fewer than the target's 9000"):
         ran("forecast", folder / "runs", *target, "-o", tmp_path / "f.json", "--corpus", folder / "book.txt")

@@ -104,12 +104,6 @@ def test_the_receiver_of_the_weights_decodes_the_data(weights: bytes) -> None:
     assert 0 <= 8 * len(payload) - bits < 100
 
 
-def test_weights_learned_from_another_text_help(weights: bytes) -> None:
-    untaught = fresh_learner(CONFIG, RUNTIME)
-    assert frozen_bits(unpack_weights(pack_weights(untaught, untaught), CONFIG, RUNTIME)) == 8 * N  # the head is zero
-    assert frozen_bits(unpack_weights(weights, CONFIG, RUNTIME)) < 5 * N
-
-
 def test_a_frozen_learner_keeps_its_weights_to_the_bit(weights: bytes) -> None:
     learner = unpack_weights(weights, CONFIG, RUNTIME)
     before = {name: t.clone() for name, t in _weights(learner).items()}

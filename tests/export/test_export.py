@@ -79,15 +79,6 @@ def test_the_agreement_depends_on_every_weight(name, learner, module):
     assert abs(changed.code_bits(TEST.tobytes()) / losses(learner, module, TEST, RUNTIME).exact_bits - 1) > TOLERANCE
 
 
-def test_the_weights_are_the_levels_that_the_exact_gpt_predicts_with(learner, module):
-    learner.gpt.begin(0)
-    read = learner.gpt.inference_tensors()
-    for i in range(2):
-        exact = (read[f"{i}.up.levels"] * read[f"{i}.up.scale"]).t()
-        assert torch.equal(module.state_dict()[f"layers.{i}.up.weight"], exact)
-    assert torch.equal(module.embedding, read["embedding"])
-
-
 def test_the_cost_does_not_depend_on_the_number_of_positions_at_once(module):
     data = TEST[:300].tobytes()
     at_once = module.code_bits(data, n_at_once=300)

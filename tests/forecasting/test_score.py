@@ -84,19 +84,18 @@ def test_a_run_that_began_before_the_forecast_scores_only_a_forecast_after_the_f
     assert score(sealed({**frozen, "after_the_fact": True}), run)["after_the_fact"]
 
 
-def test_a_run_of_another_size_length_or_text_is_refused(frozen: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_of_another_size_length_or_text_is_refused(
+    frozen: dict[str, Any], ladder: Ladder, tmp_path: Path
+) -> None:
     for other in (
         make_run(tmp_path, Size(96, 1), TARGET.n_bytes),
         make_run(tmp_path, TARGET.size, TARGET.n_bytes + 1),
     ):
         with pytest.raises(CorpusError, match="not the run that was forecast"):
             score(frozen, other)
-    known = sealed({**frozen, "target": {**frozen["target"], "blake2b": "other"}})
-    with pytest.raises(CorpusError, match="other bytes"):
-        score(known, make_run(tmp_path, TARGET.size, TARGET.n_bytes))
-
-
-def test_a_corpus_that_begins_with_other_bytes_is_refused(frozen: dict[str, Any], ladder: Ladder) -> None:
     check_prefix(frozen, ladder.subject)
     with pytest.raises(CorpusError, match="does not begin with the bytes"):
         check_prefix(frozen, Subject(N_BYTES, "other"))
+    known = sealed({**frozen, "target": {**frozen["target"], "blake2b": "other"}})
+    with pytest.raises(CorpusError, match="other bytes"):
+        score(known, make_run(tmp_path, TARGET.size, TARGET.n_bytes))
