@@ -34,10 +34,10 @@ from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung, Size
 MAX_LOSS = 2.0**10  # bits per byte
 MIN_COMPUTE_RATIO = 2.0  # of a hidden run to the largest fitted run: a nearer one is not an extrapolation
 N_RESAMPLES = 40
+FINAL_WINDOW_BYTES = 1 << 16
 WITH_PROXY = "_with_proxy"  # at the end of the name of a naive forecast
 
 Lengths = NDArray[np.int64] | Floats  # in bytes
-FINAL_WINDOW_BYTES = 1 << 16
 Quantity = Literal["total_bits", "final_bits_per_byte"]
 QUANTITIES: tuple[Quantity, ...] = ("total_bits", "final_bits_per_byte")
 
