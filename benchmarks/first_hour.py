@@ -41,7 +41,7 @@ prequential runs show latest | wc -l
 prequential runs show carol
 prequential compare runs/carol*
 prequential report runs/carol* -o page.html
-prequential references -1 carol.txt
+prequential decompose -5 carol.txt
 prequential train -1 --output model folder && du -sk model
 """
 WIDTH, MAX_LINES = 110, 12

@@ -17,11 +17,9 @@ from markdown_table import format_markdown
 
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import Run, read_runs
-from prequential.forecasting.backtest import QUANTITIES
+from prequential.forecasting.backtest import QUANTITIES, naive_losses
 from prequential.forecasting.forecast import Target, forecast
-from prequential.forecasting.naive import naive_losses
-from prequential.forecasting.score import score
-from prequential.forecasting.sealed import read_forecast, run_digests, sealed
+from prequential.forecasting.sealed import read_forecast, run_digests, score, sealed
 from prequential.sweeps.finished import recorded_corpus
 from prequential.sweeps.ladder import Ladder, Rung, Size
 

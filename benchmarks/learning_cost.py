@@ -1,11 +1,10 @@
-"""How often the intervals of `references` hold the truth, on simulated learning curves whose law is known.
+"""How often the intervals of `decompose` hold the truth, on simulated learning curves whose law is known.
 
     python benchmarks/learning_cost.py
 
 A text has a million bytes in segments of 1,000. The cost of a segment is its law and noise: autoregressive with this correlation
 of neighbouring segments (AR), or fractional Gaussian with this Hurst exponent (H), which has long memory, as text has. Beside the
-coverage stand the errors of the learning cost by the expected curve, and by the mean of the last 64 KiB, which `references` took
-before.
+coverage stands the root mean square error of the learning cost.
 """
 
 from functools import cache
@@ -13,9 +12,8 @@ from functools import cache
 import numpy as np
 from scipy.linalg import toeplitz
 
-from prequential.decomposition.decompose import split_of
+from prequential.decomposition.expected_curve import Bounded, expected_curve
 from prequential.evaluation.curves import Curve
-from prequential.sweeps.expected_curve import Estimate, expected_curve
 
 N_BYTES, SEGMENT_BYTES, N_TEXTS = 1_000_000, 1000, 200
 NOISES = (("AR", 0.0), ("AR", 0.5), ("AR", 0.8), ("AR", 0.95), ("H", 0.7), ("H", 0.8), ("H", 0.9))
@@ -63,17 +61,17 @@ def truths() -> dict[str, float]:
     }
 
 
-def holds(estimate: Estimate, truth: float) -> bool:
+def holds(estimate: Bounded, truth: float) -> bool:
     """Whether the interval holds the truth."""
     assert estimate.low is not None and estimate.high is not None
     return estimate.low <= truth <= estimate.high
 
 
 def measured(kind: str, strength: float, n_texts: int) -> dict[str, float]:
-    """The share of texts whose interval holds each truth, and the root mean square errors of both learning costs, as shares."""
+    """The share of texts whose interval holds each truth, and the root mean square error of the learning cost, as a share."""
     true = truths()
     hits: dict[str, list[bool]] = {name: [] for name in true}
-    errors: dict[str, list[float]] = {"expected curve": [], "last 64 KiB": []}
+    errors: list[float] = []
     for seed in range(n_texts):
         curve = text_of(kind, strength, seed)
         found = expected_curve(curve)
@@ -81,16 +79,15 @@ def measured(kind: str, strength: float, n_texts: int) -> dict[str, float]:
         true["learning"] = float(curve.bits[-1]) - N_BYTES * true["final rate"]
         for (name, truth), estimate in zip(true.items(), estimates, strict=True):
             hits[name].append(holds(estimate, truth))
-        errors["expected curve"].append(found.learning_bits.point / true["learning"] - 1)
-        errors["last 64 KiB"].append(split_of(curve).learning_bits / true["learning"] - 1)
+        errors.append(found.learning_bits.point / true["learning"] - 1)
     coverage = {name: float(np.mean(hit)) for name, hit in hits.items()}
-    return coverage | {name: float(np.sqrt(np.mean(np.square(error)))) for name, error in errors.items()}
+    return coverage | {"error": float(np.sqrt(np.mean(np.square(errors))))}
 
 
 def main() -> None:
     """Prints the table as Markdown."""
-    print("| noise | final rate | learning | surplus | error, expected curve | error, last 64 KiB |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    print("| noise | final rate | learning | surplus | error of learning |")
+    print("| --- | ---: | ---: | ---: | ---: |")
     for kind, strength in NOISES:
         row = [f"{100 * share:.1f} %" for share in measured(kind, strength, N_TEXTS).values()]
         print(f"| {kind} {strength:g} | {' | '.join(row)} |", flush=True)

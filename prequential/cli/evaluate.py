@@ -78,7 +78,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="N",
         help="the seed is the best of N; the ledger counts the choice (default: 1)",
     )
-    _add_labels(parser)
     _add_outputs(parser)
     options.add_given(parser, "what the learner reads first, or a model of `train`")
     options.add_learner(parser)
@@ -86,14 +85,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     options.add_runtime(parser)
     options.add_verbosity(parser)
     parser.set_defaults(run=run, inputs=("names",))
-
-
-def _add_labels(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("labels of a file of JSON lines (docs/LEARNERS.md)")
-    group.add_argument("--code", metavar="FIELD", help="only this field of each row costs bits; the others are read")
-    group.add_argument(
-        "--given-field", metavar="FIELD", help="with --code: the one field that is read (default: all others)"
-    )
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -115,39 +106,10 @@ def run(args: argparse.Namespace) -> int:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
     if args.estimate and "-" in args.names:
         args.parser.error("standard input cannot be read twice: give a file, or leave out --estimate")
-    if args.code is not None or args.given_field is not None:
-        _check_label_options(args)
-        measure = partial(_evaluate_labels, args, options.learner_config(args), options.runtime(args))
-        return for_each(args.names, measure, verbose=args.verbose)
     names = _baselines(args)
     learner, runtime = _learner(args), options.runtime(args)
     baselines: list[Baseline] = [*names, *_statics(args)]
     return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)
-
-
-def _check_label_options(args: argparse.Namespace) -> None:
-    """Ends the program with a usage error for options that the code length of labels does not know."""
-    if args.code is None:
-        args.parser.error("--given-field needs --code")
-    values = {
-        "--verify": args.verify,
-        "--limit": args.limit is not None,
-        "--baselines": args.baselines not in (None, "none"),
-        "--static": args.static,
-        "--static-stride": args.static_stride,
-        "--static-apart": args.static_apart,
-        "--estimate": args.estimate,
-        "--tables": args.tables,
-        "--configs-tried": args.configs_tried > 1,
-        "--seeds-tried": args.seeds_tried > 1,
-        "--runs": args.runs != args.parser.get_default("runs"),
-        "--resume": args.resume is not None,
-        "--given": args.given is not None,
-        "--learner": args.learner is not None,
-        "--learner-arg": args.learner_arg,
-    }
-    if ignored := [name for name, value in values.items() if value]:
-        args.parser.error(f"--code measures labels only: leave out {', '.join(ignored)}")
 
 
 def _learner(args: argparse.Namespace) -> "Config | Subject | None":
@@ -209,25 +171,6 @@ def _evaluate(
     _print_record(args, record, path)
     if args.output is not None:
         append_record(args.output, record, evaluation.mode)
-
-
-def _evaluate_labels(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
-    """Prints the code length of one field of each row. It makes no run folder."""
-    from prequential.files.append import check_appendable
-    from prequential.labels.labels import format_label_cost, label_cost, label_record, read_rows
-    from prequential.online.source import mode_of
-    from prequential.records.record import append_record
-
-    mode = mode_of(name if name == "-" else Path(name))
-    if args.output is not None:
-        check_appendable(args.output, mode)  # before the work, not after it
-    rows = read_rows(name, args.code, args.given_field)
-    with progress_bar(name, quiet=args.quiet) as show:
-        cost = label_cost(rows, config, runtime, on_progress=show)
-    record = label_record(cost, config, runtime)
-    print(json.dumps(record) if args.json else format_label_cost(cost), flush=True)
-    if args.output is not None:
-        append_record(args.output, record, mode)
 
 
 def _run_folder(args: argparse.Namespace, name: str) -> "AbstractContextManager[RunFolder | None]":

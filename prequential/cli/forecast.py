@@ -1,19 +1,23 @@
-"""prequential forecast: the cost of a larger run, forecast and frozen before the run."""
+"""prequential forecast: the cost of a larger run, forecast and frozen before the run; and, after it, the forecast's score."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.plans import add_trust
+from prequential.cli.progress import progress_bar
 from prequential.errors import ConfigError, CorpusError
+from prequential.printable import printable
 
 if TYPE_CHECKING:
+    from prequential.evaluation.runs import Run
     from prequential.sweeps.ladder import Ladder
 
-SUMMARY = "forecast a larger run from a ladder, and freeze the forecast"
+SUMMARY = "forecast a larger run and freeze the forecast, or score it"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -21,10 +25,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "forecast",
         description="Fit a scaling law (code length against size and length) to the runs of `sweep --ladder`, forecast the "
-        "code length of a larger run with a 90 % interval, and freeze the forecast in a file before that run. "
-        "`prequential score` scores it (docs/STUDIES.md).",
+        "code length of a larger run with a 90 % interval, and freeze the forecast in a file before that run. --score finds "
+        "or makes that run, and appends the forecast's errors to scores.jsonl (docs/STUDIES.md).",
     )
-    parser.add_argument("runs", metavar="DIR", help="folder of the runs of the ladder, or file of packed runs")
+    parser.add_argument(
+        "runs",
+        metavar="DIR",
+        help="folder of the runs of the ladder, or file of packed runs; with --score, of the run that was forecast: "
+        "scores.jsonl is in the folder, or beside the file",
+    )
     target = parser.add_argument_group("target")
     target.add_argument("--target-width", type=options.positive_integer, metavar="W", help="width of the GPT")
     target.add_argument(
@@ -41,7 +50,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--corpus",
         metavar="CORPUS",
-        help="corpus of the target: freeze its digest, and check that it begins like the ladder's",
+        help="corpus of the target: freeze its digest, and check that it begins like the ladder's; with --score, make the run if "
+        "there is none",
     )
     parser.add_argument(
         "--proxy",
@@ -63,13 +73,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="print every forecast of the ladder's own larger runs from its smaller ones",
     )
+    parser.add_argument("--score", metavar="FORECAST", help="score this frozen forecast instead of making one")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    options.add_runtime(parser)
     options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("runs",))
+    parser.set_defaults(run=run, inputs=_inputs)
+
+
+def _inputs(args: argparse.Namespace) -> tuple[str, ...]:
+    """The arguments that must exist: with --score, DIR may be new."""
+    return ("runs",) if args.score is None else ("score", "corpus")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Backtests, forecasts or both; returns the exit code."""
+    """Backtests, forecasts or both, or scores; returns the exit code."""
+    if args.score is not None:
+        return _score(args)
     has_target = _check_usage(args)
     from prequential.sweeps.ladder import read_ladder
 
@@ -156,3 +175,67 @@ def _backtest(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
         for quantity, calibration in calibrations.items():
             print(format_backtest(quantity, calibration) + "\n")
     return {quantity: asdict(calibration) for quantity, calibration in calibrations.items()}
+
+
+# ---- the score
+
+
+def _score(args: argparse.Namespace) -> int:
+    """Scores the forecast with the run that was forecast; returns the exit code."""
+    making = ("target_width", "target_layers", "target_bytes", "target_seed", "output", "proxy", "form", "with_diverged",
+              "after_the_fact", "backtest")  # fmt: skip
+    if given := [name for name in making if getattr(args, name) != args.parser.get_default(name)]:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        args.parser.error(f"--score makes no forecast: leave out {names}")
+    from prequential.files import common_mode
+    from prequential.forecasting.forecast_text import format_score
+    from prequential.forecasting.sealed import append_score, find_target_run, read_forecast, score
+
+    forecast = read_forecast(args.score)
+    mode = common_mode(args.score)
+    if args.corpus is not None:
+        run = _make_run(args, forecast, mode)
+    else:
+        run = find_target_run(args.runs, forecast, trust_runs=args.trust_runs)
+    record = score(forecast, run)
+    path = append_score(args.runs, record, mode & run.mode)
+    if args.json:
+        print(json.dumps(record, allow_nan=False))
+    elif not args.quiet:
+        print(f"{format_score(record)}\nappended to {printable(str(path))}")
+    return 0
+
+
+def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> Run:
+    """The target's run over the corpus: a finished one, or a new one. mode: the permissions of the forecast.
+
+    Raises CorpusError for another corpus than the ladder's, OutputError if the score could not be appended.
+    """
+    from prequential.files import writing
+    from prequential.files.append import check_appendable
+    from prequential.forecasting.sealed import check_prefix, scores_path
+    from prequential.model.config import Config
+    from prequential.online.source import mode_of
+    from prequential.sweeps.finished import corpus_key
+    from prequential.sweeps.plan_runs import run_plan
+    from prequential.sweeps.plans import Plan, Variant
+
+    check_prefix(forecast, corpus_key(args.corpus, forecast["corpus"]["n_bytes"]))
+    scores = scores_path(args.runs)
+    with writing(scores):
+        scores.parent.mkdir(parents=True, exist_ok=True)
+    check_appendable(scores, mode & mode_of(args.corpus))  # before the work, not after it
+    config = Config.from_record(forecast["target"]["config"])
+    (outcome,) = run_plan(
+        args.corpus,
+        Plan(variants=(Variant(name="target", configs=(config,)),)),
+        args.runs,
+        limit_bytes=forecast["target"]["n_bytes"],
+        runtime=options.runtime(args),
+        open_progress=partial(progress_bar, quiet=args.quiet),
+        trust_runs=args.trust_runs,
+    )
+    if outcome.error:
+        raise outcome.error
+    assert outcome.run
+    return outcome.run

@@ -1,8 +1,8 @@
 """The paths of a command line are looked at before anything large is imported, so that a wrong one is refused at once.
 
-A command declares them with `set_defaults`: `inputs`, the names of its arguments that are corpora, archives or folders, and
-`output_of`, a function of its arguments and of one input that gives the path of the output. The work itself checks everything
-again, because files may change.
+A command declares them with `set_defaults`: `inputs`, the names of its arguments that are corpora, archives or folders, or a
+function of all arguments that gives these names; and `output_of`, a function of its arguments and of one input that gives the
+path of the output. The work itself checks everything again, because files may change.
 """
 
 import argparse
@@ -23,7 +23,8 @@ def are_refused(args: argparse.Namespace) -> bool:
 
     A command with a list of inputs goes on with the others, and reports those later.
     """
-    attributes = getattr(args, "inputs", ())
+    inputs = getattr(args, "inputs", ())
+    attributes = inputs(args) if callable(inputs) else inputs
     values = [value for name in attributes if (value := getattr(args, name)) is not None]
     is_list = len(values) == 1 and isinstance(values[0], list)
     names: list[str] = values[0] if is_list else values

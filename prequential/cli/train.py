@@ -1,8 +1,10 @@
-"""prequential train: a learner that has read a corpus, stored in a folder."""
+"""prequential train: a learner that has read a corpus, stored in a folder, and its GPT as an ordinary torch module."""
 
 import argparse
 import json
+import os
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
@@ -12,9 +14,10 @@ from prequential.cli.resuming import resumable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config
+    from prequential.online.model_store import StoredModel
     from prequential.online.runtime import Runtime
 
-SUMMARY = "train a learner on a corpus, and store it"
+SUMMARY = "train a learner and store it, or export its GPT as a module"
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -22,48 +25,91 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser(
         "train",
         description="Train a learner on a corpus from its first byte to its last, print the code length, and store the learner "
-        "in a folder for `heldout` and `export`, and for `load_model` in Python (docs/DATA.md).",
+        "in a folder for `heldout`, and for `load_model` in Python. --export writes its GPT as plain PyTorch; without -o, it "
+        "trains nothing and exports that of a stored model (docs/DATA.md).",
     )
-    parser.add_argument("name", metavar="CORPUS", help=options.CORPUS)
-    parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="the new folder")
+    parser.add_argument("name", metavar="CORPUS", help=f"{options.CORPUS}; without -o, the folder of a stored model")
+    parser.add_argument("-o", "--output", metavar="MODEL", help="the new folder of the learner")
     parser.add_argument(
-        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the corpus"
+        "--export",
+        metavar="FOLDER",
+        help="write the GPT as gpt.py, config.json and model.safetensors, which do not need this program, to this new folder",
+    )
+    parser.add_argument(
+        "--check", metavar="CORPUS", help="with --export: the loss of the frozen GPT and of the module on this corpus"
+    )
+    parser.add_argument(
+        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of each corpus"
     )
     parser.add_argument(
         "--resume",
         action="store_true",
         help="resume an interrupted training of MODEL, if it left a checkpoint (docs/RELIABILITY.md)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line instead of text")
     options.add_learner(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("name",))
+    parser.set_defaults(run=run, inputs=("name", "check"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains and stores the learner; returns the exit code."""
-    config, runtime = options.learner_config(args), options.runtime(args)
-    return for_each([args.name], partial(_train, args, config, runtime), verbose=args.verbose)
+    """Trains and stores the learner, exports its GPT, or both; returns the exit code."""
+    _check_usage(args)
+    config = options.learner_config(args) if args.output is not None else None
+    return for_each([args.name], partial(_run, args, config, options.runtime(args)), verbose=args.verbose)
 
 
-def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
-    from prequential.export.export_text import format_training
+def _check_usage(args: argparse.Namespace) -> None:
+    """Ends the program with a usage error for options that do not go together."""
+    if args.check is not None and args.export is None:
+        args.parser.error("--check is for an exported module: give --export FOLDER, or leave out --check")
+    if args.output is None:
+        if args.export is None:
+            args.parser.error("give -o MODEL to train, or --export FOLDER to export a stored model")
+        training = [*options.given_learner_options(args), *(["--resume"] if args.resume else [])]
+        if training:
+            args.parser.error(f"without -o MODEL nothing is trained: leave out {', '.join(training)}")
+        if args.limit is not None and args.check is None:
+            args.parser.error("--limit applies to a corpus: give -o MODEL or --check CORPUS, or leave out --limit")
+    elif args.export is not None and os.path.realpath(args.output) == os.path.realpath(args.export):
+        args.parser.error("-o and --export name the same folder: give two different folders")
+
+
+def _run(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", name: str) -> None:
+    from prequential.export.export import check_exportable
     from prequential.files import check_new_folder
+    from prequential.online.model_store import load_model
+    from prequential.online.source import mode_of
+
+    for folder in filter(None, (args.output, args.export)):
+        check_new_folder(folder)
+    if config is None:
+        model, mode = load_model(name, runtime), mode_of(Path(name))
+    else:
+        if args.export is not None:
+            check_exportable(config)  # before the work, not after it
+        model, mode = _train(args, config, runtime, name)
+    if args.export is not None:
+        _export(args, model, runtime, mode)
+
+
+def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> "tuple[StoredModel, int]":
+    """Trains, stores and prints; the model, and the permissions of its corpus."""
+    from prequential.export.export import format_training
     from prequential.heldout_loss.trained import describe
-    from prequential.online.model_store import save_model
+    from prequential.online.model_store import StoredModel, save_model
     from prequential.online.source import open_source
     from prequential.online.training import train, training_checkpoints
     from prequential.version import VERSION
 
-    check_new_folder(args.output)
     runtime.check(config)
     with (
         resumable(args),
         training_checkpoints(args.output, resume=args.resume) as checkpoints,
         open_source(name, args.limit) as source,
     ):
-        learner = runtime.learner(config)
+        learner, mode = runtime.learner(config), source.mode
         with progress_bar(name, quiet=args.quiet) as show:
             done = train(learner, source.symbols[:], show, (checkpoints, source.header(config)))
         trained_on = {
@@ -72,6 +118,20 @@ def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name:
             "code_bits": done.code_bits,
             "prequential": VERSION,
         }
-        digest = save_model(args.output, learner, trained_on, mode=source.mode)
+        digest = save_model(args.output, learner, trained_on, mode=mode)
     record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
     print(json.dumps({**record, "config": config.to_dict()}) if args.json else format_training(record), flush=True)
+    return StoredModel(learner=learner, trained_on=trained_on, digest=digest), mode
+
+
+def _export(args: argparse.Namespace, model: "StoredModel", runtime: "Runtime", mode: int) -> None:
+    """Writes the module and prints its record, with both losses if they are asked for."""
+    from prequential.export.export import export, format_export, losses
+    from prequential.online.source import open_source
+
+    module, record = export(args.export, model, mode=mode)
+    if args.check is not None:
+        with open_source(args.check, args.limit) as source:
+            found = losses(model.learner, module, source.symbols[:], runtime)
+        record["check"] = {"corpus": dict(source.origin), **vars(found), "difference": found.difference}
+    print(json.dumps(record) if args.json else format_export(record), flush=True)

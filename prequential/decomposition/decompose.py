@@ -1,193 +1,114 @@
-"""Reference codes of a corpus, which show what the learner's code length consists of. Each is really coded, and decodes.
+"""What the code length of a corpus consists of: the cost of data for a learner that knows such data, and the cost of learning.
 
-The learner is a GPT without context mixer and without a table of contexts. Its weights can be sent to a receiver, unlike hundreds
-of megabytes of counts and rows.
+    learning cost   the area between the learning curve and the end of the expected curve (expected_curve.py)
+    surplus         the area of the expected curve above a threshold
+    hindsight       the corpus coded once more, under the learner's final weights, which do not change any more
+    regret          code length minus hindsight: what it would save to know the final weights beforehand
 
-    online     the learner itself: its prequential code
-    hindsight  its final weights, frozen, over the same corpus again
-    frozen     weights learned from another corpus, frozen
-    blocks     for each t: weights learned from scratch from all bytes before t, frozen from t to 2t; the first block is raw
-               (Blier & Ollivier 2018; Voita & Titov 2020)
-    counting   codecs/baselines/order0.py, two_part.py, adaptive.py, order2.py
-
-Weights are sent as the GPT uses them: int8 levels and float32 scales. For the embedding they are the levels of its change since
-initialisation. A code with its weights is a two-part code. Without them it is not a code, only a comparison. A frozen learner
-reads its corpus as one stream: its window continues from segment to segment. The receiver has the program and the configuration
-in every case, so they are not counted.
+The learner is a GPT without context mixer and without a table of contexts: its weights can be sent to a receiver, unlike hundreds
+of megabytes of counts and rows. They are sent as the GPT uses them, as int8 levels and float32 scales; for the embedding, the
+levels of its change since initialisation. Hindsight with its weights is a two-part code; without them no receiver could decode
+it. A frozen learner reads the corpus as one stream: its window continues from segment to segment. The receiver has the program
+and the configuration, so they are not counted.
 """
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from prequential_codecs.baselines import order0, two_part
-from prequential_codecs.baselines.registry import measure
-from prequential_codecs.baselines.static import STATIC, TWO_PART_ORDERS
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCoder
+from prequential_codecs.baselines import order0
 from prequential_codecs.byte_source import ByteSource, varint
 
+from prequential.decomposition.expected_curve import LEVEL, MIN_CELLS, ExpectedCurve, expected_curve
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import Curve
-from prequential.evaluation.ledger import bits_per_byte
 from prequential.exact import plain
 from prequential.exact.host import to_array, to_tensor
+from prequential.learners.following import follow
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
-from prequential.model.schedule import blocks
-from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.training import finish
-from prequential.sweeps.expected_curve import ExpectedCurve, expected_curve
+from prequential.records.table import format_table
 
-FIRST_BLOCK_BYTES = 1 << 10
-FINAL_WINDOW_BYTES = 1 << 16
+THRESHOLDS = (0.1, 0.5, 1.0)  # by default, in bits per byte above the rate at the end of the corpus
 EMBEDDING = "gpt.embedding"
-
-Bytes = NDArray[np.uint8]
-OnStage = Callable[[str], object]  # called with the name of each stage when it begins
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reference:
-    """One code of a corpus of n_bytes.
-
-    payload_bytes: of the data. model_bytes: of weights or parameters, which are sent first. code_bits: ideal code length of the
-    data by a learner; None for counting. trained_bytes: read in training, without replay.
-    """
-
-    name: str
-    shows: str
-    n_bytes: int
-    payload_bytes: int
-    model_bytes: int = 0
-    code_bits: float | None = None
-    trained_bytes: int = 0
-
-    @property
-    def counted_bits(self) -> int:
-        """The length of everything that is sent, in bits."""
-        return 8 * (self.payload_bytes + self.model_bytes)
-
-    @property
-    def uncounted_bits(self) -> int:
-        """The length without the model, in bits. It is a code length only if there is no model to send."""
-        return 8 * self.payload_bytes
-
-    def to_record(self) -> dict[str, Any]:
-        """The code as JSON values."""
-        return {
-            **vars(self),
-            "counted_bits": self.counted_bits,
-            "uncounted_bits": self.uncounted_bits,
-            "bits_per_byte": bits_per_byte(self.payload_bytes + self.model_bytes, self.n_bytes),
-            "uncounted_bits_per_byte": bits_per_byte(self.payload_bytes, self.n_bytes),
-        }
+ROWS = {
+    "code_bits": "code length",
+    "data_bits": "= data, at the expected final rate",
+    "learning_bits": "+ learning",
+    "hindsight_bits": "hindsight, under the last weights",
+    "regret_bits": "regret to hindsight",
+    "weights_bits": "the last weights, as int8 levels",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split:
-    """A code length in two parts: what the data would cost the final learner, and what learning cost.
+class Decomposition:
+    """The learning curve of a corpus, the curve of hindsight, and the law that was fitted to the learning curve.
 
-    data_bits: n times the bits per byte of the last window_bytes, rounded to units of the code length. learning_bits: the rest
-    (excess description length), below 0 if the corpus ends with a harder part. The sum is exactly code_bits, below 2**31 bits.
+    Both curves have ideal code lengths. weights_bytes: of the final weights, as `pack_weights` gives them.
     """
 
-    code_bits: float
-    window_bytes: int
-    final_bits_per_byte: float
-    data_bits: float
-    learning_bits: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class References:
-    """All codes of a corpus. curve: of the online learner. regret: curve minus the hindsight learner's. Both are cumulative.
-
-    split: by the mean of a final window. expected: the law fitted to the curve, whose learning cost has an interval.
-    """
-
-    references: tuple[Reference, ...]
-    curve: Curve
-    regret: Curve
-    split: Split
+    online: Curve
+    hindsight: Curve
+    weights_bytes: int
     expected: ExpectedCurve
 
-
-# ---- measures of a learning curve
-
-
-def final_window_bytes(n_bytes: int) -> int:
-    """The length of the last eighth, but at most 64 KiB and at least 1 byte."""
-    return max(1, min(FINAL_WINDOW_BYTES, n_bytes // 8))
+    @property
+    def regret(self) -> Curve:
+        """The learning curve minus that of hindsight, weights not counted."""
+        return Curve(n_bytes=self.online.n_bytes, bits=self.online.bits - self.hindsight.bits)
 
 
-def split_of(curve: Curve, window_bytes: int | None = None) -> Split:
-    """Learning cost and data cost of a learning curve by one window. window_bytes: by default `final_window_bytes`.
+def decompose(
+    source: NDArray[np.uint8],
+    config: Config,
+    runtime: Runtime,
+    *,
+    on_stage: Callable[[str], object] = lambda stage: None,
+) -> Decomposition:
+    """The parts of the code length of source (n,). on_stage: called with the name of each stage when it begins.
 
-    It moves with the window and with how hard its bytes are; `expected_curve` uses all bytes and gives an interval.
-    Raises ConfigError for a window that is empty or longer than the curve.
+    The cost is that of training on the corpus, and of one more reading. Raises ConfigError for a learner that is not a GPT alone,
+    CorpusError for an empty corpus.
     """
-    n_bytes, code_bits = int(curve.n_bytes[-1]), float(curve.bits[-1])
-    window = final_window_bytes(n_bytes) if window_bytes is None else window_bytes
-    if not 1 <= window <= n_bytes:
-        raise ConfigError(f"a final window of {window} bytes does not fit a corpus of {n_bytes}: take 1 to {n_bytes}")
-    rate = (code_bits - float(curve.at(n_bytes - window))) / window
-    data_bits = float(np.rint(n_bytes * rate / UNIT_BITS)) * UNIT_BITS
-    return Split(
-        code_bits=code_bits,
-        window_bytes=window,
-        final_bits_per_byte=rate,
-        data_bits=data_bits,
-        learning_bits=code_bits - data_bits,
+    if not len(source):
+        raise CorpusError("the corpus is empty: there is nothing to code")
+    on_stage("online")
+    learner = fresh_learner(config, runtime)
+    online = _curve(follow(learner, source))
+    finish(learner)
+    on_stage("hindsight")
+    weights = pack_weights(learner, fresh_learner(config, runtime))
+    return Decomposition(
+        online=online,
+        hindsight=_curve(follow(FrozenLearner(unpack_weights(weights, config, runtime)), source)),
+        weights_bytes=len(weights),
+        expected=expected_curve(online),
     )
 
 
-# ---- learners
+def _curve(costs: Iterable[NDArray[np.float64]]) -> Curve:
+    """The curve of the costs of segments."""
+    sums = [(len(bits), float(bits.sum())) for bits in costs]
+    n_bytes, bits = np.cumsum(sums, axis=0).T
+    return Curve(n_bytes=n_bytes.astype(np.int64), bits=bits)
+
+
+# ---- weights that a receiver gets
 
 
 def fresh_learner(config: Config, runtime: Runtime) -> OnlineLearner:
     """A learner before its first byte. Raises ConfigError unless it is a GPT without mixer and contexts."""
     if config.gpt is None or config.gpt.contexts or config.mixer is not None:
-        raise ConfigError("references send the weights of a GPT: choose one without mixer and without contexts")
+        raise ConfigError("hindsight sends the weights of a GPT: choose one without mixer and without contexts")
     return replace(runtime, audit_every=0).learner(config)
-
-
-def code(learner: OnlineLearner, coder: BitCoder, symbols: Bytes, start: int = 0) -> Curve:
-    """Encodes symbols (n,), or decodes them in place. start: their position in the stream. Returns the curve, by segments."""
-    ends, bits = [0], [0.0]
-    for block in blocks(len(symbols), learner.config.schedule):
-        stretch = slice(start + block.start, start + block.stop)
-        before = ends[-1]
-        for n_done, costs in run(learner, coder, stretch, symbols[block]):
-            ends.append(before + n_done)
-            bits.append(bits[-1] + float(costs.sum()))
-    return Curve(n_bytes=np.array(ends[1:], np.int64), bits=np.array(bits[1:], np.float64))
-
-
-def train(learner: OnlineLearner, symbols: Bytes, coder: BitCoder | None = None, epochs: int = 1) -> Curve:
-    """Lets a fresh learner read symbols (n,) `epochs` times, and learn also from the last segment.
-
-    coder: encodes the first pass. Returns the curve of the first pass.
-    """
-    curve = code(learner, coder or BitCoder(FOLLOW), symbols)
-    for epoch in range(1, epochs):
-        code(learner, BitCoder(FOLLOW), symbols, epoch * len(symbols))
-    finish(learner)
-    return curve
-
-
-def _weights(learner: OnlineLearner) -> dict[str, torch.Tensor]:
-    """The float32 weights that determine the predictions, by their names in the state; the embedding is the last."""
-    assert learner.config.gpt
-    hidden = [f"gpt.{i}.{name}" for i in range(learner.config.gpt.n_layers) for name in ("qkv", "out", "up", "down")]
-    state = learner.state()
-    return {name: to_tensor(state[name]) for name in (*hidden, "gpt.head", EMBEDDING)}
 
 
 def pack_weights(learner: OnlineLearner, start: OnlineLearner) -> bytes:
@@ -230,181 +151,76 @@ def unpack_weights(packed: bytes, config: Config, runtime: Runtime) -> OnlineLea
     return learner
 
 
-# ---- codes
+def _weights(learner: OnlineLearner) -> dict[str, torch.Tensor]:
+    """The float32 weights that determine the predictions, by their names in the state; the embedding is the last."""
+    assert learner.config.gpt
+    hidden = [f"gpt.{i}.{name}" for i in range(learner.config.gpt.n_layers) for name in ("qkv", "out", "up", "down")]
+    state = learner.state()
+    return {name: to_tensor(state[name]) for name in (*hidden, "gpt.head", EMBEDDING)}
 
 
-def encode_frozen(weights: bytes, symbols: Bytes, config: Config, runtime: Runtime) -> tuple[bytes, Curve]:
-    """Payload and curve of symbols (n,) with packed weights that do not change."""
-    coder = BitCoder(ENCODE)
-    curve = code(FrozenLearner(unpack_weights(weights, config, runtime)), coder, symbols)
-    return coder.payload(), curve
+# ---- record and text
 
 
-def decode_frozen(weights: bytes, payload: bytes, n_bytes: int, config: Config, runtime: Runtime) -> bytes:
-    """The data of `encode_frozen`. Raises CorruptArchiveError if it notices that these are not its bytes."""
-    coder, symbols = BitCoder(DECODE, payload), np.zeros(n_bytes, np.uint8)
-    code(FrozenLearner(unpack_weights(weights, config, runtime)), coder, symbols)
-    coder.check_end()
-    return symbols.tobytes()
+def decomposition_record(found: Decomposition, epsilons: Sequence[float] | None = None) -> dict[str, Any]:
+    """The figures as JSON values. epsilons: thresholds in bits per byte; None: THRESHOLDS above the expected final rate.
 
-
-def block_ends(n_bytes: int, first_bytes: int = FIRST_BLOCK_BYTES) -> list[int]:
-    """Where blocks end: at first_bytes, twice that, and so on; the last at n_bytes."""
-    ends = [min(first_bytes, n_bytes)]
-    while ends[-1] < n_bytes:
-        ends.append(min(2 * ends[-1], n_bytes))
-    return ends
-
-
-def encode_blocks(
-    symbols: Bytes,
-    config: Config,
-    runtime: Runtime,
-    *,
-    first_bytes: int = FIRST_BLOCK_BYTES,
-    epochs: int = 1,
-    on_stage: OnStage = lambda stage: None,
-) -> tuple[bytes, Curve]:
-    """The first block as raw bytes, then the payload of the others; and the curve, which is a straight line in the first block.
-
-    Each further block is coded with weights that were trained from scratch, in `epochs` passes over all bytes before it, and
-    then do not change; the window continues. The cost is the training on n - first_bytes to 2 * n bytes, times epochs.
+    data_bits + learning_bits = code_bits, also at the ends of their intervals.
     """
-    coder = BitCoder(ENCODE)
-    curve = _code_blocks(symbols, coder, config, runtime, block_ends(len(symbols), first_bytes), epochs, on_stage)
-    return symbols[:first_bytes].tobytes() + coder.payload(), curve
+    expected, n_bytes = found.expected, int(found.online.n_bytes[-1])
+    rate = expected.final_rate
+    return {
+        "n_bytes": n_bytes,
+        "level": LEVEL,
+        "n_cells": expected.n_cells,
+        "code_bits": float(found.online.bits[-1]),
+        "final_bits_per_byte": vars(rate),
+        "data_bits": {end: value and n_bytes * value for end, value in vars(rate).items()},
+        "learning_bits": vars(expected.learning_bits),
+        "hindsight_bits": float(found.hindsight.bits[-1]),
+        "regret_bits": float(found.regret.bits[-1]),
+        "weights_bits": 8 * found.weights_bytes,
+        "thresholds": [
+            {
+                "epsilon": epsilon,
+                "surplus_bits": vars(expected.surplus_bits(epsilon)),
+                "sample_bytes": reached and vars(reached),
+            }
+            for epsilon in epsilons or [rate.point + above for above in THRESHOLDS]
+            for reached in [expected.sample_bytes(epsilon)]
+        ],
+    }
 
 
-def decode_blocks(
-    packed: bytes,
-    n_bytes: int,
-    config: Config,
-    runtime: Runtime,
-    *,
-    first_bytes: int = FIRST_BLOCK_BYTES,
-    epochs: int = 1,
-) -> bytes:
-    """The data of `encode_blocks`. Raises CorruptArchiveError if it notices that these are not its bytes."""
-    ends = block_ends(n_bytes, first_bytes)
-    symbols = np.zeros(n_bytes, np.uint8)
-    symbols[: ends[0]] = np.frombuffer(packed[: ends[0]], np.uint8)
-    coder = BitCoder(DECODE, packed[ends[0] :])
-    _code_blocks(symbols, coder, config, runtime, ends, epochs, lambda stage: None)
-    coder.check_end()
-    return symbols.tobytes()
-
-
-def _code_blocks(
-    symbols: Bytes,
-    coder: BitCoder,
-    config: Config,
-    runtime: Runtime,
-    stops: Sequence[int],
-    epochs: int,
-    on_stage: OnStage,
-) -> Curve:
-    """Encodes or decodes all blocks except the first, whose symbols are known. stops: the ends of blocks. Returns the curve."""
-    ends, bits = [np.array(stops[:1], np.int64)], [np.array([8.0 * stops[0]])]
-    for start, stop in pairwise(stops):
-        on_stage(f"block {start}-{stop}: training on {start} bytes")
-        learner = fresh_learner(config, runtime)
-        train(learner, symbols[:start], epochs=epochs)
-        curve = code(FrozenLearner(learner), coder, symbols[start:stop], epochs * start)
-        ends.append(start + curve.n_bytes)
-        bits.append(bits[-1][-1] + curve.bits)
-    return Curve(n_bytes=np.concatenate(ends), bits=np.concatenate(bits))
-
-
-def counting_references(data: bytes) -> Iterator[Reference]:
-    """The codes of the static and adaptive models in codecs/baselines/. Each is decoded and compared."""
-    for name in STATIC:
-        n_bytes = measure(name, data).compressed_bytes
-        n_model_bytes = _parameter_bytes(name, data)
-        yield Reference(
-            name=name,
-            shows="counts are sent first, then the data coded with them"
-            if n_model_bytes
-            else "counts are learned on the way",
-            n_bytes=len(data),
-            payload_bytes=n_bytes - n_model_bytes,
-            model_bytes=n_model_bytes,
-        )
-
-
-def _parameter_bytes(name: str, data: bytes) -> int:
-    if name in TWO_PART_ORDERS:
-        return two_part.parameter_bytes(STATIC[name].compress(data), TWO_PART_ORDERS[name])
-    return 32 + len(set(data)) if name == "order0" else 0  # a map of 256 bits, and a byte for each value that occurs
-
-
-def measure_references(
-    source: Bytes,
-    config: Config,
-    runtime: Runtime,
-    *,
-    other: Bytes | None = None,
-    first_bytes: int = FIRST_BLOCK_BYTES,
-    epochs: int = 1,
-    window_bytes: int | None = None,
-    on_stage: OnStage = lambda stage: None,
-) -> References:
-    """Every reference code of source (n,) uint8. other: (m,) uint8, a corpus from which the frozen weights are learned.
-
-    first_bytes, epochs: as for `encode_blocks`. window_bytes: as for `split_of`. The cost is that of two runs of the learner's
-    training and three of its reading, and one more of both for `other`. Raises ConfigError for a learner that is not a GPT alone,
-    and CorpusError for an empty corpus.
-    """
-    if not len(source) or (other is not None and not len(other)):
-        raise CorpusError("the corpus is empty: there is nothing to code")
-    symbols = np.array(source)
-    on_stage("online")
-    learner, coder = fresh_learner(config, runtime), BitCoder(ENCODE)
-    curve = train(learner, symbols, coder)
-    references = [
-        _reference("online", "the learner: it learns what it has coded", coder.payload(), curve, len(symbols))
+def format_decomposition(record: dict[str, Any]) -> str:
+    """The parts of the code length and the thresholds of a `decomposition_record`, as tables; no final newline."""
+    n_bytes, interval = record["n_bytes"], (f"{record['level']:.0%} from", "to")
+    parts = [
+        "data: the cost of all bytes at the end of the expected curve, a smooth law through the costs of all segments. hindsight "
+        "is a code only together with the last weights.",
+        format_table(("part", "bits", "bits/byte", *interval), [_part_row(n_bytes, record[k], ROWS[k]) for k in ROWS]),
+        format_table(
+            ("epsilon", "surplus bits", *interval, "bytes to reach it", *interval),
+            [_threshold_row(threshold, n_bytes) for threshold in record["thresholds"]],
+        ),
     ]
-    on_stage("hindsight")
-    shows = "its last weights from the first byte on"
-    hindsight, hindsight_curve = _frozen_reference("hindsight", shows, learner, symbols, len(symbols), runtime)
-    references.append(hindsight)
-    if other is not None:
-        on_stage(f"frozen: training on {len(other)} bytes")
-        learner = fresh_learner(config, runtime)
-        train(learner, np.array(other))
-        shows = "what the other corpus teaches about this one"
-        references.append(_frozen_reference("frozen", shows, learner, symbols, len(other), runtime)[0])
-    packed, block_curve = encode_blocks(
-        symbols, config, runtime, first_bytes=first_bytes, epochs=epochs, on_stage=on_stage
-    )
-    shows = f"retrained from scratch at byte {first_bytes} and each doubling, {epochs} x over all before it"
-    n_trained = epochs * sum(block_ends(len(symbols), first_bytes)[:-1])
-    references.append(_reference("blocks", shows, packed, block_curve, n_trained))
-    on_stage("counting")
-    return References(
-        references=(*references, *counting_references(symbols.tobytes())),
-        curve=curve,
-        regret=Curve(n_bytes=curve.n_bytes, bits=curve.bits - hindsight_curve.at(curve.n_bytes)),
-        split=split_of(curve, window_bytes),
-        expected=expected_curve(curve),
-    )
+    if record["learning_bits"]["low"] is None:
+        parts.append(f"no intervals: {record['n_cells']} cells, {MIN_CELLS} are needed")
+    return "\n\n".join(parts)
 
 
-def _frozen_reference(
-    name: str, shows: str, trained: OnlineLearner, symbols: Bytes, n_trained: int, runtime: Runtime
-) -> tuple[Reference, Curve]:
-    """The code of symbols (n,) with the weights of a trained learner, and its curve."""
-    weights = pack_weights(trained, fresh_learner(trained.config, runtime))
-    payload, curve = encode_frozen(weights, symbols, trained.config, runtime)
-    return _reference(name, shows, payload, curve, n_trained, weights), curve
+def _part_row(n_bytes: int, bits: "dict[str, Any] | float", title: str) -> list[str]:
+    figure: dict[str, Any] = bits if isinstance(bits, dict) else {"point": bits, "low": None, "high": None}
+    point, *ends = _figures(figure)
+    return [title, point, f"{figure['point'] / n_bytes:.4f}", *ends]
 
 
-def _reference(name: str, shows: str, payload: bytes, curve: Curve, n_trained: int, weights: bytes = b"") -> Reference:
-    return Reference(
-        name=name,
-        shows=shows,
-        n_bytes=int(curve.n_bytes[-1]),
-        payload_bytes=len(payload),
-        model_bytes=len(weights),
-        code_bits=float(curve.bits[-1]),
-        trained_bytes=n_trained,
-    )
+def _threshold_row(threshold: dict[str, Any], n_bytes: int) -> list[str]:
+    reached = threshold["sample_bytes"]
+    where = _figures(reached) if reached else [f"> {n_bytes:,}", "", ""]
+    return [f"{threshold['epsilon']:.4f}", *_figures(threshold["surplus_bits"]), *where]
+
+
+def _figures(figure: dict[str, Any]) -> list[str]:
+    """The point and both ends of an interval; an end that is not known is empty."""
+    return ["" if figure[name] is None else f"{figure[name]:,.0f}" for name in ("point", "low", "high")]

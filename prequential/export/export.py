@@ -10,7 +10,6 @@ probabilities to steps of 1/64 nat (docs/DATA.md has figures).
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,22 +17,24 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
-from prequential.decomposition.decompose import code
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact import plain
 from prequential.exact.host import to_array
 from prequential.export import plain_gpt
 from prequential.files import PathLike, new_folder, write_text
-from prequential.model.config import GPTConfig
+from prequential.learners.following import follow
+from prequential.model.config import Config, GPTConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt.context_table import UNITS
 from prequential.model.learner import OnlineLearner
 from prequential.online.checkpoint import save_arrays
+from prequential.online.model_store import StoredModel
 from prequential.online.runtime import Runtime
+from prequential.printable import printable
 
 TENSORS, CONFIG, MODULE = "model.safetensors", "config.json", "gpt.py"
+WITHOUT_MIXER = "the context mixer of the model is left out, so the GPT predicts worse than the model"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,43 +51,49 @@ class Losses:
         return self.float_bits / self.exact_bits - 1
 
 
+def check_exportable(config: Config) -> GPTConfig:
+    """The configuration of the GPT. Raises ConfigError if the learner has none."""
+    if config.gpt is None:
+        raise ConfigError("this learner has no GPT to export: train one with -5 to -9")
+    return config.gpt
+
+
 def plain_module(learner: OnlineLearner) -> plain_gpt.GPT:
     """The GPT of the learner as a floating-point module. Raises ConfigError if the learner has none."""
-    config = _gpt_config(learner)
+    config = check_exportable(learner.config)
     module = plain_gpt.GPT(_shape(config))
     module.load_state_dict(_weights(learner, config))
     return module.eval()
 
 
-def export(folder: PathLike, learner: OnlineLearner, about: Mapping[str, Any], *, mode: int = 0o777) -> plain_gpt.GPT:
-    """Writes the module of the GPT to a new folder, and returns it. about: further JSON values for config.json.
+def export(folder: PathLike, model: StoredModel, *, mode: int = 0o777) -> tuple[plain_gpt.GPT, dict[str, Any]]:
+    """Writes the module of the model's GPT to a new folder. Returns it, and the record as JSON values.
 
     Raises ConfigError if the learner has no GPT, OutputError.
     """
-    module, shape = plain_module(learner), asdict(_shape(_gpt_config(learner)))
+    module, shape = plain_module(model.learner), asdict(_shape(check_exportable(model.config)))
+    about: dict[str, Any] = {
+        "from": {"digest": model.digest, "config": model.config.to_dict(), "trained_on": model.trained_on},
+        "left_out": ["mixer"] if model.config.mixer else [],
+    }
     with new_folder(folder, mode=mode) as draft:
         save_arrays(draft / TENSORS, {name: to_array(tensor) for name, tensor in module.state_dict().items()})
         write_text(draft / CONFIG, json.dumps({"model": shape, **about}, indent=2) + "\n")
         write_text(draft / MODULE, Path(plain_gpt.__file__).read_text(encoding="utf-8"))
-    return module
+    n_parameters = sum(weight.numel() for weight in module.parameters())
+    return module, {"kind": "export", "folder": str(folder), "n_parameters": n_parameters, **about}
 
 
 def losses(learner: OnlineLearner, module: plain_gpt.GPT, symbols: NDArray[np.uint8], runtime: Runtime) -> Losses:
     """The costs of symbols (n,) under the frozen GPT of the learner and under its module. Raises CorpusError if n is 0."""
     if not len(symbols):
         raise CorpusError("nothing to check: the corpus is empty")
-    curve = code(FrozenLearner(_gpt_alone(learner, runtime)), BitCoder(FOLLOW), np.array(symbols))
+    costs = follow(FrozenLearner(_gpt_alone(learner, runtime)), symbols)
     return Losses(
         n_bytes=len(symbols),
-        exact_bits=float(curve.bits[-1]),
+        exact_bits=float(sum(bits.sum() for bits in costs)),
         float_bits=module.code_bits(symbols.tobytes()),
     )
-
-
-def _gpt_config(learner: OnlineLearner) -> GPTConfig:
-    if learner.config.gpt is None:
-        raise ConfigError("this learner has no GPT to export: train one with -5 to -9")
-    return learner.config.gpt
 
 
 def _shape(config: GPTConfig) -> plain_gpt.Shape:
@@ -123,3 +130,29 @@ def _gpt_alone(learner: OnlineLearner, runtime: Runtime) -> OnlineLearner:
         copy.history.recall.arrays.tables[:] = learner.history.recall.arrays.tables
         copy.history.recall.restart(0)
     return copy
+
+
+# ---- text of `train`
+
+
+def format_training(record: dict[str, Any]) -> str:
+    """One line: the corpus, its prequential code length, and the folder of the model."""
+    corpus = record["trained_on"]
+    return printable(
+        f"{corpus['name']}: {corpus['n_bytes']:,} bytes read at {corpus['code_bits'] / corpus['n_bytes']:.4f} bits/byte "
+        f"(prequential); model {record['digest'][:16]} in {record['model']}"
+    )
+
+
+def format_export(record: dict[str, Any]) -> str:
+    """The exported module, and its loss on a corpus if it was checked."""
+    lines = [f"{record['folder']}: a GPT with {record['n_parameters']:,} parameters; gpt.py loads it"]
+    if record["left_out"]:
+        lines.append(WITHOUT_MIXER)
+    if check := record.get("check"):
+        exact, plain_loss = (check[name] / check["n_bytes"] for name in ("exact_bits", "float_bits"))
+        lines.append(
+            f"{check['corpus']['name']}, {check['n_bytes']:,} bytes, weights frozen: {exact:.4f} bits/byte under the exact GPT, "
+            f"{plain_loss:.4f} under the module ({check['difference']:+.3%})"
+        )
+    return "\n".join(map(printable, lines))

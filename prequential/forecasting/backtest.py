@@ -7,8 +7,10 @@ Two quantities are forecast: the mean loss over all bytes (`total_bits`), and th
 (`final_bits_per_byte`). With a proxy, a cheap run over the same text, the law is fitted to the ratio of the losses.
 
 The law of the mean loss is fitted to the means up to each prefix. The law of the loss is fitted to blocks, each from one prefix
-to the next. So it sees every byte after the first prefix, and its integral is comparable to the mean loss (identity.py). A last
-window is a single passage, often much easier or harder than the text around it: it is forecast, but nothing is fitted to it.
+to the next. So it sees every byte after the first prefix, and its integral is comparable to the mean loss. A last window is a
+single passage, often much easier or harder than the text around it: it is forecast, but nothing is fitted to it.
+
+Naive forecasts have no fit. A forecast must beat them. They may use what it uses: the proxy over the target's bytes.
 """
 
 import math
@@ -21,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.bit_coder import UNIT_BITS
 
-from prequential.decomposition.decompose import final_window_bytes
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import Curve
 from prequential.forecasting.projection import HIGHEST_B, HIGHEST_B_OF_MEANS, Projection
@@ -33,6 +34,8 @@ from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung, Size
 MAX_LOSS = 2.0**10  # bits per byte
 MIN_COMPUTE_RATIO = 2.0  # of a hidden run to the largest fitted run: a nearer one is not an extrapolation
 N_RESAMPLES = 40
+FINAL_WINDOW_BYTES = 1 << 16
+WITH_PROXY = "_with_proxy"  # at the end of the name of a naive forecast
 
 Lengths = NDArray[np.int64] | Floats  # in bytes
 Quantity = Literal["total_bits", "final_bits_per_byte"]
@@ -40,6 +43,11 @@ QUANTITIES: tuple[Quantity, ...] = ("total_bits", "final_bits_per_byte")
 
 
 # ---- losses and laws
+
+
+def final_window_bytes(n_bytes: int) -> int:
+    """The length of the last window: an eighth, but at most 64 KiB and at least 1 byte."""
+    return max(1, min(FINAL_WINDOW_BYTES, n_bytes // 8))
 
 
 def loss_bits_per_byte(curve: Curve, n_bytes: Lengths, quantity: Quantity) -> Floats:
@@ -223,3 +231,34 @@ def rolling_origins(ladder: Ladder, proxy: Curve | None = None, forms: Sequence[
         for n_prefixes in range(MIN_PREFIXES, len(ladder.prefixes()) + 1)
         for cell in _Origin(ladder, n_sizes, n_prefixes).cells(forms, proxy)
     ]
+
+
+# ---- naive forecasts
+
+
+def naive_losses(
+    ladder: Ladder, target_flops: float, n_bytes: int, quantity: Quantity, proxy: Curve | None = None
+) -> dict[str, float]:
+    """Forecasts of the loss after n_bytes, in bits per byte, by name.
+
+    last_rung: the loss of the largest rung, carried over. line: the straight line through the last two rungs, over the
+    logarithms of operations and loss, at target_flops. With a proxy also both `_with_proxy`: the same for the ratio of the loss
+    to the proxy's, times the proxy's loss on the target.
+    """
+    end = ladder.corpus.n_bytes
+    last_two = [ladder.first_rung(size) for size in ladder.sizes[-2:]]
+    losses = [float(loss_bits_per_byte(rung.curve, np.array([end]), quantity)[0]) for rung in last_two]
+    points = [(total_flops(rung.config, end).total, loss) for rung, loss in zip(last_two, losses, strict=True)]
+    found = {"last_rung": points[-1][1], "line": line_in_logs(points, target_flops)}
+    if proxy:
+        there, here = loss_bits_per_byte(proxy, np.array([end, n_bytes]), quantity)
+        # dividing both points by a constant moves a line in logarithms as a whole
+        found |= {name + WITH_PROXY: float(loss * here / there) for name, loss in found.items()}
+    return found
+
+
+def line_in_logs(points: Sequence[tuple[float, float]], x: float) -> float:
+    """The value at x of the straight line through two points (x, y) > 0, on logarithmic axes."""
+    (x0, y0), (x1, y1) = points
+    slope = math.log(y1 / y0) / math.log(x1 / x0)
+    return y1 * (x / x1) ** slope

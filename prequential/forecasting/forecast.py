@@ -3,21 +3,21 @@
 A law of size and length (scaling.py) is fitted to a ladder (sweeps/ladder.py). It forecasts the cost of a target, a larger
 learner over more bytes: of all its bytes (`total_bits`) and of its last window (`final_bits_per_byte`). The backtest of the
 ladder (backtest.py) decides the form of the law and the width of the interval (intervals.py). The forecast is one sealed JSON
-object (sealed.py).
+object (sealed.py). `total_both_ways` checks the two laws of a forecast against each other.
 
 The law knows nothing about the text after the ladder's bytes. A proxy does: it is a cheap run over the target's bytes. With a
-proxy, the law is fitted to the ratio of the losses, and the forecast is that ratio times the proxy's loss. The naive forecasts
-are given in both ways (naive.py).
+proxy, the law is fitted to the ratio of the losses, and the forecast is that ratio times the proxy's loss.
 """
 
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from prequential.decomposition.decompose import final_window_bytes
+import numpy as np
+
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import PathLike, Run, read_runs
@@ -26,10 +26,13 @@ from prequential.forecasting.backtest import (
     Cell,
     FittedLaw,
     Quantity,
+    block_starts,
+    final_window_bytes,
     fit_law,
+    loss_bits_per_byte,
+    naive_losses,
     rolling_origins,
 )
-from prequential.forecasting.identity import identity
 from prequential.forecasting.intervals import (
     CONFIDENCE,
     Calibration,
@@ -38,16 +41,16 @@ from prequential.forecasting.intervals import (
     combined_deviation,
     seed_deviation,
 )
-from prequential.forecasting.naive import last_rung_loss, naive_losses
-from prequential.forecasting.scaling import FORMS
+from prequential.forecasting.scaling import FORMS, Fit, Floats
 from prequential.forecasting.sealed import SCHEMA, run_digests, sealed
 from prequential.model.config import Config
 from prequential.online.flops import total_flops
 from prequential.sweeps.finished import corpus_key
-from prequential.sweeps.ladder import Ladder, Rung, Size, diverged_runs, family, n_weights, scaled
+from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung, Size, diverged_runs, family, n_weights, scaled
 from prequential.version import VERSION
 
 N_RESAMPLES = 400
+TOLERANCE_PERCENT = 3.0  # a forecast says so if the two ways to the total disagree by more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +137,9 @@ def forecast(
             "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "program_version": VERSION,
             "after_the_fact": after_the_fact,
-            **_ladder_record(ladder),
+            "corpus": {**ladder.rungs[0].run.record["corpus"]},
+            "fitted": [run_digests(rung.run) for rung in ladder.rungs],
+            "fitted_prefixes": ladder.prefixes().tolist(),
             "diverged": diverged,
             "target": _target_record(config, target, target_blake2b),
             "compute": compute,
@@ -143,7 +148,7 @@ def forecast(
             "form": forecaster.form,
             "form_chosen_by": "option" if form else "least backtest error in total bits",
             "forecasts": {quantity: forecaster.forecast(quantity, ratio) for quantity in QUANTITIES},
-            "identity": forecaster.identity(),
+            "identity": forecaster.both_ways(),
         }
     )
 
@@ -173,14 +178,6 @@ def _proxy_curve(proxy: Run, target: Target) -> Curve:
             f"the proxy {str(proxy.path)!r} ends at byte {curve.n_bytes[-1]}, before the target's {target.n_bytes}"
         )
     return curve
-
-
-def _ladder_record(ladder: Ladder) -> dict[str, Any]:
-    return {
-        "corpus": {**ladder.rungs[0].run.record["corpus"]},
-        "fitted": [run_digests(rung.run) for rung in ladder.rungs],
-        "fitted_prefixes": ladder.prefixes().tolist(),
-    }
 
 
 def _target_record(config: Config, target: Target, blake2b: str | None) -> dict[str, Any]:
@@ -223,7 +220,7 @@ class _Forecaster:
         point, bootstrap = losses[self.form], float(laws[self.form].deviation[0])
         deviation = combined_deviation(self.form, logs, calibration.rmse, bootstrap, seeds)
         reach = math.exp(calibration.factor * deviation)
-        fit = laws[self.form].fit
+        fit, naive = laws[self.form].fit, self._naive(quantity)
         # with a proxy the law is of ratios, and its floor is not a loss
         floor = self._law(quantity, self.form, None, 0).fit.floor if self.proxy else fit.floor
         return {
@@ -235,17 +232,17 @@ class _Forecaster:
             "calibration": _calibration_record(calibration, compute_ratio),
             "by_form": {form: loss * unit for form, loss in losses.items()},
             "fit": fit.to_record() | {"floor": fit.floor},
-            "naive": {name: loss * unit for name, loss in self._naive(quantity).items()},
-            "last_rung_bits_per_byte": last_rung_loss(self.ladder, quantity),
+            "naive": {name: loss * unit for name, loss in naive.items()},
+            "last_rung_bits_per_byte": naive["last_rung"],
             "floor_bits_per_byte": floor,
         }
 
-    def identity(self) -> dict[str, Any]:
-        """Total bits from the law of means, and from the law of the loss, with the forecast's form and proxy."""
+    def both_ways(self) -> dict[str, Any]:
+        """`total_both_ways` with the forecast's form and proxy."""
         assert self.config.gpt
         means, losses = (self._law(quantity, self.form, self.proxy, 0).fit for quantity in QUANTITIES)
         prefixes = self.ladder.prefixes().tolist()
-        return identity(means, losses, prefixes, n_weights(self.config.gpt), self.target.n_bytes, self.proxy)
+        return total_both_ways(means, losses, prefixes, n_weights(self.config.gpt), self.target.n_bytes, self.proxy)
 
     def _law(self, quantity: Quantity, form: str, proxy: Curve | None, n_resamples: int) -> FittedLaw:
         """The law of all rungs, and its forecast of the target."""
@@ -260,16 +257,57 @@ class _Forecaster:
 
 
 def _calibration_record(calibration: Calibration, compute_ratio: float) -> dict[str, Any]:
+    left_out = ("cells", "factor", "form")
+    values = {f.name: getattr(calibration, f.name) for f in fields(calibration) if f.name not in left_out}
     ratios = calibration.compute_ratios
+    return values | {"reaches_target": ratios is not None and ratios[1] >= compute_ratio}
+
+
+# ---- the two laws against each other
+
+
+def total_both_ways(
+    means: Fit, losses: Fit, prefixes: Sequence[int], n_weights: float, n_bytes: int, proxy: Curve | None = None
+) -> dict[str, Any]:
+    """The total bits of n_weights over n_bytes by the law of the mean loss, and by that of the loss, as JSON values.
+
+    The mean loss over D bytes is the integral of the loss at each byte, divided by D. The two laws are two fits to the same runs:
+    if they disagree, at least one is wrong for the target. With a proxy, both are of ratios to it. parts_percent: the
+    disagreement in the bytes before the first block, in the other bytes of the ladder, and beyond, in percent of the total. The
+    law of the loss does not count before the first block unless it has a finite integral; then that part is None.
+    """
+    first, end = int(block_starts(np.asarray(prefixes))[0]), int(prefixes[-1])
+    edges = np.array([0, first, end, n_bytes], np.float64)
+    direct = np.diff(_bits_by_means(means, edges, n_weights, proxy))  # (3,)
+    integral = None if proxy else losses.mean_to(n_weights, first)
+    start = float(direct[0]) if integral is None else integral * first
+    implied = [
+        start,
+        *(_bits_by_losses(losses, int(a), int(b), n_weights, proxy) for a, b in ((first, end), (end, n_bytes))),
+    ]
+    total = float(direct.sum())
+    shares = [100 * (a - b) / total for a, b in zip(implied, direct.tolist(), strict=True)]
     return {
-        "is_calibrated": calibration.is_calibrated,
-        "n_cells": calibration.n_cells,
-        "n_origins": calibration.n_origins,
-        "n_effective": calibration.n_effective,
-        "n_hit": calibration.n_hit,
-        "rmse": dict(calibration.rmse),
-        "compute_ratios": list(ratios) if ratios else None,
-        "reaches_target": ratios is not None and ratios[1] >= compute_ratio,
-        "interval_score": calibration.interval_score,
-        "nominal_score": calibration.nominal_score,
+        "form": losses.form,
+        "total_bits": total,
+        "total_bits_from_losses": math.fsum(implied),
+        "disagreement_percent": math.fsum(shares),
+        "parts_percent": {"start": None if integral is None else shares[0], "ladder": shares[1], "beyond": shares[2]},
+        "holds": abs(math.fsum(shares)) <= TOLERANCE_PERCENT,
     }
+
+
+def _bits_by_means(law: Fit, edges: Floats, n_weights: float, proxy: Curve | None) -> Floats:
+    """Cumulative bits at `edges`, of which the first is 0."""
+    ends = edges[1:]
+    unit = loss_bits_per_byte(proxy, ends, "total_bits") if proxy else np.ones(len(ends))
+    return np.concatenate([[0.0], [law.at(n_weights, end) for end in ends] * unit * ends])
+
+
+def _bits_by_losses(law: Fit, start: int, end: int, n_weights: float, proxy: Curve | None) -> float:
+    """Bits from byte `start` to byte `end`, in blocks like those that the law was fitted to, or shorter ones."""
+    n_blocks = max(1, math.ceil(math.log(end / start) / -math.log(PREFIX_RATIO)))
+    edges = np.unique(np.round(np.geomspace(start, end, n_blocks + 1))).astype(np.int64)
+    sizes, middles = np.diff(edges), (edges[1:] + edges[:-1]) / 2
+    bits = np.diff(proxy.at(edges)) if proxy else sizes
+    return math.fsum(law.at(n_weights, middle) * each for middle, each in zip(middles, bits.tolist(), strict=True))

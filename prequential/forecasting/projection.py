@@ -16,7 +16,7 @@ from itertools import combinations
 
 import numpy as np
 
-from prequential.forecasting.scaling import FORMS, Fit, Floats, Form, Observations
+from prequential.forecasting.scaling import Fit, Floats, Form, Observations
 
 LOWEST, HIGHEST_A = 0.01, 4.0  # of the exponents; with 0.01, a term changes by 2 % over a factor of 10
 # The highest b (or root q). A mean over D falls at most as 1 / D, as what was paid at the beginning is divided by more bytes.
@@ -221,8 +221,3 @@ class Projection:
         candidates = np.concatenate([self._best[None], self.starts])
         squares = [self._squares(np.repeat(logs[None], len(changes), 0), changes) for logs in candidates]
         return np.asarray(candidates[np.argmin(squares, 0)], np.float64)
-
-
-def fit(observed: Observations, form: str = "additive", highest_b: float = HIGHEST_B) -> Fit:
-    """The best fit of the form within the bounds of the exponents."""
-    return Projection(FORMS[form], observed, highest_b).fit()

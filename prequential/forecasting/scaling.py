@@ -7,12 +7,11 @@
 For given exponents, every form is linear in its coefficients (up to the root), which cannot be negative: projection.py fits it.
 
 If the loss at D is E + A N^-a + B D^-b with b < 1, its mean over the first D bytes is E + A N^-a + B / (1 - b) D^-b: the same
-form. identity.py compares the two.
+form. `total_both_ways` (forecast.py) compares the two.
 """
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -133,21 +132,6 @@ class Fit:
 
     def to_record(self) -> dict[str, Any]:
         """The fit as JSON values, without its residuals."""
-        return {
-            "form": self.form,
-            "formula": FORMS[self.form].formula,
-            "a": self.a,
-            "b": self.b,
-            "coefficients": list(self.coefficients),
-            "n_unit": self.n_unit,
-            "d_unit": self.d_unit,
-            "rms": self.rms,
-            "binding": list(self.binding),
-        }
-
-
-def line_in_logs(points: Sequence[tuple[float, float]], x: float) -> float:
-    """The value at x of the straight line through two points (x, y) > 0, on logarithmic axes."""
-    (x0, y0), (x1, y1) = points
-    slope = math.log(y1 / y0) / math.log(x1 / x0)
-    return y1 * (x / x1) ** slope
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "residuals"}
+        lists = {"coefficients": list(self.coefficients), "binding": list(self.binding)}
+        return values | lists | {"formula": FORMS[self.form].formula}

@@ -88,31 +88,9 @@ def test_a_number_of_tries_below_one_is_a_usage_error(run, tmp_path, number):
     assert done.returncode == 2 and b"is not an integer of 1 or more" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        "--verify", "--limit 0", "--baselines gzip", "--static hf:x", "--static-stride 2", "--static-apart", "--estimate",
-        "--tables", "--configs-tried 8", "--seeds-tried 4", "--runs other", "--resume .run-x", "--given rows.jsonl",
-        "--learner x:y", "--learner-arg a=1",
-    ],
-)  # fmt: skip
-def test_labels_refuse_an_option_that_they_do_not_know(run, tmp_path, option):
-    (tmp_path / "rows.jsonl").write_bytes(b'{"t": "a", "y": "b"}\n')
-    done = run(tmp_path, "evaluate", "-1", "--code", "y", *option.split(), "rows.jsonl")
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, b"", 1)
-    assert f"leave out {option.split()[0]};" in done.stderr.decode()
-
-
-def test_a_given_field_needs_labels(run, tmp_path):
-    (tmp_path / "rows.jsonl").write_bytes(b'{"t": "a", "y": "b"}\n')
-    done = run(tmp_path, "evaluate", "-1", "--given-field", "t", "rows.jsonl")
-    assert (done.returncode, done.stdout) == (2, b"") and b"--given-field needs --code" in done.stderr
-
-
-@pytest.mark.parametrize("options", [["--code", "y"], ["--baselines", "none", "--no-run"]])
-def test_an_output_that_cannot_be_appended_to_is_refused_before_the_work(run, tmp_path, options):
-    (tmp_path / "rows.jsonl").write_bytes(b'{"t": "a", "y": "b"}\n' * 9)
-    done = run(tmp_path, "evaluate", "-1", *options, "--output", "missing/runs.jsonl", "rows.jsonl")
+def test_an_output_that_cannot_be_appended_to_is_refused_before_the_work(run, tmp_path):
+    (tmp_path / "a").write_bytes(b"text")
+    done = run(tmp_path, "evaluate", "-1", "--baselines", "none", "--no-run", "--output", "missing/runs.jsonl", "a")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, b"", 1)
     assert b"missing/runs.jsonl" in done.stderr
 

@@ -55,50 +55,50 @@ def test_a_forecast_is_frozen_with_target_and_digests(frozen, folder):
     assert not record["after_the_fact"]
     for made in record["forecasts"].values():
         assert 0 < made["low"] < made["point"] < made["high"]
-
-
-def test_a_frozen_forecast_is_never_overwritten(frozen, folder):
-    before = frozen.read_bytes()
-    with pytest.raises(prequential.errors.OutputError, match="exists"):
+    with pytest.raises(prequential.errors.OutputError, match="exists"):  # it is never overwritten
         ran("forecast", folder / "runs", *TARGET, "-o", frozen)
-    assert frozen.read_bytes() == before
+    assert read_forecast(frozen) == record
 
 
 def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
-    score = ("score", frozen, folder / "book.txt", "--kernels", "fused", "--runs", folder / "runs", "--json")
-    assert ran(*score) == 0
+    runs = folder / "runs"
+    score = ("forecast", runs, "--score", frozen)
+    assert ran(*score, "--corpus", folder / "book.txt", "--kernels", "fused", "--json") == 0
     line = json.loads(capsys.readouterr().out)
     assert [one["quantity"] for one in line["scores"]] == ["total_bits", "final_bits_per_byte"]
-    run = prequential.read_runs(folder / "runs")[-1]
+    run = prequential.read_runs(runs)[-1]
     assert line["scores"][0]["actual"] == pytest.approx(run.record["code_bits"])
-    n_runs = len(prequential.read_runs(folder / "runs"))
-    assert ran("score", frozen, "--runs", folder / "runs") == 0
+    n_runs = len(prequential.read_runs(runs))
+    assert ran(*score) == 0
     assert "forecast" in capsys.readouterr().out
-    assert len((folder / "runs" / "scores.jsonl").read_text().splitlines()) == 2
-    assert len(prequential.read_runs(folder / "runs")) == n_runs
+    assert len((runs / "scores.jsonl").read_text().splitlines()) == 2
+    assert len(prequential.read_runs(runs)) == n_runs
     # after the run, the target can be forecast only with --after-the-fact
     with pytest.raises(ConfigError, match="the target has been run already"):
-        ran("forecast", folder / "runs", *TARGET, "-o", folder / "late.json")
-    assert ran("forecast", folder / "runs", *TARGET, "-o", folder / "late.json", "--after-the-fact", "-q") == 0
+        ran("forecast", runs, *TARGET, "-o", folder / "late.json")
+    assert ran("forecast", runs, *TARGET, "-o", folder / "late.json", "--after-the-fact", "-q") == 0
     assert read_forecast(folder / "late.json")["after_the_fact"]
 
 
-def test_a_tampered_forecast_is_not_scored(frozen, folder, tmp_path):
-    changed = tmp_path / "forecast.json"
-    changed.write_text(frozen.read_text().replace('"confidence": 0.9', '"confidence": 0.5'))
-    with pytest.raises(CorpusError, match="changed after it was frozen"):
-        ran("score", changed, folder / "book.txt", "--runs", tmp_path)
-    assert not (tmp_path / "scores.jsonl").exists()
-
-
-def test_another_corpus_is_refused_before_the_run(frozen, tmp_path):
-    (tmp_path / "other.txt").write_bytes(b"something else " * 500)
-    with pytest.raises(CorpusError, match="does not begin with the bytes that the ladder read"):
-        ran("score", frozen, tmp_path / "other.txt", "--runs", tmp_path / "runs")
+def test_what_is_no_frozen_forecast_is_not_scored(frozen, folder, tmp_path):
+    path = tmp_path / "forecast.json"
+    changed = frozen.read_text().replace('"confidence": 0.9', '"confidence": 0.5')
+    for text, message in (
+        (changed, "changed after it was frozen"),
+        ("A text.", "is not JSON"),
+        ("{}", "not a forecast"),
+    ):
+        path.write_text(text)
+        with pytest.raises(CorpusError, match=message):
+            ran("forecast", tmp_path / "runs", "--score", path, "--corpus", folder / "book.txt")
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_corpus_that_ends_before_the_target_is_refused(folder, tmp_path):
+def test_another_corpus_and_one_that_ends_before_the_target_are_refused_before_the_run(frozen, folder, tmp_path):
+    (tmp_path / "other.txt").write_bytes(b"something else " * 500)
+    with pytest.raises(CorpusError, match="does not begin with the bytes that the ladder read"):
+        ran("forecast", tmp_path / "runs", "--score", frozen, "--corpus", tmp_path / "other.txt")
+    assert not (tmp_path / "runs").exists()
     target = ("--target-width", "48", "--target-bytes", "9000")
     with pytest.raises(CorpusError, match="has 8000 bytes, fewer than the target's 9000"):
         ran("forecast", folder / "runs", *target, "-o", tmp_path / "f.json", "--corpus", folder / "book.txt")
@@ -122,6 +122,7 @@ def test_a_backtest_has_a_row_for_each_hidden_run_and_its_coverage(folder, capsy
         (("--target-width", "48"), "needs --target-width, --target-bytes and -o"),
         ((*TARGET, "-o", "f.json", "--proxy", "run"), "--proxy needs --corpus"),
         (("--backtest", "--form", "cubic"), "no form 'cubic'; the forms are additive"),
+        (("--score", "f.json", "--backtest", "-o", "x"), "makes no forecast: leave out --output, --backtest"),
     ],
 )
 def test_an_impossible_forecast_is_a_usage_error(folder, args, message, capsys):

@@ -197,14 +197,6 @@ def test_a_report_of_a_folder_of_runs_has_all_of_them(run, tmp_path):
     assert b"'empty' is not a run, and holds none" in run(tmp_path, "report", "empty").stderr
 
 
-def test_labels_are_read_from_standard_input(run, tmp_path):
-    rows = b"".join(b'{"text": "t%d", "label": "%s"}\n' % (i, b"ab"[i % 2 : i % 2 + 1] * 2) for i in range(40))
-    (tmp_path / "rows").write_bytes(rows)
-    from_file = json.loads(run(tmp_path, "evaluate", "--json", "--no-run", "--code", "label", "rows").stdout)
-    piped = json.loads(run(tmp_path, "evaluate", "--json", "--no-run", "--code", "label", "-", stdin=rows).stdout)
-    assert (piped["n_rows"], piped["online_bits"]) == (40, from_file["online_bits"])
-
-
 def test_missing_packages_are_named_with_their_extra(monkeypatch):
     from prequential.errors import MissingDependencyError
     from prequential.evaluation.evaluation import curve_frame

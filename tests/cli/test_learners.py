@@ -1,4 +1,4 @@
-"""Learners of one's own, given texts, labels and the matrix on the command line: results, and one line for every fault."""
+"""Learners of one's own, given texts and the matrix on the command line: results, and one line for every fault."""
 
 import json
 import re
@@ -12,15 +12,12 @@ import pytest
 from prequential.model.config import Config
 from prequential.model.presets import SMALL_N_BYTES, default_for, preset
 
-ROWS = "".join(json.dumps({"t": f"value {i % 7}", "y": "even" if i % 7 % 2 == 0 else "odd"}) + "\n" for i in range(200))
-
 
 @pytest.fixture
 def folder(tmp_path, text):
     (tmp_path / "mine.py").write_text(Path(own_learners.__file__).read_text())
     (tmp_path / "text").write_bytes(text)
     (tmp_path / "before").write_bytes(text[::-1])
-    (tmp_path / "rows.jsonl").write_text(ROWS)
     return tmp_path
 
 
@@ -69,7 +66,6 @@ def test_a_learner_of_ones_own_gets_a_run_folder_that_later_commands_read(run, f
         (["--learner", "mine.py:Counts", "--given", "before"], 2, "--given"),
         (["-1", "--given", "missing"], 1, "missing"),
         (["-1", "--static", "hf:missing-folder"], 1, "hf:missing-folder|cannot be loaded|need a package"),
-        (["-1", "--code", "y"], 1, "not JSON"),
     ],
 )
 def test_a_fault_is_one_line(run, folder, args, code, part):
@@ -87,15 +83,6 @@ def test_one_text_given_another(run, folder, text):
     assert run(folder, "test", "--given", "before", "text.pq").returncode == 0
     assert run(folder, "decompress", "-o", "out", "--given", "before", "text.pq").returncode == 0
     assert (folder / "out").read_bytes() == text
-
-
-def test_labels(run, folder):
-    done = run(folder, "evaluate", "-1", "--code", "y", "--given-field", "t", "--json", "rows.jsonl")
-    record = json.loads(done.stdout)
-    assert record["n_labels"] == 2 and record["online_bits"] < record["entropy_bits"]
-    assert b"200 labels of 2 kinds" in run(folder, "evaluate", "-1", "--code", "y", "rows.jsonl").stdout
-    missing = run(folder, "evaluate", "-1", "--code", "z", "rows.jsonl")
-    assert missing.returncode == 1 and b"line 1: no field 'z'" in missing.stderr
 
 
 def test_the_matrix_and_its_picture(run, folder):

@@ -12,11 +12,9 @@ from contextlib import suppress
 import pytest
 
 from prequential.cli.main import COMMANDS, build_parser
-from prequential.decomposition.decompose import FIRST_BLOCK_BYTES
 from prequential.exact.matmul import BACKEND_NAMES
 from prequential.model.presets import DEVICE_PRESETS
 from prequential.online.runtime import DEVICES, KERNELS
-from prequential.sweeps.selection import MEASURES, ORDERS
 
 WITHOUT_TORCH = (
     "import sys; from prequential.cli.main import main; code = main(sys.argv[1:]); print('torch' in sys.modules)"
@@ -145,8 +143,9 @@ def test_list_continues_after_a_file_that_is_not_an_archive(run, archive, tmp_pa
         "compress none", "compress a", "compress a -o a", "decompress none.pq", "decompress a", "test none", "list none",
         "runs list", "evaluate none", "evaluate a --baselines unknown", "evaluate a --learner-arg b=1", "evaluate a --given none",
         "estimate none", "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
-        "ablate none", "select none --by loss --budget 1K", "matrix none none2", "matrix a", "forecast none",
-        "score none", "compare none none", "report none", "references none", "export none -o m", "audit none", "monorepo none",
+        "ablate none", "matrix none none2", "matrix a", "forecast none",
+        "forecast none --score none", "compare none none", "report none", "decompose none", "labels none --label y",
+        "train none --export m", "audit none", "monorepo none",
     ],
 )  # fmt: skip
 def test_what_is_refused_at_once_imports_nothing_large(command, tmp_path):
@@ -190,8 +189,6 @@ def test_options_and_files_come_in_any_order(args):
     parsed = build_parser().parse_args(["compress", *args])
     assert (parsed.names, parsed.output) == (["a"], "c.pq")
     assert parsed.preset == (1 if "-1" in args else None)
-    between = build_parser().parse_args(["score", "forecast", "--runs", "r", "corpus", "-q"])
-    assert (between.forecast, between.runs, between.source) == ("forecast", "r", "corpus")
     assert build_parser().parse_args(["list", "a", "--json", "b"]).names == ["a", "b"]
 
 
@@ -266,8 +263,6 @@ def test_the_command_line_offers_what_the_library_knows():
         assert option(command, "--device").choices == DEVICES
         assert option(command, "--preset").choices == tuple(DEVICE_PRESETS)
         assert option(command, "--max-memory").default is None
-    assert option("references", "--first-block").default == FIRST_BLOCK_BYTES
-    assert (option("select", "--by").choices, option("select", "--order").choices) == (MEASURES, ORDERS)
 
 
 def test_a_configuration_may_begin_with_a_byte_order_mark_and_come_through_a_pipe(run, small_config, tmp_path):

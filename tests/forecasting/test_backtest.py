@@ -1,9 +1,14 @@
-"""Backtests: an origin sees only smaller and shorter runs, and a law of the loss is fitted to every byte after its start."""
+"""Backtests: an origin sees only smaller and shorter runs, and a law of the loss is fitted to every byte after its start.
 
+Naive forecasts: the last rung, the line through the last two, and both with what the proxy knows about the text.
+"""
+
+import math
 from pathlib import Path
 
 import numpy as np
-from planted_ladder import SIZES, make_run
+import pytest
+from planted_ladder import BASE, N_BYTES, SIZES, TARGET, make_run
 
 from prequential import Curve
 from prequential.forecasting.backtest import (
@@ -11,9 +16,13 @@ from prequential.forecasting.backtest import (
     block_starts,
     fitted_losses,
     loss_bits_per_byte,
+    naive_losses,
     rolling_origins,
 )
-from prequential.sweeps.ladder import Ladder, Rung
+from prequential.online.flops import total_flops
+from prequential.sweeps.ladder import Ladder, Rung, Size, scaled
+
+FLOPS = total_flops(scaled(BASE, TARGET.size), TARGET.n_bytes).total
 
 
 def test_losses_are_the_mean_over_all_bytes_and_over_the_last_window() -> None:
@@ -50,3 +59,24 @@ def test_an_origin_does_not_depend_on_the_runs_that_it_hides(tmp_path: Path, lad
         for each in (ladder, other)
     )
     assert before == after != []
+
+
+def test_naive_forecasts_are_the_last_rung_and_the_line_through_the_last_two(ladder: Ladder) -> None:
+    found = naive_losses(ladder, FLOPS, TARGET.n_bytes, "total_bits")
+    rungs = {rung.size.width: rung for rung in ladder.rungs if rung.config.seed == 0}
+    last, before = (float(rungs[width].curve.bits[-1]) / N_BYTES for width in (64, 48))
+    flops = [total_flops(rungs[width].config, N_BYTES).total for width in (48, 64)]
+    slope = math.log(last / before) / math.log(flops[1] / flops[0])
+    assert found == {"last_rung": last, "line": pytest.approx(last * (FLOPS / flops[1]) ** slope)}
+
+
+def test_with_a_proxy_both_are_moved_by_what_the_proxy_loses_between_ladder_and_target(
+    ladder: Ladder, tmp_path: Path
+) -> None:
+    proxy = make_run(tmp_path, Size(20, 1), TARGET.n_bytes, text=0.05).curves["model"]
+    for quantity in QUANTITIES:
+        found = naive_losses(ladder, FLOPS, TARGET.n_bytes, quantity, proxy)
+        there, here = loss_bits_per_byte(proxy, np.array([N_BYTES, TARGET.n_bytes]), quantity)
+        assert abs(here / there - 1) > 0.05
+        for name in ("last_rung", "line"):
+            assert found[f"{name}_with_proxy"] == pytest.approx(found[name] * here / there)

@@ -48,16 +48,11 @@ def test_calibrated_intervals_cover_nine_in_ten() -> None:
     assert calibration.interval_score < calibration.nominal_score
 
 
-def test_errors_that_happen_to_be_small_do_not_shrink_intervals_below_the_nominal_factor() -> None:
-    calibration = calibrate(cells_with([0.001, -0.001] * 20), "total_bits", "additive", 0.0)  # a tenth of a deviation
-    assert calibration.is_calibrated
-    assert calibration.factor == NOMINAL_FACTOR == pytest.approx(1.6449, rel=1e-4)
-
-
-def test_too_few_cells_are_reported_as_not_calibrated() -> None:
-    calibration = calibrate(cells_with([0.5] * 3), "total_bits", "additive", 0.0)
-    assert not calibration.is_calibrated
-    assert calibration.factor == NOMINAL_FACTOR
+@pytest.mark.parametrize(("errors", "is_calibrated"), [([0.001, -0.001] * 20, True), ([0.5] * 3, False)])
+def test_small_errors_and_too_few_cells_leave_the_nominal_factor(errors: list[float], is_calibrated: bool) -> None:
+    calibration = calibrate(cells_with(errors), "total_bits", "additive", 0.0)
+    assert (calibration.is_calibrated, calibration.factor) == (is_calibrated, NOMINAL_FACTOR)
+    assert pytest.approx(1.6449, rel=1e-4) == NOMINAL_FACTOR
 
 
 def test_errors_that_are_copies_within_origins_widen_the_interval_and_count_as_one_each() -> None:

@@ -8,13 +8,13 @@ from scipy.optimize import nnls
 
 from prequential.forecasting.projection import (
     HIGHEST_A,
+    HIGHEST_B,
     HIGHEST_B_OF_MEANS,
     LOWEST,
     Projection,
-    fit,
     non_negative_least_squares,
 )
-from prequential.forecasting.scaling import FORMS, Floats, Observations
+from prequential.forecasting.scaling import FORMS, Fit, Floats, Observations
 
 N = np.array([2e4, 3e4, 7e4, 1.2e5, 2.5e5])
 D = 3e5 * 0.5 ** np.arange(3, -0.5, -0.5)
@@ -29,8 +29,8 @@ def planted(form: str, n: Floats, d: Floats, a: float = 0.431, b: float = 0.337)
     return np.asarray(total ** FORMS[form].root(*exponents), np.float64)
 
 
-def planted_at(form: str, n: float, d: float, a: float, b: float) -> float:
-    return float(planted(form, np.array([n]), np.array([d]), a, b)[0, 0])
+def fit(losses: Floats, form: str = "additive", highest_b: float = HIGHEST_B) -> Fit:
+    return Projection(FORMS[form], Observations(n_weights=N, n_bytes=D, losses=losses), highest_b).fit()
 
 
 def noisy(form: str, noise: float, seed: int = 3) -> Observations:
@@ -47,29 +47,23 @@ def noisy(form: str, noise: float, seed: int = 3) -> Observations:
 def test_a_planted_law_of_any_exponents_is_found_and_extrapolates_to_ten_times_the_bytes(
     form: str, a: float, b: float
 ) -> None:
-    found = fit(Observations(n_weights=N, n_bytes=D, losses=planted(form, N, D, a, b)), form)
+    found = fit(planted(form, N, D, a, b), form)
     assert found.rms < 1e-6
-    assert found.at(2.5e6, 3e6) == pytest.approx(planted_at(form, 2.5e6, 3e6, a, b), rel=1e-3)
+    assert found.at(2.5e6, 3e6) == pytest.approx(
+        planted(form, np.array([2.5e6]), np.array([3e6]), a, b)[0, 0], rel=1e-3
+    )
     if min(a, b) > 0.05:  # smaller exponents can hardly be told from logarithms
         assert (found.a, found.b) == (pytest.approx(a, rel=1e-2), pytest.approx(b, rel=1e-2))
     assert found.binding == ()
 
 
 def test_an_exponent_outside_the_bounds_is_reported_with_the_bound_that_binds() -> None:
-    losses = planted("additive", N, D, 6.0, 1.6)
-    found = fit(Observations(n_weights=N, n_bytes=D, losses=losses), highest_b=HIGHEST_B_OF_MEANS)
+    found = fit(planted("additive", N, D, 6.0, 1.6), highest_b=HIGHEST_B_OF_MEANS)
     assert (found.a, found.b) == (pytest.approx(HIGHEST_A), pytest.approx(HIGHEST_B_OF_MEANS))
     assert found.binding == ("a = 4, the highest allowed", "b = 1, the highest allowed")
     rising = 2.0 + 0.05 * np.log(D)[None] + 0.0 * N[:, None]
-    assert "B = 0" in fit(Observations(n_weights=N, n_bytes=D, losses=rising)).binding
-    assert LOWEST < fit(Observations(n_weights=N, n_bytes=D, losses=planted("additive", N, D))).a < HIGHEST_A
-
-
-def test_coefficients_are_not_negative_even_if_those_of_least_squares_are() -> None:
-    rising = 2.0 + 0.1 * np.log(N)[:, None] + 0.0 * D[None]  # larger learners have a higher loss
-    found = fit(Observations(n_weights=N, n_bytes=D, losses=rising))
-    assert all(c >= 0 for c in found.coefficients)
-    assert found.coefficients[1] == 0
+    assert "B = 0" in fit(rising).binding
+    assert LOWEST < fit(planted("additive", N, D)).a < HIGHEST_A
 
 
 @pytest.mark.parametrize("n", [3, 200], ids=["few", "many"])
@@ -87,7 +81,7 @@ def test_non_negative_least_squares_has_the_residuals_of_scipy(n: int) -> None:
 @pytest.mark.parametrize("form", list(FORMS))
 def test_no_other_parameters_nearby_fit_better(form: str) -> None:
     random, observed = np.random.default_rng(6), noisy("crossed", 0.01)
-    found = fit(observed, form)
+    found = fit(observed.losses, form)
     least = float((np.expm1(-found.residuals) ** 2).sum())
     n, d = observed.places
     for _ in range(300):
@@ -102,10 +96,9 @@ def test_a_small_root_does_not_pass_for_a_good_fit() -> None:
     """Residuals that are multiplied by the root tend to 0 with it, so the smallest root seemed to fit best."""
     random = np.random.default_rng(0)
     wild = 2.0 * np.exp(random.normal(0, 0.2, (5, 7)))  # no law
-    observed = Observations(n_weights=N, n_bytes=D, losses=wild)
     constant = float(np.sqrt(((wild * np.mean(1 / wild) / np.mean(1 / wild**2) / wild - 1) ** 2).mean()))
     for form in FORMS:
-        assert float(np.sqrt((np.expm1(-fit(observed, form).residuals) ** 2).mean())) <= constant + 1e-9
+        assert float(np.sqrt((np.expm1(-fit(wild, form).residuals) ** 2).mean())) <= constant + 1e-9
 
 
 @pytest.mark.parametrize("form", list(FORMS))
@@ -117,7 +110,7 @@ def test_samples_are_refitted_as_well_as_by_scipy(form: str) -> None:
     squares = projection._squares(logs, changes)
     for change, reached in zip(changes, squares, strict=True):
         losses = projection._losses.reshape(5, 7) * np.exp(change.reshape(5, 7))
-        alone = fit(Observations(n_weights=N, n_bytes=D, losses=losses), form)
+        alone = fit(losses, form)
         assert reached <= float((np.expm1(-alone.residuals) ** 2).sum()) * 1.02
 
 

@@ -9,8 +9,7 @@ from planted_ladder import N_BYTES, TARGET, make_run
 
 from prequential import CorpusError
 from prequential.evaluation.runs import pack_runs, read_run, read_runs
-from prequential.forecasting.score import append_score, check_prefix, find_target_run, score
-from prequential.forecasting.sealed import sealed
+from prequential.forecasting.sealed import append_score, check_prefix, find_target_run, score, sealed
 from prequential.records.fields import read_object
 from prequential.sweeps.finished import CorpusKey
 from prequential.sweeps.ladder import Ladder, Size
@@ -85,19 +84,18 @@ def test_a_run_that_began_before_the_forecast_scores_only_a_forecast_after_the_f
     assert score(sealed({**frozen, "after_the_fact": True}), run)["after_the_fact"]
 
 
-def test_a_run_of_another_size_length_or_text_is_refused(frozen: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_of_another_size_length_or_text_is_refused(
+    frozen: dict[str, Any], ladder: Ladder, tmp_path: Path
+) -> None:
     for other in (
         make_run(tmp_path, Size(96, 1), TARGET.n_bytes),
         make_run(tmp_path, TARGET.size, TARGET.n_bytes + 1),
     ):
         with pytest.raises(CorpusError, match="not the run that was forecast"):
             score(frozen, other)
-    known = sealed({**frozen, "target": {**frozen["target"], "blake2b": "other"}})
-    with pytest.raises(CorpusError, match="other bytes"):
-        score(known, make_run(tmp_path, TARGET.size, TARGET.n_bytes))
-
-
-def test_a_corpus_that_begins_with_other_bytes_is_refused(frozen: dict[str, Any], ladder: Ladder) -> None:
     check_prefix(frozen, ladder.corpus)
     with pytest.raises(CorpusError, match="does not begin with the bytes"):
         check_prefix(frozen, CorpusKey(N_BYTES, "other"))
+    known = sealed({**frozen, "target": {**frozen["target"], "blake2b": "other"}})
+    with pytest.raises(CorpusError, match="other bytes"):
+        score(known, make_run(tmp_path, TARGET.size, TARGET.n_bytes))

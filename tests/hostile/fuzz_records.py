@@ -87,7 +87,7 @@ class Case:
 
 def _command(text: str, *makes: str, programs: bool = False) -> Command:
     args = text.split()
-    computes = args[0] in ("evaluate", "sweep", "heldout", "score", "monorepo", "compress")
+    computes = args[0] in ("evaluate", "sweep", "heldout", "monorepo", "compress") or "--score" in args
     return Command((*args, *(OPTIONS if computes else ())), makes, programs)
 
 
@@ -129,8 +129,8 @@ BEYOND = "--target-width 64 --target-bytes 4500 --corpus long.txt -o out.json --
 PROXY = (_command(f"forecast ladder {BEYOND} --proxy target/run", "out.json"),)
 SCORES = "target/scores.jsonl"
 SCORE = (
-    _command("score forecast.json --runs target", SCORES),
-    _command("score forecast.json --runs target --json", SCORES),
+    _command("forecast target --score forecast.json", SCORES),
+    _command("forecast target --score forecast.json --json", SCORES),
 )
 PICTURES = (
     _command("monorepo --series series.jsonl --picture out.svg", "out.svg"),
@@ -217,7 +217,7 @@ KINDS: dict[str, tuple[Case, ...]] = {
     "forecast": (
         Case(
             ("forecast.json",), _damaged_forecast,
-            (*SCORE, _command("score forecast.json long.txt --runs target", SCORES, "target/")),
+            (*SCORE, _command("forecast target --score forecast.json --corpus long.txt", SCORES, "target/")),
         ),
     ),
     "appended": (

@@ -141,7 +141,7 @@ def _make_runs() -> None:
 
 def _make_forecast() -> None:
     _call("forecast", "ladder", "--target-width", "64", "--target-bytes", str(len(LONG)), "-o", "forecast.json", "-q")
-    _call("score", "forecast.json", "long.txt", "--runs", "target", *OPTIONS)
+    _call("forecast", "target", "--score", "forecast.json", "--corpus", "long.txt", *OPTIONS)
     next(path for path in Path("target").iterdir() if path.is_dir()).rename("target/run")
 
 

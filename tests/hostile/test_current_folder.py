@@ -58,7 +58,8 @@ COMMANDS = [
     "evaluate --learner prequential.adapters:TransformersLearner --baselines none --no-run text",
     "evaluate --static hf:missing --config small.cfg --baselines none --no-run text",
     "evaluate --config small.cfg --baselines none --no-run hf:missing/data",
-    "references --config gpt.cfg --train other text",
+    "decompose --config gpt.cfg text",
+    "labels --config small.cfg --label y rows",
     "heldout --config small.cfg --train other --test text --no-run",
     "monorepo --config small.cfg --since HEAD~1 --picture series.png --series series.jsonl repository",
     "compare RUNS",
@@ -69,12 +70,11 @@ COMMANDS = [
     "sweep --config small.cfg --seeds 0,1 --runs swept text",
     "sweep --ladder --config small.cfg --sizes 16x1,16x2,32x1,32x2 --runs steps text",
     "forecast steps --target-width 64 --target-layers 1 --target-bytes 2800 -o forecast.json",
-    "score --runs scored forecast.json text",
+    "forecast scored --score forecast.json --corpus text",
     "ablate --config small.cfg --sizes 16x1 --features mixer --runs ablated text",
-    "select --config small.cfg --by surprise --budget 1000 --shard 500 -o chosen text",
     "matrix --config small.cfg --picture matrix.png text other",
     "train --config small.cfg -o model text",
-    "export -o exported model",
+    "train --export exported model",
     "doctor",
     "estimate --config small.cfg --probe 1000 text",
     "audit --config small.cfg --samples 1 text",
@@ -83,7 +83,7 @@ COMMANDS = [
 GIT = """git init -q repository && cd repository && seq 300 > a.py && git add . &&
 git -c user.name=a -c user.email=a@b commit -q -m 1 && seq 400 > b.py && git add . &&
 git -c user.name=a -c user.email=a@b commit -q -m 2"""
-MAY_FAIL = ("hf:missing", "TransformersLearner", "score")
+MAY_FAIL = ("hf:missing", "TransformersLearner", "--score")
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +96,7 @@ def folder(tmp_path_factory):
         (folder / name).write_text(text)
     (folder / "text").write_bytes(b"".join(b"line %d: the quick brown fox\n" % i for i in range(100)))
     (folder / "other").write_bytes(b"".join(b"row %d: the lazy dog sleeps\n" % i for i in range(100)))
+    (folder / "rows").write_bytes(b"".join(b'{"t": "row %d", "y": "%d"}\n' % (i, i % 2) for i in range(100)))
     (folder / "small.cfg").write_text(json.dumps(CONFIG.to_dict()))
     (folder / "gpt.cfg").write_text(json.dumps(replace(CONFIG, mixer=None).to_dict()))
     subprocess.run(GIT, cwd=folder, shell=True, check=True, env=os.environ | {"GIT_CONFIG_GLOBAL": os.devnull})

@@ -187,7 +187,7 @@ def test_a_sealed_forecast_with_another_naive_value_is_refused(place: Place) -> 
     forecast["forecasts"]["total_bits"]["naive"]["other"] = "x"
     before = {**files, "forecast.json": json.dumps(sealed(forecast)).encode()}
     (box / "forecast.json").write_bytes(before["forecast.json"])
-    command = Command(("score", "forecast.json", "--runs", "target"), ("target/scores.jsonl",))
+    command = Command(("forecast", "target", "--score", "forecast.json"), ("target/scores.jsonl",))
     assert judged(command, box, before) == "exit 1, CorpusError"
 
 

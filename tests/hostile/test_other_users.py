@@ -111,7 +111,7 @@ def test_a_new_file_of_records_has_the_permissions_of_the_source(source_mode: in
     ("command", "records"),
     [
         (["evaluate", "a", "--no-run", "--output", "records.jsonl"], "records.jsonl"),
-        (["evaluate", "a", "--code", "y", "--output", "records.jsonl"], "records.jsonl"),
+        (["labels", "a", "--label", "y", "--output", "records.jsonl"], "records.jsonl"),
         (["heldout", "--train", "a", "--test", "b", "--runs", "runs"], "runs/heldout.jsonl"),
         (["heldout", "--train", "b", "--test", "a", "--runs", "runs"], "runs/heldout.jsonl"),
     ],
@@ -322,7 +322,7 @@ def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
     target = ["--target-width", "512", "--target-bytes", "200M", "-o", str(tmp_path / "forecast.json")]
     args = {
         "forecast": ["forecast", str(tmp_path / "ladder.jsonl"), *target],
-        "score": ["score", str(FORECASTS / "forecast.json"), "--runs", str(tmp_path / "ladder.jsonl")],
+        "score": ["forecast", str(tmp_path / "ladder.jsonl"), "--score", str(FORECASTS / "forecast.json")],
     }[command]
     assert main([*args, "-q"]) == 1
     shown = capsys.readouterr().err

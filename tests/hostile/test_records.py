@@ -31,8 +31,7 @@ from prequential.evaluation.curves import read_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.evaluation.runs_text import format_run, format_runs, run_record
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
-from prequential.forecasting.score import score
-from prequential.forecasting.sealed import read_forecast, sealed
+from prequential.forecasting.sealed import read_forecast, score, sealed
 from prequential.labels import labels
 from prequential.labels.labels import read_rows as read_labels
 from prequential.monorepo_loss.series import read_series
@@ -109,7 +108,7 @@ def test_a_run_with_a_pipe_is_refused_at_once(file: str, runs_folder: Path) -> N
         ["estimate", "--machines", "pipe", "a"],
         ["compress", "--config", "pipe", "a"],
         ["list", "pipe"],
-        ["score", "pipe"],
+        ["forecast", "runs", "--score", "pipe"],
         ["compress", "shards:pipe.parquet", "-o", "x"],
         ["runs", "list", "pipe"],
         ["report", "pipe"],

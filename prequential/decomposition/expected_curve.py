@@ -36,8 +36,8 @@ Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A figure and its interval of level LEVEL; low and high are None where the text is too short for one."""
+class Bounded:
+    """A figure within its interval of level LEVEL; low and high are None where the text is too short for one."""
 
     point: float
     low: float | None
@@ -65,21 +65,21 @@ class ExpectedCurve:
         return self.floors + self.factors * (1.0 + self._shifts) ** -self._exponents
 
     @property
-    def final_rate(self) -> Estimate:
+    def final_rate(self) -> Bounded:
         """r(n): what a further byte would be expected to cost, in bits."""
         return self._estimate(self.final_rates)
 
     @property
-    def learning_bits(self) -> Estimate:
+    def learning_bits(self) -> Bounded:
         """The code length less n r(n): the area between the learning curve and its expected end, in bits."""
         return self._estimate(self.code_bits - self.n_bytes * self.final_rates)
 
-    def surplus_bits(self, epsilon: float) -> Estimate:
+    def surplus_bits(self, epsilon: float) -> Bounded:
         """The area of the expected curve above epsilon bits per byte, in bits. Source: Whitney et al. 2020."""
         ends = self._ends(epsilon)
         return self._estimate(self.n_bytes * (self._areas(ends) - epsilon * ends))
 
-    def sample_bytes(self, epsilon: float) -> Estimate | None:
+    def sample_bytes(self, epsilon: float) -> Bounded | None:
         """The position from which on the expected cost is at most epsilon; None if that is not within the text.
 
         high is None also if more than (1 - LEVEL) / 2 of the replicates do not come down to epsilon.
@@ -109,13 +109,13 @@ class ExpectedCurve:
         """The integral of r from 0 to `ends` (R,), shares of the text."""
         return self.floors * ends + self.factors * _integral(self._exponents, self._shifts, 0.0, ends)
 
-    def _estimate(self, values: Values) -> Estimate:
+    def _estimate(self, values: Values) -> Bounded:
         """The interval of the middle LEVEL of the replicates."""
         point = float(values[0])
         if len(values) == 1:
-            return Estimate(point, None, None)
+            return Bounded(point, None, None)
         low, high = np.quantile(values[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
-        return Estimate(point, float(low), float(high))
+        return Bounded(point, float(low), float(high))
 
 
 def expected_curve(curve: Curve) -> ExpectedCurve:

@@ -1,4 +1,4 @@
-"""train and export: a line of text, a JSON object, and one line for each refusal."""
+"""train, with and without --export: a line of text, a JSON object, and one line for each refusal."""
 
 import hashlib
 import json
@@ -23,11 +23,6 @@ BOTH = prequential.Config(
         first_segment_symbols=128, segment_symbols=256, row_symbols=64, n_rows=6, history_bits=14
     ),
 )
-SMALL = prequential.Config(
-    gpt=None,
-    mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
-    schedule=prequential.ScheduleConfig(history_bits=14, block_symbols=1024),
-)
 FUSED = ("--kernels", "fused", "--threads", "1")
 
 
@@ -40,9 +35,9 @@ def folder(run, text, small_config, tmp_path_factory):
     done = run(folder, "train", "a", "-o", "both", "--limit", "2000", "--config", "both.json", "--json", *FUSED)
     assert (done.returncode, done.stderr) == (0, b"")
     (folder / "both.record").write_bytes(done.stdout)
-    learner = prequential.Runtime(kernels="fused", threads=1).learner(SMALL)
-    save_model(folder / "mixer", learner, {})
     (folder / "mixer.json").write_text(small_config.read_text())
+    mixer = prequential.Config.from_dict(json.loads(small_config.read_text()))
+    save_model(folder / "mixer", prequential.Runtime(kernels="fused", threads=1).learner(mixer), {})
     return folder
 
 
@@ -116,66 +111,60 @@ def test_an_interrupted_training_leaves_nothing(start, tmp_path, number, code):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_module_is_written_and_checked_and_the_missing_mixer_is_reported(here, folder, tmp_path):
-    arguments = ("-o", "x", "--check", str(folder / "a"), "--limit", "900", *FUSED)
-    code, out, err = here(tmp_path, "export", str(folder / "both"), *arguments)
+def test_a_stored_model_is_exported_and_checked_and_the_missing_mixer_is_reported(here, folder, tmp_path):
+    code, out, err = here(
+        tmp_path, "train", str(folder / "both"), "--export", "x", "--check", str(folder / "a"), *FUSED
+    )
     assert (code, err) == (0, "")
     first, second, third = out.splitlines()
     assert "parameters" in first and "mixer of the model is left out" in second
-    exact, plain = (
-        float(third.split(" bits/byte")[0].split()[-1]),
-        float(third.split(" under the module")[0].split()[-1]),
-    )
+    exact, plain = (float(third.split(mark)[0].split()[-1]) for mark in (" bits/byte", " under the module"))
     assert abs(exact - plain) < 0.01 * exact
     assert {path.name for path in (tmp_path / "x").iterdir()} == {"config.json", "gpt.py", "model.safetensors"}
 
 
-def test_json_has_both_losses_and_the_source_of_the_weights(here, folder, tmp_path):
-    arguments = ("-o", "x", "--json", "--check", str(folder / "a"), "--limit", "900", *FUSED)
-    code, out, _ = here(tmp_path, "export", str(folder / "both"), *arguments)
-    record = json.loads(out)
+def test_one_call_trains_and_exports_what_two_calls_do(here, folder, tmp_path):
+    options = ("--json", "--check", str(folder / "a"), *FUSED)
+    _, out, _ = here(tmp_path, "train", str(folder / "both"), "--export", "y", "--limit", "2000", *options)
+    both = ("-o", "m", "--export", "x", "--limit", "2000", "--config", str(folder / "both.json"))
+    code, out2, err = here(tmp_path, "train", str(folder / "a"), *both, *options)
+    assert (code, err) == (0, "")
+    training, record = map(json.loads, out2.splitlines())
+    apart = json.loads(out)
     check = record["check"]
-    assert code == 0
-    assert check["n_bytes"] == 900 and check["difference"] == check["float_bits"] / check["exact_bits"] - 1
-    assert record["from"]["digest"] == json.loads((folder / "both.record").read_text())["digest"]
+    assert check["n_bytes"] == 2000 and check["difference"] == check["float_bits"] / check["exact_bits"] - 1
+    assert record["from"]["digest"] == training["digest"] == json.loads((folder / "both.record").read_text())["digest"]
     assert record["left_out"] == ["mixer"]
+    assert record == {**apart, "folder": "x"}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "part"),
+    ("arguments", "code", "part"),
     [
-        (("train", "missing", "-o", "m"), "missing"),
-        (("train", "a", "-o", "both"), "exists"),
-        (("train", "a", "-o", "no/m"), "does not exist or is not writable"),
-        (("train", "a", "-o", "m", "--limit", "0"), "empty"),
-        (("train", "a", "-o", "m", "--max-memory", "1M"), "more than the limit"),
-        (("export", "mixer", "-o", "x"), "no GPT"),
-        (("export", "missing", "-o", "x"), "No such file"),
-        (("export", "a", "-o", "x"), "cannot be read"),
-        (("export", "both", "-o", "mixer"), "exists"),
-        (("export", "both", "-o", "x", "--max-memory", "1M"), "more than the limit"),
+        ("missing -o m", 1, "missing"),
+        ("a -o both", 1, "exists"),
+        ("a -o no/m", 1, "does not exist or is not writable"),
+        ("a -o m --limit 0", 1, "empty"),
+        ("a -o m --max-memory 1M", 1, "more than the limit"),
+        ("a -o m --config mixer.json --export x", 1, "no GPT"),
+        ("mixer --export x", 1, "no GPT"),
+        ("missing --export x", 1, "No such file"),
+        ("a --export x", 1, "cannot be read"),
+        ("both --export mixer", 1, "exists"),
+        ("both --export x --max-memory 1M", 1, "more than the limit"),
+        ("a", 2, "-o MODEL"),
+        ("-o m", 2, "CORPUS"),
+        ("a -o m -1 --pure", 2, "no GPT"),
+        ("a -o m --check a", 2, "give --export"),
+        ("a -o m --export ./m", 2, "same folder"),
+        ("both --export x --limit 9", 2, "--check"),
+        ("both --export x -1 --resume", 2, "leave out -1..-9 or --config, --resume"),
     ],
 )
-def test_a_failure_is_one_line(arguments, part, here, folder):
+def test_a_refusal_is_one_line(arguments, code, part, here, folder):
     before = sorted(folder.iterdir())
-    options = ("--config", "both.json") if arguments[0] == "train" else ()
-    code, out, err = here(folder, *arguments, *options, *FUSED)
-    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    learner = [] if "--config" in arguments or "-1" in arguments or "-o" not in arguments else ["--config", "both.json"]
+    found, out, err = here(folder, "train", *arguments.split(), *learner, *FUSED)
+    assert (found, out, len(err.splitlines())) == (code, "", 1)
     assert part in err
     assert sorted(folder.iterdir()) == before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (("train", "a"), "-o"),
-        (("train", "-o", "m"), "CORPUS"),
-        (("train", "a", "-o", "m", "-1", "--pure"), "no GPT"),
-        (("export", "both"), "-o"),
-        (("export", "both", "-o", "x", "--limit", "9"), "--check"),
-    ],
-)
-def test_a_usage_error_is_one_line(arguments, part, here, folder):
-    code, out, err = here(folder, *arguments)
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert part in err

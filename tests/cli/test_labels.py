@@ -1,0 +1,49 @@
+"""labels: a table, a record, standard input, and one line for each refusal."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("labels")
+    rows = [{"t": f"row {i} is {'odd' if i % 2 else 'even'}", "y": "ab"[i % 2] * 2, "z": i} for i in range(200)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "text").write_text("no rows")
+    return folder
+
+
+@pytest.fixture
+def labels(run, folder, small_config):
+    """Runs `labels ARGS` in the folder."""
+    return lambda *args, **streams: run(folder, "labels", "--config", str(small_config), *args, **streams)
+
+
+def test_labels_cost_less_than_their_entropy_if_their_inputs_tell_them(labels):
+    record = json.loads(labels("--label", "y", "--given", "t", "--json", "rows.jsonl").stdout)
+    assert (record["kind"], record["n_labels"]) == ("labels", 2) and record["online_bits"] < record["entropy_bits"]
+    assert b"200 labels of 2 kinds" in labels("--label", "y", "rows.jsonl").stdout
+
+
+def test_labels_are_read_from_standard_input_and_appended_to_a_file(labels, folder):
+    done = labels("--label", "y", "--json", "--output", "out.jsonl", "-", stdin=(folder / "rows.jsonl").read_bytes())
+    piped, from_file = json.loads(done.stdout), json.loads(labels("--label", "y", "--json", "rows.jsonl").stdout)
+    assert piped["online_bits"] == from_file["online_bits"]
+    assert json.loads((folder / "out.jsonl").read_text()) == piped
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "part"),
+    [
+        (("--label", "q", "rows.jsonl"), 1, "line 1: no field 'q'"),
+        (("--label", "y", "text"), 1, "not JSON"),
+        (("--label", "y", "missing"), 1, "missing"),
+        (("--label", "y", "--output", "no/x.jsonl", "rows.jsonl"), 1, "no/x.jsonl"),
+        (("rows.jsonl",), 2, "--label"),
+    ],
+)
+def test_a_fault_is_one_line(labels, args, code, part):
+    done = labels(*args)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (code, b"", 1)
+    assert part in done.stderr.decode()
