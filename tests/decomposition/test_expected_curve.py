@@ -42,7 +42,13 @@ def test_a_constant_rate_has_no_learning_cost_and_its_noise_is_no_surplus():
     assert found.learning_bits.low <= 0.02 * 200_000 and found.final_rate.low < 3.0 < found.final_rate.high
 
 
-@pytest.mark.parametrize(("kind", "strength", "least"), [("AR", 0.8, 0.9), ("H", 0.7, 0.85), ("H", 0.8, 0.7)])
+THOROUGH = pytest.mark.thorough
+
+
+@pytest.mark.parametrize(
+    ("kind", "strength", "least"),
+    [pytest.param("AR", 0.8, 0.9, marks=THOROUGH), pytest.param("H", 0.7, 0.85, marks=THOROUGH), ("H", 0.8, 0.7)],
+)
 def test_intervals_hold_the_truth_of_simulated_texts(kind, strength, least):
     """Nominally 90 %. Over 200 texts: 100, 99 and 86 %; with the noise taken as independent in blocks, 94, 78 and 61 %."""
     found = simulation.measured(kind, strength, 40)
