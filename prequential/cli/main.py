@@ -15,7 +15,6 @@ from typing import Any
 
 from prequential.cli import (
     ablate,
-    audit,
     compare,
     compress,
     decompress,
@@ -51,7 +50,7 @@ COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "measure": (evaluate, references, heldout, monorepo, compare, runs, report),
     "study": (sweep, ladder, forecast, score, ablate, select, matrix),
     "models": (train, export),
-    "machine": (doctor, estimate, audit),
+    "machine": (doctor, estimate),
 }
 DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive
 decodes bit-exactly on any machine, so its length is the number of bits that the

@@ -121,7 +121,7 @@ CASES = {
     "train": Case(["train", "a", "-o", "model", "--config", "gpt.json", "--kernels", "fused"], ["model"]),
     "export": Case(["export", "model", "-o", "module", "--kernels", "fused"], ["module"]),
 }  # fmt: skip
-WRITE_NOTHING = {"test", "list", "references", "compare", "doctor", "estimate", "audit"}
+WRITE_NOTHING = {"test", "list", "references", "compare", "doctor", "estimate"}
 
 
 def test_every_command_is_in_the_table_or_writes_nothing() -> None:

@@ -146,7 +146,8 @@ def test_list_continues_after_a_file_that_is_not_an_archive(run, archive, tmp_pa
         "runs list", "evaluate none", "evaluate a --baselines unknown", "evaluate a --learner-arg b=1", "evaluate a --given none",
         "estimate none", "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
         "ladder none", "ablate none", "select none --by loss --budget 1K", "matrix none none2", "matrix a", "forecast none",
-        "score none", "compare none none", "report none", "references none", "export none -o m", "audit none", "monorepo none",
+        "score none", "compare none none", "report none", "references none", "export none -o m", "monorepo none",
+        "doctor --law none",
     ],
 )  # fmt: skip
 def test_what_is_refused_at_once_imports_nothing_large(command, tmp_path):
