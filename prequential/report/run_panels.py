@@ -179,10 +179,11 @@ def panels_for_files(run: Run) -> dict[str, Panel]:
 def _groups(curves: Curves) -> list[list[str]]:
     """The names of curves that are nearly equal together: those of the first curve, of its parts, then the best first."""
     first = MODEL if MODEL in curves else next(iter(curves))
+    thinned = {name: _thinned(curve) for name, curve in curves.items()}
     groups: list[list[str]] = []
     for name in sorted(curves, key=lambda name: (name != first, name not in (GPT, MIXER), _final_rate(curves[name]))):
-        same = next((group for group in groups if _are_same(curves[group[0]], curves[name])), None)
-        if same:
+        shown = (group for group in groups[:MAX_FULL] if _are_same(thinned[group[0]], thinned[name]))  # others are grey
+        if same := next(shown, None):
             same.append(name)
         else:
             groups.append([name])
@@ -191,8 +192,7 @@ def _groups(curves: Curves) -> list[list[str]]:
 
 def _are_same(a: Curve, b: Curve) -> bool:
     """Whether the curves differ at no position by more than a reader can see."""
-    at = _thinned(a).n_bytes
-    return bool((np.abs(a.at(at) - b.at(at)) <= SAME * a.at(at)).all())
+    return bool((np.abs(a.bits - b.at(a.n_bytes)) <= SAME * a.bits).all())
 
 
 def _final_rate(curve: Curve) -> float:

@@ -49,7 +49,7 @@ def test_saved_bits_are_the_others_bits_minus_the_models_at_the_others_positions
 
 
 def test_the_model_its_parts_and_the_best_others_are_full_and_the_rest_grey(curves: Curves) -> None:
-    others = {f"c{i}": Curve(n_bytes=np.array([80_000]), bits=np.array([3e5 + 6e3 * i])) for i in range(5, 0, -1)}
+    others = {f"c{i}": Curve(n_bytes=np.array([80_000]), bits=np.array([3.3e5 + 6e3 * i])) for i in range(5, 0, -1)}
     drawn = run_panels.learning(others | curves)
     assert {line.name for line in drawn.full} == {"model", "gpt", "c1", "c2", "c3"}
     assert drawn.note == "Grey: c5, c4, gzip."
