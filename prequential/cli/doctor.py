@@ -1,13 +1,27 @@
-"""prequential doctor: describes this machine, tests its arithmetic, and compares a fixed run with its expected digest."""
+"""prequential doctor: checks that this machine computes exactly, or that a learner keeps the prequential law."""
 
 import argparse
 import dataclasses
 import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE
+from prequential.cli.failures import EXIT_FAILURE, for_each
+from prequential.cli.progress import progress_bar
+from prequential.errors import LawError
+from prequential.printable import printable
 
-SUMMARY = "check that this machine computes exactly"
+if TYPE_CHECKING:
+    from prequential.model.config import Config
+    from prequential.online.runtime import Runtime
+    from prequential.proof.law import Verdict
+
+SUMMARY = "check that this machine is exact, or that a learner keeps the law"
+LIMIT_BYTES = 1 << 17  # about a minute at the default preset
+N_SAMPLES = 8
+OF_BOTH = ("law", "json", "quiet", "verbose")  # the other options are of the check of the law
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -15,37 +29,108 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser(
         "doctor",
         description="Describe the machine, test its arithmetic, and run a small fixed model whose digest is the same on every "
-        "machine. This takes some seconds, or up to a minute if kernels must be compiled first.",
+        "machine. This takes some seconds, or up to a minute if kernels must be compiled first. With --law, check on a running "
+        "learner the conditions of a prequential code: it predicts each symbol from earlier symbols with complete "
+        "distributions, learns only afterwards, and codes each symbol once (docs/RELIABILITY.md).",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--law",
+        nargs="+",
+        action="extend",
+        metavar="ARCHIVE|CORPUS",
+        help="check the law: an archive, which is recognised by its first bytes, is decoded and then encoded; "
+        "a corpus is encoded and then decoded",
+    )
+    parser.add_argument(
+        "--limit",
+        type=options.byte_count,
+        default=LIMIT_BYTES,
+        metavar="BYTES",
+        help="with --law: use only the beginning of the original; of an archive, up to the end of a block (default: 128K)",
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=N_SAMPLES,
+        metavar="N",
+        help="with --law: number of random positions for experiments (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
+    options.add_learner(parser)
+    options.add_runtime(parser)
     options.add_verbosity(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, inputs=("law",))
 
 
 def run(args: argparse.Namespace) -> int:
+    """Checks the machine, or the law on every input; returns the exit code."""
+    if not args.law:
+        default = args.parser.get_default
+        if any(value != default(name) for name, value in vars(args).items() if name not in OF_BOTH):
+            args.parser.error("the test of the machine has no options but --json: name files with --law")
+        return _check_machine(as_json=args.json)
+    if args.samples < 0 or args.limit < 1:
+        args.parser.error("--samples must be at least 0, and --limit at least 1")
+    config, runtime = options.learner_config(args), options.runtime(args)
+    return for_each(args.law, partial(_check_law, args, config, runtime), verbose=args.verbose)
+
+
+def _check_machine(*, as_json: bool) -> int:
     """Prints each check when it is done; returns the exit code."""
     from prequential.machine.facts import machine, versions
     from prequential.machine.kernel_cache import kernel_folder
-    from prequential.proof.proof_text import format_check, format_fact
-    from prequential.proof.selftest import checks
+    from prequential.proof.selftest import checks, format_check, format_fact
     from prequential.version import VERSION
 
-    facts = {
-        **machine(),
-        "prequential": VERSION,
-        **versions(),
-        "kernels": str(kernel_folder() or "compiled in each run"),
-    }
-    if not args.json:
+    kernels = str(kernel_folder() or "compiled in each run")
+    facts = {**machine(), "prequential": VERSION, **versions(), "kernels": kernels}
+    if not as_json:
         for name, value in facts.items():
             print(format_fact(name, value))
     done = []
     for check in checks():
         done.append(check)
-        if not args.json:
+        if not as_json:
             print(format_check(check), flush=True)
-    if args.json:
+    if as_json:
         print(json.dumps({"machine": facts, "checks": [dataclasses.asdict(check) for check in done]}))
     # A matmul backend that is not exact is not a failure, because it is not used.
     failed = [check for check in done if check.passed is False and not check.name.startswith("matmul ")]
     return EXIT_FAILURE if failed else 0
+
+
+def _check_law(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
+    """Prints the verdicts. Raises LawError for the first check that failed."""
+    from prequential.proof.law import format_verdicts
+
+    verdicts = _verdicts(args, config, runtime, name)
+    if args.json:
+        print(json.dumps({"name": name, "checks": [dataclasses.asdict(verdict) for verdict in verdicts]}), flush=True)
+    else:
+        print(f"{printable(name)}\n{format_verdicts(verdicts)}", flush=True)
+    for verdict in verdicts:
+        if verdict.failure:
+            raise LawError(f"this check failed: {verdict.check}: {verdict.failure}")
+
+
+def _verdicts(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> "list[Verdict]":
+    from prequential_codecs.archive_header import MAGIC
+
+    from prequential.online.source import open_source
+    from prequential.proof import law
+
+    with progress_bar(name, quiet=args.quiet) as show:
+        if _begins_with(name, MAGIC):
+            with Path(name).open("rb") as archive:
+                return law.check_archive(archive, runtime, args.samples, args.limit, show)
+        runtime.check(config, n_learners=law.N_LEARNERS)
+        with open_source(name, args.limit) as source:
+            return law.check_corpus(source.symbols[:], config, runtime, args.samples, show)
+
+
+def _begins_with(name: str, magic: bytes) -> bool:
+    """Whether `name` is a file that begins with these bytes."""
+    if not Path(name).is_file():
+        return False
+    with Path(name).open("rb") as file:
+        return file.read(len(magic)) == magic

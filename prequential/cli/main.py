@@ -15,7 +15,6 @@ from typing import Any
 
 from prequential.cli import (
     ablate,
-    audit,
     compare,
     compress,
     decompose,
@@ -48,7 +47,7 @@ COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "measure": (evaluate, heldout, monorepo, labels, decompose, compare, runs, report),
     "study": (sweep, ablate, forecast, matrix),
     "models": (train,),
-    "machine": (doctor, estimate, audit),
+    "machine": (doctor, estimate),
 }
 DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive
 decodes bit-exactly on any machine, so its length is the number of bits that the

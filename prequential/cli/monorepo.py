@@ -246,13 +246,13 @@ def _check_drawing(picture: str) -> None:
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
     from prequential.files import common_mode, output_file
     from prequential.monorepo_loss.series import points_so_far
-    from prequential.report import monorepo_picture, plots
+    from prequential.report import page, plots
 
     records, kind = points_so_far(series), Path(picture).suffix
     if kind == ".png":
         data = plots.png(plots.monorepo(records))
     else:
-        text = monorepo_picture.svg_file(records) if kind == ".svg" else monorepo_picture.page(records)
+        text = page.series_svg(records) if kind == ".svg" else page.series_page(records)
         data = text.encode("utf-8", "replace")
     with output_file(picture, overwrite=overwrite, mode=common_mode(series)) as sink:
         sink.write(data)

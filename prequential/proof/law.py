@@ -1,13 +1,13 @@
-"""The audit of the prequential law on a live learner: an ordinary run with a witness, and the opposite run without one.
+"""The check of the prequential law on a running learner: an ordinary run with a witness, and the opposite run without one.
 
-A corpus is encoded under a witness and decoded without. An archive is decoded under a witness and encoded without. findings.py
+A corpus is encoded under a witness and decoded without. An archive is decoded under a witness and encoded without. witness.py
 lists the checks.
 """
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,30 +19,31 @@ from prequential.errors import CorpusError, CorruptArchiveError
 from prequential.model.config import Config
 from prequential.online import coding
 from prequential.online.coding import Progress
+from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import digest_of
-from prequential.proof.findings import ROUND_TRIP, Finding, Findings
-from prequential.proof.witness import Sampling, Witness
+from prequential.proof.witness import ROUND_TRIP, Sampling, Verdict, Verdicts, Witness
+from prequential.records.table import format_table
 
 OnProgress = Callable[[Progress, int], None]
 
 N_LEARNERS = 3  # in memory at a time: the learner, its twin, and the state that the twin is reset to
 
 
-def audit_corpus(
+def check_corpus(
     source: NDArray[np.uint8], config: Config, runtime: Runtime, samples: int, on_progress: OnProgress
-) -> list[Finding]:
+) -> list[Verdict]:
     """Encodes `source` (n,) uint8 under a witness, decodes it, and compares.
 
     samples: number of segments in which CODE and FUTURE are each checked. Takes two runs, the samples (about a second each at the
     default preset), and memory for N_LEARNERS learners. Raises CorpusError for an empty corpus.
     """
     if not len(source):
-        raise CorpusError("nothing to audit: the corpus is empty")
+        raise CorpusError("nothing to check: the corpus is empty")
     header = Header(n_bytes=len(source), blake2b=digest_of(source), config=config.to_dict())
-    findings, archive, decoded = Findings(), io.BytesIO(), io.BytesIO()
-    witness = _witness(runtime, config, Sampling(len(source), samples), findings)
-    for done in coding.compress(source, header, archive, witness):
+    verdicts, archive, decoded = Verdicts(), io.BytesIO(), io.BytesIO()
+    witness = _witness(runtime, config, Sampling(len(source), samples), verdicts)
+    for done in coding.compress(source, header, archive, cast(Learner, witness)):
         on_progress(done, len(source))
     witness.close(done)
     archive.seek(0)
@@ -52,16 +53,16 @@ def audit_corpus(
             on_progress(done, len(source))
     except CorruptArchiveError as error:
         failure = str(error)
-    findings.add(ROUND_TRIP, decoded.getvalue() == source.tobytes(), failure, len(source))
-    return findings.list()
+    verdicts.add(ROUND_TRIP, decoded.getvalue() == source.tobytes(), failure, len(source))
+    return verdicts.list()
 
 
-def audit_archive(
+def check_archive(
     archive: BinaryIO, runtime: Runtime, samples: int, limit_bytes: int, on_progress: OnProgress
-) -> list[Finding]:
+) -> list[Verdict]:
     """Decodes an archive under a witness, encodes the result, and compares.
 
-    Only blocks up to the one that reaches limit_bytes of the original are decoded. Time and memory are those of `audit_corpus`.
+    Only blocks up to the one that reaches limit_bytes of the original are decoded. Time and memory are those of `check_corpus`.
     Raises CorruptArchiveError, ConfigError for a learner above the limits of the runtime, and CorpusError for an empty original.
     """
     reader = ArchiveReader(archive)
@@ -70,10 +71,10 @@ def audit_archive(
     taken = _blocks_up_to(reader, limit_bytes)
     header = replace(reader.header, n_bytes=sum(block.n_bytes for block in taken))
     if not header.n_bytes:
-        raise CorpusError("nothing to audit: the original is empty")
-    findings, decoded, encoded = Findings(), io.BytesIO(), io.BytesIO()
-    witness = _witness(runtime, config, Sampling(header.n_bytes, samples), findings)
-    for done in coding.decompress(ArchiveReader(_archive_of(header, taken)), decoded, witness):
+        raise CorpusError("nothing to check: the original is empty")
+    verdicts, decoded, encoded = Verdicts(), io.BytesIO(), io.BytesIO()
+    witness = _witness(runtime, config, Sampling(header.n_bytes, samples), verdicts)
+    for done in coding.decompress(ArchiveReader(_archive_of(header, taken)), decoded, cast(Learner, witness)):
         on_progress(done, header.n_bytes)
     witness.close(done)
     original = np.frombuffer(decoded.getvalue(), np.uint8)
@@ -83,8 +84,8 @@ def audit_archive(
     encoded.seek(0)
     failure = "what was decoded encodes to another archive" if has_digest else "the original's digest differs"
     same = has_digest and list(ArchiveReader(encoded).blocks()) == taken
-    findings.add(ROUND_TRIP, same, failure, header.n_bytes)
-    return findings.list()
+    verdicts.add(ROUND_TRIP, same, failure, header.n_bytes)
+    return verdicts.list()
 
 
 def _blocks_up_to(reader: ArchiveReader, limit_bytes: int) -> list[Block]:
@@ -107,6 +108,12 @@ def _archive_of(header: Header, blocks: list[Block]) -> BinaryIO:
     return archive
 
 
-def _witness(runtime: Runtime, config: Config, sampling: Sampling, findings: Findings) -> Witness:
+def _witness(runtime: Runtime, config: Config, sampling: Sampling, verdicts: Verdicts) -> Witness:
     """A witness of a new learner. Its twin is never audited."""
-    return Witness(runtime.learner(config), replace(runtime, audit_every=0).learner(config), sampling, findings)
+    return Witness(runtime.learner(config), replace(runtime, audit_every=0).learner(config), sampling, verdicts)
+
+
+def format_verdicts(verdicts: Sequence[Verdict]) -> str:
+    """The checks of the law as a table."""
+    rows = [(v.check, f"{v.times}", "FAILED" if v.failure else "ok") for v in verdicts]
+    return format_table(("check", "times", "result"), rows)

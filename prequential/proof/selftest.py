@@ -36,6 +36,8 @@ FIXED_CONFIG = Config(
     ),
 )
 
+VERDICTS = {True: "ok", False: "FAILED", None: "skipped"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
@@ -120,3 +122,13 @@ def _compared(name: str, runs: dict[str, Callable[[], str]]) -> Check:
         return Check(name=name, passed=None, text=f"not compared: {error}")
     equal = len(set(digests.values())) <= 1
     return Check(name=name, passed=equal, text=", ".join(f"{key} {digest}" for key, digest in digests.items()))
+
+
+def format_fact(name: str, value: object) -> str:
+    """One line about the machine."""
+    return f"{name:<26}{value}"
+
+
+def format_check(check: Check) -> str:
+    """One line about a check."""
+    return format_fact(check.name, f"{VERDICTS[check.passed]}: {check.text}")

@@ -1,11 +1,20 @@
-"""HTML and SVG markup in which every text is escaped.
+"""HTML and SVG markup in which every text is escaped: elements, tables, and documents that load nothing.
 
 XML forbids most control characters, also as references, so they become escapes such as \\x1b.
 """
 
 import html
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from prequential.printable import printable
+from prequential.report.panels import Table
+from prequential.report.style import PAGE_STYLE
+
+EVERYWHERE, NEVER = "0: everywhere", "never"
+NUMBER = re.compile(rf"[+-]?[0-9,]+(\.[0-9]+)?%?|{EVERYWHERE}|{NEVER}")
 
 
 class Html(str):
@@ -29,3 +38,106 @@ def join(*content: str) -> Html:
 
 def _escaped(text: str) -> str:
     return html.escape(printable(text, multiline=True))
+
+
+def folded(title: str, *content: Html) -> Html:
+    """The content below a title that shows it when the reader opens it."""
+    return element("details", element("summary", title), *content)
+
+
+def html_document(title: str, body: Html) -> str:
+    """A complete HTML document that loads nothing."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    # The encoding and this policy come before any text of a record.
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+{element("title", title)}
+<style>{PAGE_STYLE}</style>
+</head>
+<body>
+{element("main", body)}
+</body>
+</html>
+"""
+
+
+# ---- tables
+
+
+def html_table(table: Table) -> Html:
+    """The table as a <figure>. A column has one precision, and columns of numbers are aligned right.
+
+    A table that is too wide scrolls; its title and caption do not.
+    """
+    alignments = [
+        "n" if i and all(map(_is_number, column)) else None for i, column in enumerate(table.columns.values())
+    ]
+    names = zip(table.columns, alignments, strict=True)
+    head = element("tr", *(element("th", name, scope="col", class_=right) for name, right in names))
+    rows = list(zip(*map(_column, table.columns.values()), strict=True))
+    body = (_table_row(texts, alignments, "own" if i in table.strong else None) for i, texts in enumerate(rows))
+    text = join(element("strong", table.title), f". {table.caption}" if table.caption else "")
+    cells = element("table", element("thead", head), element("tbody", *body), aria_label=table.title)
+    scroll = element("div", cells, class_="scroll", tabindex=0, role="region", aria_label=table.title)
+    return element("figure", element("figcaption", text), scroll, class_="table")
+
+
+def _table_row(texts: Sequence[str], alignments: Sequence[str | None], kind: str | None) -> Html:
+    cells = (element("td", value, class_=right) for value, right in zip(texts[1:], alignments[1:], strict=True))
+    return element("tr", element("th", texts[0], scope="row"), *cells, class_=kind)
+
+
+def _column(values: Sequence[object]) -> list[str]:
+    """The cells of a column. Numbers have the same decimals: none if all are integers, 2 if one is 100 or more, else 4."""
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    decimals = 2 if max(map(abs, numbers), default=0) >= 100 else 4
+    if not any(isinstance(number, float) for number in numbers):
+        decimals = 0
+    return [_cell(value, decimals) for value in values]
+
+
+def _cell(value: object, decimals: int) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,.{decimals}f}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, str):
+        return NUMBER.fullmatch(value) is not None
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def first_byte(byte: int | None) -> str:
+    """The cell for a crossing: the byte from which the model is ahead to the end."""
+    return NEVER if byte is None else EVERYWHERE if byte == 0 else f"{byte:,}"
+
+
+def value_table(title: str, values: Mapping[str, Any]) -> Html:
+    """One row for each value of a nested mapping."""
+    rows = list(flattened(values))
+    columns = {"name": [name for name, _ in rows], "value": [_column([value])[0] for _, value in rows]}
+    return html_table(Table(title, columns))
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """(name, value) for each value of a nested mapping. The name joins the names on the path to the value."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{words(name)}, ")
+        else:
+            yield f"{prefix}{words(name)}", value
+
+
+def words(name: str) -> str:
+    """The name of a record's field in words: without n_ and with spaces."""
+    return name.removeprefix("n_").replace("_", " ")

@@ -18,26 +18,26 @@ Record = Mapping[str, Any]
 def questions(run: Run) -> Html:
     """The questions with their answers, and the commands that repeat the run and test its archive."""
     record = run.record
-    pairs = (join(element("dt", question), element("dd", answer)) for question, answer in _answers(record))
-    test = "" if OTHER in record["config"] else f"\nprequential test {_quoted(f'{run.path.resolve().name}/{ARCHIVE}')}"
-    commands = command(record) + test
+    answers = _answers_about_another(record) if OTHER in record["config"] else _answers(record)
+    pairs = (join(element("dt", question), element("dd", answer)) for question, answer in answers)
+    test = f"\nprequential test {shlex.quote(f'{run.path.resolve().name}/{ARCHIVE}')}"
+    commands = command(record) + ("" if OTHER in record["config"] else test)
     return join(element("dl", *pairs), element("pre", element("code", commands)), element("p", _origin(record)))
 
 
 def _answers(record: Record) -> Iterator[tuple[str, str]]:
-    if OTHER in record["config"]:
-        yield from _answers_about_another(record)
-        return
+    n_bytes, config = record["corpus"]["n_bytes"], record["config"]
+    decoded = "The decoder read only the archive, and every byte matched the input."
+    not_decoded = "This run did not decode the archive. The last command below does."
     yield (
         "Do the probabilities sum to one?",
         "Yes, exactly. Each bit of a byte is coded with two integer frequencies, one for 0 and one for 1. "
-        f"Each is at least 1, and their sum is 65,536. {_decoding(record)}",
+        f"Each is at least 1, and their sum is 65,536. {decoded if record['verified'] else not_decoded}",
     )
     yield "Is this the full file or a subset?", _extent(record)
-    n_bytes = record["corpus"]["n_bytes"]
     yield "Bytes or tokens?", f"Bytes of the raw input: bits/byte divides by their number, {n_bytes:,}."
     yield "Are the model, a tokenizer or a dictionary counted?", _counted(record)
-    yield "Was the seed selected?", f"The seed is {record['config']['seed']}. {_selection(record)}"
+    yield "Was the seed selected?", f"The seed is {config['seed']}. {_selection(record)}"
     yield (
         "Has anyone else reproduced it?",
         "A record cannot say. The archive decodes on any machine, and the same command makes the same archive, "
@@ -59,21 +59,14 @@ def _answers_about_another(record: Record) -> Iterator[tuple[str, str]]:
         "No: the learner's source, what it knew before and its tokenizer are not counted.",
     )
     yield "Was the seed selected?", f"The learner has no seed that this program knows. {_selection(record)}"
-    yield (
-        "What proves the figure?",
-        f"{record.get('coding', 'not said')}. The command, where its module can be imported:",
-    )
-
-
-def _decoding(record: Record) -> str:
-    if record["verified"]:
-        return "The decoder read only the archive, and every byte matched the input."
-    return "This run did not decode the archive. The last command below does."
+    proof = record.get("coding", "not said")
+    yield "What proves the figure?", f"{proof}. The command, where its module can be imported:"
 
 
 def _extent(record: Record) -> str:
     corpus = record["corpus"]
-    content = f"{corpus['n_bytes']:,} bytes of {_source(corpus)}, BLAKE2b {corpus['blake2b']}"
+    source = f"the {corpus['kind']} {corpus.get('name')}" if "kind" in corpus else "data given in memory"
+    content = f"{corpus['n_bytes']:,} bytes of {source}, BLAKE2b {corpus['blake2b']}"
     if "limit_bytes" not in record:
         return f"{content}. The record does not say whether the input continued after them."
     if record["limit_bytes"] is None or record["limit_bytes"] > corpus["n_bytes"]:
@@ -81,24 +74,16 @@ def _extent(record: Record) -> str:
     return f"At most the first {record['limit_bytes']:,} bytes: {content}."
 
 
-def _source(corpus: Record) -> str:
-    return f"the {corpus['kind']} {corpus.get('name')}" if "kind" in corpus else "data given in memory"
-
-
 def _counted(record: Record) -> str:
-    beyond_archive = record["total_bits"] - record["archive_bits"]
-    return (
-        f"{_before(record)} "
-        "There is no tokenizer and no dictionary. "
-        f"The {record['bits_per_byte']:.4f} bits/byte do not include the decoder's source, {record['decoder_bytes']:,} bytes "
-        f"zipped. The total cost includes it: {beyond_archive:,.0f} bits above the archive's."
-    )
-
-
-def _before(record: Record) -> str:
+    before = "Nothing is trained beforehand: weights and tables start from the seed and learn from each byte after it is coded."
     if GIVEN in record["config"]:
-        return f"Before the first byte the learner had read {name_of_given(record['config'][GIVEN])}, which is not counted."
-    return "Nothing is trained beforehand: weights and tables start from the seed and learn from each byte after it is coded."
+        given = name_of_given(record["config"][GIVEN])
+        before = f"Before the first byte the learner had read {given}, which is not counted."
+    return (
+        f"{before} There is no tokenizer and no dictionary. "
+        f"The {record['bits_per_byte']:.4f} bits/byte do not include the decoder's source, {record['decoder_bytes']:,} bytes "
+        f"zipped. The total cost includes it: {record['total_bits'] - record['archive_bits']:,.0f} bits above the archive's."
+    )
 
 
 def _selection(record: Record) -> str:
@@ -113,12 +98,10 @@ def _selection(record: Record) -> str:
 
 def _origin(record: Record) -> str:
     environment = record["environment"]
-    commit = environment.get("git_commit")
-    text = f"Made with prequential {environment['versions']['prequential']}"
-    if not commit:
-        return f"{text}."
+    commit = environment.get("git_commit") or ""
     changed = ", with files that differ from it" if commit.endswith("-dirty") else ""
-    return f"{text}, commit {commit.removesuffix('-dirty')}{changed}."
+    where = f", commit {commit.removesuffix('-dirty')}{changed}" if commit else ""
+    return f"Made with prequential {environment['versions']['prequential']}{where}."
 
 
 def command(record: Record) -> str:
@@ -129,31 +112,21 @@ def command(record: Record) -> str:
     CORPUS: the record has their digest, but not every option that they were opened with.
     """
     corpus = record["corpus"]
-    name, kind = str(corpus.get("name") or "FILE"), corpus.get("kind")
-    sources = {"file": name, "tree": name, "sample": f"sample:{name}", None: name}
-    source = sources.get(kind, "CORPUS")
-    declared = [
-        f"{option} {record[key]}"
-        for option, key in (("--configs-tried", "n_configs"), ("--seeds-tried", "n_seeds"))
-        if record[key] != 1
-    ]
-    limit = f"--limit {corpus['n_bytes']}"
-    model = _model_options(record["config"])
-    return " ".join(["prequential evaluate", *model, limit, *declared, "--verify --", _quoted(source)])
+    name = str(corpus.get("name") or "FILE")
+    source = {"file": name, "tree": name, "sample": f"sample:{name}", None: name}.get(corpus.get("kind"), "CORPUS")
+    tried = {"--configs-tried": record["n_configs"], "--seeds-tried": record["n_seeds"]}
+    declared = [f"{option} {n}" for option, n in tried.items() if n != 1]
+    options = [*_model_options(record["config"]), f"--limit {corpus['n_bytes']}", *declared]
+    return " ".join(["prequential evaluate", *options, "--verify --", shlex.quote(source)])
 
 
 def _model_options(config: Record) -> list[str]:
     """The options that select this configuration."""
     if other := config.get(OTHER):
-        values = [_quoted(f"{name}={json.dumps(value)}") for name, value in other["arguments"].items()]
-        return ["--learner", _quoted(other["name"]), *(f"--learner-arg {value}" for value in values)]
+        values = [shlex.quote(f"{name}={json.dumps(value)}") for name, value in other["arguments"].items()]
+        return ["--learner", shlex.quote(other["name"]), *(f"--learner-arg {value}" for value in values)]
     if GIVEN in config:
         own = {name: value for name, value in config.items() if name != GIVEN}
         return [*_model_options(own), "--given GIVEN"]
     name = name_of(config)
     return [name] if name else ["--config config.json"]
-
-
-def _quoted(text: str) -> str:
-    """`text` as one word of a POSIX shell, whatever characters it contains."""
-    return shlex.quote(text)

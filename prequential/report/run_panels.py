@@ -1,107 +1,207 @@
-"""The panels of runs: learning curves, bits saved, and cost at the k-th occurrence of a trigram.
+"""The panels of runs and of monorepo series: their lines, and how these are called and coloured.
 
-`look` gives the lines their names and colours; without one, a line has the name of its curve.
+A learner is called by its preset, such as -2 or -5 --pure, or by its own name. On a page, each name has one colour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from prequential_codecs.archive_header import OTHER
 
+from prequential.errors import CorpusError
 from prequential.evaluation.breakdown import LEARNING, OCCURRENCES
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
-from prequential.report.names import Look, learner_label, page_look, run_look
-from prequential.report.svg import MAX_FULL, N_COLOURS, Axes, Panel, Series
+from prequential.evaluation.summary import learner_label
+from prequential.report.panels import MAX_FULL, N_COLOURS, Axis, Panel, Role, Series
 
 if TYPE_CHECKING:
     from prequential.comparison.compare import Comparison
     from prequential.evaluation.runs import Run
 
+PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
 N_POINTS = 200  # of a line; more cannot be seen
-RATE = Axes()
-WINDOWS = Axes(log_x=False)
-SAVED = Axes(y_title="bits saved", zero=True)
-TAIL = Axes(x_title="occurrence k of a trigram", y_title="bits/byte at the k-th", log_y=True)
-PLAIN = Look()
+SAME = 0.01  # curves that differ by no more than this share are drawn as one line
+BYTES, SAVED = Axis("bytes of the original"), Axis("bits saved")
+OCCURRENCE, RATE = Axis("occurrence k of a trigram", log=True), Axis("bits/byte at the k-th", log=True)
+DATE = Axis("date of the window's last commit (UTC)", dates=True)
+MAX_LANGUAGES, MIN_SHARE = MAX_FULL, 0.02  # at most so many languages, each with this share of the bytes or more
 
 Curves = Mapping[str, Curve]
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
+Record = Mapping[str, Any]
+
+
+class Look(NamedTuple):
+    """Labels and styles of lines by the name of their curve. A curve without an entry has its name, and its place as style."""
+
+    labels: Mapping[str, str] = {}
+    styles: Mapping[str, int] = {}
+
+    def label(self, name: str) -> str:
+        """What the line of this curve is called."""
+        return self.labels.get(name, name)
+
+
+PLAIN = Look()
+
+
+# ---- names
+
+
+def distinct(names: Iterable[str], places: Iterable[object] | None = None) -> list[str]:
+    """The names; one that is repeated in the same place gets a number."""
+    taken: set[tuple[object, str]] = set()
+    found = list(names)
+    for i, (name, place) in enumerate(zip(found, places or [None] * len(found), strict=True)):
+        numbered = (f"{name} ({number})" if number > 1 else name for number in range(1, len(found) + 1))
+        found[i] = next(each for each in numbered if (place, each) not in taken)
+        taken.add((place, found[i]))
+    return found
+
+
+def run_names(labels: Iterable[str], runs: Iterable[Run]) -> list[str]:
+    """The label of each run's learner, with a number if it is repeated on the same bytes."""
+    return distinct(labels, [run.record["corpus"]["blake2b"] for run in runs])
+
+
+def full_name(name: str, record: Record) -> str:
+    """The name of a run's learner beside other programs: ours is called prequential, too."""
+    return name if OTHER in record["config"] else f"prequential {name}"
+
+
+def group_names(runs: Sequence[Run]) -> list[str]:
+    """A name for each run, equal for runs of one configuration with different seeds."""
+    configs = [{**run.record["config"], **({"seed": 0} if "seed" in run.record["config"] else {})} for run in runs]
+    seeds = [run.record["config"].get("seed") for run in runs]
+    found = [(json.dumps(config, sort_keys=True), seed) for config, seed in zip(configs, seeds, strict=True)]
+    keys = [(config, found[:i].count((config, seed))) for i, (config, seed) in enumerate(found)]  # and how often before
+    labels = {key: learner_label(config) for key, config in zip(keys, configs, strict=True)}
+    names = dict(zip(labels, distinct(labels.values()), strict=True))
+    return [names[key] for key in keys]
+
+
+def page_look(names: Sequence[str], runs: Sequence[Run]) -> Look:
+    """One style for each name on a page: first the names of the runs, then parts and baselines, the best first."""
+    rates: dict[str, float] = {}
+    for run in runs:
+        for name, curve in run.curves.items():
+            if name != MODEL:
+                rates[name] = min(_final_rate(curve), rates.get(name, float("inf")))
+    others = sorted(rates, key=lambda name: (rates[name], name))
+    return Look(PARTS, {name: style for style, name in enumerate(dict.fromkeys([*names, *others]))})
+
+
+def run_look(look: Look, name: str) -> Look:
+    """The look of a page in the section of one run: there the curve "model" is the run of this name."""
+    return Look({**look.labels, MODEL: name}, {**look.styles, MODEL: look.styles[name]})
+
+
+# ---- curves
 
 
 def learning(curves: Curves, look: Look = PLAIN) -> Panel:
-    """Bits per byte up to each position: cumulative bits divided by bytes."""
-    thinned = {name: _thinned(curve) for name, curve in curves.items()}
+    """Bits per byte up to each position: cumulative bits divided by bytes. Curves that are nearly equal are one line."""
+    groups = {group[0]: group for group in _groups(curves)}
+    thinned = {name: _thinned(curve) for name, curve in curves.items() if name in groups}
     points = {name: (line.n_bytes.astype(np.float64), line.bits / line.n_bytes) for name, line in thinned.items()}
-    return Panel("Bits/byte up to each position", _lines(curves, points, look), RATE)
+    labels = {name: " and ".join(map(look.label, group)) for name, group in groups.items()}
+    return Panel("Bits per byte up to each position", _lines(curves, points, Look(labels, look.styles)))
 
 
 def intervals(curves: Curves, look: Look = PLAIN) -> Panel:
     """Bits per byte of each interval between two log-spaced positions (those of the baselines), drawn at its end."""
     ends = prefixes(max(int(curve.n_bytes[-1]) for curve in curves.values()))
     points = {name: _rates(curve, ends) for name, curve in curves.items()}
-    return Panel("Bits/byte of successive intervals, two per doubling", _lines(curves, points, look), RATE)
+    return Panel("Bits per byte of successive intervals, two per doubling", _lines(curves, points, look))
 
 
 def windows(curves: Curves, look: Look = PLAIN, n_windows: int = 64) -> Panel:
     """Bits per byte of n_windows equal windows: of the model and its parts only, whose positions are close enough."""
     rates = {name: curve.windows(n_windows) for name, curve in curves.items() if name in (MODEL, GPT, MIXER)}
     points = {name: (rate.n_bytes.astype(np.float64), rate.bits) for name, rate in rates.items()}
-    return Panel(f"Bits/byte of {n_windows} equal windows", _lines(curves, points, look), WINDOWS)
+    return Panel(f"Bits per byte of {n_windows} equal windows", _lines(curves, points, look), BYTES)
 
 
 def saved(curves: Curves, look: Look = PLAIN) -> Panel:
     """Bits that the model saves against each other curve, up to each position of that curve. Above 0 the model is better."""
-    model = curves[MODEL]
-    others = {name: _thinned(curve) for name, curve in curves.items() if name != MODEL}
+    model, others = curves[MODEL], {name: _thinned(curve) for name, curve in curves.items() if name != MODEL}
     points = {
         name: (other.n_bytes.astype(np.float64), other.bits - model.at(other.n_bytes)) for name, other in others.items()
     }
     title = f"Bits that {look.label(MODEL)} saves against others"
-    return Panel(title, _lines(curves, points, look), SAVED)
+    return Panel(title, _lines(curves, points, look), y=SAVED, references=(0.0,))
 
 
 def saved_by_groups(comparison: Comparison, look: Look = PLAIN) -> Panel:
     """Bits that each group of runs saves against the reference, up to each position. Above 0 the group is better."""
-    points = {}
-    for found in comparison.differences:
-        line = _thinned(Curve(n_bytes=found.n_bytes[1:], bits=-found.running_bits[1:]))
-        points[found.other.label] = line.n_bytes.astype(np.float64), line.bits
     best = sorted(comparison.differences, key=lambda found: found.bits)
     full = {found.other.label for found in best[:MAX_FULL]}
-    series = [_series(name, place, points[name], look, name in full) for place, name in enumerate(points, 1)]
-    return Panel(f"Bits saved against {comparison.groups[0].label}", series, SAVED)
+    series = []
+    for place, found in enumerate(comparison.differences, 1):
+        line, name = _thinned(Curve(n_bytes=found.n_bytes[1:], bits=-found.running_bits[1:])), found.other.label
+        series.append(_series(name, place, (line.n_bytes.astype(np.float64), line.bits), look, name in full))
+    return Panel(f"Bits saved against {comparison.groups[0].label}", series, y=SAVED, references=(0.0,))
 
 
-def tail(table: Mapping[str, Any], title: str = "Cost at the k-th occurrence", look: Look = PLAIN) -> Panel:
-    """Bits per byte against the occurrence k, with the fitted power law of the first part.
+def tail(table: Record, title: str = "Cost at the k-th occurrence", look: Look = PLAIN) -> Panel:
+    """Bits per byte against the occurrence k.
 
     table: one of evaluation/breakdown.py. Its rows of occurrences have a mean_k; without such rows there are no series.
     """
     rows = [row for row in table["rows"] if row.get("mean_k") and row["n_bytes"]]
-    parts = list(rows[0]["bits"]) if rows else []
-    fits = table.get("fits", {})
     series = []
-    for place, part in enumerate(parts):
+    for place, part in enumerate(rows[0]["bits"] if rows else ()):
         costs = [(row["mean_k"], row["bits"][part] / row["n_bytes"]) for row in rows if row["bits"][part] > 0]
         if costs:
-            k, rate = np.array(costs, np.float64).T
-            series.append(_series(part, place, (k, rate), look, place < MAX_FULL - 1))
-        if costs and place == 0 and (fit := fits.get(part)):
-            name = f"fit {fit['factor']:.3g} k^{fit['exponent']:.3f}"
-            law = fit["factor"] * k ** fit["exponent"]
-            series.append(Series(name, k, law, series[0].style % N_COLOURS + N_COLOURS))
-    return Panel(title, series, TAIL)
+            series.append(_series(part, place, _points(costs), look, place < MAX_FULL))
+    return Panel(title, series, OCCURRENCE, RATE)
+
+
+def panels_for_files(run: Run) -> dict[str, Panel]:
+    """The panels that `report --plots` writes, by file name: "learning", "regret" (bits saved) if there are other curves, tails.
+
+    Raises CorpusError if the curves cannot be read.
+    """
+    name, tables = learner_label(run.record["config"]), run.record["tables"]
+    look = run_look(page_look([name], [run]), name)
+    found = {"learning": learning(run.curves, look), "regret": saved(run.curves, look)}
+    # a record may name anything
+    found |= {name: tail(tables[name], look=look) for name in (OCCURRENCES, LEARNING) if name in tables}
+    return {name: panel for name, panel in found.items() if panel.series}
+
+
+def _groups(curves: Curves) -> list[list[str]]:
+    """The names of curves that are nearly equal together: those of the first curve, of its parts, then the best first."""
+    first = MODEL if MODEL in curves else next(iter(curves))
+    thinned = {name: _thinned(curve) for name, curve in curves.items()}
+    groups: list[list[str]] = []
+    for name in sorted(curves, key=lambda name: (name != first, name not in (GPT, MIXER), _final_rate(curves[name]))):
+        shown = (group for group in groups[:MAX_FULL] if _are_same(thinned[group[0]], thinned[name]))  # others are grey
+        if same := next(shown, None):
+            same.append(name)
+        else:
+            groups.append([name])
+    return groups
+
+
+def _are_same(a: Curve, b: Curve) -> bool:
+    """Whether the curves differ at no position by more than a reader can see."""
+    return bool((np.abs(a.bits - b.at(a.n_bytes)) <= SAME * a.bits).all())
+
+
+def _final_rate(curve: Curve) -> float:
+    return float(curve.bits[-1] / curve.n_bytes[-1])
 
 
 def _lines(curves: Curves, points: Mapping[str, Points], look: Look) -> list[Series]:
-    """A series for each curve that has points. MAX_FULL curves are full: the first, its parts, and the best others."""
-    first = MODEL if MODEL in curves else next(iter(curves))
-    rates = {name: float(curve.bits[-1] / curve.n_bytes[-1]) for name, curve in curves.items()}
-    ranked = sorted(curves, key=lambda name: (name != first, name not in (GPT, MIXER), rates[name]))
-    full = set(ranked[:MAX_FULL])
+    """A series for each curve that has points. Those of MAX_FULL groups are full."""
+    full = {name for group in _groups(curves)[:MAX_FULL] for name in group}
     return [
         _series(name, place, points[name], look, name in full)
         for place, name in enumerate(curves)
@@ -110,8 +210,14 @@ def _lines(curves: Curves, points: Mapping[str, Points], look: Look) -> list[Ser
 
 
 def _series(name: str, place: int, points: Points, look: Look, full: bool) -> Series:
-    style = look.styles.get(name, place) if full else 0  # grey lines have no dashes
-    return Series(look.label(name), *points, style, full, own=name == MODEL)
+    role = Role.OWN if name == MODEL else Role.NAMED
+    # grey lines have no dashes
+    return Series(look.label(name), *points, look.styles.get(name, place) if full else 0, role if full else Role.GREY)
+
+
+def _points(pairs: Sequence[tuple[float, float]]) -> Points:
+    x, y = np.array(pairs, np.float64).reshape(-1, 2).T
+    return x, y
 
 
 def _thinned(curve: Curve) -> Curve:
@@ -127,14 +233,75 @@ def _rates(curve: Curve, ends: NDArray[np.int64]) -> Points:
     return marks[1:].astype(np.float64), np.diff(curve.at(marks)) / np.diff(marks)
 
 
-def panels_for_files(run: Run) -> dict[str, Panel]:
-    """The panels that `report --plots` writes, by file name: "learning", "regret" (bits saved) if there are other curves, tails.
+# ---- monorepo series
 
-    Raises CorpusError if the curves cannot be read.
+
+def monorepo(records: Sequence[Record]) -> list[Panel]:
+    """The panels of a series (`read_series`): all documents, new files and added lines, languages.
+
+    Each point is drawn at the date of the last commit in its window. A line omits the points at which it has no bytes. Raises
+    CorpusError if the series is empty.
     """
-    name, tables = learner_label(run.record["config"]), run.record["tables"]
-    look = run_look(page_look([name], [run]), name)
-    found = {"learning": learning(run.curves, look), "regret": saved(run.curves, look)}
-    # a record may name anything
-    found |= {name: tail(tables[name], look=look) for name in (OCCURRENCES, LEARNING) if name in tables}
-    return {name: panel for name, panel in found.items() if panel.series}
+    if not records:
+        raise CorpusError("the series has no points yet: there is nothing to draw")
+    wholes = {
+        "frozen": ("frozen", "documents"),
+        "dynamic": ("dynamic", "documents"),
+        "untrained": ("untrained", "documents"),
+        "frozen, clean documents": ("frozen", "clean"),
+        "frozen, novel bytes": ("frozen", "novel"),
+    }
+    kinds = dict.fromkeys(group["name"] for record in records for group in record["frozen"]["kinds"])
+    series_of = {
+        "All documents of the windows": [
+            _over_time(name, style, records, [record[loss][group] for record in records])
+            for style, (name, (loss, group)) in enumerate(wholes.items())
+        ],
+        "New files, and lines added to existing files": _part_lines(records, "kinds", sorted(kinds, reverse=True)),
+        "Languages": _part_lines(records, "languages", _main_languages(records)),
+    }
+    found = (Panel(title, [line for line in lines if len(line.x)], DATE) for title, lines in series_of.items())
+    return [panel for panel in found if panel.series]
+
+
+def _main_languages(records: Sequence[Record]) -> list[str]:
+    """Names of the languages with the most bytes, at most MAX_LANGUAGES, without those below MIN_SHARE."""
+    n_bytes: dict[str, int] = {}
+    for record in records:
+        for group in record["frozen"]["languages"]:
+            n_bytes[group["name"]] = n_bytes.get(group["name"], 0) + group["n_bytes"]
+    large = [name for name in n_bytes if n_bytes[name] >= MIN_SHARE * sum(n_bytes.values())]
+    return sorted(large, key=lambda name: (-n_bytes[name], name))[:MAX_LANGUAGES]
+
+
+def _part_lines(records: Sequence[Record], part: str, names: Sequence[str]) -> list[Series]:
+    """Two lines for each name: frozen, and dynamic with dashes. Of many names the dynamic lines are grey."""
+    is_few = 2 * len(names) <= MAX_FULL
+    return [
+        _over_time(
+            f"{name}, {loss}",
+            style + dashes * N_COLOURS,
+            records,
+            [named(record[loss][part], name) for record in records],
+            Role.NAMED if is_few or loss == "frozen" else Role.GREY,
+        )
+        for style, name in enumerate(names)
+        for dashes, loss in enumerate(("frozen", "dynamic"))
+    ]
+
+
+def named(groups: Iterable[Record], name: str) -> Record | None:
+    """The group of this name, if there is one."""
+    return next((group for group in groups if group["name"] == name), None)
+
+
+def _over_time(
+    name: str, style: int, records: Sequence[Record], groups: Sequence[Record | None], role: Role = Role.NAMED
+) -> Series:
+    """Bits per byte of one group in each record, at the dates where the group has bytes."""
+    found = [
+        (datetime.fromisoformat(record["test"]["until_date"]).timestamp(), group["bits"] / group["n_bytes"])
+        for record, group in zip(records, groups, strict=True)
+        if group and group["n_bytes"]
+    ]
+    return Series(name, *_points(found), style, role)

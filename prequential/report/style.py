@@ -1,6 +1,7 @@
-"""Styles of the HTML page and of SVG files: light and dark, from 400 px of width upwards, and in print."""
+"""Colours and styles of pages and of SVG files, light and dark. The rules are in page.css and plot.css."""
 
 import re
+from importlib.resources import files
 
 LIGHT = {
     "ink": "#1a1a1a", "soft": "#5c5c5c", "rule": "#d9d9d9", "paper": "#fff", "tint": "#f4f5f7", "link": "#0b57a4",
@@ -18,98 +19,12 @@ N_LEVELS = sum(re.fullmatch("h[0-9]", name) is not None for name in LIGHT)  # of
 LINE_COLOURS = tuple(colour for name, colour in LIGHT.items() if re.fullmatch("s[0-9]", name))
 
 
+def _rules(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
 def _variables(colours: dict[str, str]) -> str:
     return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
-
-
-COLOURS = f"""
-:root {{ color-scheme: light dark; {_variables(LIGHT)} }}
-@media screen and (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}
-"""
-
-PLOT_RULES = """
-svg text { font-size: 13px; fill: var(--soft); }
-svg .name { font-size: 12px; }
-svg path { fill: none; }
-.grid { stroke: var(--rule); stroke-width: 1; }
-.zero { stroke: var(--soft); stroke-width: 1.5; }
-.line { stroke-width: 1.8; stroke-linejoin: round; stroke-linecap: round; }
-.own { stroke-width: 2.8; }
-.rest { stroke: var(--rest); stroke-width: 1.1; }
-.dot { stroke-width: 8; }
-.leader { stroke-width: .7; opacity: .6; }
-""" + "\n".join(
-    f".s{i} {{ stroke: var(--s{i}); }}\nsvg .t{i} {{ fill: var(--s{i}); }}" for i in range(len(LINE_COLOURS))
-)
-
-PAGE_RULES = (
-    """
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 68rem; padding: 1rem; color: var(--ink); background: var(--paper);
-  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; line-height: 1.2; }
-h2 { font-size: 1.35rem; line-height: 1.25; margin-top: 2.5rem; }
-h3 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p, dd { max-width: 46rem; }
-a { color: var(--link); }
-nav ul { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; padding: 0; list-style: none; }
-dl, dd { margin: 0; }
-dt { font-weight: 600; margin-top: .6rem; }
-code, pre { font: .875rem/1.45 ui-monospace, monospace; }
-pre { background: var(--tint); padding: .6rem .8rem; white-space: pre-wrap; border-radius: .4rem; }
-summary { cursor: pointer; }
-.figures { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0; padding: 0; list-style: none; }
-.figures li { background: var(--tint); border-radius: .4rem; padding: .5rem .9rem; }
-.figures strong { display: block; font-size: 1.6rem; line-height: 1.2; font-variant-numeric: tabular-nums; }
-.figures span { color: var(--soft); font-size: .9rem; }
-.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr)); gap: 1.5rem; }
-figure { margin: 0; min-width: 0; }
-figcaption { font-weight: 600; }
-.table { margin: .5rem 0 1.5rem; }
-.table figcaption { font-weight: 400; color: var(--soft); font-size: .9rem; max-width: 46rem; padding-bottom: .3rem; }
-figure > svg { display: block; width: 100%; height: auto; }
-figure > small { color: var(--soft); }
-.scroll { overflow-x: auto; }
-.scroll:focus-visible { outline: 2px solid var(--link); }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; overflow-wrap: normal;
-  margin: 0; }
-th, td { text-align: left; padding: .22rem .9rem .22rem 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
-thead th { border-bottom: 2px solid var(--soft); vertical-align: bottom; }
-tbody th { font-weight: 400; min-width: 6.5rem; }
-td:not(.n) { min-width: 6rem; }
-td.n, th.n { text-align: right; }
-td.n { white-space: nowrap; }
-tr.own > * { font-weight: 700; }
-.scale span, .passage span { color: var(--ink); }
-.scale span { padding: .1rem .5rem; white-space: nowrap; }
-.passage { line-height: 1.7; background: none; border: 1px solid var(--rule); }
-.passage span { padding: .1em 0; }
-"""
-    + "\n".join(f".h{i} {{ background: var(--h{i}); }}" for i in range(N_LEVELS))
-    + """
-@media print, (forced-colors: active) {
-  .h3 { text-decoration: underline dotted; }
-  .h4 { text-decoration: underline; }
-  .h5 { text-decoration: underline double; }
-}
-@media print {
-  body { max-width: none; padding: 0; font-size: 10pt; }
-  nav { display: none; }
-  .scroll { overflow: visible; }
-  .plots { grid-template-columns: 1fr 1fr; }
-  figure, tr, li, dt { break-inside: avoid; }
-  h2, h3, dt, figcaption { break-after: avoid; }
-  .line, .figures li, pre, .scale span, .passage span { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
-}
-"""
-)
-
-FILE_RULES = """
-svg { font-family: system-ui, sans-serif; }
-.paper { fill: var(--paper); }
-svg .title { fill: var(--ink); font-weight: 600; }
-svg .note { font-size: 12px; }
-"""
 
 
 def _with_light_values(rules: str) -> str:
@@ -117,5 +32,13 @@ def _with_light_values(rules: str) -> str:
     return re.sub(r"([\w-]+): var\(--(\w+)\);", lambda match: f"{match[1]}: {LIGHT[match[2]]}; {match[0]}", rules)
 
 
-PAGE_STYLE = COLOURS + PAGE_RULES + PLOT_RULES
-SVG_FILE_STYLE = COLOURS + _with_light_values(PLOT_RULES + FILE_RULES)
+_COLOURS = f"""
+:root {{ color-scheme: light dark; {_variables(LIGHT)} }}
+@media screen and (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}
+"""
+_LINES = "".join(
+    f".s{i} {{ stroke: var(--s{i}); }}\nsvg .t{i} {{ fill: var(--s{i}); }}\n" for i in range(len(LINE_COLOURS))
+)
+_LEVELS = "".join(f".h{i} {{ background: var(--h{i}); }}\n" for i in range(N_LEVELS))
+PAGE_STYLE = _COLOURS + _LEVELS + _rules("page.css") + _rules("plot.css") + _LINES
+SVG_FILE_STYLE = _COLOURS + _with_light_values(_rules("plot.css") + _LINES)

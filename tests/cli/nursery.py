@@ -1,7 +1,7 @@
 """Runs commands of the program, each in a new process forked from this one, which has imported the program once.
 
 A line of JSON on stdin gives the folder, the arguments, and files for the streams; a line on stdout gives the exit code. Starting
-Python and importing torch takes some two seconds, a fork some milliseconds. This process has coded once, so that each fork has the
+Python and importing torch takes some two seconds, a fork some milliseconds. This process has coded once, so each fork has the
 compiled kernels: the first archive of a process takes a second, the next ones some milliseconds.
 """
 
@@ -11,7 +11,7 @@ import sys
 import traceback
 
 import prequential
-import prequential.evaluation.evaluation  # noqa: F401 - for the children
+import prequential.evaluation.evaluation
 from prequential.cli.main import main
 from prequential.proof import selftest  # noqa: F401 - for the children
 

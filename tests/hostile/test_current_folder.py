@@ -77,7 +77,7 @@ COMMANDS = [
     "train --export exported model",
     "doctor",
     "estimate --config small.cfg --probe 1000 text",
-    "audit --config small.cfg --samples 1 text",
+    "doctor --config small.cfg --samples 1 --law text",
     "compress --kernels plain --config gpt.cfg -o compiled.pq text",
 ]
 GIT = """git init -q repository && cd repository && seq 300 > a.py && git add . &&

@@ -39,7 +39,8 @@ from prequential.records import fields
 from prequential.records.fields import Fields, check_fields, read_lines
 from prequential.report import run_panels
 from prequential.report.page import html_report
-from prequential.report.svg import Axes, Panel, Series, svg_file
+from prequential.report.panels import Panel, Series
+from prequential.report.svg import svg_file
 from prequential.sweeps.finished import CorpusKey, check_own_run, finished_runs
 
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
@@ -494,7 +495,7 @@ CONTROLS = "".join(map(chr, [*range(32), *range(127, 160), 0x202E, 0x2028, 0xD80
 
 def test_names_with_controls_give_well_formed_pictures() -> None:
     line = Series(f"имя{CONTROLS}", np.array([1.0, 2.0]), np.array([1.0, 2.0]))
-    text = svg_file(f"a{CONTROLS}", [Panel(f"b{CONTROLS}", [line], Axes())])
+    text = svg_file(f"a{CONTROLS}", [Panel(f"b{CONTROLS}", [line])])
     tree = ElementTree.parse(io.BytesIO(text.encode()))
     shown = "".join(tree.getroot().itertext())
     assert "имя\\x00" in shown

@@ -24,8 +24,8 @@ from prequential.heldout_loss.summary import summarise_heldout
 from prequential.model.config import Config, ScheduleConfig
 from prequential.monorepo_loss.monorepo import KIND, SCHEMA, conditional_sizes, kinds_of
 from prequential.monorepo_loss.series import Setting, append_point, read_series
-from prequential.report import monorepo_picture, plots
-from prequential.report.ticks import MAX_DATE_STEPS, date_ticks
+from prequential.report import page, plots, run_panels
+from prequential.report.panels import MAX_DATE_STEPS, date_ticks
 
 SETTING = Setting(config=Config(gpt=None, schedule=ScheduleConfig(history_bits=14)), rules=Rules())
 TEXT = b"".join(b"a line of code that is number %d\n" % i for i in range(99))
@@ -160,7 +160,7 @@ def test_a_record_that_lacks_a_field_is_refused(tmp_path: Path, where: tuple[str
 
 def test_lines_have_dates_and_leave_out_points_without_bytes() -> None:
     points = [record(1, 2.0), record(32, 3.0, ("Rust",)), record(60, 1.0, ("Python", "Rust"))]
-    everything, kinds, languages = monorepo_picture.panels(points)
+    everything, kinds, languages = run_panels.monorepo(points)
     assert [line.name for line in everything.series] == [
         "frozen", "dynamic", "untrained", "frozen, clean documents", "frozen, novel bytes",
     ]  # fmt: skip
@@ -174,7 +174,7 @@ def test_lines_have_dates_and_leave_out_points_without_bytes() -> None:
 def test_a_drawing_is_valid_xml_and_escapes_names_from_the_repository() -> None:
     evil = "<script>&\"'"
     points = [record(1, 2.0, (evil,), name=evil)]
-    root = ElementTree.fromstring(monorepo_picture.svg_file(points))
+    root = ElementTree.fromstring(page.series_svg(points))
     assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
         "svg",
         "title",
@@ -184,15 +184,15 @@ def test_a_drawing_is_valid_xml_and_escapes_names_from_the_repository() -> None:
         "g",
         "path",
     }
-    page = monorepo_picture.page(points)
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
+    text = page.series_page(points)
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
 
 
 def test_matplotlib_draws_the_same_plots() -> None:
     pytest.importorskip("matplotlib")
     figure = plots.monorepo([record(1, 2.0), record(90, 3.0)])
-    assert [plot.get_title() for plot in figure.axes] == [p.title for p in monorepo_picture.panels([record(1, 2.0)])]
+    assert [plot.get_title() for plot in figure.axes] == [p.title for p in run_panels.monorepo([record(1, 2.0)])]
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [
         "2026-01",
         "2026-02",
@@ -203,7 +203,7 @@ def test_matplotlib_draws_the_same_plots() -> None:
 
 def test_an_empty_series_is_not_drawn() -> None:
     with pytest.raises(CorpusError, match="no points yet"):
-        monorepo_picture.panels([])
+        run_panels.monorepo([])
 
 
 MOMENTS = st.integers(0, 4_000_000_000)

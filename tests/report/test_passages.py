@@ -9,7 +9,7 @@ import pytest
 
 from prequential.evaluation.breakdown import MAX_PASSAGES, PASSAGE_BYTES
 from prequential.report.markup import join
-from prequential.report.passages import LEVELS, passages
+from prequential.report.sections import LEVELS, passages
 from prequential.report.style import N_LEVELS
 
 
@@ -25,11 +25,8 @@ def characters(data: bytes, bits: list[float]) -> list[tuple[str, str, str]]:
 
 
 def test_a_character_has_the_sum_of_the_bits_of_its_bytes() -> None:
-    assert characters("aé漢".encode(), [0.25, 1.0, 2.5, 3.0, 3.0, 3.5]) == [
-        ("0", "0.25 bits", "a"),
-        ("3", "3.50 bits", "é"),
-        ("5", "9.50 bits", "漢"),
-    ]
+    shown = characters("aé漢".encode(), [0.25, 1.0, 2.5, 3.0, 3.0, 3.5])
+    assert shown == [("0", "0.25 bits", "a"), ("3", "3.50 bits", "é"), ("5", "9.50 bits", "漢")]
 
 
 def test_other_bytes_are_shown_as_numbers_and_nothing_controls_the_page() -> None:
@@ -38,23 +35,17 @@ def test_other_bytes_are_shown_as_numbers_and_nothing_controls_the_page() -> Non
     assert "<script" not in join(*passages({"passages": [passage(b"<script>", [1.0] * 8)]}))
 
 
-def test_the_title_of_a_passage_has_its_place_and_its_rate() -> None:
+def test_the_title_has_place_and_rate_and_each_level_has_a_colour() -> None:
     (figure,) = passages({"passages": [passage(b"ab", [1.0, 2.0])]})[2:]
     assert "The end: bytes 1,200-1,202, 1.50 bits/byte" in figure
-
-
-def test_each_level_has_a_colour_and_print_underlines_the_dearest() -> None:
     assert len(LEVELS) + 1 == N_LEVELS
     assert [level for level, _, _ in characters(b"abcdef", [0.0, *LEVELS])] == [str(i) for i in range(N_LEVELS)]
 
 
-def test_a_record_without_passages_has_no_section() -> None:
-    assert passages({}) == passages({"passages": []}) == []
-
-
-def test_a_huge_record_shows_only_as_much_as_this_program_writes() -> None:
+def test_a_huge_record_shows_only_as_much_as_this_program_writes_and_an_empty_one_nothing() -> None:
     long = passage(b"a" * 10_000, [1.0] * 10_000)
     assert join(*passages({"passages": [long] * 100})).count("title=") == MAX_PASSAGES * PASSAGE_BYTES
+    assert passages({}) == passages({"passages": []}) == []
 
 
 @pytest.mark.parametrize("wrong", [passage(b"ab", [1.0]), passage(b"", []), passage(b"a", [1.0]) | {"text": "?"}])

@@ -12,7 +12,7 @@ import pytest
 from prequential.errors import MissingDependencyError
 from prequential.evaluation.curves import Curve
 from prequential.report import plots, run_panels
-from prequential.report.svg import Panel, Series
+from prequential.report.panels import Mark, Panel, Role, Series
 
 
 def test_figures_show_the_lines_with_their_names(curves: dict[str, Curve], table: dict[str, Any]) -> None:
@@ -20,6 +20,8 @@ def test_figures_show_the_lines_with_their_names(curves: dict[str, Curve], table
     axes = plots.learning_curves(curves, "a $title$").axes[0]
     assert axes.get_title() == "a $title$"
     assert [text.get_text() for text in axes.texts] == list(curves)  # at the ends of the lines
+    heights = sorted(text.get_position()[1] for text in axes.texts)
+    assert min(np.diff(heights)) >= 0.05 - 1e-9
     assert axes.get_legend() is None
     assert axes.get_lines()[0].get_ydata().tolist() == run_panels.learning(curves).series[0].y.tolist()
     assert axes.get_xscale() == "log"
@@ -27,14 +29,15 @@ def test_figures_show_the_lines_with_their_names(curves: dict[str, Curve], table
     assert plots.long_tail(table).axes[0].get_yscale() == "log"
 
 
-def test_grey_lines_do_not_widen_the_range_and_a_single_point_has_a_marker() -> None:
+def test_grey_lines_do_not_widen_the_range_and_points_have_markers() -> None:
     pytest.importorskip("matplotlib")
     x = np.array([1.0, 10.0])
-    lines = [Series("a", x, np.array([2.0, 3.0])), Series("far", x, np.array([2.0, 900.0]), full=False)]
-    axes = plots.figure("", [Panel("t", [*lines, Series("dot", x[:1], x[:1] + 1.5, 1)], run_panels.RATE)]).axes[0]
+    far = Series("far", x, np.array([2.0, 900.0]), role=Role.GREY)
+    lines = [Series("a", x, np.array([2.0, 3.0])), far, Series("dot", x[:1], x[:1] + 1.5, 1)]
+    axes = plots.figure("", [Panel("t", lines, marks=[Mark("point", 2.0, 2.5)])]).axes[0]
     assert axes.get_ylim()[1] < 4
-    assert [text.get_text() for text in axes.texts] == ["a", "dot", "Grey: far."]
-    assert [line.get_marker() for line in axes.get_lines()] == ["None", "o", "None"]
+    assert [text.get_text() for text in axes.texts] == ["point", "a", "dot", "Grey: far."]
+    assert [line.get_marker() for line in axes.get_lines()] == ["None", "o", "o", "None"]
 
 
 def test_equal_figures_give_equal_png_files(curves: dict[str, Curve]) -> None:

@@ -1,0 +1,184 @@
+"""What a picture or a table shows. Back ends draw it: svg.py (pages, SVG files), figures.py (matplotlib), markup.py (tables).
+
+A Panel has a title, two axes, lines with names and roles, horizontal references and named points. Its vertical axis has the range
+of the lines that are not grey, and of the references.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.report.style import LINE_COLOURS
+
+MAX_FULL = 5  # lines that a reader can tell apart
+N_COLOURS, N_DASHES = len(LINE_COLOURS), 3
+
+
+class Role(Enum):
+    """What a line is in its picture."""
+
+    OWN = "the line that the picture is about: thick"
+    NAMED = "in a colour, and with its name at its end"
+    GREY = "without a colour; its name stands below the picture, and it may leave the vertical range"
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line through the points (x, y): each (n,) float64 and finite, n >= 1. A single point is a dot.
+
+    style: 0 or more. N_COLOURS + i has the colour of i, and other dashes.
+    """
+
+    name: str
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    style: int = 0
+    role: Role = Role.NAMED
+
+    @property
+    def colour(self) -> int:
+        """The place of the line's colour in LINE_COLOURS."""
+        return self.style % N_COLOURS
+
+    @property
+    def dashes(self) -> int:
+        """0: none; 1: long; 2: short."""
+        return self.style // N_COLOURS % N_DASHES
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The title and the scale of an axis. log: values must be positive. dates: values are seconds since 1970."""
+
+    title: str
+    log: bool = False
+    dates: bool = False
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point with its name beside it."""
+
+    name: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture. references: values of y at which a horizontal line is drawn."""
+
+    title: str
+    series: Sequence[Series]
+    x: Axis = Axis("bytes of the original", log=True)
+    y: Axis = Axis("bits/byte")
+    references: Sequence[float] = ()
+    marks: Sequence[Mark] = ()
+
+    @property
+    def full(self) -> list[Series]:
+        """The lines that have a colour."""
+        return [line for line in self.series if line.role != Role.GREY]
+
+    @property
+    def note(self) -> str:
+        """The names of the grey lines; empty if there are none."""
+        names = [line.name for line in self.series if line.role == Role.GREY]
+        return f"Grey: {', '.join(names)}." if names else ""
+
+    def x_values(self) -> NDArray[np.float64]:
+        """All values that the horizontal axis encloses, (n,)."""
+        return np.concatenate([*(line.x for line in self.series), [mark.x for mark in self.marks]])
+
+    def y_values(self) -> NDArray[np.float64]:
+        """All values that the vertical axis encloses, (n,)."""
+        lines = [line.y for line in self.full or self.series]
+        return np.concatenate([*lines, [mark.y for mark in self.marks], self.references])
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal lengths under their titles. The first one names the rows. strong: places of the rows in bold type."""
+
+    title: str
+    columns: Mapping[str, Sequence[object]]
+    caption: str = ""
+    strong: Collection[int] = ()
+
+
+def spread(places: Sequence[float], distance: float, low: float, high: float) -> list[float]:
+    """The places (n,), moved so that they differ by `distance` and none exceeds `high`; nor is below `low` if there is room."""
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    found, least = list(places), low
+    for i in order:
+        found[i] = max(found[i], least)
+        least = found[i] + distance
+    most = high
+    for i in reversed(order):
+        found[i] = min(found[i], most)
+        most = found[i] - distance
+    return found
+
+
+# ---- ticks
+
+SECONDS = (60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 7 * 86400, 14 * 86400)
+MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200)
+MAX_DATE_STEPS = 3  # date labels are long
+
+
+def linear_ticks(low: float, high: float) -> list[float]:
+    """Two to twelve round numbers that enclose low <= high. Their step is 1, 2 or 5 times a power of ten."""
+    span, size = high - low, max(abs(low), abs(high))
+    if span <= max(1e-9 * size, 1e-200):  # rounding error only: space the ticks by the size of the values
+        span = size if size > 1e-200 else 1.0
+    step = 10.0 ** math.floor(math.log10(span / 4))
+    step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= 6)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [step * i for i in range(first, max(last, first + 1) + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten from low to high, 0 < low <= high. If they are fewer than four, 2 and 5 times them are added."""
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for factors in ((1,), (1, 2, 5)):
+        ticks = [factor * 10.0**exponent for exponent in exponents for factor in factors]
+        ticks = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
+        if len(ticks) >= 4:
+            return ticks
+    return ticks or [low]
+
+
+def date_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
+    """Dates (UTC) that enclose low <= high, in seconds since 1970, and their labels.
+
+    The step is one minute to 14 days, or one month to a century. Steps of months begin on the first day of a month.
+    """
+    begin, end = datetime.fromtimestamp(low, UTC), datetime.fromtimestamp(high, UTC)
+    for step in SECONDS:
+        first = math.floor(low / step)
+        last = max(math.ceil(high / step), first + 1)
+        if last - first <= MAX_DATE_STEPS:
+            dates = [datetime.fromtimestamp(step * i, UTC) for i in range(first, last + 1)]
+            form = "%m-%d %H:%M" if step < 86400 else "%Y-%m-%d"
+            break
+    else:
+        month, end_month = 12 * begin.year + begin.month - 1, 12 * end.year + end.month  # end_month begins after `high`
+        fitting = (step for step in MONTHS if -(-end_month // step) - month // step <= MAX_DATE_STEPS)
+        step, form = next(fitting, MONTHS[-1]), "%Y-%m"
+        months = (step * i for i in range(month // step, -(-end_month // step) + 1))
+        dates = [datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC) for month in months]
+    return [date.timestamp() for date in dates], [date.strftime(form) for date in dates]
+
+
+def short_number(value: float) -> str:
+    """The value with at most four significant digits and a unit prefix: 1500000 is "1.5 M"."""
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= size:
+            return f"{value / size:.4g}{unit}"
+    return f"{value:.4g}"
