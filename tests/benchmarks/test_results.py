@@ -111,7 +111,7 @@ def test_presets_for_devices_have_rows_and_columns_of_their_own(tables, results)
     assert lines_of(tables(records), "| file")[0].endswith(
         "| **prequential -5** | **prequential --preset gpu-small** |"
     )
-    changed = evaluation(archive_bytes=200, level="gpu-large", options=options)
+    changed = evaluation(archive_bytes=200, level=9, options=options)
     assert lines_of(tables([*records, changed]), "| **prequential --preset")[0].split("|")[3].strip() == "300"
 
 

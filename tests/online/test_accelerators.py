@@ -29,13 +29,13 @@ from prequential.exact.matmul import BACKEND_NAMES, SELF_TEST_SHAPES, Matmul
 from prequential.exact.pool import Pool
 from prequential.model.config import Config, ReplicaConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
-from prequential.model.gpt import device, weights
+from prequential.model.gpt import weights
 from prequential.model.gpt.context_table import ContextTable
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.device_contexts import DeviceContextTable, distinct
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
-from prequential.model.presets import DEVICE_PRESETS, PRESETS
+from prequential.model.presets import PRESETS
 from prequential.online import accelerators, coding
 from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
@@ -310,25 +310,9 @@ def test_an_archive_of_the_processor_decodes_on_a_device(monkeypatch):
         assert decoded(packed, ON_CUDA) == source.tobytes()
 
 
-@pytest.mark.parametrize("config", [MIXED, PURE], ids=["mixed", "pure"])
-def test_a_large_gpt_is_decoded_column_by_column_on_the_device(config, monkeypatch):
-    """As soon as there is a complete window, each symbol is one replay of a graph. Encoders and segments of 0 still work."""
-    source = text(1200)
-    packed = archive(source, config, Runtime(threads=1))
-    with decoding_on_a_simulated_device(monkeypatch):
-        learner, out = ON_CUDA.learner(config), io.BytesIO()
-        n_before = n_replays()
-        for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), out, learner):
-            pass
-        assert out.getvalue() == source.tobytes() and not learner.gpt._reads_on_host
-        # the last two segments; without a mixer, the first block is stored raw
-        assert n_replays() - n_before >= 256 + 176
-        assert archive(source, config, ON_CUDA) == packed
-
-
 @contextmanager
-def decoding_on_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple]]:
-    """A simulated device with primitives other than `plain`, which have its bits, and on which a decoder reads.
+def with_primitives_of_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple]]:
+    """A simulated device with primitives other than `plain`, which have its bits.
 
     Gives the uses of primitives, by their shapes and integers, that happened first while a graph was captured. Triton compiles
     and loads a kernel at its first use, which is not possible then.
@@ -349,7 +333,6 @@ def decoding_on_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[
     with simulated_cuda(monkeypatch):
         own = SimpleNamespace(COMPILED=False, **{name: noting(name) for name in fused.__all__ if name != "COMPILED"})
         monkeypatch.setattr(accelerators, "_ways", lambda fused: iter([(own, True, "")]))
-        monkeypatch.setattr(device, "decodes_there", lambda config: True)
         yield too_late
 
 
@@ -362,26 +345,11 @@ def test_nothing_is_launched_for_the_first_time_while_capturing(monkeypatch):
     """Also with segments below a window, where the first ones see fewer keys."""
     short = replace(SCHEDULE, first_segment_symbols=16, segment_symbols=16, row_symbols=16, block_symbols=64)
     for config in (MIXED, replace(MIXED, schedule=short)):
-        with decoding_on_a_simulated_device(monkeypatch) as too_late:
+        with with_primitives_of_a_simulated_device(monkeypatch) as too_late:
             source = text(700)
-            packed = archive(source, config, ON_CUDA)
-            assert decoded(packed, ON_CUDA) == source.tobytes()
-            assert n_replays() > 300 and not too_late
-
-
-def test_a_capture_of_columns_that_fails_leaves_the_other_graphs(monkeypatch, caplog):
-    def fails(gpt: DeviceGPT) -> None:
-        raise RuntimeError("no memory")
-
-    source = text(800)
-    packed = archive(source, MIXED, Runtime(threads=1))
-    with decoding_on_a_simulated_device(monkeypatch):
-        monkeypatch.setattr(device, "CapturedColumn", fails)
-        learner, out = ON_CUDA.learner(MIXED), io.BytesIO()
-        for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), out, learner):
-            pass
-        assert out.getvalue() == source.tobytes() and learner.gpt.captures and learner.gpt._reads_on_host
-    assert "a decoder reads on the processor, because capturing failed: no memory" in caplog.text
+            n_before = n_replays()
+            assert archive(source, config, ON_CUDA) == archive(source, config, Runtime(threads=1))
+            assert n_replays() > n_before and not too_late
 
 
 def test_empty_segments_are_not_captured(monkeypatch, caplog):
@@ -411,16 +379,6 @@ def test_an_update_is_not_lost_when_the_table_of_contexts_moves(monkeypatch):
         gpt.update(rows, rows[..., 0], ~rows[..., 0])
         with pytest.raises(RuntimeError, match="an update is staged"):
             gpt.begin(1)
-
-
-def test_where_a_decoder_reads_depends_on_the_size():
-    small, large = (DEVICE_PRESETS[name].gpt for name in ("gpu-small", "gpu-large"))
-    assert [device.decodes_there(gpt) for gpt in (PRESETS[5].gpt, PRESETS[9].gpt, small, large)] == [
-        False,
-        False,
-        False,
-        True,
-    ]
 
 
 def test_a_run_resumes_on_another_device(monkeypatch):
@@ -605,7 +563,6 @@ def test_the_fixed_run_gives_the_expected_digest_on_a_gpu():
 @pytest.mark.parametrize("name", BACKEND_NAMES)
 def test_every_exact_backend_of_a_gpu_passes_the_test_for_all_presets(name, monkeypatch):
     monkeypatch.setattr(accelerators, "TEST_COLUMNS", TEST_COLUMNS)
-    from prequential.model.presets import PRESETS
 
     try:
         products = matmul.choose(torch.device("cuda", 0), name)
@@ -617,19 +574,6 @@ def test_every_exact_backend_of_a_gpu_passes_the_test_for_all_presets(name, monk
             found = Accelerator(torch.device("cuda", 0), products, own, captures=True)
             rows = config.schedule.n_rows, config.schedule.row_symbols
             assert accelerators.compare_with_host(found, config.gpt, rows, host).captures
-
-
-@real
-@needs_device
-def test_a_gpu_decodes_column_by_column(monkeypatch):
-    pytest.importorskip("triton")
-    source = text(20_000)
-    packed = archive(source, FIXED_CONFIG, Runtime())
-    monkeypatch.setattr(device, "decodes_there", lambda config: True)
-    learner, out = Runtime(device="cuda").learner(FIXED_CONFIG), io.BytesIO()
-    for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), out, learner):
-        pass
-    assert out.getvalue() == source.tobytes() and learner.gpt._captured_column is not None
 
 
 @real
