@@ -8,12 +8,11 @@ import os
 from pathlib import Path
 
 from prequential_codecs.archive_summary import summarise
-from prequential_corpora.chunks import reading
 
 from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.record import NOT_CODED
 from prequential.evaluation.runs import ARCHIVE, CURVE, RECORD, Run
-from prequential.files import is_foreign
+from prequential.files import is_foreign, reading
 
 REMEDY = "move it away, choose another folder, or trust_runs=True uses it as it is"
 

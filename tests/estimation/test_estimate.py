@@ -7,16 +7,7 @@ import pytest
 from prequential_codecs.archive_header import Header
 from prequential_corpora.bundled import sample_path
 
-from prequential import (
-    Config,
-    CorpusError,
-    GPTConfig,
-    MixerConfig,
-    ReplicaConfig,
-    Runtime,
-    ScheduleConfig,
-    compress,
-)
+from prequential import Config, CorpusError, GPTConfig, MixerConfig, ReplicaConfig, Runtime, ScheduleConfig, compress
 from prequential.estimation import estimate as module
 from prequential.estimation.estimate import Estimate, coding_time_s, container_bytes, predicted_code_bits
 from prequential.estimation.probe import Probe, ProbePass, probe_blocks, run_probe

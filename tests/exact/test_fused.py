@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from same_bits import check_attention, check_rows
 
@@ -21,13 +21,11 @@ def test_attention_agrees_at_the_shapes_in_use(shape):
     check_attention(fused, *shape, seed=2)
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 70), st.integers(1, 140), st.integers(0, 2**32))
 def test_rows_agree_at_any_shape(n, c, seed):
     check_rows(fused, n, c, seed)
 
 
-@settings(max_examples=30)
 @given(
     st.tuples(st.integers(1, 3), st.integers(1, 20), st.integers(1, 3), st.integers(1, 20), st.integers(1, 40)),
     st.integers(0, 40),

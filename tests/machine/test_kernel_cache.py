@@ -13,7 +13,7 @@ import pytest
 import prequential
 from prequential.machine import kernel_cache
 from prequential.machine.compiled import kernel
-from prequential.machine.sources import PACKAGES, package_folder
+from prequential.machine.kernel_cache import PACKAGES, package_folder
 
 PROJECT = Path(prequential.__file__).parents[1]
 TRIPLE = "from prequential.machine.compiled import kernel\n\n@kernel\ndef triple(x):\n    return 3 * x\n"
@@ -202,10 +202,7 @@ def program_files():
 def test_every_file_that_a_kernel_may_take_constants_from_is_in_the_version():
     """Constants of an imported module become part of a kernel. These modules have none that kernels use."""
     no_constants = {
-        *(
-            package_folder("prequential") / f"{name}.py"
-            for name in ("errors", "printable", "online/loop", "machine/sources")
-        ),
+        *(package_folder("prequential") / f"{name}.py" for name in ("errors", "printable", "online/loop")),
         *(package_folder("prequential_corpora") / f"{name}.py" for name in ("corpus", "symbols")),
         package_folder("prequential_codecs") / "archive_header.py",
     }

@@ -32,7 +32,7 @@ from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt import weights
 from prequential.model.gpt.context_table import ContextTable
 from prequential.model.gpt.device import Accelerator, DeviceGPT
-from prequential.model.gpt.device_contexts import DeviceContextTable, distinct
+from prequential.model.gpt.device_contexts import DeviceContextTable
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
 from prequential.model.presets import PRESETS
@@ -46,6 +46,7 @@ TEST_COLUMNS = accelerators.TEST_COLUMNS
 MIXED = replace(FIXED_CONFIG, schedule=SCHEDULE)
 PURE = replace(MIXED, mixer=None)
 ON_CUDA = Runtime(device="cuda", threads=1)
+pytestmark = pytest.mark.thorough  # a simulated device takes each operation apart
 real = pytest.mark.gpu
 needs_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
@@ -161,38 +162,6 @@ def test_a_context_table_on_a_device_takes_the_steps_of_one_on_the_host(monkeypa
     for name, tensor in here.state().items():
         assert torch.equal(tensor, there.state()[name]), name
     assert torch.equal(sums, other_sums)
-
-
-def test_a_step_of_the_context_table_is_computed_where_the_table_is(monkeypatch):
-    """A decoder moves the table to the host, where the kernels of a device cannot read it."""
-    there, places = SimpleNamespace(**vars(plain)), []
-
-    def adagrad_change(sums, *rest):
-        places.append(is_on_device(sums))
-        return plain.adagrad_change(sums, *rest)
-
-    there.adagrad_change = adagrad_change
-    host = Runtime(threads=1).exact_backend(MIXED)
-    with simulated_cuda(monkeypatch):
-        gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), there), MIXED.gpt, 0, host)
-        for on_host in (False, False, True, True, False, False):
-            gpt.begin(1)
-            gpt.update(*rows(1))
-            if on_host:
-                gpt.column_decoder()
-            else:
-                gpt.forward(torch.zeros(1, MIXED.gpt.n_inputs, dtype=torch.int64), 0)
-            gpt.end()
-    assert len(places) == 4 and all(places)  # a segment's table is where the segment before was read
-
-
-@pytest.mark.parametrize("rows", [[[3, 1], [1, 7]], [[5, 5], [5, 5]], [[0, 1], [2, 3]]])
-def test_distinct_rows_are_those_of_unique_with_their_places(rows):
-    rows = torch.tensor(rows)
-    found, places = distinct(rows, 64)
-    expected = rows.unique()
-    assert found.tolist() == expected.tolist() + [64] * (4 - len(expected))
-    assert torch.equal(found[places], rows)
 
 
 def test_a_captured_segment_takes_few_launches(monkeypatch):
@@ -505,25 +474,6 @@ def test_a_simulated_graph_computes_when_it_is_replayed(monkeypatch):
             graph.replay()
             assert x.tolist() == [expected] * 3
         assert y.tolist() == [12.0] * 3
-
-
-@pytest.mark.parametrize(
-    "work",
-    [
-        lambda x: x.cpu(),
-        lambda x: float(x[0]),
-        lambda x: x.to("cpu"),
-        lambda x: x.copy_(torch.ones(3)),
-        lambda x: torch.ones(3).to(CUDA),
-        lambda x: x[x > 0],
-        lambda x: x.nonzero(),
-    ],
-)
-def test_an_operation_that_waits_for_the_device_cannot_be_captured(monkeypatch, work):
-    with simulated_cuda(monkeypatch):
-        x = torch.ones(3, device=CUDA)
-        with pytest.raises(RuntimeError, match="capturing"), torch.cuda.graph(torch.cuda.CUDAGraph()):
-            work(x)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a CUDA device")
