@@ -30,15 +30,6 @@ def backend(ops: Primitives, products: str = "float64") -> Backend:
     return Backend(ops, Matmul(products), Pool(1))
 
 
-def in_float64(g: torch.Tensor) -> torch.Tensor:
-    """The same five Newton-Schulz steps, unrounded."""
-    x = g.double() / g.double().norm()
-    for _ in range(5):
-        gram = x @ x.t()
-        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
-    return x
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_singular_values_come_near_one(ops, shape):
     values = torch.linalg.svdvals(orthogonalise(drawn(shape), backend(ops)).double())

@@ -7,13 +7,12 @@ from functools import partial
 import numpy as np
 import own_learners as models
 import pytest
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
 from prequential_corpora.bundled import sample_path
 
 import prequential
 from prequential.errors import ConfigError, CorpusError, InvalidDistributionError, LawError
 from prequential.evaluation.record import CODED_HERE, NOT_CODED, evaluation_record
-from prequential.learners.adapted import MAX_MOVE, TOTAL, AdaptedLearner, checked_rows, integer_frequencies
+from prequential.learners.adapted import MAX_MOVE, TOTAL, checked_rows, integer_frequencies
 from prequential.learners.loading import load_subject, parse_arguments
 from prequential.learners.subject import spread, tokenise
 from prequential.online.runtime import Runtime
@@ -264,17 +263,6 @@ def test_arguments_are_json_or_text():
             parse_arguments(wrong)
     with pytest.raises(ConfigError, match="cannot be made: TypeError"):
         load_subject("own_learners:Counts", {"no_such": 1})
-
-
-def test_two_adapted_learners_with_another_past_differ():
-    a, b = (AdaptedLearner(models.Counts(), 256) for _ in range(2))
-    assert a.digest() == b.digest()
-    for learner, text in ((a, b"ab"), (b, b"ba")):
-        symbols = np.frombuffer(text, np.uint8).astype(np.int64)
-        learner.begin(2)
-        learner.code(symbols, BitCoder(FOLLOW))
-        learner.end(2)
-    assert a.digest() != b.digest()
 
 
 def test_what_the_learner_gets_is_its_own():

@@ -9,7 +9,6 @@ from prequential_corpora.bundled import sample_path
 from small import DEEPER
 
 from prequential.model.config import ReplicaConfig
-from prequential.model.history import History
 from prequential.online.runtime import Runtime
 
 BOTH = replace(DEEPER, gpt=replace(DEEPER.gpt, contexts=()))
@@ -48,16 +47,6 @@ def test_the_bits_of_the_gpt_are_those_of_the_last_segment_and_only_an_encoder_h
     decoded, _ = learn(decoder, np.zeros_like(symbols), BitCoder(DECODE, coder.payload()), SIZES[:1])
     assert np.array_equal(decoded, symbols)
     assert decoder.gpt_bits is None
-
-
-# ---- history
-
-
-def filled(n, bits=4, step=7):
-    history, symbols = History(bits), np.random.default_rng(n).integers(1, 256, n)
-    for start in range(0, n, step):
-        history.append(symbols[start : start + step])
-    return history, symbols
 
 
 # ---- rows

@@ -400,27 +400,6 @@ def test_records_of_binary_data_count_as_lines():
     assert past.byte_above2(now, ring) == TABLE.tobytes()[4003 - 16]
 
 
-@pytest.mark.parametrize("line", [b"0123456\n", "Straße\n".encode(), b"\x00\x00\x00 a file's name of text\n"])
-def test_text_has_no_records_even_if_its_lines_are_of_equal_length(line):
-    assert past_after(line * 1000)[0][past.IN_RECORDS] == 0
-
-
-def test_text_after_records_has_lines_again():
-    now, ring, *_ = past_after(TABLE.tobytes() + b"now the text begins\nand here is more\nof it")
-    assert now[past.IN_RECORDS] == 0
-    assert past.byte_above(now, ring) == b"and here is more"[5]
-
-
-def test_in_steady_records_contexts_are_made_of_the_bytes_around():
-    table = np.tile(TABLE, (2, 1)).tobytes()
-    same, above = bytearray(table), bytearray(table)
-    same[-29] ^= 1  # neither one of the last bytes, nor above the next one
-    above[-8] ^= 1  # above the next one
-    found = [hashes_after(bytes(text)) for text in (table, same, above)]
-    for name in ("word", "word2", "word3", "first,word", "keyword,gap", "nest,word", "word,gaps", "vowels,length"):
-        assert found[0][name] == found[1][name] != found[2][name]
-
-
 def test_in_binary_data_other_contexts_take_the_places_of_those_of_words():
     noise = np.random.default_rng(1).integers(0, 256, 9000, dtype=np.uint8).tobytes()
     first, names = contexts.OF_BINARY[0], ("2", "word", "word2")
@@ -675,52 +654,7 @@ def test_a_stream_whose_code_changes_is_decoded(gpt):
     assert_same_state(encoder, decoder)
 
 
-def test_a_mixer_keeps_followers_only_for_contexts_of_them():
-    for names, size in (
-        (("1", "word", "after1,2", "after2,1"), 1),
-        *((("1", name), 1 << past.FOLLOWER_BITS) for name in contexts.OF_FOLLOWERS),
-    ):
-        assert make_mixer(MixerConfig(contexts=names, table_bits=8)).arrays.followers.shape == (past.N_FOLLOWERS, size)
-
-
-def test_followers_matter_to_the_contexts_of_them_and_to_no_others():
-    *others, followers = past_after(b"one two three. one two three. one ")
-    differ = hashes_of((*others, followers)) != hashes_of((*others, np.zeros_like(followers)))
-    assert set(np.array(CONTEXTS)[differ]) == set(contexts.OF_FOLLOWERS)
-
-
 # ---- what the mixer knows of the GPT
-
-
-@pytest.mark.parametrize("code", [codewords.AS_TEXT, codewords.AS_NUMBERS])
-def test_the_two_likeliest_bytes_and_the_confidence_of_the_gpt_are_known(code):
-    frequencies = drawn_frequencies(200, 3)
-    frequencies[0] = 1 << 16  # all bytes alike: the first code words count
-    facts = np.zeros(sets.N_FACTS, np.int64)
-    facts[sets.CODE] = code
-    for i, row in enumerate(frequencies.astype(np.int64)):
-        sets.describe_gpt(frequencies, i, facts)
-        first, second = np.argsort(-row[codewords.BYTE[code]], kind="stable")[:2]
-        assert (facts[sets.LIKELIEST], facts[sets.SECOND]) == (first, second)
-        highest = row[codewords.BYTE[code, first]]
-        assert facts[sets.GPT_CONFIDENCE] == np.searchsorted([1 / 4, 1 / 2, 7 / 8], highest / 2**24, side="right")
-    sets.describe_gpt(frequencies[:0], 0, facts)
-    assert facts[sets.LIKELIEST] == facts[sets.SECOND] == sets.NO_BYTE and facts[sets.GPT_CONFIDENCE] == 0
-
-
-def test_a_mixer_corrects_a_gpt_whose_errors_depend_on_the_context():
-    """After an even byte the GPT is right, after an odd one it expects another byte. Nothing else predicts this noise."""
-    noise = np.random.default_rng(4).integers(0, 256, 4000)
-    odd = np.concatenate(([0], noise[:-1])) % 2 == 1
-    rows = np.full((len(noise), 256), 1 << 12, np.int32)
-    rows[np.arange(len(noise)), np.where(odd, noise ^ 255, noise)] += (1 << 24) - (1 << 20)
-    config = MixerConfig(contexts=("0",), sets=("bits",), curves=("1",), table_bits=8, match_bits=6)
-    mixer = make_mixer(config)
-    one_curve = make_mixer(config)  # for all contexts
-    curves = np.ascontiguousarray(one_curve.arrays.gpt_curves[:, :1])
-    one_curve.arrays = one_curve.arrays._replace(gpt_curves=curves)
-    costs = [followed(m, noise, rows) / len(noise) for m in (mixer, one_curve)]
-    assert costs[0] < 0.9 * costs[1]
 
 
 @pytest.mark.parametrize("sign", [1, -1])
