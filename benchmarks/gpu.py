@@ -3,12 +3,12 @@
     python benchmarks/gpu.py [FILE...] [--levels 5 9 gpu-small 5-pure] [--limit N] [--device cuda|cpu]
 
 Each corpus is compressed at each preset with the GPT on the processor and on the device. Each archive is decoded on the other
-one. The parts are timed alone, too, also for a preset that is too large to be compressed on a processor: a step, the reading
-of a segment, a column of a decoder, and the mixer; on a device also as graphs, and as graphs of Triton's kernels. The script
-counts the operations of a step that a device launches, except views, with the CUDA path of matrix products, and the bytes
-that they read and write; with Triton (if it is installed) their number. The counts are the same on every machine. The script
-prints one table, appends one record to benchmarks/gpu.jsonl, and fails if two archives differ. Before that, it prints each result
-to stderr as soon as it is known. --device cpu tests the script itself.
+one. The parts are timed alone, too: a step, the reading of a segment, a column of a decoder on the processor, and the mixer; on a
+device also as graphs, and as graphs of Triton's kernels. The script counts the operations of a step that a device launches,
+except views, with the CUDA path of matrix products, and the bytes that they read and write; with Triton (if it is installed)
+their number. The counts are the same on every machine. The script prints one table, appends one record to benchmarks/gpu.jsonl,
+and fails if two archives differ. Before that, it prints each result to stderr as soon as it is known. --device cpu tests the
+script itself.
 """
 
 import argparse
@@ -127,7 +127,7 @@ def _arguments() -> argparse.Namespace:
         help="presets: N, N-pure or the name of one for devices",
     )
     parser.add_argument(
-        "--parts", nargs="*", default=["gpu-large"], metavar="N", help="more presets, of which only the parts are timed"
+        "--parts", nargs="*", default=[], metavar="N", help="more presets, of which only the parts are timed"
     )
     parser.add_argument("--limit", type=int, default=50_000, metavar="N", help="bytes of each (default: %(default)s)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
@@ -206,7 +206,6 @@ def step(level: str, config: Config, device: str) -> dict[str, Any]:
         row[f"step_{where}_s"] = _step_s(gpts[where], rows, device) if where in gpts else None
         row[f"reading_{where}_s"] = _reading_s(gpts[where], config, device) if where in gpts else None
     row["column_cpu_s"] = _column_s(gpts["cpu"], config)
-    row["column_gpu_s"] = _column_s(gpts["gpu_triton"], config) if "gpu_triton" in gpts else None
     row["device_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else None
     return row | counts(config)
 
@@ -296,10 +295,8 @@ def _reading_s(gpt: GPT, config: Config, device: str) -> float:
 
 
 def _column_s(gpt: GPT, config: Config) -> float:
-    """Seconds of one column, read as a decoder does: a mean over COLUMNS, after as many; on a device in a graph."""
+    """Seconds of one column, read as a decoder does: a mean over COLUMNS, after as many."""
     assert config.gpt
-    if isinstance(gpt, DeviceGPT):
-        gpt._decodes_there = True
     for n in (config.gpt.window, COLUMNS, COLUMNS):
         symbols = torch.zeros(n, config.gpt.n_inputs, dtype=torch.int64)
         gpt.begin(n)
@@ -335,7 +332,7 @@ def _table(runs: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) -> s
     """A line for each corpus and preset: milliseconds of the parts, kB/s of the runs, and whether all archives are identical."""
     parts_heads = ["gpu", "captured", "Triton"]
     heads = ["corpus", "preset", "step ms: cpu", *parts_heads, "segment ms: cpu", *parts_heads]
-    heads += ["column ms: cpu", "Triton", "mixer kB/s"]
+    heads += ["column ms: cpu", "mixer kB/s"]
     heads += ["kB/s: compress cpu", "gpu", "decompress cpu", "gpu", "identical"]
     parts = {row["level"]: row for row in steps}
     lines = []
@@ -343,7 +340,7 @@ def _table(runs: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) -> s
     for run_row in [*runs, *alone]:
         part = parts.get(run_row["level"], {})
         times = [part.get(f"{kind}_{where}_s") for kind in ("step", "reading") for where in PARTS]
-        times += [part.get("column_cpu_s"), part.get("column_gpu_s")]
+        times += [part.get("column_cpu_s")]
         rates = [
             run_row.get(f"{verb}_{where}_kb_per_s") for verb in ("compress", "decompress") for where in ("cpu", "gpu")
         ]

@@ -28,7 +28,7 @@ UNLIMITED = ("cli",)  # a file for each command
 ORDER = (
     ("errors", "printable", "version"),
     ("files",),
-    ("machine.interruption", "machine.process", "machine.sources", "machine.usable_memory"),
+    ("machine.interruption", "machine.process", "machine.usable_memory"),
     ("machine.kernel_cache", "machine.compiled"),
     ("codecs",),
     ("corpora",),

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from prequential.evaluation.evaluation import DraftFolder, Evaluation, evaluate
     from prequential.evaluation.ledger import Ledger
     from prequential.evaluation.runs import Run, read_run, read_runs
+    from prequential.learners.protocol import OnlineModel
     from prequential.matrix.matrix import Matrix, measure_matrix
     from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
     from prequential.model.presets import preset
     from prequential.monorepo_loss.series import read_series
     from prequential.online.coding import Progress
     from prequential.online.limits import memory_bytes
-    from prequential.online.loop import Learner
     from prequential.online.runtime import Runtime
     from prequential.report import plots as plots
     from prequential.sweeps.sweep import sweep, sweep_plan
@@ -65,11 +65,11 @@ __all__ = [
     "InexactMachineError",
     "InvalidDistributionError",
     "LawError",
-    "Learner",
     "Ledger",
     "Matrix",
     "MissingDependencyError",
     "MixerConfig",
+    "OnlineModel",
     "OutputError",
     "PrequentialError",
     "Progress",
@@ -109,7 +109,7 @@ _MODULES = {
     "prequential.model.presets": ("preset",),
     "prequential.online.coding": ("Progress",),
     "prequential.online.limits": ("memory_bytes",),
-    "prequential.online.loop": ("Learner",),
+    "prequential.learners.protocol": ("OnlineModel",),
     "prequential.online.runtime": ("Runtime",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, overload
 from prequential_codecs.archive_header import Header
 
 from prequential.arguments import check_arguments
+from prequential.decompression import checkpoints_of, open_sink
 from prequential.evaluation.ledger import Ledger
 from prequential.files import check_output
 from prequential.learners.given import Given, informed_learner, is_model
@@ -21,7 +22,6 @@ from prequential.model.presets import default_for
 from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
-from prequential.online.outputs import checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, HashedSymbols, PathLike, mode_of, open_source
 

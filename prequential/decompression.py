@@ -6,7 +6,8 @@ This module and its imports are the decoder that a description length counts (ev
 import io
 import os
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,16 +15,26 @@ from typing import TYPE_CHECKING, BinaryIO, cast, overload
 
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
-from prequential_corpora.chunks import reading
 from prequential_corpora.tree_restore import restore_tree
 
 from prequential.errors import CorruptArchiveError, OutputError
-from prequential.files import Sink, check_new_folder, output_file, possible_name
+from prequential.files import (
+    PathLike,
+    Sink,
+    check_new_folder,
+    checkpoint_path,
+    is_device,
+    output_file,
+    partial_path,
+    possible_name,
+    reading,
+    stream_output,
+)
 from prequential.machine.process import engine_call
 from prequential.online import coding
+from prequential.online.checkpoint import Checkpoints
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
-from prequential.online.outputs import PathLike, checkpoints_of, open_sink
 from prequential.online.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -205,3 +216,25 @@ def _archive(archive: bytes | bytearray | memoryview | PathLike | BinaryIO) -> A
     if hasattr(archive, "read"):
         return nullcontext(cast(BinaryIO, archive))
     return io.BytesIO(cast(bytes, archive))
+
+
+def open_sink(
+    output: PathLike | BinaryIO, *, overwrite: bool, resume: bool = False, like: Path | None = None, mode: int = 0o777
+) -> AbstractContextManager[Sink]:
+    """A sink for a path, as `files.output_file` makes it, or for an open binary file, which is flushed at the end."""
+    if isinstance(output, str | os.PathLike):
+        return output_file(output, overwrite=overwrite, resume=resume, like=like, mode=mode)
+    return _flushed(stream_output(output, overwrite=overwrite))
+
+
+@contextmanager
+def _flushed(sink: Sink) -> Iterator[Sink]:
+    yield sink
+    sink.flush()
+
+
+def checkpoints_of(output: PathLike | BinaryIO | None, *, resume: bool) -> Checkpoints | None:
+    """The checkpoints of a run that makes a file or folder; None for streams and devices, which cannot be continued."""
+    if not isinstance(output, str | os.PathLike) or is_device(output):
+        return None
+    return Checkpoints(checkpoint_path(output), partial_path(output), resume=resume)

@@ -1,13 +1,20 @@
-"""Fixtures of several folders. Tests may import the modules of this folder (interruption)."""
+"""Fixtures of several folders. Tests may import the modules of this folder (interruption, small)."""
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# No example has a deadline: the first one may compile. `make test-all` sets HYPOTHESIS_PROFILE=thorough.
+settings.register_profile("quick", max_examples=15, deadline=None)
+settings.register_profile("thorough", max_examples=200, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 COMPILE = """

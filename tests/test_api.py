@@ -199,5 +199,5 @@ def test_the_reference_lists_every_public_name_once() -> None:
     classes = [
         kind for kind in vars(protocol).values() if isinstance(kind, type) and kind.__module__ == protocol.__name__
     ]
-    protocols = {f"{protocol.__name__}.{kind.__name__}" for kind in classes}
+    protocols = {f"{protocol.__name__}.{kind.__name__}" for kind in classes} - {f"{protocol.__name__}.OnlineModel"}
     assert sorted(listed) == sorted(own | others | protocols)

@@ -8,27 +8,18 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from os import PathLike
 from typing import IO
 
 from prequential.errors import CorpusError, OutputError
-from prequential.files import temporary_folder
+from prequential.files import reading, temporary_folder
 
 CHUNK_N_BYTES = 1 << 20
 # Follows each document if a stream contains several. It is one byte, so that a byte-level learner codes one symbol, and NUL,
 # because text does not contain it. The lengths define where a document ends, so binary documents are safe.
 DOCUMENT_END = b"\0"
 ANNOUNCED_N_BYTES = 1 << 30
-
-
-@contextmanager
-def reading(what: str | PathLike[str]) -> Iterator[None]:
-    """Turns an OSError of the body into CorpusError: `cannot read 'WHAT': REASON`, in one line for every file name."""
-    try:
-        yield
-    except OSError as error:
-        raise CorpusError(f"cannot read {str(what)!r}: {error.strerror or error}") from error
 
 
 def read_chunks(stream: IO[bytes], what: str | PathLike[str]) -> Iterator[bytes]:

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from prequential.adapters.classifier import ClassifierLearner
     from prequential.adapters.static_model import StaticModel
-    from prequential.adapters.torch_module import TorchLearner
-    from prequential.adapters.transformers_lm import TransformersLearner
+    from prequential.adapters.torch_module import TorchLearner, TransformersLearner
 
 __all__ = ["ClassifierLearner", "StaticModel", "TorchLearner", "TransformersLearner"]
 _MODULES = {
     "ClassifierLearner": "classifier",
     "StaticModel": "static_model",
     "TorchLearner": "torch_module",
-    "TransformersLearner": "transformers_lm",
+    "TransformersLearner": "torch_module",
 }
 
 

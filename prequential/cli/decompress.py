@@ -6,13 +6,12 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prequential_corpora.chunks import reading
-
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.cli.progress import progress_bar, shows_summary
 from prequential.cli.resuming import resumable
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError
+from prequential.files import reading
 from prequential.printable import printable
 
 if TYPE_CHECKING:

@@ -187,14 +187,12 @@ def _run_folder(args: argparse.Namespace, name: str) -> "AbstractContextManager[
 
 def _estimate(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> "Estimate":
     """The estimated cost of the evaluation, which is printed on stderr unless --quiet."""
-    from prequential.estimation.estimate import estimate
-    from prequential.estimation.estimate_text import format_summary
-    from prequential.estimation.run_cost import planned_header
+    from prequential.estimation.estimate import estimate, format_summary
     from prequential.online.source import open_source
 
     runtime.check(config)
     with open_source(name, args.limit, in_order=True) as source:
-        found, _ = estimate(source.symbols, planned_header(source, config), runtime)
+        found = estimate(source, config, runtime)
     if not args.quiet:
         print(f"{printable(name)}: {format_summary(found)}", file=sys.stderr)
     return found

@@ -45,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
 def _record(name: str) -> dict[str, Any]:
     """The description of an archive; of standard input a copy is read, because the index is at its end."""
     from prequential_codecs.archive_text import archive_record
-    from prequential_corpora.chunks import read_chunks, reading, spool
+    from prequential_corpora.chunks import read_chunks, spool
+
+    from prequential.files import reading
 
     with reading(name):
         if name != "-":

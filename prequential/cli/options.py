@@ -234,8 +234,8 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
     level.add_argument(
         "--preset",
         type=_device_preset,
-        choices=("gpu-small", "gpu-large"),
-        help="a learner for --device cuda, with a GPT of 7 or 85 million weights (docs/MACHINES.md)",
+        choices=("gpu-small",),
+        help="a learner for --device cuda, with a GPT of 7 million weights (docs/MACHINES.md)",
     )
     level.add_argument(
         "--config",

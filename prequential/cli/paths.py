@@ -10,12 +10,11 @@ import re
 import sys
 from pathlib import Path
 
-from prequential_corpora.chunks import reading
 from prequential_corpora.names import is_path
 
 from prequential.cli.failures import report_failure
 from prequential.errors import CorpusError, PrequentialError
-from prequential.files import check_output
+from prequential.files import check_output, reading
 
 
 def are_refused(args: argparse.Namespace) -> bool:

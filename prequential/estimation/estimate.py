@@ -1,4 +1,4 @@
-"""What a run will cost, before it runs: time, memory, operations and size.
+"""What a run will cost, before it runs: time, memory and size.
 
 Time: the probe (estimation/probe.py) times the first segments and full-size ones. The time of a segment of a size between them
 is interpolated on a straight line. Memory: the probe's own peak, and what grows with the corpus. Size: ppmd compresses the
@@ -10,7 +10,7 @@ import io
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,15 +28,16 @@ from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import Config, ScheduleConfig
 from prequential.model.presets import preset
 from prequential.model.schedule import blocks, segments
-from prequential.online.flops import Flops, total_flops
 from prequential.online.limits import memory_bytes
 from prequential.online.runtime import Runtime
+from prequential.online.source import Source
 
 REFERENCE = "ppmd"
 REFERENCE_BYTES = 6 << 20  # ppmd compresses at most so much of a corpus; the rest is assumed to cost the same
 SHARES = 0.92, 0.96, 0.985  # of the bits of FASTER that a GPT and more contexts leave: 0.92 to 0.98 were measured
 SHARES_OF_GPT = 1.02, 1.08, 1.2  # that a GPT alone needs: 1.04 and 1.09 were measured, at 4 and 1 MB
 FASTER = 2  # the preset that is suggested instead of one with a GPT
+KB = 1e3
 N_PREFIXES = 5  # of the probe, over its last two octaves, at which the ratio is computed
 
 
@@ -65,8 +66,8 @@ class Estimate:
 
     probe_bytes: how much of the corpus the probe coded. peak_memory_bytes: resident, libraries included, of compressing.
     model_memory_bytes: what --max-memory is compared with. archive_low, archive_high: likely bounds of the archive's bytes
-    (docs/MACHINES.md says how often they held). n_segments: the GPT takes one optimiser step with each segment after the first.
-    faster_s: seconds of preset FASTER; None if it was not tried. usable_memory_bytes: what this process may use; None: not known.
+    (docs/MACHINES.md says how often they held). faster_s: seconds of preset FASTER; None if it was not tried.
+    usable_memory_bytes: what this process may use; None: not known.
     """
 
     n_bytes: int
@@ -79,36 +80,27 @@ class Estimate:
     archive_bytes: int
     archive_low: int
     archive_high: int
-    flops: Flops
-    n_segments: int
     faster_s: float | None = None
     usable_memory_bytes: int | None = None
 
-    def to_record(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self) | {"flops": asdict(self.flops) | {"total": self.flops.total}}
 
-
-def estimate(
-    source: Symbols, header: Header, runtime: Runtime, *, probe_bytes: int | None = None, details: bool = False
-) -> tuple[Estimate, Probe]:
-    """The cost on this machine of coding `source` (n,) uint8, which `header` describes, and the probe that it is derived from.
+def estimate(source: Source, config: Config, runtime: Runtime, *, probe_bytes: int | None = None) -> Estimate:
+    """The cost on this machine of coding `source` with the learner of `config`.
 
     Takes two passes over the probe, and one of ppmd over the corpus (at most REFERENCE_BYTES of it). probe_bytes: None for
-    PROBE_BYTES, or what can be coded in PROBE_S. details: also time the mixer alone, for other machines. Raises CorpusError for
-    an empty corpus, and what `probe_in_new_process` raises.
+    PROBE_BYTES, or what can be coded in PROBE_S. Raises CorpusError for an empty corpus, and what `probe_in_new_process` raises.
     """
-    if not len(source):
+    symbols, n = source.symbols, source.n_bytes
+    if not n:
         raise CorpusError("nothing to estimate: the corpus is empty")
-    config, n = Config.from_dict(header.config), len(source)
     other = preset(FASTER) if config.gpt and not config.replicas else None
     budget_s = math.inf if probe_bytes is not None else PROBE_S if config.gpt else 3 * PROBE_S
-    probe = probe_in_new_process(
-        source, n, probe_bytes or PROBE_BYTES, config, runtime, budget_s=budget_s, times_mixer=details, also=other
-    )
-    low, likely, high = _code_bits(source, probe, config)
+    probe = probe_in_new_process(symbols, n, probe_bytes or PROBE_BYTES, config, runtime, budget_s=budget_s, also=other)
+    low, likely, high = _code_bits(symbols, probe, config)
+    # without the digest, for which all bytes would be read
+    header = Header(n_bytes=n, blake2b=bytes(32), config=config.to_dict(), corpus=dict(source.origin))
     container = container_bytes(header, config.schedule)
-    found = Estimate(
+    return Estimate(
         n_bytes=n,
         probe_bytes=probe.n_bytes,
         startup_s=probe.startup_s,
@@ -119,13 +111,9 @@ def estimate(
         archive_bytes=container + math.ceil(likely / 8),
         archive_low=container + math.ceil(low / 8),
         archive_high=container + math.ceil(high / 8),
-        flops=total_flops(config, n),
-        n_segments=len(_segment_sizes(n, config.schedule)),
+        faster_s=n * probe.other.byte_s if probe.other else None,
         usable_memory_bytes=usable_memory_bytes(),
     )
-    if probe.other:
-        found = replace(found, faster_s=n * probe.other.byte_s)
-    return found, probe
 
 
 # ---- time
@@ -222,7 +210,51 @@ def _reference_bits(data: NDArray[np.uint8]) -> float:
     return 8.0 * len(BASELINES[REFERENCE].compress(data.tobytes()))
 
 
-# ---- against the actual cost
+# ---- as text, and against the actual cost
+
+
+def format_estimate(found: Estimate) -> str:
+    """The figures, one a line, without a final newline."""
+    n = found.n_bytes
+
+    def speed(wall_s: float) -> str:
+        return f"{_time(wall_s)}, {n / wall_s / KB:,.2f} kB/s"
+
+    peak, limit = _mib(found.peak_memory_bytes), _mib(found.model_memory_bytes)
+    usable = f"; {_mib(found.usable_memory_bytes)} usable here" if found.usable_memory_bytes is not None else ""
+    rows = [
+        ("corpus", f"{n:,} bytes, of which the probe coded {found.probe_bytes:,}"),
+        ("start-up", f"{found.startup_s:.1f} s, not included in the times below"),
+        ("compress", speed(found.compress_s)),
+        ("decompress", speed(found.decompress_s)),
+        ("peak memory", f"{peak}; --max-memory at least {limit}{usable}"),
+        ("archive", f"{found.archive_bytes:,} bytes, {8 * found.archive_bytes / n:.4f} bits/byte"),
+        ("likely", f"{found.archive_low:,} to {found.archive_high:,} bytes"),
+    ]
+    if found.faster_s is not None and found.faster_s < found.compress_s / 2:
+        more = "for some 3 % more bytes than with a GPT and more contexts"
+        rows.append(("suggestion", f"-{FASTER} takes {_time(found.faster_s)}, {more}"))
+    return "\n".join(f"{name:<14}{text}" for name, text in rows)
+
+
+def format_summary(found: Estimate) -> str:
+    """The main figures in one line."""
+    return (
+        f"estimate: compress {_time(found.compress_s)}, decompress {_time(found.decompress_s)}, "
+        f"{_mib(found.peak_memory_bytes)}, archive {found.archive_bytes:,} bytes "
+        f"({found.archive_low:,} to {found.archive_high:,})"
+    )
+
+
+def _time(wall_s: float) -> str:
+    if wall_s < 120:
+        return f"{wall_s:.1f} s"
+    minutes = wall_s / 60
+    return f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"
 
 
 def compare_with_evaluation(found: Estimate, evaluation: Evaluation) -> dict[str, Any]:

@@ -40,30 +40,27 @@ class ProbePass:
     """One pass through the S segments of a probe. wall_s, code_bits: (S,), wall time and ideal code length of each segment.
 
     learner_s: time to build the learner. block_s: time for the digest of its state, which each block of an archive needs.
-    full_cpu_s: seconds of all threads in a full-size segment, the median; 0 without one.
     """
 
     wall_s: tuple[float, ...]
     code_bits: tuple[float, ...]
     learner_s: float
     block_s: float
-    full_cpu_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
     """What a probe measured.
 
-    sizes: symbols of each segment. n_full: how many of the last segments have the full size, outside the schedule. mixer_byte_s:
-    seconds that the context mixer takes for a byte, alone in its thread; 0 without one. startup_s: from the start of a process to
-    the first symbol: imports, self-test, kernels. peak_memory_bytes: resident, of the probe's process up to the end of encoding.
+    sizes: symbols of each segment. n_full: how many of the last segments have the full size, outside the schedule. startup_s:
+    from the start of a process to the first symbol: imports, self-test, kernels. peak_memory_bytes: resident, of the probe's
+    process up to the end of encoding. other: of the configuration that was also tried.
     """
 
     sizes: tuple[int, ...]
     n_full: int
     encoded: ProbePass
     decoded: ProbePass
-    mixer_byte_s: float
     startup_s: float
     peak_memory_bytes: int
     other: "OtherPass | None" = None
@@ -107,15 +104,14 @@ def run_probe(
     runtime: Runtime,
     *,
     budget_s: float = math.inf,
-    times_mixer: bool = True,
     also: Config | None = None,
 ) -> Probe:
     """Encodes and decodes the beginning of a corpus of n_bytes; `source` holds at least the bytes that are coded.
 
     budget_s: seconds of encoding after which the rest of the first segments, or of the full-size ones, is left out; each kind
-    gets half of it, and at least one segment, of full size two. times_mixer: whether the mixer is timed alone. also: another
-    configuration that codes the first segments, too. The figures are those of a run only in a new process
-    (`probe_in_new_process`). Raises CorruptArchiveError if the decoded bytes differ.
+    gets half of it, and at least one segment, of full size two. also: another configuration that codes the first segments, too.
+    The figures are those of a run only in a new process (`probe_in_new_process`). Raises CorruptArchiveError if the decoded
+    bytes differ.
     """
     started = time.perf_counter()
     warm_up(runtime, config)
@@ -137,7 +133,6 @@ def run_probe(
         n_full=n_full,
         encoded=encoded,
         decoded=decoded,
-        mixer_byte_s=_mixer_byte_s(config, runtime, parts, pieces) if times_mixer else 0.0,
         startup_s=warm_up_s,
         peak_memory_bytes=peak,
         other=_other(also, runtime, all_parts, all_pieces) if also else None,
@@ -198,46 +193,29 @@ def _code(
     learner = runtime.learner(config)
     learner_s = time.perf_counter() - started
     sizes: list[int] = []
-    wall_s, cpu_s, code_bits, coded, spent_s, n_full = [], [], [], [], 0.0, 0
+    wall_s, code_bits, coded, spent_s = [], [], [], 0.0
     for k, (part, piece) in enumerate(zip(parts, pieces, strict=True)):
         is_full = has_full and k == len(parts) - 1
         spent_s, n_before, n_segments = 0.0 if is_full else spent_s, 0, len(sizes)
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall = time.perf_counter()
         for n_done, bits in run(learner, coder, part, piece) if is_full or spent_s < budget_s / 2 else ():
             wall_s.append(time.perf_counter() - wall)
-            cpu_s.append(time.process_time() - cpu)
             sizes.append(n_done - n_before)
             code_bits.append(float(bits.sum()))
             spent_s, n_before = spent_s + wall_s[-1], n_done
             # the first of full size has costs of its own
             if spent_s >= budget_s / 2 and len(sizes) - n_segments > is_full:
                 break
-            wall, cpu = time.perf_counter(), time.process_time()
+            wall = time.perf_counter()
         coded.append(slice(part.start, part.start + n_before))
-        n_full = len(sizes) - n_segments if is_full else 0
     if block_s is None:
         started = time.perf_counter()
         learner.digest()
         block_s = time.perf_counter() - started
-    found = ProbePass(
-        wall_s=tuple(wall_s),
-        code_bits=tuple(code_bits),
-        learner_s=learner_s,
-        block_s=block_s,
-        full_cpu_s=float(np.median(cpu_s[-n_full:])) if n_full else 0.0,
-    )
+    found = ProbePass(wall_s=tuple(wall_s), code_bits=tuple(code_bits), learner_s=learner_s, block_s=block_s)
     return found, coded, tuple(sizes)
 
 
 def _other(config: Config, runtime: Runtime, parts: Sequence[slice], pieces: Sequence[Bytes]) -> OtherPass:
     found, _, sizes = _code(config, runtime, BitCoder(FOLLOW), parts, pieces, False, 2 * OTHER_S, block_s=0.0)
     return OtherPass(byte_s=float(np.median(np.divide(found.wall_s, sizes))), sizes=sizes, code_bits=found.code_bits)
-
-
-def _mixer_byte_s(config: Config, runtime: Runtime, parts: Sequence[slice], pieces: Sequence[Bytes]) -> float:
-    """Seconds a byte of a mixer without a GPT. The GPT adds little to the mixer's own work."""
-    if config.mixer is None:
-        return 0.0
-    alone = replace(config, gpt=None, replicas=None)
-    found, _, sizes = _code(alone, runtime, BitCoder(FOLLOW), parts, [piece.copy() for piece in pieces], False)
-    return float(np.median(np.divide(found.wall_s, sizes)))

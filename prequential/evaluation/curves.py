@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_corpora.chunks import reading
 
 from prequential.errors import CorpusError
-from prequential.files import read_regular, write_bytes, writing
+from prequential.files import read_regular, reading, write_bytes, writing
 from prequential.records.fields import MAX_COUNT, MAX_NUMBER
 
 MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the complete learner, its GPT alone, its context mixer alone

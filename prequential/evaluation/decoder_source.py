@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from prequential.machine.sources import PACKAGES, package_folder
+from prequential.machine.kernel_cache import PACKAGES, package_folder
 
 ROOTS = (
     "prequential.decompression",

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
-from prequential_corpora.chunks import read_chunks, reading
+from prequential_corpora.chunks import read_chunks
 
 from prequential.errors import CheckpointError, CorpusError
 from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import ARCHIVE, COSTS, ENCODED, SECONDS
 from prequential.evaluation.trace import ArrayFile, Trace
-from prequential.files import checkpoint_path, open_regular, output_file, partial_path, write_text, writing
+from prequential.files import checkpoint_path, open_regular, output_file, partial_path, reading, write_text, writing
 from prequential.learners.subject import Subject
 from prequential.model.schedule import blocks, segments
 from prequential.online import coding

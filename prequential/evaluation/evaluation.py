@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from prequential_codecs.baselines.registry import BASELINES, DEFAULT_BASELINES, BaselineResult
-from prequential_corpora.chunks import reading
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError, wrong_argument
@@ -29,7 +28,7 @@ from prequential.evaluation.draft import Draft
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.summary import learner_name, model_summary, size_rows, sizes_html
 from prequential.evaluation.trace import Trace
-from prequential.files import temporary_folder, writing
+from prequential.files import reading, temporary_folder, writing
 from prequential.learners.following import byte_costs, follow, reported
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel

@@ -24,7 +24,7 @@ from prequential.records.fields import (
     WALL_S,
     Form,
 )
-from prequential.watch.finding import Finding
+from prequential.watch.health import Finding
 
 if TYPE_CHECKING:
     from prequential.evaluation.evaluation import Evaluation

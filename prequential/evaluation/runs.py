@@ -27,8 +27,6 @@ from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prequential_corpora.chunks import reading
-
 from prequential.arguments import check_arguments
 from prequential.errors import CheckpointError, CorpusError
 from prequential.evaluation.curves import (
@@ -50,6 +48,7 @@ from prequential.files import (
     output_file,
     permissions,
     read_regular,
+    reading,
     share_folder,
     sync_folder,
     warn_of_readers,

@@ -12,7 +12,7 @@ from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
 from prequential.printable import printable
 from prequential.records.table import format_table
-from prequential.watch.finding import Finding
+from prequential.watch.health import Finding
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 PART_NAMES = {"gpt": "GPT"}

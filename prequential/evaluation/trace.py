@@ -17,10 +17,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from prequential_codecs.bit_coder import UNIT_BITS
-from prequential_corpora.chunks import reading
 
 from prequential.errors import CheckpointError
-from prequential.files import open_own_file, sync, temporary_folder, writing
+from prequential.files import open_own_file, reading, sync, temporary_folder, writing
 
 CHUNK = 1 << 20  # values that are read at a time
 MEMORY_BYTES = 64 << 20

@@ -20,10 +20,9 @@ from prequential.files.folders import (
     write_bytes,
     write_text,
 )
+from prequential.files.inputs import open_regular, read_regular, reading, temporary_folder
 from prequential.files.outputs import RESUMABLE, check_output, is_device, output_file
-from prequential.files.regular import open_regular, read_regular
 from prequential.files.sink import PathLike, Sink, possible_name, stream_output, sync, writing
-from prequential.files.temporary import temporary_folder
 from prequential.files.work_folder import (
     check_own_folder,
     checkpoint_path,
@@ -58,6 +57,7 @@ __all__ = [
     "permissions",
     "possible_name",
     "read_regular",
+    "reading",
     "set_mode",
     "share_folder",
     "stream_output",

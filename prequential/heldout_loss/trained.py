@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import GIVEN
-from prequential_corpora.chunks import reading, spool
+from prequential_corpora.chunks import spool
 from prequential_corpora.corpus import Document, mapped, unicode_name
 from prequential_corpora.names import is_path
 
 from prequential.errors import CheckpointError, ConfigError, CorpusError, CorruptArchiveError
 from prequential.evaluation.runs import ARCHIVE, RECORD, read_run
-from prequential.files import open_regular
+from prequential.files import open_regular, reading
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online import checkpoint

@@ -1,20 +1,5 @@
 """What a learner of one's own must offer to be measured: two methods and one number.
 
-    class Counts:                                        # the frequency of each byte so far
-        n_symbols = 256
-
-        def __init__(self):
-            self.counts = np.ones(256)
-
-        def predict(self, context, symbols):
-            row = np.log(self.counts / self.counts.sum())
-            return np.tile(row, (len(symbols), 1))
-
-        def update(self, symbols):
-            self.counts += np.bincount(symbols, minlength=256)
-
-    prequential.evaluate("book1", learner=Counts)
-
 The evaluator calls predict and update in turn, a run of `run_symbols` symbols at a time. It checks the law while it does so
 (adapted.py). docs/LEARNERS.md describes everything.
 """
@@ -36,6 +21,27 @@ class OnlineModel(Protocol):
     Optional attributes: run_symbols, the length of a run (default 256). deterministic = True: equal calls give equal bits on this
     machine, so an archive can be decoded; its bytes are then coded for real. tokenizer: a `Tokenizer`. state_dict(): everything
     that later predictions depend on, as arrays, tensors, numbers, and dicts and lists of them; the evaluator compares digests.
+
+    Examples:
+        >>> import numpy as np, prequential
+        >>> class Counts:
+        ...     "The frequency of each byte so far."
+        ...
+        ...     n_symbols = 256
+        ...
+        ...     def __init__(self):
+        ...         self.counts = np.ones(256)
+        ...
+        ...     def predict(self, context, symbols):
+        ...         return np.tile(np.log(self.counts / self.counts.sum()), (len(symbols), 1))
+        ...
+        ...     def update(self, symbols):
+        ...         self.counts += np.bincount(symbols, minlength=256)
+        >>> isinstance(Counts(), prequential.OnlineModel)
+        True
+        >>> found = prequential.evaluate(b"text" * 100, learner=Counts, baselines=())
+        >>> 0 < found.ledger.code_bits < 8 * 400
+        True
     """
 
     n_symbols: int

@@ -68,15 +68,6 @@ def peak_memory_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, others kibibytes
 
 
-def private_memory_bytes() -> int:
-    """The private memory that this process has allocated, used or not; `peak_memory_bytes` if the system does not report it."""
-    try:
-        pages = int(Path("/proc/self/statm").read_bytes().split()[5])
-    except (OSError, IndexError, ValueError):
-        return peak_memory_bytes()
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
 def versions() -> dict[str, str]:
     """Versions of Python and of the installed packages that may influence speed."""
     found = {"python": platform.python_version()}

@@ -28,11 +28,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from prequential.files import is_foreign
-from prequential.machine.sources import package_folder
+
+PACKAGES = ("prequential", "prequential_codecs", "prequential_corpora")
 
 # The files whose code or constants become part of a kernel (a test compares them with the imports).
 KERNEL_SOURCES = (
@@ -53,6 +55,15 @@ UNUSED_S = 30 * 24 * 3600.0
 CHECK_BYTES = 16  # a digest at the beginning of each file
 
 _log = logging.getLogger(__name__)
+
+
+@functools.cache
+def package_folder(name: str) -> Path:
+    """The folder of one of PACKAGES. It is found without importing the package."""
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"the package {name} is missing: install prequential again")
+    return Path(spec.origin).parent
 
 
 def kernel_sources() -> dict[str, Path]:

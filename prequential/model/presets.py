@@ -61,7 +61,6 @@ def _with_gpt(
     width: int,
     context_bits: int,
     mixer: MixerConfig | None,
-    segment_symbols: int = 512,
     block_symbols: int = ScheduleConfig.block_symbols,
 ) -> Config:
     """A GPT that learns once from each symbol. Without a memory of contexts, replay costs bits (dev/LOG.md)."""
@@ -74,18 +73,18 @@ def _with_gpt(
         context_step=0.16,
     )
     schedule = ScheduleConfig(
-        segment_symbols=segment_symbols,
-        n_rows=segment_symbols // ScheduleConfig.row_symbols,
+        segment_symbols=512,
+        n_rows=512 // ScheduleConfig.row_symbols,
         block_symbols=block_symbols,
     )
     return Config(gpt=gpt, mixer=mixer, schedule=schedule)
 
 
-def _with_memory(config: Config, memory_bits: int = 20, replay: float = 1.0) -> Config:
-    """The same with a memory of contexts and smaller steps. replay: how many positions a step replays for each new one."""
+def _with_memory(config: Config) -> Config:
+    """The same with a memory of contexts and smaller steps. A step replays a position for each new one."""
     assert config.gpt
-    gpt = dataclasses.replace(config.gpt, memory_bits=memory_bits, matrix_step=0.02, momentum=0.8)
-    schedule = dataclasses.replace(config.schedule, n_rows=int((1.0 + replay) * config.schedule.n_rows))
+    gpt = dataclasses.replace(config.gpt, memory_bits=20, matrix_step=0.02, momentum=0.8)
+    schedule = dataclasses.replace(config.schedule, n_rows=2 * config.schedule.n_rows)
     return dataclasses.replace(config, gpt=gpt, schedule=schedule)
 
 
@@ -104,11 +103,10 @@ PRESETS: dict[int, Config] = {
 }  # fmt: skip
 
 
-# For a device, which steps while the processor mixes: 7 and 85 million weights. The mixer is the one of -2, with a larger
-# table: a larger one would take most of the time. Blocks are larger, because each ends with a digest of 1 to 2 GB.
+# For a device, which steps while the processor mixes: 7 million weights. The mixer is the one of -2, with a larger table: a
+# larger mixer would take most of the time. Blocks are larger, because each ends with a digest of 1 GB.
 DEVICE_PRESETS: dict[str, Config] = {
     "gpu-small": _with_memory(_with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24), block_symbols=1 << 20)),
-    "gpu-large": _with_memory(_with_gpt(12, 768, 19, _beside_gpt(_SECOND, 22), 1024, 1 << 20), 18, replay=0.5),
 }
 
 

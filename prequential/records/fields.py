@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from prequential_corpora.chunks import reading
-
 from prequential.errors import CorpusError
-from prequential.files import PathLike, open_regular, read_regular
+from prequential.files import PathLike, open_regular, read_regular, reading
 from prequential.files.strict_json import parse_json
 
 MAX_RECORD_BYTES = 1 << 26  # of a line

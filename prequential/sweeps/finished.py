@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from prequential_codecs.archive_summary import summarise
-from prequential_corpora.chunks import reading
 
 from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.record import NOT_CODED
 from prequential.evaluation.runs import ARCHIVE, CURVE, RECORD, PathLike, Run, runs_so_far
-from prequential.files import is_foreign
+from prequential.files import is_foreign, reading
 from prequential.online.source import open_source
 from prequential.version import VERSION
 

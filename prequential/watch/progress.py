@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from prequential.errors import wrong_argument
 from prequential.printable import printable
-from prequential.watch.finding import Finding
-from prequential.watch.health import Health
+from prequential.watch.health import Finding, Health
 
 if TYPE_CHECKING:
     from prequential.online.coding import Progress
@@ -63,7 +62,7 @@ class SilentProgress:
         """Removes what does not stay, at the end of the run."""
 
     def _line(self, *parts: str) -> str:
-        return printable(": ".join(["prequential", *([self._title] if self._title else []), *parts]))
+        return printable(": ".join(filter(None, ["prequential", self._title, *parts])))
 
     def _status(self, done: Progress, n_bytes: int) -> str:
         return f"{done.n_bytes / n_bytes if n_bytes else 1:.0%}, {self.health.status(n_bytes)}".rstrip(", ")
@@ -75,7 +74,7 @@ class ProgressLines(SilentProgress):
     period_s = delay_s = 60.0
 
     def update(self, done: Progress, n_bytes: int) -> None:
-        self.write(self._line(*filter(None, [self._phase, self._status(done, n_bytes)])))
+        self.write(self._line(self._phase, self._status(done, n_bytes)))
 
     def write(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -98,24 +97,25 @@ class ProgressBar(SilentProgress):
 
     def _new_bar(self) -> Any:
         form = "{desc} |{bar:16}|"  # a row that is filled would leave fragments when the terminal becomes narrower
-        return self._tqdm(
-            desc=self._short_title, bar_format=form, dynamic_ncols=True, leave=self._stays, file=self._terminal
-        )
+        options = {"desc": self._short_title, "leave": self._stays, "file": self._terminal}
+        return self._tqdm(bar_format=form, dynamic_ncols=True, **options)
+
+    def _describe(self, *parts: str) -> None:
+        if self._bar is not None:
+            self._bar.set_description_str(" ".join(filter(None, [self._short_title, self._phase, *parts])))
 
     def phase(self, name: str) -> str:
         """Shows the name at once, also where nothing is reported."""
         before = super().phase(name)
-        if self._bar is not None and not self._has_failed:
-            self._bar.set_description_str(" ".join(filter(None, [self._short_title, self._phase])))
+        if not self._has_failed:
+            self._describe()
         return before
 
     def update(self, done: Progress, n_bytes: int) -> None:
         if self._bar is None:
             self._bar = self._new_bar()
         self._bar.total, self._bar.n = n_bytes, done.n_bytes
-        self._bar.set_description_str(
-            " ".join(filter(None, [self._short_title, self._phase, self._status(done, n_bytes)]))
-        )
+        self._describe(self._status(done, n_bytes))
         if self._stays and done.n_bytes >= n_bytes and not len(done.segment):
             self.close()
 

@@ -1,26 +1,25 @@
-"""Windows: the reports of a run in parts of some 16 KiB that can be compared, and the current rates of the run."""
+"""The reports of a run in windows of some 16 KiB: what each cost, what gzip spends on it, what is usual, the current rates."""
 
 from __future__ import annotations
 
 import math
+import statistics
+import zlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prequential.model.schedule import GROWTH, segments
-from prequential.watch.gzip_curve import GzipCurve
 
 if TYPE_CHECKING:
     from prequential.online.coding import Progress
 
 WINDOW_BYTES = 1 << 14
 N_RECENT = 64  # windows that define what is usual
-N_SEGMENTS = 64  # of which the time is known
+MIN_WINDOWS = 8  # before this many nothing is called unusual
 # While segments of a GPT grow, each takes about this power of its size: its step costs the same (0.2 to 0.4 for -5).
 GROWING_POWER = 0.33
 LATEST_BYTES = 1 << 16  # over which the latest rate is taken
@@ -28,7 +27,7 @@ SPEED_S = 10.0  # over which the speed is taken, once the run is as old
 MIN_SPEED_S = 0.05  # a shorter time says nothing about it
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Window:
     """Some successive segments. None stands for an unknown value. update_size: the largest of the window's optimiser steps."""
 
@@ -36,11 +35,9 @@ class Window:
     n_bytes: int
     block: int
     code_bits: float
-    wall_s: float | None = None
-    content: bytes | None = None
-    gzip_bits: float | None = None
-    update_size: float | None = None
-    memory_bytes: int | None = None
+    wall_s: float | None
+    gzip_bits: int
+    update_size: float
 
     @property
     def bits_per_byte(self) -> float:
@@ -48,21 +45,29 @@ class Window:
         return self.code_bits / self.n_bytes
 
     @property
-    def gzip_bits_per_byte(self) -> float | None:
-        return None if self.gzip_bits is None else self.gzip_bits / self.n_bytes
+    def gzip_bits_per_byte(self) -> float:
+        return self.gzip_bits / self.n_bytes
 
-    @cached_property
-    def byte_counts(self) -> NDArray[np.int64] | None:
-        """How often each byte value occurs, (256,)."""
-        return None if self.content is None else np.bincount(np.frombuffer(self.content, np.uint8), minlength=256)
+    @property
+    def bytes_per_s(self) -> float | None:
+        return self.n_bytes / self.wall_s if self.wall_s else None
 
-    @cached_property
-    def order0_bits_per_byte(self) -> float:
-        """Bits per byte under the window's own byte frequencies; infinite if its content is unknown."""
-        if self.byte_counts is None:
-            return math.inf
-        p = self.byte_counts[self.byte_counts > 0] / self.n_bytes
-        return float(-(p * np.log2(p)).sum())
+
+class Recent(deque[Window]):
+    """The last N_RECENT windows, which define what is usual."""
+
+    def usual(self, figure: str) -> float | None:
+        """The median of a figure of the windows; None where fewer than MIN_WINDOWS have it."""
+        known = [value for window in self if (value := getattr(window, figure)) is not None]
+        return statistics.median(known) if len(known) >= MIN_WINDOWS else None
+
+    def is_spike(self, window: Window) -> bool:
+        """Whether its cost is above the median by at least 6 deviations, half a bit, and a quarter of the median."""
+        usual, rate = self.usual("bits_per_byte"), window.bits_per_byte
+        if usual is None or not usual + max(0.5, 0.25 * usual) < rate < math.inf:
+            return False
+        deviation = 1.4826 * statistics.median(abs(other.bits_per_byte - usual) for other in self)
+        return rate > usual + 6 * deviation
 
 
 class _Mark(NamedTuple):
@@ -74,56 +79,52 @@ class _Mark(NamedTuple):
 
 
 class Windows:
-    """The windows of one run, from its first report on. A resumed run does not begin at the first byte."""
+    """The windows of one run, from its first report on. A resumed run does not begin at the first byte.
 
-    def __init__(self, first: Progress, clock: Callable[[], float], memory_bytes: Callable[[], int]) -> None:
-        self._clock, self._memory_bytes = clock, memory_bytes
-        self._gzip = GzipCurve(clock)
+    gzip deflates the segments in one stream, at level 6, and is flushed after each window: within 1 % of gzip -9 on text.
+    """
+
+    def __init__(self, first: Progress, clock: Callable[[], float]) -> None:
+        self._clock, self.recent = clock, Recent(maxlen=N_RECENT)
         self._has_beginning = first.n_bytes == len(first.segment)
         self.done, self._now_s = first, clock()
         start = (0, 0.0) if self._has_beginning else (first.n_bytes, first.code_bits)
         self._marks = deque([_Mark(*start, self._now_s)], N_RECENT)
-        self._segment_times: deque[tuple[int, float]] = deque(maxlen=N_SEGMENTS)
+        self._segment_times: deque[tuple[int, float]] = deque(maxlen=64)
         self._knows_start_time = False  # of the current window
-        self._open(first.n_blocks)
+        self._block, self._update_size = first.n_blocks, 0.0  # of the current window
+        self._deflate, self._gzip_bytes, self._gzip_total = zlib.compressobj(6, zlib.DEFLATED, -15, 9), 0, 0
 
-    def _open(self, block: int) -> None:
-        self._block = block
-        self._segments: list[NDArray[np.uint8]] = []
-        self._update_size: float | None = None
-
-    def add(self, done: Progress, *, needs_gzip: Callable[[Window], bool]) -> Window | None:
-        """Adds a report; returns the window that it completes, if any. needs_gzip: whether gzip must measure that window."""
+    def add(self, done: Progress) -> Window | None:
+        """Adds a report; returns the window that it completes, if any."""
         before_s, self.done, self._now_s = self._now_s, done, self._clock()
         if len(done.segment):
             self._segment_times.append((len(done.segment), self._now_s - before_s))
+        size = done.update_size or 0.0
+        self._update_size = max(self._update_size, size if math.isfinite(size) else math.inf)
         n_bytes = done.n_bytes - self._marks[-1].n_bytes
         if n_bytes > 0:
-            self._segments.append(done.segment)
-        if done.update_size is not None:
-            size = done.update_size if math.isfinite(done.update_size) else math.inf
-            self._update_size = max(size, self._update_size or 0.0)
+            self._gzip_bytes += len(self._deflate.compress(done.segment.tobytes()))
         if n_bytes < WINDOW_BYTES:
             return None
         window = self._finished_window(n_bytes)
-        if window.content is not None:
-            window.gzip_bits = self._gzip.add(window.content, window.code_bits, measure=needs_gzip(window))
         self._marks.append(_Mark(done.n_bytes, done.code_bits, self._now_s))
         self._knows_start_time = True
-        self._open(done.n_blocks)
+        self._block, self._update_size, self._gzip_bytes = done.n_blocks, 0.0, 0
         return window
 
     def _finished_window(self, n_bytes: int) -> Window:
-        start, content = self._marks[-1], np.concatenate(self._segments).tobytes()
+        start = self._marks[-1]
+        self._gzip_bytes += len(self._deflate.flush(zlib.Z_SYNC_FLUSH))
+        self._gzip_total += self._gzip_bytes
         return Window(
             start=start.n_bytes,
             n_bytes=n_bytes,
             block=self._block,
             code_bits=self.done.code_bits - start.code_bits,
+            gzip_bits=8 * self._gzip_bytes,
             wall_s=self._now_s - start.time_s if self._knows_start_time else None,
-            content=content if len(content) == n_bytes else None,
             update_size=self._update_size,
-            memory_bytes=self._memory_bytes(),
         )
 
     @property
@@ -134,16 +135,15 @@ class Windows:
     @property
     def latest_bits_per_byte(self) -> float | None:
         """Ideal code length per byte over the last LATEST_BYTES, or up to one window more."""
-        for mark in reversed(self._marks):
-            n_bytes = self.done.n_bytes - mark.n_bytes
-            if n_bytes >= LATEST_BYTES:
-                return (self.done.code_bits - mark.code_bits) / n_bytes
-        return None
+        done = self.done
+        mark = next((mark for mark in reversed(self._marks) if done.n_bytes - mark.n_bytes >= LATEST_BYTES), None)
+        return (done.code_bits - mark.code_bits) / (done.n_bytes - mark.n_bytes) if mark else None
 
     @property
     def gzip_bits_per_byte(self) -> float | None:
-        """gzip's bits per byte so far, estimated; None for a resumed run."""
-        return self._gzip.bits_per_byte(self.done.n_bytes, self.done.code_bits) if self._has_beginning else None
+        """gzip's bits per byte up to the latest window; None before the first one, and for a resumed run."""
+        n_bytes = self._marks[-1].n_bytes
+        return 8 * self._gzip_total / n_bytes if self._gzip_total and self._has_beginning else None
 
     @property
     def bytes_per_s(self) -> float | None:
@@ -159,14 +159,12 @@ class Windows:
         While the segments of a GPT are still short they are slow. Their time is then taken to grow with a power of their size.
         """
         start, schedule = self.done.n_bytes, self.done.schedule
-        if schedule is not None and self.done.update_size is not None and len(self._segment_times) > 1:
-            times = list(self._segment_times)[1:]  # the first one includes what came before it
-            unit_s = float(np.mean([seconds / size**GROWING_POWER for size, seconds in times]))
-            n_growing = min(n_bytes, GROWTH * schedule.segment_symbols)
-            sizes = [s.stop - s.start for s in segments(slice(start, max(start, n_growing)), schedule)]
-            n_full = (n_bytes - max(start, n_growing)) / schedule.segment_symbols
-            return unit_s * (
-                sum(size**GROWING_POWER for size in sizes) + n_full * schedule.segment_symbols**GROWING_POWER
-            )
-        speed = self.bytes_per_s
-        return max(0, n_bytes - start) / speed if speed else None
+        if schedule is None or self.done.update_size is None or len(self._segment_times) < 2:
+            speed = self.bytes_per_s
+            return max(0, n_bytes - start) / speed if speed else None
+        times = list(self._segment_times)[1:]  # the first one includes what came before it
+        unit_s = float(np.mean([seconds / size**GROWING_POWER for size, seconds in times]))
+        n_growing = min(n_bytes, GROWTH * schedule.segment_symbols)
+        sizes = [s.stop - s.start for s in segments(slice(start, max(start, n_growing)), schedule)]
+        n_full = (n_bytes - max(start, n_growing)) / schedule.segment_symbols
+        return unit_s * (sum(size**GROWING_POWER for size in sizes) + n_full * schedule.segment_symbols**GROWING_POWER)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from prequential.estimation.measured_rates import read_measured_rates
 from prequential.model.presets import preset
 
 
@@ -31,8 +30,7 @@ def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path
     (found,) = map(json.loads, record.read_text().splitlines())
     (run,), (step, alone) = found["runs"], found["steps"]
     assert run["identical"] and run["n_bytes"] == 3000 and run["archive_bytes"] < 3000
-    (rate,) = read_measured_rates(record, small("5"))
-    assert (rate.device, rate.compress_bytes_per_s) == ("cpu", 1e3 * run["compress_gpu_kb_per_s"])
+    assert found["device"]["name"] == "cpu" and run["compress_gpu_kb_per_s"] > 0
     assert step["step_gpu_s"] > 0 and step["reading_gpu_s"] > 0 and run["mixer_kb_per_s"] > 0
     assert step["operations"] > step["operations_a_layer"] > step["reading_operations"] > 100
     assert step["bytes"] > 128 * 1024 * step["bytes_a_unit"] > 0  # width 128, 8 rows of 128, one layer
@@ -43,7 +41,7 @@ def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path
     ]  # fmt: skip
     _, line, line_alone = out.splitlines()
     assert line.split()[:2] == ["sample:christmas_carol", "5"] and line.split()[-1] == "yes"
-    assert line.split().count("-") == 5  # a processor captures nothing and runs no Triton kernels
+    assert line.split().count("-") == 4  # a processor captures nothing and runs no Triton kernels
     assert line_alone.split()[:2] == ["-", "5-pure"] and line_alone.split()[-1] == "-"
 
 

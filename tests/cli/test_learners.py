@@ -22,18 +22,8 @@ def folder(tmp_path, text):
 
 
 def test_a_learner_of_ones_own_gets_a_run_folder_that_later_commands_read(run, folder):
-    done = run(
-        folder,
-        "evaluate",
-        "--learner",
-        "mine.py:Counts",
-        "--learner-arg",
-        "prior=0.5",
-        "--verify",
-        "--baselines",
-        "gzip",
-        "text",
-    )
+    options = "--learner mine.py:Counts --learner-arg prior=0.5 --verify --baselines gzip"
+    done = run(folder, "evaluate", *options.split(), "text")
     assert done.returncode == 0, done.stderr
     assert b"mine.py:Counts(prior = 0.5)" in done.stdout
     (path,) = (folder / "runs").iterdir()

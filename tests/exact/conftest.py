@@ -5,13 +5,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import settings
 
 from prequential.exact import fused, plain
 
 sys.path.insert(0, str(Path(__file__).parent))
-settings.register_profile("no deadline", deadline=None)  # the first call of a compiled loop may compile it
-settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session", params=[plain, fused], ids=["plain", "fused"])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import mpmath
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 F = np.float32
@@ -196,7 +196,6 @@ def test_input_gradients_pass_the_norm_and_the_inverse_rotation(ops, shape, seed
     assert_same_bits((got,), (expected,))
 
 
-@settings(max_examples=20)
 @given(SEEDS)
 def test_rotation_by_a_multiple_of_the_period_changes_nothing_and_keeps_lengths(ops, seed):
     from prequential.exact.tables import rotary_table

@@ -34,7 +34,7 @@ SIZES = st.integers(2, 50)
 
 
 @pytest.mark.parametrize("name", exact_backends())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SIZES, st.integers(2, 2200), SIZES, st.integers(0, 2**32), st.booleans())
 def test_exact_backends_equal_int64_products(name, m, k, n, seed, transposed):
     generator = torch.Generator().manual_seed(seed)
@@ -61,7 +61,7 @@ def test_exact_backends_hold_the_largest_sums(name, k, left, right):
 
 
 @pytest.mark.parametrize("name", BACKEND_NAMES)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SIZES, st.integers(1, 512), SIZES, st.integers(0, 2**32))
 def test_batched_products_of_attention_are_exact(name, m, k, n, seed):
     generator = torch.Generator().manual_seed(seed)

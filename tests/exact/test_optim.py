@@ -30,15 +30,6 @@ def backend(ops: Primitives, products: str = "float64") -> Backend:
     return Backend(ops, Matmul(products), Pool(1))
 
 
-def in_float64(g: torch.Tensor) -> torch.Tensor:
-    """The same five Newton-Schulz steps, unrounded."""
-    x = g.double() / g.double().norm()
-    for _ in range(5):
-        gram = x @ x.t()
-        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
-    return x
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_singular_values_come_near_one(ops, shape):
     values = torch.linalg.svdvals(orthogonalise(drawn(shape), backend(ops)).double())
@@ -46,15 +37,6 @@ def test_singular_values_come_near_one(ops, shape):
     assert 0.5 < float(wide.median()) < 1.3 and float(values.max()) < 1.4
     if shape[0] != shape[1]:  # a square Gaussian matrix has singular values near 0, which five steps do not lift
         assert float(values.min()) > 0.5
-
-
-@pytest.mark.parametrize("shape", [(64, 256), (256, 64)])
-def test_the_direction_is_close_to_that_of_newton_schulz_without_rounding(ops, shape):
-    g = drawn(shape)
-    x = orthogonalise(g, backend(ops)).double()
-    expected = in_float64(g if shape[0] <= shape[1] else g.t())
-    expected = expected if shape[0] <= shape[1] else expected.t()
-    assert float((x * expected).sum() / (x.norm() * expected.norm())) > 0.97  # eight bits an entry
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -70,13 +52,6 @@ def test_a_stack_of_matrices_gives_the_bits_of_each(shape):
     for name in exact_products():
         each = torch.stack([orthogonalise(g, backend(fused, name)) for g in stack])
         assert torch.equal(orthogonalise(stack, backend(plain, name)), each)
-
-
-def test_a_power_of_two_cancels_out(ops):
-    g = drawn((48, 80))
-    expected = orthogonalise(g, backend(ops))
-    for exponent in (-30, -3, 5, 30):
-        assert torch.equal(orthogonalise(g * 2.0**exponent, backend(ops)), expected)
 
 
 def test_a_zero_gradient_stays_zero(ops):

@@ -86,19 +86,6 @@ def test_quantise_multiplies_by_the_factor_before_it_rounds(ops, shape, seed):
     assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[0] * F(1 / 127))
 
 
-@given(SEEDS, st.floats(1e-6, 1e6))
-def test_fine_rounding_keeps_every_entry_to_2_to_the_minus_15_of_the_largest(ops, seed, size):
-    x, column = drawn(seed, 7, 40, scale=size), factors(seed, 40)
-    x[np.arange(7), np.arange(7)] *= F(100)  # as in the gradient at logits: one entry is large
-    high, low, scale = ops.quantise_rows_finely(*t(x, column))
-    y = (x * column).astype(np.float64)
-    found = (254.0 * high.numpy() + low.numpy()) * scale.numpy()[:, None]
-    assert np.abs(found - y).max() <= (np.abs(y).max(1, keepdims=True) / 127 / 254 * 0.51).max()
-    assert (np.abs(found - y) <= np.abs(y).max(1, keepdims=True) / 127 / 254 * 0.51).all()
-    assert high.dtype == low.dtype == torch.int8
-    assert high.abs().amax() <= 127 and low.abs().amax() <= 127
-
-
 @given(SEEDS)
 def test_fine_rounding_equals_numpy(ops, seed):
     x, column = drawn(seed, 5, 30), factors(seed, 30)
@@ -108,24 +95,6 @@ def test_fine_rounding_equals_numpy(ops, seed):
     assert same_bits(high, levels.astype(np.int8))
     assert same_bits(low, np.rint((exact - levels) * F(254)).astype(np.int8))
     assert same_bits(scale, (top * F(1.0 / (127 * 254)))[:, 0])
-
-
-@given(matrices(limit=1e30))
-def test_quantised_entries_lie_within_half_a_step(ops, x):
-    q, scale = ops.quantise_rows(*t(x))
-    for row, levels, step in zip(x, q.tolist(), scale.tolist(), strict=True):
-        for value, level in zip(row.tolist(), levels, strict=True):
-            assert abs(level) <= 127
-            error = abs(Fraction(value) - level * Fraction(step))
-            assert error <= Fraction(step) * (Fraction(1, 2) + Fraction(127, 2**20))
-
-
-def test_a_single_huge_entry_is_level_127_and_the_rest_0(ops):
-    x = np.full((3, 40), 1.0, dtype=F)
-    x[1, 7] = -np.finfo(F).max
-    q, _ = ops.quantise_rows(*t(x))
-    assert q[1, 7] == -127 and int(q[1].abs().sum()) == 127
-    assert bool((q[0] == 127).all())
 
 
 @pytest.mark.parametrize("n", [1, 7, 8, 31, 64, 257, 1040])
@@ -145,13 +114,6 @@ def test_normalise_rows_equals_numpy(ops, x):
     inverse = F(1) / root(squares.astype(F) * F(1 / x.shape[1]))
     assert same_bits(q, levels.astype(np.int8)) and same_bits(r, inverse)
     assert same_bits(s, inverse / (top[:, 0] * F(1 / 127)))
-
-
-@given(SHAPES, SEEDS)
-def test_normalised_rows_have_rms_one(ops, shape, seed):
-    q, r, _ = ops.normalise_rows(*t(drawn(seed, *shape)))
-    mean_square = (q.double() * r.double()[:, None]).square().mean(1)
-    assert torch.allclose(mean_square, torch.ones_like(mean_square), atol=1e-5)
 
 
 def numpy_norm_backward(g: np.ndarray, q: np.ndarray, r: np.ndarray, s: np.ndarray, out: np.ndarray) -> np.ndarray:

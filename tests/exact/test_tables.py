@@ -33,13 +33,6 @@ def test_rotary_table_is_the_rounded_cosine_and_sine():
         assert (sin * 2**20).tolist() == [nearest(2**20 * mpmath.sin(a)) for a in angles]
 
 
-def test_rotary_table_has_the_symmetries_of_a_turn():
-    cos, sin = rotary_table()
-    j = torch.arange(4096)
-    assert torch.equal(cos[(j + 1024) % 4096], -sin[j]) and torch.equal(sin[(j + 1024) % 4096], cos[j])
-    assert torch.equal(cos[-j % 4096], cos[j]) and torch.equal(sin[-j % 4096], -sin[j])
-
-
 def test_wave_numbers_fall_geometrically_from_652_to_1():
     for n in (2, 8, 32, 128):
         waves = rotary_wave_numbers(n).tolist()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 ON_DEVICE = torch.cuda.is_available()
@@ -35,9 +35,8 @@ from prequential.model.config import GPTConfig
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT
 
-pytestmark = [pytest.mark.gpu] if ON_DEVICE else []
+pytestmark = pytest.mark.gpu if ON_DEVICE else pytest.mark.thorough  # the interpreter is slow
 DEVICE = torch.device("cuda" if ON_DEVICE else "cpu")
-EXAMPLES = 8  # the interpreter is slow
 
 
 @pytest.mark.parametrize("shape", [(3, 256), (40, 33), (1, 1), (70, 129)])
@@ -50,13 +49,11 @@ def test_attention_agrees(shape):
     check_attention(triton_primitives, *shape, seed=2)
 
 
-@settings(max_examples=EXAMPLES)
 @given(st.integers(1, 9), st.integers(1, 70), st.integers(0, 2**32))
 def test_rows_agree_at_any_shape(n, c, seed):
     check_rows(triton_primitives, n, c, seed)
 
 
-@settings(max_examples=EXAMPLES)
 @given(
     st.tuples(st.integers(1, 2), st.integers(1, 6), st.integers(1, 2), st.integers(1, 10), st.integers(1, 20)),
     st.integers(0, 20),

@@ -25,8 +25,7 @@ from prequential.cli.main import main
 from prequential.comparison.compare import compare
 from prequential.comparison.compare_text import format_comparison
 from prequential.comparison.intervals import Bootstrap
-from prequential.errors import ConfigError, CorpusError, PrequentialError
-from prequential.estimation.devices import read_devices
+from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.curves import read_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.evaluation.runs_text import format_run, format_runs, run_record
@@ -81,7 +80,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "series": read_series,
     "curves": read_curves,
     "runs": read_runs,
-    "devices": read_devices,
     "lines": lambda path: list(read_lines(path)),
     "shard": lambda path: list(read_rows(path, "x", "table", "text")),
     "lines of a shard": lambda path: list(read_rows(path, "x", "lines", "text")),
@@ -269,7 +267,7 @@ def test_bad_json_is_refused_by_every_reader(name: str, tmp_path: Path) -> None:
     (tmp_path / RECORD).write_bytes(BAD_JSON[name])
     with bounded(5.0), pytest.raises(ValueError):
         parse_json(BAD_JSON[name])
-    for read in (read_forecast, read_series, read_runs, read_devices):
+    for read in (read_forecast, read_series, read_runs):
         refused(lambda read=read: read(tmp_path / "x.json"))
     refused(lambda: read_run(tmp_path))
 
@@ -517,9 +515,3 @@ def test_a_table_cannot_name_a_picture(runs_folder: Path) -> None:
     record["tables"] = {"/../../x": table}
     (runs_folder / "a" / RECORD).write_text(json.dumps(record))
     assert set(run_panels.panels_for_files(read_run(runs_folder / "a"))) == {"learning"}
-
-
-def test_a_table_of_devices_is_checked(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"[{}]")
-    with pytest.raises(ConfigError):
-        read_devices(tmp_path / "x")

@@ -46,11 +46,6 @@ def test_an_archive_costs_less_given_a_text_and_decodes_with_it_only(config):
         prequential.decompress(archive, runtime=ONE)
 
 
-def test_a_given_text_may_be_an_array():
-    archive = prequential.compress(B, config=ALONE, given=np.frombuffer(A, np.uint8), runtime=ONE)
-    assert archive == prequential.compress(B, config=ALONE, given=A, runtime=ONE)
-
-
 def test_the_cost_is_that_of_a_learner_that_was_trained():
     result = prequential.evaluate(B, config=BOTH, given=A, runtime=ONE, baselines=("xz",), verify=True)
     learner = ONE.learner(remembering(BOTH, len(A)))

@@ -13,7 +13,7 @@ import pytest
 import prequential
 from prequential.machine import kernel_cache
 from prequential.machine.compiled import kernel
-from prequential.machine.sources import PACKAGES, package_folder
+from prequential.machine.kernel_cache import PACKAGES, package_folder
 
 PROJECT = Path(prequential.__file__).parents[1]
 TRIPLE = "from prequential.machine.compiled import kernel\n\n@kernel\ndef triple(x):\n    return 3 * x\n"
@@ -202,10 +202,7 @@ def program_files():
 def test_every_file_that_a_kernel_may_take_constants_from_is_in_the_version():
     """Constants of an imported module become part of a kernel. These modules have none that kernels use."""
     no_constants = {
-        *(
-            package_folder("prequential") / f"{name}.py"
-            for name in ("errors", "printable", "online/loop", "machine/sources")
-        ),
+        *(package_folder("prequential") / f"{name}.py" for name in ("errors", "printable", "online/loop")),
         *(package_folder("prequential_corpora") / f"{name}.py" for name in ("corpus", "symbols")),
         package_folder("prequential_codecs") / "archive_header.py",
     }
@@ -290,24 +287,3 @@ def test_doctor_names_the_folder(cache, monkeypatch, capsys):
     monkeypatch.setattr("prequential.proof.selftest.checks", lambda: ())
     assert main(["doctor", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["machine"]["kernels"] == str(kernel_cache.kernel_folder())
-
-
-@pytest.mark.slow
-def test_an_update_that_keeps_the_times_of_files_runs_the_new_kernels(tmp_path):
-    """An archive of the updated program decodes with a fresh installation of it: no stale kernel has run."""
-    installed = tmp_path / "installed"
-    shutil.copytree(PROJECT / "prequential", installed / "prequential", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "text").write_bytes(b"It was the best of times, it was the worst of times. " * 40)
-    here = {"PYTHONPATH": str(installed), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    assert run(tmp_path, "compress", "-1", "-o", "first.pq", "text", **here).returncode == 0
-    helper = installed / "prequential" / "model" / "hashing.py"
-    text, times = helper.read_text(), (helper.stat().st_atime_ns, helper.stat().st_mtime_ns)
-    changed = text.replace("0x7F4A7C15", "0x7F4A7C17", 1)
-    assert changed != text
-    helper.write_text(changed)
-    os.utime(helper, ns=times)
-    assert run(tmp_path, "compress", "-1", "-o", "second.pq", "text", **here).returncode == 0
-    assert (tmp_path / "first.pq").read_bytes() != (tmp_path / "second.pq").read_bytes()
-    fresh_machine = here | {"XDG_CACHE_HOME": str(tmp_path / "fresh")}
-    done = run(tmp_path, "test", "second.pq", **fresh_machine)
-    assert done.returncode == 0, done.stderr

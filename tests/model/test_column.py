@@ -30,6 +30,7 @@ print("exact")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("processor", ["this one", "nehalem", "haswell"])
 def test_products_of_a_column_equal_int64_with_any_instructions_of_the_processor(processor, tmp_path):
     """Sizes that fill a vector or not, random and extreme operands. Only the processor `this one` may have byte products."""

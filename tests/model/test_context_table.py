@@ -6,7 +6,7 @@ import torch
 
 from prequential.errors import ConfigError
 from prequential.exact import fused, plain
-from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, GPTConfig
+from prequential.model.config import CONTEXT_REACH, GPTConfig
 from prequential.model.gpt.context_table import MAX_LEVEL, UNITS, ContextTable, compressed
 from prequential.online.audit import committed
 
@@ -30,11 +30,6 @@ def learned(recent, g, ops=plain, n_steps=1):
         table.stage_update(gradient_of(table, recent, g))
         table.commit()
     return table
-
-
-def test_nothing_is_added_at_first():
-    (recent, h), table = drawn(5), ContextTable(CONFIG, plain)
-    assert torch.equal(table.add_to(h, table.row_indices(recent)), h)
 
 
 def test_a_step_is_seen_only_after_it_is_committed():
@@ -63,20 +58,6 @@ def test_a_step_changes_the_rows_of_its_contexts_and_no_others():
     changed = table.rows.any(1).nonzero()[:, 0]
     assert changed.tolist() == table.row_indices(recent).unique().tolist()
     assert torch.equal(table.squares > 0, table.rows.any(1))
-
-
-def test_the_first_step_of_a_row_has_the_configured_root_mean_square():
-    recent, g = drawn(1)
-    row = learned(recent, g).rows[learned(recent, g).row_indices(recent)[0, 0]] / UNITS
-    assert row.square().mean().sqrt().item() == pytest.approx(CONFIG.context_step, rel=0.01)
-    assert torch.equal(row.sign(), -g[0].sign())
-
-
-def test_steps_on_a_constant_gradient_shrink_with_the_root_of_their_number():
-    recent, g = drawn(1)
-    sizes = [learned(recent, g, n_steps=n).rows.float().norm().item() for n in (3, 4)]
-    first = learned(recent, g).rows.float().norm().item()
-    assert sizes[1] - sizes[0] == pytest.approx(first / 2, rel=0.01)
 
 
 def test_a_step_is_that_of_the_format():
@@ -174,7 +155,3 @@ def test_sums_are_kept_with_8_bits_and_the_smallest_shift():
 def test_unknown_contexts_are_refused(names):
     with pytest.raises(ConfigError, match="context"):
         GPTConfig(contexts=names)
-
-
-def test_every_name_can_be_chosen():
-    assert GPTConfig(contexts=list(GPT_CONTEXTS)).contexts == GPT_CONTEXTS

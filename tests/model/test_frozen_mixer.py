@@ -10,26 +10,15 @@ import numpy as np
 import pytest
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from prequential_corpora.bundled import sample_path
+from small import DEEPER
 
-from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.config import MixerConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.mixer import past
 from prequential.online.runtime import Runtime
 
-BOTH = Config(
-    gpt=GPTConfig(
-        n_layers=2,
-        width=32,
-        n_heads=2,
-        mlp_factor=2,
-        window=7,
-        warmup_updates=1,
-        contexts=("3", "after2"),
-        context_bits=8,
-        memory_bits=13,
-    ),
-    mixer=MixerConfig(contexts=("1", "2", "4", "word", "above", "match"), table_bits=10, match_bits=8),
-    schedule=ScheduleConfig(first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14),
+BOTH = replace(
+    DEEPER, mixer=MixerConfig(contexts=("1", "2", "4", "word", "above", "match"), table_bits=10, match_bits=8)
 )
 PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
 CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
@@ -155,6 +144,7 @@ print(frozen.code(text[::-1].copy(), None, BitCoder(FOLLOW)).tolist(), mixer.arr
 """
 
 
+@pytest.mark.thorough
 def test_interpreted_and_compiled_kernels_agree_when_frozen():
     path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     outputs = [

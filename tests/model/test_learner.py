@@ -4,20 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from prequential_corpora.bundled import sample_path
+from small import DEEPER
 
-from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
-from prequential.model.history import History
+from prequential.model.config import ReplicaConfig
 from prequential.online.runtime import Runtime
 
-BOTH = Config(
-    gpt=GPTConfig(n_layers=2, width=32, n_heads=2, mlp_factor=2, window=7, warmup_updates=1),
-    mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
-    schedule=ScheduleConfig(first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14),
-)
+BOTH = replace(DEEPER, gpt=replace(DEEPER.gpt, contexts=()))
 PURE = replace(BOTH, mixer=None)
 APART = replace(BOTH, replicas=ReplicaConfig(n_replicas=3, sync_every=2))
 CONFIGS = pytest.mark.parametrize(
@@ -53,29 +47,6 @@ def test_the_bits_of_the_gpt_are_those_of_the_last_segment_and_only_an_encoder_h
     decoded, _ = learn(decoder, np.zeros_like(symbols), BitCoder(DECODE, coder.payload()), SIZES[:1])
     assert np.array_equal(decoded, symbols)
     assert decoder.gpt_bits is None
-
-
-# ---- history
-
-
-def filled(n, bits=4, step=7):
-    history, symbols = History(bits), np.random.default_rng(n).integers(1, 256, n)
-    for start in range(0, n, step):
-        history.append(symbols[start : start + step])
-    return history, symbols
-
-
-@given(st.integers(0, 100), st.integers(1, 16))
-def test_the_ring_holds_the_last_symbols_for_any_division_into_calls(n, step):
-    history, symbols = filled(n, step=step)
-    assert (history.n_symbols, history.oldest) == (n, max(0, n - 16))
-    assert history.at(np.arange(history.oldest, n)).tolist() == symbols[-16:].tolist()
-
-
-def test_symbol_0_precedes_the_first_symbol():
-    history, symbols = filled(5)
-    assert history.at(np.array([[-3, -1], [0, 4]])).tolist() == [[0, 0], [symbols[0], symbols[4]]]
-    assert history.at(np.array(-1)).dtype == np.int64
 
 
 # ---- rows
@@ -115,18 +86,6 @@ def test_rows_are_stretches_of_the_text_and_the_newest_of_them_are_the_newest_se
     newest = [n - 16 * (n_rows - i) for i in range(n_rows)]  # adjacent, up to the last symbol
     assert all(start in possible for start, possible in zip(newest, found, strict=False))
     assert newest[0] <= n - n_new
-
-
-def test_rows_are_shorter_while_the_history_is_shorter_than_a_row(rows):
-    inputs, targets, _ = rows(9, 9)
-    assert targets.tolist() == [TEXT[:9].tolist()]
-    assert [column.tolist() for column in inputs[0].T] == [[0] * e + TEXT[: 9 - e].tolist() for e in (1, 2, 3)]
-
-
-def test_if_rows_need_more_symbols_than_there_are_the_first_row_begins_with_the_oldest(rows):
-    _, targets, _ = rows(40, 40)  # three rows of 16 need 48 symbols
-    assert targets[0].tolist() == TEXT[:16].tolist()
-    assert np.concatenate(targets[-2:]).tolist() == TEXT[8:40].tolist()
 
 
 def test_rows_are_drawn_from_the_symbols_that_the_ring_still_holds(rows):
@@ -226,14 +185,6 @@ def test_a_changed_entry_of_any_part_of_the_state_changes_the_digest(config):
     assert learner.digest() in digests
 
 
-def test_counters_are_part_of_the_state():
-    learner = make_learner()
-    learn(learner, TEXT)
-    n_updates, n_columns = learner.state()["gpt.counters"].tolist()
-    assert (n_updates, n_columns) == (len(SIZES) - 1, sum(SIZES))
-    assert learner.state()["counters"].tolist() == [sum(SIZES), SIZES[-1]]
-
-
 @CONFIGS
 def test_a_fresh_learner_with_the_state_of_another_continues_identically(config):
     """So the state has everything that later predictions depend on."""
@@ -244,10 +195,3 @@ def test_a_fresh_learner_with_the_state_of_another_continues_identically(config)
     later = TEXT[sum(SIZES) :]
     assert learn(fresh, later)[1] == learn(old, later)[1]
     assert fresh.digest() == old.digest()
-
-
-@CONFIGS
-def test_the_state_shares_no_entry_between_two_names(config):
-    arrays = [array for array in make_learner(config).state().values() if array.size]
-    assert len({array.ctypes.data for array in arrays}) == len(arrays)
-    assert all(isinstance(array, np.ndarray) for array in arrays)

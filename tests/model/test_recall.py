@@ -8,15 +8,7 @@ import pytest
 from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
 from prequential.errors import ConfigError
-from prequential.model.config import (
-    CONTEXT_REACH,
-    HASHED_CONTEXTS,
-    RECALL_CONTEXTS,
-    RECALL_KEPT_BITS,
-    Config,
-    GPTConfig,
-    ScheduleConfig,
-)
+from prequential.model.config import CONTEXT_REACH, RECALL_CONTEXTS, RECALL_KEPT_BITS, Config, GPTConfig, ScheduleConfig
 from prequential.model.gpt.recall import MOST_SUCCESSIONS, Recall
 from prequential.model.history import History
 from prequential.model.learner import segment_inputs, training_rows
@@ -170,13 +162,6 @@ def test_a_state_continues_as_its_original():
     assert all(np.array_equal(array, other.state()[name]) for name, array in one.state().items())
     with pytest.raises(ValueError, match=r"recall\.last"):
         other.load_state(one.state() | {"last": np.full(CONTEXT_REACH, 256)}, 3)
-
-
-def test_a_gpt_that_recalls_nothing_keeps_nothing():
-    plain = dataclasses.replace(CONFIG, gpt=dataclasses.replace(CONFIG.gpt, contexts=HASHED_CONTEXTS))
-    history = History.of(plain)
-    assert history.recall is None and set(history.state()) == {"history"}
-    assert segment_inputs(plain, history, TEXT[:9].astype(np.int64)).shape == (9, CONTEXT_REACH)
 
 
 def test_steps_with_too_many_terms_are_refused():

@@ -69,12 +69,7 @@ def test_a_replica_without_rows_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    "values",
-    [
-        {"gpt": None, "mixer": MixerConfig()},
-        {"gpt": GPTConfig(contexts=("2",))},
-    ],
-    ids=["no GPT", "contexts"],
+    "values", [{"gpt": None, "mixer": MixerConfig()}, {"gpt": GPTConfig(contexts=("2",))}], ids=["no GPT", "contexts"]
 )
 def test_configurations_without_possible_replicas_are_refused(values: dict) -> None:
     with pytest.raises(ConfigError, match="replicas"):

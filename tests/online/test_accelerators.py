@@ -29,13 +29,13 @@ from prequential.exact.matmul import BACKEND_NAMES, SELF_TEST_SHAPES, Matmul
 from prequential.exact.pool import Pool
 from prequential.model.config import Config, ReplicaConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
-from prequential.model.gpt import device, weights
+from prequential.model.gpt import weights
 from prequential.model.gpt.context_table import ContextTable
 from prequential.model.gpt.device import Accelerator, DeviceGPT
-from prequential.model.gpt.device_contexts import DeviceContextTable, distinct
+from prequential.model.gpt.device_contexts import DeviceContextTable
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
-from prequential.model.presets import DEVICE_PRESETS, PRESETS
+from prequential.model.presets import PRESETS
 from prequential.online import accelerators, coding
 from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
@@ -46,6 +46,7 @@ TEST_COLUMNS = accelerators.TEST_COLUMNS
 MIXED = replace(FIXED_CONFIG, schedule=SCHEDULE)
 PURE = replace(MIXED, mixer=None)
 ON_CUDA = Runtime(device="cuda", threads=1)
+pytestmark = pytest.mark.thorough  # a simulated device takes each operation apart
 real = pytest.mark.gpu
 needs_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
@@ -163,38 +164,6 @@ def test_a_context_table_on_a_device_takes_the_steps_of_one_on_the_host(monkeypa
     assert torch.equal(sums, other_sums)
 
 
-def test_a_step_of_the_context_table_is_computed_where_the_table_is(monkeypatch):
-    """A decoder moves the table to the host, where the kernels of a device cannot read it."""
-    there, places = SimpleNamespace(**vars(plain)), []
-
-    def adagrad_change(sums, *rest):
-        places.append(is_on_device(sums))
-        return plain.adagrad_change(sums, *rest)
-
-    there.adagrad_change = adagrad_change
-    host = Runtime(threads=1).exact_backend(MIXED)
-    with simulated_cuda(monkeypatch):
-        gpt = DeviceGPT(Accelerator(CUDA, matmul.choose(CUDA), there), MIXED.gpt, 0, host)
-        for on_host in (False, False, True, True, False, False):
-            gpt.begin(1)
-            gpt.update(*rows(1))
-            if on_host:
-                gpt.column_decoder()
-            else:
-                gpt.forward(torch.zeros(1, MIXED.gpt.n_inputs, dtype=torch.int64), 0)
-            gpt.end()
-    assert len(places) == 4 and all(places)  # a segment's table is where the segment before was read
-
-
-@pytest.mark.parametrize("rows", [[[3, 1], [1, 7]], [[5, 5], [5, 5]], [[0, 1], [2, 3]]])
-def test_distinct_rows_are_those_of_unique_with_their_places(rows):
-    rows = torch.tensor(rows)
-    found, places = distinct(rows, 64)
-    expected = rows.unique()
-    assert found.tolist() == expected.tolist() + [64] * (4 - len(expected))
-    assert torch.equal(found[places], rows)
-
-
 def test_a_captured_segment_takes_few_launches(monkeypatch):
     """The host's part of a segment, which bounded a run on a real device: operations besides the two graphs."""
     host, launches = Runtime(threads=1).exact_backend(MIXED), []
@@ -310,25 +279,9 @@ def test_an_archive_of_the_processor_decodes_on_a_device(monkeypatch):
         assert decoded(packed, ON_CUDA) == source.tobytes()
 
 
-@pytest.mark.parametrize("config", [MIXED, PURE], ids=["mixed", "pure"])
-def test_a_large_gpt_is_decoded_column_by_column_on_the_device(config, monkeypatch):
-    """As soon as there is a complete window, each symbol is one replay of a graph. Encoders and segments of 0 still work."""
-    source = text(1200)
-    packed = archive(source, config, Runtime(threads=1))
-    with decoding_on_a_simulated_device(monkeypatch):
-        learner, out = ON_CUDA.learner(config), io.BytesIO()
-        n_before = n_replays()
-        for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), out, learner):
-            pass
-        assert out.getvalue() == source.tobytes() and not learner.gpt._reads_on_host
-        # the last two segments; without a mixer, the first block is stored raw
-        assert n_replays() - n_before >= 256 + 176
-        assert archive(source, config, ON_CUDA) == packed
-
-
 @contextmanager
-def decoding_on_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple]]:
-    """A simulated device with primitives other than `plain`, which have its bits, and on which a decoder reads.
+def with_primitives_of_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple]]:
+    """A simulated device with primitives other than `plain`, which have its bits.
 
     Gives the uses of primitives, by their shapes and integers, that happened first while a graph was captured. Triton compiles
     and loads a kernel at its first use, which is not possible then.
@@ -349,7 +302,6 @@ def decoding_on_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[
     with simulated_cuda(monkeypatch):
         own = SimpleNamespace(COMPILED=False, **{name: noting(name) for name in fused.__all__ if name != "COMPILED"})
         monkeypatch.setattr(accelerators, "_ways", lambda fused: iter([(own, True, "")]))
-        monkeypatch.setattr(device, "decodes_there", lambda config: True)
         yield too_late
 
 
@@ -362,26 +314,11 @@ def test_nothing_is_launched_for_the_first_time_while_capturing(monkeypatch):
     """Also with segments below a window, where the first ones see fewer keys."""
     short = replace(SCHEDULE, first_segment_symbols=16, segment_symbols=16, row_symbols=16, block_symbols=64)
     for config in (MIXED, replace(MIXED, schedule=short)):
-        with decoding_on_a_simulated_device(monkeypatch) as too_late:
+        with with_primitives_of_a_simulated_device(monkeypatch) as too_late:
             source = text(700)
-            packed = archive(source, config, ON_CUDA)
-            assert decoded(packed, ON_CUDA) == source.tobytes()
-            assert n_replays() > 300 and not too_late
-
-
-def test_a_capture_of_columns_that_fails_leaves_the_other_graphs(monkeypatch, caplog):
-    def fails(gpt: DeviceGPT) -> None:
-        raise RuntimeError("no memory")
-
-    source = text(800)
-    packed = archive(source, MIXED, Runtime(threads=1))
-    with decoding_on_a_simulated_device(monkeypatch):
-        monkeypatch.setattr(device, "CapturedColumn", fails)
-        learner, out = ON_CUDA.learner(MIXED), io.BytesIO()
-        for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), out, learner):
-            pass
-        assert out.getvalue() == source.tobytes() and learner.gpt.captures and learner.gpt._reads_on_host
-    assert "a decoder reads on the processor, because capturing failed: no memory" in caplog.text
+            n_before = n_replays()
+            assert archive(source, config, ON_CUDA) == archive(source, config, Runtime(threads=1))
+            assert n_replays() > n_before and not too_late
 
 
 def test_empty_segments_are_not_captured(monkeypatch, caplog):
@@ -411,16 +348,6 @@ def test_an_update_is_not_lost_when_the_table_of_contexts_moves(monkeypatch):
         gpt.update(rows, rows[..., 0], ~rows[..., 0])
         with pytest.raises(RuntimeError, match="an update is staged"):
             gpt.begin(1)
-
-
-def test_where_a_decoder_reads_depends_on_the_size():
-    small, large = (DEVICE_PRESETS[name].gpt for name in ("gpu-small", "gpu-large"))
-    assert [device.decodes_there(gpt) for gpt in (PRESETS[5].gpt, PRESETS[9].gpt, small, large)] == [
-        False,
-        False,
-        False,
-        True,
-    ]
 
 
 def test_a_run_resumes_on_another_device(monkeypatch):
@@ -535,39 +462,6 @@ def test_the_simulated_device_refuses_what_a_real_one_refuses(monkeypatch):
             torch._int_mm(*(torch.ones(8, 8, dtype=torch.int8, device=CUDA) for _ in range(2)))
 
 
-def test_a_simulated_graph_computes_when_it_is_replayed(monkeypatch):
-    with simulated_cuda(monkeypatch):
-        x, graph = torch.ones(3, device=CUDA), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            y = (x + 1) * 2
-            x.add_(y[:1])
-        assert x.tolist() == [1.0] * 3
-        assert y.tolist() != [4.0] * 3
-        for expected in (5.0, 17.0):
-            graph.replay()
-            assert x.tolist() == [expected] * 3
-        assert y.tolist() == [12.0] * 3
-
-
-@pytest.mark.parametrize(
-    "work",
-    [
-        lambda x: x.cpu(),
-        lambda x: float(x[0]),
-        lambda x: x.to("cpu"),
-        lambda x: x.copy_(torch.ones(3)),
-        lambda x: torch.ones(3).to(CUDA),
-        lambda x: x[x > 0],
-        lambda x: x.nonzero(),
-    ],
-)
-def test_an_operation_that_waits_for_the_device_cannot_be_captured(monkeypatch, work):
-    with simulated_cuda(monkeypatch):
-        x = torch.ones(3, device=CUDA)
-        with pytest.raises(RuntimeError, match="capturing"), torch.cuda.graph(torch.cuda.CUDAGraph()):
-            work(x)
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a CUDA device")
 def test_without_a_device_cuda_is_refused_and_auto_uses_the_processor():
     with pytest.raises(InexactMachineError, match="no CUDA device"):
@@ -605,7 +499,6 @@ def test_the_fixed_run_gives_the_expected_digest_on_a_gpu():
 @pytest.mark.parametrize("name", BACKEND_NAMES)
 def test_every_exact_backend_of_a_gpu_passes_the_test_for_all_presets(name, monkeypatch):
     monkeypatch.setattr(accelerators, "TEST_COLUMNS", TEST_COLUMNS)
-    from prequential.model.presets import PRESETS
 
     try:
         products = matmul.choose(torch.device("cuda", 0), name)
@@ -617,19 +510,6 @@ def test_every_exact_backend_of_a_gpu_passes_the_test_for_all_presets(name, monk
             found = Accelerator(torch.device("cuda", 0), products, own, captures=True)
             rows = config.schedule.n_rows, config.schedule.row_symbols
             assert accelerators.compare_with_host(found, config.gpt, rows, host).captures
-
-
-@real
-@needs_device
-def test_a_gpu_decodes_column_by_column(monkeypatch):
-    pytest.importorskip("triton")
-    source = text(20_000)
-    packed = archive(source, FIXED_CONFIG, Runtime())
-    monkeypatch.setattr(device, "decodes_there", lambda config: True)
-    learner, out = Runtime(device="cuda").learner(FIXED_CONFIG), io.BytesIO()
-    for _ in coding.decompress(ArchiveReader(io.BytesIO(packed)), out, learner):
-        pass
-    assert out.getvalue() == source.tobytes() and learner.gpt._captured_column is not None
 
 
 @real

@@ -12,13 +12,13 @@ import torch
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from small import DEEPER as BOTH
 
 from prequential.errors import ConfigError, FaultError
 from prequential.exact import fused
 from prequential.exact.backend import Backend
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
-from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
 from prequential.model.learner import OnlineLearner
@@ -27,23 +27,6 @@ from prequential.online.coding import compress, decompress
 from prequential.online.recomputing import exact_matmuls, opposite
 from prequential.online.runtime import Runtime
 
-BOTH = Config(
-    gpt=GPTConfig(
-        n_layers=2,
-        width=32,
-        n_heads=2,
-        mlp_factor=2,
-        contexts=("2", "word", "after3"),
-        context_bits=6,
-        memory_bits=13,
-        window=7,
-        warmup_updates=1,
-    ),
-    mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
-    schedule=ScheduleConfig(
-        first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14, block_symbols=400
-    ),
-)
 PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
 CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
 TEXT = (
@@ -109,44 +92,11 @@ def test_an_audit_changes_no_byte_and_finds_nothing_in_a_clean_run(config, every
     assert sink.getvalue() == TEXT
 
 
-@CONFIGS
-@pytest.mark.parametrize("kernels", ["fused", "plain"])
-def test_no_false_alarm_with_either_kind_of_kernel_in_any_mode(config, kernels):
-    for coder in (BitCoder(ENCODE), BitCoder(FOLLOW), BitCoder(DECODE, payload_of(config, 7))):
-        learner = make(config, every=2, kernels=kernels)
-        learn(learner, 7, coder=coder)
-        plain = make(config, every=0)
-        learn(plain, 7)
-        assert learner.digest() == plain.digest()
-
-
-@CONFIGS
-def test_an_audited_learner_continues_from_the_state_of_another(config):
-    old, coder = make(config, every=2), BitCoder(ENCODE)
-    learn(old, 5, coder=coder)
-    fresh, later = make(config, every=3, backend="float64"), BitCoder(ENCODE)
-    fresh.load_state({name: array.copy() for name, array in old.state().items()})
-    later.restore(*coder.saved())
-    learn(old, 6, 5, coder=coder)
-    learn(fresh, 6, 5, coder=later)
-    assert fresh.digest() == old.digest()
-    assert later.payload() == coder.payload()
-
-
 def test_a_runtime_without_an_audit_gives_a_plain_learner():
     assert type(make(every=0)) is OnlineLearner
     assert type(make(every=1)) is AuditedLearner
     with pytest.raises(ConfigError):
         Runtime(audit_every=-1)
-
-
-def test_one_segment_of_each_period_is_recomputed_at_varying_places(monkeypatch):
-    steps = []
-    learner = make(every=4)
-    monkeypatch.setattr(learner, "_check_step", lambda *_: steps.append(learner._n_segments))
-    learn(learner, 20)
-    assert [step // 4 for step in steps] == [0, 1, 2, 3, 4]
-    assert len({step % 4 for step in steps}) > 1
 
 
 # ---- memory
@@ -255,14 +205,6 @@ class Flips:
         return result
 
 
-def patch_products(monkeypatch, name, when):
-    """Products of one backend deviate in the calls whose number `when` accepts."""
-    original = Matmul.__call__
-    flips = Flips(original, when)
-    monkeypatch.setattr(Matmul, "__call__", lambda m, a, b: (flips if m.name == name else original)(m, a, b))
-    return flips
-
-
 READS = {"activations": "squared_relu", "keys": "attention_inputs", "frequencies": "frequencies"}
 
 
@@ -298,27 +240,6 @@ def test_a_bit_flipped_once_in_a_decoders_levels_is_found_in_that_segment(config
     patch_columns(monkeypatch, lambda reader: reader is learner.gpt._reader and reader.n_columns == 6 * SIZE)
     with pytest.raises(FaultError, match=r"\(original bytes 240-288\): .*cause: memory or processor"):
         learn(learner, 8, coder=BitCoder(DECODE, payload_of(config, 8)))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_bit_flipped_once_in_a_step_is_found_if_its_segment_is_recomputed(seed, monkeypatch):
-    random = np.random.default_rng(seed)
-    learner, i = make(every=1), int(random.integers(2, 8))
-    learn(learner, i)
-    original = GPT.update
-
-    def update(gpt, *rows):
-        if gpt is learner.gpt:
-            place = int(random.integers(1, 20))
-            with monkeypatch.context() as patch:
-                patch_products(patch, "float32", lambda n: n == place)
-                original(gpt, *rows)
-        else:
-            original(gpt, *rows)
-
-    monkeypatch.setattr(GPT, "update", update)
-    with pytest.raises(FaultError, match=r"gpt\..*memory or processor \(computed again, the result is different\)"):
-        learn(learner, 8, i)  # a bit may be rounded away: the next segments flip others
 
 
 @pytest.mark.parametrize("mode", [ENCODE, DECODE])
@@ -370,17 +291,6 @@ def test_the_opposite_backend_shares_neither_kernels_nor_products():
         assert name != other.matmul.name
         assert (name == "float64") != (other.matmul.batches == "float64")
         assert other.matmul.batched(torch.ones(2, 3, 4), torch.ones(2, 4, 5)).tolist() == [[[4.0] * 5] * 3] * 2
-
-
-def test_a_message_is_one_line_with_block_range_and_advice():
-    learner = make(every=1)
-    learn(learner, 10)
-    flip(learner.gpt.tensors()["0.up.levels"], np.random.default_rng(0))
-    with pytest.raises(FaultError) as raised:
-        learner.begin(SIZE)
-    text = str(raised.value)
-    assert text.startswith("audit: block 1 (original bytes 480-528): gpt.0.up.levels: ")
-    assert "\n" not in text
 
 
 @pytest.mark.parametrize("value", ["-1", "x"])

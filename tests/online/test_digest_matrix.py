@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-pytestmark = pytest.mark.xdist_group("digest matrix")  # one fixture for all, in one worker
+# one fixture for all, in one worker
+pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("digest matrix")]
 
 # The level of torch's own kernels, and the cap of oneDNN and MKL: each alone, because they concern different kernels, and both.
 SETTINGS = (

@@ -11,16 +11,7 @@ import torch
 from prequential import Config, CorpusError, GPTConfig, MixerConfig, Runtime, ScheduleConfig, compress, preset
 from prequential.exact.matmul import Matmul
 from prequential.model.mixer.mixer import Mixer, n_inputs
-from prequential.model.schedule import segments
-from prequential.online.flops import (
-    Flops,
-    _segment_counts,
-    _segments,
-    flops_per_byte,
-    mixer_operations,
-    replay_factor,
-    total_flops,
-)
+from prequential.online.flops import _segment_counts, _segments, flops_per_byte, replay_factor, total_flops
 
 SCHEDULE = ScheduleConfig(
     first_segment_symbols=48, segment_symbols=160, row_symbols=32, n_rows=6, history_bits=14, block_symbols=700
@@ -84,43 +75,16 @@ def test_a_full_segment_reads_each_symbol_once_and_learns_from_replay_factor_tim
     assert per_byte.learning == pytest.approx(2 * (3 * hidden + 4 * head) * replay_factor(SMALL), rel=1e-15)
 
 
-def test_twice_the_replay_doubles_learning_and_leaves_reading_unchanged() -> None:
-    config = preset(5, pure=True)
-    once = flops_per_byte(config)
-    twice = flops_per_byte(replace(config, schedule=replace(config.schedule, n_rows=2 * config.schedule.n_rows)))
-    assert twice.learning == 2 * once.learning
-    assert (twice.reading, twice.optimiser) == (once.reading, once.optimiser)
-
-
 def test_early_segments_take_more_steps_and_a_long_corpus_approaches_the_full_segment() -> None:
     config = preset(5)
     assert flops_per_byte(config, 16_384).optimiser > 1.9 * flops_per_byte(config).optimiser
     assert flops_per_byte(config, 1 << 23).total == pytest.approx(flops_per_byte(config).total, rel=0.03)
 
 
-def test_each_segment_except_the_first_has_one_step() -> None:
-    n_segments = len(list(segments(slice(0, 600), SCHEDULE)))
-    one_step = flops_per_byte(SMALL).optimiser * SCHEDULE.segment_symbols
-    assert total_flops(SMALL, 600).optimiser == (n_segments - 1) * one_step
-
-
 def test_the_mixer_has_a_weight_for_each_input() -> None:
     for contexts in (("1",), ("1", "2", "4"), MixerConfig().contexts):
         config = MixerConfig(contexts=contexts, table_bits=4, match_bits=4)
         assert Mixer(config, np.zeros(16, np.uint8)).arrays.weights.shape[1] == n_inputs(config)
-
-
-def test_the_mixer_alone_costs_the_same_for_every_byte() -> None:
-    config = Config(gpt=None)
-    assert config.mixer
-    assert flops_per_byte(config) == Flops(mixer=mixer_operations(config.mixer, has_gpt=False))
-    assert flops_per_byte(config, 12345) == flops_per_byte(config)
-
-
-def test_more_contexts_and_a_gpt_cost_the_mixer_more() -> None:
-    few, all_of_them = MixerConfig(contexts=("1", "2", "4")), MixerConfig()
-    assert mixer_operations(few, has_gpt=False) < mixer_operations(all_of_them, has_gpt=False)
-    assert mixer_operations(few, has_gpt=True) == mixer_operations(few, has_gpt=False) + 256 + 32 * len(few.curves)
 
 
 @pytest.mark.parametrize("block_symbols", [1, 100, 128, 2048, 1 << 16])

@@ -7,11 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 from prequential_codecs.bit_coder import ENCODE, BitCoder
+from small import BOTH as CONFIG
+from small import CONFIGS
 
 from prequential.errors import ConfigError, CorpusError, OutputError
 from prequential.exact.host import to_tensor
 from prequential.files import check_new_folder
-from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.learner import training_rows
 from prequential.online import model_store
 from prequential.online.loop import run
@@ -19,23 +20,6 @@ from prequential.online.model_store import load_model, save_model
 from prequential.online.runtime import Runtime
 from prequential.online.training import finish, train
 
-CONFIG = Config(
-    gpt=GPTConfig(
-        n_layers=1,
-        width=16,
-        n_heads=1,
-        mlp_factor=2,
-        contexts=("2", "after4"),
-        context_bits=6,
-        memory_bits=13,
-        window=8,
-    ),
-    mixer=MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
-    schedule=ScheduleConfig(
-        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=6, history_bits=14, block_symbols=300
-    ),
-)
-CONFIGS = {"both": CONFIG, "pure": replace(CONFIG, mixer=None), "mixer": replace(CONFIG, gpt=None)}
 DATA = np.frombuffer(b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 9, np.uint8)
 FIRST, REST = DATA[:500], DATA[500:]
 ONE, TWO = Runtime(kernels="fused", threads=1), Runtime(kernels="plain", threads=2, backend="float64")
@@ -149,12 +133,6 @@ def test_the_folder_has_the_usual_mode_and_leaves_no_other_file(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "other"]
     assert (tmp_path / "m").stat().st_mode == (tmp_path / "other").stat().st_mode
     assert len({path.stat().st_mode for path in (tmp_path / "m").iterdir()}) == 1
-
-
-def test_an_empty_folder_is_used(tmp_path):
-    (tmp_path / "m").mkdir()
-    save_model(tmp_path / "m", shared_learner(), {})
-    assert load_model(tmp_path / "m", ONE).digest
 
 
 def occupied(path, kind):

@@ -1,20 +1,20 @@
 """A GPT on an accelerator, which takes the optimiser steps there and reads known symbols there.
 
-A decoder finds the symbols one by one. One column of a small GPT is a few dozen products of a matrix and a vector. Launching
-their kernels on a device would take longer than computing them. So each segment is read in one of three ways: on the device,
-many columns at once; on the host by a compiled kernel, with the levels of the weights copied once per segment; or, if the GPT is
-large, column by column on the device. The first request for the segment decides. All give the same bits (docs/EXACT.md).
+A decoder finds the symbols one by one. One column of the GPT is a few dozen products of a matrix and a vector. Launching their
+kernels on a device would take longer than computing them. So each segment is read in one of two ways: on the device, many columns
+at once; or on the host by a compiled kernel, with the levels of the weights copied once per segment. The first request for the
+segment decides. Both give the same bits (docs/EXACT.md). The context table lies where segments are read.
 
-A step consists of many kernels, and so does reading. If the device supports it, both are captured as CUDA graphs (captured.py)
-once their shapes repeat, and later ones launch the graph.
-
-The context table lies where segments are read.
+A step consists of many kernels, and so does reading. If the device supports it, both are captured as CUDA graphs once their
+shapes repeat, and later ones launch the graph. A graph holds kernels with the addresses of all tensors. What differs from one use
+to the next is copied to fixed buffers first. The kernels are those of an uncaptured step or reading, so the bits are the same.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -23,33 +23,16 @@ from prequential.exact.backend import Backend, Primitives
 from prequential.exact.matmul import Matmul
 from prequential.exact.optim import orthogonalise
 from prequential.exact.pool import Pool
-from prequential.model.config import N_SYMBOLS, GPTConfig
-from prequential.model.gpt.captured import CapturedColumn, CapturedReading, CapturedStep
+from prequential.exact.tables import ROTARY_PERIOD
+from prequential.model.config import GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
 from prequential.model.gpt.context_table import ContextGradient, ContextTable
 from prequential.model.gpt.device_contexts import DeviceContextTable
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
-from prequential.model.gpt.weights import Weights
+from prequential.model.gpt.weights import Weights, phases_of_rows, rotary_phases
 
 Tensor = torch.Tensor
-
-
-# What a column costs, to choose where a decoder reads: measured on an H200, and on processors (docs/MACHINES.md). Both differ
-# from machine to machine, so a device must promise half the time of the host.
-COLUMN_S, COLUMN_A_LAYER_S = 60e-6, 82e-6
-HOST_LEVELS_PER_S = 15.6e9
-
-
-def decodes_there(config: GPTConfig) -> bool:
-    """Whether a decoder should read the columns of this GPT on a device."""
-    there = COLUMN_S + COLUMN_A_LAYER_S * config.n_layers
-    n_levels = (4 + 2 * config.mlp_factor) * config.width**2 * config.n_layers + N_SYMBOLS * config.width
-    return 2 * there < n_levels / HOST_LEVELS_PER_S
-
-
-def _warn(text: str, error: RuntimeError) -> None:
-    logging.getLogger(__name__).warning("%s: %s", text, str(error).partition("\n")[0])
 
 
 @dataclass(frozen=True)
@@ -78,9 +61,6 @@ class DeviceGPT(GPT):
         self.captures = accelerator.captures  # becomes False if a capture fails
         self._captured_step: CapturedStep | None = None
         self._captured_reading: CapturedReading | None = None
-        self._captured_column: CapturedColumn | None = None
-        self._decodes = False  # whether the last segment was read by a decoder
-        self._decodes_there = self.moves_contexts and accelerator.primitives is not plain and decodes_there(config)
         # The shapes of the last two steps and the sizes of the last two segments that were not captured.
         self._last_shapes: list[tuple[int, ...]] = []
         self._last_sizes: list[int] = []
@@ -100,7 +80,7 @@ class DeviceGPT(GPT):
                 raise RuntimeError("an update is staged: `end` must come between `update` and `begin`")
             moved = table.on_host() if is_on_device else DeviceContextTable(table, self.accelerator.device, self._ops)
             self._weights = replace(self._weights, contexts=moved)
-            self._captured_step = self._captured_reading = self._captured_column = None  # they know the old place
+            self._captured_step = self._captured_reading = None  # they know the old place
             self._last_shapes, self._last_sizes = [], []
 
     def _record_event(self) -> None:
@@ -108,27 +88,20 @@ class DeviceGPT(GPT):
         self._event = torch.cuda.current_stream(self.accelerator.device).record_event() if self._step_stream else None
 
     def begin(self, n_columns: int) -> None:
-        has_window = self._reader.n_columns >= self.config.window
-        reads_columns = self._decodes and self._decodes_there and self.captures and has_window
-        if reads_columns:
-            self._reads_on_host = False
         self._move_contexts()
         if self.captures:
-            self._capture(n_columns, reads_columns=reads_columns)
-        reading, column = self._captured_reading, self._captured_column
-        if reads_columns and column:
-            self._pending_segment = column.load(self._weights), n_columns
-        elif reading and has_window and reading.n_columns == n_columns:
+            self._capture(n_columns)
+        reading = self._captured_reading
+        if reading and self._reader.n_columns >= self.config.window and reading.n_columns == n_columns:
             self._pending_segment = reading.load(self._weights), n_columns
         else:
             self._pending_segment = self._weights.snapshot(), n_columns
         self._record_event()
 
-    def _capture(self, n_columns: int, *, reads_columns: bool) -> None:
+    def _capture(self, n_columns: int) -> None:
         """Captures a step or a reading whose shape was that of the last two. If that fails, all run kernel by kernel.
 
-        A step can be captured if the context table is on the device. reads_columns: also captures the reading of a column; if
-        that fails, a decoder reads on the host.
+        A step can be captured if the context table is on the device.
         """
         shapes, sizes = self._last_shapes, [*self._last_sizes, n_columns]
         captures_step = not (self.config.contexts and self._reads_on_host)
@@ -141,25 +114,15 @@ class DeviceGPT(GPT):
                 self._captured_reading = CapturedReading(self, n_columns)
         except RuntimeError as error:
             self.captures = False
-            _warn("the GPT runs kernel by kernel, because capturing failed", error)
-            return
-        try:
-            if reads_columns and self._captured_column is None:
-                self._captured_column = CapturedColumn(self)
-        except RuntimeError as error:
-            self._decodes_there, self._reads_on_host = False, True
-            self._move_contexts()
-            _warn("a decoder reads on the processor, because capturing failed", error)
+            text = "the GPT runs kernel by kernel, because capturing failed"
+            logging.getLogger(__name__).warning("%s: %s", text, str(error).partition("\n")[0])
 
     def _open_reader(self, *, on_host: bool) -> Reader:
         """The reader of the open segment. The first call decides whether the segment is read on the host or on the device."""
         if self._pending_segment:
-            column = self._open_column()
             (weights, n_columns), self._pending_segment = self._pending_segment, None
             self._reads_on_host = on_host or not self.moves_contexts
-            if column:
-                column.open(self._reader, n_columns)
-            elif on_host:
+            if on_host:
                 self._reader.begin(weights.with_backend(self._host), n_columns)
                 self._last_sizes = []
             elif self._captured_reading and weights is self._captured_reading.weights:
@@ -169,22 +132,10 @@ class DeviceGPT(GPT):
                 self._last_sizes = [*self._last_sizes[-1:], n_columns]
         return self._reader
 
-    def _open_column(self) -> CapturedColumn | None:
-        """What reads the open segment, if a decoder reads it column by column on the device."""
-        weights, column = (
-            self._pending_segment[0] if self._pending_segment else self._reader.weights,
-            self._captured_column,
-        )
-        return column if self._decodes and column and weights is column.weights else None
-
     def forward(self, recent: Tensor, first: int) -> Tensor:
-        if self._pending_segment:  # an encoder knows all symbols of a segment and requests all columns at once
-            self._decodes = len(recent) < self._pending_segment[1]
-        column, captured = self._open_column(), self._captured_reading
-        reader = self._open_reader(on_host=self._decodes and column is None)
-        if column:
-            parts = self._weights.rows_of_tables(recent).split(1)
-            return torch.cat([column(rows).cpu() for rows in parts])
+        # An encoder knows all symbols of a segment and requests all columns at once.
+        is_decoder = self._pending_segment is not None and len(recent) < self._pending_segment[1]
+        reader, captured = self._open_reader(on_host=is_decoder), self._captured_reading
         if captured and reader.weights is captured.weights and len(recent) == captured.n_columns:
             return captured(self._weights.rows_of_tables(recent)).cpu()
         return reader.forward(recent, first).cpu()
@@ -193,14 +144,11 @@ class DeviceGPT(GPT):
         return self._host.primitives.frequencies(self.forward(recent, first))
 
     def column_decoder(self) -> ColumnDecoder | None:
-        self._decodes = True
-        if self._open_column():
-            return None
         return self._open_reader(on_host=True).column_decoder() if self._host.primitives.COMPILED else None
 
     def end(self) -> None:
         reader = self._open_reader(on_host=False)
-        if any(graph and reader.weights is graph.weights for graph in (self._captured_reading, self._captured_column)):
+        if self._captured_reading and reader.weights is self._captured_reading.weights:
             reader.detach()  # others may read with the same graph, such as a FrozenLearner
         super().end()
 
@@ -256,3 +204,129 @@ class DeviceGPT(GPT):
         self._pending_segment, self._last_sizes = None, []
         super().load_state(tensors)
         self._record_event()
+
+
+# ---- graphs
+
+
+@contextmanager
+def _capturing(device: torch.device, own: torch.cuda.Stream) -> Iterator[torch.cuda.CUDAGraph]:
+    """The graph of the operations in the context. Nothing is computed. No other thread may use the device.
+
+    The same operations, on tensors of the same shapes, must have run before: a kernel cannot be loaded while capturing. own: a
+    stream for this kind of graph. The products of graphs that are captured on one stream share their scratch memory, so steps
+    and readings, which run at the same time, have one each. Raises RuntimeError for an operation that a graph cannot hold, such
+    as waiting for the device.
+    """
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
+    torch.cuda.current_blas_handle()  # creates the handle of this thread, which is not possible while capturing
+    try:
+        with torch.cuda.graph(graph, stream=own, capture_error_mode="thread_local"):
+            yield graph
+    finally:
+        torch.cuda.set_stream(stream)  # a capture that fails leaves another stream
+
+
+def copies(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Copies of tensors of one dtype, with one launch."""
+    made = [torch.empty_like(t) for t in tensors]
+    torch._foreach_copy_(made, list(tensors))
+    return made
+
+
+class CapturedStep:
+    """The step of a GPT on rows of one shape. The graph updates weights and optimiser state in place."""
+
+    def __init__(self, gpt: DeviceGPT, shape: Sequence[int]) -> None:
+        """shape: of `table_rows`, (R, T, E + K + 1). Raises RuntimeError if a step cannot be captured."""
+        device = gpt.accelerator.device
+        buffer = partial(torch.zeros, device=device)
+        self.shape = tuple(shape)
+        self._phases = phases_of_rows(gpt.config, shape[1], device)  # kept, because the graph reads them
+        self._inputs, self._targets = buffer(self.shape, dtype=torch.int64), buffer(self.shape[:2], dtype=torch.int64)
+        self._factor = buffer((), dtype=torch.float64)
+        before, contexts = gpt.levels(), gpt._weights.contexts
+        staged, contexts.pending = contexts.pending, []
+        try:
+            with _capturing(device, gpt.capture_streams[0]) as self._graph:
+                gpt.quantise()  # levels have a new address after each step, so the graph makes them from the weights
+                gpt.run_step(self._inputs, self._targets, self._factor)
+            self._levels, self._head_change = gpt.levels(), gpt._head_change
+            self._pending = contexts.pending
+        finally:
+            contexts.pending = staged
+            gpt.set_levels(before)
+
+    def __call__(self, gpt: DeviceGPT, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
+        """Takes a step. gpt: the GPT from which the step was captured."""
+        self._inputs.copy_(inputs)
+        self._targets.copy_(targets)
+        self._factor.fill_(factor)
+        self._graph.replay()
+        # Copies, because the next replay overwrites the levels of the graph.
+        levels, scales = (copies(tensors) for tensors in zip(*self._levels, strict=True))
+        gpt.set_levels(list(zip(levels, scales, strict=True)))
+        gpt._weights.contexts.pending.extend(self._pending)
+        gpt._head_change = self._head_change
+
+
+class CapturedReading:
+    """The reading of a segment of n_columns columns, all at once, with a complete window of keys before it.
+
+    Weights, keys and values lie in fixed memory.
+    """
+
+    def __init__(self, gpt: DeviceGPT, n_columns: int) -> None:
+        """Raises RuntimeError if reading cannot be captured."""
+        config, device = gpt.config, gpt.accelerator.device
+        self.n_columns = n_columns
+        self.weights = _fixed(gpt._weights)
+        self._reader = Reader(config)
+        self._reader.resume(config.window)
+        self._reader.begin(self.weights, n_columns)
+        self._buffers = self._reader.buffers()
+        self._phases = rotary_phases(config, 0, ROTARY_PERIOD, device)  # of all columns: they repeat after a period
+        n_tables = config.n_embeddings + len(config.contexts)
+        self._rows = torch.zeros(n_columns, n_tables, dtype=torch.int64, device=device)
+        self._reader.read(self._rows, 0)
+        with _capturing(device, gpt.capture_streams[1]) as self._graph:
+            self._logits = self._reader.read(self._rows, 0)
+
+    def load(self, weights: Weights) -> Weights:
+        """Copies the weights, which a step may then change. Returns those that the graph reads with."""
+        for own, others in zip(_tensors(self.weights), _tensors(weights), strict=True):
+            torch._foreach_copy_(own, others)
+        return self.weights
+
+    def open(self, reader: Reader) -> None:
+        """Opens the segment in the graph's buffers: `reader` gets them, with what it carried."""
+        before = reader.n_columns
+        for name, tensor in reader.carried_cache().items():
+            self._buffers[name][:, :, : tensor.shape[2]].copy_(tensor)
+        columns = torch.arange(before, before + self.n_columns, device=self.weights.device) % ROTARY_PERIOD
+        for name, phases in zip(("cos", "sin"), self._phases, strict=True):
+            self._buffers[name].copy_(phases[columns])
+        reader.adopt(self.weights, self._buffers, before, self.n_columns)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Logits (n_columns, V) of the open segment. rows: `rows_of_tables` of all its columns."""
+        self._rows.copy_(rows)
+        self._graph.replay()
+        return self._logits
+
+
+def _fixed(weights: Weights) -> Weights:
+    """The weights in memory that no step writes or replaces. The context table is shared: only `commit` writes it.
+
+    Levels are stored by columns, as products on tensor cores take them (exact/matmul.py).
+    """
+    own = weights.snapshot()  # copies the embedding
+    for linear in (own.head, *(linear for layer in own.layers for linear in layer.values())):
+        linear.levels, linear.scale = linear.levels.t().contiguous().t(), linear.scale.clone()
+    return own
+
+
+def _tensors(weights: Weights) -> tuple[list[Tensor], list[Tensor]]:
+    """The tensors that a segment is read with, by dtype."""
+    linears = [weights.head, *(linear for layer in weights.layers for linear in layer.values())]
+    return [m.levels for m in linears], [*(m.scale for m in linears), weights.embedding]

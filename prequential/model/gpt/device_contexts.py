@@ -1,6 +1,6 @@
 """The context table of a GPT on a device. Its bits are those of a ContextTable on the host.
 
-No shape depends on the values, so that a step can be captured as a graph (captured.py).
+No shape depends on the values, so that a step can be captured as a graph (device.py).
 """
 
 from copy import copy

@@ -9,13 +9,36 @@ The nodes of a deterministic context, which one byte always followed, are known 
 Units: log-odds in 1/256 nat; probabilities of a one in 2**-22 with an age in the lowest 10 bits ("packed"), unless stated.
 """
 
+from decimal import Decimal, localcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from prequential.exact.log_odds import log_odds_tables
 from prequential.machine.compiled import Array, inlined
 from prequential.model.mixer.histories import NEXT_HISTORY
+
+# Log-odds <-> probabilities of a bit (model/mixer/mixing.py): steps of 1/256 nat, within +-LOG_ODDS_LIMIT steps.
+LOG_ODDS_STEPS_PER_NAT = 256
+LOG_ODDS_LIMIT = 3071
+
+
+@cache
+def log_odds_tables() -> tuple[np.ndarray, np.ndarray]:
+    """stretch, (4096,) int32: log-odds of the probability (i + 1/2) / 4096. squash, (6143,) int32: its inverse.
+
+    squash[i] is the probability, 1..65535 in units of 2**-16, of the log-odds i - LOG_ODDS_LIMIT.
+    """
+    with localcontext() as context:
+        context.prec = 40
+        odds = [(Decimal(i) / LOG_ODDS_STEPS_PER_NAT).exp() for i in range(-LOG_ODDS_LIMIT, LOG_ODDS_LIMIT + 1)]
+        exact = [int((odd / (1 + odd) * (1 << 48)).to_integral_value()) for odd in odds]
+    squash = np.array([min(65535, max(1, (p + (1 << 31)) >> 32)) for p in exact], np.int32)
+    centres = (2 * np.arange(4096, dtype=np.int64) + 1) << 35
+    upper = np.searchsorted(np.array(exact, np.int64), centres)  # every centre is strictly inside the table
+    nearer = np.where(centres - np.array(exact)[upper - 1] < np.array(exact)[upper] - centres, upper - 1, upper)
+    return (nearer - LOG_ODDS_LIMIT).astype(np.int32), squash
+
 
 NEW_NODE = np.uint32(1 << 22)  # no history, probability 1/2, age 0
 P_BITS, AGE_BITS, MIN_P = 18, 5, 32

@@ -30,9 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from prequential.exact.log_odds import LOG_ODDS_LIMIT, log_odds_tables
 from prequential.machine.compiled import Array, inlined, kernel, merged
-from prequential.model.mixer.nodes import clamp
+from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, clamp, log_odds_tables
 from prequential.model.mixer.sets import N_LAST
 
 SQUASH = log_odds_tables()[1]  # (6143,) int32: the probability in 2**-16 of log-odds from -LOG_ODDS_LIMIT on
