@@ -26,6 +26,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from prequential.errors import CorpusError, MissingDependencyError
+from prequential.files import temporary_folder
 from prequential_corpora.chunks import unwritable
 from prequential_corpora.dataset_check import (
     CARDS,
@@ -39,8 +41,6 @@ from prequential_corpora.dataset_check import (
 from prequential_corpora.dataset_spec import DatasetSpec
 from prequential_corpora.row_documents import RowDocuments
 from prequential_corpora.streamed import Survey
-from prequential.errors import CorpusError, MissingDependencyError
-from prequential.files import temporary_folder
 
 BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".txt": "text", ".parquet": "parquet"}
 BATCH_N_ROWS = 64  # a row can be a complete book

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from prequential_corpora.chunks import reading
 from prequential.errors import CorpusError
 from prequential.files import open_regular, read_regular
 from prequential.files.strict_json import parse_row
+from prequential_corpora.chunks import reading
 
 CARDS = ("README.md", ".huggingface.yaml")  # the files with metadata; the first one has other text around them
 MAX_CARD_N_BYTES = 1 << 24

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qsl
 
-from prequential_corpora.chunks import DOCUMENT_END
 from prequential.errors import CorpusError
+from prequential_corpora.chunks import DOCUMENT_END
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 MOVING_REVISION = re.compile(r"main|master|HEAD|refs/.*")

@@ -9,9 +9,9 @@ from typing import BinaryIO, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.files import temporary_folder
 from prequential_corpora.chunks import unwritable
 from prequential_corpora.corpus import Document, mapped
-from prequential.files import temporary_folder
 
 IN_MEMORY = 1 << 16  # offsets kept in memory; earlier ones are in a temporary file without a name
 

@@ -29,6 +29,8 @@ from os import PathLike, fsencode
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from prequential.errors import CorpusError
+from prequential.files import open_regular
 from prequential_corpora.chunks import DOCUMENT_END, changed, read_chunks, reading
 from prequential_corpora.corpus import Document, unicode_name
 from prequential_corpora.dataset_spec import parse_options
@@ -37,8 +39,6 @@ from prequential_corpora.shard_files import ShardKind, read_rows, read_text, sha
 from prequential_corpora.streamed import Survey
 from prequential_corpora.tree import Tree, scan_tree
 from prequential_corpora.tree_restore import TreeFile, host_path
-from prequential.errors import CorpusError
-from prequential.files import open_regular
 
 DEFAULT_COLUMN, DEFAULT_BUFFER = "text", 1024
 MAX_SEED, MAX_BUFFER, MAX_ROWS = (1 << 63) - 1, 1 << 24, (1 << 63) - 1

@@ -15,6 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import IO
 
+from prequential.errors import CorpusError
+from prequential.files import open_regular, possible_name
 from prequential_corpora.bundled import sample_path
 from prequential_corpora.chunks import read_chunks, reading, spool
 from prequential_corpora.corpus import Corpus, Document, Kind, unicode_name
@@ -22,8 +24,6 @@ from prequential_corpora.dataset import load_rows
 from prequential_corpora.dataset_spec import DatasetSpec
 from prequential_corpora.streamed import ReadChunks, StreamedCorpus, Survey
 from prequential_corpora.tree import scan_tree
-from prequential.errors import CorpusError
-from prequential.files import open_regular, possible_name
 
 # Files that the system makes up while they are read (/proc, /sys) have a false length: 0, or a page of at most so many bytes.
 MADE_UP_N_BYTES = 1 << 16

@@ -8,7 +8,6 @@ of megabytes of counts and rows.
     frozen     weights learned from another corpus, frozen
     blocks     for each t: weights learned from scratch from all bytes before t, frozen from t to 2t; the first block is raw
                (Blier & Ollivier 2018; Voita & Titov 2020)
-    counting   codecs/baselines/order0.py, two_part.py, adaptive.py, order2.py
 
 Weights are sent as the GPT uses them: int8 levels and float32 scales. For the embedding they are the levels of its change since
 initialisation. A code with its weights is a two-part code. Without them it is not a code, only a comparison. A frozen learner
@@ -17,7 +16,7 @@ in every case, so they are not counted.
 """
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -25,9 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from prequential_codecs.baselines import order0, two_part
-from prequential_codecs.baselines.registry import measure
-from prequential_codecs.baselines.static import STATIC, TWO_PART_ORDERS
+from prequential_codecs.baselines import order0
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCoder
 from prequential_codecs.byte_source import ByteSource, varint
 
@@ -315,28 +312,6 @@ def _code_blocks(
     return Curve(n_bytes=np.concatenate(ends), bits=np.concatenate(bits))
 
 
-def counting_references(data: bytes) -> Iterator[Reference]:
-    """The codes of the static and adaptive models in codecs/baselines/. Each is decoded and compared."""
-    for name in STATIC:
-        n_bytes = measure(name, data).compressed_bytes
-        n_model_bytes = _parameter_bytes(name, data)
-        yield Reference(
-            name=name,
-            shows="counts are sent first, then the data coded with them"
-            if n_model_bytes
-            else "counts are learned on the way",
-            n_bytes=len(data),
-            payload_bytes=n_bytes - n_model_bytes,
-            model_bytes=n_model_bytes,
-        )
-
-
-def _parameter_bytes(name: str, data: bytes) -> int:
-    if name in TWO_PART_ORDERS:
-        return two_part.parameter_bytes(STATIC[name].compress(data), TWO_PART_ORDERS[name])
-    return 32 + len(set(data)) if name == "order0" else 0  # a map of 256 bits, and a byte for each value that occurs
-
-
 def measure_references(
     source: Bytes,
     config: Config,
@@ -379,9 +354,8 @@ def measure_references(
     shows = f"retrained from scratch at byte {first_bytes} and each doubling, {epochs} x over all before it"
     n_trained = epochs * sum(block_ends(len(symbols), first_bytes)[:-1])
     references.append(_reference("blocks", shows, packed, block_curve, n_trained))
-    on_stage("counting")
     return References(
-        references=(*references, *counting_references(symbols.tobytes())),
+        references=tuple(references),
         curve=curve,
         regret=Curve(n_bytes=curve.n_bytes, bits=curve.bits - hindsight_curve.at(curve.n_bytes)),
         split=split_of(curve, window_bytes),

@@ -11,10 +11,15 @@ import io
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from prequential_codecs.baselines.frequencies import TOTAL, TOTAL_BITS, frequencies_from
-from prequential_codecs.baselines.range_coder import RangeDecoder, RangeEncoder
+from prequential_codecs.baselines.range_coder import (
+    TOTAL,
+    TOTAL_BITS,
+    Ints,
+    RangeDecoder,
+    RangeEncoder,
+    frequencies_from,
+)
 from prequential_codecs.byte_source import ByteSource, varint
 
 _BYTE_VALUES = 256
@@ -27,7 +32,7 @@ def compress(data: bytes) -> bytes:
     symbols = np.frombuffer(data, dtype=np.uint8).astype(np.int64)
     encoder = RangeEncoder()
 
-    def encode(column: slice, frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
+    def encode(column: slice, frequencies: Ints) -> Ints:
         encoder.encode(symbols[column], frequencies)
         return symbols[column]
 
@@ -41,7 +46,7 @@ def decompress(compressed: bytes) -> bytes:
     symbols = np.zeros(source.take_varint(), dtype=np.uint8)
     decoder = RangeDecoder(compressed[source.n_bytes_taken :])
 
-    def decode(column: slice, frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
+    def decode(column: slice, frequencies: Ints) -> Ints:
         decoded = decoder.decode(frequencies)
         symbols[column] = decoded
         return decoded
@@ -51,7 +56,7 @@ def decompress(compressed: bytes) -> bytes:
     return symbols.tobytes()
 
 
-def _learn(n_bytes: int, code: Callable[[slice, NDArray[np.int64]], NDArray[np.int64]]) -> None:
+def _learn(n_bytes: int, code: Callable[[slice, Ints], Ints]) -> None:
     """The loop of both directions. code: from a column's positions and frequencies to its symbols."""
     stride = max(-(-n_bytes // _MAX_STREAMS), min(n_bytes, _MIN_STREAM_BYTES))  # bytes in a stream
     model = _Order2Model()
@@ -78,7 +83,7 @@ class _Order2Model:
     def __init__(self) -> None:
         self._counts = [np.zeros((_BYTE_VALUES**order, _BYTE_VALUES), dtype=np.uint16) for order in range(3)]
 
-    def predict(self, history: NDArray[np.int64]) -> NDArray[np.int64]:
+    def predict(self, history: Ints) -> Ints:
         """(n, 256) frequencies after each of n histories. history: (n,), the last two bytes as one number."""
         probabilities = np.full((len(history), _BYTE_VALUES), TOTAL // _BYTE_VALUES, dtype=np.int64)
         for order, counts in enumerate(self._counts):
@@ -93,7 +98,7 @@ class _Order2Model:
             probabilities >>= 32
         return frequencies_from(probabilities)
 
-    def update(self, history: NDArray[np.int64], symbols: NDArray[np.int64]) -> None:
+    def update(self, history: Ints, symbols: Ints) -> None:
         """Counts the symbols, (n,), that followed the histories."""
         for order, counts in enumerate(self._counts):
             contexts = history % _BYTE_VALUES**order

@@ -5,8 +5,8 @@ Hunks are read by the line counts that git gives, so the contents of a file can 
 
 import re
 
-from prequential_corpora.git.process import MAX_FIELD_N_BYTES, PIPE_N_BYTES, GitProcess, wrong_answer
 from prequential.errors import CorpusError
+from prequential_corpora.git.process import MAX_FIELD_N_BYTES, PIPE_N_BYTES, GitProcess, wrong_answer
 
 PATCH_OPTIONS = ("-p", "-U0", "--full-index", "--text", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers")
 FILE = b"diff --git "

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+from prequential.errors import CorpusError
 from prequential_corpora.corpus import unicode_name
 from prequential_corpora.git.process import Outcome, environment, start_git, wrong_answer
-from prequential.errors import CorpusError
 
 N_DIGITS = {"sha1": 40, "sha256": 64}  # of an object id in hexadecimal
 

@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from prequential.errors import CorpusError
+from prequential.files import temporary_folder
 from prequential_corpora.chunks import unwritable
 from prequential_corpora.git.file_rules import is_safe
 from prequential_corpora.git.patch import PATCH_OPTIONS, Patch
 from prequential_corpora.git.process import GitProcess, environment, start_git, wrong_answer
 from prequential_corpora.git.repository import Repository
-from prequential.errors import CorpusError
-from prequential.files import temporary_folder
 
 MAX_COMMIT_N_BYTES = 1 << 24
 MAX_ENTRIES = 1 << 23  # of a tree, and of the difference of two trees

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.errors import ConfigError, CorpusError
 from prequential_corpora.corpus import Document
 from prequential_corpora.overlap.key_table import SLOT_BYTES, KeyTable, marked
 from prequential_corpora.overlap.near_duplicates import (
@@ -40,7 +41,6 @@ from prequential_corpora.overlap.tokens import (
     mixed,
     token_chunks,
 )
-from prequential.errors import ConfigError, CorpusError
 
 WINDOW_BYTES = 50
 DIRTY_SHARE = 0.2  # a document is dirty if at least this share of its 13-grams or of its bytes was seen

@@ -18,10 +18,10 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.errors import CorpusError
 from prequential_corpora.corpus import Document
 from prequential_corpora.overlap.characters import character_table
 from prequential_corpora.overlap.token_kernels import CHUNK_BYTES, tokenise
-from prequential.errors import CorpusError
 
 GRAM_TOKENS = 13
 
