@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from prequential_corpora import chunks
 from prequential_corpora import corpus as corpus_module
 from prequential_corpora.corpus import Document
-from prequential_corpora.row_documents import IN_MEMORY, RowDocuments
 from prequential_corpora.shards import Piece, ShardsSpec, find_shards, shuffled
 from prequential_corpora.sources import open_corpus
+from prequential_corpora.streamed import IN_MEMORY, RowDocuments
 from prequential_corpora.symbols import FileSymbols, StreamSymbols
 
 from prequential.errors import CorpusError, OutputError
@@ -271,7 +271,7 @@ def test_a_shard_that_grows_while_it_is_listed_is_refused(tmp_path: Path) -> Non
     shards = find_shards(ShardsSpec(folder=str(tmp_path)))
     (tmp_path / "a.txt").write_bytes(b"text and more")
     with pytest.raises(CorpusError, match="changed while it was open: it had 4 bytes and now has 13"):
-        shards.survey()
+        shards.first_pass()
 
 
 @given(

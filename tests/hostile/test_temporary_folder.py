@@ -9,7 +9,7 @@ import pytest
 from prequential_corpora.chunks import spool
 from prequential_corpora.dataset import DatasetSpec, load_rows
 from prequential_corpora.git.process import start_git
-from prequential_corpora.row_documents import RowDocuments
+from prequential_corpora.streamed import RowDocuments
 
 from prequential import Config, MixerConfig, Runtime, evaluate
 from prequential.cli.main import main
