@@ -19,23 +19,8 @@ from prequential.errors import ConfigError, CorpusError, PrequentialError
 # Characters of several bytes come in parts, too, so that valid and invalid bytes meet.
 CHARACTERS = "\u4e2d\u6587 \u0e01\u0e47 \u3042 \u3000 \u0416\u0436 \u0301 \u201c \U00020000 \u00e9".encode().split(b" ")
 PARTS = [b"\xe4", b"\xb8\xad", b"\xf0\xa0", b"\xed\xa0\x80", b"\xc0\xaf"]
-TEXTS = st.lists(
-    st.sampled_from(
-        [
-            b"a",
-            b"B",
-            b" ",
-            b"\n",
-            b"\xff",
-            b"...",
-            *CHARACTERS,
-            *PARTS,
-            b"lorem ipsum, dolor sit amet; " * 2,
-            b"x y z " * 14,
-        ]
-    ),
-    max_size=24,
-).map(b"".join)
+WORDS = [b"a", b"B", b" ", b"\n", b"\xff", b"...", b"lorem ipsum, dolor sit amet; " * 2, b"x y z " * 14]
+TEXTS = st.lists(st.sampled_from([*WORDS, *CHARACTERS, *PARTS]), max_size=24).map(b"".join)
 CORPORA = st.lists(TEXTS, max_size=4)
 
 

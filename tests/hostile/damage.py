@@ -12,18 +12,7 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
-from mutate import BYTE_MUTATIONS, _splice
-
-# ---- bytes
-
-
-def damaged_bytes(data: bytes, rng: Random) -> bytes:
-    """One to eight changes of a few bytes each."""
-    changes = [change for change in BYTE_MUTATIONS if change is not _splice]
-    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
-        data = rng.choice(changes)(data, rng)
-    return data
-
+from fuzzing import damaged_bytes
 
 # ---- JSON
 

@@ -320,12 +320,7 @@ def learner() -> "Config":
         gpt=GPTConfig(n_layers=1, width=16, n_heads=2, mlp_factor=1, window=4, warmup_updates=1),
         mixer=MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4),
         schedule=ScheduleConfig(
-            first_segment_symbols=256,
-            segment_symbols=256,
-            row_symbols=32,
-            n_rows=8,
-            history_bits=14,
-            block_symbols=512,
+            first_segment_symbols=256, segment_symbols=256, row_symbols=32, n_rows=8, history_bits=14, block_symbols=512
         ),
     )
 

@@ -13,9 +13,9 @@ from prequential_corpora import corpus as corpus_module
 from prequential_corpora import streamed
 from prequential_corpora.sources import open_corpus
 from prequential_corpora.streamed import RowDocuments
+from programs import failing
 
 from prequential.errors import CheckpointError, CorpusError, OutputError
-from prequential.evaluation import trace as trace_module
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import ArrayFile, Trace
 
@@ -49,6 +49,12 @@ def child(script: str, *arguments: object, before: tuple[str, ...] = ()) -> subp
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "a").write_bytes(TEXT)
+    return tmp_path / "a"
+
+
 # ---- a corpus that is cut while it is read
 
 
@@ -63,9 +69,8 @@ print(int(found.sum()))
 
 
 @pytest.mark.parametrize("small_n_bytes", [0, 1 << 20])
-def test_the_bytes_of_a_corpus_do_not_change_if_its_file_is_cut(tmp_path: Path, small_n_bytes: int) -> None:
-    (tmp_path / "a").write_bytes(TEXT)
-    done = child(CUT, tmp_path / "a", tmp_path, small_n_bytes)
+def test_the_bytes_of_a_corpus_do_not_change_if_its_file_is_cut(path: Path, small_n_bytes: int) -> None:
+    done = child(CUT, path, path.parent, small_n_bytes)
     assert (done.returncode, done.stdout) == (0, f"{sum(TEXT)}\n"), done.stderr
 
 
@@ -76,9 +81,8 @@ print(found.header.blake2b == evaluate(sys.argv[3].encode() * 400, sys.argv[2] +
 """
 
 
-def test_an_evaluation_ends_if_its_corpus_is_cut(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(TEXT)
-    done = child(CUT_WHILE_CODED, tmp_path / "a", tmp_path / "draft", TEXT[: len(TEXT) // 400].decode())
+def test_an_evaluation_ends_if_its_corpus_is_cut(path: Path) -> None:
+    done = child(CUT_WHILE_CODED, path, path.with_name("draft"), TEXT[: len(TEXT) // 400].decode())
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
@@ -102,19 +106,6 @@ def test_a_file_that_is_cut_while_it_is_copied_is_refused(
         with pytest.raises(CorpusError, match="changed while it was open: it had 31600 bytes and now has"):
             corpus.bytes()
     assert os.listdir(tmp_path) == ["a"]  # noqa: PTH208
-
-
-def test_a_corpus_that_does_not_fit_on_the_disk_is_an_output_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 0)
-    free = type("", (), {"free": 1000})
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
-    (tmp_path / "a").write_bytes(TEXT)
-    with open_corpus(tmp_path / "a") as corpus:
-        assert len(corpus.bytes(1000)) == 1000
-        with pytest.raises(OutputError, match="needs 31,600 bytes of disk, and 1,000 are free"):
-            corpus.bytes()
 
 
 # ---- the trace on a full disk
@@ -194,19 +185,11 @@ def test_a_trace_that_does_not_fit_is_refused_before_the_run(tmp_path: Path) -> 
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-@pytest.fixture
-def full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk without space to reserve."""
-
-    def refuse(*_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(trace_module.os, "posix_fallocate", refuse, raising=False)
-
-
 @pytest.mark.parametrize("name", ["costs", None])
-@pytest.mark.usefixtures("full")
-def test_space_that_cannot_be_reserved_is_an_output_error(tmp_path: Path, name: str | None) -> None:
+def test_space_that_cannot_be_reserved_is_an_output_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    failing(errno.ENOSPC, monkeypatch, "posix_fallocate")
     with pytest.raises(OutputError, match=r"^cannot write '.*': No space left on device$"):
         Trace([MODEL], 100, tmp_path / name if name else None)
 
@@ -215,13 +198,10 @@ def test_space_that_cannot_be_reserved_is_an_output_error(tmp_path: Path, name: 
 def test_a_file_system_that_cannot_reserve_space_is_used_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int | None
 ) -> None:
-    def refuse(*_: int) -> None:
-        raise OSError(reason, "not supported")
-
     if reason is None:
-        monkeypatch.delattr(trace_module.os, "posix_fallocate", raising=False)
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
     else:
-        monkeypatch.setattr(trace_module.os, "posix_fallocate", refuse, raising=False)
+        failing(reason, monkeypatch, "posix_fallocate")
     trace = Trace([MODEL], 3, tmp_path / "costs")
     trace.append(MODEL, np.array([1.0, 2.0]))
     assert trace.bits(MODEL).tolist() == [1.0, 2.0, 0.0]

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import shutil
-import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from limits import bounded
+from programs import FUSED as RUNTIME
+from programs import TINY, mode_of, tiny_options
 
-from prequential import Config, CorpusError, GPTConfig, MixerConfig, Runtime, ScheduleConfig
+from prequential import Config, CorpusError, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.cli.main import main
 from prequential.errors import OutputError
 from prequential.evaluation.record import NOT_CODED
@@ -22,19 +23,11 @@ from prequential.files import append, output_file, outputs, write_text
 from prequential.files.append import append_line, check_appendable
 from prequential.sweeps.plans import Outcome, Plan, Setting, run_plan
 
-TINY = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
+pytestmark = pytest.mark.usefixtures("usual_umask", "no_warm_up")
 OTHER = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2", "3"), table_bits=6, match_bits=6))
-RUNTIME = Runtime(kernels="fused", threads=1)
 TEXT = b"it was the best of times, it was the worst of times. " * 12
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
 STRANGER = 54321
-
-
-@pytest.fixture(autouse=True)
-def usual_umask() -> object:
-    before = os.umask(0o022)
-    yield None
-    os.umask(before)
 
 
 def give_away(*paths: Path) -> None:
@@ -43,10 +36,6 @@ def give_away(*paths: Path) -> None:
         pytest.skip("only root gives files to another user")
     for path in paths:
         os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
-
-
-def mode_of(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 def kept_beside(path: Path) -> Path:
@@ -73,16 +62,10 @@ def test_nothing_is_appended_to_a_file_of_another_user_and_the_line_is_kept(tmp_
 @pytest.mark.parametrize(
     ("mode", "source_mode", "remedy"),
     [
-        (0o644, 0o600, "chmod 600"),
-        (0o640, 0o600, "chmod 600"),
-        (0o644, 0o640, "chmod 640"),
-        (0o604, 0o640, "chmod 600"),
-        (0o644, 0o644, ""),
-        (0o600, 0o644, ""),
-        (0o664, 0o644, ""),
-        (0o640, 0o640, ""),
+        (0o644, 0o600, "chmod 600"), (0o640, 0o600, "chmod 600"), (0o644, 0o640, "chmod 640"), (0o604, 0o640, "chmod 600"),
+        (0o644, 0o644, ""), (0o600, 0o644, ""), (0o664, 0o644, ""), (0o640, 0o640, ""),
     ],
-)
+)  # fmt: skip
 def test_a_line_is_appended_only_where_no_more_users_read_it(
     mode: int, source_mode: int, remedy: str, tmp_path: Path
 ) -> None:
@@ -97,13 +80,8 @@ def test_a_line_is_appended_only_where_no_more_users_read_it(
         assert path.read_bytes() == b""
         path.chmod(int(remedy.removeprefix("chmod "), 8))
     append_line(path, b"line\n", source_mode)
-    assert path.read_bytes() == b"line\n"
-
-
-@pytest.mark.parametrize("source_mode", [0o600, 0o640, 0o644])
-def test_a_new_file_of_records_has_the_permissions_of_the_source(source_mode: int, tmp_path: Path) -> None:
-    append_line(tmp_path / "a.jsonl", b"line\n", source_mode)
-    assert mode_of(tmp_path / "a.jsonl") == source_mode
+    append_line(tmp_path / "new.jsonl", b"line\n", source_mode)
+    assert path.read_bytes() == b"line\n" and mode_of(tmp_path / "new.jsonl") == source_mode
 
 
 @pytest.mark.parametrize(
@@ -126,11 +104,9 @@ def test_a_record_that_more_users_could_read_is_refused_before_the_work(
     for name in ("a", "b"):
         Path(name).write_bytes(b'{"t": "x", "y": "z"}\n' * 9)
     Path("a").chmod(0o600)
-    Path("config.json").write_text(json.dumps(TINY.to_dict()))
     Path(records).parent.mkdir(exist_ok=True)
     Path(records).write_bytes(b"{}\n")
-    options = ["--config", "config.json", "--kernels", "fused", "-q"]
-    assert main([*command, *options]) == 1
+    assert main([*command, *tiny_options(tmp_path)]) == 1
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("\n")) == ("", 1)
     assert f"'{records}' can be read by users who cannot read the source: chmod 600 it" in shown.err
@@ -171,16 +147,14 @@ def test_an_evaluation_whose_record_is_locked_ends_in_one_line_and_keeps_the_rec
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
-    monkeypatch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
     (tmp_path / "a").write_bytes(TEXT)
-    (tmp_path / "config.json").write_text(json.dumps(TINY.to_dict()))
     path = tmp_path / "a.jsonl"
     path.touch()
-    args = ["evaluate", str(tmp_path / "a"), "--no-run", "--baselines", "none", "--output", str(path), "-q"]
+    args = ["evaluate", str(tmp_path / "a"), "--no-run", "--baselines", "none", "--output", str(path)]
     with path.open("rb") as reader:
         fcntl.flock(reader, fcntl.LOCK_EX)
         with bounded(60.0):
-            assert main([*args, "--config", str(tmp_path / "config.json"), "--kernels", "fused"]) == 1
+            assert main([*args, *tiny_options(tmp_path)]) == 1
     shown = capsys.readouterr().err
     assert shown.count("\n") == 1 and f"the record is in '{kept_beside(path)}'" in shown
     assert json.loads(kept_beside(path).read_bytes())["corpus"]["n_bytes"] == len(TEXT)
@@ -194,8 +168,7 @@ def plan(*configs: Config) -> Plan:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
+def corpus(tmp_path: Path) -> Path:
     (tmp_path / "a").write_bytes(TEXT)
     return tmp_path / "a"
 
@@ -426,22 +399,6 @@ def test_a_file_of_a_draft_is_private_from_its_first_byte(tmp_path: Path) -> Non
     os.umask(0)
     write_text(tmp_path / "a", "secret")
     assert mode_of(tmp_path / "a") == 0o600
-
-
-@pytest.mark.parametrize("kind", ["folder", "link", "file"])
-def test_a_working_folder_that_another_user_planted_is_refused(kind: str, tmp_path: Path) -> None:
-    planted = tmp_path / ".out.prequential"
-    if kind == "folder":
-        planted.mkdir(mode=0o777)
-    elif kind == "link":
-        (tmp_path / "his").mkdir(mode=0o777)
-        planted.symlink_to("his")
-    else:
-        planted.touch()
-    give_away(planted)
-    with pytest.raises(OutputError, match="run of yours left"), output_file(tmp_path / "out", overwrite=True) as sink:
-        sink.write(b"secret")
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_draft_of_a_run_is_private_in_a_folder_that_all_may_write(tmp_path: Path) -> None:

@@ -10,15 +10,13 @@ from prequential_corpora.chunks import spool
 from prequential_corpora.dataset import DatasetSpec, load_rows
 from prequential_corpora.git.process import start_git
 from prequential_corpora.streamed import RowDocuments
+from programs import FUSED, TINY
 
-from prequential import Config, MixerConfig, Runtime, evaluate
+from prequential import evaluate
 from prequential.cli.main import main
 from prequential.errors import OutputError
 from prequential.evaluation.trace import ArrayFile
 from prequential.files import temporary_folder
-
-TINY = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
-RUNTIME = Runtime(kernels="fused", threads=1)
 
 
 def unusable(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -57,15 +55,15 @@ USERS: dict[str, Callable[[Path], object]] = {
     "the documents of many rows": lambda _: RowDocuments(1, None)._write(),
     "git": lambda folder: start_git(["--version"], folder, {}),
     "a trace": lambda _: ArrayFile(np.uint8, 10),
-    "an evaluation": lambda _: evaluate(b"text " * 20, config=TINY, runtime=RUNTIME, baselines=()),
+    "an evaluation": lambda _: evaluate(b"text " * 20, config=TINY, runtime=FUSED, baselines=()),
 }
 
 
+@pytest.mark.usefixtures("no_warm_up")
 @pytest.mark.parametrize("user", USERS)
 def test_whatever_needs_a_temporary_file_refuses_an_unusable_folder(
     user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
     with pytest.raises(OutputError, match=r"^TMPDIR is '.*missing'"):
         USERS[user](tmp_path)

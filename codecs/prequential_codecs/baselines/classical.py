@@ -102,10 +102,7 @@ CLASSICAL: dict[str, Compressor] = {
     "bzip2": Compressor(label="bzip2 -9", compress=bz2.compress, decompress=bz2.decompress),
     "xz": Compressor(label="xz -9e", compress=_compress_xz, decompress=lzma.decompress),
     "zstd": Compressor(
-        label="zstd -22 --ultra --long=27",
-        compress=_compress_zstd,
-        decompress=_decompress_zstd,
-        requires="zstandard",
+        label="zstd -22 --ultra --long=27", compress=_compress_zstd, decompress=_decompress_zstd, requires="zstandard"
     ),
     "brotli": Compressor(
         label="brotli -q 11", compress=_compress_brotli, decompress=_decompress_brotli, requires="brotli"
