@@ -94,6 +94,7 @@ def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "whole.pq"]
 
 
+@pytest.mark.thorough
 def test_a_limit_of_cpu_time_saves_the_run(run, start, tmp_path, small_config):
     (tmp_path / "a").write_bytes(os.urandom(20_000) * 1000)
     command = f'ulimit -S -t 5; exec "$0" -m prequential compress --config {shlex.quote(str(small_config))} a'
@@ -134,7 +135,8 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGKILL, signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+    "number",
+    [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.thorough) for each in (signal.SIGINT, signal.SIGTERM))],
 )
 def test_an_interrupted_run_resumes_from_its_checkpoint_and_makes_the_same_archive(number, run, start, tmp_path):
     (tmp_path / "a").write_bytes(os.urandom(20_000) + b"It was the best of times, it was the worst of times. " * 300)

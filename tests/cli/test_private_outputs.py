@@ -78,7 +78,9 @@ def test_every_command_is_in_the_table_or_writes_nothing() -> None:
     assert commands == {case.split()[0] for case in CASES} | WRITE_NOTHING
 
 
-@pytest.fixture(scope="module", params=[PRIVATE, PUBLIC], ids=["private", "public"])
+@pytest.fixture(
+    scope="module", params=[PRIVATE, pytest.param(PUBLIC, marks=pytest.mark.thorough)], ids=["private", "public"]
+)
 def made(
     request: pytest.FixtureRequest, text: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, int]]:

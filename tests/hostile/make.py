@@ -1,21 +1,18 @@
 """Crafted archives. Each contains a false statement. Its checksums are valid, unless they are what the case is about.
 
-`python tests/hostile/make.py FOLDER` writes all of them, to test any program. The tests make them for each run, so that they
-follow changes of the format. No file is larger than 100 kB.
+The tests make them for each run, so that they follow changes of the format. No file is larger than 100 kB.
 """
 
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from forge import CODED, RAW, START, Draft, Part, deflated, leb128
 from prequential_corpora.tree_restore import MAGIC, MAX_DEPTH, TreeFile
-from seeds import seeds, tree_archive
+from seeds import seeds
 
 EXACT = ""  # the reason of a case that must decode
 
@@ -431,17 +428,3 @@ TREES: dict[str, bytes] = {
     "no-tree": b"hello",
     "nothing": b"",
 }  # fmt: skip
-
-
-def tree_cases() -> list[Case]:
-    """Archives with valid blocks, checksums and digests, of streams that no folder gives."""
-    return [Case(f"tree-{name}", tree_archive(stream), "tree|folder|list|path|file") for name, stream in TREES.items()]
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: make.py FOLDER")
-    target = Path(sys.argv[1])
-    target.mkdir(parents=True, exist_ok=True)
-    for case in [*cases(), *tree_cases()]:
-        (target / f"{case.name[:100]}.pq").write_bytes(case.data)

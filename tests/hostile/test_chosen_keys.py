@@ -103,6 +103,7 @@ CORPORA = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("source", CORPORA, ids=["text", "few letters", "noise", "zeros"])
 def test_words_and_copies_do_not_depend_on_the_key(source: Bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []

@@ -39,6 +39,7 @@ def checked(*arguments: str) -> dict[str, object]:
     return report  # type: ignore[no-any-return]
 
 
+@pytest.mark.thorough
 @needs_compiler
 def test_a_sample_of_failing_calls_ends_in_one_line_or_not_at_all() -> None:
     report = checked("--command", "compress", "evaluate", "--kind", "write", "fsync", "read", "disk", "--every", "70")

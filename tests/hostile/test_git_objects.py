@@ -289,6 +289,7 @@ def clean() -> dict[str, str]:
 # ---- the fuzzer
 
 
+@pytest.mark.thorough
 def test_damaged_repositories_and_answers_give_documents_or_one_error() -> None:
     report = fuzz_git.run(12, 1)
     assert (report.n_mutants, report.broken) == (12, [])

@@ -23,7 +23,7 @@ from make import EXACT, Case
 from mutate import Mutant, judged
 from prequential_codecs.archive_summary import summarise
 from programs import program, script
-from seeds import MAX_MEMORY_BYTES, MIXER, PURE, RUNTIME, SCHEDULE, seeds
+from seeds import MAX_MEMORY_BYTES, MIXER, PURE, RUNTIME, SCHEDULE, seeds, tree_archive
 from watch import ForbiddenError, confined
 
 import prequential
@@ -84,6 +84,7 @@ def test_crafted_archives_are_refused_for_the_right_reason(group: str, tmp_path:
     assert {case.name: found[case.name] for case in make.cases(group) if wrong(case, found[case.name])} == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("group", make.GROUPS)
 def test_crafted_archives_are_summarised_or_refused(group: str, tmp_path: Path) -> None:
     for case in make.cases(group):
@@ -145,7 +146,7 @@ def test_learners_at_the_ends_of_every_range_decode_their_own_archives(config: p
 def test_an_invalid_stream_of_a_folder_is_refused_and_leaves_no_file(name: str, tmp_path: Path) -> None:
     archive, inside = tmp_path / "a.pq", tmp_path / "inside"
     inside.mkdir()
-    archive.write_bytes(make.tree_archive(make.TREES[name]))
+    archive.write_bytes(tree_archive(make.TREES[name]))
     with bounded(), confined(inside), pytest.raises(PrequentialError) as refused:
         prequential.decompress(archive, inside / "out", runtime=RUNTIME)
     assert str(refused.value).isprintable()
@@ -282,6 +283,7 @@ def test_the_estimate_of_memory_covers_every_thread() -> None:
 # ---- the fuzzers
 
 
+@pytest.mark.thorough
 def test_runs_killed_at_random_moments_give_the_same_bytes() -> None:
     report = script("kill.py", "--count=1", "--seed=1")
     assert all(counts["identical"] == 1 and counts["kills"] >= 1 for counts in report.values())
@@ -293,6 +295,7 @@ def test_200_runs_killed_at_random_moments_give_the_same_bytes() -> None:
     assert all(counts["identical"] == 100 and counts["kills"] >= 100 for counts in report.values())
 
 
+@pytest.mark.thorough
 def test_mutated_archives_are_exact_or_refused(tmp_path: Path) -> None:
     report = script("mutate.py", "--count=1000", f"--keep={tmp_path}")
     assert (report["n_mutants"], report["broken"]) == (1000, [])

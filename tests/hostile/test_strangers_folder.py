@@ -37,6 +37,7 @@ def test_checkpoints_of_impossible_values_make_no_kernel_leave_its_arrays(tmp_pa
     assert unclean(found) == {}
 
 
+@pytest.mark.thorough
 def test_checkpoints_of_impossible_forms_are_refused() -> None:
     assert unclean(script("checkpoints.py", *FORMS)) == {}
 
@@ -105,6 +106,7 @@ def test_a_survey_of_many_records_of_one_payload_is_fast(tmp_path: Path) -> None
         survey(tmp_path / "a.pq")
 
 
+@pytest.mark.thorough
 def test_surveys_of_damaged_archives_are_true(tmp_path: Path) -> None:
     """A block that is reported intact is undamaged, and a damaged archive is not reported as complete."""
     rng, path = Random(1), tmp_path / "a.pq"

@@ -300,6 +300,7 @@ def test_an_archive_that_disappears_while_it_is_decoded_leaves_a_complete_output
     assert stat.S_IMODE(output.stat().st_mode) & 0o077 == 0
 
 
+@pytest.mark.thorough
 def test_many_runs_of_one_output_never_hold_it_together(tmp_path: Path) -> None:
     """Runs that begin while another one is just finishing find either its lock or its complete output."""
     holders, together, refused, made = 0, 0, 0, 0
