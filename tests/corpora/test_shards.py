@@ -21,6 +21,7 @@ from prequential_corpora.shards import Piece, ShardsSpec, find_shards, shuffled
 from prequential_corpora.sources import open_corpus
 from prequential_corpora.streamed import IN_MEMORY, RowDocuments
 from prequential_corpora.symbols import FileSymbols, StreamSymbols
+from pytest import MonkeyPatch
 
 from prequential.errors import CorpusError, OutputError
 
@@ -164,7 +165,7 @@ def test_with_a_limit_of_rows_later_shards_are_not_opened(tmp_path: Path) -> Non
         assert (corpus.describe()["n_shards"], corpus.describe()["n_rows"]) == (2, 3)
 
 
-def test_reading_in_order_needs_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_in_order_needs_no_disk(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 0)
     spooled: list[int | None] = []
     monkeypatch.setattr(corpus_module, "spool", lambda *args: spooled.append(args[2]) or chunks.spool(*args))
@@ -180,7 +181,7 @@ def test_reading_in_order_needs_no_disk(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_disk_with_too_little_space_is_refused_before_the_first_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 0)
     monkeypatch.setattr(chunks.shutil, "disk_usage", lambda folder: type("", (), {"free": 5}))
@@ -190,9 +191,7 @@ def test_a_disk_with_too_little_space_is_refused_before_the_first_write(
         assert corpus.symbols()[:5].tobytes() == b"first"
 
 
-def test_a_large_spool_is_announced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_large_spool_is_announced(tmp_path: Path, monkeypatch: MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 0)
     monkeypatch.setattr(chunks, "ANNOUNCED_N_BYTES", 25)
     with open_corpus(f"shards:{write_shards(tmp_path, '.jsonl')}") as corpus:

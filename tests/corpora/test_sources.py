@@ -16,6 +16,7 @@ from prequential_corpora import corpus as corpus_module
 from prequential_corpora.chunks import CHUNK_N_BYTES, read_chunks, spool
 from prequential_corpora.corpus import Document
 from prequential_corpora.sources import open_corpus
+from pytest import MonkeyPatch
 
 from prequential.errors import CorpusError, OutputError
 
@@ -52,7 +53,7 @@ def test_a_file_gives_its_bytes(data: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("small_n_bytes", [0, 100])
 def test_a_copy_of_a_file_outlives_the_corpus_and_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_n_bytes: int
+    tmp_path: Path, monkeypatch: MonkeyPatch, small_n_bytes: int
 ) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", small_n_bytes)
     path, spool_dir = tmp_path / "data", tmp_path / "spool"
@@ -68,7 +69,7 @@ def test_a_copy_of_a_file_outlives_the_corpus_and_the_file(
     assert isinstance(getattr(found.base, "obj", None), mmap.mmap) == (small_n_bytes == 0)
 
 
-def test_only_the_beginning_that_is_asked_for_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_beginning_that_is_asked_for_is_copied(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 10)
     (tmp_path / "data").write_bytes(bytes(100))
     with open_corpus(tmp_path / "data", spool_dir=tmp_path / "missing") as corpus:
@@ -164,7 +165,7 @@ def test_a_named_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
         open_corpus(tmp_path / "pipe")
 
 
-def test_a_path_object_is_always_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_object_is_always_a_path(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("-", "sample:x", "hf:x"):
         Path(name).write_bytes(b"abc")

@@ -72,17 +72,8 @@ KINDS: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {  # calls, and the m
 }
 # Of records: values that differ between two runs.
 VOLATILE = {
-    "time",
-    "wall_s",
-    "verify_wall_s",
-    "environment",
-    "peak_memory_bytes",
-    "findings",
-    "bytes_per_s",
-    "verify_bytes_per_s",
-}
-
-
+    "time", "wall_s", "verify_wall_s", "environment", "peak_memory_bytes", "findings", "bytes_per_s", "verify_bytes_per_s",
+}  # fmt: skip
 TEMPORARY = re.compile(r"tmp/")
 HIDDEN = re.compile(r"tmp/|(.*/)?\.|runs/RUN/(costs|seconds|encoded.json)$")
 SAVED = ("/run.checkpoint", "/archive.pq")  # what a run resumes from

@@ -14,6 +14,7 @@ from prequential_corpora.corpus import Document
 from prequential_corpora.overlap import key_table
 from prequential_corpora.overlap.key_table import KeyTable
 from prequential_corpora.overlap.overlap import measure_overlap
+from pytest import MonkeyPatch
 
 from prequential.evaluation import novelty
 from prequential.evaluation.novelty import Copies, Words
@@ -105,7 +106,7 @@ CORPORA = [
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("source", CORPORA, ids=["text", "few letters", "noise", "zeros"])
-def test_words_and_copies_do_not_depend_on_the_key(source: Bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_and_copies_do_not_depend_on_the_key(source: Bytes, monkeypatch: MonkeyPatch) -> None:
     found = []
     for point in (novelty.hash_point(source), 1 << 31, (1 << 32) - 1, 0xDEADBEEF, 0xB504F333):
         monkeypatch.setattr(novelty, "hash_point", lambda _, point=point: np.uint64(point))
@@ -116,7 +117,7 @@ def test_words_and_copies_do_not_depend_on_the_key(source: Bytes, monkeypatch: p
     assert all(other == found[0] for other in found)
 
 
-def test_words_without_a_slot_do_not_depend_on_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_without_a_slot_do_not_depend_on_the_key(monkeypatch: MonkeyPatch) -> None:
     found = []
     for point in (1 << 31, 0xDEADBEEF, 0xB504F333):
         monkeypatch.setattr(novelty, "hash_point", lambda _, point=point: np.uint64(point))
@@ -144,7 +145,7 @@ def corpus_of(texts: Sequence[bytes]) -> tuple[Bytes, list[Document]]:
 
 
 @pytest.mark.parametrize("memory", [1024, 1 << 14, 1 << 24])
-def test_overlap_does_not_depend_on_the_key(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlap_does_not_depend_on_the_key(memory: int, monkeypatch: MonkeyPatch) -> None:
     text = CORPORA[0].tobytes()
     train, test = (
         corpus_of([text[:9000], text[12_000:15_000]]),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from faults import is_possible, restarted_with_library
 from programs import TINY, failing, tiny_options
+from pytest import MonkeyPatch
 from seeds import RUNTIME
 
 import prequential
@@ -71,16 +72,14 @@ def test_a_run_that_resumes_after_its_last_block_compares_the_digest_of_all_byte
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_failed_synchronisation_is_an_error(
-    error: int, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_synchronisation_is_an_error(error: int, at: int, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     failing(error, monkeypatch, "fsync", at=at)  # of the folder of the working folder, the file, the folder of the file
     with pytest.raises(OutputError, match=os.strerror(error)), output_file(tmp_path / "a") as sink:
         sink.write(b"text")
     assert {path.name for path in tmp_path.iterdir()} <= ({"a"} if at == 3 else set())
 
 
-def test_what_cannot_be_synchronised_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_synchronised_is_not_an_error(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     failing(errno.EINVAL, monkeypatch, "fsync")
     sync_folder(tmp_path)
     with output_file(tmp_path / "a") as sink:
@@ -88,7 +87,7 @@ def test_what_cannot_be_synchronised_is_not_an_error(tmp_path: Path, monkeypatch
     assert (tmp_path / "a").read_bytes() == b"text"
 
 
-def test_a_folder_whose_name_cannot_be_stored_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_whose_name_cannot_be_stored_is_deleted(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     failing(errno.EIO, monkeypatch, "fsync", at=2)
     with pytest.raises(OutputError), new_folder(tmp_path / "model") as draft:
         (draft / "a").write_bytes(b"text")
@@ -97,7 +96,7 @@ def test_a_folder_whose_name_cannot_be_stored_is_deleted(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL, errno.EROFS, errno.ENOSYS, errno.EIO])
 def test_outputs_appear_on_file_systems_without_permissions_and_times(
-    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: int, tmp_path: Path, monkeypatch: MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "source").write_bytes(b"source")
     failing(error, monkeypatch, "chmod", "utime")
@@ -113,7 +112,7 @@ def test_outputs_appear_on_file_systems_without_permissions_and_times(
 
 
 def test_an_output_that_more_users_can_read_than_its_source_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As FAT does, the file system gives every file the same permissions."""
     source, real_open, real_mkdir = tmp_path / "source", os.open, Path.mkdir
@@ -144,9 +143,7 @@ def test_an_output_that_more_users_can_read_than_its_source_is_named(
     assert prequential.decompress(tmp_path / "a.pq", runtime=RUNTIME) == source.read_bytes()
 
 
-def test_a_complete_output_that_cannot_get_its_name_is_kept_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_complete_output_that_cannot_get_its_name_is_kept_and_named(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     failing(errno.EROFS, monkeypatch, "link", "rename")
     with pytest.raises(OutputError, match="Read-only") as refused, output_file(tmp_path / "a") as sink:
         sink.write(b"text")
@@ -158,7 +155,7 @@ def test_a_complete_output_that_cannot_get_its_name_is_kept_and_named(
 @pytest.mark.usefixtures("no_warm_up")
 @pytest.mark.parametrize("error", [errno.EINVAL, errno.ENOSYS])
 def test_every_output_appears_on_a_file_system_that_synchronises_nothing(
-    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: int, tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_bytes(b"text " * 20)

@@ -14,6 +14,7 @@ from prequential_corpora import streamed
 from prequential_corpora.sources import open_corpus
 from prequential_corpora.streamed import RowDocuments
 from programs import failing
+from pytest import MonkeyPatch
 
 from prequential.errors import CheckpointError, CorpusError, OutputError
 from prequential.evaluation.curves import MODEL
@@ -88,7 +89,7 @@ def test_an_evaluation_ends_if_its_corpus_is_cut(path: Path) -> None:
 
 @pytest.mark.parametrize("small_n_bytes", [0, 1 << 20])
 def test_a_file_that_is_cut_while_it_is_copied_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_n_bytes: int
+    tmp_path: Path, monkeypatch: MonkeyPatch, small_n_bytes: int
 ) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", small_n_bytes)
     monkeypatch.setattr(corpus_module, "CHUNK_N_BYTES", 100)
@@ -187,7 +188,7 @@ def test_a_trace_that_does_not_fit_is_refused_before_the_run(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["costs", None])
 def test_space_that_cannot_be_reserved_is_an_output_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+    tmp_path: Path, monkeypatch: MonkeyPatch, name: str | None
 ) -> None:
     failing(errno.ENOSPC, monkeypatch, "posix_fallocate")
     with pytest.raises(OutputError, match=r"^cannot write '.*': No space left on device$"):
@@ -196,7 +197,7 @@ def test_space_that_cannot_be_reserved_is_an_output_error(
 
 @pytest.mark.parametrize("reason", [errno.EINVAL, errno.EOPNOTSUPP, None])
 def test_a_file_system_that_cannot_reserve_space_is_used_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int | None
+    tmp_path: Path, monkeypatch: MonkeyPatch, reason: int | None
 ) -> None:
     if reason is None:
         monkeypatch.delattr(os, "posix_fallocate", raising=False)
@@ -233,7 +234,7 @@ def test_a_trace_closes_its_file_and_outlives_its_folder(tmp_path: Path) -> None
     assert file.closed
 
 
-def test_parts_of_writes_and_reads_are_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_writes_and_reads_are_continued(monkeypatch: MonkeyPatch) -> None:
     class Slow:
         """At most 5 bytes at a time, as at a signal or for 2 GiB."""
 
@@ -258,7 +259,7 @@ def test_parts_of_writes_and_reads_are_continued(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_offsets_of_documents_on_a_full_disk_are_an_output_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_of_documents_on_a_full_disk_are_an_output_error(monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(streamed, "IN_MEMORY", 10)
     monkeypatch.setattr(streamed.tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b", 0))  # noqa: SIM115, PTH123
     documents = RowDocuments(1)

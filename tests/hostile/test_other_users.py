@@ -13,6 +13,7 @@ import pytest
 from limits import bounded
 from programs import FUSED as RUNTIME
 from programs import TINY, mode_of, tiny_options
+from pytest import CaptureFixture, MonkeyPatch
 
 from prequential import Config, CorpusError, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.cli.main import main
@@ -94,11 +95,7 @@ def test_a_line_is_appended_only_where_no_more_users_read_it(
     ],
 )
 def test_a_record_that_more_users_could_read_is_refused_before_the_work(
-    command: list[str],
-    records: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: list[str], records: str, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
@@ -129,7 +126,7 @@ def test_what_is_made_of_two_runs_is_as_private_as_one_of_them(tmp_path: Path) -
 
 
 def test_a_reader_who_holds_the_lock_of_a_record_does_not_stop_the_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     assert 1 <= append.LOCK_WAIT_S <= 60
     monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
@@ -144,7 +141,7 @@ def test_a_reader_who_holds_the_lock_of_a_record_does_not_stop_the_program(
 
 
 def test_an_evaluation_whose_record_is_locked_ends_in_one_line_and_keeps_the_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
     (tmp_path / "a").write_bytes(TEXT)
@@ -265,11 +262,7 @@ GPT = Config(
     ids=" ".join,
 )
 def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
-    command: list[str],
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: list[str], corpus: Path, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps(GPT.to_dict()))
     options = ["--runs", str(tmp_path / "runs"), "--config", str(tmp_path / "config.json"), "--kernels", "fused"]
@@ -288,7 +281,7 @@ def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
 
 @pytest.mark.parametrize("command", ["forecast", "score"])
 def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
     shutil.copy(FORECASTS / "ladder.jsonl", tmp_path / "ladder.jsonl")
     give_away(tmp_path / "ladder.jsonl")
@@ -308,7 +301,7 @@ def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
 
 
 @pytest.mark.parametrize("when", ["before", "after the first check"])
-def test_a_link_of_another_user_redirects_no_output(when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_of_another_user_redirects_no_output(when: str, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     victim, target, check = tmp_path / "victim", tmp_path / "out", outputs.check_output
     victim.write_bytes(b"precious")
 
@@ -367,9 +360,7 @@ def test_nothing_is_written_into_a_pipe_of_another_user(tmp_path: Path) -> None:
     assert got in ([], [b""])
 
 
-def test_a_file_that_takes_the_place_of_a_device_is_not_emptied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_takes_the_place_of_a_device_is_not_emptied(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "is_device", lambda target: True)
     (tmp_path / "out").write_bytes(b"precious")
     with pytest.raises(OutputError), output_file(tmp_path / "out", overwrite=True) as sink:
@@ -379,7 +370,7 @@ def test_a_file_that_takes_the_place_of_a_device_is_not_emptied(
 
 @pytest.mark.parametrize("planted", ["dangling link", "folder", "file"])
 def test_a_name_that_another_user_took_costs_no_run(
-    planted: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    planted: str, corpus: Path, tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()

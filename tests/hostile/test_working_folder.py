@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from limits import bounded
 from programs import TINY, mode_of, snapshot
+from pytest import MonkeyPatch
 from seeds import RUNTIME, seeds
 
 import prequential
@@ -54,7 +55,7 @@ def leave_interrupted(folder: Path, name: str = "net") -> None:
         if checkpoint_path(folder / name).exists():
             raise StopError
 
-    with pytest.MonkeyPatch.context() as always, pytest.raises(StopError):
+    with MonkeyPatch.context() as always, pytest.raises(StopError):
         for limit, value in (("FIRST_AFTER_S", 0.0), ("BYTES_PER_S", float("inf")), ("COST", float("inf"))):
             always.setattr(checkpoint, limit, value)
         decompress(folder, name, on_progress=stop)
@@ -120,9 +121,7 @@ def test_other_files_in_our_folder_stay(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "owner", "partial", "run.checkpoint"])
-def test_a_working_folder_of_a_foreign_owner_is_refused(
-    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_working_folder_of_a_foreign_owner_is_refused(name: str, folder: Path, monkeypatch: MonkeyPatch) -> None:
     """Or a file in it."""
     leave_interrupted(folder)
     if os.geteuid() == 0:
@@ -181,7 +180,7 @@ def test_records_are_not_appended_through_a_link_or_to_a_pipe(tmp_path: Path) ->
     assert (tmp_path / "victim").read_bytes() == PRECIOUS
 
 
-def test_a_record_is_appended_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_is_appended_whole_or_not_at_all(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     append_record(tmp_path / "a.jsonl", {"a": 1})
     before, sync = (tmp_path / "a.jsonl").read_bytes(), os.fsync
 
@@ -245,7 +244,7 @@ def test_a_name_that_no_file_can_have_is_refused_before_the_work(name: str, fold
 
 @pytest.mark.parametrize("links", [True, False])
 def test_a_target_that_appears_during_the_run_is_not_replaced(
-    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    links: bool, tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     target = tmp_path / "out"
     if not links:
@@ -269,9 +268,7 @@ def test_a_target_that_appears_during_the_run_is_not_replaced(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
-def test_a_target_that_appears_after_the_last_check_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_that_appears_after_the_last_check_is_not_replaced(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     target, chmod = tmp_path / "out", Path.chmod
 
     def race(self: Path, mode: int) -> None:

@@ -12,8 +12,7 @@ from prequential_codecs.baselines.range_coder import (
     Ints,
     RangeDecoder,
     RangeEncoder,
-    decode_under,
-    encode_under,
+    code_under,
     frequencies_from,
 )
 from prequential_codecs.byte_source import ByteSource, varint
@@ -35,7 +34,7 @@ def compress(data: bytes) -> bytes:
         return head
     ranks = (np.cumsum(present) - 1)[symbols]
     encoder = RangeEncoder()
-    encode_under(encoder, ranks, _frequencies_of(parameters))
+    code_under(encoder, ranks, _frequencies_of(parameters))
     return head + encoder.finish()
 
 
@@ -49,7 +48,7 @@ def decompress(compressed: bytes) -> bytes:
     if len(values) < 2:
         return values.tobytes() * n_bytes
     decoder = RangeDecoder(compressed[source.n_bytes_taken :])
-    ranks = decode_under(decoder, n_bytes, _frequencies_of(parameters))
+    ranks = code_under(decoder, np.zeros(n_bytes, np.int64), _frequencies_of(parameters))
     decoder.finish()
     return values[ranks].tobytes()
 

@@ -8,13 +8,13 @@ Stored form: length, range coder's payload.
 """
 
 import io
-from collections.abc import Callable
 
 import numpy as np
 
 from prequential_codecs.baselines.range_coder import (
     TOTAL,
     TOTAL_BITS,
+    Coder,
     Ints,
     RangeDecoder,
     RangeEncoder,
@@ -29,44 +29,34 @@ _MIN_STREAM_BYTES = 2048  # shorter data get fewer streams, so that each column 
 
 def compress(data: bytes) -> bytes:
     """The stored form of `data`. 7 to 10 microseconds per byte."""
-    symbols = np.frombuffer(data, dtype=np.uint8).astype(np.int64)
     encoder = RangeEncoder()
-
-    def encode(column: slice, frequencies: Ints) -> Ints:
-        encoder.encode(symbols[column], frequencies)
-        return symbols[column]
-
-    _learn(len(data), encode)
+    _code(encoder, np.frombuffer(data, dtype=np.uint8).astype(np.int64))
     return varint(len(data)) + encoder.finish()
 
 
 def decompress(compressed: bytes) -> bytes:
     """The inverse of `compress`. Raises CorruptArchiveError for damaged bytes, if the damage can be detected."""
     source = ByteSource(io.BytesIO(compressed))
-    symbols = np.zeros(source.take_varint(), dtype=np.uint8)
+    symbols = np.zeros(source.take_varint(), np.int64)
     decoder = RangeDecoder(compressed[source.n_bytes_taken :])
-
-    def decode(column: slice, frequencies: Ints) -> Ints:
-        decoded = decoder.decode(frequencies)
-        symbols[column] = decoded
-        return decoded
-
-    _learn(len(symbols), decode)
+    _code(decoder, symbols)
     decoder.finish()
-    return symbols.tobytes()
+    return symbols.astype(np.uint8).tobytes()
 
 
-def _learn(n_bytes: int, code: Callable[[slice, Ints], Ints]) -> None:
-    """The loop of both directions. code: from a column's positions and frequencies to its symbols."""
+def _code(coder: Coder, symbols: Ints) -> None:
+    """Codes the symbols (n,) in both directions. A decoder fills them."""
+    n_bytes = len(symbols)
     stride = max(-(-n_bytes // _MAX_STREAMS), min(n_bytes, _MIN_STREAM_BYTES))  # bytes in a stream
     model = _Order2Model()
     history = np.zeros(_MAX_STREAMS, dtype=np.int64)
     for first in range(stride):
         # The last streams may be shorter, so later columns have fewer members.
         history = history[: len(range(first, n_bytes, stride))]
-        symbols = code(slice(first, n_bytes, stride), model.predict(history))
-        model.update(history, symbols)
-        history = (history * _BYTE_VALUES + symbols) % _BYTE_VALUES**2
+        column = slice(first, n_bytes, stride)
+        symbols[column] = coded = coder.code(symbols[column], model.predict(history))
+        model.update(history, coded)
+        history = (history * _BYTE_VALUES + coded) % _BYTE_VALUES**2
 
 
 class _Order2Model:

@@ -19,6 +19,7 @@ This is the only use of that library. Four properties of constriction 0.5.0 matt
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,18 @@ BATCH_SYMBOLS = 4096  # to code in one call: limits memory to about 10 MB
 Ints = NDArray[np.int64]
 
 
+class Coder(Protocol):
+    """One direction of coding, so that the steps of a model are written once for both."""
+
+    def code(self, symbols: Ints, frequencies: Ints) -> Ints:
+        """Codes symbols (n,) in 0..V-1 in order under the rows of frequencies (n, V), and returns them.
+
+        A decoder reads only their number, and returns the next n symbols of its payload, (n,) int64. n may be 0; V may change
+        between calls. Under 2 microseconds per symbol at V = 256. Raises InvalidDistributionError; then no symbol of this call
+        is coded.
+        """
+
+
 class RangeEncoder:
     """Codes symbols in the given order; `finish` returns the payload."""
 
@@ -42,12 +55,8 @@ class RangeEncoder:
         self._coder = constriction.stream.queue.RangeEncoder()
         self._family = constriction.stream.model.Categorical(perfect=False)
 
-    def encode(self, symbols: Ints, frequencies: Ints) -> None:
-        """Appends symbols: (n,) integers in 0..V-1, coded under the rows of frequencies: (n, V).
-
-        n may be 0; V may change between calls. Under 2 microseconds per symbol at V = 256. Raises InvalidDistributionError; then
-        no symbol of this call is coded.
-        """
+    def code(self, symbols: Ints, frequencies: Ints) -> Ints:
+        """As `Coder.code`."""
         check_frequencies(frequencies)
         n, V = frequencies.shape
         if symbols.shape != (n,) or not ((symbols >= 0) & (symbols < V)).all():
@@ -55,6 +64,7 @@ class RangeEncoder:
         if n:
             with _library_errors(PrequentialError, "range encoder"):
                 self._coder.encode(symbols.astype(np.int32, order="C"), self._family, _float_rows(frequencies))
+        return symbols
 
     def finish(self) -> bytes:
         """The payload: little-endian 32-bit words, about 16 bits more than the ideal code length. Empty without symbols."""
@@ -79,19 +89,16 @@ class RangeDecoder:
         self._n_words = len(payload) // WORD_BYTES
         self._n_symbols = 0
 
-    def decode(self, frequencies: Ints) -> Ints:
-        """The next n symbols, (n,) int64, under the rows of frequencies: (n, V), as in `RangeEncoder.encode`.
-
-        A damaged payload may decode to wrong symbols in 0..V-1. Raises InvalidDistributionError, and CorruptArchiveError if the
+    def code(self, symbols: Ints, frequencies: Ints) -> Ints:
+        """As `Coder.code`. A damaged payload may decode to wrong symbols in 0..V-1. Raises CorruptArchiveError, too, if the
         payload points outside the range of all symbols.
         """
         check_frequencies(frequencies)
-        if len(frequencies) == 0:
-            return np.empty(0, dtype=np.int64)
-        self._n_symbols += len(frequencies)
+        if len(symbols) == 0:
+            return np.empty(0, np.int64)
+        self._n_symbols += len(symbols)
         with _library_errors(CorruptArchiveError, "range decoder"):
-            symbols: NDArray[np.int32] = self._coder.decode(self._family, _float_rows(frequencies))
-            return symbols.astype(np.int64)
+            return np.asarray(self._coder.decode(self._family, _float_rows(frequencies)), np.int64)
 
     def finish(self) -> None:
         """Raises CorruptArchiveError if the payload is certainly longer or shorter than that of the decoded symbols.
@@ -134,16 +141,12 @@ def batches(n: int) -> Iterator[slice]:
     return (slice(start, min(start + BATCH_SYMBOLS, n)) for start in range(0, n, BATCH_SYMBOLS))
 
 
-def encode_under(encoder: RangeEncoder, symbols: Ints, row: Ints) -> None:
-    """Codes all symbols (n,) under the same frequencies (V,)."""
+def code_under(coder: Coder, symbols: Ints, row: Ints) -> Ints:
+    """Codes all symbols (n,) under the same frequencies (V,), and returns them; as `Coder.code`."""
+    coded = np.empty(len(symbols), np.int64)
     for batch in batches(len(symbols)):
-        encoder.encode(symbols[batch], np.broadcast_to(row, (len(symbols[batch]), len(row))))
-
-
-def decode_under(decoder: RangeDecoder, n: int, row: Ints) -> Ints:
-    """n symbols, (n,) int64, that `encode_under` coded under the same frequencies (V,)."""
-    parts = [decoder.decode(np.broadcast_to(row, (batch.stop - batch.start, len(row)))) for batch in batches(n)]
-    return np.concatenate([np.empty(0, np.int64), *parts])
+        coded[batch] = coder.code(symbols[batch], np.broadcast_to(row, (len(symbols[batch]), len(row))))
+    return coded
 
 
 def _float_rows(frequencies: Ints) -> NDArray[np.float64]:

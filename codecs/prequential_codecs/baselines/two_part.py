@@ -15,7 +15,7 @@ byte lowest. Ints are (n,) int64 unless another shape is given.
 
 import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from prequential_codecs.baselines.range_coder import (
     TOTAL,
+    Coder,
     Ints,
     RangeDecoder,
     RangeEncoder,
     batches,
-    decode_under,
-    encode_under,
+    code_under,
     frequencies_from,
 )
 from prequential_codecs.byte_source import ByteSource, varint
@@ -42,9 +42,6 @@ _ALPHABET_SIZES = (2, 4, 8, 16, 32, 64, 128, 256)  # the rows of contexts are pa
 _MANTISSA_BITS = np.clip((np.arange(32) - 1) // 2, 0, 3)
 _FIRST_CODES = np.cumsum(1 << _MANTISSA_BITS) - (1 << _MANTISSA_BITS)  # of each exponent, below 256
 _MAX_FIELD_BITS = 8
-
-# order, candidate n-grams (M,), numbers of their distributions (M,) -> for each candidate 0, or 1 + its rounded count, (M,)
-CodeCounts = Callable[[int, Ints, Ints], Ints]
 
 
 @dataclass(frozen=True)
@@ -71,11 +68,11 @@ def compress(data: bytes) -> bytes:
     # N-grams of each length that end at byte ORDER or later.
     grams = [_grams(symbols, length)[ORDER + 1 - length :] for length in range(1, ORDER + 2)]
     counts = _CountWriter(grams)
-    level = _grow(symbols[:ORDER], counts.code_counts)
+    level = _grow(symbols[:ORDER], counts)
     contexts = np.searchsorted(level.contexts, grams[ORDER] // _BYTE_VALUES)
     n_visits = np.bincount(contexts, minlength=len(level.contexts))
     smallest, spreads = _visit_ranges(level)
-    counts.write_exactly(n_visits - smallest, spreads)
+    counts.code_exactly(n_visits - smallest, spreads)
     packed = counts.finish()
     return head + varint(len(packed)) + packed + _encode_data(level, contexts, grams[ORDER], n_visits)
 
@@ -86,7 +83,7 @@ def _encode_data(level: _Level, contexts: Ints, grams: Ints, n_visits: Ints) -> 
     ranks = np.searchsorted(level.grams, grams)[by_context] - level.starts[contexts[by_context]]
     encoder = RangeEncoder()
     for places, rows in _uncertain_places(level, n_visits):
-        encoder.encode(ranks[places], rows)
+        encoder.code(ranks[places], rows)
     return encoder.finish()
 
 
@@ -98,14 +95,14 @@ def decompress(compressed: bytes) -> bytes:
     if n_bytes <= ORDER:
         return first
     counts = _CountReader(source.take(source.take_varint()))
-    level = _grow(np.frombuffer(first, np.uint8).astype(np.int64), counts.code_counts)
+    level = _grow(np.frombuffer(first, np.uint8).astype(np.int64), counts)
     smallest, spreads = _visit_ranges(level)
-    n_visits = smallest + counts.read_exactly(spreads)
+    n_visits = smallest + counts.code_exactly(np.zeros_like(spreads), spreads)
     counts.finish()
     decoder = RangeDecoder(compressed[source.n_bytes_taken :])
     chosen = np.repeat(level.starts[:-1], n_visits)  # n-grams, sorted by context
     for places, rows in _uncertain_places(level, n_visits):
-        chosen[places] += decoder.decode(rows)
+        chosen[places] += decoder.code(places, rows)
     decoder.finish()
     walked = _walk(level, n_visits, chosen, int.from_bytes(first, "big"), n_bytes - ORDER)
     return first + level.symbols[walked].astype(np.uint8).tobytes()
@@ -120,7 +117,7 @@ def _grams(symbols: Ints, length: int) -> Ints:
     return total
 
 
-def _grow(first: Ints, code_counts: CodeCounts) -> _Level:
+def _grow(first: Ints, counts: "_Counts") -> _Level:
     """The n-grams one byte longer than `first`, built from all shorter ones. first: the first ORDER bytes of the data."""
     every = np.arange(_BYTE_VALUES)
     level = _Level(np.zeros(1, np.int64), np.array([0, _BYTE_VALUES]), every, np.zeros(_BYTE_VALUES, np.int64))
@@ -131,11 +128,11 @@ def _grow(first: Ints, code_counts: CodeCounts) -> _Level:
             contexts = np.union1d(grams, _grams(first[len(first) - order :], order))
             at = np.minimum(np.searchsorted(grams, contexts), len(grams) - 1)
             expected = np.where(grams[at] == contexts, weights[at], 1)
-        level = _longer(level, contexts, expected, order, code_counts)
+        level = _longer(level, contexts, expected, order, counts)
     return level
 
 
-def _longer(shorter: _Level, contexts: Ints, context_weights: Ints, order: int, code_counts: CodeCounts) -> _Level:
+def _longer(shorter: _Level, contexts: Ints, context_weights: Ints, order: int, counts: "_Counts") -> _Level:
     """The n-grams of order + 1 bytes. contexts: (C,) ascending; each occurs about context_weights times."""
     suffixes = np.searchsorted(shorter.contexts, contexts % _BYTE_VALUES ** max(order - 1, 0))
     starts = shorter.starts[suffixes]
@@ -148,7 +145,7 @@ def _longer(shorter: _Level, contexts: Ints, context_weights: Ints, order: int, 
     totals = (sums[shorter.starts[1:]] - sums[shorter.starts[:-1]])[suffixes]
     expected = context_weights[owner].astype(np.float64) * weights[source] / totals[owner]
     symbols = shorter.symbols[source]
-    values = code_counts(order, contexts[owner] * _BYTE_VALUES + symbols, _distribution_numbers(expected))
+    values = counts.code_counts(order, contexts[owner] * _BYTE_VALUES + symbols, _distribution_numbers(expected))
     present = values > 0
     n_present = np.bincount(owner[present], minlength=len(contexts))
     return _Level(contexts, np.concatenate(([0], np.cumsum(n_present))), symbols[present], values[present] - 1)
@@ -238,76 +235,81 @@ def _bit_fields(spreads: Ints) -> Iterator[tuple[int, NDArray[np.bool_], Ints]]:
                 yield shift, selected, np.full(1 << width, TOTAL >> width)
 
 
-class _CountWriter:
-    """From counts to bytes. grams: for each length from one byte on, all n-grams of the data."""
+class _Counts:
+    """Codes counts, in the direction of its coder."""
 
-    def __init__(self, grams: list[Ints]) -> None:
-        self._grams, self._distributions, self._encoder = grams, bytearray(), RangeEncoder()
+    def __init__(self, coder: Coder) -> None:
+        self._coder = coder
 
     def code_counts(self, order: int, candidates: Ints, distributions: Ints) -> Ints:
         """Codes, for each candidate n-gram of order + 1 bytes, 0 or 1 + its rounded count, and returns these values.
 
-        distributions: the number of the distribution that each candidate uses.
+        distributions: the number of the distribution that each candidate uses. It is sent as its largest value and the rounded
+        count of each value.
         """
-        keys, counts = np.unique(self._grams[order], return_counts=True)
-        at = np.minimum(np.searchsorted(keys, candidates), len(keys) - 1)
-        values = np.where(keys[at] == candidates, 1 + round_counts(counts)[at], 0)
+        values = self._values(order, candidates)
         for number in np.unique(distributions):
-            self._code_values(values[distributions == number])
+            selected = distributions == number
+            codes = self._distribution(values[selected])
+            present = np.nonzero(codes)[0]
+            ranks = np.searchsorted(present, values[selected])
+            if len(present) > 1:
+                row = frequency_rows(count_weights(codes[present] - 1))[0]
+                ranks = code_under(self._coder, ranks, row)
+            values[selected] = present[ranks]
         return values
 
-    def write_exactly(self, numbers: Ints, spreads: Ints) -> None:
-        """Codes numbers that lie in 0..spread."""
+    def code_exactly(self, numbers: Ints, spreads: Ints) -> Ints:
+        """Codes numbers that lie in 0..spread, and returns them."""
+        coded = np.zeros(len(spreads), np.int64)
         for shift, selected, row in _bit_fields(spreads):
-            encode_under(self._encoder, numbers[selected] >> shift & (len(row) - 1), row)
+            coded[selected] |= code_under(self._coder, numbers[selected] >> shift & (len(row) - 1), row) << shift
+        return coded
+
+    def _values(self, order: int, candidates: Ints) -> Ints:
+        return np.zeros(len(candidates), np.int64)
+
+    def _distribution(self, values: Ints) -> Ints:
+        raise NotImplementedError
+
+
+class _CountWriter(_Counts):
+    """From counts to bytes. grams: for each length from one byte on, all n-grams of the data."""
+
+    def __init__(self, grams: list[Ints]) -> None:
+        self._grams, self._distributions, self._encoder = grams, bytearray(), RangeEncoder()
+        super().__init__(self._encoder)
 
     def finish(self) -> bytes:
         """All counts: length of the deflated distributions, these, the range coder's payload."""
         deflated = zlib.compress(bytes(self._distributions), 9)
         return varint(len(deflated)) + deflated + self._encoder.finish()
 
-    def _code_values(self, values: Ints) -> None:
-        """Codes values of one distribution. The distribution comes first: the largest value, and each value's rounded count."""
+    def _values(self, order: int, candidates: Ints) -> Ints:
+        keys, counts = np.unique(self._grams[order], return_counts=True)
+        at = np.minimum(np.searchsorted(keys, candidates), len(keys) - 1)
+        return np.where(keys[at] == candidates, 1 + round_counts(counts)[at], 0)
+
+    def _distribution(self, values: Ints) -> Ints:
         counts = np.bincount(values)
         codes = np.where(counts > 0, 1 + round_counts(np.maximum(counts, 1)), 0)
         self._distributions += bytes([len(codes) - 1]) + codes.astype(np.uint8).tobytes()
-        present = np.nonzero(codes)[0]
-        if len(present) > 1:
-            row = frequency_rows(count_weights(codes[present] - 1))[0]
-            encode_under(self._encoder, np.searchsorted(present, values), row)
+        return codes
 
 
-class _CountReader:
+class _CountReader(_Counts):
     """From bytes to counts: the inverse of `_CountWriter`."""
 
     def __init__(self, packed: bytes) -> None:
         source = ByteSource(io.BytesIO(packed))
         self._distributions = io.BytesIO(zlib.decompress(source.take(source.take_varint())))
         self._decoder = RangeDecoder(packed[source.n_bytes_taken :])
-
-    def code_counts(self, order: int, candidates: Ints, distributions: Ints) -> Ints:
-        """The values that `_CountWriter.code_counts` coded for the same arguments."""
-        values = np.zeros(len(candidates), np.int64)
-        for number in np.unique(distributions):
-            selected = distributions == number
-            values[selected] = self._read_values(int(selected.sum()))
-        return values
-
-    def read_exactly(self, spreads: Ints) -> Ints:
-        """The numbers that `_CountWriter.write_exactly` coded for the same spreads."""
-        numbers = np.zeros(len(spreads), np.int64)
-        for shift, selected, row in _bit_fields(spreads):
-            numbers[selected] |= decode_under(self._decoder, int(selected.sum()), row) << shift
-        return numbers
+        super().__init__(self._decoder)
 
     def finish(self) -> None:
         """Raises CorruptArchiveError if the bytes certainly contain more."""
         self._decoder.finish()
 
-    def _read_values(self, n: int) -> Ints:
+    def _distribution(self, values: Ints) -> Ints:
         n_codes = self._distributions.read(1)[0] + 1
-        codes = np.frombuffer(self._distributions.read(n_codes), np.uint8).astype(np.int64)
-        present = np.nonzero(codes)[0]
-        if len(present) > 1:
-            return present[decode_under(self._decoder, n, frequency_rows(count_weights(codes[present] - 1))[0])]
-        return present[np.zeros(n, np.int64)]
+        return np.frombuffer(self._distributions.read(n_codes), np.uint8).astype(np.int64)
