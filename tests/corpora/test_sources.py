@@ -36,7 +36,7 @@ def blake2b(data: bytes) -> str:
 
 
 @given(data=st.binary(max_size=200))
-@example(bytes(range(256)) * (CHUNK_N_BYTES // 256) + b"tail")
+@example(data=bytes(range(256)) * (CHUNK_N_BYTES // 256) + b"tail")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_gives_its_bytes(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "data"
