@@ -11,7 +11,7 @@ BENCH_FILES := $(addprefix text/,enwik6 book1 tinyshakespeare.txt enwik8-first-4
 FILES ?= $(or $(wildcard $(addprefix $(CORPORA)/,$(BENCH_FILES))),sample:christmas_carol)
 LEVELS ?= 1 2 5 5-pure
 
-.PHONY: help install demo test lint types picture docs wheel-check gpu-check bench clean
+.PHONY: help install demo test test-all lint types picture docs wheel-check gpu-check bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,8 +30,13 @@ install: .venv/.installed  ## set up .venv: the package (editable) and the devel
 demo: .venv/.program  ## compress 120 kB of a bundled text, decompress and compare them, print the table
 	$(BIN)/prequential evaluate sample:christmas_carol --limit 120000 --verify
 
-test: .venv/.installed  ## the tests, without those marked slow or gpu
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not slow and not gpu' -n 2 --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+
+test: .venv/.installed  ## the quick tests: one or more for every promise
+	$(PYTEST) -m 'not thorough and not slow and not gpu'
+
+test-all: test  ## then the thorough ones: everything but those marked slow or gpu
+	HYPOTHESIS_PROFILE=thorough $(PYTEST) -m 'thorough and not slow and not gpu'
 
 lint: .venv/.installed  ## format and lint, as the commit hooks do
 	$(BIN)/ruff format --check .

@@ -2,7 +2,7 @@
 
     python benchmarks/forecasts.py
 
-prints the tables of docs/STUDIES.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
+prints the tables of dev/STUDIES-2026.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
 targets and sealed forecasts, and their digests are checked first. The clean ones are of corpora on which the GPT had not been
 tuned. The refitted forecasts of the others are made after the fact.
 """
@@ -22,8 +22,8 @@ from prequential.forecasting.forecast import Target, forecast
 from prequential.forecasting.naive import naive_losses
 from prequential.forecasting.score import score
 from prequential.forecasting.sealed import read_forecast, run_digests, sealed
+from prequential.sweeps.finished import recorded_corpus
 from prequential.sweeps.ladder import Ladder, Rung, Size
-from prequential.sweeps.plans import recorded_subject
 
 FOLDER = Path(__file__).parent / "forecasts"
 TUNED = ("dickens", "enwik8", "dickens-contexts", "enwik8-contexts")
@@ -62,7 +62,7 @@ def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
             yield Published(
                 name=name,
                 record=record,
-                ladder=Ladder(tuple(Rung(runs[each["name"]]) for each in record["fitted"]), recorded_subject(record)),
+                ladder=Ladder(tuple(Rung(runs[each["name"]]) for each in record["fitted"]), recorded_corpus(record)),
                 proxy=runs[record["proxy"]["name"]] if record["proxy"] else None,
                 target=runs[line["run"]["name"]],
             )

@@ -1,4 +1,4 @@
-"""How often the intervals of `compare` hold what they are for, on real text: the table in docs/MEASURES.md.
+"""How often the intervals of `compare` hold what they are for, on real text: the table in docs/METHOD.md.
 
     python benchmarks/interval_coverage.py FILE... [--adjacent] [--slices 20] [--bytes 100000] [--levels 1 2] [--name NAME]
     python benchmarks/interval_coverage.py --documents HELDOUT.jsonl:A HELDOUT.jsonl:B

@@ -1,14 +1,16 @@
-"""Writes the tables of docs/RESULTS.md from records of `prequential evaluate`. No figure in them is entered by hand.
+"""Writes the table of docs/RESULTS.md from records of `prequential evaluate`. No figure in it is entered by hand.
 
     python benchmarks/results.py FILE... [--levels 1 5 5-pure] [--unverified] [--baselines NAMES]   evaluates each at each level
-    python benchmarks/results.py                                    writes the tables from the existing records
+    python benchmarks/results.py                                    writes the table from the existing records, and prints it
+    python benchmarks/results.py --every-row                        prints all figures of all compressors; writes nothing
 
 Runs follow each other, each in its own process, so that speed and peak memory are those of one run. At the end the script
 appends their records, with the options of the run, to benchmarks/results.jsonl. Files are identified by the digest of their
-bytes. The table of a file shows the newest record of each preset and of each baseline, and from benchmarks/peers.jsonl the
-programs that are not among the baselines. If other programs ran beside a run (SLOWED), its times are those of the record
-before. Records of a preset that has changed since, and those of a tree with changes, are left out. A record without options
-belongs to the preset that now has its configuration; otherwise it is named by the shape of its model.
+bytes. The table has the newest record of each preset, and two of the other programs; --every-row shows all of them: the
+newest of each baseline, and from benchmarks/peers.jsonl the programs that are not among the baselines. If other programs ran
+beside a run (SLOWED), its speed is that of the record before. Records of a preset that has changed since, and those of a tree
+with changes, are left out. A record without options belongs to the preset that now has its configuration; otherwise it is named
+by the shape of its model.
 """
 
 import argparse
@@ -17,7 +19,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,25 +28,24 @@ from markdown_table import format_markdown
 
 from prequential.errors import ConfigError
 from prequential.evaluation.summary import format_report, model_summary
-from prequential.machine.facts import NO_BACKEND
 from prequential.model.config import Config
 from prequential.model.presets import DEVICE_PRESETS, PRESETS, PURE, preset
 from prequential.records.record import append_record
-from prequential.sweeps.sweep import pareto_front
 
 PROJECT = Path(__file__).parents[1]
 RECORDS = PROJECT / "benchmarks" / "results.jsonl"
 PEERS = PROJECT / "benchmarks" / "peers.jsonl"
 RESULTS = PROJECT / "docs" / "RESULTS.md"
 BEGIN, END = "<!-- begin: benchmarks/results.py -->", "<!-- end: benchmarks/results.py -->"
-COLUMNS = (
-    "compressor", "version", "bytes", "bits/byte", "with decoder", "decoded", "compress s", "decompress s", "kB/s", "peak MiB",
+SUMMARY_TITLES = ("file", "preset or program", "bits/byte", "kB/s", "machine", "commit or version")
+TITLES = (
+    "file", "file bytes", "compressor", "commit or version", "date", "bytes", "bits/byte", "with decoder", "decoded",
+    "compress s", "decompress s", "kB/s", "peak MiB", "machine",
 )  # fmt: skip
-# a convention: how many configurations were tried for the presets was not counted; docs/LOG.md lists hundreds
+# a convention: how many configurations were tried for the presets was not counted; dev/LOG.md lists hundreds
 N_TRIED = 1024
 NOT_DECODED = " †"
-REFERENCES = ("gzip", "xz", "ppmd", "bzip3", "zpaq")  # columns next to the presets in the table of all files
-MIN_FRONT_PRESETS = 4  # a file with fewer measured presets has no row in the table of Pareto fronts
+COMMON = "xz"  # the program of the summary that most readers have; the other one is the best on the file
 # Commits at whose runs other programs ran, on another machine: their records give sizes, and no times.
 SLOWED = {"7f99ac0", "4056d96", "729a46a", "ceac7f9"}
 LIBRARIES = {
@@ -62,23 +63,26 @@ Record = dict[str, Any]
 class Row:
     """One compressor on one file. None: not measured. name: of a baseline or peer, or the label of a preset.
 
-    total_bytes: of archive, zipped decoder and choice of the configuration; None if they are not known. is_decoded: whether the
-    archive was decoded and every byte compared.
+    machine, date: of the run whose times are shown. total_bytes: of archive, zipped decoder and choice of the configuration; None
+    if they are not known. is_decoded: whether the archive was decoded and every byte compared.
     """
 
     name: str
     label: str
     version: str
+    machine: str
+    date: str
     compressed_bytes: int
     wall_s: float
     is_decoded: bool
+    is_ours: bool = False
     total_bytes: int | None = None
     decompress_wall_s: float | None = None
     peak_memory_bytes: int | None = None
 
 
 def main() -> int:
-    """Runs the evaluations of the command line and writes the tables. Fails if any run fails."""
+    """Runs the evaluations of the command line and writes the table. Fails if any run fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("files", nargs="*", metavar="FILE", help="a corpus, as for `prequential evaluate`")
     parser.add_argument(
@@ -86,7 +90,13 @@ def main() -> int:
     )
     parser.add_argument("--unverified", action="store_true", help="do not decode the archives; takes half the time")
     parser.add_argument("--baselines", metavar="NAMES", help="baselines, as for `prequential evaluate`")
+    parser.add_argument(
+        "--every-row", action="store_true", help="print all figures of the records, and do nothing else"
+    )
     args = parser.parse_args()
+    if args.every_row:
+        print(every_row(read(RECORDS), read(PEERS)))
+        return 0
     more = [*([] if args.unverified else ["--verify"]), *(["--baselines", args.baselines] if args.baselines else [])]
     done: list[Record] = []
     failed = []
@@ -100,7 +110,9 @@ def main() -> int:
     finally:  # not before, so that every run is of a tree without changes
         for record in done:
             append_record(RECORDS, record)
-    write_tables(RESULTS, read(RECORDS), read(PEERS))
+    table = summary(read(RECORDS), read(PEERS))
+    write_between(RESULTS, BEGIN, table, END)
+    print(table)
     for run in failed:
         print(f"failed: {run}", file=sys.stderr)
     return 1 if failed else 0
@@ -134,111 +146,64 @@ def read(path: Path) -> list[Record]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def write_tables(path: Path, records: list[Record], peers: list[Record]) -> None:
-    """Replaces the text between the markers of the file at `path`, or appends a section if there are none."""
-    text = path.read_text(encoding="utf-8") if path.exists() else "# Results\n"
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    body = "\n\n".join(sections(records, peers))
-    path.write_text(f"{before.rstrip()}\n\n{BEGIN}\n\n{body}\n\n{END}\n{after.lstrip()}", encoding="utf-8")
+def write_between(path: Path, begin: str, table: str, end: str) -> None:
+    """Replaces the text between two markers of the file at `path`."""
+    before, found_begin, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, found_end, after = rest.partition(end)
+    assert found_begin and found_end, f"{path} has no markers for the table"
+    path.write_text(f"{before}{begin}\n\n{table}\n\n{end}{after}", encoding="utf-8")
 
 
-def sections(records: list[Record], peers: list[Record]) -> Iterator[str]:
-    """Markdown: the origin of the figures, one table of all files if there are several, and a section for each file."""
+def summary(records: list[Record], peers: list[Record]) -> str:
+    """Markdown table: of each file the presets, the program COMMON and the best other program, smallest first.
+
+    Left out are files that no preset of today has read.
+    """
+    lines = []
+    for corpus, rows in rows_by_file(records, peers):
+        others = [row for row in rows if not row.is_ours]
+        shown = {row.name for row in rows if row.is_ours} | {row.name for row in others[:1]} | {COMMON}
+        if any(row.is_ours for row in rows):
+            lines += [summary_cells(row, corpus) for row in rows if row.name in shown]
+    return format_markdown(SUMMARY_TITLES, lines)
+
+
+def every_row(records: list[Record], peers: list[Record]) -> str:
+    """Markdown table of all files and compressors, and the programs that did not restore a file."""
+    files = rows_by_file(records, peers)
+    lost = [
+        f"Did not restore {peer['corpus']['name']}: {peer['label']} ({peer['version']})."
+        for corpus, _ in files
+        for peer in newest(peers_of(peers, corpus))
+        if not peer["restored"]
+    ]
+    table = format_markdown(TITLES, [cells(row, corpus) for corpus, rows in files for row in rows])
+    return "\n\n".join([table, *lost])
+
+
+def rows_by_file(records: list[Record], peers: list[Record]) -> list[tuple[Record, list[Row]]]:
+    """The corpus and the rows of each file, in the order of their first records."""
     files: dict[str, list[Record]] = {}
     for record in records:
         if record["kind"] == "evaluation":
             files.setdefault(record["corpus"]["blake2b"], []).append(record)
-    rows = {digest: file_rows(of_file, peers) for digest, of_file in files.items()}
-    yield (
-        "Generated by `make bench` from [results.jsonl](../benchmarks/results.jsonl) and, for programs run by their "
-        "command line, [peers.jsonl](../benchmarks/peers.jsonl). Every run of prequential is of a commit without changes. "
-        "*decoded*: every byte was decoded and compared; † marks sizes of archives that were not. *with decoder*: archive, "
-        f"zipped source of the decoder at that commit, and log2({N_TRIED:,}) bits for the choice of the preset, by "
-        "convention: how many were tried was not counted, and [LOG.md](LOG.md) lists several hundred. Python, torch, numpy "
-        "and numba are not in it. prequential ran with the threads that its line states, all other programs with one. kB/s "
-        "and peak memory are of compression; `-` is not measured, or, of memory, less than the measuring process has (some "
-        "30 MiB)."
-    )
-    if len(files) > 1:
-        yield f"### All files, bits/byte\n\n{overview([(files[d][-1]['corpus'], rows[d]) for d in files])}"
-    several = [
-        (of_file[-1]["corpus"], front)
-        for of_file in files.values()
-        if len(front := mixed(of_file)) >= MIN_FRONT_PRESETS
-    ]
-    if several:
-        yield f"### Presets: bits against time\n\n{fronts(several)}"
-    for digest, of_file in files.items():
-        yield file_section(of_file, rows[digest], [peer for peer in peers if peer["corpus"]["blake2b"] == digest])
-
-
-def overview(files: Iterable[tuple[dict[str, Any], list[Row]]]) -> str:
-    """Markdown table of bits/byte: a row for each file, and columns for the references and the presets."""
-    by_name = [(corpus, {row.name: row for row in rows}) for corpus, rows in files]
-    known = {name: row.label for _, rows in by_name for name, row in rows.items()}
-    names = [name for name in (*REFERENCES, *presets()) if name in known]
-    lines = [
-        [corpus["name"], f"{corpus['n_bytes']:,}"]
-        + [
-            bits_per_byte(rows[name].compressed_bytes, corpus["n_bytes"])
-            + ("" if rows[name].is_decoded else NOT_DECODED)
-            if name in rows
-            else "-"
-            for name in names
-        ]
-        for corpus, rows in by_name
-    ]
-    return format_markdown(("file", "bytes", *(known[name] for name in names)), lines)
-
-
-def mixed(records: Iterable[Record]) -> dict[str, Record]:
-    """The newest record of each preset without --pure, by its name."""
-    return {name: record for record in newest(records) if (name := learner(record)) in presets() and "pure" not in name}
-
-
-def fronts(files: Iterable[tuple[dict[str, Any], dict[str, Record]]]) -> str:
-    """Markdown table: a row for each file, bits/byte (kB/s) of each preset as columns; `*` marks the file's Pareto front."""
-    rows: list[tuple[str, str, dict[str, str]]] = []
-    for corpus, by_name in sorted(files, key=lambda file: file[0]["n_bytes"]):
-        on_front = pareto_front([(record["wall_s"], record["archive_bytes"]) for record in by_name.values()])
-        shown = {
-            name: f"{bits_per_byte(record['archive_bytes'], corpus['n_bytes'])} "
-            f"({speed(corpus['n_bytes'], record['wall_s'])}){' *' if best else ''}"
-            for (name, record), best in zip(by_name.items(), on_front, strict=True)
-        }
-        rows.append((corpus["name"], f"{corpus['n_bytes']:,}", shown))
-    named = [name for name in presets() if any(name in shown for *_, shown in rows)]
-    titles = ["bits/byte (kB/s)", "bytes", *(name.removeprefix("prequential ") for name in named)]
-    table = format_markdown(titles, [[file, n, *(shown.get(name, "-") for name in named)] for file, n, shown in rows])
-    note = "`*`: no other preset measured there is both faster and smaller; the speeds of a row may be of two machines (above)."
-    return f"{table}\n\n{note}"
-
-
-def file_section(records: list[Record], rows: list[Row], peers: list[Record]) -> str:
-    """The section of one file: all compressors, smallest first, and the facts of each evaluation."""
-    corpus = records[-1]["corpus"]
-    parts = [
-        f"### {corpus['name']}, {corpus['n_bytes']:,} bytes",
-        format_markdown(COLUMNS, [cells(row, corpus["n_bytes"]) for row in rows]),
-        "\n".join(f"- {learner(record)}: {facts(record)}" for record in newest(records)),
-    ]
-    broken = [f"{peer['label']} ({peer['version']})" for peer in newest(peers) if not peer["restored"]]
-    if broken:
-        parts.append(f"Did not restore the file: {', '.join(broken)}.")
-    return "\n\n".join(parts)
+    return [(of_file[-1]["corpus"], file_rows(of_file, peers)) for of_file in files.values()]
 
 
 def file_rows(records: list[Record], peers: list[Record]) -> list[Row]:
     """The rows of one file, smallest first, from all its records and from the peers that measured it."""
-    last = records[-1]
-    peers_of_file = [peer for peer in peers if peer["corpus"]["blake2b"] == last["corpus"]["blake2b"]]
     rows = [learner_row(record) for record in newest(records)]
-    baselines = {b["name"]: (b, record["environment"]["versions"]) for record in records for b in record["baselines"]}
-    rows += [baseline_row(baseline, versions) for baseline, versions in baselines.values()]
+    baselines = {baseline["name"]: (baseline, record) for record in records for baseline in record["baselines"]}
+    rows += [baseline_row(baseline, record) for baseline, record in baselines.values()]
     measured = {row.name for row in rows}
-    rows += [peer_row(peer) for peer in newest(peers_of_file) if peer["restored"] and peer["name"] not in measured]
+    of_file = newest(peers_of(peers, records[-1]["corpus"]))
+    rows += [peer_row(peer) for peer in of_file if peer["restored"] and peer["name"] not in measured]
     return sorted(rows, key=lambda row: row.compressed_bytes)
+
+
+def peers_of(peers: list[Record], corpus: Record) -> list[Record]:
+    """The records of programs that read the bytes of `corpus`."""
+    return [peer for peer in peers if peer["corpus"]["blake2b"] == corpus["blake2b"]]
 
 
 def newest(records: Iterable[Record]) -> list[Record]:
@@ -255,11 +220,10 @@ def newest(records: Iterable[Record]) -> list[Record]:
 
 
 def timed_before(record: Record, before: Record | None) -> Record:
-    """The record; with the times of the record `before` it, and their commit, if its own say nothing (SLOWED)."""
+    """The record; with the one whose times count, the record `before` it, if its own say nothing (SLOWED)."""
     if before is None or "config" not in record or commit(record) not in SLOWED:
         return record
-    times = {name: before[name] for name in ("wall_s", "verify_wall_s")}
-    return {**record, **times, "times_of": before.get("times_of", commit(before))}
+    return {**record, "timed": before.get("timed", before)}
 
 
 def is_current(record: Record) -> bool:
@@ -297,15 +261,21 @@ def presets() -> dict[str, Any]:
 
 def learner_row(record: Record) -> Row:
     """The row of the learner of an evaluation."""
+    timed = record.get("timed", record)
+    environment = timed["environment"]
+    speed_of = "" if commit(timed) == commit(record) else f" (speed: {commit(timed)})"
     return Row(
         name=learner(record),
-        label=f"**{learner(record)}**",
-        version=commit(record),
+        label=learner(record),
+        version=commit(record) + speed_of,
+        machine=f"{cpu(environment['machine'])}, {environment['threads']} threads",
+        date=record["time"][:10],
         compressed_bytes=record["archive_bytes"],
-        wall_s=record["wall_s"],
+        wall_s=timed["wall_s"],
         is_decoded=record["verified"],
+        is_ours=True,
         total_bytes=total_bytes(record),
-        decompress_wall_s=record["verify_wall_s"],
+        decompress_wall_s=timed["verify_wall_s"],
         peak_memory_bytes=record["peak_memory_bytes"],
     )
 
@@ -316,13 +286,16 @@ def total_bytes(record: Record) -> int | None:
     return decoder_bytes and record["archive_bytes"] + decoder_bytes + math.ceil(math.log2(N_TRIED) / 8)
 
 
-def baseline_row(baseline: Record, versions: dict[str, str]) -> Row:
+def baseline_row(baseline: Record, record: Record) -> Row:
     """The row of a baseline of an evaluation. The evaluation compares its decoded bytes, but does not time decoding."""
+    environment = record["environment"]
     library = LIBRARIES.get(baseline["name"], "python")
     return Row(
         name=baseline["name"],
         label=baseline["label"],
-        version=f"{library} {versions.get(library, '')}".rstrip(),
+        version=f"{library} {environment['versions'].get(library, '')}".rstrip(),
+        machine=cpu(environment["machine"]),
+        date=record["time"][:10],
         compressed_bytes=baseline["compressed_bytes"],
         wall_s=baseline["wall_s"],
         is_decoded=True,  # or the evaluation would have failed
@@ -335,6 +308,8 @@ def peer_row(peer: Record) -> Row:
         name=peer["name"],
         label=peer["label"],
         version=peer["version"] or "",
+        machine=cpu(peer["machine"]),
+        date=peer["time"][:10],
         compressed_bytes=peer["compressed_bytes"],
         wall_s=peer["wall_s"],
         is_decoded=peer["restored"],
@@ -343,11 +318,27 @@ def peer_row(peer: Record) -> Row:
     )
 
 
-def cells(row: Row, n_bytes: int) -> list[str]:
-    """The cells of a row, in the order of COLUMNS."""
+def cpu(machine: Record) -> str:
+    """The processor's name without its marks: "Intel Xeon"."""
+    return str(machine["cpu"]).replace("(R)", "").removesuffix(" Processor")
+
+
+def summary_cells(row: Row, corpus: Record) -> list[str]:
+    """The cells of a row, in the order of SUMMARY_TITLES."""
+    n_bytes = corpus["n_bytes"]
+    bits = bits_per_byte(row.compressed_bytes, n_bytes) + ("" if row.is_decoded else NOT_DECODED)
+    return [corpus["name"], row.label, bits, speed(n_bytes, row.wall_s), row.machine, row.version]
+
+
+def cells(row: Row, corpus: Record) -> list[str]:
+    """The cells of a row, in the order of TITLES."""
+    n_bytes = corpus["n_bytes"]
     return [
+        corpus["name"],
+        f"{n_bytes:,}",
         row.label,
         row.version,
+        row.date,
         f"{row.compressed_bytes:,}",
         bits_per_byte(row.compressed_bytes, n_bytes),
         "-" if row.total_bytes is None else f"{row.total_bytes:,}",
@@ -356,6 +347,7 @@ def cells(row: Row, n_bytes: int) -> list[str]:
         "-" if row.decompress_wall_s is None else f"{row.decompress_wall_s:.2f}",
         speed(n_bytes, row.wall_s),
         "-" if row.peak_memory_bytes is None else f"{row.peak_memory_bytes / 2**20:,.0f}",
+        row.machine,
     ]
 
 
@@ -368,20 +360,6 @@ def speed(n_bytes: int, wall_s: float) -> str:
 def bits_per_byte(compressed_bytes: int, n_bytes: int) -> str:
     """Bits per byte as text, with four decimals."""
     return f"{8 * compressed_bytes / n_bytes:.4f}"
-
-
-def facts(record: Record) -> str:
-    """Model, sizes, machine, commit and date of one evaluation, in a line."""
-    environment = record["environment"]
-    times = f"; times of commit {record['times_of']}" if "times_of" in record else ""
-    matmul = "" if environment["backend"] == NO_BACKEND else f"{environment['backend']} matmul, "
-    return (
-        f"{model_summary(record['config'])}; {record['archive_bits']:,} bits, ideal code length "
-        f"{record['code_bits_per_byte']:.4f} bits/byte, coder overhead {record['coder_overhead_ppm']:.1f} ppm; "
-        f"{'decoded and compared' if record['verified'] else 'not decoded'}; {environment['machine']['cpu']}, "
-        f"{environment['threads']} threads, {matmul}{environment['kernels']} kernels; "
-        f"commit {commit(record)}, {record['time'][:10]}{times}"
-    )
 
 
 def commit(record: Record) -> str:

@@ -1,12 +1,27 @@
 """Fixtures of several folders. Tests may import the modules of this folder (interruption)."""
 
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+COMPILE = """
+import prequential
+small = prequential.preset(5)
+text = prequential.sample_path("christmas_carol").read_bytes()[:2000]
+assert prequential.decompress(prequential.compress(text, config=small)) == text
+"""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Kernels are compiled once, before several workers would each compile them."""
+    if getattr(session.config.option, "numprocesses", None) and not hasattr(session.config, "workerinput"):
+        subprocess.run([sys.executable, "-P", "-c", COMPILE], check=True)
 
 
 def pytest_configure() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from prequential import Config, Curve, GPTConfig, ScheduleConfig
 from prequential.evaluation.curves import write_curves
 from prequential.evaluation.runs import Run, read_run
 from prequential.forecasting.forecast import Target
+from prequential.sweeps.finished import CorpusKey
 from prequential.sweeps.ladder import Ladder, Rung, Size, n_weights, scaled
-from prequential.sweeps.plans import Subject
 
 BASE = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
@@ -49,7 +50,7 @@ def make_run(
         "kind": "evaluation",
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "corpus": {"kind": "file", "name": "text", "n_bytes": n_bytes, "blake2b": f"digest of {n_bytes}"},
-        "config": scaled(BASE, size, seed=seed).to_dict(),
+        "config": replace(scaled(BASE, size), seed=seed).to_dict(),
         "code_bits": float(bits[-1]),
         "wall_s": 0.1,
     }
@@ -63,4 +64,4 @@ def make_ladder(folder: Path, *, text: float = 0.0, noise: float = 0.0) -> Ladde
     runs = [make_run(folder, size, text=text, noise=noise) for size in SIZES]
     runs += [make_run(folder, SIZES[1], seed=seed, text=text, noise=noise) for seed in (1, 2)]
     rungs = sorted((Rung(run) for run in runs), key=lambda rung: (rung.n_weights, rung.config.seed))
-    return Ladder(tuple(rungs), Subject(N_BYTES, f"digest of {N_BYTES}"))
+    return Ladder(tuple(rungs), CorpusKey(N_BYTES, f"digest of {N_BYTES}"))

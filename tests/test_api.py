@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import prequential
 from prequential import adapters
 from prequential.learners import protocol
-from prequential.sweeps.plans import Plan, Setting
+from prequential.sweeps.plans import Plan, Variant
 
 PROJECT = Path(__file__).parents[1]
 FUSED = prequential.Runtime(kernels="fused")
@@ -132,7 +132,7 @@ def test_results_show_themselves(tmp_path):
     assert list(frame) == ["series", "n_bytes", "bits", "bits_per_byte"] and set(frame.series) == {"model", "gzip"}
     last = frame[frame.series == "model"].iloc[-1]
     assert (last.n_bytes, last.bits) == (2700, result.ledger.code_bits)
-    plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
+    plan = Plan(variants=(Variant(name="small", configs=(small,)),))
     prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=fused)
     run = prequential.read_runs(tmp_path)[0]
     assert isinstance(run.to_frame(), pandas.DataFrame) and run.to_frame().n_bytes.max() == 1000
@@ -149,7 +149,7 @@ def test_pictures_of_results_show_their_figures(tmp_path):
     small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
     fused = prequential.Runtime(kernels="fused")
     wide = replace(small, mixer=replace(small.mixer, contexts=("1", "2", "3", "4")))
-    plan = Plan(settings=tuple(Setting(name=str(c.mixer.contexts), configs=(c,)) for c in (small, wide)), refusals=())
+    plan = Plan(variants=tuple(Variant(name=str(c.mixer.contexts), configs=(c,)) for c in (small, wide)))
     summary = prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=fused)
     (plot,) = prequential.plots.front(summary).axes
     drawn = sorted(y for line in plot.lines for y in line.get_ydata())

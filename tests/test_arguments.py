@@ -30,7 +30,7 @@ BOTH = prequential.Config(
     gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16), mixer=SMALL.mixer,
     schedule=prequential.ScheduleConfig(history_bits=14, block_symbols=1024),
 )  # fmt: skip
-PLAN = Plan(settings=(), refusals=())
+PLAN = Plan(variants=())
 
 
 def work(*_: object) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[1]
-DOCUMENTS = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md")])
+DOCUMENTS = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md"), *(PROJECT / "dev").glob("*.md")])
 SOURCES = [
     path for folder in ("prequential", "benchmarks", "tests") for path in sorted((PROJECT / folder).rglob("*.py"))
 ]
@@ -62,10 +62,23 @@ def test_every_document_that_the_source_names_exists() -> None:
     named = {
         (path.name, name)
         for path in (*SOURCES, *sorted((PROJECT / "notebooks").glob("*.ipynb")), *DOCUMENTS, PROJECT / "Makefile")
-        for name in re.findall(r"\bdocs/([A-Z]+\.md)\b", _written(path))
+        for name in re.findall(r"\b((?:docs|dev)/[A-Z0-9-]+\.md)\b", _written(path))
     }
     assert len(named) > 20
-    assert sorted(pair for pair in named if not (PROJECT / "docs" / pair[1]).is_file()) == []
+    assert sorted(pair for pair in named if not (PROJECT / pair[1]).is_file()) == []
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    text = (PROJECT / "docs" / "RELIABILITY.md").read_text(encoding="utf-8")
+    (promises,) = re.findall(r"^## Promises and their tests$(.*?)^## ", text, flags=re.MULTILINE | re.DOTALL)
+    tests = sorted((PROJECT / "tests").rglob("*.py"))
+    known = {path.name for path in tests}
+    for path in tests:
+        known.update(re.findall(r"^ *def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    rows = [line for line in promises.splitlines() if line.startswith("| ")][1:]
+    named = [re.findall(r"`(?:tests/\w+/|tests/)?(test_\w+(?:\.py)?|\w+\.py)`", row.rsplit("|", 2)[1]) for row in rows]
+    assert len(named) > 30 and all(named)
+    assert sorted({name for names in named for name in names} - known) == []
 
 
 def test_no_document_has_a_gap_to_fill() -> None:
@@ -73,7 +86,7 @@ def test_no_document_has_a_gap_to_fill() -> None:
 
 
 def test_the_lines_of_the_log_are_short() -> None:
-    lines = (PROJECT / "docs" / "LOG.md").read_text(encoding="utf-8").splitlines()
+    lines = (PROJECT / "dev" / "LOG.md").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if len(line) > 130] == []
 
 

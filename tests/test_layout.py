@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,13 @@ def test_the_picture_of_the_architecture_has_the_order_of_the_layout() -> None:
     assert len(pictured) > 8
     in_order = sorted(pictured, key=lambda name: -layout.rank(name))
     assert [name.replace("/", ".") for name in names if name.replace("/", ".") in pictured] == in_order
+
+
+def test_the_folder_above_a_checkout_finds_the_package(tmp_path: Path) -> None:
+    """There, the checkout's own folder has the name of the package. And no file of the checkout is a link."""
+    (tmp_path / "prequential").symlink_to(PROJECT)
+    code = "import prequential; print(len(prequential.compress(b'x')) > 20)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+    sources = (path for folder in ("prequential", "codecs", "corpora") for path in (PROJECT / folder).rglob("*"))
+    assert not [path for path in sources if path.is_symlink()]

@@ -20,7 +20,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declares the command."""
     parser = commands.add_parser(
         "forecast",
-        description="Fit a scaling law (code length against size and length) to the runs of `prequential ladder`, forecast the "
+        description="Fit a scaling law (code length against size and length) to the runs of `sweep --ladder`, forecast the "
         "code length of a larger run with a 90 % interval, and freeze the forecast in a file before that run. "
         "`prequential score` scores it (docs/STUDIES.md).",
     )

@@ -25,7 +25,6 @@ from prequential.cli import (
     export,
     forecast,
     heldout,
-    ladder,
     list,
     matrix,
     monorepo,
@@ -49,7 +48,7 @@ from prequential.online.workers.environment import workers
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),
     "measure": (evaluate, references, heldout, monorepo, compare, runs, report),
-    "study": (sweep, ladder, forecast, score, ablate, select, matrix),
+    "study": (sweep, ablate, forecast, score, select, matrix),
     "models": (train, export),
     "machine": (doctor, estimate, audit),
 }
@@ -134,7 +133,7 @@ def _parsed(argv: Sequence[str] | None, n_workers: int) -> argparse.Namespace:
         args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if n_workers > 1 and not hasattr(args, "shared"):
         args.parser.error(
-            "several workers can share a compression, a decompression, a sweep, a ladder or an ablation: start this command "
+            "several workers can share a compression, a decompression, a sweep or an ablation: start this command "
             "without torchrun"
         )
     if argv is None and getattr(args, "learner", None) is None:

@@ -91,11 +91,10 @@ def _gpt_config(args: argparse.Namespace) -> "Config":
 
 def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
     from prequential.decomposition.decompose import measure_references
-    from prequential.decomposition.decompose_text import format_references
+    from prequential.decomposition.decompose_text import format_references, references_record
     from prequential.errors import ConfigError
     from prequential.online.source import open_source
     from prequential.records.record import environment
-    from prequential.sweeps.records import references_record
 
     runtime.check(config)
     with (

@@ -78,9 +78,11 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     from prequential.forecasting.score import check_prefix, scores_path
     from prequential.model.config import Config
     from prequential.online.source import mode_of
-    from prequential.sweeps.plans import Plan, Setting, run_plan, subject_of
+    from prequential.sweeps.finished import corpus_key
+    from prequential.sweeps.plan_runs import run_plan
+    from prequential.sweeps.plans import Plan, Variant
 
-    check_prefix(forecast, subject_of(args.source, forecast["corpus"]["n_bytes"]))
+    check_prefix(forecast, corpus_key(args.source, forecast["corpus"]["n_bytes"]))
     scores = scores_path(args.runs)
     with writing(scores):
         scores.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +90,7 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     config = Config.from_record(forecast["target"]["config"])
     (outcome,) = run_plan(
         args.source,
-        Plan(settings=(Setting(name="target", configs=(config,)),), refusals=()),
+        Plan(variants=(Variant(name="target", configs=(config,)),)),
         args.runs,
         limit_bytes=forecast["target"]["n_bytes"],
         runtime=options.runtime(args),

@@ -155,7 +155,7 @@ def _record(
     n_documents: int,
 ) -> dict[str, Any]:
     """The first line of the order."""
-    from prequential.sweeps.records import selection_record
+    from prequential.sweeps.selection_text import selection_record
     from prequential.version import VERSION
 
     request = {
@@ -184,8 +184,7 @@ def _write_order(args: argparse.Namespace, record: dict[str, Any], choices: Sequ
     Without --json a table of both ends of the order is printed.
     """
     from prequential.files import output_file
-    from prequential.sweeps.records import choice_record
-    from prequential.sweeps.selection_text import format_selection
+    from prequential.sweeps.selection_text import choice_record, format_selection
 
     lines = [json.dumps(line, allow_nan=False) + "\n" for line in (record, *map(choice_record, choices))]
     if args.output:

@@ -1,22 +1,24 @@
-"""prequential sweep: a grid of configurations over one corpus: bits against operations, and data efficiency."""
+"""prequential sweep: a grid of configurations over one corpus, or with --ladder one learner at several sizes."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE, in_options
-from prequential.cli.plans import add_plan, check_seeds, prints_text, report_bad_runs, run_plan
+from prequential.cli.plans import add_plan, check_seeds, run_study
 from prequential.cli.streams import foreign_code
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
+    from prequential.sweeps.plan_runs import Study
     from prequential.sweeps.plans import Plan
 
-SUMMARY = "measure a grid of configurations on one corpus"
+SUMMARY = "measure a grid of configurations on one corpus, or a ladder of sizes"
+DEFAULT_SEEDS = (0, 1, 2)  # of a ladder
+OF_GRID = ("replay", "width", "layers", "update_size")
+OF_LADDER = ("sizes", "seeded")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,67 +26,85 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "sweep",
         description="Measure every combination of the given values on one corpus, one run after another. The options of the "
-        "learner give everything else in the configurations. Finished runs are not repeated (docs/STUDIES.md).",
+        "learner give everything else in the configurations. With --ladder, run the learner's GPT at several sizes instead, to "
+        "forecast a larger one. Finished runs are not repeated (docs/STUDIES.md).",
     )
-    add_plan(parser)
+    add_plan(parser, folder="runs; with --ladder: ladder", seeds=" (default with --ladder: 0,1,2)")
     grid = parser.add_argument_group("grid (each is a list such as 1,2,4; default: the value of the configuration)")
-    grid.add_argument(
-        "--replay", type=options.positive_numbers, metavar="LIST", help="positions trained on for each symbol read"
+    for name, numbers, what in (
+        ("--replay", options.positive_numbers, "positions trained on for each symbol read"),
+        ("--width", options.positive_integers, "width of the GPT"),
+        ("--layers", options.positive_integers, "layers of the GPT"),
+        ("--update-size", options.positive_integers, "symbols between two optimiser steps"),
+    ):
+        grid.add_argument(name, type=numbers, metavar="LIST", help=what)
+    grid.add_argument("--baseline", metavar="RUN", help="run folder that the data multiples refer to")
+    ladder = parser.add_argument_group("ladder (each run contains the runs over every prefix of the corpus)")
+    ladder.add_argument("--ladder", action="store_true", help="run the learner at several sizes")
+    ladder.add_argument(
+        "--sizes", type=options.gpt_sizes, metavar="LIST", help="sizes WIDTHxLAYERS (default: 24x2,32x2,48x2,64x2,96x2)"
     )
-    grid.add_argument("--width", type=options.positive_integers, metavar="LIST", help="width of the GPT")
-    grid.add_argument("--layers", type=options.positive_integers, metavar="LIST", help="layers of the GPT")
-    grid.add_argument(
-        "--update-size", type=options.positive_integers, metavar="LIST", help="symbols between two optimiser steps"
-    )
-    grid.add_argument(
-        "--seeds", type=options.non_negative_integers, metavar="LIST", help="seeds; the results are averaged over them"
+    ladder.add_argument(
+        "--seeded",
+        type=options.gpt_sizes,
+        metavar="LIST",
+        help="sizes that run with all seeds (default: the second and the second to last); the others run with the first seed",
     )
     options.add_other_learner(parser, several="give NAME several times to vary it")
-    parser.add_argument("--baseline", metavar="RUN", help="run folder that the data multiples refer to")
-    parser.set_defaults(run=run, inputs=("source",))
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plans, runs and summarises; returns the exit code."""
-    check_seeds(args)
+    _check_usage(args)
     from prequential.evaluation.runs import read_run
-    from prequential.sweeps.plans import finished_runs, subject_of
-    from prequential.sweeps.records import sweep_record
-    from prequential.sweeps.sweep import check_baseline, summarise
-    from prequential.sweeps.sweep_text import format_plan, format_summary
+    from prequential.sweeps.finished import corpus_key
+    from prequential.sweeps.ladder import ladder_study
+    from prequential.sweeps.sweep import check_baseline, sweep_study
 
+    args.runs = args.runs or ("ladder" if args.ladder else "runs")
     runtime = options.runtime(args)
     plan = _plan(args, runtime)
-    corpus, has_bad_runs = subject_of(args.source, args.limit), report_bad_runs(args)
+    corpus = corpus_key(args.source, args.limit)
     baseline = read_run(args.baseline) if args.baseline else None
     if baseline:
         check_baseline(baseline, corpus)  # before the work, not after it
-    finished = finished_runs(args.runs, corpus, plan, trust_runs=args.trust_runs).keys()
-    if prints_text(args) or (args.dry_run and not args.json):
-        print(in_options(format_plan(plan, corpus, finished)), flush=True)
-    outcomes = [] if args.dry_run else run_plan(args, plan, runtime)
-    summary = summarise(plan, outcomes, baseline) if any(outcome.run for outcome in outcomes) else None
-    if args.json:
-        print(json.dumps(sweep_record(plan, corpus, outcomes, summary), allow_nan=False))
-    elif summary:
-        print(("\n" if prints_text(args) else "") + format_summary(summary))
-    return EXIT_FAILURE if has_bad_runs or any(outcome.error for outcome in outcomes) else 0
+    study: Study = ladder_study(plan) if args.ladder else sweep_study(plan, baseline)
+    return run_study(args, study, runtime, corpus)
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    """Ends the program with a usage error if options of a grid and of a ladder, or of two kinds of seeds, meet."""
+    check_seeds(args, has_default=args.ladder)
+    wrong = (*OF_GRID, "baseline", "learner") if args.ladder else OF_LADDER
+    for name in wrong:
+        if getattr(args, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            args.parser.error(
+                f"{option} is not of a ladder: leave it out" if args.ladder else f"{option} needs --ladder"
+            )
 
 
 def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
-    """The grid of the options; an impossible grid ends the program with a usage error."""
+    """The plan of the options; an impossible one ends the program with a usage error."""
+    from prequential.sweeps.ladder import DEFAULT_SIZES, Size, ladder_plan
     from prequential.sweeps.sweep import learner_plan, sweep_plan
 
     try:
         if (grid := options.other_learner_grid(args)) is not None:
-            if any(values is not None for values in (args.replay, args.width, args.layers, args.update_size)):
+            if any(getattr(args, name) is not None for name in OF_GRID):
                 args.parser.error(
                     "--replay, --width, --layers and --update-size are of the GPT: --learner has --learner-arg"
                 )
             with foreign_code():
                 return learner_plan(args.learner, grid, args.seeds)
+        base = options.learner_config(args)
+        if args.ladder:
+            sizes, repeated = ([Size(*size) for size in given or ()] for given in (args.sizes, args.seeded))
+            seeds = args.seeds or DEFAULT_SEEDS
+            return ladder_plan(base, sizes or DEFAULT_SIZES, seeds=seeds, repeated=repeated or None, runtime=runtime)
         return sweep_plan(
-            options.learner_config(args),
+            base,
             replay=args.replay,
             widths=args.width,
             layers=args.layers,

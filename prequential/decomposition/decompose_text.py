@@ -1,11 +1,43 @@
 """The reference codes of a corpus as tables, from their `references_record`."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from prequential.decomposition.decompose import References
 from prequential.records.table import format_table
-from prequential.sweeps.expected_curve import MIN_CELLS
+from prequential.sweeps.expected_curve import LEVEL, MIN_CELLS
 
+DEFAULT_THRESHOLDS = (0.1, 0.5, 1.0)  # bits per byte above the rate at the end of the corpus
 TITLES = ("code", "bits", "bits/byte", "uncounted", "bits/byte")
+
+
+def references_record(found: References, epsilons: Sequence[float] | None) -> dict[str, Any]:
+    """The figures of the reference codes.
+
+    epsilons: thresholds in bits/byte; None: DEFAULT_THRESHOLDS above the expected rate at the end.
+    """
+    expected = found.expected
+    thresholds = epsilons or [expected.final_rate.point + above for above in DEFAULT_THRESHOLDS]
+    return {
+        "references": [reference.to_record() for reference in found.references],
+        "split": vars(found.split),
+        "expected": {
+            "level": LEVEL,
+            "n_cells": expected.n_cells,
+            "final_bits_per_byte": vars(expected.final_rate),
+            "learning_bits": vars(expected.learning_bits),
+        },
+        "regret_bits": float(found.regret.bits[-1]),
+        "thresholds": [
+            {
+                "epsilon": epsilon,
+                "surplus_bits": vars(expected.surplus_bits(epsilon)),
+                "sample_bytes": reached and vars(reached),
+            }
+            for epsilon in thresholds
+            for reached in [expected.sample_bytes(epsilon)]
+        ],
+    }
 
 
 def format_references(record: dict[str, Any]) -> str:

@@ -88,10 +88,10 @@ class Run:
 
     Examples:
         >>> import tempfile, prequential
-        >>> from prequential.sweeps.plans import Plan, Setting
+        >>> from prequential.sweeps.plans import Plan, Variant
         >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
         >>> plain = prequential.Runtime(kernels="plain")
-        >>> plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
+        >>> plan = Plan(variants=(Variant(name="small", configs=(small,)),))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
         ...     run = prequential.read_runs(folder)[0]
@@ -175,10 +175,10 @@ def read_run(path: PathLike) -> Run:
 
     Examples:
         >>> import tempfile, prequential
-        >>> from prequential.sweeps.plans import Plan, Setting
+        >>> from prequential.sweeps.plans import Plan, Variant
         >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
         >>> plain = prequential.Runtime(kernels="plain")
-        >>> plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
+        >>> plan = Plan(variants=(Variant(name="small", configs=(small,)),))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
         ...     name = prequential.read_runs(folder)[0].name
@@ -256,10 +256,10 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
 
     Examples:
         >>> import tempfile, prequential
-        >>> from prequential.sweeps.plans import Plan, Setting
+        >>> from prequential.sweeps.plans import Plan, Variant
         >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
         >>> plain = prequential.Runtime(kernels="plain")
-        >>> plan = Plan(settings=(Setting(name="small", configs=(small,)),), refusals=())
+        >>> plan = Plan(variants=(Variant(name="small", configs=(small,)),))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
         ...     [run.record["corpus"]["n_bytes"] for run in prequential.read_runs(folder)]

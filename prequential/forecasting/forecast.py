@@ -43,8 +43,8 @@ from prequential.forecasting.scaling import FORMS
 from prequential.forecasting.sealed import SCHEMA, run_digests, sealed
 from prequential.model.config import Config
 from prequential.online.flops import total_flops
+from prequential.sweeps.finished import corpus_key
 from prequential.sweeps.ladder import Ladder, Rung, Size, diverged_runs, family, n_weights, scaled
-from prequential.sweeps.plans import subject_of
 from prequential.version import VERSION
 
 N_RESAMPLES = 400
@@ -81,12 +81,12 @@ def target_digest(source: str, ladder: Ladder, target: Target) -> str:
 
     Raises CorpusError if the corpus does not begin with the ladder's bytes or is shorter than the target.
     """
-    if subject_of(source, ladder.subject.n_bytes) != ladder.subject:
+    if corpus_key(source, ladder.corpus.n_bytes) != ladder.corpus:
         raise CorpusError(f"{source!r} does not begin with the bytes that the ladder read")
-    subject = subject_of(source, target.n_bytes)
-    if subject.n_bytes < target.n_bytes:
-        raise CorpusError(f"{source!r} has {subject.n_bytes} bytes, fewer than the target's {target.n_bytes}")
-    return subject.blake2b
+    corpus = corpus_key(source, target.n_bytes)
+    if corpus.n_bytes < target.n_bytes:
+        raise CorpusError(f"{source!r} has {corpus.n_bytes} bytes, fewer than the target's {target.n_bytes}")
+    return corpus.blake2b
 
 
 # ---- the forecast
@@ -153,7 +153,7 @@ def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) 
 
     A proxy of an earlier version's configuration has no known operations, and does not count.
     """
-    fitted = max(total_flops(rung.config, ladder.subject.n_bytes).total for rung in ladder.rungs)
+    fitted = max(total_flops(rung.config, ladder.corpus.n_bytes).total for rung in ladder.rungs)
     proxy_flops = _proxy_flops(proxy) if proxy else None
     largest = max(fitted, proxy_flops or 0.0)
     flops = total_flops(config, target.n_bytes).total

@@ -203,7 +203,7 @@ def interval_score(low: float, high: float, actual: float) -> float:
 
 def seed_deviation(ladder: Ladder, quantity: Quantity) -> float:
     """The deviation over seeds of the logarithm of the loss at the ladder's end, pooled over sizes; 0 without several seeds."""
-    end = np.array([ladder.subject.n_bytes])
+    end = np.array([ladder.corpus.n_bytes])
     squares, freedom = 0.0, 0
     for size in ladder.sizes:
         rungs = [rung for rung in ladder.rungs if rung.size == size]

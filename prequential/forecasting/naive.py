@@ -18,7 +18,7 @@ def last_rung_loss(ladder: Ladder, quantity: Quantity) -> float:
 
 def _end_loss(ladder: Ladder, size: Size, quantity: Quantity) -> float:
     curve = ladder.first_rung(size).curve
-    return float(loss_bits_per_byte(curve, np.array([ladder.subject.n_bytes]), quantity)[0])
+    return float(loss_bits_per_byte(curve, np.array([ladder.corpus.n_bytes]), quantity)[0])
 
 
 def naive_losses(
@@ -30,7 +30,7 @@ def naive_losses(
     logarithms of operations and loss, at target_flops. With a proxy also both `_with_proxy`: the same for the ratio of the loss
     to the proxy's, times the proxy's loss on the target.
     """
-    end = ladder.subject.n_bytes
+    end = ladder.corpus.n_bytes
     points = [
         (total_flops(ladder.first_rung(size).config, end).total, _end_loss(ladder, size, quantity))
         for size in ladder.sizes[-2:]

@@ -15,9 +15,8 @@ from prequential.forecasting.backtest import QUANTITIES, Quantity, loss_bits_per
 from prequential.forecasting.intervals import interval_score
 from prequential.forecasting.sealed import SCHEMA, run_digests
 from prequential.records.record import append_record
+from prequential.sweeps.finished import CorpusKey, check_own_run, recorded_corpus
 from prequential.sweeps.ladder import family
-from prequential.sweeps.plans import Subject, recorded_subject
-from prequential.sweeps.trust import check_own_run
 
 SCORES = "scores.jsonl"
 
@@ -82,9 +81,9 @@ def append_score(runs: PathLike, record: dict[str, Any], mode: int = 0o777) -> P
     return path
 
 
-def check_prefix(forecast: Mapping[str, Any], prefix: Subject) -> None:
+def check_prefix(forecast: Mapping[str, Any], prefix: CorpusKey) -> None:
     """Raises CorpusError if the corpus does not begin with the ladder's bytes."""
-    if recorded_subject(forecast) != prefix:
+    if recorded_corpus(forecast) != prefix:
         raise CorpusError("this corpus does not begin with the bytes that the ladder read: their digests differ")
 
 

@@ -11,7 +11,7 @@ from prequential.errors import CorpusError
 from prequential.evaluation.runs import PathLike, Run
 from prequential.forecasting.backtest import QUANTITIES
 from prequential.records.fields import COUNT, FLAG, NUMBER, POSITIVE, SIZE, TEXT, TIME, Form, check_fields, read_object
-from prequential.sweeps.plans import config_key
+from prequential.sweeps.finished import config_key
 
 SCHEMA = 1
 _QUANTITY: Form = {

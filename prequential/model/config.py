@@ -37,7 +37,7 @@ WEIGHT_SETS = (
     "states",
 )  # fmt: skip
 CURVES = ("1", "2", "3", "expected", "word", "4", "collapsed4", "above,1", "gpt")
-# A fast mixer has few of each. Chosen one by one on text, code and JSON (docs/LOG.md).
+# A fast mixer has few of each. Chosen one by one on text, code and JSON (dev/LOG.md).
 FAST_CONTEXTS = (
     "1", "2", "3", "4", "6", "word", "whole line,above2", "collapsed6", "word2", "keyword,gap", "match,2", "first,line",
 )  # fmt: skip

@@ -22,9 +22,9 @@ from prequential.model.config import (
 )
 
 DEFAULT_PRESET = 5
-# Shorter inputs are compressed with SMALL_PRESET, which has no GPT: it has too little to learn from (docs/LOG.md, 2026-11-23).
+# Shorter inputs are compressed with SMALL_PRESET, which has no GPT: it has too little to learn from (dev/LOG.md, 2026-11-23).
 SMALL_N_BYTES, SMALL_PRESET = 1 << 18, 4
-# Contexts in the order in which they were chosen on text, code and JSON (docs/LOG.md).
+# Contexts in the order in which they were chosen on text, code and JSON (dev/LOG.md).
 SECOND_CONTEXTS = (
     *FAST_CONTEXTS, "word,word3-4", "groups4", "word,gaps", "above,next", "16", "collapsed8", "line,above", "vowels,length",
     "5", "8", "match", "above", "word3", "word,marks", "nest,word", "after2,2", "skip1,3", "skip2-3", "first,word", "letters5",
@@ -40,10 +40,10 @@ SECOND_SETS = (*FAST_SETS, "bits", "vowels", "history2,length")
 
 # What remains without a GPT:
 SETS_ALONE, CURVES_ALONE = (tuple(name for name in names if name != "gpt") for names in (WEIGHT_SETS, CURVES))
-# With the other two, texts and code of 0.3 MB take no fewer bits (docs/LOG.md, 2026-11-24):
+# With the other two, texts and code of 0.3 MB take no fewer bits (dev/LOG.md, 2026-11-24):
 FULL_SETS = tuple(name for name in SETS_ALONE if name not in ("match,known", "words,known"))
 
-# Contexts that give the least for their time (docs/LOG.md, 2026-11-23):
+# Contexts that give the least for their time (dev/LOG.md, 2026-11-23):
 _LEAST_OF_FAST, _LEAST_OF_SECOND = {"1", "2"}, {"1", "6", "above", "word,marks"}
 
 _FAST = MixerConfig(contexts=tuple(name for name in FAST_CONTEXTS if name not in _LEAST_OF_FAST))
@@ -64,7 +64,7 @@ def _with_gpt(
     segment_symbols: int = 512,
     block_symbols: int = ScheduleConfig.block_symbols,
 ) -> Config:
-    """A GPT that learns once from each symbol. Without a memory of contexts, replay costs bits (docs/LOG.md)."""
+    """A GPT that learns once from each symbol. Without a memory of contexts, replay costs bits (dev/LOG.md)."""
     gpt = GPTConfig(
         n_layers=n_layers,
         width=width,
@@ -112,7 +112,7 @@ DEVICE_PRESETS: dict[str, Config] = {
 }
 
 
-# Without the mixer, one GPT. A larger one, 4 x 384, takes more bits at 1 and 4 MB (docs/LOG.md, 2026-11-25).
+# Without the mixer, one GPT. A larger one, 4 x 384, takes more bits at 1 and 4 MB (dev/LOG.md, 2026-11-25).
 PURE = dict.fromkeys(range(DEFAULT_PRESET, max(PRESETS) + 1), _with_memory(_with_gpt(2, 192, 20, None)))
 
 

@@ -1,22 +1,20 @@
 """Ablations: how many bits each feature of a configuration saves, at two sizes or more, to find features that help only if small.
 
     ablation = plan_ablation(preset(5, pure=True), sizes=[(64, 1), (128, 2)])
-    outcomes = list(run_plan("book.txt", ablation.plan, "runs"))
-    summary = summarise_ablation(ablation, outcomes)
+    summary = ablation.summarise(run_plan("book.txt", ablation.plan, "runs"))
 
 `full` is a configuration that is known to be good, at some size. `base` is the same without any of the chosen features. From
-base, features are added one at a time. From full, they are removed one at a time. Features set different fields, so the order of
-their removal does not matter.
+base, features are added one at a time. From full, they are removed one at a time.
 
 All figures are differences of ideal code lengths over the same bytes. Each is a contrast, a weighted sum over runs. For example
 (base) - (base + feature) is what the feature saves. The same at the largest size minus that at the smallest is its growth.
 """
 
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,113 +30,20 @@ from prequential.comparison.intervals import (
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import Run
-from prequential.model.config import HASHED_CONTEXTS, RECALL_CONTEXTS, Config
-from prequential.online.flops import replay_factor, total_flops
+from prequential.model.config import Config
+from prequential.online.flops import replay_factor
 from prequential.online.runtime import Runtime
-from prequential.sweeps.plans import Outcome, Plan, Refusal, Setting, runs_by_setting
-from prequential.sweeps.sweep import varied
+from prequential.records.table import format_table
+from prequential.sweeps.features import FEATURES, without
+from prequential.sweeps.ladder import Size
+from prequential.sweeps.plan_runs import RunOutcome, Study, runs_by_variant
+from prequential.sweeps.plans import Plan, Variant, plan_of
+from prequential.sweeps.sweep import seeded, varied
 
 FROM_BASE, FROM_FULL = "base", "full"
-NO_DECAY = 10**9  # updates after which the step size would have shrunk to 1/sqrt(2)
+DIRECTION_TITLES = {FROM_BASE: "Added to base, one at a time", FROM_FULL: "Taken from full, one at a time"}
 CONFIDENCE = 0.9
-
-
-# ---- features
-
-
-class Feature(NamedTuple):
-    """A feature that a configuration may have. without: returns the configuration without the feature.
-
-    by_default: whether the feature is chosen if none are named.
-    """
-
-    name: str
-    description: str
-    without: Callable[[Config], Config]
-    by_default: bool = True
-
-
-def _with_gpt(**fields: Any) -> Callable[[Config], Config]:
-    return lambda config: replace(config, gpt=replace(config.gpt, **fields)) if config.gpt else config
-
-
-# Kinds of contexts of the mixer, by name. The first pattern that matches decides.
-KINDS = {
-    "match": r"match.*",
-    "indirect": r"(after|next).*",
-    "structure": r"(nest|tag|inside|opened).*",
-    "columns": r".*(above|line|indent).*|first.*",
-    "classes": r"classes|(groups|collapsed|folded).*",
-    "sparse": r"skip.*|halves|nibbles.*",
-    "words": r".*(word|letters|vowels|length|gap|phrase|suffix).*",
-    "high-orders": r"[5-9]|1\d",
-}
-
-
-def _kind(context: str) -> str | None:
-    return next((kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, context)), None)
-
-
-def _without_contexts(kind: str) -> Callable[[Config], Config]:
-    def without(config: Config) -> Config:
-        if config.mixer is None:
-            return config
-        kept = tuple(name for name in config.mixer.contexts if _kind(name) != kind)
-        return replace(config, mixer=replace(config.mixer, contexts=kept))
-
-    return without
-
-
-def _without_gpt_contexts(names: tuple[str, ...]) -> Callable[[Config], Config]:
-    def without(config: Config) -> Config:
-        contexts = config.gpt.contexts if config.gpt else ()
-        return _with_gpt(contexts=tuple(name for name in contexts if name not in names))(config)
-
-    return without
-
-
-def _without_replay(config: Config) -> Config:
-    schedule = config.schedule
-    return replace(config, schedule=replace(schedule, n_rows=-(-schedule.segment_symbols // schedule.row_symbols)))
-
-
-def _without_short_start(config: Config) -> Config:
-    return replace(config, schedule=replace(config.schedule, first_segment_symbols=config.schedule.segment_symbols))
-
-
-FEATURES = {
-    feature.name: feature
-    for feature in (
-        Feature("embeddings", "several symbols enter the GPT, not only the last one", _with_gpt(n_embeddings=1)),
-        Feature(
-            "contexts", "several symbols together, and words, enter the GPT", _without_gpt_contexts(HASHED_CONTEXTS)
-        ),
-        Feature("recall", "what followed these before enters the GPT", _without_gpt_contexts(RECALL_CONTEXTS)),
-        Feature("window", "attention reaches further than 16 symbols", _with_gpt(window=16)),
-        Feature("replay", "a step learns from more rows than the newest segment", _without_replay),
-        Feature("short-start", "early segments are shorter, so there are more early steps", _without_short_start),
-        Feature("warmup", "the first steps are shorter, not only the first one", _with_gpt(warmup_updates=1)),
-        Feature("decay", "steps become shorter with time", _with_gpt(decay_updates=NO_DECAY)),
-        Feature("momentum", "a step continues in the direction of earlier ones", _with_gpt(momentum=0.0)),
-        Feature("mlp", "the MLP is wider than the GPT", _with_gpt(mlp_factor=1), by_default=False),
-        Feature("high-orders", "the mixer's contexts of 5 bytes and more", _without_contexts("high-orders")),
-        Feature("words", "the mixer's contexts of words", _without_contexts("words")),
-        Feature("sparse", "the mixer's contexts with gaps", _without_contexts("sparse")),
-        Feature("columns", "the mixer's contexts of lines and columns", _without_contexts("columns")),
-        Feature("structure", "the mixer's contexts of brackets and tags", _without_contexts("structure")),
-        Feature("classes", "the mixer's contexts of kinds of characters", _without_contexts("classes")),
-        Feature("indirect", "the mixer's contexts of what followed before", _without_contexts("indirect")),
-        Feature("match", "the mixer's contexts of the longest match", _without_contexts("match")),
-        Feature("mixer", "the complete context mixer", lambda config: replace(config, mixer=None), by_default=False),
-    )
-}
-
-
-def without(config: Config, names: Iterable[str]) -> Config:
-    """`config` without these features. Raises ConfigError if the result is not a valid configuration."""
-    for name in names:
-        config = FEATURES[name].without(config)
-    return config
+DESCRIPTION_COLUMNS = 60  # so that the descriptions are aligned to the left
 
 
 # ---- the plan
@@ -146,19 +51,52 @@ def without(config: Config, names: Iterable[str]) -> Config:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """The runs of an ablation. sizes: names, ascending by operations. settings: by size and the set of features that are on."""
+    """The runs of an ablation. sizes: names, ascending by operations. variants: by size and the set of features that are on."""
 
     sizes: tuple[str, ...]
     features: tuple[str, ...]
     directions: tuple[str, ...]
-    settings: Mapping[tuple[str, frozenset[str]], Setting]
+    variants: Mapping[tuple[str, frozenset[str]], Variant]
     plan: Plan
+    bootstrap: Bootstrap = field(default_factory=lambda: Bootstrap(confidence=CONFIDENCE))
 
-    def pair(self, direction: str, size: str, feature: str) -> tuple[Setting, Setting]:
-        """The settings without and with the feature. All other features are off (from base) or on (from full)."""
+    @property
+    def study(self) -> Study:
+        """As `run_plan` and the command line take it."""
+        rows = [(name, FEATURES[name].description.ljust(DESCRIPTION_COLUMNS)) for name in self.features]
+        notes = format_table(("feature", "description".ljust(DESCRIPTION_COLUMNS)), rows)
+        return Study(kind="ablation", plan=self.plan, summarise=self.summarise, notes=notes)
+
+    def pair(self, direction: str, size: str, feature: str) -> tuple[Variant, Variant]:
+        """The variants without and with the feature. All other features are off (from base) or on (from full)."""
         every = frozenset(self.features)
         off = frozenset[str]() if direction == FROM_BASE else every - {feature}
-        return self.settings[size, off], self.settings[size, off | {feature}]
+        return self.variants[size, off], self.variants[size, off | {feature}]
+
+    def summarise(self, outcomes: Iterable[RunOutcome]) -> "AblationSummary":
+        """Effects, growth and interactions of the finished runs. Results that lack a run are left out.
+
+        Raises CorpusError if no run is finished.
+        """
+        runs = runs_by_variant(outcomes)
+        several = len(self.plan.variants[0].configs) > 1
+        results = [
+            _feature_result(self, direction, feature, runs)
+            for direction in self.directions
+            for feature in self.features
+        ]
+        return AblationSummary(
+            sizes=self.sizes,
+            features=self.features,
+            results=tuple(result for result in results if result.effects),
+            together=tuple(together for size in self.sizes if (together := _together(self, size, runs))),
+            bits_per_byte={
+                variant.name: _mean(group, "code_bits") / _n_bytes(group) for variant, group in runs.items()
+            },
+            population=f"other text of this length and kind, {'and other seeds' if several else 'under this seed'}",
+            confidence=self.bootstrap.confidence,
+            n_runs=len(self.plan.configs),
+        )
 
 
 def plan_ablation(
@@ -169,8 +107,9 @@ def plan_ablation(
     directions: Sequence[str] = (FROM_BASE,),
     seeds: Sequence[int] | None = None,
     runtime: Runtime | None = None,
+    bootstrap: Bootstrap | None = None,
 ) -> Ablation:
-    """Base, full, and every setting that differs from one of them by one feature, at each size.
+    """Base, full, and every variant that differs from one of them by one feature, at each size.
 
     sizes: (width, layers) of the GPT. Heads keep the width that they have in `full`. features: by default all that `full` has,
     except mlp and mixer. A size that is out of range, or exceeds the limits of the runtime, is refused by name. Raises
@@ -179,26 +118,30 @@ def plan_ablation(
     if full.gpt is None:
         raise ConfigError("an ablation varies the size of the GPT, and this configuration has none: choose -5 to -9")
     chosen = _chosen(full, features)
-    settings: dict[tuple[str, frozenset[str]], Setting] = {}
-    refusals, flops = [], {}
-    for width, n_layers in dict.fromkeys(sizes):
-        size = f"{width}x{n_layers}"
-        try:
-            sized = varied(full, replay_factor(full), width, n_layers, full.schedule.segment_symbols)
-            (runtime or Runtime()).check(sized)
-            for on in _points(chosen, directions):
-                settings[size, on] = _setting(size, sized, chosen, on, seeds or [full.seed])
-            flops[size] = total_flops(sized, 1 << 20).total
-        except ConfigError as error:
-            refusals.append(Refusal(size, str(error)))
-    if not flops:
-        raise ConfigError(f"no size is left; {refusals[0].name}: {refusals[0].reason}")
+    variants: dict[tuple[str, frozenset[str]], Variant] = {}
+
+    def at(size: Size) -> list[Variant]:
+        sized = varied(full, replay_factor(full), *size, full.schedule.segment_symbols)
+        (runtime or Runtime()).check(sized)
+        made = {
+            (str(size), on): Variant(
+                name=f"{size}, {_title(chosen, on)}",
+                configs=seeded(without(sized, [name for name in chosen if name not in on]), seeds),
+            )
+            for on in _points(chosen, directions)
+        }
+        variants.update(made)
+        return list(made.values())
+
+    plan = plan_of((str(size), partial(at, size)) for size in dict.fromkeys(Size(*each) for each in sizes))
+    every = frozenset(chosen)
     return Ablation(
-        sizes=tuple(sorted(flops, key=lambda size: (flops[size], size))),
+        sizes=tuple(sorted({size for size, _ in variants}, key=lambda n: (variants[n, every].flops(1 << 20) or 0, n))),
         features=chosen,
         directions=tuple(directions),
-        settings=settings,
-        plan=Plan(settings=tuple(settings.values()), refusals=tuple(refusals)),
+        variants=variants,
+        plan=plan,
+        bootstrap=bootstrap or Bootstrap(confidence=CONFIDENCE),
     )
 
 
@@ -206,13 +149,12 @@ def _chosen(full: Config, names: Sequence[str] | None) -> tuple[str, ...]:
     """The features in the order of FEATURES. Raises ConfigError if one makes no difference with the others off."""
     if unknown := [name for name in names or () if name not in FEATURES]:
         raise ConfigError(f"there is no feature {unknown[0]!r}; the features are {', '.join(FEATURES)}")
-    wanted = [f.name for f in FEATURES.values() if (f.by_default if names is None else f.name in names)]
+    wanted = [name for name, f in FEATURES.items() if (f.by_default if names is None else name in names)]
     has = [name for name in wanted if without(full, [name]) != full]
-    if names is not None and len(has) < len(wanted):
-        missing = next(name for name in wanted if name not in has)
-        raise ConfigError(
-            f"the configuration has no {missing!r} ({FEATURES[missing].description}) that could be removed"
-        )
+    for missing in wanted if names is not None else ():
+        if missing not in has:
+            what = FEATURES[missing].description
+            raise ConfigError(f"the configuration has no {missing!r} ({what}) that could be removed")
     if not has:
         raise ConfigError("the configuration has no feature that could be removed")
     for name in has:
@@ -224,21 +166,10 @@ def _chosen(full: Config, names: Sequence[str] | None) -> tuple[str, ...]:
 
 def _points(features: Sequence[str], directions: Sequence[str]) -> list[frozenset[str]]:
     """The sets of features that are on, each once; base is the first and full the last."""
-    every, none = frozenset(features), frozenset[str]()
-    points = [none]
-    if FROM_BASE in directions:
-        points += [frozenset([name]) for name in features]
-    if FROM_FULL in directions:
-        points += [every - {name} for name in features]
-    return list(dict.fromkeys([*points, every]))
-
-
-def _setting(size: str, sized: Config, features: Sequence[str], on: frozenset[str], seeds: Sequence[int]) -> Setting:
-    config = without(sized, [name for name in features if name not in on])
-    return Setting(
-        name=f"{size}, {_title(features, on)}",
-        configs=tuple(replace(config, seed=seed) for seed in dict.fromkeys(seeds)),
-    )
+    every = frozenset(features)
+    added = [frozenset([name]) for name in features] if FROM_BASE in directions else []
+    taken = [every - {name} for name in features] if FROM_FULL in directions else []
+    return list(dict.fromkeys([frozenset[str](), *added, *taken, every]))
 
 
 def _title(features: Sequence[str], on: frozenset[str]) -> str:
@@ -270,18 +201,19 @@ class Contrast:
         return self.bits / self.n_bytes
 
     @property
-    def interval_per_byte(self) -> tuple[float, float] | None:
-        """The interval in bits per byte, or None."""
-        if self.low_bits is None or self.high_bits is None:
-            return None
-        return self.low_bits / self.n_bytes, self.high_bits / self.n_bytes
-
-    @property
     def sign(self) -> int:
         """1 or -1 if the interval is above or below 0; 0 if it contains 0 or there is none."""
         if self.low_bits is None or self.high_bits is None:
             return 0
         return int(self.low_bits > 0) - int(self.high_bits < 0)
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        """Bits per byte and their interval, for a table."""
+        if self.low_bits is None or self.high_bits is None:
+            return f"{self.bits_per_byte:+.4f}", "-"
+        low, high = self.low_bits / self.n_bytes, self.high_bits / self.n_bytes
+        return f"{self.bits_per_byte:+.4f}", f"[{low:+.4f}, {high:+.4f}]"
 
 
 def contrast(terms: Sequence[tuple[float, Sequence[Run]]], bootstrap: Bootstrap, start_byte: int = 0) -> Contrast:
@@ -342,6 +274,12 @@ class Effect:
     flops_ratio: float
     wall_ratio: float
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """For a table."""
+        ratios = f"{self.flops_ratio:.2f}", f"{self.wall_ratio:.2f}"
+        return self.size, *self.saved.cells, f"{self.percent:+.2f}", *self.late.cells, *ratios
+
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureResult:
@@ -373,11 +311,13 @@ class Together:
 
 @dataclass(frozen=True, kw_only=True)
 class AblationSummary:
-    """The results of an ablation. bits_per_byte: mean ideal code length of each setting with a finished run, by name.
+    """The results of an ablation. bits_per_byte: mean ideal code length of each variant with a finished run, by name.
 
     population: what the intervals refer to. n_runs: of the plan.
     """
 
+    sizes: tuple[str, ...]
+    features: tuple[str, ...]
     results: tuple[FeatureResult, ...]
     together: tuple[Together, ...]
     bits_per_byte: Mapping[str, float]
@@ -390,48 +330,52 @@ class AblationSummary:
         """The bits that it costs to state which run is the best, if it is chosen by the result on this corpus."""
         return math.log2(self.n_runs)
 
+    def to_record(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self) | {"choice_bits": self.choice_bits}
 
-def summarise_ablation(
-    ablation: Ablation, outcomes: Iterable[Outcome], bootstrap: Bootstrap | None = None
-) -> AblationSummary:
-    """Effects, growth and interactions of the finished runs. Results that lack a run are left out.
+    def to_text(self) -> str:
+        """Effects and verdicts of each direction, then of all features together."""
+        percent, none = f"{100 * self.confidence:g} %", ("-", "-")
+        titles = ("feature", "size", "saved", percent, "%", "2nd half", percent, "FLOPs x", "time x")
+        parts = []
+        for direction in dict.fromkeys(result.direction for result in self.results):
+            results = [result for result in self.results if result.direction == direction]
+            effects = [(result.feature, *effect.cells) for result in results for effect in result.effects]
+            growth = [(each.feature, *(each.growth.cells if each.growth else none), each.verdict) for each in results]
+            parts.append(f"{DIRECTION_TITLES[direction]}:\n{format_table(titles, effects)}")
+            parts.append(format_table(("feature", "more saved at the largest", percent, "verdict"), growth))
+        if self.together:
+            columns = ("size", "all at once", percent, "sum of singles", percent, "interaction", percent)
+            rows = [
+                (
+                    each.size,
+                    *(c for it in (each.saved, each.singles, each.interaction) for c in (it.cells if it else none)),
+                )
+                for each in self.together
+            ]
+            parts.append(f"All features against base:\n{format_table(columns, rows)}")
+        parts.append(
+            "Saved: bits/byte without the feature minus bits/byte with it; above 0 where the feature helps.\n"
+            f"{percent} intervals, each for one figure: of {self.population}.\n"
+            f"If this ablation is used to choose the best of these {self.n_runs} runs, the choice costs "
+            f"log2 {self.n_runs} = {self.choice_bits:.2f} bits more."
+        )
+        return "\n\n".join(parts)
 
-    Raises CorpusError if no run is finished.
-    """
-    runs = runs_by_setting(outcomes)
-    if not runs:
-        raise CorpusError("no run of the ablation is finished")
-    bootstrap = bootstrap or Bootstrap(confidence=CONFIDENCE)
-    results = [
-        _feature_result(ablation, direction, feature, runs, bootstrap)
-        for direction in ablation.directions
-        for feature in ablation.features
-    ]
-    several = len(ablation.plan.settings[0].configs) > 1
-    return AblationSummary(
-        results=tuple(result for result in results if result.effects),
-        together=tuple(t for size in ablation.sizes if (t := _together(ablation, size, runs, bootstrap))),
-        bits_per_byte={setting.name: _mean_bits(group) / _n_bytes(group) for setting, group in runs.items()},
-        population=f"other text of this length and kind, {'and other seeds' if several else 'under this seed'}",
-        confidence=bootstrap.confidence,
-        n_runs=len(ablation.plan.configs),
-    )
+
+Runs = Mapping[Variant, Sequence[Run]]
 
 
-Runs = Mapping[Setting, Sequence[Run]]
-
-
-def _feature_result(
-    ablation: Ablation, direction: str, feature: str, runs: Runs, bootstrap: Bootstrap
-) -> FeatureResult:
+def _feature_result(ablation: Ablation, direction: str, feature: str, runs: Runs) -> FeatureResult:
     pairs = {size: ablation.pair(direction, size, feature) for size in ablation.sizes}
-    finished = [size for size, pair in pairs.items() if all(setting in runs for setting in pair)]
-    effects = tuple(_effect(size, pairs[size], runs, bootstrap) for size in finished)
+    finished = [size for size, pair in pairs.items() if all(variant in runs for variant in pair)]
+    effects = tuple(_effect(size, pairs[size], runs, ablation.bootstrap) for size in finished)
     growth = None
     if len(finished) > 1:
         (small_off, small_on), (large_off, large_on) = pairs[finished[0]], pairs[finished[-1]]
         weights = ((1, large_off), (-1, large_on), (-1, small_off), (1, small_on))
-        growth = contrast([(weight, runs[setting]) for weight, setting in weights], bootstrap)
+        growth = contrast([(weight, runs[variant]) for weight, variant in weights], ablation.bootstrap)
     return FeatureResult(
         feature=feature,
         direction=direction,
@@ -441,25 +385,25 @@ def _feature_result(
     )
 
 
-def _effect(size: str, pair: tuple[Setting, Setting], runs: Runs, bootstrap: Bootstrap) -> Effect:
-    off, on = (runs[setting] for setting in pair)
+def _effect(size: str, pair: tuple[Variant, Variant], runs: Runs, bootstrap: Bootstrap) -> Effect:
+    off, on = (runs[variant] for variant in pair)
     n_bytes = _n_bytes(off)
-    flops_off, flops_on = (total_flops(setting.own[0], n_bytes).total for setting in pair)
+    flops_off, flops_on = (variant.flops(n_bytes) or math.nan for variant in pair)
     saved = contrast([(1, off), (-1, on)], bootstrap)
     return Effect(
         size=size,
         saved=saved,
         late=contrast([(1, off), (-1, on)], bootstrap, n_bytes // 2),
-        percent=100 * saved.bits / _mean_bits(off),
+        percent=100 * saved.bits / _mean(off, "code_bits"),
         flops_ratio=flops_on / flops_off,
-        wall_ratio=_mean_wall_s(on) / _mean_wall_s(off),
+        wall_ratio=_mean(on, "wall_s") / _mean(off, "wall_s"),
     )
 
 
-def _together(ablation: Ablation, size: str, runs: Runs, bootstrap: Bootstrap) -> Together | None:
+def _together(ablation: Ablation, size: str, runs: Runs) -> Together | None:
     def finished(features: Iterable[str]) -> Sequence[Run] | None:
-        setting = ablation.settings.get((size, frozenset(features)))
-        return runs.get(setting) if setting else None
+        variant = ablation.variants.get((size, frozenset(features)))
+        return runs.get(variant) if variant else None
 
     base, full = finished([]), finished(ablation.features)
     if base is None or full is None:
@@ -467,13 +411,11 @@ def _together(ablation: Ablation, size: str, runs: Runs, bootstrap: Bootstrap) -
     added = [group for feature in ablation.features if (group := finished([feature]))]
     singles = interaction = None
     if len(added) == len(ablation.features):
-        singles = contrast([(len(added), base), *((-1, group) for group in added)], bootstrap)
-        interaction = contrast([(1 - len(added), base), (-1, full), *((1, group) for group in added)], bootstrap)
+        singles = contrast([(len(added), base), *((-1, group) for group in added)], ablation.bootstrap)
+        terms = [(1 - len(added), base), (-1, full), *((1, group) for group in added)]
+        interaction = contrast(terms, ablation.bootstrap)
     return Together(
-        size=size,
-        saved=contrast([(1, base), (-1, full)], bootstrap),
-        singles=singles,
-        interaction=interaction,
+        size=size, saved=contrast([(1, base), (-1, full)], ablation.bootstrap), singles=singles, interaction=interaction
     )
 
 
@@ -495,14 +437,10 @@ def verdict(signs: Sequence[int], growth: int) -> str:
     return "helps" if all(sign > 0 for sign in signs) else "unclear"
 
 
-def _mean_bits(runs: Sequence[Run]) -> float:
-    return math.fsum(run.record["code_bits"] for run in runs) / len(runs)
+def _mean(runs: Sequence[Run], name: str) -> float:
+    return math.fsum(run.record[name] for run in runs) / len(runs)
 
 
 def _n_bytes(runs: Sequence[Run]) -> int:
     n_bytes: int = runs[0].record["corpus"]["n_bytes"]
     return n_bytes
-
-
-def _mean_wall_s(runs: Sequence[Run]) -> float:
-    return math.fsum(run.record["wall_s"] for run in runs) / len(runs)

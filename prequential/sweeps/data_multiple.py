@@ -8,17 +8,11 @@ from prequential.evaluation.curves import Curve
 N_WINDOWS = 32  # windows of a learning curve, in which losses are compared
 
 
-def data_multiple(curve: Curve, baseline: Curve) -> float | None:
-    """The bytes that the baseline needs for a loss, divided by the bytes that `curve` needs; None if it is unknown.
+def data_multiple(curve: Curve, baseline: Curve) -> tuple[float | None, str]:
+    """The bytes that the baseline needs for a loss, divided by the bytes that `curve` needs, and ""; or None and the reason.
 
     Both curves are cumulative bits over the same bytes. The loss is the lowest that both reach. So the multiple is above 1 if
-    `curve` is the more efficient one, and exchanging the two inverts it. `compare_data` gives the reason for None.
-    """
-    return compare_data(curve, baseline)[0]
-
-
-def compare_data(curve: Curve, baseline: Curve) -> tuple[float | None, str]:
-    """The data multiple and "", or None and the reason.
+    `curve` is the more efficient one, and exchanging the two inverts it.
 
     The loss after n bytes is the loss of the window that ends there. The curve is cut into N_WINDOWS windows, and their losses
     are made non-increasing by isotonic regression: a stretch that is easy for every learner does not count as learning. Between

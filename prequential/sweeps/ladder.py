@@ -1,7 +1,6 @@
-"""Ladders: one learner at several sizes over the same bytes, and the loss that the rule of step sizes has at each size.
+"""Ladders: one learner at several sizes over the same bytes, from which a larger run can be forecast.
 
-    plan = ladder_plan(preset(5, pure=True), sizes=DEFAULT_SIZES, seeds=[0, 1, 2], seeded=[Size(32, 2)])
-    outcomes = list(run_plan("book.txt", plan, "runs"))
+    outcomes = list(run_plan("book.txt", ladder_plan(preset(5, pure=True)), "runs"))
     ladder = read_ladder("runs")
 
 Segment length, step size and the choice of training rows depend only on the bytes so far. So a run contains the run over every
@@ -16,8 +15,7 @@ every size (Muon's steps have one spectral norm, times a factor of shape).
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -27,13 +25,15 @@ from numpy.typing import NDArray
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
-from prequential.evaluation.evaluation import evaluate
 from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
-from prequential.online.flops import hidden_matrices, total_flops
+from prequential.online.flops import hidden_matrices
 from prequential.online.runtime import Runtime
-from prequential.sweeps.plans import Outcome, Plan, Setting, Subject, config_key, recorded_subject
-from prequential.sweeps.trust import check_own_run
+from prequential.records.table import format_table
+from prequential.sweeps.finished import CorpusKey, check_own_run, recorded_corpus
+from prequential.sweeps.plan_runs import Study
+from prequential.sweeps.plans import Plan, Variant
+from prequential.sweeps.sweep import seeded
 
 MAX_HEAD_WIDTH = 32
 VECTOR_STEP_POWER = 0.75  # of 1 / width
@@ -41,9 +41,6 @@ N_PREFIXES, PREFIX_RATIO = 7, math.sqrt(0.5)  # from all bytes of the ladder dow
 N_WINDOWS = 8  # windows of a curve, among which a diverged run is recognised
 # of a window over an earlier one, relative to the rise that is usual for the other runs on the same text
 MAX_RISE = 1.1
-STEP_FACTORS = (0.5, 1.0, 2.0)
-STEPS = ", steps x "  # between size and factor in the name of a setting
-PROBE_BYTES = 1 << 14  # of the short runs that predict the time of a ladder
 UNIFORM_BITS = 8.0  # bits per byte of the uniform code
 
 
@@ -60,12 +57,6 @@ class Size(NamedTuple):
 DEFAULT_SIZES = tuple(Size(width, 2) for width in (24, 32, 48, 64, 96))
 
 
-def parse_size(text: str) -> Size:
-    """The size in WIDTHxLAYERS, such as 64x2. Raises ValueError."""
-    width, layers = text.split("x")
-    return Size(int(width), int(layers))
-
-
 def n_weights(gpt: GPTConfig) -> int:
     """N: the number of weights that each symbol is multiplied with, in the hidden matrices and the head.
 
@@ -79,11 +70,8 @@ def n_weights(gpt: GPTConfig) -> int:
 # ---- the plan
 
 
-def scaled(base: Config, size: Size, *, seed: int | None = None, step_factor: float = 1.0) -> Config:
-    """`base` at another size, with the fewest heads of at most MAX_HEAD_WIDTH. Raises ConfigError.
-
-    step_factor: multiplies the step sizes of matrices and vectors; 1 is the rule.
-    """
+def scaled(base: Config, size: Size) -> Config:
+    """`base` at another size, with the fewest heads of at most MAX_HEAD_WIDTH, by the rule of step sizes. Raises ConfigError."""
     if base.gpt is None:
         raise ConfigError("a ladder varies the size of the GPT, and this configuration has none: choose -5 to -9")
     gpt = replace(
@@ -91,10 +79,9 @@ def scaled(base: Config, size: Size, *, seed: int | None = None, step_factor: fl
         width=size.width,
         n_layers=size.n_layers,
         n_heads=math.ceil(size.width / MAX_HEAD_WIDTH),
-        matrix_step=base.gpt.matrix_step * step_factor,
-        vector_step=base.gpt.vector_step * (base.gpt.width / size.width) ** VECTOR_STEP_POWER * step_factor,
+        vector_step=base.gpt.vector_step * (base.gpt.width / size.width) ** VECTOR_STEP_POWER,
     )
-    return replace(base, gpt=gpt, seed=base.seed if seed is None else seed)
+    return replace(base, gpt=gpt)
 
 
 def ladder_plan(
@@ -102,94 +89,32 @@ def ladder_plan(
     sizes: Sequence[Size] = DEFAULT_SIZES,
     *,
     seeds: Sequence[int] = (0, 1, 2),
-    seeded: Sequence[Size] | None = None,
+    repeated: Sequence[Size] | None = None,
     runtime: Runtime | None = None,
 ) -> Plan:
-    """Every size with the first seed, and the sizes `seeded` with all seeds (None: the second and the second to last).
+    """Every size with the first seed, and those `repeated` with all seeds (None: the second and the second to last).
 
     Raises ConfigError for an impossible size: a law of fewer sizes would be another law.
     """
     ascending = sorted(set(sizes), key=lambda size: n_weights(_gpt(scaled(base, size))))
-    several = {ascending[min(1, len(ascending) - 1)], ascending[-2:][0]} if seeded is None else set(seeded)
-    settings = tuple(
-        Setting(
-            name=str(size),
-            configs=tuple(scaled(base, size, seed=seed) for seed in (seeds if size in several else seeds[:1])),
+    several = (*ascending[:2][-1:], *ascending[-2:][:1]) if repeated is None else repeated
+    for size in several:
+        if size not in ascending:
+            raise ConfigError(f"{size} is to run with all seeds, and is not among the sizes of the ladder")
+    configs = [scaled(base, size) for size in ascending]
+    for config in configs:
+        (runtime or Runtime()).check(config)
+    return Plan(
+        variants=tuple(
+            Variant(name=str(size), configs=seeded(config, seeds if size in several else seeds[:1]))
+            for size, config in zip(ascending, configs, strict=True)
         )
-        for size in ascending
     )
-    return _checked_plan(settings, runtime)
-
-
-def step_plan(
-    base: Config,
-    sizes: Sequence[Size],
-    *,
-    factors: Sequence[float] = STEP_FACTORS,
-    runtime: Runtime | None = None,
-) -> Plan:
-    """Every size with its step sizes multiplied by every factor. Raises ConfigError."""
-    settings = tuple(
-        Setting(name=f"{size}{STEPS}{factor:g}", configs=(scaled(base, size, step_factor=factor),))
-        for size in sizes
-        for factor in factors
-    )
-    return _checked_plan(settings, runtime)
-
-
-def _checked_plan(settings: tuple[Setting, ...], runtime: Runtime | None) -> Plan:
-    for setting in settings:
-        (runtime or Runtime()).check(setting.own[0])
-    return Plan(settings=settings, refusals=())
 
 
 def _gpt(config: Config) -> GPTConfig:
     assert config.gpt
     return config.gpt
-
-
-# ---- the time that the plan takes
-
-
-def predicted_remaining_s(
-    source: str, plan: Plan, subject: Subject, finished: AbstractSet[str], runtime: Runtime
-) -> float:
-    """Wall time of the unfinished runs, in seconds, from short runs of the smallest and of the largest size.
-
-    finished: the keys (`config_key`) of the finished runs.
-    """
-    remaining, n_bytes, probes = remaining_plan(plan, finished), min(PROBE_BYTES, subject.n_bytes), []
-    if not remaining.settings:
-        return 0.0
-    for config in dict.fromkeys([plan.own[0], plan.settings[-1].own[0]]):
-        evaluation = evaluate(source, config=config, limit_bytes=n_bytes, baselines=(), runtime=runtime)
-        probes.append((config, n_bytes, evaluation.wall_s))
-    return predicted_seconds(remaining, subject.n_bytes, probes)
-
-
-def remaining_plan(plan: Plan, finished: AbstractSet[str]) -> Plan:
-    """The unfinished runs of a plan. finished: the keys (`config_key`) of the finished runs."""
-    settings = (
-        replace(s, configs=tuple(config for config in s.configs if config_key(config.to_dict()) not in finished))
-        for s in plan.settings
-    )
-    return replace(plan, settings=tuple(setting for setting in settings if setting.configs))
-
-
-def predicted_seconds(plan: Plan, n_bytes: int, probes: Sequence[tuple[Config, int, float]]) -> float:
-    """Wall time of the plan over n_bytes, in seconds, from probes: configuration, bytes and wall time of each.
-
-    Operations per second depend on the size. Between probes, their logarithm is a straight line over the logarithm of N.
-    """
-    measured = sorted(
-        (math.log(n_weights(_gpt(c))), math.log(total_flops(c, n).total / wall_s)) for c, n, wall_s in probes
-    )
-    log_weights, log_rates = zip(*measured, strict=True)
-    return sum(
-        total_flops(config, n_bytes).total
-        / math.exp(float(np.interp(math.log(n_weights(_gpt(config))), log_weights, log_rates)))
-        for config in plan.own
-    )
 
 
 # ---- the runs
@@ -229,7 +154,7 @@ class Ladder:
     """Runs of one learner at several sizes over the same bytes, ascending by size, then by seed."""
 
     rungs: tuple[Rung, ...]
-    subject: Subject
+    corpus: CorpusKey
 
     @property
     def sizes(self) -> list[Size]:
@@ -247,7 +172,40 @@ class Ladder:
 
     def prefixes(self, n: int = N_PREFIXES) -> NDArray[np.int64]:
         """(n,) lengths in bytes, ascending by the factor sqrt 2; the last is the length of the runs."""
-        return np.array([round(self.subject.n_bytes * PREFIX_RATIO**k) for k in range(n)][::-1], np.int64)
+        return np.array([round(self.corpus.n_bytes * PREFIX_RATIO**k) for k in range(n)][::-1], np.int64)
+
+    def to_text(self) -> str:
+        """Bits per byte of every run over every prefix, and which look diverged."""
+        prefixes = self.prefixes()
+        rows = [
+            (rung.name, f"{rung.n_weights:,}", *(f"{rate:.4f}" for rate in rung.curve.at(prefixes) / prefixes))
+            for rung in self.rungs
+        ]
+        table = format_table(("bits/byte over", "weights", *(f"{n:,}" for n in prefixes)), rows)
+        return "\n".join(
+            [table, *(f"looks diverged: {name}: {reason}" for name, reason in diverged_runs(self).items())]
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"diverged": diverged_runs(self)}
+
+
+def ladder_study(plan: Plan) -> Study:
+    """The study of a plan of `ladder_plan`: its summary is the ladder of the finished runs."""
+    return Study(
+        kind="ladder",
+        plan=plan,
+        summarise=lambda outcomes: ladder_of([outcome.run for outcome in outcomes if outcome.run]),
+        notes="each run contains the runs over every prefix of the corpus",
+        predicts_time=True,
+    )
+
+
+def ladder_of(runs: Iterable[Run]) -> Ladder:
+    """The ladder of one or more runs over the same bytes, which differ only in size and seed."""
+    rungs = sorted(map(Rung, runs), key=lambda rung: (rung.n_weights, rung.config.seed))
+    return Ladder(tuple(rungs), recorded_corpus(rungs[0].run.record))
 
 
 def family(config: Mapping[str, Any]) -> str:
@@ -263,25 +221,25 @@ def read_ladder(path: PathLike, *, trust_runs: bool = False) -> Ladder:
     The runs of a ladder read the same bytes and differ only in size and seed. Raises CorpusError if there is no ladder, if
     several have the most sizes, and, unless trust_runs, if one of its runs is not to be trusted (`check_own_run`).
     """
-    ladders: dict[tuple[Subject, str], dict[tuple[Size, int], Rung]] = {}
+    ladders: dict[tuple[CorpusKey, str], dict[tuple[Size, int], Run]] = {}
     for run in read_runs(path):
         if run.record["config"].get("gpt"):
             rung = Rung(run)
-            key = recorded_subject(run.record), family(run.record["config"])
-            ladders.setdefault(key, {})[rung.size, rung.config.seed] = rung
+            key = recorded_corpus(run.record), family(run.record["config"])
+            ladders.setdefault(key, {})[rung.size, rung.config.seed] = run
     if not ladders:
-        raise CorpusError(f"{str(path)!r} has no runs of a GPT: make some with `prequential ladder`")
-    n_sizes = {key: len({size for size, _ in rungs}) for key, rungs in ladders.items()}
+        raise CorpusError(f"{str(path)!r} has no runs of a GPT: make some with `prequential sweep --ladder`")
+    n_sizes = {key: len({size for size, _ in runs}) for key, runs in ladders.items()}
     largest = [key for key, n in n_sizes.items() if n == max(n_sizes.values())]
     if len(largest) > 1:
         raise CorpusError(
             f"{str(path)!r} has {len(largest)} ladders of {n_sizes[largest[0]]} sizes each, which differ in their bytes or their "
             "settings: keep each ladder in its own folder"
         )
-    rungs = sorted(ladders[largest[0]].values(), key=lambda rung: (rung.n_weights, rung.config.seed))
-    for rung in () if trust_runs else rungs:
+    ladder = ladder_of(ladders[largest[0]].values())
+    for rung in () if trust_runs else ladder.rungs:
         check_own_run(rung.run)
-    return Ladder(tuple(rungs), largest[0][0])
+    return ladder
 
 
 def diverged_runs(ladder: Ladder) -> dict[str, str]:
@@ -300,100 +258,3 @@ def diverged_runs(ladder: Ladder) -> dict[str, str]:
         elif rise > MAX_RISE * usual:
             reasons[rung.name] = f"its loss rises by {rise - 1:.0%} within the run, usual is {usual - 1:.0%}"
     return reasons
-
-
-# ---- the rule of step sizes
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepCheck:
-    """The code lengths of one size with its step sizes multiplied by several factors.
-
-    best_factor: the vertex of a parabola over the logarithm of the factor, or None if the vertex is outside the factors; then
-    `note` gives the best of them. Diverged runs, above the uniform code, are not used. loss_percent: how much more factor 1 costs
-    than the vertex, or than the best factor.
-    """
-
-    size: Size
-    n_weights: int
-    factors: tuple[float, ...]
-    bits_per_byte: tuple[float, ...]
-    best_factor: float | None
-    loss_percent: float
-    note: str = ""
-
-
-def check_steps(
-    bits_per_byte: Mapping[tuple[Size, float], float],
-    base: Config,
-    on_incomplete: Callable[[ConfigError], object] | None = None,
-) -> list[StepCheck]:
-    """The check of each size, ascending by N, from bits per byte by size and factor.
-
-    on_incomplete: called with the error of each size without factor 1 and two others, which is left out. None: such an error is
-    raised.
-    """
-    checks = []
-    for size in sorted({size for size, _ in bits_per_byte}, key=lambda size: n_weights(_gpt(scaled(base, size)))):
-        try:
-            checks.append(_step_check(size, {f: bits for (s, f), bits in bits_per_byte.items() if s == size}, base))
-        except ConfigError as error:
-            if on_incomplete is None:
-                raise
-            on_incomplete(error)
-    return checks
-
-
-def step_checks_of(
-    outcomes: Iterable[Outcome], base: Config, on_incomplete: Callable[[ConfigError], object] | None = None
-) -> list[StepCheck]:
-    """The checks of the finished runs of a `step_plan`. on_incomplete and errors: as of `check_steps`."""
-    bits_per_byte = {}
-    for outcome in outcomes:
-        if outcome.run:
-            size, _, factor = outcome.setting.name.partition(STEPS)
-            bits_per_byte[parse_size(size), float(factor)] = outcome.run.record["code_bits_per_byte"]
-    return check_steps(bits_per_byte, base, on_incomplete)
-
-
-def _step_check(size: Size, bits_per_byte: Mapping[float, float], base: Config) -> StepCheck:
-    factors = tuple(sorted(bits_per_byte))
-    if 1.0 not in bits_per_byte or len(factors) < 3:
-        raise ConfigError(f"the check of {size} needs the step factor 1 and two others, not {factors}")
-    sound = {factor: bits_per_byte[factor] for factor in factors if bits_per_byte[factor] <= UNIFORM_BITS}
-    best_factor, least_bits = _vertex(sound) if len(sound) >= 3 else (None, min(bits_per_byte.values()))
-    notes = [f"diverged with factor {factor:g}" for factor in factors if factor not in sound]
-    if best_factor is None:
-        best_tried = min(bits_per_byte, key=lambda factor: bits_per_byte[factor])
-        notes.append(f"no optimum among these factors: the fewest bits at {best_tried:g}")
-    return StepCheck(
-        size=size,
-        n_weights=n_weights(_gpt(scaled(base, size))),
-        factors=factors,
-        bits_per_byte=tuple(bits_per_byte[factor] for factor in factors),
-        best_factor=best_factor,
-        loss_percent=100 * max(0.0, bits_per_byte[1.0] / least_bits - 1),
-        note="; ".join(notes),
-    )
-
-
-def _vertex(bits_per_byte: Mapping[float, float]) -> tuple[float | None, float]:
-    """The factor at the vertex of the parabola in its logarithm, and the bits there.
-
-    If the vertex is outside the factors: None, and the fewest bits.
-    """
-    log_factors = np.log2(list(bits_per_byte))
-    curvature, slope, level = map(float, np.polyfit(log_factors, list(bits_per_byte.values()), 2))
-    vertex = -slope / (2 * curvature) if curvature > 0 else math.nan
-    if not min(log_factors) <= vertex <= max(log_factors):
-        return None, min(bits_per_byte.values())
-    return 2**vertex, level - slope**2 / (4 * curvature)
-
-
-def step_drift(checks: Sequence[StepCheck]) -> float | None:
-    """How many times the best factor doubles for each doubling of N, by least squares; None if fewer than 3 sizes have one."""
-    known = [(math.log2(c.n_weights), math.log2(c.best_factor)) for c in checks if c.best_factor is not None]
-    if len(known) < 3:
-        return None
-    log_weights, log_factors = zip(*known, strict=True)
-    return float(np.polyfit(log_weights, log_factors, 1)[0])

@@ -1,6 +1,6 @@
 """A data selection as text: how much was chosen, and the two ends of the order."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prequential.records.table import format_table
@@ -31,3 +31,37 @@ def format_selection(record: dict[str, Any], choices: Sequence[Choice]) -> str:
         + format_table(("document", "rank", "bytes", "bits", "bits/byte", "chosen"), rows)
         + (f"\n\n{n_hidden:,} more ranks between these: -o FILE writes all" if n_hidden else "")
     )
+
+
+def selection_record(request: Mapping[str, Any], choices: Sequence[Choice], n_documents: int) -> dict[str, Any]:
+    """The complete selection. request: what was asked for. n_documents: of the corpus, empty ones included.
+
+    Equal arguments give equal records: nothing in them depends on the machine or the time.
+    """
+    chosen = [choice.scored for choice in choices if choice.selected]
+    return {
+        "schema": 1,
+        "kind": "selection",
+        **request,
+        "n_documents": len(choices),
+        "n_empty": n_documents - len(choices),
+        "n_selected": len(chosen),
+        "selected_bytes": sum(scored.document.n_bytes for scored in chosen),
+        "code_bits": sum(choice.scored.code_bits for choice in choices),
+    }
+
+
+def choice_record(choice: Choice) -> dict[str, Any]:
+    """One document of a selection."""
+    rank, scored, selected = choice
+    return {
+        "kind": "document",
+        "rank": rank,
+        "name": scored.document.name,
+        "start": scored.document.offset,
+        "n_bytes": scored.document.n_bytes,
+        "bits": scored.bits,
+        "code_bits": scored.code_bits,
+        "score": scored.score,
+        "selected": selected,
+    }

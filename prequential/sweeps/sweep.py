@@ -1,46 +1,37 @@
 """Sweeps: a grid of configurations over one corpus, and its results: bits against operations.
 
-    plan = sweep_plan(preset(5, pure=True), replay=[1, 2, 4], widths=[64, 128], seeds=[0, 1])
-    summary = sweep("book.txt", plan, "runs")
-
-`run_plan` (sweeps/plans.py) makes the runs and finds finished ones.
+plan = sweep_plan(preset(5, pure=True), replay=[1, 2, 4], widths=[64, 128], seeds=[0, 1])
+summary = sweep("book.txt", plan, "runs")
 """
 
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
-from prequential.evaluation.curves import MODEL, Curve, mean_curve
+from prequential.evaluation.curves import MODEL, mean_curve
 from prequential.evaluation.runs import PathLike, Run
 from prequential.learners.loading import load_subject
 from prequential.machine.process import process_kept
 from prequential.model.config import Config
 from prequential.online.flops import replay_factor
 from prequential.online.runtime import Runtime
+from prequential.printable import printable
 from prequential.records.frames import result_frame
-from prequential.sweeps.data_multiple import compare_data
-from prequential.sweeps.plans import (
-    Outcome,
-    Plan,
-    Refusal,
-    Setting,
-    Subject,
-    recorded_subject,
-    run_plan,
-    runs_by_setting,
-)
+from prequential.records.table import format_table
+from prequential.sweeps.data_multiple import data_multiple
+from prequential.sweeps.finished import CorpusKey, recorded_corpus
+from prequential.sweeps.plan_runs import RunOutcome, Study, run_plan, runs_by_variant
+from prequential.sweeps.plans import Plan, Variant, format_flops, plan_of
 
 if TYPE_CHECKING:
     import pandas
-
-T = TypeVar("T")
-
 
 # ---- the plan
 
@@ -64,7 +55,7 @@ def sweep_plan(
     Examples:
         >>> import prequential
         >>> plan = prequential.sweep_plan(prequential.preset(5, pure=True), replay=(1, 2), widths=(64,))
-        >>> [setting.name for setting in plan.settings]
+        >>> [variant.name for variant in plan.variants]
         ['replay 1, width 64, layers 2, update 512', 'replay 2, width 64, layers 2, update 512']
     """
     _check_axes(base, replay=(replay, float), widths=(widths, int), layers=(layers, int), seeds=(seeds, int))
@@ -73,24 +64,24 @@ def sweep_plan(
     if base.gpt is None:
         raise ConfigError("a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9")
     axes = (
-        _distinct(replay, replay_factor(base)),
-        _distinct(widths, base.gpt.width),
-        _distinct(layers, base.gpt.n_layers),
-        _distinct(update_symbols, base.schedule.segment_symbols),
+        [replay_factor(base)] if replay is None else replay,
+        [base.gpt.width] if widths is None else widths,
+        [base.gpt.n_layers] if layers is None else layers,
+        [base.schedule.segment_symbols] if update_symbols is None else update_symbols,
     )
-    settings, refusals = [], []
-    for point in product(*axes):
-        name = "replay {:g}, width {}, layers {}, update {}".format(*point)
-        try:
-            config = varied(base, *point)
-            (runtime or Runtime()).check(config)
-            configs = tuple(replace(config, seed=seed) for seed in _distinct(seeds, base.seed))
-            settings.append(Setting(name=name, configs=configs))
-        except ConfigError as error:
-            refusals.append(Refusal(name, str(error)))
-    if not settings:
-        raise ConfigError(f"no combination is left; {refusals[0].name}: {refusals[0].reason}")
-    return Plan(settings=tuple(settings), refusals=tuple(refusals))
+
+    def variants(name: str, point: tuple[float, int, int, int]) -> list[Variant]:
+        config = varied(base, *point)
+        (runtime or Runtime()).check(config)
+        return [Variant(name=name, configs=seeded(config, seeds))]
+
+    points = {"replay {:g}, width {}, layers {}, update {}".format(*point): point for point in product(*axes)}
+    return plan_of((name, partial(variants, name, point)) for name, point in points.items())
+
+
+def seeded(config: Config, seeds: Sequence[int] | None) -> tuple[Config, ...]:
+    """The configuration with each seed; without seeds, with its own."""
+    return tuple(replace(config, seed=seed) for seed in dict.fromkeys(seeds or [config.seed]))
 
 
 def _check_axes(base: Any, **axes: tuple[Any, type]) -> None:
@@ -112,19 +103,18 @@ def learner_plan(name: str, grid: Mapping[str, Sequence[Any]], seeds: Sequence[i
     seeds: values of its argument `seed`; results are averaged over them. Combinations that the factory refuses are refused by
     name. Raises ConfigError if none is left.
     """
-    settings, refusals = [], []
     varied_names = [key for key, values in grid.items() if len(values) > 1]
+
+    def variants(title: str, arguments: Mapping[str, Any]) -> list[Variant]:
+        of_each = [{**arguments, "seed": seed} for seed in dict.fromkeys(seeds)] if seeds else [arguments]
+        return [Variant(name=title, configs=tuple(load_subject(name, each) for each in of_each))]
+
+    parts = []
     for point in product(*grid.values()):
         arguments = dict(zip(grid, point, strict=True))
         title = ", ".join(f"{key} {arguments[key]}" for key in varied_names) or name
-        try:
-            of_each = [arguments] if seeds is None else [arguments | {"seed": seed} for seed in dict.fromkeys(seeds)]
-            settings.append(Setting(name=title, configs=tuple(load_subject(name, each) for each in of_each)))
-        except ConfigError as error:
-            refusals.append(Refusal(title, str(error)))
-    if not settings:
-        raise ConfigError(f"no combination is left; {refusals[0].name}: {refusals[0].reason}")
-    return Plan(settings=tuple(settings), refusals=tuple(refusals))
+        parts.append((title, partial(variants, title, arguments)))
+    return plan_of(parts)
 
 
 def varied(base: Config, replay: float, width: int, n_layers: int, update_symbols: int) -> Config:
@@ -148,20 +138,16 @@ def varied(base: Config, replay: float, width: int, n_layers: int, update_symbol
     return replace(base, gpt=gpt, schedule=schedule)
 
 
-def _distinct(values: Sequence[T] | None, default: T) -> list[T]:
-    return [default] if values is None else list(dict.fromkeys(values))
-
-
 # ---- the results
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A setting over its seeds.
+    """A variant over its seeds.
 
     bits_per_byte: mean description length. spread: the largest minus the smallest; None for a single seed. flops_per_byte: as in
     online/flops.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the baseline, or
-    None with the reason. on_front: whether no other setting has fewer bits for at most the same cost, or a lower cost for at most
+    None with the reason. on_front: whether no other variant has fewer bits for at most the same cost, or a lower cost for at most
     as many bits. The cost is operations, or, where they are not known, time.
     """
 
@@ -180,10 +166,24 @@ class Result:
         """Operations, or else seconds, for each byte."""
         return 1 / self.bytes_per_s if self.flops_per_byte is None else self.flops_per_byte
 
+    @property
+    def cells(self) -> list[str]:
+        """The row of a table."""
+        return [
+            self.name,
+            str(self.n_seeds),
+            f"{self.bits_per_byte:.4f}",
+            "-" if self.spread is None else f"{self.spread:.4f}",
+            format_flops(self.flops_per_byte),
+            f"{self.bytes_per_s / 1e3:,.2f}",
+            "-" if self.data_multiple is None else f"{self.data_multiple:.3f}",
+            "*" if self.on_front else "",
+        ]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The results of every setting with a finished run, in the order of the plan.
+    """The results of every variant with a finished run, in the order of the plan.
 
     baseline: the name of what data multiples refer to. n_configs, n_runs: of the plan.
     """
@@ -212,6 +212,102 @@ class Summary:
         """The bits that it costs to state which run is the best: configuration and seed."""
         return math.log2(self.n_runs)
 
+    def to_record(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self) | {"choice_bits": self.choice_bits, "run_choice_bits": self.run_choice_bits}
+
+    def to_text(self) -> str:
+        """The table of configurations, and the cost of a choice among them."""
+        best = self.best
+        titles = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data multiple", "front")
+        cheap = "little time" if best.flops_per_byte is None else "few operations"
+        return "\n".join(
+            [
+                format_table(titles, [result.cells for result in self.results]),
+                "",
+                f"best: {best.name}, {best.bits_per_byte:.4f} bits/byte",
+                f"the choice among {self.n_configs} configurations costs {self.choice_bits:.2f} bits, of a single run among "
+                f"{self.n_runs} {self.run_choice_bits:.2f} bits",
+                f"front: no other configuration has fewer bits for as {cheap}; spread: largest minus smallest over seeds",
+                f"data multiple: bytes that {printable(self.baseline)} needs for the same loss, divided by the bytes needed here",
+                *(f"data multiple of {r.name}: none, {r.reason}" for r in self.results if r.reason),
+            ]
+        )
+
+
+def sweep_study(plan: Plan, baseline: Run | None = None) -> Study:
+    """The study of a grid. baseline: the run that data multiples refer to; None: the variant of the lowest cost."""
+    return Study(kind="sweep", plan=plan, summarise=partial(summarise, plan, baseline=baseline))
+
+
+def summarise(plan: Plan, outcomes: Iterable[RunOutcome], baseline: Run | None = None) -> Summary:
+    """Means over seeds, the Pareto front, and data multiples against `baseline` or the variant of the lowest cost.
+
+    Raises CorpusError if no run is finished, or if the baseline read other bytes.
+    """
+    runs = runs_by_variant(outcomes)
+    results = [_result(variant, runs[variant]) for variant in plan.variants if variant in runs]
+    curves = [mean_curve([run.curves[MODEL] for run in runs[v]]) for v in plan.variants if v in runs]
+    cheapest = min(range(len(results)), key=lambda i: results[i].cost)
+    name, curve = results[cheapest].name, curves[cheapest]
+    if baseline:
+        check_baseline(baseline, recorded_corpus(next(iter(runs.values()))[0].record))
+        name, curve = baseline.name, baseline.curves[MODEL]
+    front = pareto_front([(result.cost, result.bits_per_byte) for result in results])
+    multiples = [data_multiple(each, curve) for each in curves]
+    return Summary(
+        results=tuple(
+            replace(result, on_front=on_front, data_multiple=multiple, reason=reason)
+            for result, on_front, (multiple, reason) in zip(results, front, multiples, strict=True)
+        ),
+        baseline=name,
+        n_configs=len(plan.variants),
+        n_runs=len(plan.configs),
+    )
+
+
+def check_baseline(baseline: Run, corpus: CorpusKey) -> None:
+    """Raises CorpusError if the run read other bytes: its losses would differ in more than the learner."""
+    found = recorded_corpus(baseline.record)
+    if found != corpus:
+        raise CorpusError(
+            f"the baseline {str(baseline.path)!r} read other bytes ({found.n_bytes} with digest {found.blake2b[:16]}) than the "
+            f"sweep ({corpus.n_bytes} with {corpus.blake2b[:16]})"
+        )
+
+
+def _result(variant: Variant, runs: Sequence[Run]) -> Result:
+    """The means over the runs of a variant, which are not compared with others yet."""
+    records = [run.record for run in runs]
+    bits_per_byte = [record["bits_per_byte"] for record in records]
+    n_bytes = records[0]["corpus"]["n_bytes"]
+    flops = variant.flops(n_bytes)
+    return Result(
+        name=variant.name,
+        n_seeds=len(runs),
+        bits_per_byte=statistics.fmean(bits_per_byte),
+        spread=max(bits_per_byte) - min(bits_per_byte) if len(runs) > 1 else None,
+        flops_per_byte=None if flops is None else flops / n_bytes,
+        bytes_per_s=n_bytes * len(runs) / sum(record["wall_s"] for record in records),
+    )
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """For each point whether it is on the front: no other point is at most as large in both numbers and smaller in one.
+
+    Equal points are on the front together. The cost is O(n log n).
+    """
+    front = [False] * len(points)
+    lowest = corner = math.inf  # the smallest second number so far, and the first number of its point
+    for i in sorted(range(len(points)), key=lambda i: points[i]):
+        first, second = points[i]
+        if second < lowest:
+            lowest, corner = second, first
+            front[i] = True
+        else:
+            front[i] = second == lowest and first == corner
+    return front
+
 
 @process_kept()
 def sweep(
@@ -223,12 +319,12 @@ def sweep(
     runtime: Runtime | None = None,
     baseline: Run | None = None,
     trust_runs: bool = False,
-    on_outcome: Callable[[Outcome], object] = lambda outcome: None,
+    on_outcome: Callable[[RunOutcome], object] = lambda outcome: None,
 ) -> Summary:
     """Evaluates every configuration of the plan that `folder` holds no run of yet, and summarises the results over seeds.
 
     on_outcome: called with each run, or with the error that it failed with. baseline: the run that data multiples refer to; by
-    default the setting of the lowest cost. trust_runs: also use finished runs of other users, and those without their archives.
+    default the variant of the lowest cost. trust_runs: also use finished runs of other users, and those without their archives.
     Raises CorpusError if no run succeeds, and for a finished run that is not to be trusted.
 
     Examples:
@@ -254,84 +350,6 @@ def sweep(
     for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime, trust_runs=trust_runs):
         on_outcome(outcome)
         outcomes.append(outcome)
-    if not any(outcome.run for outcome in outcomes):
+    if outcomes and not any(outcome.run for outcome in outcomes):
         raise CorpusError(f"no run of the sweep succeeded; the first error: {outcomes[0].error}")
     return summarise(plan, outcomes, baseline)
-
-
-def summarise(plan: Plan, outcomes: Iterable[Outcome], baseline: Run | None = None) -> Summary:
-    """Means over seeds, the Pareto front, and data multiples against `baseline` or the setting of the lowest cost.
-
-    Raises CorpusError if no run is finished, or if the baseline read other bytes.
-    """
-    runs = runs_by_setting(outcomes)
-    if not runs:
-        raise CorpusError("no run of the sweep is finished")
-    settings = [setting for setting in plan.settings if setting in runs]
-    results = [_result(setting, runs[setting]) for setting in settings]
-    curves = [mean_curve([run.curves[MODEL] for run in runs[setting]]) for setting in settings]
-    if baseline:
-        check_baseline(baseline, recorded_subject(runs[settings[0]][0].record))
-        baseline_name, baseline_curve = baseline.name, baseline.curves[MODEL]
-    else:
-        i = min(range(len(results)), key=lambda i: results[i].cost)
-        baseline_name, baseline_curve = results[i].name, curves[i]
-    return Summary(
-        results=_compared(results, curves, baseline_curve),
-        baseline=baseline_name,
-        n_configs=len(plan.settings),
-        n_runs=len(plan.configs),
-    )
-
-
-def check_baseline(baseline: Run, subject: Subject) -> None:
-    """Raises CorpusError if the run read other bytes: its losses would differ in more than the learner."""
-    found = recorded_subject(baseline.record)
-    if found != subject:
-        raise CorpusError(
-            f"the baseline {str(baseline.path)!r} read other bytes ({found.n_bytes} with digest {found.blake2b[:16]}) than the "
-            f"sweep ({subject.n_bytes} with {subject.blake2b[:16]})"
-        )
-
-
-def _result(setting: Setting, runs: Sequence[Run]) -> Result:
-    """The means over the runs of a setting, which are not compared with others yet."""
-    records = [run.record for run in runs]
-    bits_per_byte = [record["bits_per_byte"] for record in records]
-    n_bytes = records[0]["corpus"]["n_bytes"]
-    flops = setting.flops(n_bytes)
-    return Result(
-        name=setting.name,
-        n_seeds=len(runs),
-        bits_per_byte=statistics.fmean(bits_per_byte),
-        spread=max(bits_per_byte) - min(bits_per_byte) if len(runs) > 1 else None,
-        flops_per_byte=None if flops is None else flops / n_bytes,
-        bytes_per_s=n_bytes * len(runs) / sum(record["wall_s"] for record in records),
-    )
-
-
-def _compared(results: Sequence[Result], curves: Sequence[Curve], baseline: Curve) -> tuple[Result, ...]:
-    """The results with their data multiples and the Pareto front."""
-    front = pareto_front([(result.cost, result.bits_per_byte) for result in results])
-    multiples = [compare_data(curve, baseline) for curve in curves]
-    return tuple(
-        replace(result, on_front=on_front, data_multiple=multiple, reason=reason)
-        for result, on_front, (multiple, reason) in zip(results, front, multiples, strict=True)
-    )
-
-
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """For each point whether it is on the front: no other point is at most as large in both numbers and smaller in one.
-
-    Equal points are on the front together. The cost is O(n log n).
-    """
-    front = [False] * len(points)
-    lowest = corner = math.inf  # the smallest second number so far, and the first number of its point
-    for i in sorted(range(len(points)), key=lambda i: points[i]):
-        first, second = points[i]
-        if second < lowest:
-            lowest, corner = second, first
-            front[i] = True
-        else:
-            front[i] = second == lowest and first == corner
-    return front

@@ -1,6 +1,6 @@
 """estimates.py: its table has the newest run of each file and preset, and medians of the known errors."""
 
-import json
+import pytest
 
 
 def record(name, compress_error, decompress_error, size=100):
@@ -24,22 +24,34 @@ def record(name, compress_error, decompress_error, size=100):
     }
 
 
-def test_the_table_has_the_newest_runs_and_medians_of_absolute_errors(estimates, tmp_path):
-    records, page = tmp_path / "records", tmp_path / "page"
-    lines = [
-        record("a", 9.0, 9.0),
-        record("a", 0.1, None),
-        record("b", -0.3, -0.2, 120),
-        {**record("c", 1, 1), "estimate": None},
+@pytest.fixture
+def estimated(estimates):
+    """The records that count, of five: the first is not the newest, the fourth has no estimate."""
+    return estimates.estimated(
+        [
+            record("a", 9.0, 9.0),
+            record("a", 0.1, None),
+            record("b", -0.3, -0.2, 120),
+            {**record("c", 1, 1), "estimate": None},
+            {**record("a", 0.5, 0.5), "options": ["-2"]},
+        ]
+    )
+
+
+def test_the_table_has_medians_of_the_absolute_errors_of_the_newest_runs_by_preset(estimates, estimated):
+    assert estimates.table(estimated).splitlines()[2:] == [
+        "| -1 | 2 | 20.0% | 20.0% | 0.0% | 0.0% | 1 |",
+        "| -2 | 1 | 50.0% | 50.0% | 0.0% | 0.0% | 1 |",
+        "| all | 3 | 30.0% | 35.0% | 0.0% | 0.0% | 2 |",
+        "",
+        "Machines: a processor, 2 threads.",
     ]
-    records.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    page.write_text(f"before\n{estimates.BEGIN}\nold\n{estimates.END}\nafter\n")
-    estimates.write_table(page, estimates.read(records))
-    text = page.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("\nafter\n")
-    assert "old" not in text
-    assert "| a -1 | 1,000 | 2.0 (+10.0%) | 2.0 (-) |" in text
-    assert "| b -1 | 1,000 | 2.0 (-30.0%) | 2.0 (-20.0%) |" in text
-    assert "| median error |  | 20.0% | 20.0% |" in text
-    assert "1 of 2 archives lie within the bounds" in text
+
+
+def test_a_figure_that_no_run_measured_has_no_error(estimates):
+    assert "| -1 | 1 | 10.0% | - |" in estimates.table([record("a", 0.1, None)])
+
+
+def test_the_committed_table_is_the_one_that_the_script_makes_of_the_committed_records(estimates):
+    committed = estimates.PAGE.read_text("utf-8").partition(estimates.BEGIN)[2].partition(estimates.END)[0]
+    assert committed.strip() == estimates.table(estimates.estimated(estimates.read(estimates.RECORDS)))

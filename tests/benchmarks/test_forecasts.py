@@ -9,6 +9,7 @@ from markdown_table import format_markdown
 
 PROJECT = Path(__file__).parents[2]
 STUDIES = (PROJECT / "docs" / "STUDIES.md").read_text(encoding="utf-8")
+TABLES = (PROJECT / "dev" / "STUDIES-2026.md").read_text(encoding="utf-8")
 
 
 def test_every_score_as_frozen_is_in_the_document_with_the_skills_against_what_knows_the_proxy() -> None:
@@ -19,7 +20,7 @@ def test_every_score_as_frozen_is_in_the_document_with_the_skills_against_what_k
     ]
     assert len(rows) == 16
     for line in format_markdown(rows[0], rows[1:]).splitlines():
-        assert line.startswith("| ---") or line in STUDIES
+        assert line.startswith("| ---") or line in TABLES
 
 
 def test_the_scores_of_the_frozen_files_are_those_that_were_appended_when_the_targets_ran() -> None:
@@ -37,7 +38,7 @@ def test_a_refitted_forecast_is_in_the_document() -> None:
     (each,) = (p for p in forecasts.published() if p.label == "dickens-contexts, proxy")
     record = forecasts.refitted(each)
     for row in (*forecasts.score_rows(each.label, record, each.target), *forecasts.law_rows(each.label, record)):
-        assert f"| {' | '.join(row)} |" in STUDIES
+        assert f"| {' | '.join(row)} |" in TABLES
 
 
 def test_the_clean_forecasts_are_in_the_document_as_they_were_frozen_before_their_targets() -> None:
@@ -51,4 +52,9 @@ def test_the_clean_forecasts_are_in_the_document_as_they_were_frozen_before_thei
             *forecasts.score_rows(each.label, each.record, each.target),
             *forecasts.law_rows(each.label, each.record),
         ):
-            assert f"| {' | '.join(row)} |" in STUDIES
+            assert f"| {' | '.join(row)} |" in TABLES
+        (total, _), (law, _) = (
+            forecasts.score_rows(each.label, each.record, each.target),
+            forecasts.law_rows(each.label, each.record),
+        )
+        assert f"| {' | '.join([each.label, *total[2:5], total[-1], law[-1]])} |" in STUDIES

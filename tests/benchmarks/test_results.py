@@ -1,8 +1,6 @@
-"""results.py: which records its tables show, and that the text around them is unchanged."""
+"""results.py: which records its table shows, and that the text around it is unchanged."""
 
 import json
-
-import pytest
 
 from prequential import preset
 
@@ -14,21 +12,16 @@ def evaluation(*, archive_bytes, level=5, name="a", digest="aa", commit="1" * 40
         "time": "2026-01-02T03:04:05+00:00",
         "corpus": {"kind": "file", "name": name, "n_bytes": 1000, "blake2b": digest},
         "config": config,
-        "archive_bits": 8 * archive_bytes,
         "archive_bytes": archive_bytes,
-        "code_bits_per_byte": 1.0,
-        "coder_overhead_ppm": 1.0,
         "wall_s": 2.0,
         "decoder_bytes": 1000,
         "verified": True,
         "verify_wall_s": 3.0,
         "peak_memory_bytes": 1 << 20,
-        "baselines": [{"name": "gzip", "label": "gzip -9", "compressed_bytes": 500, "wall_s": 0.1}],
+        "baselines": [{"name": "xz", "label": "xz -9e", "compressed_bytes": 500, "wall_s": 0.1}],
         "environment": {
-            "machine": {"cpu": "a processor"},
+            "machine": {"cpu": "Intel(R) Chip(R) Processor"},
             "threads": 2,
-            "backend": "int8",
-            "kernels": "fused",
             "versions": {"prequential": "0.1.0", "python": "3.11.7"},
             "git_commit": commit,
         },
@@ -38,6 +31,7 @@ def evaluation(*, archive_bytes, level=5, name="a", digest="aa", commit="1" * 40
 
 def peer(name, compressed_bytes, *, digest="aa", restored=True):
     return {
+        "time": "2026-01-02T03:04:05+00:00",
         "corpus": {"name": "a", "n_bytes": 1000, "blake2b": digest},
         "name": name,
         "label": f"{name} program",
@@ -47,128 +41,132 @@ def peer(name, compressed_bytes, *, digest="aa", restored=True):
         "decompress_wall_s": 0.25,
         "restored": restored,
         "peak_memory_bytes": None,
+        "machine": {"cpu": "another chip"},
     }
 
 
-@pytest.fixture
-def tables(results, tmp_path):
-    """The text that the script writes, from records and from the earlier text of the file."""
-
-    def tables(records, peers=(), text="# Results\n"):
-        path = tmp_path / "RESULTS.md"
-        path.write_text(text)
-        results.write_tables(path, list(records), list(peers))
-        return path.read_text()
-
-    return tables
+def lines_of(text, column, content):
+    """The lines of a table whose cell in a column is `content`."""
+    return [line for line in text.splitlines() if line.startswith("|") and line.split("|")[column].strip() == content]
 
 
-def lines_of(text, start):
-    return [line for line in text.splitlines() if line.startswith(start)]
+def ours(table):
+    """The lines of the summary that are of prequential."""
+    return [line for line in table.splitlines() if "| prequential" in line]
 
 
-def test_the_committed_tables_are_those_that_the_script_makes_of_the_committed_records(tables, results):
-    committed = results.RESULTS.read_text("utf-8")
-    assert tables(results.read(results.RECORDS), results.read(results.PEERS), text=committed) == committed
+def test_the_committed_table_is_the_one_that_the_script_makes_of_the_committed_records(results):
+    committed = results.RESULTS.read_text("utf-8").partition(results.BEGIN)[2].partition(results.END)[0]
+    assert committed.strip() == results.summary(results.read(results.RECORDS), results.read(results.PEERS))
 
 
-def test_one_table_holds_presets_and_peers_smallest_first(tables):
-    text = tables([evaluation(archive_bytes=300), evaluation(archive_bytes=400, level=1)], [peer("zpaq", 350)])
-    assert [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")] == [
-        "compressor", "---", "**prequential -5**", "zpaq program", "**prequential -1**", "gzip -9",
-    ]  # fmt: skip
-    assert lines_of(text, "| **prequential -5") == [
-        "| **prequential -5** | 1111111 | 300 | 2.4000 | 1,302 | yes | 2.00 | 3.00 | 0.50 | 1 |"
+def test_no_other_program_of_the_records_makes_a_smaller_archive_than_prequential_2(results):
+    """docs/RESULTS.md says so."""
+    files = results.rows_by_file(results.read(results.RECORDS), results.read(results.PEERS))
+    measured = [rows for _, rows in files if any(row.name == "prequential -2" for row in rows)]
+    assert len(measured) == 29
+    for rows in measured:
+        (level_2,) = [row.compressed_bytes for row in rows if row.name == "prequential -2"]
+        assert level_2 < min(row.compressed_bytes for row in rows if not row.is_ours)
+
+
+def test_a_file_has_its_presets_xz_and_the_best_other_program_smallest_first(results):
+    records = [evaluation(archive_bytes=300), evaluation(archive_bytes=400, level=1)]
+    assert results.summary(records, [peer("zpaq", 350), peer("7z", 360)]).splitlines()[2:] == [
+        "| a | prequential -5 | 2.4000 | 0.50 | Intel Chip, 2 threads | 1111111 |",
+        "| a | zpaq program | 2.8000 | 2.00 | another chip | 9.9 |",
+        "| a | prequential -1 | 3.2000 | 0.50 | Intel Chip, 2 threads | 1111111 |",
+        "| a | xz -9e | 4.0000 | 10.00 | Intel Chip | python 3.11.7 |",
     ]
-    assert lines_of(text, "| zpaq") == ["| zpaq program | 9.9 | 350 | 2.8000 | - | yes | 0.50 | 0.25 | 2.00 | - |"]
 
 
-def test_the_newest_record_of_a_preset_counts_and_none_of_a_preset_that_has_changed(tables):
+def test_every_row_has_all_figures_of_all_programs(results):
+    text = results.every_row([evaluation(archive_bytes=300)], [peer("zpaq", 350), peer("7z", 360)])
+    assert text.splitlines()[2:] == [
+        "| a | 1,000 | prequential -5 | 1111111 | 2026-01-02 | 300 | 2.4000 | 1,302 | yes | 2.00 | 3.00 | 0.50 | 1 |"
+        " Intel Chip, 2 threads |",
+        "| a | 1,000 | zpaq program | 9.9 | 2026-01-02 | 350 | 2.8000 | - | yes | 0.50 | 0.25 | 2.00 | - | another chip |",
+        "| a | 1,000 | 7z program | 9.9 | 2026-01-02 | 360 | 2.8800 | - | yes | 0.50 | 0.25 | 2.00 | - | another chip |",
+        "| a | 1,000 | xz -9e | python 3.11.7 | 2026-01-02 | 500 | 4.0000 | - | yes | 0.10 | - | 10.00 | - | Intel Chip |",
+    ]
+
+
+def test_the_newest_record_of_a_preset_counts_and_none_of_a_preset_that_has_changed(results):
     changed = evaluation(archive_bytes=200, level=1, options=["-5"])
-    text = tables([evaluation(archive_bytes=300), evaluation(archive_bytes=250), changed])
-    assert [line.split("|")[3].strip() for line in lines_of(text, "| **")] == ["250"]
+    table = results.summary([evaluation(archive_bytes=300), evaluation(archive_bytes=250), changed], [])
+    assert [line.split("|")[3].strip() for line in ours(table)] == ["2.0000"]
 
 
-def test_times_of_a_run_beside_other_programs_are_those_of_the_record_before(tables, results, monkeypatch):
+def test_the_speed_of_a_run_beside_other_programs_is_that_of_the_record_before_with_its_machine(results, monkeypatch):
     monkeypatch.setattr(results, "SLOWED", {"2222222"})
     slowed = evaluation(archive_bytes=200, commit="2" * 40, wall_s=50.0)
-    text = tables([evaluation(archive_bytes=300), slowed, slowed])
-    assert lines_of(text, "| **")[0].startswith(
-        "| **prequential -5** | 2222222 | 200 | 1.6000 | 1,202 | yes | 2.00 | 3.00 | 0.50 |"
-    )
-    assert "; times of commit 1111111" in text
-    assert "| 50.00 |" in tables([slowed])
+    slowed["environment"] = {**slowed["environment"], "machine": {"cpu": "a slow chip"}}
+    assert ours(results.summary([evaluation(archive_bytes=300), slowed, slowed], [])) == [
+        "| a | prequential -5 | 1.6000 | 0.50 | Intel Chip, 2 threads | 2222222 (speed: 1111111) |"
+    ]
+    assert "| 0.02 | a slow chip, 2 threads | 2222222 |" in results.summary([slowed], [])
 
 
-def test_presets_for_devices_have_rows_and_columns_of_their_own(tables, results):
+def test_presets_for_devices_have_rows_of_their_own(results):
     options = results.options_of("gpu-small")
     records = [
         evaluation(archive_bytes=300, level="gpu-small", options=options),
         evaluation(archive_bytes=9, digest="b"),
+        evaluation(archive_bytes=200, options=options),  # of a preset that has changed since
     ]
     assert options == ["--preset", "gpu-small"]
     assert results.options_of("5-pure") == ["-5", "--pure"]
-    assert lines_of(tables(records), "| file")[0].endswith(
-        "| **prequential -5** | **prequential --preset gpu-small** |"
-    )
-    changed = evaluation(archive_bytes=200, level="gpu-large", options=options)
-    assert lines_of(tables([*records, changed]), "| **prequential --preset")[0].split("|")[3].strip() == "300"
+    (line,) = lines_of(results.summary(records, []), 2, "prequential --preset gpu-small")
+    assert line.split("|")[3].strip() == "2.4000"
 
 
-def test_a_configuration_that_is_no_preset_is_named_by_its_model(tables):
+def test_a_configuration_that_is_no_preset_is_named_by_its_model(results):
     other = evaluation(archive_bytes=300)
     other["config"]["gpt"]["n_layers"] = 7
-    assert "| **prequential, GPT 7 x " in tables([other])
+    assert "| prequential, GPT 7 x " in results.summary([other], [])
 
 
-def test_a_peer_is_shown_only_for_the_same_bytes_and_if_it_is_not_a_baseline(tables):
-    text = tables([evaluation(archive_bytes=300)], [peer("gzip", 501), peer("zpaq", 350, digest="bb")])
-    assert "gzip program" not in text
+def test_a_peer_is_shown_only_for_the_same_bytes_and_if_it_is_not_a_baseline(results):
+    text = results.every_row([evaluation(archive_bytes=300)], [peer("xz", 501), peer("zpaq", 350, digest="bb")])
+    assert "xz program" not in text
     assert "zpaq program" not in text
 
 
-def test_a_peer_that_lost_bytes_has_no_size_and_is_named(tables):
-    text = tables([evaluation(archive_bytes=300)], [peer("zpaq", 10, restored=False)])
-    assert lines_of(text, "| zpaq") == []
-    assert lines_of(text, "Did not restore") == ["Did not restore the file: zpaq program (9.9)."]
+def test_a_peer_that_lost_bytes_has_no_size_and_is_named(results):
+    text = results.every_row([evaluation(archive_bytes=300)], [peer("zpaq", 10, restored=False)])
+    assert lines_of(text, 3, "zpaq program") == []
+    assert text.endswith("\nDid not restore a: zpaq program (9.9).")
 
 
-def test_several_files_have_a_common_table(tables):
-    text = tables([evaluation(archive_bytes=300), evaluation(archive_bytes=100, name="b", digest="bb")])
-    assert lines_of(text, "| file")[0] == "| file | bytes | gzip -9 | **prequential -5** |"
-    assert lines_of(text, "| a ") == ["| a | 1,000 | 4.0000 | 2.4000 |"]
-    assert lines_of(text, "| b ") == ["| b | 1,000 | 4.0000 | 0.8000 |"]
+def test_a_file_that_no_preset_of_today_has_read_is_not_in_the_summary(results):
+    records = [
+        evaluation(archive_bytes=300),
+        evaluation(archive_bytes=9, name="b", digest="bb", commit="2" * 40 + "-dirty"),
+    ]
+    table = results.summary(records, [])
+    assert lines_of(table, 1, "a") != [] and lines_of(table, 1, "b") == []
+    assert lines_of(results.every_row(records, []), 1, "b") != []
 
 
-def test_text_around_the_markers_is_kept_and_a_second_run_changes_nothing(tables, results):
-    records = [evaluation(archive_bytes=300)]
-    once = tables(records, text=f"# Before\n\n{results.BEGIN}\nold\n{results.END}\n\nAfter.\n")
-    assert once.startswith("# Before\n")
-    assert once.endswith("After.\n")
-    assert "old" not in once
-    assert tables(records, text=once) == once
+def test_text_around_the_markers_is_kept_and_a_second_run_changes_nothing(results, tmp_path):
+    path = tmp_path / "RESULTS.md"
+    path.write_text(f"# Before\n\n{results.BEGIN}\nold\n{results.END}\n\nAfter.\n")
+    results.write_between(path, results.BEGIN, "| new |", results.END)
+    once = path.read_text()
+    assert once == f"# Before\n\n{results.BEGIN}\n\n| new |\n\n{results.END}\n\nAfter.\n"
+    results.write_between(path, results.BEGIN, "| new |", results.END)
+    assert path.read_text() == once
 
 
-def test_the_pareto_front_of_presets_is_marked(tables):
-    seconds_and_bytes = {1: (1.0, 400), 2: (2.0, 350), 3: (3.0, 360), 5: (9.0, 300)}
-    records = [evaluation(archive_bytes=n, level=level, wall_s=s) for level, (s, n) in seconds_and_bytes.items()]
-    text = tables(records)
-    (row,) = [line for line in lines_of(text, "| ") if line.count("(") == 4]
-    assert row.endswith("| 3.2000 (1.00) * | 2.8000 (0.50) * | 2.8800 (0.33) | 2.4000 (0.11) * |")
-    assert "bits against time" not in tables(records[:3])
-
-
-def test_a_row_says_whether_its_archive_was_decoded(tables):
-    """In the table of all files, the size of one that was not has a mark."""
+def test_a_row_says_whether_its_archive_was_decoded(results):
     records = [
         evaluation(archive_bytes=300, verified=False, verify_wall_s=None),
-        evaluation(archive_bytes=9, digest="b"),
+        evaluation(archive_bytes=400, level=1),
     ]
-    text = tables(records, [])
-    assert "| 300 | 2.4000 | 1,302 | no |" in text and "| 2.4000 † |" in text and "0.0720 †" not in text
+    assert "| 300 | 2.4000 | 1,302 | no | 2.00 | - |" in results.every_row(records, [])
+    assert [line.split("|")[3].strip() for line in ours(results.summary(records, []))] == ["2.4000 †", "3.2000"]
 
 
-def test_a_run_of_a_tree_with_changes_is_left_out(tables):
+def test_a_run_of_a_tree_with_changes_is_left_out(results):
     records = [evaluation(archive_bytes=300), evaluation(archive_bytes=200, level=1, commit="2" * 40 + "-dirty")]
-    text = tables(records, [])
-    assert "prequential -5" in text and "prequential -1" not in text
+    assert len(ours(results.summary(records, []))) == 1

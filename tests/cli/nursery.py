@@ -1,7 +1,8 @@
 """Runs commands of the program, each in a new process forked from this one, which has imported the program once.
 
 A line of JSON on stdin gives the folder, the arguments, and files for the streams; a line on stdout gives the exit code. Starting
-Python and importing torch takes some two seconds, a fork some milliseconds. The program has not run in this process.
+Python and importing torch takes some two seconds, a fork some milliseconds. This process has coded once, so that each fork has the
+compiled kernels: the first archive of a process takes a second, the next ones some milliseconds.
 """
 
 import json
@@ -9,9 +10,8 @@ import os
 import sys
 import traceback
 
-import prequential.compression
-import prequential.decompression
-import prequential.evaluation.evaluation  # noqa: F401 - for the children
+import prequential
+import prequential.evaluation.evaluation
 from prequential.cli.main import main
 from prequential.proof import selftest  # noqa: F401 - for the children
 
@@ -46,7 +46,16 @@ def child(folder: str, args: list[str], stdout: str, stderr: str) -> None:
         os._exit(code)
 
 
+def code_once() -> None:
+    """Loads the kernels of the small learner (conftest.py)."""
+    mixer = prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8)
+    runtime = prequential.Runtime(kernels="fused")
+    archive = prequential.compress(b"text" * 100, config=prequential.Config(gpt=None, mixer=mixer), runtime=runtime)
+    prequential.decompress(archive, runtime=runtime)
+
+
 if __name__ == "__main__":
+    code_once()
     for line in sys.stdin:
         if (pid := os.fork()) == 0:
             child(**json.loads(line))

@@ -14,7 +14,7 @@ PURE = prequential.Config(
         first_segment_symbols=128, segment_symbols=256, row_symbols=64, n_rows=6, history_bits=14
     ),
 )
-ROWS = ["online", "hindsight", "frozen", "blocks", "order0", "order1-static", "order2-static", "order3-static", "kt0"]
+ROWS = ["online", "hindsight", "frozen", "blocks"]
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
     (folder / "book.txt").write_bytes(text)
     (folder / "gpt.json").write_text(json.dumps(GPT.to_dict()))
     sizes = "16x1,20x1,24x1,28x1,32x1"
-    ran("ladder", folder / "book.txt", "--config", folder / "gpt.json", "--kernels", "fused", "--limit", "3000",
+    ran("sweep", "--ladder", folder / "book.txt", "--config", folder / "gpt.json", "--kernels", "fused", "--limit", "3000",
         "--sizes", sizes, "--seeds", "0", "--runs", folder / "runs", "-q")  # fmt: skip
     return folder
 

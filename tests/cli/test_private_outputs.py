@@ -60,7 +60,7 @@ CASES = {
     "monorepo --series mono/repo.series.jsonl --picture m.html": "m.html",
     "monorepo --series mono/repo.series.jsonl --picture m.png": "m.png",
     "sweep a --runs swept --limit 600 GPT": "swept/a-*",
-    "ladder a --runs ladder --limit 600 --sizes 16x1 --seeds 0 GPT": "ladder/a-*",
+    "sweep --ladder a --runs ladder --limit 600 --sizes 16x1 --seeds 0 GPT": "ladder/a-*",
     "ablate a --runs ablated --limit 600 --sizes 16x1,32x1 --features mlp GPT": "ablated/a-*",
     "forecast ladder.jsonl --target-width 512 --target-bytes 200M -o forecast.json": "forecast.json",
     "score frozen.json --runs ladder.jsonl": "scores.jsonl",

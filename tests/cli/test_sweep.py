@@ -1,150 +1,210 @@
-"""sweep: the plan, runs that are kept, the table, the cost of the choice, and usage errors."""
+"""sweep, sweep --ladder and ablate: the plan, runs that are kept, tables, JSON, and usage errors."""
 
 import json
 import re
+from contextlib import chdir, redirect_stdout
+from dataclasses import replace
+from functools import cache
+from io import StringIO
 
 import pytest
+from studies import TINY
 
 import prequential
-from prequential import Config, GPTConfig, ScheduleConfig
+from prequential import Config
 from prequential.cli.main import build_parser
 
-GPT = Config(
-    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
-    mixer=None,
-    schedule=ScheduleConfig(
-        first_segment_symbols=64, segment_symbols=128, row_symbols=32, n_rows=4, history_bits=14, block_symbols=1024
-    ),
-)
-GRID = ("--kernels", "fused", "--config", "gpt.json", "--limit", "2K", "--replay", "1,2,1.1", "--seeds", "0,1")
+pytestmark = pytest.mark.usefixtures("no_warm_up")
+
+FEATURES = ("--features", "replay,decay")
+STUDIES = {
+    "sweep": ("sweep", "a", "--config", "gpt.json", "--limit", "2K", "--replay", "1,2,1.1", "--seeds", "0,1"),
+    "ladder": ("sweep", "--ladder", "a", "--config", "gpt.json", "--limit", "1500", "--sizes", "16x1,24x1,32x1"),
+    "ablate": ("ablate", "a", "--config", "fine.json", "--limit", "1100", "--sizes", "16x1,32x1,33x1", *FEATURES),
+}
+COMPUTED = ("--kernels", "fused", "--threads", "1")
+NUMBER = r"([+-]\d\.\d{4})"
+
+
+def called(folder, *args):
+    """The exit code and stdout."""
+    with redirect_stdout(StringIO()) as shown, chdir(folder):
+        given = build_parser().parse_args([*args, *COMPUTED])
+        return given.run(given), shown.getvalue()
 
 
 @pytest.fixture(scope="module")
 def folder(text, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sweep")
+    folder = tmp_path_factory.mktemp("studies")
     (folder / "a").write_bytes(text)
-    (folder / "gpt.json").write_text(json.dumps(GPT.to_dict()))
+    (folder / "gpt.json").write_text(json.dumps(TINY.to_dict()))
+    schedule = replace(TINY.schedule, first_segment_symbols=16, segment_symbols=16, row_symbols=16, n_rows=2)
+    (folder / "fine.json").write_text(json.dumps(replace(TINY, schedule=schedule).to_dict()))
     return folder
 
 
 @pytest.fixture(scope="module")
-def planned(run, folder):
-    return run(folder, "sweep", "a", *GRID, "--dry-run"), (folder / "runs").exists()
+def studied(folder, no_warm_up):
+    """Makes the runs of a study, once: what the command printed, the JSON object of a second one, and the runs."""
+
+    @cache
+    def printed(name):
+        runs = f"runs of {name}"
+        args = (*STUDIES[name], "--runs", runs, *(("--seeds", "0") if name == "ladder" else ()))
+        code, shown = called(folder, *args)
+        newest = str(prequential.read_runs(folder / runs)[-1].path)
+        more = {"sweep": ("--baseline", newest), "ablate": ("--from", "both")}.get(name, ())
+        again, record = called(folder, *args, *more, "--json")
+        assert (code, again) == (0, 0)
+        return shown, json.loads(record), prequential.read_runs(folder / runs)
+
+    return printed
 
 
-@pytest.fixture(scope="module")
-def swept(run, folder, planned):
-    """The sweep; and a second one as JSON, with one of its own runs as the baseline."""
-    first = run(folder, "sweep", "a", *GRID)
-    newest = prequential.read_runs(folder / "runs")[-1]
-    again = run(folder, "sweep", "a", *GRID, "--json", "--baseline", str(newest.path))
-    return first, again, newest
+PLANS = {
+    "sweep": r"""4 runs of 2,048 bytes: 2 configurations; 0 finished already; \S+ FLOPs in all
+replay 1, width 16, layers 1, update 128 +0, 1 +[\d,]+
+refused: replay 1\.1, width 16, layers 1, update 128: replay 1\.1 of 128 symbols does not fill.*""",
+    "ladder": r"""5 runs of 1,500 bytes: 3 configurations; 0 finished already.*, about [\d,]+ s by a short probe
+24x1 +0, 1, 2 +[\d,]+
+each run contains the runs over every prefix of the corpus""",
+    "ablate": r"""8 runs of 1,100 bytes: 8 configurations; 0 finished already.*
+refused: 33x1: width = 33 must be a multiple.*
+replay +a step learns from more rows.*""",
+}
 
 
-def test_a_dry_run_shows_the_plan_and_runs_nothing(planned):
-    done, has_runs = planned
-    shown = done.stdout.decode()
-    assert (done.returncode, done.stderr, has_runs) == (0, b"", False)
-    assert "4 runs of 2,048 bytes: 2 configurations, seeds of each: 2; 0 finished already" in shown
-    assert "refused: replay 1.1, width 16, layers 1, update 128: replay 1.1 of 128 symbols does not fill" in shown
+@pytest.mark.parametrize("name", PLANS)
+def test_a_dry_run_shows_the_plan_and_runs_nothing(name, folder):
+    code, shown = called(folder, *STUDIES[name], "--dry-run", "--runs", "none")
+    assert (code, (folder / "none").exists()) == (0, False)
+    for line in PLANS[name].splitlines():
+        assert re.search(f"^{line}$", shown, re.MULTILINE), line
 
 
-def test_every_run_leaves_a_complete_run_folder(swept, folder):
-    runs = prequential.read_runs(folder / "runs")
-    assert len(runs) == 4
-    assert len({json.dumps(run.record["config"]) for run in runs}) == 4
-    for run in runs:
-        assert run.archive.stat().st_size == run.record["archive_bytes"]
-        assert run.curves["model"].n_bytes[-1] == 2048
+@pytest.mark.parametrize(("name", "n_runs"), [("sweep", 4), ("ladder", 3), ("ablate", 8)])
+def test_a_second_command_finds_the_runs_and_makes_none(name, n_runs, studied):
+    _, record, runs = studied(name)
+    assert [run["is_new"] for run in record["runs"]] == [False] * n_runs
+    assert len(runs) == n_runs  # of two features, from full is from base
+    assert record["kind"] == {"ablate": "ablation"}.get(name, name)
+    planned = [Config.from_dict(config) for variant in record["plan"] for config in variant["configs"]]
+    assert {Config.from_record(run.record["config"]) for run in runs} == set(planned)
 
 
-def test_the_table_has_a_row_for_each_configuration_and_the_cost_of_the_choice(swept):
-    shown = swept[0].stdout.decode()
-    assert (swept[0].returncode, swept[0].stderr) == (0, b"")
+def test_a_sweep_shows_its_configurations_and_the_cost_of_the_choice(studied):
+    shown, record, runs = studied("sweep")
     rows = re.findall(r"^(replay \d), width 16, layers 1, update 128 +2 +(\S+) +(\S+) +(\S+) ", shown, re.MULTILINE)
     assert [row[0] for row in rows] == ["replay 1", "replay 2"]
     assert "among 2 configurations costs 1.00 bits, of a single run among 4 2.00 bits" in shown
-
-
-def test_a_second_sweep_finds_its_runs_and_makes_none(swept, folder):
-    done, record = swept[1], json.loads(swept[1].stdout)
-    assert (done.returncode, len(prequential.read_runs(folder / "runs"))) == (0, 4)
-    assert [run["is_new"] for run in record["runs"]] == [False] * 4
-
-
-def test_the_json_object_has_plan_runs_and_results(swept):
-    _, done, baseline = swept
-    record = json.loads(done.stdout)
-    assert [Config.from_dict(config).seed for config in record["plan"][0]["configs"]] == [0, 1]
-    assert len(record["refused"]) == 1
-    assert record["baseline"] == baseline.name
-    assert record["corpus"]["n_bytes"] == 2048
+    assert record["baseline"] == runs[-1].name
     assert (record["choice_bits"], record["run_choice_bits"]) == (1.0, 2.0)
+    assert (record["corpus"]["n_bytes"], len(record["refused"])) == (2048, 1)
     bits = [run["bits_per_byte"] for run in record["runs"]]
     assert [result["bits_per_byte"] for result in record["results"]] == [sum(bits[:2]) / 2, sum(bits[2:]) / 2]
     assert record["results"][0]["on_front"]
 
 
-def test_a_run_that_fails_is_one_line_and_the_others_continue(folder, tmp_path, monkeypatch, capsys):
-    evaluate = prequential.evaluate
+def test_a_ladder_is_shown_at_every_prefix(studied):
+    shown, record, runs = studied("ladder")
+    for run in runs:
+        size, rate = f"{run.record['config']['gpt']['width']}x1", run.record["code_bits"] / 1500
+        assert re.search(rf"^{size}, seed 0 .* {rate:.4f}$", shown, re.MULTILINE)
+    assert record["diverged"] == {}
 
-    def failing(source, **options):
-        if options["config"].seed == 0:
+
+def test_an_ablation_shows_every_feature_at_every_size_with_an_interval_and_a_verdict(studied):
+    shown, record, runs = studied("ablate")
+    rows = re.findall(rf"^(replay|decay) +(16x1|32x1) +{NUMBER} +\[{NUMBER}, {NUMBER}\] ", shown, re.MULTILINE)
+    assert [row[:2] for row in rows] == [(f, s) for f in ("replay", "decay") for s in ("16x1", "32x1")]
+    assert all(float(low) <= float(saved) <= float(high) for _, _, saved, low, high in rows)
+    verdicts = re.findall(rf"^(replay|decay) +{NUMBER} +\[{NUMBER}, {NUMBER}\] +\w[\w ]*$", shown, re.MULTILINE)
+    assert [row[0] for row in verdicts] == ["replay", "decay"]
+    assert "other text of this length and kind, under this seed" in shown
+    bits = {Config.from_dict(run.record["config"]): run.record["code_bits"] for run in runs}
+    configs = {variant["name"]: Config.from_dict(variant["configs"][0]) for variant in record["plan"]}
+    for result in record["results"]:
+        other = "decay" if result["feature"] == "replay" else "replay"
+        names = {"base": ("base", f"base + {result['feature']}"), "full": (f"base + {other}", "full")}
+        for effect in result["effects"]:
+            off, on = (bits[configs[f"{effect['size']}, {name}"]] for name in names[result["direction"]])
+            assert effect["saved"]["bits"] == off - on
+    assert (len(record["results"]), record["choice_bits"], record["sizes"]) == (4, 3.0, ["16x1", "32x1"])
+
+
+FAILURES = {  # which configurations fail, the first line on stderr, and what is shown of the others
+    "sweep": (lambda config: config.seed == 0, 2, "replay 1, width 16, layers 1, update 128, seed 0", "data multiple"),
+    "ladder": (lambda config: config.gpt.width == 24, 3, "24x1, seed 0", "16x1, seed 0 "),
+    "ablate": (lambda config: True, 8, "16x1, base, seed 0", ""),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_run_that_fails_is_one_line_and_the_others_continue(name, folder, tmp_path, monkeypatch, capsys):
+    is_failing, n_failed, first, others = FAILURES[name]
+
+    def failing(source, *, config, **options):
+        if is_failing(config):
             raise prequential.ConfigError("the GPT has diverged")
-        return evaluate(source, **options)
+        return prequential.evaluate(source, config=config, **options)
 
-    monkeypatch.setattr("prequential.sweeps.plans.evaluate", failing)
-    monkeypatch.chdir(folder)
-    args = build_parser().parse_args(["sweep", "a", *GRID, "--replay", "1", "--limit", "300", "--runs", str(tmp_path)])
-    assert args.run(args) == 1
-    shown = capsys.readouterr()
-    name = "replay 1, width 16, layers 1, update 128"
-    assert shown.err == f"prequential: {name}, seed 0: the GPT has diverged\n"
-    assert re.search(rf"^{name} +1 ", shown.out, re.MULTILINE)
+    monkeypatch.setattr("prequential.sweeps.plan_runs.evaluate", failing)
+    code, shown = called(folder, *STUDIES[name], "--limit", "300", "--runs", str(tmp_path))
+    lines = capsys.readouterr().err.splitlines()
+    assert (code, len(lines)) == (1, n_failed)
+    assert lines[0] == f"prequential: {first}: the GPT has diverged"
+    assert others in shown and "Added to base" not in shown
+    assert len(list(tmp_path.iterdir())) == shown.count("archive ")  # a failed run leaves nothing
 
 
-def test_a_baseline_of_other_bytes_is_refused_before_the_work(swept, folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    other = ("--limit", "1K", "--runs", "none", "--baseline", str(swept[2].path))
-    args = build_parser().parse_args(["sweep", "a", *GRID, *other])
+def test_a_baseline_of_other_bytes_is_refused_before_the_work(studied, folder):
+    other = ("--limit", "1K", "--runs", "none", "--baseline", str(studied("sweep")[2][-1].path))
     with pytest.raises(prequential.CorpusError, match="read other bytes"):
-        args.run(args)
+        called(folder, *STUDIES["sweep"], *other)
     assert not (folder / "none").exists()
 
 
 @pytest.mark.parametrize(
-    ("args", "message"),
+    ("command", "message"),
     [
-        (("--replay", "0"), "'0' is not a list of numbers above 0"),
-        (("--replay", "nan"), "'nan' is not a list"),
-        (("--width", "64,"), "'64,' is not a list of integers of 1 or more"),
-        (("--seeds", "0", "--seed", "1"), "leave out --seed"),
-        (("-1",), "a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9"),
-        (("--width", "33"), "no combination is left"),
+        ("sweep a --replay 0", "'0' is not a list of numbers above 0"),
+        ("sweep a --replay nan", "'nan' is not a list"),
+        ("sweep a --width 64,", "'64,' is not a list of integers of 1 or more"),
+        ("sweep a --seeds 0 --seed 1", "leave out --seed"),
+        ("sweep a -1", "a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9"),
+        ("sweep a --width 33", "no combination is left"),
+        ("sweep a --sizes 16x1", "--sizes needs --ladder"),
+        ("sweep a --seeded 16x1", "--seeded needs --ladder"),
+        ("sweep a --ladder --width 16", "--width is not of a ladder: leave it out"),
+        ("sweep a --ladder --baseline x", "--baseline is not of a ladder"),
+        ("sweep a --ladder --learner x.py:X", "--learner is not of a ladder"),
+        ("sweep a --ladder --sizes 16", "'16' is not a list of sizes"),
+        ("sweep a --ladder --sizes 33x1", "multiple of 2"),
+        ("sweep a --ladder --seeded 64x1 --sizes 32x1", "64x1 is to run with all seeds"),
+        ("sweep a --ladder --seed 1", "leave out --seed"),
+        ("ablate a --sizes 64", "'64' is not a list of sizes WIDTHxLAYERS"),
+        ("ablate a --sizes 0x1", "'0x1' is not a list of sizes"),
+        ("ablate a --sizes 33x1", "no combination is left; 33x1"),
+        ("ablate a --features reply", "no feature 'reply'; the features are embeddings, contexts, recall, window"),
+        ("ablate a --features words --pure", "has no 'words'"),
+        ("ablate a --features words,mixer", "'words' makes no difference without mixer"),
+        ("ablate a --confidence 1", "confidence 1.0 is outside (0, 1)"),
+        ("ablate a --seeds 0 --seed 1", "leave out --seed"),
+        ("ablate a -1", "varies the size of the GPT, and this configuration has none"),
     ],
 )
-def test_an_impossible_sweep_is_a_usage_error(args, message, capsys):
-    given = build_parser().parse_args
+def test_an_impossible_study_is_a_usage_error(command, message, folder, capsys):
     with pytest.raises(SystemExit) as end:
-        parsed = given(["sweep", "missing", *args])
-        parsed.run(parsed)
+        called(folder, *command.split())
     shown = capsys.readouterr().err
-    assert end.value.code == 2
+    assert (end.value.code, len(shown.splitlines())) == (2, 1)
     assert message in shown
-    assert len(shown.splitlines()) == 1
-
-
-def test_standard_input_is_refused_with_a_remedy(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    args = build_parser().parse_args(["sweep", "-", *GRID])
-    with pytest.raises(prequential.CorpusError, match="save standard input to a file first"):
-        args.run(args)
 
 
 def test_a_plan_that_cannot_be_audited_is_refused_before_its_first_run(run, text, tmp_path):
     (tmp_path / "a").write_bytes(text)
     replicas = {"replicas": {"n_replicas": 2, "sync_every": 2}}
-    (tmp_path / "gpt.json").write_text(json.dumps(GPT.to_dict() | replicas))
+    (tmp_path / "gpt.json").write_text(json.dumps(TINY.to_dict() | replicas))
     grid = ("--kernels", "fused", "--config", "gpt.json", "--limit", "2K", "--seeds", "0,1")
     done = run(tmp_path, "sweep", "a", *grid, "--audit-every", "4")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)

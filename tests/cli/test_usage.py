@@ -138,7 +138,7 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
         "compress none", "compress a", "compress a -o a", "decompress none.pq", "decompress a", "test none", "list none",
         "runs list", "evaluate none", "evaluate a --baselines unknown", "evaluate a --learner-arg b=1", "evaluate a --given none",
         "estimate none", "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
-        "ladder none", "ablate none", "select none --by loss --budget 1K", "matrix none none2", "matrix a", "forecast none",
+        "ablate none", "select none --by loss --budget 1K", "matrix none none2", "matrix a", "forecast none",
         "score none", "compare none none", "report none", "references none", "export none -o m", "audit none", "monorepo none",
     ],
 )  # fmt: skip

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from prequential_codecs.baselines import order0
-from prequential_codecs.baselines.static import STATIC
 from prequential_codecs.bit_coder import ENCODE, FOLLOW, BitCoder
 from prequential_corpora.bundled import sample_path
 
@@ -215,21 +213,8 @@ def test_regret_ends_at_the_difference_of_the_two_code_lengths(measured, by_name
 
 
 def test_the_trained_bytes_are_reported(by_name) -> None:
-    trained = {name: by_name[name].trained_bytes for name in ("online", "hindsight", "frozen", "blocks", "order0")}
-    assert trained == {"online": N, "hindsight": N, "frozen": 2000, "blocks": 512 + 1024, "order0": 0}
-
-
-def test_counting_rows_are_the_sizes_of_their_compressors(text: np.ndarray, by_name) -> None:
-    for name, compressor in STATIC.items():
-        assert by_name[name].counted_bits == 8 * len(compressor.compress(text.tobytes()))
-    assert by_name["order0"].model_bytes == 32 + len(set(text.tolist()))
-    assert by_name["kt0"].model_bytes == by_name["order2"].model_bytes == 0
-    assert by_name["order1-static"].model_bytes < by_name["order3-static"].model_bytes
-
-
-def test_the_parameters_of_order_0_are_the_bytes_before_its_payload(text: np.ndarray) -> None:
-    one = order0.compress(text[:1].tobytes())
-    assert len(one) - 1 == references._parameter_bytes("order0", text[:1].tobytes())  # except for the length
+    trained = {name: by_name[name].trained_bytes for name in ("online", "hindsight", "frozen", "blocks")}
+    assert trained == {"online": N, "hindsight": N, "frozen": 2000, "blocks": 512 + 1024}
 
 
 def test_an_empty_corpus_is_refused(text: np.ndarray) -> None:

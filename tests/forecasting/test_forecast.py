@@ -89,7 +89,7 @@ def test_diverged_runs_are_refused_unless_asked_for(ladder: Ladder) -> None:
     ends = last.curve.n_bytes
     run = Run(last.run.path, last.run.record)
     run.__dict__["curves"] = {"model": Curve(n_bytes=ends, bits=np.cumsum(np.diff(ends, prepend=0)) * 9.0)}
-    wild = Ladder((*ladder.rungs[:-1], Rung(run)), ladder.subject)
+    wild = Ladder((*ladder.rungs[:-1], Rung(run)), ladder.corpus)
     with pytest.raises(ConfigError, match="look diverged; 64x1, seed 0"):
         forecast(wild, TARGET)
     made = forecast(wild, TARGET, with_diverged=True, n_resamples=10)
@@ -132,14 +132,14 @@ def test_a_forecast_has_the_digests_of_all_runs_that_it_was_made_from(frozen: di
     for name in ("record_blake2b", "curve_blake2b"):
         assert {len(digests[name]) for digests in fitted} == {64}
         assert len({digests[name] for digests in fitted}) == len(fitted)
-    assert frozen["corpus"]["blake2b"] == ladder.subject.blake2b
+    assert frozen["corpus"]["blake2b"] == ladder.corpus.blake2b
 
 
 def test_a_packed_ladder_is_the_same_ladder_with_the_same_digests(tmp_path: Path) -> None:
     ladder = make_ladder(tmp_path / "runs", noise=0.002)
     pack_runs(tmp_path / "runs", tmp_path / "ladder.jsonl")
     packed = read_ladder(tmp_path / "ladder.jsonl")
-    assert (packed.subject, [rung.name for rung in packed.rungs]) == (ladder.subject, [r.name for r in ladder.rungs])
+    assert (packed.corpus, [rung.name for rung in packed.rungs]) == (ladder.corpus, [r.name for r in ladder.rungs])
     for rung, other in zip(ladder.rungs, packed.rungs, strict=True):
         assert run_digests(other.run) == run_digests(rung.run)
         assert np.array_equal(other.curve.bits, rung.curve.bits)

@@ -12,8 +12,8 @@ from prequential.evaluation.runs import pack_runs, read_run, read_runs
 from prequential.forecasting.score import append_score, check_prefix, find_target_run, score
 from prequential.forecasting.sealed import sealed
 from prequential.records.fields import read_object
+from prequential.sweeps.finished import CorpusKey
 from prequential.sweeps.ladder import Ladder, Size
-from prequential.sweeps.plans import Subject
 
 
 def test_a_score_has_the_errors_of_the_forecast(frozen: dict[str, Any], tmp_path: Path) -> None:
@@ -98,6 +98,6 @@ def test_a_run_of_another_size_length_or_text_is_refused(frozen: dict[str, Any],
 
 
 def test_a_corpus_that_begins_with_other_bytes_is_refused(frozen: dict[str, Any], ladder: Ladder) -> None:
-    check_prefix(frozen, ladder.subject)
+    check_prefix(frozen, ladder.corpus)
     with pytest.raises(CorpusError, match="does not begin with the bytes"):
-        check_prefix(frozen, Subject(N_BYTES, "other"))
+        check_prefix(frozen, CorpusKey(N_BYTES, "other"))

@@ -87,7 +87,7 @@ class Case:
 
 def _command(text: str, *makes: str, programs: bool = False) -> Command:
     args = text.split()
-    computes = args[0] in ("evaluate", "sweep", "ladder", "heldout", "score", "monorepo", "compress")
+    computes = args[0] in ("evaluate", "sweep", "heldout", "score", "monorepo", "compress")
     return Command((*args, *(OPTIONS if computes else ())), makes, programs)
 
 
@@ -120,7 +120,7 @@ def _reads_ladder(path: str) -> tuple[Command, ...]:
         _command(f"forecast {path} {target}", "out.json"),
         _command(f"forecast {path} {target} --json --with-diverged", "out.json"),
         _command(f"forecast {path} --backtest"),
-        _command(f"ladder text.txt --config pure.json --sizes 16x1,24x1 --dry-run --runs {path}"),
+        _command(f"sweep --ladder text.txt --config pure.json --sizes 16x1,24x1 --dry-run --runs {path}"),
     )
 
 

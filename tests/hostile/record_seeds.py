@@ -132,7 +132,7 @@ def _make_runs() -> None:
     for name, learner in (("a", "mixer"), ("b", "other"), ("c", "both")):
         _evaluate(name, "runs", config=f"{learner}.json")
     ladder = ("--sizes", "16x1,24x1,32x1", "--seeds", "0,1", "--seeded", "24x1", *OPTIONS)
-    _call("ladder", "text.txt", "--config", "pure.json", "--runs", "ladder", *ladder)
+    _call("sweep", "text.txt", "--ladder", "--config", "pure.json", "--runs", "ladder", *ladder)
     for i, path in enumerate(sorted(Path("ladder").iterdir())):
         path.rename(f"ladder/{i}")
     for name in ("runs", "ladder"):

@@ -67,7 +67,7 @@ COMMANDS = [
     "report -o page.html RUNS",
     "report --plots plots RUNS",
     "sweep --config small.cfg --seeds 0,1 --runs swept text",
-    "ladder --config small.cfg --sizes 16x1,16x2,32x1,32x2 --runs steps text",
+    "sweep --ladder --config small.cfg --sizes 16x1,16x2,32x1,32x2 --runs steps text",
     "forecast steps --target-width 64 --target-layers 1 --target-bytes 2800 -o forecast.json",
     "score --runs scored forecast.json text",
     "ablate --config small.cfg --sizes 16x1 --features mixer --runs ablated text",

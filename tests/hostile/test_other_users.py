@@ -22,7 +22,8 @@ from prequential.evaluation.record import NOT_CODED
 from prequential.evaluation.runs import ARCHIVE, RECORD, Run, new_run_folder, pack_runs, read_runs
 from prequential.files import append, output_file, outputs, write_text
 from prequential.files.append import append_line, check_appendable
-from prequential.sweeps.plans import Outcome, Plan, Setting, run_plan
+from prequential.sweeps.plan_runs import RunOutcome, run_plan
+from prequential.sweeps.plans import Plan, Variant
 
 pytestmark = pytest.mark.usefixtures("usual_umask", "no_warm_up")
 OTHER = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2", "3"), table_bits=6, match_bits=6))
@@ -161,7 +162,7 @@ def test_an_evaluation_whose_record_is_locked_ends_in_one_line_and_keeps_the_rec
 
 
 def plan(*configs: Config) -> Plan:
-    return Plan(settings=(Setting(name="tiny", configs=configs or (TINY,)),), refusals=())
+    return Plan(variants=(Variant(name="tiny", configs=configs or (TINY,)),))
 
 
 @pytest.fixture
@@ -170,7 +171,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "a"
 
 
-def planned(corpus: Path, *configs: Config, trust_runs: bool = False) -> list[Outcome]:
+def planned(corpus: Path, *configs: Config, trust_runs: bool = False) -> list[RunOutcome]:
     runs = corpus.parent / "runs"
     return list(run_plan(corpus, plan(*configs), runs, runtime=RUNTIME, trust_runs=trust_runs))
 
@@ -255,8 +256,7 @@ GPT = Config(
         ["sweep"],
         ["sweep", "--dry-run"],
         ["sweep", "--json"],
-        ["ladder", "--sizes", "16x1", "--seeds", "0"],
-        ["ladder", "--sizes", "24x1", "--seeds", "0"],
+        ["sweep", "--ladder", "--sizes", "16x1", "--seeds", "0"],
         ["ablate", "--sizes", "16x1,32x1", "--features", "mlp"],
     ],
     ids=" ".join,
@@ -267,7 +267,7 @@ def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
     (tmp_path / "config.json").write_text(json.dumps(GPT.to_dict()))
     options = ["--runs", str(tmp_path / "runs"), "--config", str(tmp_path / "config.json"), "--kernels", "fused"]
     options += ["--limit", "300"]
-    plant = [word.replace("24x1", "16x1") for word in command if word != "--dry-run"]
+    plant = [word for word in command if word != "--dry-run"]
     assert main([plant[0], str(corpus), *plant[1:], *options]) == 0
     (run, *_) = read_runs(tmp_path / "runs")
     give_run_away(run)

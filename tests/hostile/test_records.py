@@ -41,8 +41,7 @@ from prequential.records.fields import Fields, check_fields, read_lines
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.svg import Axes, Panel, Series, svg_file
-from prequential.sweeps.plans import Plan, Subject, finished_runs
-from prequential.sweeps.trust import check_own_run
+from prequential.sweeps.finished import CorpusKey, check_own_run, finished_runs
 
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
 MIB = 1 << 20
@@ -385,7 +384,7 @@ def test_no_value_of_a_record_breaks_a_command(runs_folder: Path, rich_record: d
         lambda: html_report([read_run(a), read_run(b)]),
         lambda: run_panels.panels_for_files(read_run(a)),
         lambda: format_comparison(compare([a, b], groups=["x", "y"], bootstrap=Bootstrap(n_resamples=99))),
-        lambda: finished_runs(runs_folder, Subject(1, "x"), Plan(settings=(), refusals=())),
+        lambda: finished_runs(runs_folder, CorpusKey(1, "x"), []),
         lambda: check_own_run(read_run(a)),
     ]
     for _ in range(150):
@@ -444,7 +443,7 @@ def test_a_bad_run_does_not_stop_a_plan(runs_folder: Path, capsys: pytest.Captur
     corpus = ["sample:christmas_carol", "--limit", "2K"]
     for command in (
         ["sweep", *corpus],
-        ["ladder", *corpus, "--sizes", "16x1"],
+        ["sweep", "--ladder", *corpus, "--sizes", "16x1"],
         ["ablate", *corpus, "--sizes", "16x1,32x1"],
     ):
         code = main([*command, "-5", "--dry-run", "--runs", str(runs_folder)])

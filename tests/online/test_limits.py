@@ -179,6 +179,6 @@ def test_presets_are_far_below_the_limit_of_work(level: int) -> None:
 def test_the_estimated_time_of_decoding_is_that_of_the_recorded_runs_within_a_factor_of_2(
     level: int, kb_per_s: float
 ) -> None:
-    """docs/RESULTS.md, enwik6: 1,000,000 bytes, decompressed in these kB/s."""
+    """`benchmarks/results.py --every-row`, enwik6: 1,000,000 bytes, decompressed in these kB/s."""
     seconds = decoding_s(preset(level), 1_000_000)
     assert 0.5 < seconds / (1000 / kb_per_s) < 2

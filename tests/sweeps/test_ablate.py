@@ -7,56 +7,38 @@ from pathlib import Path
 import numpy as np
 import pytest
 from prequential_codecs.bit_coder import UNIT_BITS
+from studies import TINY
 
-from prequential import Config, ConfigError, CorpusError, Curve, GPTConfig, MixerConfig, Runtime, ScheduleConfig, preset
+from prequential import CorpusError, Curve, MixerConfig, preset
 from prequential.comparison.compare import compare
 from prequential.comparison.intervals import Bootstrap
 from prequential.evaluation.runs import Run
 from prequential.online.flops import replay_factor
-from prequential.sweeps.ablate import (
-    FEATURES,
-    FROM_BASE,
-    FROM_FULL,
-    Ablation,
-    contrast,
-    plan_ablation,
-    summarise_ablation,
-    verdict,
-    without,
-)
-from prequential.sweeps.plans import Outcome, run_plan
+from prequential.sweeps.ablate import FROM_BASE, FROM_FULL, contrast, plan_ablation, verdict
+from prequential.sweeps.features import FEATURES, without
+from prequential.sweeps.plan_runs import RunOutcome
 
-TINY = Config(
-    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
-    mixer=None,
-    schedule=ScheduleConfig(
-        first_segment_symbols=32, segment_symbols=64, row_symbols=32, n_rows=4, history_bits=14, block_symbols=1024
-    ),
-)
 BOTH = (FROM_BASE, FROM_FULL)
 BOOTSTRAP = Bootstrap(confidence=0.9, n_resamples=199)
 CELL, N_CELLS = 64, 64
+FULL = replace(TINY, schedule=replace(TINY.schedule, n_rows=8))  # with replay
+DEFAULTS = [name for name, feature in FEATURES.items() if feature.by_default]
 
 
 # ---- features
 
 
-def test_the_order_in_which_features_are_removed_does_not_matter() -> None:
-    names = [name for name, feature in FEATURES.items() if feature.by_default]
-    forwards = without(preset(5), names)
-    assert without(preset(5), reversed(names)) == forwards
-    assert without(forwards, names) == forwards  # and neither does a second removal
-
-
-def test_every_feature_of_a_preset_with_a_gpt_can_be_removed() -> None:
+def test_features_are_removed_in_any_order_once_and_all_from_each_preset_that_has_a_gpt():
+    forwards = without(preset(5), DEFAULTS)
+    assert without(preset(5), reversed(DEFAULTS)) == without(forwards, DEFAULTS) == forwards
     for level in range(5, 10):
         lacking = [name for name in FEATURES if without(preset(level), [name]) == preset(level)]
         assert lacking == ([] if replay_factor(preset(level)) > 1 else ["replay"])
     assert without(preset(5, pure=True), ["contexts"]) != preset(5, pure=True)
 
 
-def test_no_two_features_set_the_same_field() -> None:
-    def changed(name: str) -> set[tuple[str, str]]:
+def test_no_two_features_set_the_same_field():
+    def changed(name):
         full, less = preset(5).to_dict(), without(preset(5), [name]).to_dict()
         fields = {(part, f) for part in ("gpt", "schedule") for f in full[part] if full[part][f] != less[part][f]}
         fields.discard(("gpt", "contexts"))
@@ -64,26 +46,27 @@ def test_no_two_features_set_the_same_field() -> None:
             (part, c) for part in ("gpt", "mixer") for c in set(full[part]["contexts"]) - set(less[part]["contexts"])
         }
 
-    names = [name for name, feature in FEATURES.items() if feature.by_default]
-    every = [field for name in names for field in changed(name)]
-    assert len(every) == len(set(every)) >= len(names)
+    every = [field for name in DEFAULTS for field in changed(name)]
+    assert len(every) == len(set(every)) >= len(DEFAULTS)
 
 
 # ---- the plan
 
 
-def test_base_full_and_their_neighbours_are_run_once_at_each_size() -> None:
-    ablation = plan_ablation(TINY, sizes=[(32, 2), (16, 1)], features=["replay", "decay", "momentum"], directions=BOTH)
+def test_base_full_and_their_neighbours_are_run_once_at_each_size():
+    ablation = plan_ablation(FULL, sizes=[(32, 2), (16, 1)], features=["replay", "decay", "momentum"], directions=BOTH)
     assert ablation.sizes == ("16x1", "32x2")  # ascending by operations, in any order of the arguments
-    assert len(ablation.plan.settings) == 2 * 8
+    assert len(ablation.plan.variants) == 2 * 8
     assert len(set(ablation.plan.configs)) == 2 * 8
     assert {(c.gpt.width, c.gpt.n_layers) for c in ablation.plan.configs if c.gpt} == {(16, 1), (32, 2)}
+    single = plan_ablation(FULL, sizes=[(16, 1)], features=["replay"], directions=BOTH)
+    assert [variant.name for variant in single.plan.variants] == ["16x1, base", "16x1, full"]
 
 
 @pytest.mark.parametrize("direction", BOTH)
-def test_a_pair_differs_only_in_its_feature(direction: str) -> None:
+def test_a_pair_differs_only_in_its_feature(direction):
     features = ["embeddings", "replay", "momentum"]
-    ablation = plan_ablation(TINY, sizes=[(16, 1)], features=features, directions=[direction], seeds=[0, 1])
+    ablation = plan_ablation(FULL, sizes=[(16, 1)], features=features, directions=[direction], seeds=[0, 1])
     for feature in features:
         off, on = ablation.pair(direction, "16x1", feature)
         assert off.configs != on.configs
@@ -93,74 +76,42 @@ def test_a_pair_differs_only_in_its_feature(direction: str) -> None:
         assert [config.seed for config in on.configs] == [0, 1]
 
 
-def test_a_single_feature_needs_two_configurations_in_both_directions() -> None:
-    ablation = plan_ablation(TINY, sizes=[(16, 1)], features=["replay"], directions=BOTH)
-    assert [setting.name for setting in ablation.plan.settings] == ["16x1, base", "16x1, full"]
-
-
-def test_without_names_the_features_are_those_that_the_configuration_has() -> None:
-    plain = replace(TINY, schedule=replace(TINY.schedule, n_rows=2, first_segment_symbols=64))
+def test_without_names_the_features_are_those_that_the_configuration_has():
+    plain = replace(TINY, schedule=replace(TINY.schedule, n_rows=4, first_segment_symbols=128))
     assert plan_ablation(plain, sizes=[(16, 1)]).features == ("embeddings", "window", "warmup", "decay", "momentum")
-    mixed = replace(TINY, mixer=MixerConfig(contexts=("1", "2", "word"), table_bits=8))
+    mixed = replace(FULL, mixer=MixerConfig(contexts=("1", "2", "word"), table_bits=8))
     assert plan_ablation(mixed, sizes=[(16, 1)]).features[-1] == "words"
-
-
-def test_an_impossible_size_is_refused_by_name() -> None:
-    ablation = plan_ablation(TINY, sizes=[(16, 1), (33, 1)])
-    assert (ablation.sizes, [refusal.name for refusal in ablation.plan.refusals]) == (("16x1",), ["33x1"])
-    with pytest.raises(ConfigError, match="no size is left; 33x1"):
-        plan_ablation(TINY, sizes=[(33, 1)])
-
-
-@pytest.mark.parametrize(
-    ("config", "features", "message"),
-    [
-        (TINY, ["reply"], "there is no feature 'reply'; the features are embeddings"),
-        (TINY, ["words"], "has no 'words'"),
-        (preset(5), ["mixer", "words"], "'words' makes no difference without mixer"),
-        (preset(2), None, "has none: choose -5 to -9"),
-    ],
-)
-def test_an_impossible_ablation_is_an_error(config: Config, features: list[str] | None, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        plan_ablation(config, sizes=[(64, 1)], features=features)
 
 
 # ---- contrasts
 
 
-def synthetic_run(units: np.ndarray, seed: int = 0, model: str = "a") -> Run:
+def synthetic_run(units, seed=0, model="a"):
     """A run whose cells of CELL bytes cost so many units of 2**-22 bits."""
     n_bytes = CELL * np.arange(1, len(units) + 1)
     bits = np.cumsum(units.astype(np.int64)) * UNIT_BITS
-    record = {
-        "corpus": {"n_bytes": int(n_bytes[-1]), "blake2b": "00"},
-        "config": {"seed": seed, "model": model},
-        "archive_bits": int(bits[-1]),
-        "code_bits": float(bits[-1]),
-        "wall_s": 1.0,
-    }
+    record = {"corpus": {"n_bytes": int(n_bytes[-1]), "blake2b": "00"}, "config": {"seed": seed, "model": model}}
+    record |= {"archive_bits": int(bits[-1]), "code_bits": float(bits[-1]), "wall_s": 1.0}
     run = Run(Path(f"{model}-{seed}"), record)
     run.__dict__["curves"] = {"model": Curve(n_bytes=n_bytes, bits=bits)}
     return run
 
 
-def units(seed: int, mean: int = 2**29) -> np.ndarray:
+def units(seed, mean=2**29):
     return mean + np.random.default_rng(seed).integers(-(2**24), 2**24, N_CELLS)
 
 
-def test_the_contrast_of_two_settings_is_the_difference_that_compare_makes() -> None:
+def test_the_contrast_of_two_variants_is_the_difference_that_compare_makes():
     ours = [synthetic_run(units(s), s, "b") for s in (0, 1, 2)]
     theirs = [synthetic_run(units(10 + s), s, "a") for s in (0, 1, 2)]
     (expected,) = compare([*theirs, *ours], bootstrap=BOOTSTRAP).differences
     found = contrast([(1, ours), (-1, theirs)], BOOTSTRAP)
     assert found.bits == pytest.approx(expected.bits, abs=1e-6)
-    assert expected.interval
-    assert found.low_bits == pytest.approx(expected.interval.low_bits, rel=1e-9)
-    assert found.high_bits == pytest.approx(expected.interval.high_bits, rel=1e-9)
+    bounds = expected.interval.low_bits, expected.interval.high_bits
+    assert (found.low_bits, found.high_bits) == pytest.approx(bounds, rel=1e-9)
 
 
-def test_contrasts_add_up_to_the_unit() -> None:
+def test_contrasts_add_up_to_the_unit():
     a, b, c = ([synthetic_run(units(seed))] for seed in range(3))
     parts = contrast([(1, a), (-1, b)], BOOTSTRAP).bits + contrast([(1, b), (-1, c)], BOOTSTRAP).bits
     assert contrast([(1, a), (-1, c)], BOOTSTRAP).bits == parts
@@ -168,66 +119,61 @@ def test_contrasts_add_up_to_the_unit() -> None:
     assert halves == a[0].curves["model"].bits[N_CELLS // 2 - 1]
 
 
-def test_only_the_seeds_that_every_term_has_count() -> None:
-    a = [synthetic_run(units(seed), seed) for seed in (0, 1)]
-    b = [synthetic_run(units(5), 1)]
+def test_only_the_seeds_that_every_term_has_count_and_a_short_corpus_has_no_interval():
+    a, b = [synthetic_run(units(seed), seed) for seed in (0, 1)], [synthetic_run(units(5), 1)]
     assert contrast([(1, a), (-1, b)], BOOTSTRAP).bits == contrast([(1, a[1:]), (-1, b)], BOOTSTRAP).bits
     with pytest.raises(CorpusError, match="no seed in common"):
         contrast([(1, a[:1]), (-1, b)], BOOTSTRAP)
-
-
-def test_too_short_a_corpus_has_a_difference_and_no_interval() -> None:
-    a, b = ([synthetic_run(units(seed)[:8])] for seed in range(2))
-    found = contrast([(1, a), (-1, b)], BOOTSTRAP)
+    short, other = ([synthetic_run(units(seed)[:8])] for seed in range(2))
+    found = contrast([(1, short), (-1, other)], BOOTSTRAP)
     assert found.bits != 0
-    assert (found.low_bits, found.interval_per_byte, found.sign) == (None, None, 0)
+    assert (found.low_bits, found.cells[1], found.sign) == (None, "-", 0)
 
 
 # ---- verdicts
 
 
-@pytest.mark.parametrize(
-    ("signs", "growth", "expected"),
-    [
-        ((1, 1), 0, "helps"),
-        ((1, 1), -1, "fades"),
-        ((1, 0), -1, "only small"),
-        ((1, -1), -1, "only small"),
-        ((1, 0), 0, "unclear"),  # no interval shows that the help is absent at the large size
-        ((0, 1), 1, "only large"),
-        ((1, 1), 1, "grows"),
-        ((0, 0), 1, "grows"),
-        ((-1, 0), 1, "hurts less"),
-        ((-1, 1), 1, "only large"),
-        ((0, -1), -1, "hurts more"),
-        ((-1, -1), 1, "hurts"),
-        ((0, 0), 0, "unclear"),
-        ((1,), 0, "helps"),
-        ((), 0, "no run"),
-    ],
-)
-def test_a_verdict_depends_only_on_intervals(signs: tuple[int, ...], growth: int, expected: str) -> None:
-    assert verdict(signs, growth) == expected
+VERDICTS = {  # of signs at the two sizes, and of the growth
+    "helps": [((1, 1), 0), ((1,), 0)],
+    "fades": [((1, 1), -1)],
+    "grows": [((1, 1), 1), ((0, 0), 1)],
+    "only small": [((1, 0), -1), ((1, -1), -1)],
+    "only large": [((0, 1), 1), ((-1, 1), 1)],
+    "hurts": [((-1, -1), 1)],
+    "hurts less": [((-1, 0), 1)],
+    "hurts more": [((0, -1), -1)],
+    "unclear": [((1, 0), 0), ((0, 0), 0)],  # no interval shows that the help is absent at the large size
+    "no run": [((), 0)],
+}
 
 
-def synthetic_outcomes(ablation: Ablation, saved: dict[tuple[str, str], int]) -> list[Outcome]:
+@pytest.mark.parametrize("expected", VERDICTS)
+def test_a_verdict_depends_only_on_intervals(expected):
+    assert {verdict(signs, growth) for signs, growth in VERDICTS[expected]} == {expected}
+
+
+def synthetic_outcomes(ablation, saved):
     """A run for each configuration. saved: the units per cell that a feature saves at a size, independently of the others."""
     outcomes = []
-    for (size, on), setting in ablation.settings.items():
-        for config in setting.configs:
+    for (size, on), variant in ablation.variants.items():
+        for config in variant.configs:
             noise = np.random.default_rng([config.seed, len(outcomes)]).integers(-(2**20), 2**20, N_CELLS)
             total = units(99) + noise - sum(saved.get((size, feature), 0) for feature in on)
-            run = synthetic_run(total, config.seed, setting.name)
-            outcomes.append(Outcome(setting=setting, config=config, run=run))
+            run = synthetic_run(total, config.seed, variant.name)
+            outcomes.append(RunOutcome(variant=variant, config=config, run=run))
     return outcomes
 
 
-def test_features_that_help_only_if_small_help_always_or_do_nothing_are_told_apart() -> None:
-    features = ["replay", "decay", "momentum", "embeddings"]
-    ablation = plan_ablation(TINY, sizes=[(16, 1), (32, 1)], features=features, directions=BOTH, seeds=[0, 1])
+def of_features(*features, **options):
+    sizes = [(16, 1), (32, 1)]
+    return plan_ablation(FULL, sizes=sizes, features=features, bootstrap=BOOTSTRAP, **options)
+
+
+def test_features_that_help_only_if_small_help_always_or_do_nothing_are_told_apart():
+    ablation = of_features("replay", "decay", "momentum", "embeddings", directions=BOTH, seeds=[0, 1])
     saved = {("16x1", "replay"): 2**24, ("16x1", "decay"): 2**24, ("32x1", "decay"): 2**24}
     saved |= {("16x1", "embeddings"): 2**23, ("32x1", "embeddings"): 2**25}
-    summary = summarise_ablation(ablation, synthetic_outcomes(ablation, saved), BOOTSTRAP)
+    summary = ablation.summarise(synthetic_outcomes(ablation, saved))
     for direction in BOTH:
         found = {r.feature: r.verdict for r in summary.results if r.direction == direction}
         assert (found["replay"], found["decay"], found["embeddings"]) == ("only small", "helps", "grows")
@@ -237,45 +183,23 @@ def test_features_that_help_only_if_small_help_always_or_do_nothing_are_told_apa
         assert result.effects[at].saved.bits_per_byte == pytest.approx(expected, abs=2**20 * UNIT_BITS / CELL)
 
 
-def test_growth_and_interaction_are_the_sums_of_their_parts() -> None:
-    ablation = plan_ablation(TINY, sizes=[(16, 1), (32, 1)], features=["replay", "decay"])
-    summary = summarise_ablation(ablation, synthetic_outcomes(ablation, {("16x1", "replay"): 2**24}), BOOTSTRAP)
+def test_growth_and_interaction_are_the_sums_of_their_parts():
+    ablation = of_features("replay", "decay")
+    summary = ablation.summarise(synthetic_outcomes(ablation, {("16x1", "replay"): 2**24}))
     for result in summary.results:
-        assert result.growth
         assert result.growth.bits == result.effects[1].saved.bits - result.effects[0].saved.bits
     for at, one in enumerate(summary.together):
-        assert one.singles
-        assert one.interaction
         assert one.singles.bits == sum(result.effects[at].saved.bits for result in summary.results)
         assert one.interaction.bits == one.saved.bits - one.singles.bits
 
 
-def test_results_that_lack_a_run_are_left_out_and_no_run_at_all_is_an_error() -> None:
-    ablation = plan_ablation(TINY, sizes=[(16, 1), (32, 1)], features=["replay", "decay"])
+def test_results_that_lack_a_run_are_left_out_and_no_run_at_all_is_an_error():
+    ablation = of_features("replay", "decay")
     outcomes = synthetic_outcomes(ablation, {})
     missing = ablation.pair(FROM_BASE, "32x1", "decay")[1]
-    summary = summarise_ablation(ablation, [o for o in outcomes if o.setting != missing], BOOTSTRAP)
+    summary = ablation.summarise([o for o in outcomes if o.variant != missing])
     assert [[e.size for e in r.effects] for r in summary.results] == [["16x1", "32x1"], ["16x1"]]
     assert summary.results[1].growth is None
     assert summary.together[1].interaction is None
     with pytest.raises(CorpusError, match="no run"):
-        summarise_ablation(ablation, [])
-
-
-# ---- real runs
-
-
-def test_a_saving_is_the_difference_of_real_code_lengths_and_finished_runs_are_used_again(tmp_path: Path) -> None:
-    ablation = plan_ablation(TINY, sizes=[(16, 1)], features=["replay", "short-start"])
-    text = tmp_path / "text"
-    text.write_bytes(b"it was the best of times, it was the worst of times. " * 20)
-
-    def run_all() -> list[Outcome]:
-        return list(run_plan(str(text), ablation.plan, tmp_path / "runs", runtime=Runtime(kernels="fused", threads=1)))
-
-    outcomes = run_all()
-    bits = {o.setting.name: o.run.record["code_bits"] for o in outcomes if o.run}
-    assert len(bits) == 4
-    for result in summarise_ablation(ablation, outcomes).results:
-        assert result.effects[0].saved.bits == bits["16x1, base"] - bits[f"16x1, base + {result.feature}"]
-    assert not any(outcome.is_new for outcome in run_all())
+        ablation.summarise([])

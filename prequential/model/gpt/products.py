@@ -1,4 +1,4 @@
-"""The product of a vector and a matrix of bytes, for the decoder's columns. Two decisions make it fast (docs/LOG.md, 2026-11-26).
+"""The product of a vector and a matrix of bytes, for the decoder's columns. Two decisions make it fast (dev/LOG.md, 2026-11-26).
 
 - Matrices are copied to a layout in which ROWS sums grow together, by PART products at a time: no sum is ever split.
 - Processors multiply unsigned by signed bytes. So signed entries of the vector are shifted by OFFSET, to 1 .. 255. That adds

@@ -2,7 +2,7 @@
 
 A node remembers what followed a context and the first bits of a code word, so it matters which bytes begin alike. In text,
 letters that follow similar contexts begin alike, and the space stands beside the ends of lines. This order was searched for with
-the mixer of -1 on slices of 16 texts, code and data, and checked on others (docs/LOG.md, 2026-11-26). In binary data a byte is
+the mixer of -1 on slices of 16 texts, code and data, and checked on others (dev/LOG.md, 2026-11-26). In binary data a byte is
 its own code word, because near numbers are alike. What the input is, is decided from the past.
 """
 

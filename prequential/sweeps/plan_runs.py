@@ -1,0 +1,205 @@
+"""The runs of a plan, one after another. Each leaves a run folder (evaluation/runs.py).
+
+A finished run of the same configuration over the same bytes is used again, so an interrupted plan continues when it is started
+again.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from prequential.errors import CorpusError
+from prequential.evaluation.evaluation import DraftFolder, evaluate
+from prequential.evaluation.record import evaluation_record
+from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run
+from prequential.model.config import Config
+from prequential.online.flops import total_flops
+from prequential.online.runtime import Runtime
+from prequential.printable import printable
+from prequential.sweeps.finished import CorpusKey, config_key, corpus_key, finished_runs, recorded_corpus
+from prequential.sweeps.plan_workers import PlanWorker
+from prequential.sweeps.plans import Candidate, Plan, Variant
+from prequential.watch.progress import SilentProgress
+
+PROBE_BYTES = 1 << 14  # of the short runs that predict the time of a plan
+
+OpenProgress = Callable[[str], AbstractContextManager[SilentProgress]]  # from the name of a run to its `on_progress`
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOutcome:
+    """One planned run, and its result: a run folder or an error. is_new: False for a run that was finished before."""
+
+    variant: Variant
+    config: Candidate
+    run: Run | None = None
+    error: Exception | None = None
+    is_new: bool = True
+
+    @property
+    def name(self) -> str:
+        """Variant and seed."""
+        return self.variant.name if self.config.seed is None else f"{self.variant.name}, seed {self.config.seed}"
+
+    @property
+    def key(self) -> str:
+        """What a finished run is recognised by."""
+        return config_key(self.config.to_dict())
+
+    def to_text(self) -> str:
+        """One line about a finished run."""
+        assert self.run
+        record = self.run.record
+        figures = f"archive {record['bits_per_byte']:.4f} bits/byte, {record['bytes_per_s'] / 1e3:,.2f} kB/s"
+        return f"{self.name}: {figures}, {'' if self.is_new else 'finished already, '}{printable(str(self.run.path))}"
+
+    def to_record(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "name": self.variant.name,
+            "seed": self.config.seed,
+            "is_new": self.is_new,
+            "path": str(self.run.path) if self.run else None,
+            "bits_per_byte": self.run.record["bits_per_byte"] if self.run else None,
+            "error": str(self.error) if self.error else None,
+        }
+
+
+class StudySummary(Protocol):
+    """What the finished runs of a study show: tables without a final newline, and JSON values."""
+
+    def to_text(self) -> str: ...
+
+    def to_record(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A question to many runs over one corpus: which configurations, and which summary of those that are finished.
+
+    kind: of its record. summarise: takes outcomes of which at least one has a run. notes: printed below the plan.
+    predicts_time: whether a dry run predicts the time of the plan, by short runs.
+    """
+
+    kind: str
+    plan: Plan
+    summarise: Callable[[Sequence[RunOutcome]], StudySummary]
+    notes: str = ""
+    predicts_time: bool = False
+
+
+def runs_by_variant(outcomes: Iterable[RunOutcome]) -> dict[Variant, list[Run]]:
+    """The finished runs of each variant that has one. Raises CorpusError if there are none."""
+    runs: dict[Variant, list[Run]] = {}
+    for outcome in outcomes:
+        if outcome.run:
+            runs.setdefault(outcome.variant, []).append(outcome.run)
+    if not runs:
+        raise CorpusError("no run of the plan is finished")
+    return runs
+
+
+@contextmanager
+def _open_silent(name: str) -> Iterator[SilentProgress]:
+    yield SilentProgress(name)
+
+
+def run_plan(
+    source: str | PathLike,
+    plan: Plan,
+    folder: PathLike,
+    *,
+    limit_bytes: int | None = None,
+    runtime: Runtime | None = None,
+    open_progress: OpenProgress = _open_silent,
+    worker: PlanWorker | None = None,
+    trust_runs: bool = False,
+) -> Iterator[RunOutcome]:
+    """Runs the plan over `source` and yields each outcome as soon as it is known. A failed run does not stop the others.
+
+    folder: where finished runs are looked for and new run folders are written. open_progress: opens the progress of a run.
+    worker: this process, if several share the plan. Each yields the runs that it made or found; the first one finally yields
+    those of the others. trust_runs: also use finished runs of other users, and those without their archives. The other arguments
+    are those of `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is not to be trusted.
+    """
+    corpus = corpus_key(source, limit_bytes)
+    new_run = partial(_new_run, source, corpus, Path(folder), limit_bytes, runtime or Runtime(), open_progress)
+    finished = finished_runs(folder, corpus, plan.keys, trust_runs=trust_runs)
+    claimed_elsewhere = []
+    for planned in (RunOutcome(variant=variant, config=config) for variant, config in plan.runs):
+        if run := finished.get(planned.key):
+            yield replace(planned, run=run, is_new=False)
+        elif worker and not worker.claim(planned.key):
+            claimed_elsewhere.append(planned)
+        else:
+            try:
+                outcome = replace(planned, run=new_run(planned))
+            except Exception as error:  # the caller reports it
+                outcome = replace(planned, error=error)
+                if worker:
+                    worker.fail(planned.key, str(error) or type(error).__name__)
+            yield outcome
+    if worker:
+        worker.leave()
+    if worker and worker.is_first:
+        failures = worker.failures([planned.key for planned in claimed_elsewhere])  # waits until the others have ended
+        finished = finished_runs(folder, corpus, plan.keys, trust_runs=trust_runs)
+        missing = f"the run of another worker is not in {folder}, which all workers must share"
+        for planned in claimed_elsewhere:
+            run = None if planned.key in failures else finished.get(planned.key)
+            yield replace(planned, run=run, error=None if run else CorpusError(failures.get(planned.key, missing)))
+
+
+def _new_run(
+    source: str | PathLike,
+    corpus: CorpusKey,
+    folder: Path,
+    limit_bytes: int | None,
+    runtime: Runtime,
+    open_progress: OpenProgress,
+    planned: RunOutcome,
+) -> Run:
+    """Makes a planned run. The other arguments are those of `run_plan`."""
+    with new_run_folder(folder) as new:
+        with open_progress(planned.name) as progress:
+            evaluation = evaluate(
+                source,
+                config=planned.config if isinstance(planned.config, Config) else None,
+                learner=None if isinstance(planned.config, Config) else planned.config,
+                limit_bytes=limit_bytes,
+                baselines=(),
+                draft=DraftFolder(path=new.draft),
+                runtime=runtime,
+                on_progress=progress,
+            )
+        record = evaluation_record(evaluation, runtime, progress.health.findings)
+        if (found := recorded_corpus(record)) != corpus:
+            raise CorpusError(
+                f"the corpus changed during the runs: its digest was {corpus.blake2b}, now it is {found.blake2b}"
+            )
+        return read_run(new.finish(folder, record, evaluation.curves, mode=evaluation.mode))
+
+
+def predict_s(source: str, plan: Plan, corpus: CorpusKey, finished: AbstractSet[str], runtime: Runtime) -> float:
+    """Wall time of the unfinished runs, in seconds, from short runs of the cheapest and of the dearest configuration.
+
+    finished: the keys (`config_key`) of the finished runs. Operations per second depend on the size. Between the two, their
+    logarithm is a straight line over that of the operations.
+    """
+    flops = {config: total_flops(config, corpus.n_bytes).total for config in plan.configs if isinstance(config, Config)}
+    remaining = [config for config in flops if config_key(config.to_dict()) not in finished]
+    ascending = sorted(flops, key=flops.__getitem__)
+    n_bytes, rates = min(PROBE_BYTES, corpus.n_bytes), {}
+    for config in dict.fromkeys([ascending[0], ascending[-1]]) if remaining else ():
+        evaluation = evaluate(source, config=config, limit_bytes=n_bytes, baselines=(), runtime=runtime)
+        rates[math.log(flops[config])] = math.log(total_flops(config, n_bytes).total / evaluation.wall_s)
+    log_flops = [math.log(flops[config]) for config in remaining]
+    log_rates = np.interp(log_flops, list(rates), list(rates.values())) if remaining else np.empty(0)
+    return float(np.exp(log_flops - log_rates).sum())
