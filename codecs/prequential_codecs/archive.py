@@ -8,11 +8,10 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from prequential_codecs.archive_block import Block, pack_head, read_head, read_kind
-from prequential_codecs.archive_header import Header, pack_header, read_header
-from prequential_codecs.archive_index import Index
-from prequential_codecs.byte_source import CHECKSUM_BYTES, ByteSource
 from prequential.errors import CorruptArchiveError
+from prequential_codecs.archive_block import Block, Index, pack_head, read_head, read_kind
+from prequential_codecs.archive_header import Header, pack_header, read_header
+from prequential_codecs.byte_source import CHECKSUM_BYTES, ByteSource
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite

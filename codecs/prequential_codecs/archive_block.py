@@ -1,16 +1,25 @@
-"""Blocks of an archive: consecutive pieces of the original, each coded or stored raw, and the sizes that a head may declare."""
+"""Blocks of an archive: consecutive pieces of the original, each coded or stored raw; the sizes that a head may declare; its end.
 
+The end is a mark, an index of the blocks, a checksum and an end magic. All of it follows from the blocks, so a reader that has
+read them builds it again and compares the bytes. A program that has not read the blocks finds the length of the index in the
+last twelve bytes, and from there every block.
+"""
+
+import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 
-from prequential_codecs.byte_source import ByteSource, varint
 from prequential.errors import CorruptArchiveError
+from prequential_codecs.byte_source import CHECKSUM_BYTES, ByteSource, varint
 
 STATE_DIGEST_BYTES = 8
 MAX_BLOCK_BYTES = 1 << 26  # of the original, and so of the payload
 MAX_BLOCK_SYMBOLS = 1 << 26
 MAX_CODED_EXCESS_BYTES = 16  # a larger block is stored raw; the coder's flush needs some room
 END_MARK = 0  # in place of the kind of a next block
+END_MAGIC = b"\x1aPQ\n"
+LENGTH_BYTES = 4
+TRAILER_BYTES = LENGTH_BYTES + CHECKSUM_BYTES + len(END_MAGIC)
 
 
 class BlockKind(IntEnum):
@@ -100,3 +109,22 @@ def read_head(source: ByteSource, kind: BlockKind) -> BlockHead:
         payload_bytes=payload_bytes,
         state_digest=source.take(STATE_DIGEST_BYTES),
     )
+
+
+class Index:
+    """The lengths of all blocks, about six bytes for each."""
+
+    def __init__(self) -> None:
+        self.n_blocks = 0
+        self._entries = bytearray()
+
+    def add(self, record_bytes: int, n_bytes: int) -> None:
+        """Appends a block: its length in the archive, including head and checksum, and its length in the original. In bytes."""
+        self.n_blocks += 1
+        self._entries += varint(record_bytes) + varint(n_bytes)
+
+    def pack_end(self, checksum: int) -> bytes:
+        """The archive's bytes after the last block. checksum: the chained checksum up to the end of that block."""
+        body = bytes([END_MARK]) + varint(self.n_blocks) + bytes(self._entries)
+        body += len(body).to_bytes(LENGTH_BYTES, "little")
+        return body + zlib.crc32(body, checksum).to_bytes(CHECKSUM_BYTES, "little") + END_MAGIC

@@ -10,8 +10,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from prequential_codecs.byte_source import ByteSource, varint
 from prequential.errors import ConfigError, CorruptArchiveError, UnsupportedVersionError
+from prequential_codecs.byte_source import ByteSource, varint
 
 # As in PNG: a byte above 127, a name, and line ends that a transfer in text mode would damage.
 MAGIC = b"\x8fPRQ\r\n\x1a\n"

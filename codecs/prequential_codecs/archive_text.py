@@ -3,9 +3,9 @@
 import os
 from typing import Any
 
-from prequential_codecs.archive_summary import summarise, survey
 from prequential.errors import CorruptArchiveError
 from prequential.printable import printable
+from prequential_codecs.archive_summary import summarise, survey
 
 TITLES = ("archive bytes", "original bytes", "bits/byte", "blocks", "original", "archive")
 _ROW = "{:>14}  {:>14}  {:>9}  {:>6}  {}  {}"

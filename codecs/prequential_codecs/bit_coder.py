@@ -1,17 +1,17 @@
 """The coder that writes archives: range coding of single bits inside compiled loops. docs/FORMAT.md specifies its steps.
 
-The arithmetic is that of prequential_codecs/baselines/reference_coder.py, step by step. A bit that is one with frequency f, 1 <= f < 2**16,
-is coded under the row of frequencies (2**16 - f, f). The total is 2**16, there 2**24: the coder rounds a width down to a multiple
-of the total, and with 2**24 this costs 1.3e-4 bits per decision, eight times for a byte. The coder runs inside the loop that
-predicts, because the next prediction depends on the bit.
+A bit that is one with frequency f, 1 <= f < 2**16, is coded under the row of frequencies (2**16 - f, f). The words are those of
+tests/codecs/plain_coder.py, which defines them in plain Python. The total is 2**16, and 2**24 for the baselines: the coder rounds
+a width down to a multiple of the total, and with 2**24 this costs 1.3e-4 bits per decision, eight times for a byte. The coder
+runs inside the loop that predicts, because the next prediction depends on the bit.
 
 state (6,) uint64: low, width, number of words written or read, offset, mode, fault. words (n,) uint32.
 """
 
 import numpy as np
 
-from prequential.machine.compiled import Array, inlined
 from prequential.errors import CorruptArchiveError
+from prequential.machine.compiled import Array, inlined
 
 LOW, WIDTH, N_WORDS, OFFSET, MODE, FAULT = range(6)
 ENCODE, DECODE, FOLLOW = range(3)  # FOLLOW: the symbols are known and nothing is coded

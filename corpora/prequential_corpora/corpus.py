@@ -19,9 +19,9 @@ from typing import IO, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.files import open_regular
 from prequential_corpora.chunks import CHUNK_N_BYTES, changed, reading, spool
 from prequential_corpora.symbols import FileSymbols, Symbols
-from prequential.files import open_regular
 
 SMALL_N_BYTES = 64 << 20  # a copy of at most so many bytes is in memory, a longer one in a temporary file
 

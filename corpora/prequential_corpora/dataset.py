@@ -2,7 +2,7 @@
 
 The package is optional and slow to import, so it is imported when a data set is opened. It does not run code of a data set
 (since version 4 it cannot; older versions are refused). Data sets that lead out of their folder or repository are refused
-(dataset_check.py). Rows are read in small batches from its tables on the disk, so memory is one batch of rows.
+(dataset_spec.py). Rows are read in small batches from its tables on the disk, so memory is one batch of rows.
 
 Two properties of the package are avoided. If the hub does not answer, the package retries for a long time. So this module first
 asks the hub once, with a time limit. If loading a revision fails, the package uses *any* revision in its cache. So this module
@@ -26,9 +26,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from prequential.errors import CorpusError, MissingDependencyError
+from prequential.files import temporary_folder
 from prequential_corpora.chunks import unwritable
-from prequential_corpora.dataset_check import (
+from prequential_corpora.dataset_spec import (
     CARDS,
+    DatasetSpec,
     check_array,
     check_card,
     check_contents,
@@ -36,11 +39,7 @@ from prequential_corpora.dataset_check import (
     check_folder,
     check_path,
 )
-from prequential_corpora.dataset_spec import DatasetSpec
-from prequential_corpora.row_documents import RowDocuments
-from prequential_corpora.streamed import Survey
-from prequential.errors import CorpusError, MissingDependencyError
-from prequential.files import temporary_folder
+from prequential_corpora.streamed import FirstPass, RowDocuments
 
 BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".txt": "text", ".parquet": "parquet"}
 BATCH_N_ROWS = 64  # a row can be a complete book
@@ -67,7 +66,7 @@ class TextRows:
         for text in self._texts():
             yield (text or "").encode() + self._separator
 
-    def survey(self, spool_dir: str | PathLike[str] | None) -> Survey:
+    def first_pass(self, spool_dir: str | PathLike[str] | None) -> FirstPass:
         """Reads all rows once. spool_dir: the folder for the offsets of many documents."""
         documents, digest = RowDocuments(len(self._separator), spool_dir), hashlib.blake2b(digest_size=32)
         n_null_rows = 0
@@ -76,7 +75,7 @@ class TextRows:
             digest.update(document + self._separator)
             documents.append(len(document))
             n_null_rows += text is None
-        return Survey(documents.n_bytes, digest.hexdigest(), documents, self._origin(len(documents), n_null_rows))
+        return FirstPass(documents.n_bytes, digest.hexdigest(), documents, self._origin(len(documents), n_null_rows))
 
     def _texts(self) -> Iterator[str | None]:
         with _foreign_errors(self._spec):

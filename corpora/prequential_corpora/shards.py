@@ -29,16 +29,15 @@ from os import PathLike, fsencode
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from prequential.errors import CorpusError
+from prequential.files import open_regular
 from prequential_corpora.chunks import DOCUMENT_END, changed, read_chunks, reading
 from prequential_corpora.corpus import Document, unicode_name
 from prequential_corpora.dataset_spec import parse_options
-from prequential_corpora.row_documents import RowDocuments
 from prequential_corpora.shard_files import ShardKind, read_rows, read_text, shard_kind
-from prequential_corpora.streamed import Survey
+from prequential_corpora.streamed import FirstPass, RowDocuments
 from prequential_corpora.tree import Tree, scan_tree
 from prequential_corpora.tree_restore import TreeFile, host_path
-from prequential.errors import CorpusError
-from prequential.files import open_regular
 
 DEFAULT_COLUMN, DEFAULT_BUFFER = "text", 1024
 MAX_SEED, MAX_BUFFER, MAX_ROWS = (1 << 63) - 1, 1 << 24, (1 << 63) - 1
@@ -106,7 +105,7 @@ class Shards:
         for piece in self._pieces():
             yield piece.data + separator if piece.ends else piece.data
 
-    def survey(self, spool_dir: str | PathLike[str] | None = None) -> Survey:
+    def first_pass(self, spool_dir: str | PathLike[str] | None = None) -> FirstPass:
         """Reads everything once. spool_dir: the folder for the offsets of many documents. Raises CorpusError for bad shards."""
         separator, digest = self.spec.separator.encode(), hashlib.blake2b(digest_size=32)
         documents, n_open, n_opened = RowDocuments(len(separator), spool_dir), 0, 0
@@ -121,7 +120,7 @@ class Shards:
         named: Sequence[Document] = documents
         if self.kind == "text":
             named = [d._replace(name=unicode_name(f.path)) for d, f in zip(documents, self.files, strict=False)]
-        return Survey(documents.n_bytes, digest.hexdigest(), named, self._origin(opened, len(documents)))
+        return FirstPass(documents.n_bytes, digest.hexdigest(), named, self._origin(opened, len(documents)))
 
     def _origin(self, opened: Sequence[TreeFile], n_rows: int) -> dict[str, str | int | None]:
         """The JSON values that identify the corpus: the shards that were read, in reading order, and the options."""

@@ -15,15 +15,15 @@ from itertools import chain
 from pathlib import Path
 from typing import IO
 
+from prequential.errors import CorpusError
+from prequential.files import open_regular, possible_name
 from prequential_corpora.bundled import sample_path
 from prequential_corpora.chunks import read_chunks, reading, spool
 from prequential_corpora.corpus import Corpus, Document, Kind, unicode_name
 from prequential_corpora.dataset import load_rows
 from prequential_corpora.dataset_spec import DatasetSpec
-from prequential_corpora.streamed import ReadChunks, StreamedCorpus, Survey
+from prequential_corpora.streamed import FirstPass, ReadChunks, StreamedCorpus
 from prequential_corpora.tree import scan_tree
-from prequential.errors import CorpusError
-from prequential.files import open_regular, possible_name
 
 # Files that the system makes up while they are read (/proc, /sys) have a false length: 0, or a page of at most so many bytes.
 MADE_UP_N_BYTES = 1 << 16
@@ -145,7 +145,7 @@ def _open_dataset(spec: DatasetSpec, spool_dir: str | os.PathLike[str] | None) -
     name = unicode_name(Path(spec.source).name) if spec.revision is None else spec.source
     with ExitStack() as resources:
         rows = resources.enter_context(load_rows(spec, spool_dir))
-        found = rows.survey(spool_dir)
+        found = rows.first_pass(spool_dir)
         mode = _dataset_mode(spec)
         return _streamed("dataset", name, Path(spec.source), found, rows.chunks, spool_dir, resources.pop_all(), mode)
 
@@ -156,14 +156,16 @@ def _open_shards(text: str, spool_dir: str | os.PathLike[str] | None) -> Corpus:
     spec = ShardsSpec.parse(text)
     shards, path = find_shards(spec), Path(spec.folder)
     name = unicode_name(path.absolute().name)
-    return _streamed("shards", name, path, shards.survey(spool_dir), shards.chunks, spool_dir, ExitStack(), shards.mode)
+    return _streamed(
+        "shards", name, path, shards.first_pass(spool_dir), shards.chunks, spool_dir, ExitStack(), shards.mode
+    )
 
 
 def _streamed(
     kind: Kind,
     name: str,
     path: Path,
-    found: Survey,
+    found: FirstPass,
     read: ReadChunks,
     spool_dir: str | os.PathLike[str] | None,
     resources: ExitStack,

@@ -1,18 +1,29 @@
-"""A corpus that is read again from its source for each pass. It needs a temporary file only for random access."""
+"""A corpus that is read again from its source for each pass. It needs a temporary file only for random access, and for the
+offsets of many documents: the rows of a data set or of shards, possibly hundreds of millions.
+"""
 
+import os
+import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, overload
 
-from prequential_corpora.chunks import CHUNK_N_BYTES
-from prequential_corpora.corpus import Chunks, Corpus, Document
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.files import temporary_folder
+from prequential_corpora.chunks import CHUNK_N_BYTES, unwritable
+from prequential_corpora.corpus import Chunks, Corpus, Document, mapped
 from prequential_corpora.symbols import StreamSymbols
+
+IN_MEMORY = 1 << 16  # offsets kept in memory; earlier ones are in a temporary file without a name
 
 ReadChunks = Callable[[], Chunks]  # each call reads the corpus from its first byte
 
 
-class Survey(NamedTuple):
+class FirstPass(NamedTuple):
     """The result of a first pass: length and BLAKE2b digest of the corpus, its documents, and its description."""
 
     n_bytes: int
@@ -52,3 +63,57 @@ class StreamedCorpus(Corpus):
         symbols = self.symbols(n_bytes)
         for start in range(0, n_bytes, CHUNK_N_BYTES):
             yield symbols[start : start + CHUNK_N_BYTES].tobytes()
+
+
+class RowDocuments(Sequence[Document]):
+    """Documents named by their number from 0, each followed by a separator. 8 bytes each, on disk if there are many."""
+
+    def __init__(self, separator_n_bytes: int, spool_dir: str | os.PathLike[str] | None = None) -> None:
+        """spool_dir: the folder of the temporary file. None: the system's temporary folder."""
+        self._separator_n_bytes, self._spool_dir = separator_n_bytes, spool_dir
+        self._file: BinaryIO | None = None
+        self._on_disk: NDArray[np.int64] = np.zeros(0, np.int64)  # starts of the first documents, mapped
+        self._in_memory: NDArray[np.int64] = np.zeros(IN_MEMORY, np.int64)  # of the others, then of the next one
+        self._n = 0
+        self.n_bytes = 0  # of all documents so far, including separators
+
+    def append(self, n_bytes: int) -> None:
+        """Adds a document of `n_bytes` bytes. Raises OutputError if the temporary file cannot be written."""
+        self._n += 1
+        self.n_bytes += n_bytes + self._separator_n_bytes
+        if self._n - len(self._on_disk) == IN_MEMORY:
+            self._write()
+        self._in_memory[self._n - len(self._on_disk)] = self.n_bytes
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, index: int) -> Document: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Document]: ...
+    def __getitem__(self, index: int | slice) -> Document | list[Document]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._n))]
+        row = range(self._n)[index]
+        start, next_start = self._start(row), self._start(row + 1)
+        return Document(str(row), start, next_start - start - self._separator_n_bytes)
+
+    def _start(self, row: int) -> int:
+        n = len(self._on_disk)
+        return int(self._on_disk[row] if row < n else self._in_memory[row - n])
+
+    def _write(self) -> None:
+        """Moves the starts in memory to the file. They are written and then mapped: writing to mapped memory is a signal, and not
+        an error, if the disk is full."""
+        try:
+            if self._file is None:
+                folder = self._spool_dir or temporary_folder()
+                self._file = tempfile.TemporaryFile(dir=folder, prefix="prequential-", buffering=0)  # noqa: SIM115
+                weakref.finalize(self, self._file.close)
+            data = self._in_memory.data.cast("B")
+            while data:
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            raise unwritable(self._spool_dir, error) from error
+        self._on_disk = mapped(self._file, 8 * self._n).view(np.int64)

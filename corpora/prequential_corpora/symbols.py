@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential_corpora.chunks import CHUNK_N_BYTES, changed, reading
 from prequential.errors import CorpusError
 from prequential.files import open_regular
+from prequential_corpora.chunks import CHUNK_N_BYTES, changed, reading
 
 
 class Symbols(Protocol):

@@ -23,6 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from prequential.errors import CorpusError
+from prequential.files import open_regular
 from prequential_corpora.chunks import DOCUMENT_END, changed, read_chunks, reading
 from prequential_corpora.corpus import Document
 from prequential_corpora.tree_restore import (
@@ -36,8 +38,6 @@ from prequential_corpora.tree_restore import (
     is_git,
     stays_inside,
 )
-from prequential.errors import CorpusError
-from prequential.files import open_regular
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
-    from prequential_codecs.archive_recovery import recover_blocks
+    from prequential_codecs.archive_summary import recover_blocks
 
     import prequential
 

@@ -61,7 +61,7 @@ def test_each_evaluation_leaves_a_run_folder_with_the_appended_record(evaluated)
 
 def test_the_named_baselines_are_measured(run, text, tmp_path):
     (tmp_path / "a").write_bytes(text[:1000])
-    for names, expected in (("gzip,kt0", ["gzip", "kt0"]), ("none", [])):
+    for names, expected in (("gzip,order0", ["gzip", "order0"]), ("none", [])):
         done = run(tmp_path, "evaluate", "--no-run", "--json", "--baselines", names, "a")
         assert [b["name"] for b in json.loads(done.stdout)["baselines"]] == expected
     done = run(tmp_path, "evaluate", "--baselines", "gzip,arj", "a")

@@ -5,43 +5,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 
-
-@pytest.fixture(scope="module")
-def done(run, text, tmp_path_factory):
-    """A folder after `compress a` and `decompress -o b a.pq`, and the two results."""
-    folder = tmp_path_factory.mktemp("named")
-    source = folder / "a"
+def test_decompress_gives_the_bytes_back_with_mode_and_time_and_prints_nothing(run, text, tmp_path):
+    source = tmp_path / "a"
     source.write_bytes(text)
     source.chmod(0o640)
     os.utime(source, ns=(10**18, 10**18))
-    return folder, run(folder, "compress", "a"), run(folder, "decompress", "-o", "b", "a.pq")
-
-
-def test_decompress_gives_the_bytes_back(done, text):
-    folder, _, _ = done
-    assert (folder / "b").read_bytes() == text
-
-
-def test_the_archive_is_smaller_than_the_text(done, text):
-    folder, _, _ = done
-    assert (folder / "a.pq").stat().st_size < len(text)
-
-
-def test_the_source_and_the_archive_are_kept_and_nothing_else_is_left(done):
-    folder, _, _ = done
-    assert sorted(path.name for path in folder.iterdir()) == ["a", "a.pq", "b"]
-
-
-@pytest.mark.parametrize("name", ["a.pq", "b"])
-def test_outputs_have_the_mode_and_time_of_their_source(done, name):
-    status = (done[0] / name).stat()
-    assert (status.st_mode & 0o777, status.st_mtime_ns) == (0o640, 10**18)
-
-
-def test_without_a_terminal_success_prints_nothing(done):
-    assert [(p.returncode, p.stdout, p.stderr) for p in done[1:]] == [(0, b"", b"")] * 2
+    for done in (run(tmp_path, "compress", "a"), run(tmp_path, "decompress", "-o", "b", "a.pq")):
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert source.read_bytes() == (tmp_path / "b").read_bytes() == text
+    assert (tmp_path / "a.pq").stat().st_size < len(text)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "b"]
+    for name in ("a.pq", "b"):
+        status = (tmp_path / name).stat()
+        assert (status.st_mode & 0o777, status.st_mtime_ns) == (0o640, 10**18)
 
 
 def test_standard_input_goes_to_standard_output_and_back(run, text, tmp_path):

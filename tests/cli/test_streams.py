@@ -15,7 +15,6 @@ from prequential.files import check_output, output_file
 from prequential.printable import printable
 from prequential.records.table import format_table
 
-FULL = Path("/dev/full")
 LEGITIMATE = ["имя", "文字　名", "اسم", "e\u0301", "👩\u200d💻", "a b-c_d", "ZWNJ\u200cx"]
 CONTROLS = [
     "\x00",
@@ -50,22 +49,17 @@ def test_what_controls_a_terminal_becomes_an_escape(control: str) -> None:
         assert printable(text) == text
 
 
-def test_a_name_is_one_line_and_a_text_keeps_its_lines() -> None:
-    assert printable("a\nb\tc") == "a\\nb\\tc"
-    assert printable("a\nb\tc", multiline=True) == "a\nb\tc"
-
-
-def test_json_stays_json() -> None:
+def test_names_messages_cells_and_json_are_one_line_and_a_text_keeps_its_lines(tmp_path: Path) -> None:
     line = json.dumps({"name": "".join(CONTROLS)})
     assert json.loads(printable(line)) == json.loads(line)
-
-
-def test_a_message_is_one_printable_line() -> None:
     assert str(CorpusError("a\x1b[2J\n  b\u202e")) == "a\\x1b[2J b\\u202e"
-
-
-def test_a_cell_of_a_table_cannot_begin_a_row() -> None:
     assert len(format_table(["name", "n"], [["a\nb", "1\x1b"]]).split("\n")) == 2
+    (tmp_path / HOSTILE).touch()
+    with pytest.raises(OutputError) as refused:
+        check_output(tmp_path / HOSTILE, overwrite=False)
+    assert str(refused.value).isprintable()
+    assert printable("a\nb\tc") == "a\\nb\\tc"
+    assert printable("a\nb\tc", multiline=True) == "a\nb\tc"
 
 
 # ---- the single exit
@@ -86,9 +80,11 @@ def test_a_traceback_cannot_control_the_terminal() -> None:
         "with printable_streams():\n"
         "    report_failure(None, KeyError('missing\\x1b[2J'), verbose=True)\n"
         "    report_failure(None, ValueError('missing\\x1b[2J'), verbose=True)\n"
+        "    report_failure(None, KeyError('last'), verbose=False)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stderr.count(b"unexpected") == 2 and b"ValueError: missing" in done.stderr
+    assert done.stderr.count(b"unexpected") == 3 and b"ValueError: missing" in done.stderr
+    assert len(done.stderr.splitlines()) == 5 and b"unexpected KeyError: 'last'" in done.stderr.splitlines()[-1]
     assert b"\x1b" not in done.stderr
 
 
@@ -114,6 +110,7 @@ def test_archives_of_a_name_with_controls_are_made_and_read_without_them(run, ho
     assert "x\\x1b[2J" in clean(run(hostile, "compress", "-f", "-v", "-1", HOSTILE))
     for command in (["list"], ["list", "--json"], ["test", "-v"], ["decompress", "-f", "-v"]):
         clean(run(hostile, *command, archive))
+    assert "\\x1b" in clean(run(hostile, "list", "--\x1b[2J", "a"), code=2)
 
 
 @pytest.mark.slow
@@ -128,10 +125,6 @@ def test_no_command_prints_a_name_with_controls(run, hostile: Path) -> None:
     clean(run(hostile, "report", "-f", "-o", f"{HOSTILE}.html", str(folders[1])))
     clean(run(hostile, "runs", "list", HOSTILE + "-runs"))
     clean(run(hostile, "estimate", "-1", "--probe", "1K", HOSTILE))
-
-
-def test_a_usage_error_quotes_no_controls(run, tmp_path: Path) -> None:
-    assert "\\x1b" in clean(run(tmp_path, "list", "--\x1b[2J", "a"), code=2)
 
 
 def test_names_in_any_alphabet_are_printed_as_they_are(run, tmp_path: Path, archive: bytes) -> None:
@@ -197,7 +190,12 @@ def test_closed_streams_never_reach_an_output_file(shell, folder: Path, closed: 
     assert b"Traceback" not in done.stderr
 
 
-def test_a_closed_stderr_loses_only_diagnostics(shell, folder: Path, text: bytes, archive: bytes) -> None:
+def test_a_closed_or_full_stderr_loses_only_diagnostics(shell, folder: Path, text: bytes, archive: bytes) -> None:
+    assert shell(folder, "$P decompress -v --kernels plain -c a.pq 2>/dev/full").stdout == text
+    assert shell(folder, "$P list missing a.pq 2>/dev/full").stdout.count(b"\n") == 2
+    for command in ("compress $C -c", "decompress --kernels plain -c"):
+        done = shell(folder, f"$P {command} <&-")
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
     done = shell(folder, "$P decompress -v --kernels plain -c a.pq 2>&-")
     assert (done.returncode, done.stdout) == (0, text)
     done = shell(folder, "$P compress -v $C -c a 2>&-")
@@ -294,23 +292,3 @@ def test_a_terminal_takes_an_output_only_with_overwrite() -> None:
     assert os.read(ours, 100) == b"text"
     os.close(ours)
     os.close(theirs)
-
-
-def test_a_closed_input_is_one_line(shell, folder: Path) -> None:
-    for command in ("compress $C -c", "decompress --kernels plain -c"):
-        done = shell(folder, f"$P {command} <&-")
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
-
-
-@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full")
-def test_a_full_stderr_changes_no_result(shell, folder: Path, text: bytes) -> None:
-    done = shell(folder, "$P decompress -v --kernels plain -c a.pq 2>/dev/full")
-    assert done.stdout == text
-    assert shell(folder, "$P list missing a.pq 2>/dev/full").stdout.count(b"\n") == 2
-
-
-def test_an_error_in_python_is_printable_too(tmp_path: Path) -> None:
-    (tmp_path / HOSTILE).touch()
-    with pytest.raises(Exception) as refused:
-        check_output(tmp_path / HOSTILE, overwrite=False)
-    assert str(refused.value).isprintable()

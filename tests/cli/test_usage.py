@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+import prequential
 from prequential.cli.main import COMMANDS, build_parser
 from prequential.exact.matmul import BACKEND_NAMES
 from prequential.model.presets import DEVICE_PRESETS
@@ -42,6 +43,9 @@ WITHOUT_TORCH = (
         (["heldout", "--train", "", "--test", "a"], "a name is empty"),
         (["compress", "-", "-"], "- is given twice"),
         (["list", "-", "a", "-"], "- is given twice"),
+        (["compress", "-1", "--pure", "a"], "preset 1 has no GPT"),
+        (["compress", "--threads", "0", "a"], "threads = 0"),
+        (["compress", "--config", "missing.json", "a"], "cannot read 'missing.json'"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(run, tmp_path, args, part):
@@ -54,21 +58,6 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(run, tmp_path, args, p
     assert part in done.stderr.decode()
 
 
-@pytest.mark.parametrize(
-    ("args", "part"),
-    [
-        (["compress", "-1", "--pure", "a"], "preset 1 has no GPT"),
-        (["compress", "--threads", "0", "a"], "threads = 0"),
-        (["compress", "--config", "missing.json", "a"], "cannot read 'missing.json'"),
-    ],
-)
-def test_a_wrong_option_value_is_named(run, tmp_path, args, part):
-    (tmp_path / "a").write_bytes(b"abc")
-    done = run(tmp_path, *args)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert part in done.stderr.decode()
-
-
 def test_help_lists_the_commands_in_groups_in_less_than_three_tenths_of_a_second(run, tmp_path):
     def used_s() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -78,6 +67,9 @@ def test_help_lists_the_commands_in_groups_in_less_than_three_tenths_of_a_second
     done = run(tmp_path, "--help", fresh=True)
     assert used_s() - before_s < 0.3
     shown = done.stdout.decode()
+    for same in (["help"], []):
+        assert subprocess.run([sys.executable, "-m", "prequential", *same], capture_output=True).stdout == done.stdout
+    assert run(tmp_path, "--version").stdout.decode() == f"prequential {prequential.__version__}\n"
     for title, commands in COMMANDS.items():
         names = [command.__name__.rpartition(".")[2] for command in commands]
         lines = shown.partition(f"\n{title}:\n")[2].partition("\n\n")[0].splitlines()
@@ -90,20 +82,29 @@ def test_help_lists_the_commands_in_groups_in_less_than_three_tenths_of_a_second
 def test_every_command_explains_itself(run, tmp_path, command):
     done = run(tmp_path, command, "--help")
     assert (done.returncode, done.stderr) == (0, b"")
+    assert run(tmp_path, "help", command).stdout == done.stdout
     assert done.stdout.startswith(f"usage: prequential {command}".encode())
 
 
-def test_version_is_the_packages(run, tmp_path):
-    import prequential
-
-    assert run(tmp_path, "--version").stdout.decode() == f"prequential {prequential.__version__}\n"
-
-
-def test_list_shows_the_contents_of_an_archive(run, archive, text, tmp_path):
+def test_list_shows_archives_also_of_standard_input_and_continues_after_others(run, archive, text, tmp_path):
     (tmp_path / "a.pq").write_bytes(archive)
-    entry = json.loads(run(tmp_path, "list", "--json", "a.pq").stdout)
-    assert (entry["n_bytes"], entry["archive_bytes"]) == (len(text), len(archive))
-    assert sum(block["n_bytes"] for block in entry["blocks"]) == len(text)
+    (tmp_path / "b").write_bytes(b"b")
+    done = run(tmp_path, "list", "--json", "b", "a.pq", "-", stdin=archive)
+    assert done.returncode == 1 and done.stderr.startswith(b"prequential: b: ")
+    entries = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [entry["archive"] for entry in entries] == ["a.pq", "-"]
+    for entry in entries:
+        assert (entry["n_bytes"], entry["archive_bytes"]) == (len(text), len(archive))
+        assert sum(block["n_bytes"] for block in entry["blocks"]) == len(text)
+    done = run(tmp_path, "list", "b")
+    assert (done.returncode, done.stdout) == (1, b"")  # no titles without a row
+
+
+def test_compress_works_on_inputs_that_exist_beside_missing_ones(run, tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    done = run(tmp_path, "compress", "none", "a")
+    assert (done.returncode, done.stderr) == (1, b"prequential: cannot read 'none': No such file or directory\n")
+    assert (tmp_path / "a.pq").exists()
 
 
 def test_list_needs_no_torch(archive, tmp_path):
@@ -127,14 +128,6 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
         assert done.stdout.splitlines()[-1] == b"False", args
     assert (tmp_path / "b").read_bytes() == text
-
-
-def test_list_continues_after_a_file_that_is_not_an_archive(run, archive, tmp_path):
-    (tmp_path / "a.pq").write_bytes(archive)
-    (tmp_path / "b").write_bytes(b"b")
-    done = run(tmp_path, "list", "--json", "b", "a.pq")
-    assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
-    assert done.stderr.startswith(b"prequential: b: ")
 
 
 @pytest.mark.parametrize(
@@ -163,20 +156,6 @@ def test_what_is_refused_at_once_imports_nothing_large(command, tmp_path):
     assert done.stdout.splitlines()[-1].split() == []
 
 
-def test_inputs_that_exist_are_worked_on_beside_missing_ones(run, tmp_path):
-    (tmp_path / "a").write_bytes(b"abc")
-    done = run(tmp_path, "compress", "none", "a")
-    assert done.returncode == 1 and b"prequential: cannot read 'none'" in done.stderr
-    assert (tmp_path / "a.pq").exists()
-
-
-def test_without_a_command_the_help_is_printed():
-    bare, asked = (
-        subprocess.run([sys.executable, "-m", "prequential", *args], capture_output=True) for args in ([], ["--help"])
-    )
-    assert (bare.returncode, bare.stderr) == (0, b"") and bare.stdout == asked.stdout
-
-
 def test_the_help_shows_all_presets_and_the_default(run, tmp_path):
     shown = " ".join(run(tmp_path, "compress", "--help").stdout.decode().split())
     assert "-1, -2, -3, -4, -5, -6, -7, -8, -9 preset, from the fastest (-1)" in shown and "default: -5" in shown
@@ -190,20 +169,6 @@ def test_options_and_files_come_in_any_order(args):
     assert (parsed.names, parsed.output) == (["a"], "c.pq")
     assert parsed.preset == (1 if "-1" in args else None)
     assert build_parser().parse_args(["list", "a", "--json", "b"]).names == ["a", "b"]
-
-
-def test_list_reads_standard_input(archive, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "prequential", "list", "--json", "-"], input=archive, capture_output=True, check=True
-    )
-    entry = json.loads(done.stdout)
-    assert (entry["archive"], entry["archive_bytes"]) == ("-", len(archive))
-
-
-def test_list_prints_no_titles_without_a_row(run, tmp_path):
-    (tmp_path / "a").write_bytes(b"no archive")
-    done = run(tmp_path, "list", "a")
-    assert (done.returncode, done.stdout) == (1, b"")
 
 
 def on_a_terminal(folder, *args):
@@ -272,18 +237,8 @@ def test_a_configuration_may_begin_with_a_byte_order_mark_and_come_through_a_pip
 
     def piped(data):
         reading, writing = os.pipe()
-        command = [
-            sys.executable,
-            "-m",
-            "prequential",
-            "compress",
-            "--config",
-            f"/dev/fd/{reading}",
-            "-f",
-            "-o",
-            "b.pq",
-            "a",
-        ]
+        args = ["compress", "--config", f"/dev/fd/{reading}", "-f", "-o", "b.pq", "a"]
+        command = [sys.executable, "-m", "prequential", *args]
         process = subprocess.Popen(command, cwd=tmp_path, pass_fds=[reading], stderr=subprocess.PIPE)
         os.close(reading)
         with suppress(BrokenPipeError), os.fdopen(writing, "wb") as pipe:

@@ -2,8 +2,6 @@
 
 import io
 import json
-import zlib
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prequential_codecs.archive import ArchiveReader, ArchiveWriter
 from prequential_codecs.archive_block import Block, BlockKind
-from prequential_codecs.archive_header import HEADER_DICTIONARY, MAX_HEADER_BYTES, Header, pack_header
+from prequential_codecs.archive_header import Header, pack_header
 from prequential_codecs.archive_summary import summarise
 from prequential_codecs.byte_source import CHUNK_BYTES, varint
 
@@ -145,12 +143,6 @@ def test_every_truncation_is_refused() -> None:
             read_all(SMALL[:n_bytes])
 
 
-def test_every_truncation_is_refused_by_the_summary(tmp_path: Path) -> None:
-    for n_bytes in range(len(SMALL)):
-        with pytest.raises(CorruptArchiveError):
-            summary_of(SMALL[:n_bytes], tmp_path)
-
-
 def test_damage_to_sizes_or_index_is_refused_by_the_summary(tmp_path: Path) -> None:
     reference = summary_of(SMALL, tmp_path)
     for bit in range(0, 8 * len(SMALL), 7):
@@ -186,32 +178,6 @@ def test_the_error_names_the_damaged_block_and_its_range_of_the_original() -> No
     assert (n_intact, message) == (1, "block 1 (original bytes 9-12): checksum mismatch")
 
 
-def test_swapped_blocks_are_refused() -> None:
-    record = len(archive_of(BLOCKS[:1] * 2)) - len(archive_of(BLOCKS[:1])) - 2  # minus its two bytes of the index
-    header_bytes = ArchiveReader(io.BytesIO(SMALL)).header_bytes
-    same_size = archive_of([BLOCKS[0], BLOCKS[2]], config={"seed": 1}, corpus={"name": "x"})
-    first, second = (same_size[header_bytes + i * record : header_bytes + (i + 1) * record] for i in range(2))
-    swapped = same_size[:header_bytes] + second + first + same_size[header_bytes + 2 * record :]
-    assert sorted(swapped) == sorted(same_size)
-    assert intact_blocks_before_refusal(swapped) == (0, "block 0 (original bytes 0-9): checksum mismatch")
-
-
-def test_blocks_of_another_archive_are_refused() -> None:
-    header_bytes = ArchiveReader(io.BytesIO(SMALL)).header_bytes
-    other = pack_header(Header(n_bytes=21, blake2b=DIGEST[::-1], config={"seed": 1}, corpus={"name": "x"}))
-    assert intact_blocks_before_refusal(other + SMALL[header_bytes:])[0] == 0
-
-
-def test_another_format_version_has_its_own_error() -> None:
-    with pytest.raises(UnsupportedVersionError, match="version 2"):
-        ArchiveReader(io.BytesIO(SMALL[:8] + b"\2\0" + SMALL[10:]))
-
-
-def test_a_file_of_another_format_is_refused_as_such() -> None:
-    with pytest.raises(CorruptArchiveError, match=r"not a \.pq archive"):
-        ArchiveReader(io.BytesIO(b"\x1f\x8b" + bytes(100)))
-
-
 def test_a_declared_size_is_not_allocated_before_its_bytes_arrive() -> None:
     header = pack_header(Header(n_bytes=2**40, blake2b=DIGEST))
     pipe = Pipe(header + b"\2" + varint(2**26) + varint(1) + varint(2**26) + bytes(8) + b"few")
@@ -236,67 +202,6 @@ def test_sizes_outside_the_limits_are_refused_before_the_payload_is_read(
     head = b"\2" + b"".join(map(varint, sizes)) + bytes(8)
     message = intact_blocks_before_refusal(pack_header(Header(n_bytes=1000, blake2b=DIGEST)) + head)[1]
     assert reason in message
-
-
-@pytest.mark.parametrize("integer", [b"\x80\x00", b"\xff" * 9 + b"\x01"])
-def test_integers_that_are_not_in_their_shortest_form_are_refused(integer: bytes) -> None:
-    assert (
-        "integer" in intact_blocks_before_refusal(pack_header(Header(n_bytes=9, blake2b=DIGEST)) + b"\2" + integer)[1]
-    )
-
-
-def header_with(text: bytes, deflate: Callable[[bytes], bytes] | None = None) -> bytes:
-    """A header with a correct checksum around any description."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, HEADER_DICTIONARY)
-    deflated = deflate(text) if deflate else packer.compress(text) + packer.flush()
-    body = SMALL[:10] + varint(0) + DIGEST + varint(len(deflated)) + deflated
-    return body + zlib.crc32(body).to_bytes(4, "little")
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        '{"a":1,"a":1}',
-        '{"a":NaN}',
-        '{"a":Infinity}',
-        '{"a":1e999}',
-        '{"a":' + "9" * 5000 + "}",
-        '{"a":9223372036854775808}',
-        '{"a": 1}',
-        '{"b":1,"a":1}',
-        '{"a":"\\ud800"}',
-        '{"a":"\\u0041"}',
-        '{"a":-0}',
-        "[" * 30_000 + "]" * 30_000,
-        "[]",
-        '{"a":1',
-        "",
-    ],
-)
-def test_descriptions_that_are_not_canonical_json_objects_are_refused(config: str) -> None:
-    with pytest.raises(CorruptArchiveError, match="header: "):
-        ArchiveReader(io.BytesIO(header_with(f'{{"config":{config},"corpus":{{}}}}'.encode())))
-
-
-@pytest.mark.parametrize("text", [b'{"config":{}}', b'{"config":{},"corpus":{},"x":{}}', b"7", b"\xff"])
-def test_descriptions_with_other_members_are_refused(text: bytes) -> None:
-    with pytest.raises(CorruptArchiveError, match="header: "):
-        ArchiveReader(io.BytesIO(header_with(text)))
-
-
-def test_a_description_that_inflates_beyond_the_limit_is_refused() -> None:
-    bomb = b'{"config":{"a":"' + b"a" * 50_000_000 + b'"},"corpus":{}}'
-    with pytest.raises(CorruptArchiveError, match=f"exceeds {MAX_HEADER_BYTES} bytes"):
-        ArchiveReader(io.BytesIO(header_with(bomb)))
-
-
-def test_a_description_with_bytes_after_its_end_is_refused() -> None:
-    def with_tail(text: bytes) -> bytes:
-        packer = zlib.compressobj(wbits=-15)
-        return packer.compress(text) + packer.flush() + b"tail"
-
-    with pytest.raises(CorruptArchiveError, match="does not end"):
-        ArchiveReader(io.BytesIO(header_with(b'{"config":{},"corpus":{}}', with_tail)))
 
 
 @pytest.mark.parametrize(

@@ -1,99 +1,151 @@
-"""Baselines: round trips of every compressor, measured sizes, and a note for each one that is not installed."""
+"""Baselines: round trips of every compressor, sizes near what theory says, and a note for each one that is not installed."""
 
+import math
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prequential_codecs.baselines import registry as baselines
-from prequential_codecs.baselines.classical import CLASSICAL
-from prequential_codecs.baselines.compressor import Compressor
-from prequential_codecs.baselines.registry import BASELINES, measure, measure_installed
-from prequential_codecs.baselines.static import STATIC
+from prequential_codecs.baselines import registry
+from prequential_codecs.baselines.classical import Compressor
+from prequential_codecs.baselines.registry import BASELINES, STATIC, measure, measure_installed
+from prequential_codecs.baselines.two_part import count_ranges, round_counts
+from prequential_corpora.bundled import sample_path
 
-from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
+from prequential.errors import ConfigError, CorruptArchiveError, MissingDependencyError, PrequentialError
 
 INSTALLED = [name for name, compressor in BASELINES.items() if compressor.installed]
 ENWIK6 = Path(__file__).parents[3] / "shared" / "corpora" / "text" / "enwik6"
-BITS_PER_BYTE = {"gzip": 2.846, "bzip2": 2.251, "xz": 2.326, "zstd": 2.401, "brotli": 2.248, "ppmd": 1.964}
+BITS_PER_BYTE = {
+    "gzip": 2.846, "bzip2": 2.251, "xz": 2.326, "zstd": 2.401, "brotli": 2.248, "ppmd": 1.964, "order3-static": 2.749,
+}  # fmt: skip
+EDGES = [b"", b"a", b"\0", b"aaaa", b"a" * 5000, b"text\0", b"text\0\0\0", bytes(range(256)) * 9]
+WORDS = st.lists(st.sampled_from([b"a", b"ab", b"\0", b"\xff", b"the ", bytes(range(256))]), max_size=40).map(b"".join)
+
+
+def size(name: str, data: bytes) -> int:
+    """The compressed size in bytes, after a check of the round trip."""
+    compressed = BASELINES[name].compress(data)
+    assert BASELINES[name].decompress(compressed) == data
+    return len(compressed)
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-@pytest.mark.parametrize("data", [b"", b"a", b"\0", b"a" * 5000, b"text\0", b"text\0\0\0", bytes(range(256)) * 9])
-def test_edge_cases_round_trip(name: str, data: bytes) -> None:
-    compressor = BASELINES[name]
-    assert compressor.decompress(compressor.compress(data)) == data
+def test_edge_cases_round_trip(name: str) -> None:
+    for data in EDGES:
+        size(name, data)
 
 
-@pytest.mark.parametrize("name", sorted(set(INSTALLED) & CLASSICAL.keys()))
-@given(st.binary(max_size=2000))
-@settings(max_examples=8, deadline=None)
-def test_classical_compressors_round_trip(name: str, data: bytes) -> None:
-    assert CLASSICAL[name].decompress(CLASSICAL[name].compress(data)) == data
-
-
-@pytest.mark.parametrize("name", sorted(STATIC))
-@given(st.lists(st.sampled_from([b"a", b"ab", b"\0", b"\xff", b"the ", bytes(range(256))]), max_size=40))
-@settings(max_examples=15, deadline=None)
-def test_static_models_round_trip(name: str, words: list[bytes]) -> None:
-    data = b"".join(words)
-    assert STATIC[name].decompress(STATIC[name].compress(data)) == data
+@pytest.mark.parametrize("name", INSTALLED)
+@given(st.binary(max_size=1000) | WORDS)
+@settings(max_examples=20, deadline=None)
+def test_every_baseline_round_trips(name: str, data: bytes) -> None:
+    size(name, data)
 
 
 @pytest.mark.parametrize("n_bytes", [2047, 2048, 2049, 4097, 64 * 2048 + 1])
 def test_order2_round_trips_at_the_ends_of_its_streams(n_bytes: int) -> None:
-    data = (b"the quick brown fox " * (n_bytes // 20 + 1))[:n_bytes]
-    assert STATIC["order2"].decompress(STATIC["order2"].compress(data)) == data
+    size("order2", (b"the quick brown fox " * (n_bytes // 20 + 1))[:n_bytes])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"a" * 100_000,
+        bytes(range(256)) * 600,
+        bytes(70_000) + b"x" + bytes(70_000),
+        np.random.default_rng(3).integers(0, 256, 30_000, np.uint8).tobytes(),
+    ],
+    ids=["one value", "all values", "large counts", "noise"],
+)
+def test_large_counts_complete_alphabets_and_noise_round_trip(data: bytes) -> None:
+    size("order3-static", data)
 
 
 def test_order0_reaches_the_entropy_of_its_data() -> None:
-    data = (b"a" * 3 + b"b") * 25_000
     entropy_bytes = 100_000 * 0.8112781 / 8
-    assert entropy_bytes < len(STATIC["order0"].compress(data)) < entropy_bytes * 1.005 + 48
+    assert entropy_bytes < size("order0", (b"a" * 3 + b"b") * 25_000) < entropy_bytes * 1.005 + 48
 
 
-def test_order2_learns_what_order0_cannot_see() -> None:
+def test_higher_orders_learn_what_order0_cannot_see() -> None:
     data = bytes(range(256)) * 100
-    assert len(STATIC["order0"].compress(data)) > len(data)
-    assert len(STATIC["order2"].compress(data)) < len(data) / 4
+    assert size("order0", data) > len(data)
+    assert size("order2", data) < len(data) / 4
+    assert size("order3-static", data) < 1500  # of parameters
+
+
+def test_two_part_data_cost_their_entropy_and_counts_are_not_free() -> None:
+    data = sample_path("christmas_carol").read_bytes()
+    grams, contexts = (Counter(data[i : i + n] for i in range(len(data) - 3)) for n in (4, 3))
+    entropy_bits = -sum(n * math.log2(n / contexts[gram[:3]]) for gram, n in grams.items())
+    bits_per_count = (8 * size("order3-static", data) - entropy_bits) / len(grams)
+    assert 4 < bits_per_count < 10
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 1023, 1024, 2**31 + 12345])
+def test_a_count_is_in_the_range_of_its_rounded_count(count: int) -> None:
+    codes = round_counts(np.array([count]))
+    floors, further = count_ranges(codes)
+    assert 0 <= codes[0] < 255
+    assert floors[0] <= count <= floors[0] + further[0]
+    assert further[0] <= max(1, count**0.5 * 2, count / 8)
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_a_static_payload_with_more_bytes_is_refused(name: str) -> None:
+    with pytest.raises(CorruptArchiveError):
+        STATIC[name].decompress(STATIC[name].compress(b"some words and some more " * 40) + b"\xff" * 8)
 
 
 def test_a_measurement_reports_the_size_of_the_real_output() -> None:
     data = b"measured " * 100
     result = measure("bzip2", data)
     assert (result.name, result.n_bytes) == ("bzip2", 900)
-    assert result.compressed_bytes == len(CLASSICAL["bzip2"].compress(data))
+    assert result.compressed_bytes == size("bzip2", data)
     assert result.wall_s > 0
 
 
-def test_a_size_without_a_correct_decoding_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    liar = Compressor(label="liar", compress=lambda data: b"", decompress=lambda data: b"")
-    monkeypatch.setitem(baselines.BASELINES, "liar", liar)
-    with pytest.raises(PrequentialError, match="liar decompresses its 3 bytes of input to other bytes"):
-        measure("liar", b"abc")
+def refuses(data: bytes) -> bytes:
+    raise ValueError("corrupted input data")
 
 
-def test_a_missing_library_is_skipped_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    package = "no_such_package_anywhere"
-    absent = Compressor(label="x", compress=bytes, decompress=bytes, requires=package)
-    monkeypatch.setitem(baselines.BASELINES, "absent", absent)
-    results, notes = measure_installed(b"abc", ["absent", "gzip"])
-    assert [result.name for result in results] == ["gzip"]
-    assert notes == [
-        f"skipped: baseline absent needs the package {package}, which is not installed: pip install {package}"
-    ]
-    with pytest.raises(MissingDependencyError):
-        measure("absent", b"abc")
-
-
-def test_a_baseline_that_refuses_its_own_output_is_skipped_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(data: bytes) -> bytes:
-        raise ValueError("corrupted input data")
-
-    monkeypatch.setitem(BASELINES, "broken", Compressor(label="broken", compress=bytes, decompress=refuses))
+@pytest.mark.parametrize(
+    ("compressor", "note"),
+    [
+        (Compressor(label="x", compress=bytes, decompress=refuses), "does not decode its 3 bytes of input: corrupted"),
+        (
+            Compressor(label="x", compress=bytes, decompress=lambda data: b""),
+            "decompresses its 3 bytes of input to other",
+        ),
+        (
+            Compressor(label="x", compress=bytes, decompress=bytes, requires="no_such"),
+            "needs the package no_such, which",
+        ),
+    ],
+)
+def test_a_size_without_a_correct_decoding_is_skipped_with_a_note(
+    compressor: Compressor, note: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry.BASELINES, "broken", compressor)
     results, notes = measure_installed(b"abc", ["broken", "gzip"])
     assert [result.name for result in results] == ["gzip"]
-    assert notes == ["skipped: baseline broken does not decode its 3 bytes of input: corrupted input data"]
+    assert len(notes) == 1 and notes[0].startswith(f"skipped: baseline broken {note}")
+    with pytest.raises(PrequentialError):
+        measure("broken", b"abc")
+
+
+def test_without_constriction_one_note_names_all_static_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Compressor, "installed", property(lambda self: self.requires != "constriction"))
+    results, notes = measure_installed(b"abc" * 9, ["gzip", *STATIC])
+    assert [result.name for result in results] == ["gzip"]
+    assert notes == [
+        "skipped: baselines order0, order2, order3-static need the package constriction, which is not installed: "
+        "pip install constriction"
+    ]
+    with pytest.raises(MissingDependencyError, match="baseline order0 needs the package constriction"):
+        measure("order0", b"abc")
 
 
 def test_an_unknown_baseline_is_refused() -> None:

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from prequential_corpora.dataset import RowDocuments
 from prequential_corpora.dataset_spec import DatasetSpec
 from prequential_corpora.sources import open_corpus
 
@@ -125,14 +124,9 @@ def test_the_lines_of_a_text_file_are_its_rows(tmp_path: Path) -> None:
 def test_the_splits_of_a_local_folder_follow_from_its_file_names(tmp_path: Path) -> None:
     write_rows(tmp_path / "train.jsonl")
     (tmp_path / "test.jsonl").write_text('{"n": 0, "body": "held out"}\n')
-    with open_corpus(f"hf:{tmp_path}?split=test") as corpus:
-        assert corpus.bytes().tobytes() == b"held out\0"
-
-
-def test_part_of_a_split_can_be_selected(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows.jsonl")
-    with open_corpus(f"hf:{tmp_path}/rows.jsonl?split=train[-1:]") as corpus:
-        assert corpus.bytes().tobytes() == b"last\0"
+    for split, texts in (("test", b"held out\0"), ("train[-1:]", b"last\0")):
+        with open_corpus(f"hf:{tmp_path}?split={split}") as corpus:
+            assert corpus.bytes().tobytes() == texts
 
 
 def test_the_description_identifies_the_data_set(tmp_path: Path) -> None:
@@ -141,17 +135,9 @@ def test_the_description_identifies_the_data_set(tmp_path: Path) -> None:
         description = json.loads(json.dumps(corpus.describe()))
         assert description.pop("fingerprint")
         assert description == {
-            "kind": "dataset",
-            "name": "rows.jsonl",
-            "revision": None,
-            "commit": None,
-            "config": None,
-            "split": "train",
-            "column": "body",
-            "separator": "--",
-            "n_rows": 2,
-            "n_null_rows": 1,
-        }
+            "kind": "dataset", "name": "rows.jsonl", "revision": None, "commit": None, "config": None, "split": "train",
+            "column": "body", "separator": "--", "n_rows": 2, "n_null_rows": 1,
+        }  # fmt: skip
         assert corpus.bytes().tobytes() == b"a----"
 
 
@@ -203,28 +189,25 @@ def test_the_settings_of_the_package_do_not_change(tmp_path: Path) -> None:
 def test_a_data_set_that_cannot_be_loaded_is_refused_in_one_line(
     content: str, options: str, reason: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "rows.pickle").write_bytes(b"x")
+    with pytest.raises(CorpusError, match=r"known are \.json, \.jsonl, \.csv, \.txt, \.parquet"):
+        open_corpus(f"hf:{tmp_path}/rows.pickle")
     (tmp_path / "rows.jsonl").write_text(content)
     with contextlib.redirect_stderr(io.StringIO()), pytest.raises(CorpusError, match=reason) as refusal:
         open_corpus(f"hf:{tmp_path}/rows.jsonl{options}")
     assert "\n" not in str(refusal.value)
 
 
-def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "rows.pickle").write_bytes(b"x")
-    with pytest.raises(CorpusError, match=r"known are \.json, \.jsonl, \.csv, \.txt, \.parquet"):
-        open_corpus(f"hf:{tmp_path}/rows.pickle")
-
-
-@pytest.mark.parametrize("name", ["squad", "squad@", "squad@main", "stanfordnlp/imdb@refs/pr/1"])
-def test_a_name_on_the_hub_without_a_fixed_revision_is_refused(name: str) -> None:
-    with pytest.raises(CorpusError, match="pin a revision"):
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        *[(name, "pin a revision") for name in ("squad", "squad@", "squad@main", "stanfordnlp/imdb@refs/pr/1")],
+        *[(name, "neither a file, a folder nor a name on the hub") for name in ("/missing.jsonl", "a/b/c@v1", "")],
+    ],
+)
+def test_a_name_that_is_no_path_and_no_fixed_revision_on_the_hub_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(CorpusError, match=reason):
         DatasetSpec.parse(name)
-
-
-def test_a_name_that_is_neither_a_path_nor_a_hub_name_is_refused(tmp_path: Path) -> None:
-    for name in (f"{tmp_path}/missing.jsonl", "a/b/c@v1", ""):
-        with pytest.raises(CorpusError, match="neither a file, a folder nor a name on the hub"):
-            DatasetSpec.parse(name)
 
 
 @pytest.mark.parametrize("query", ["splt=test", "split=a&split=b", "split", "revision=main", "separator=%ff"])
@@ -251,14 +234,3 @@ def test_without_the_package_the_error_says_how_to_install_it(tmp_path: Path, mo
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[hub\]'"):
         open_corpus(f"hf:{tmp_path}/rows.jsonl")
-
-
-def test_row_documents_are_a_sequence() -> None:
-    documents = RowDocuments(separator_n_bytes=2)
-    for n_bytes in (3, 0, 5):
-        documents.append(n_bytes)
-    assert list(documents) == [("0", 0, 3), ("1", 5, 0), ("2", 7, 5)]
-    assert documents[-1] == documents[2]
-    assert documents[1:] == [documents[1], documents[2]]
-    with pytest.raises(IndexError):
-        documents[3]

@@ -182,6 +182,7 @@ print(read(sys.argv[2]), (peak() - before) << 10)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_maxrss in KiB")
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl.zst"])
 def test_memory_does_not_grow_with_the_shard(suffix: str, tmp_path: Path) -> None:

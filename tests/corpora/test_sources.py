@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prequential_corpora import corpus as corpus_module
 from prequential_corpora.chunks import CHUNK_N_BYTES, read_chunks, spool
 from prequential_corpora.corpus import Document
 from prequential_corpora.sources import open_corpus
+from pytest import MonkeyPatch
 
 from prequential.errors import CorpusError, OutputError
 
@@ -35,13 +36,16 @@ def blake2b(data: bytes) -> str:
 
 
 @given(data=st.binary(max_size=200))
+@example(data=bytes(range(256)) * (CHUNK_N_BYTES // 256) + b"tail")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_gives_its_bytes(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(data)
     with open_corpus(path) as corpus:
         assert corpus.bytes().tobytes() == data
-        assert corpus.bytes().dtype == np.uint8
+        assert corpus.bytes().dtype == np.uint8 and not corpus.bytes().flags.writeable
+        # It is in the archive's header, and equal bytes with equal names must give equal archives.
+        assert corpus.describe() == {"kind": "file", "name": "data"}
         assert (corpus.kind, corpus.name, corpus.n_bytes) == ("file", "data", len(data))
         assert corpus.documents == [Document("data", 0, len(data))]
         assert corpus.blake2b == blake2b(data)
@@ -49,7 +53,7 @@ def test_a_file_gives_its_bytes(data: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("small_n_bytes", [0, 100])
 def test_a_copy_of_a_file_outlives_the_corpus_and_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_n_bytes: int
+    tmp_path: Path, monkeypatch: MonkeyPatch, small_n_bytes: int
 ) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", small_n_bytes)
     path, spool_dir = tmp_path / "data", tmp_path / "spool"
@@ -65,30 +69,13 @@ def test_a_copy_of_a_file_outlives_the_corpus_and_the_file(
     assert isinstance(getattr(found.base, "obj", None), mmap.mmap) == (small_n_bytes == 0)
 
 
-def test_only_the_beginning_that_is_asked_for_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_beginning_that_is_asked_for_is_copied(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 10)
     (tmp_path / "data").write_bytes(bytes(100))
     with open_corpus(tmp_path / "data", spool_dir=tmp_path / "missing") as corpus:
         assert len(corpus.bytes(10)) == len(corpus.symbols(10)) == 10
         with pytest.raises(OutputError, match="cannot spool to"):
             corpus.bytes()
-
-
-@pytest.mark.parametrize("data", [b"", b"abc"])
-def test_the_bytes_of_a_corpus_are_read_only(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "data").write_bytes(data)
-    with open_corpus(tmp_path / "data") as corpus:
-        assert not corpus.bytes().flags.writeable
-
-
-def test_the_description_of_a_file_does_not_depend_on_its_time_and_mode(tmp_path: Path) -> None:
-    """It is in the archive's header, and equal bytes with equal names must give equal archives."""
-    path = tmp_path / "data"
-    path.write_bytes(b"abc")
-    path.chmod(0o640)
-    os.utime(path, ns=(0, 1_600_000_000_123_456_000))
-    with open_corpus(path) as corpus:
-        assert corpus.describe() == {"kind": "file", "name": "data"}
 
 
 def test_a_name_that_is_not_utf8_becomes_valid_unicode(tmp_path: Path) -> None:
@@ -100,13 +87,6 @@ def test_a_name_that_is_not_utf8_becomes_valid_unicode(tmp_path: Path) -> None:
     with open_corpus(path) as corpus:
         assert corpus.name == "caf\\xe9"
         assert corpus.n_bytes == 3
-
-
-def test_the_digest_covers_several_chunks(tmp_path: Path) -> None:
-    data = bytes(range(256)) * (CHUNK_N_BYTES // 256) + b"tail"
-    (tmp_path / "data").write_bytes(data)
-    with open_corpus(tmp_path / "data") as corpus:
-        assert corpus.blake2b == blake2b(data)
 
 
 @pytest.mark.parametrize("data", [b"ab", b"abcd"])
@@ -185,7 +165,7 @@ def test_a_named_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
         open_corpus(tmp_path / "pipe")
 
 
-def test_a_path_object_is_always_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_object_is_always_a_path(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("-", "sample:x", "hf:x"):
         Path(name).write_bytes(b"abc")
@@ -202,11 +182,6 @@ def test_standard_input_is_written_to_a_temporary_file_that_is_deleted(tmp_path:
     document = Document("-", 0, len(data))
     assert output == [f"stdin|{len(data)}|{blake2b(data)}|{tmp_path}|{document}", "False"]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_temporary_file_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="cannot spool to"):
-        spool([b"abc"], tmp_path / "missing")
 
 
 def test_a_full_disk_is_an_output_error_and_leaves_no_file(tmp_path: Path) -> None:

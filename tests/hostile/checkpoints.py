@@ -31,7 +31,7 @@ from prequential.online.tensor_file import open_tensors
 
 Tensors = dict[str, torch.Tensor]
 About = dict[str, Any]
-Change = Callable[[Tensors, About], None]
+Change = Callable[[Tensors, About], object]
 
 METADATA = checkpoint.METADATA
 STOP_AFTER = {"mixer": 4, "pure": 3}  # reports: interrupts within a block, after a coded segment
@@ -42,81 +42,54 @@ class InterruptionError(Exception):
     """Raised instead of Ctrl-C."""
 
 
-# ---- changes
+# ---- changes: "CASE SEED": the seed that is interrupted, and what becomes of its checkpoint
 
 
 def _fill(name: str, value: float) -> Change:
-    def change(tensors: Tensors, about: About) -> None:
-        tensors[name].fill_(value)
-
-    return change
+    return lambda tensors, about: tensors[name].fill_(value)
 
 
 def _all_floats(value: float) -> Change:
-    def change(tensors: Tensors, about: About) -> None:
-        for tensor in tensors.values():
-            if tensor.is_floating_point():
-                tensor.fill_(value)
-
-    return change
+    return lambda tensors, about: [t.fill_(value) for t in tensors.values() if t.is_floating_point()]
 
 
 def _coder(**values: int) -> Change:
     """Changes fields of the coder's state (prequential_codecs/bit_coder.py)."""
-
-    def change(tensors: Tensors, about: About) -> None:
-        for name, value in values.items():
-            tensors["coder"][("low", "width", "n_words", "offset", "mode", "fault").index(name)] = value
-
-    return change
+    fields = ("low", "width", "n_words", "offset", "mode", "fault")
+    places = torch.tensor([fields.index(name) for name in values])
+    return lambda tensors, about: tensors["coder"].index_put_((places,), torch.tensor(list(values.values())))
 
 
 def _replace(name: str, tensor: torch.Tensor) -> Change:
-    def change(tensors: Tensors, about: About) -> None:
-        tensors[name] = tensor
-
-    return change
+    return lambda tensors, about: tensors.update({name: tensor})
 
 
-def _say(name: str, value: Any) -> Change:
-    def change(tensors: Tensors, about: About) -> None:
-        about[name] = value
-
-    return change
+def _say(**values: Any) -> Change:
+    return lambda tensors, about: about.update(values)
 
 
-def _say_total(name: str, value: Any) -> Change:
-    def change(tensors: Tensors, about: About) -> None:
-        about["totals"] = {**about["totals"], name: value}
-
-    return change
+def _say_total(**values: Any) -> Change:
+    return lambda tensors, about: about.update(totals={**about["totals"], **values})
 
 
 def _drop(name: str) -> Change:
-    def change(tensors: Tensors, about: About) -> None:
-        del about[name]
-
-    return change
+    return lambda tensors, about: about.pop(name)
 
 
 LARGE = 1 << 62
-# Values of tensors. The last part of each name is the seed that is interrupted.
+FILLED = {  # tensors of the mixer, filled with one value
+    "table": (-1,), "past": (-(1 << 40), LARGE), "matches": (-LARGE, LARGE), "history_maps": (-1,), "weights": ((1 << 15) - 1,),
+    "last_weights": ((1 << 31) - 1,), "curves": (-1,), "indirect": (LARGE,), "followers": (-1,), "row_errors": (-1, -(1 << 31)),
+}  # fmt: skip
 VALUES: dict[str, Change] = {
-    "table-full mixer": _fill("learner.mixer.table", -1),
-    "past-negative mixer": _fill("learner.mixer.past", -(1 << 40)),
-    "past-large mixer": _fill("learner.mixer.past", LARGE),
-    "matches-negative mixer": _fill("learner.mixer.matches", -LARGE),
-    "matches-large mixer": _fill("learner.mixer.matches", LARGE),
-    "maps-full mixer": _fill("learner.mixer.history_maps", -1),
-    "weights-full mixer": _fill("learner.mixer.weights", (1 << 15) - 1),
-    "last-weights-full mixer": _fill("learner.mixer.last_weights", (1 << 31) - 1),
-    "curves-full mixer": _fill("learner.mixer.curves", -1),
-    "indirect-large mixer": _fill("learner.mixer.indirect", LARGE),
-    "followers-full mixer": _fill("learner.mixer.followers", -1),
-    "row-errors-full mixer": _fill("learner.mixer.row_errors", -1),
-    "row-errors-negative mixer": _fill("learner.mixer.row_errors", -(1 << 31)),
-    "counters-negative mixer": _fill("learner.counters", -5),
-    "counters-large mixer": _fill("learner.counters", LARGE),
+    **{
+        f"{name} {value} mixer": _fill(f"learner.mixer.{name}", value)
+        for name, values in FILLED.items()
+        for value in values
+    },
+    **{f"counters {value} mixer": _fill("learner.counters", value) for value in (-5, LARGE)},
+    **{f"counters {value} pure": _fill("learner.gpt.counters", value) for value in (-5, LARGE)},
+    **{f"all {value} pure": _all_floats(value) for value in (float("nan"), float("inf"), 3e38)},
     "coder-position-negative mixer": _coder(n_words=-(1 << 50)),
     "coder-position-large mixer": _coder(n_words=1 << 50),
     "coder-mode mixer": _coder(mode=0),
@@ -126,11 +99,6 @@ VALUES: dict[str, Change] = {
     "coder-width-zero mixer": _coder(width=0),
     "coder-fault mixer": _coder(fault=1),
     "words-many mixer": _replace("words", torch.full((10_000,), -1, dtype=torch.int32)),
-    "nan pure": _all_floats(float("nan")),
-    "infinity pure": _all_floats(float("inf")),
-    "largest pure": _all_floats(3e38),
-    "counters-negative pure": _fill("learner.gpt.counters", -5),
-    "counters-large pure": _fill("learner.gpt.counters", LARGE),
 }
 # Types, shapes and metadata.
 FORMS: dict[str, Change] = {
@@ -139,19 +107,15 @@ FORMS: dict[str, Change] = {
     "coder-of-floats mixer": _replace("coder", torch.zeros(6, dtype=torch.float32)),
     "symbols-many mixer": _replace("symbols", torch.zeros(1000, dtype=torch.uint8)),
     "symbols-of-floats mixer": _replace("symbols", torch.zeros(16, dtype=torch.float64)),
-    "totals-unknown mixer": _say("totals", {"x": 1}),
-    "totals-list mixer": _say("totals", [1]),
-    "n_open-text mixer": _say("n_open", "7"),
-    "n_open-large mixer": _say("n_open", 1 << 40),
-    "n_open-negative mixer": _say("n_open", -3),
-    "open_bits-text mixer": _say("open_bits", "nan"),
-    "written-number mixer": _say("written", 7),
+    "totals-unknown mixer": _say(totals={"x": 1}),
+    "totals-list mixer": _say(totals=[1]),
+    **{f"n_open {value} mixer": _say(n_open=value) for value in ("7", 1 << 40, -3)},
+    "open_bits-text mixer": _say(open_bits="nan"),
+    "written-number mixer": _say(written=7),
     "written-missing mixer": _drop("written"),
     "n_open-missing mixer": _drop("n_open"),
-    "n_blocks-text mixer": _say_total("n_blocks", "1"),
-    "n_blocks-negative mixer": _say_total("n_blocks", -1),
-    "n_bytes-negative mixer": _say_total("n_bytes", -1),
-    "n_bytes-huge mixer": _say_total("n_bytes", LARGE),
+    **{f"n_blocks {value} mixer": _say_total(n_blocks=value) for value in ("1", -1)},
+    **{f"n_bytes {value} mixer": _say_total(n_bytes=value) for value in (-1, LARGE)},
 }
 
 

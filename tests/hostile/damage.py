@@ -12,18 +12,7 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
-from mutate import BYTE_MUTATIONS, _splice
-
-# ---- bytes
-
-
-def damaged_bytes(data: bytes, rng: Random) -> bytes:
-    """One to eight changes of a few bytes each."""
-    changes = [change for change in BYTE_MUTATIONS if change is not _splice]
-    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
-        data = rng.choice(changes)(data, rng)
-    return data
-
+from fuzzing import damaged_bytes
 
 # ---- JSON
 
@@ -163,21 +152,11 @@ def damaged_json(data: bytes, rng: Random, seal: Callable[[Any], Any] = lambda v
 
 def _recoded(data: bytes, rng: Random) -> bytes:
     """Nearly always as it is; else in another encoding, or between other bytes."""
-    how = rng.randrange(150)
-    changed = {
-        0: lambda: b"\xef\xbb\xbf" + data,
-        1: lambda: data.decode("utf-8", "replace").encode("utf-16"),
-        2: lambda: b"\0" * 10 + data,
-        3: lambda: data + b"\0" * 10,
-        4: lambda: data.replace(b"\n", b"\r\n"),
-        5: lambda: data.replace(b" ", b"\n"),
-        6: lambda: data * 2,
-        7: lambda: b"",
-        8: lambda: b"\n",
-        9: lambda: data + b" " * (1 << 20),
-        10: lambda: b"\xff" + data,
-    }
-    return changed[how]() if how in changed else data
+    if rng.random() > 0.07:
+        return data
+    others = (b"\xef\xbb\xbf" + data, b"\0" * 10 + data, data + b"\0" * 10, data.replace(b"\n", b"\r\n"), b"", b"\n")
+    others += (data.decode("utf-8", "replace").encode("utf-16"), data.replace(b" ", b"\n"), data * 2, b"\xff" + data)
+    return rng.choice((*others, data + b" " * (1 << 20)))
 
 
 def damaged_lines(data: bytes, rng: Random, value: Callable[[Any, Random], Any] = damaged_value) -> bytes:
@@ -207,8 +186,8 @@ def damaged_lines(data: bytes, rng: Random, value: Callable[[Any, Random], Any] 
 
 # ---- tables of curves
 
-POSITIONS = [0, -1, 1, 1 << 31, 1 << 53, (1 << 63) - 1, -(1 << 63)]
-BITS = [float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 5e-324, 1e308, -1e308, 1e300]
+POSITIONS = [0, -1, 1, 1 << 31, 1 << 53, (1 << 63) - 1, -(1 << 63), None]
+BITS = [float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 5e-324, 1e308, -1e308, 1e300, None]
 TYPES = [
     pyarrow.int8(), pyarrow.int32(), pyarrow.uint64(), pyarrow.float16(), pyarrow.float32(), pyarrow.float64(),
     pyarrow.string(), pyarrow.large_string(), pyarrow.binary(), pyarrow.bool_(), pyarrow.decimal128(38, 3),
@@ -216,6 +195,8 @@ TYPES = [
     pyarrow.int64())]), pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), pyarrow.binary(8),
     pyarrow.map_(pyarrow.string(), pyarrow.int64()), pyarrow.duration("s"), pyarrow.time64("us"),
 ]  # fmt: skip
+KINDS = {"series": pyarrow.string(), "n_bytes": pyarrow.int64(), "bits": pyarrow.float64()}
+Columns = dict[str, list[Any]]
 
 
 def damaged_table(data: bytes, rng: Random) -> bytes:
@@ -226,56 +207,30 @@ def damaged_table(data: bytes, rng: Random) -> bytes:
     if how < 0.35:
         return _damaged_footer(data, rng)
     if how < 0.36:
-        return _bomb(rng)
-    columns = {
-        name: column.to_pylist() for name, column in zip(("series", "n_bytes", "bits"), _columns(data), strict=True)
-    }
+        return _made_bomb(rng.choice((0, 3_000_000, 30_000_000)))
+    table = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
+    columns = {name: table[name].to_pylist() for name in KINDS}
     for _ in range(rng.choice((1, 1, 2))):
         rng.choice(TABLE_CHANGES)(columns, rng)
     return _written(_typed(columns, rng), rng)
 
 
-def _columns(data: bytes) -> list[Any]:
-    table = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
-    return [table[name] for name in ("series", "n_bytes", "bits")]
+def _change_values(columns: Columns, rng: Random) -> None:
+    """Changes one value of a column, or all of them."""
+    name = rng.choice(list(columns))
+    values, far = columns[name], rng.choice((2, 3, 1e-9, 1e9) if name == "bits" else (2, 1000, 1 << 40, 1 << 51))
+    texts = (None, *(text.encode("utf-8", "replace").decode() for text in TEXTS))
+    fixed = rng.choice({"series": texts, "n_bytes": POSITIONS, "bits": BITS}[name])
 
+    def new(old: Any) -> Any:
+        if name == "series" or old is None or how < 2:
+            return fixed
+        return {2: old + 1, 3: old - 1, 4: -old, 5: old * far}[how]
 
-Columns = dict[str, list[Any]]
-
-
-def _change_position(columns: Columns, rng: Random) -> None:
-    _change(
-        columns["n_bytes"],
-        rng,
-        lambda old: rng.choice((*POSITIONS, None, old and old + 1, old and old - 1, old and old * 2)),
-    )
-
-
-def _change_bits(columns: Columns, rng: Random) -> None:
-    _change(
-        columns["bits"], rng, lambda old: rng.choice((*BITS, None, old and -old, old and old * 1e9, old and old / 3))
-    )
-
-
-def _change_series(columns: Columns, rng: Random) -> None:
-    named = [name for name in set(columns["series"]) if name is not None]
-    old, new = (
-        rng.choice(sorted(named) or [None]),
-        rng.choice((None, *(text.encode("utf-8", "replace").decode() for text in TEXTS))),
-    )
-    if rng.random() < 0.5:
-        columns["series"][:] = [new if name == old else name for name in columns["series"]]
-    else:
-        _change(columns["series"], rng, lambda _: new)
-
-
-def _change(values: list[Any], rng: Random, new: Callable[[Any], Any]) -> None:
-    """Changes one value, or all of them."""
-    if not values:
-        return
-    if rng.random() < 0.15:
+    how = rng.randrange(6)
+    if values and rng.random() < 0.3:
         values[:] = [new(old) for old in values]
-    else:
+    elif values:
         i = rng.choice((0, -1, rng.randrange(len(values))))
         values[i] = new(values[i])
 
@@ -287,18 +242,10 @@ def _reorder(columns: Columns, rng: Random) -> None:
 
 def _choose_rows(columns: Columns, rng: Random) -> None:
     n = min(map(len, columns.values()))
-    rows = rng.choice(
-        ([], [0], [n - 1], list(range(n // 2)), list(range(n)) * 2, sorted(rng.choices(range(n), k=n)) if n else [])
-    )
-    rows = [row for row in rows if 0 <= row < n]
+    some = sorted(rng.choices(range(n), k=n)) if n else []
+    rows = rng.choice(([], [0], [n - 1], list(range(n // 2)), list(range(n)) * 2, some))
     for name in columns:
-        columns[name] = [columns[name][row] for row in rows]
-
-
-def _scale_positions(columns: Columns, rng: Random) -> None:
-    """Positions and bits far larger or smaller than those of the record."""
-    factor = rng.choice((2, 1000, 1 << 40, 1 << 51))
-    columns["n_bytes"] = [n and n * factor for n in columns["n_bytes"]]
+        columns[name] = [columns[name][row] for row in rows if 0 <= row < n]
 
 
 def _many_series(columns: Columns, rng: Random) -> None:
@@ -308,26 +255,23 @@ def _many_series(columns: Columns, rng: Random) -> None:
     columns["bits"] += [1.0] * n
 
 
-TABLE_CHANGES: list[Callable[[Columns, Random], None]] = [
-    _change_position, _change_position, _change_bits, _change_bits, _change_series, _change_series, _reorder, _choose_rows,
-    _scale_positions, _many_series,
-]  # fmt: skip
+TABLE_CHANGES: list[Callable[[Columns, Random], None]] = [*[_change_values] * 7, _reorder, _choose_rows, _many_series]
 
 
 def _typed(columns: Columns, rng: Random) -> Any:
     """The columns as a table, sometimes with other types, names or further columns."""
-    kinds = {"series": pyarrow.string(), "n_bytes": pyarrow.int64(), "bits": pyarrow.float64()}
     low, high = -(1 << 63), (1 << 63) - 1
-    columns["n_bytes"] = [n if n is None else min(max(n, low), high) for n in columns["n_bytes"]]
-    arrays = {name: pyarrow.array(columns[name], kind) for name, kind in kinds.items()}
+    columns["n_bytes"] = [n if n is None else min(max(int(n), low), high) for n in columns["n_bytes"]]
+    arrays = {name: pyarrow.array(columns[name], kind) for name, kind in KINDS.items()}
     if rng.random() < 0.5:
         arrays["series"] = arrays["series"].dictionary_encode()
     if rng.random() < 0.3:
-        name = rng.choice(list(arrays))
-        arrays[name] = _of_type(arrays[name], rng.choice(TYPES))
-    names = list(arrays)
-    values = list(arrays.values())
-    how = rng.randrange(20)
+        name, kind = rng.choice(list(arrays)), rng.choice(TYPES)
+        try:
+            arrays[name] = arrays[name].cast(kind)
+        except (pyarrow.ArrowException, ValueError):  # its values have no such form
+            arrays[name] = pyarrow.nulls(len(arrays[name]), kind)
+    names, values, how = list(arrays), list(arrays.values()), rng.randrange(20)
     if how == 0:
         at = rng.randrange(len(names))
         del names[at], values[at]
@@ -337,14 +281,6 @@ def _typed(columns: Columns, rng: Random) -> Any:
         names.append(rng.choice(("bits", "more", "series")))
         values.append(values[rng.randrange(len(values))])
     return pyarrow.Table.from_arrays(values, names=names)
-
-
-def _of_type(array: Any, kind: Any) -> Any:
-    """The array in another type; nulls if its values have no such form."""
-    try:
-        return array.cast(kind)
-    except (pyarrow.ArrowException, ValueError):
-        return pyarrow.nulls(len(array), kind)
 
 
 def _written(table: Any, rng: Random) -> bytes:
@@ -370,19 +306,11 @@ def _damaged_footer(data: bytes, rng: Random) -> bytes:
     """Damage to the description at the end, whose length is corrected; or to that length."""
     n = int.from_bytes(data[-8:-4], "little")
     if rng.random() < 0.15:
-        return (
-            data[:-8]
-            + rng.choice((0, 1, n - 1, n + 1, len(data), 1 << 31, (1 << 32) - 1)).to_bytes(4, "little")
-            + b"PAR1"
-        )
+        wrong = rng.choice((0, 1, n - 1, n + 1, len(data), 1 << 31, (1 << 32) - 1))
+        return data[:-8] + wrong.to_bytes(4, "little") + b"PAR1"
     footer = damaged_bytes(data[-8 - n : -8], rng)
-    return (
-        data[: -8 - n] + footer + len(footer).to_bytes(4, "little") + rng.choice((b"PAR1", b"PAR1", b"PAR1", b"PARE"))
-    )
-
-
-def _bomb(rng: Random) -> bytes:
-    return _made_bomb(rng.choice((0, 3_000_000, 30_000_000)))
+    end = rng.choice((b"PAR1", b"PAR1", b"PAR1", b"PARE"))
+    return data[: -8 - n] + footer + len(footer).to_bytes(4, "little") + end
 
 
 @cache

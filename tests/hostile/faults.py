@@ -72,17 +72,8 @@ KINDS: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {  # calls, and the m
 }
 # Of records: values that differ between two runs.
 VOLATILE = {
-    "time",
-    "wall_s",
-    "verify_wall_s",
-    "environment",
-    "peak_memory_bytes",
-    "findings",
-    "bytes_per_s",
-    "verify_bytes_per_s",
-}
-
-
+    "time", "wall_s", "verify_wall_s", "environment", "peak_memory_bytes", "findings", "bytes_per_s", "verify_bytes_per_s",
+}  # fmt: skip
 TEMPORARY = re.compile(r"tmp/")
 HIDDEN = re.compile(r"tmp/|(.*/)?\.|runs/RUN/(costs|seconds|encoded.json)$")
 SAVED = ("/run.checkpoint", "/archive.pq")  # what a run resumes from
@@ -320,12 +311,7 @@ def learner() -> "Config":
         gpt=GPTConfig(n_layers=1, width=16, n_heads=2, mlp_factor=1, window=4, warmup_updates=1),
         mixer=MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4),
         schedule=ScheduleConfig(
-            first_segment_symbols=256,
-            segment_symbols=256,
-            row_symbols=32,
-            n_rows=8,
-            history_bits=14,
-            block_symbols=512,
+            first_segment_symbols=256, segment_symbols=256, row_symbols=32, n_rows=8, history_bits=14, block_symbols=512
         ),
     )
 

@@ -8,23 +8,20 @@ program reads from git's pipes are damaged. Then `read_tree` and `read_window` r
 documents or a PrequentialError is kept in the report, as are open files that are left, and this script then exits with 1.
 """
 
-import argparse
-import json
 import os
+import shutil
 import sys
-import tempfile
-import time
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import fuzzing
+from fuzzing import Report, damaged_bytes, sandbox
 from git_objects import Objects, commit, object_id, tree
-from limits import bounded, peak_bytes
+from limits import bounded
 from prequential_corpora.git import process, repository, session
 from prequential_corpora.git.file_rules import Rules
 from prequential_corpora.git.process import GitProcess
@@ -36,20 +33,11 @@ SILENCE_S = 0.3
 EXTRA_BYTES = 64 << 20
 MODES = [b"100644", b"100755", b"120000", b"160000", b"40000", b"040000", b"0", b"777777", b"99999999999", b"x", b""]
 NAMES = [
-    b"a.py",
-    b".gitattributes",
-    b"..",
-    b".git",
-    b"",
-    b"/",
-    b"a/b.py",
-    b"\n.py",
-    b"git~1",
-    b"d" * 5000 + b".py",
-    b"\t.py",
-]
+    b"a.py", b".gitattributes", b"..", b".git", b"", b"/", b"a/b.py", b"\n.py", b"git~1", b"d" * 5000 + b".py", b"\t.py",
+]  # fmt: skip
 IDS = [b"HEAD", b"HEAD^{tree}", b"0" * 40, b"1" * 39, b"1" * 41, b"A" * 40, b":/x", b"--all", b"main\n", b""]
 NUMBERS = [b"0", b"1", b"-1", b"39", b"41", b"65536", b"4294967296", b"9" * 30, b"1e3", b"0x10"]
+WORDS = [*IDS, *NUMBERS, b"\0", b"\n", b" ", b"\t", b"-", b"+", b":", b"@@ "]
 Object = tuple[bytes, bytes]  # type and contents
 
 
@@ -95,21 +83,7 @@ PLAIN, COMMITS = plain()
 
 
 def damaged(data: bytes, rng: Random) -> bytes:
-    """The bytes with one to three changes."""
-    for _ in range(rng.choice((1, 1, 2, 3))):
-        at, n = rng.randint(0, len(data)), rng.choice((1, 1, 2, 8, 40))
-        data = rng.choice(
-            (
-                data[:at] + bytes(b ^ 1 << rng.randrange(8) for b in data[at : at + 1]) + data[at + 1 :],
-                data[:at] + data[at + n :],
-                data[:at] + rng.randbytes(n) + data[at:],
-                data[:at] + rng.choice((b"\0", b"\n", b" ", b"\t", b"-", b"+", b":", b"@@ ")) + data[at:],
-                data[:at] + rng.choice(IDS + NUMBERS) + data[at + rng.choice((0, n)) :],
-                data[: at + n] + data[at:],
-                data[:at],
-            )
-        )
-    return data
+    return damaged_bytes(data, rng, WORDS)
 
 
 def changed(kind: bytes, data: bytes, names: list[str], rng: Random) -> bytes:
@@ -219,94 +193,57 @@ def outcome(read: Callable[[], GitDocuments]) -> str:
 
 def _cause(message: str) -> str:
     """The class of an error; used for the report only."""
-    marks = ("could not read the repository: its answer", "could not read the repository: it has not", "ended early")
-    marks += (
-        "could not read the repository",
-        "malformed",
-        "lacks",
-        "other bytes",
-        "no commit",
-        "more than",
-        "not the root",
-    )
-    return next((mark for mark in (*marks, "not on the first-parent history") if mark in message), message[:80])
+    marks = (
+        "could not read the repository: its answer", "could not read the repository: it has not", "ended early",
+        "could not read the repository", "malformed", "lacks", "other bytes", "no commit", "more than", "not the root",
+        "not on the first-parent history",
+    )  # fmt: skip
+    return next((mark for mark in marks if mark in message), message[:80])
 
 
-@dataclass
-class Report:
-    """The outcomes of a run."""
-
-    seed: int
-    n_mutants: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
-    damage: Counter[str] = field(default_factory=Counter)
-    broken: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    slowest_s: float = 0.0
-    peak_mib: int = 0
-    n_open_files: int = 0  # more at the end than at the start
-
-
-def run(count: int, seed: int, *, seconds: float = float("inf")) -> Report:
-    """Reads `count` mutants, or as many as fit into the time."""
-    report, start, before = Report(seed), time.monotonic(), process.SILENCE_S
+def run(count: int, seed: int, *, seconds: float = float("inf"), keep: Path | None = None) -> Report:
+    """Reads `count` mutants in two ways each, or as many as fit into the time. They follow from their number; none is kept."""
+    report, before = Report(seed), process.SILENCE_S
     process.SILENCE_S = SILENCE_S
     n_open = _n_open_files()
     try:
-        while report.n_mutants < count and time.monotonic() - start < seconds:
-            _judge_one(Random(seed * 1_000_003 + report.n_mutants), report)
+        with sandbox() as box:
+            report.repeat(count, seconds, lambda: _judge_one(Random(seed * 1_000_003 + report.n_mutants), box, report))
     finally:
         process.SILENCE_S = before
-    report.seconds = round(time.monotonic() - start, 1)
     if report.n_mutants and (more := _n_open_files() - n_open) > 0:
-        report.n_open_files = more
         report.broken.append(f"{more} files were left open")
     return report
 
 
-def _judge_one(rng: Random, report: Report) -> None:
-    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="hostile-git-", dir=place) as folder:
-        path = Path(folder) / "r"
-        if rng.random() < 0.6:
-            how, probability = with_damaged_objects(path, rng), 0.0
-        else:
-            objects = Objects(path)
-            for name, (kind, data) in PLAIN.items():
-                objects.write(kind, data, name)
-            objects.tip(COMMITS[-1])
-            how, probability = "answers", rng.choice((0.02, 0.1, 0.5))
-        report.damage[how] += 1
-        rules = Rules(max_file_bytes=rng.choice((10, 100, 1 << 20)))
-        since = rng.choice((COMMITS[0], "2025-01-01", "2026-01-02"))
-        for read in (lambda: read_tree(path, "HEAD", rules), lambda: read_window(path, since, "HEAD", rules)):
-            began = time.monotonic()
-            try:
-                with damaged_answers(rng, probability):
-                    found = outcome(read)
-            except Exception as error:
-                found = "broken"
-                report.broken.append(f"{report.n_mutants}: {how}: {type(error).__name__}: {str(error)[:300]}")
-            report.outcomes[found] += 1
-            report.slowest_s = max(report.slowest_s, round(time.monotonic() - began, 2))
-    report.n_mutants += 1
-    report.peak_mib = max(report.peak_mib, peak_bytes() >> 20)
+def _judge_one(rng: Random, box: Path, report: Report) -> None:
+    path = box / "r"
+    if rng.random() < 0.6:
+        how, probability = with_damaged_objects(path, rng), 0.0
+    else:
+        objects = Objects(path)
+        for name, (kind, data) in PLAIN.items():
+            objects.write(kind, data, name)
+        objects.tip(COMMITS[-1])
+        how, probability = "answers", rng.choice((0.02, 0.1, 0.5))
+    rules = Rules(max_file_bytes=rng.choice((10, 100, 1 << 20)))
+    since = rng.choice((COMMITS[0], "2025-01-01", "2026-01-02"))
+
+    def judged() -> str:
+        with damaged_answers(rng, probability):
+            return (
+                outcome(lambda: read_tree(path, "HEAD", rules))
+                + "; "
+                + outcome(lambda: read_window(path, since, "HEAD", rules))
+            )
+
+    report.judge(how, judged)
+    shutil.rmtree(path)
 
 
 def _n_open_files() -> int:
     return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0  # noqa: PTH112, PTH208
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=1000, help="mutants (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
-    args = parser.parse_args()
-    report = run(args.count, args.seed, seconds=args.seconds)
-    print(json.dumps(vars(report), indent=1))
-    return 1 if report.broken else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(fuzzing.main(run, __doc__ or ""))

@@ -9,25 +9,21 @@ may write no other file, and may leave no file except a correct beginning of the
 this script then exits with 1.
 """
 
-import argparse
 import hashlib
 import io
 import json
 import logging
-import os
-import shutil
 import sys
-import tempfile
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from forge import CODED, RAW, Draft, canonical, leb128, repaired
-from limits import bounded, peak_bytes
+import fuzzing
+from forge import CODED, RAW, Draft, canonical, repaired
+from fuzzing import NUMBERS, BrokenRuleError, Report, damaged_bytes, emptied, sandbox
+from limits import bounded
 from make import WRONG, stretch
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_summary import summarise
@@ -40,8 +36,6 @@ from prequential.errors import ConfigError, CorruptArchiveError, OutputError, Un
 
 # Seeds, repeated by their weight in the draw: GPTs take five times as long.
 DRAWN = ["mixer"] * 6 + ["mixed"] * 4 + ["raw"] * 3 + ["empty"] * 2 + ["zeros"] * 3 + ["tree"] * 6 + ["pure", "both"]
-NUMBERS = [0, 1, 2, 3, 8, 15, 16, 22, 23, 24, 25, 40, 46, 127, 128, 255, 256, 4096, 1 << 14, 1 << 16, 1 << 24, 1 << 25]
-NUMBERS += [(1 << bits) + d for bits in (26, 31, 32, 40, 53, 62, 63, 64, 70) for d in (-1, 0, 1)]
 REFUSALS = (CorruptArchiveError, UnsupportedVersionError, ConfigError)
 
 
@@ -51,10 +45,6 @@ class Mutant:
 
     data: bytes
     how: str
-
-
-class BrokenRuleError(Exception):
-    """The program broke a rule with a mutant."""
 
 
 # ---- damage
@@ -78,74 +68,11 @@ def mutant(rng: Random) -> Mutant:
 
 
 def _mutated_bytes(data: bytes, rng: Random) -> bytes:
-    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
-        data = rng.choice(BYTE_MUTATIONS)(data, rng)
-    return data
-
-
-def _flip(data: bytes, rng: Random) -> bytes:
-    at = rng.randrange(len(data) * 8) if data else 0
-    return data[: at // 8] + bytes([data[at // 8] ^ 1 << at % 8]) + data[at // 8 + 1 :] if data else data
-
-
-def _replace(data: bytes, rng: Random) -> bytes:
-    start, stop = _range(data, rng, 8)
-    return data[:start] + rng.randbytes(stop - start) + data[stop:]
-
-
-def _fill(data: bytes, rng: Random) -> bytes:
-    start, stop = _range(data, rng, 32)
-    return data[:start] + rng.choice((b"\0", b"\xff", b"\x80", b"\x7f")) * (stop - start) + data[stop:]
-
-
-def _insert(data: bytes, rng: Random) -> bytes:
-    at = rng.randint(0, len(data))
-    return data[:at] + rng.randbytes(rng.randint(1, 8)) + data[at:]
-
-
-def _number(data: bytes, rng: Random) -> bytes:
-    """Inserts a varint at a random position, or replaces a byte by it."""
-    at = rng.randint(0, len(data))
-    value = leb128(rng.choice(NUMBERS), rng.choice((0, 0, 0, 5, 10)))
-    return data[:at] + value + data[at + rng.randint(0, 1) :]
-
-
-def _delete(data: bytes, rng: Random) -> bytes:
-    start, stop = _range(data, rng, 32)
-    return data[:start] + data[stop:]
-
-
-def _repeat(data: bytes, rng: Random) -> bytes:
-    start, stop = _range(data, rng, 64)
-    return data[:stop] + data[start:stop] * rng.randint(1, 3) + data[stop:]
-
-
-def _move(data: bytes, rng: Random) -> bytes:
-    start, stop = _range(data, rng, 64)
-    rest = data[:start] + data[stop:]
-    at = rng.randint(0, len(rest))
-    return rest[:at] + data[start:stop] + rest[at:]
-
-
-def _cut(data: bytes, rng: Random) -> bytes:
-    return data[: rng.randint(0, len(data))]
-
-
-def _splice(data: bytes, rng: Random) -> bytes:
-    """The beginning of one archive, followed by the rest of another."""
-    other = seeds()[rng.choice(DRAWN)].archive
-    at = rng.randint(0, len(data))
-    return data[:at] + other[rng.choice((at, rng.randint(0, len(other)))) :]
-
-
-def _range(data: bytes, rng: Random, longest: int) -> tuple[int, int]:
-    start = rng.randint(0, len(data))
-    return start, min(len(data), start + rng.randint(1, longest))
-
-
-BYTE_MUTATIONS: list[Callable[[bytes, Random], bytes]] = [
-    _flip, _flip, _replace, _fill, _insert, _number, _delete, _repeat, _move, _cut, _splice,
-]  # fmt: skip
+    """Damaged bytes; sometimes followed by the rest of another archive."""
+    if rng.random() < 0.1:
+        other, at = seeds()[rng.choice(DRAWN)].archive, rng.randint(0, len(data))
+        data = data[:at] + other[rng.choice((at, rng.randint(0, len(other)))) :]
+    return damaged_bytes(data, rng)
 
 
 def _mutated_parts(draft: Draft, rng: Random, name: str) -> bytes:
@@ -263,28 +190,6 @@ PART_MUTATIONS: list[Callable[[Draft, Random], None]] = [
 # ---- checks
 
 
-@contextmanager
-def sandbox() -> Iterator[Path]:
-    """An empty folder to decode into, in memory if possible. It is the working directory of the body."""
-    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="hostile-", dir=place) as folder:
-        os.chdir(folder)
-        try:
-            yield Path(folder)
-        finally:
-            os.chdir(before)
-
-
-def emptied(box: Path) -> list[str]:
-    """Removes all files in the sandbox. Returns their names."""
-    names = sorted(path.name for path in box.iterdir())
-    for name in names:
-        path = box / name
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    return names
-
-
 def judged(mutant: Mutant, box: Path, *, to_path: bool) -> str:
     """The outcome: "exact", or the error of the refusal and its layer. Raises all other errors."""
     archive = box / "a.pq"
@@ -353,68 +258,25 @@ def _decoded_to_path(archive: Path, output: Path) -> tuple[bytes, int]:
 # ---- a run
 
 
-@dataclass
-class Report:
-    """The outcomes of a run."""
-
-    seed: int
-    n_mutants: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
-    damage: Counter[str] = field(default_factory=Counter)
-    n_to_path: int = 0
-    broken: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    slowest_s: float = 0.0
-    peak_mib: int = 0
-    grown_mib: int = 0  # peak minus the memory at the start
-
-
 def run(count: int, seed: int, *, seconds: float = float("inf"), keep: Path | None = None) -> Report:
     """Judges `count` mutants, or as many as fit into the time. keep: a folder for mutants that break a rule."""
-    seeds()
     report, rng = Report(seed=seed), Random(seed)
     for name in DRAWN:  # compiles the kernels, so that it does not count for a mutant
         _decoded(seeds()[name].archive)
-    start, before = time.monotonic(), peak_bytes()
     with sandbox() as box:
-        while report.n_mutants < count and time.monotonic() - start < seconds:
-            _judge_one(mutant(rng), box, report, rng.random() < 1 / 8, keep)
-    report.seconds = round(time.monotonic() - start, 1)
-    report.grown_mib = (report.peak_mib << 20) - before >> 20
+
+        def one() -> None:
+            drawn, to_path = mutant(rng), rng.random() < 1 / 8
+            if not report.judge(drawn.how, lambda: judged(drawn, box, to_path=to_path)):
+                emptied(box)
+                if keep:
+                    keep.mkdir(parents=True, exist_ok=True)
+                    (keep / f"seed{report.seed}-{report.n_mutants - 1}.pq").write_bytes(drawn.data)
+
+        report.repeat(count, seconds, one)
     return report
 
 
-def _judge_one(mutant: Mutant, box: Path, report: Report, to_path: bool, keep: Path | None) -> None:
-    began = time.monotonic()
-    report.damage[mutant.how] += 1
-    report.n_to_path += to_path
-    try:
-        outcome = judged(mutant, box, to_path=to_path)
-    except (Exception, SystemExit, RecursionError) as error:
-        outcome = "broken"
-        report.broken.append(f"{report.n_mutants}: {mutant.how}: {type(error).__name__}: {str(error)[:300]}")
-        if keep:
-            keep.mkdir(parents=True, exist_ok=True)
-            (keep / f"seed{report.seed}-{report.n_mutants}.pq").write_bytes(mutant.data)
-        emptied(box)
-    report.outcomes[outcome] += 1
-    report.n_mutants += 1
-    report.slowest_s = max(report.slowest_s, round(time.monotonic() - began, 2))
-    report.peak_mib = max(report.peak_mib, peak_bytes() >> 20)
-
-
-def main() -> int:
-    logging.getLogger("prequential").addHandler(logging.NullHandler())  # that an archive takes long is no violation
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=10_000, help="mutants (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
-    parser.add_argument("--keep", type=Path, default=Path("mutants"), help="folder for mutants that break a rule")
-    args = parser.parse_args()
-    report = run(args.count, args.seed, seconds=args.seconds, keep=args.keep.absolute())
-    print(json.dumps(vars(report), indent=1))
-    return 1 if report.broken else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    logging.getLogger("prequential").addHandler(logging.NullHandler())  # that an archive takes long is no violation
+    sys.exit(fuzzing.main(run, __doc__ or ""))

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
-from prequential_corpora.overlap import key_table, near_duplicates
+from prequential_corpora.overlap import key_table
 from prequential_corpora.overlap.key_table import KeyTable
-from prequential_corpora.overlap.near_duplicates import GRAM_TOKENS, SHINGLE_TOKENS, Layout, Side, Signatures, nearest
 from prequential_corpora.overlap.overlap import measure_overlap
+from pytest import MonkeyPatch
 
 from prequential.evaluation import novelty
 from prequential.evaluation.novelty import Copies, Words
@@ -104,8 +104,9 @@ CORPORA = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("source", CORPORA, ids=["text", "few letters", "noise", "zeros"])
-def test_words_and_copies_do_not_depend_on_the_key(source: Bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_and_copies_do_not_depend_on_the_key(source: Bytes, monkeypatch: MonkeyPatch) -> None:
     found = []
     for point in (novelty.hash_point(source), 1 << 31, (1 << 32) - 1, 0xDEADBEEF, 0xB504F333):
         monkeypatch.setattr(novelty, "hash_point", lambda _, point=point: np.uint64(point))
@@ -116,7 +117,7 @@ def test_words_and_copies_do_not_depend_on_the_key(source: Bytes, monkeypatch: p
     assert all(other == found[0] for other in found)
 
 
-def test_words_without_a_slot_do_not_depend_on_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_without_a_slot_do_not_depend_on_the_key(monkeypatch: MonkeyPatch) -> None:
     found = []
     for point in (1 << 31, 0xDEADBEEF, 0xB504F333):
         monkeypatch.setattr(novelty, "hash_point", lambda _, point=point: np.uint64(point))
@@ -144,7 +145,7 @@ def corpus_of(texts: Sequence[bytes]) -> tuple[Bytes, list[Document]]:
 
 
 @pytest.mark.parametrize("memory", [1024, 1 << 14, 1 << 24])
-def test_overlap_does_not_depend_on_the_key(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlap_does_not_depend_on_the_key(memory: int, monkeypatch: MonkeyPatch) -> None:
     text = CORPORA[0].tobytes()
     train, test = (
         corpus_of([text[:9000], text[12_000:15_000]]),
@@ -164,41 +165,3 @@ def test_overlap_does_not_depend_on_the_key(memory: int, monkeypatch: pytest.Mon
 
 def test_every_table_draws_its_own_key() -> None:
     assert not np.array_equal(KeyTable(8, 16)._random, KeyTable(8, 16)._random)
-
-
-# ---- near duplicates
-
-
-def test_many_documents_that_resemble_a_long_one_do_not_read_it_again_and_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each short document holds the 5-grams that have the long one's 64 minima, so all are candidates."""
-    words = [b"w%d" % i for i in np.random.default_rng(0).integers(0, 10**6, 20_000)]
-    long = b" ".join(words)
-    keys = np.concatenate([near_duplicates.grams(*chunk, SHINGLE_TOKENS)[0] for chunk in _chunks(long)])
-    halves = (keys >> np.uint64(32)).astype(np.uint32)
-    starts = sorted({int(np.argmin((halves ^ flip) * factor)) for factor, flip in near_duplicates._ROWS.T})
-    short = b" ".join(b" ".join(words[at : at + SHINGLE_TOKENS]) for at in starts)
-    query, index = (_side(*corpus_of(texts)) for texts in ([short + b" x%d " % i for i in range(40)], [long]))
-    read = []
-    shingles = near_duplicates._shingles
-    monkeypatch.setattr(
-        near_duplicates, "_shingles", lambda side, at: (read.append(side is index), shingles(side, at))[1]
-    )
-    assert len(near_duplicates._candidates(query.signatures, index.signatures, False)[0]) == 40
-    found, _ = nearest(query, index)
-    assert (found == -1).all()
-    assert sum(read) == 1
-
-
-def _chunks(text: bytes):
-    source = np.frombuffer(text, np.uint8)
-    return near_duplicates.token_chunks(source, Layout(np.zeros(1, np.int64), np.array([len(source)])))
-
-
-def _side(source: Bytes, documents: Sequence[Document]) -> Side:
-    side = Side(source, Layout.of(documents, len(source)), Signatures(len(documents)))
-    for keys, owners in near_duplicates.token_chunks(side.stream, side.layout):
-        side.signatures.add(*near_duplicates.grams(keys, owners, SHINGLE_TOKENS))
-    assert SHINGLE_TOKENS < GRAM_TOKENS
-    return side

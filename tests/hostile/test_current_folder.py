@@ -80,6 +80,7 @@ COMMANDS = [
     "doctor --config small.cfg --samples 1 --law text",
     "compress --kernels plain --config gpt.cfg -o compiled.pq text",
 ]
+QUICK = ("compress --config small.cfg text", "evaluate --config small.cfg --verify text", "doctor")
 GIT = """git init -q repository && cd repository && seq 300 > a.py && git add . &&
 git -c user.name=a -c user.email=a@b commit -q -m 1 && seq 400 > b.py && git add . &&
 git -c user.name=a -c user.email=a@b commit -q -m 2"""
@@ -128,7 +129,9 @@ def opened(environment):
     return {line.partition("/")[0] for line in lines}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command", [pytest.param(each, marks=[] if each in QUICK else pytest.mark.thorough) for each in COMMANDS]
+)
 def test_no_planted_file_is_opened_or_run(folder, environment, command, tmp_path):
     runs = [str(path.relative_to(folder)) for path in sorted(folder.glob("runs/*")) if not path.name.startswith(".")]
     args = [part for word in command.split() for part in (runs if word == "RUNS" else [word])]

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from faults import is_possible, restarted_with_library
+from programs import TINY, failing, tiny_options
+from pytest import MonkeyPatch
 from seeds import RUNTIME
 
 import prequential
@@ -20,7 +22,6 @@ from prequential.files import hold_work_folder, new_folder, output_file, set_mod
 from prequential.files.append import append_line
 from prequential.online.source import HashedSymbols, digest_of
 
-TINY = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
 needs_compiler = pytest.mark.skipif(not is_possible(), reason="needs Linux and a C compiler")
 
 
@@ -39,6 +40,7 @@ def checked(*arguments: str) -> dict[str, object]:
     return report  # type: ignore[no-any-return]
 
 
+@pytest.mark.thorough
 @needs_compiler
 def test_a_sample_of_failing_calls_ends_in_one_line_or_not_at_all() -> None:
     report = checked("--command", "compress", "evaluate", "--kind", "write", "fsync", "read", "disk", "--every", "70")
@@ -61,19 +63,6 @@ def test_every_failing_call_ends_in_one_line_or_not_at_all(command: str) -> None
 # ---- what it has found
 
 
-def fail(error: int, monkeypatch: pytest.MonkeyPatch, name: str = "fsync", *, at: int = 1) -> None:
-    """Lets the at-th call of this function of `os` fail."""
-    real, calls = getattr(os, name), [0]
-
-    def failing(*arguments: object, **options: object) -> object:
-        calls[0] += 1
-        if calls[0] == at:
-            raise OSError(error, os.strerror(error))
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(os, name, failing)
-
-
 def test_a_run_that_resumes_after_its_last_block_compares_the_digest_of_all_bytes() -> None:
     data = np.arange(100, dtype=np.uint8)
     HashedSymbols(data).check(digest_of(data), "a")
@@ -83,46 +72,34 @@ def test_a_run_that_resumes_after_its_last_block_compares_the_digest_of_all_byte
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_failed_synchronisation_is_an_error(
-    error: int, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail(error, monkeypatch, at=at)  # of the folder of the working folder, the file, the folder of the file
+def test_a_failed_synchronisation_is_an_error(error: int, at: int, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    failing(error, monkeypatch, "fsync", at=at)  # of the folder of the working folder, the file, the folder of the file
     with pytest.raises(OutputError, match=os.strerror(error)), output_file(tmp_path / "a") as sink:
         sink.write(b"text")
     assert {path.name for path in tmp_path.iterdir()} <= ({"a"} if at == 3 else set())
 
 
-def test_what_cannot_be_synchronised_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda number: (_ for _ in ()).throw(OSError(errno.EINVAL, "Invalid argument")))
+def test_what_cannot_be_synchronised_is_not_an_error(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    failing(errno.EINVAL, monkeypatch, "fsync")
     sync_folder(tmp_path)
     with output_file(tmp_path / "a") as sink:
         sink.write(b"text")
     assert (tmp_path / "a").read_bytes() == b"text"
 
 
-def test_a_folder_whose_name_cannot_be_stored_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail(errno.EIO, monkeypatch, at=2)
+def test_a_folder_whose_name_cannot_be_stored_is_deleted(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    failing(errno.EIO, monkeypatch, "fsync", at=2)
     with pytest.raises(OutputError), new_folder(tmp_path / "model") as draft:
         (draft / "a").write_bytes(b"text")
     assert list(tmp_path.iterdir()) == []
 
 
-def refuse(error: int, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Lets each call of these functions of `os` fail."""
-
-    def refusing(*_: object, **__: object) -> None:
-        raise OSError(error, os.strerror(error))
-
-    for name in names:
-        monkeypatch.setattr(os, name, refusing)
-
-
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL, errno.EROFS, errno.ENOSYS, errno.EIO])
 def test_outputs_appear_on_file_systems_without_permissions_and_times(
-    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: int, tmp_path: Path, monkeypatch: MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "source").write_bytes(b"source")
-    refuse(error, monkeypatch, "chmod", "utime")
+    failing(error, monkeypatch, "chmod", "utime")
     for like in (None, tmp_path / "source"):
         with output_file(tmp_path / "a", like=like, overwrite=True) as sink:
             sink.write(b"text")
@@ -135,7 +112,7 @@ def test_outputs_appear_on_file_systems_without_permissions_and_times(
 
 
 def test_an_output_that_more_users_can_read_than_its_source_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As FAT does, the file system gives every file the same permissions."""
     source, real_open, real_mkdir = tmp_path / "source", os.open, Path.mkdir
@@ -153,7 +130,7 @@ def test_an_output_that_more_users_can_read_than_its_source_is_named(
 
     source.write_bytes(b"text " * 20)
     source.chmod(0o600)
-    refuse(errno.EOPNOTSUPP, monkeypatch, "chmod")
+    failing(errno.EOPNOTSUPP, monkeypatch, "chmod")
     monkeypatch.setattr(os, "open", wide_open)
     monkeypatch.setattr(Path, "mkdir", wide_mkdir)
     prequential.compress(source, tmp_path / "a.pq", config=TINY, runtime=RUNTIME)
@@ -166,10 +143,8 @@ def test_an_output_that_more_users_can_read_than_its_source_is_named(
     assert prequential.decompress(tmp_path / "a.pq", runtime=RUNTIME) == source.read_bytes()
 
 
-def test_a_complete_output_that_cannot_get_its_name_is_kept_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse(errno.EROFS, monkeypatch, "link", "rename")
+def test_a_complete_output_that_cannot_get_its_name_is_kept_and_named(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    failing(errno.EROFS, monkeypatch, "link", "rename")
     with pytest.raises(OutputError, match="Read-only") as refused, output_file(tmp_path / "a") as sink:
         sink.write(b"text")
     partial = tmp_path / ".a.prequential" / "partial"
@@ -177,30 +152,23 @@ def test_a_complete_output_that_cannot_get_its_name_is_kept_and_named(
     assert partial.read_bytes() == b"text"
 
 
+@pytest.mark.usefixtures("no_warm_up")
 @pytest.mark.parametrize("error", [errno.EINVAL, errno.ENOSYS])
 def test_every_output_appears_on_a_file_system_that_synchronises_nothing(
-    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: int, tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_bytes(b"text " * 20)
-    refuse(error, monkeypatch, "fsync")
+    failing(error, monkeypatch, "fsync")
     prequential.compress(tmp_path / "tree", tmp_path / "a.pq", config=TINY, runtime=RUNTIME)
     prequential.decompress(tmp_path / "a.pq", tmp_path / "restored", runtime=RUNTIME)
     append_line(tmp_path / "a.jsonl", b"line\n")
-    (tmp_path / "config.json").write_text(json.dumps(TINY.to_dict()))
     monkeypatch.chdir(tmp_path)
-    learner = ["--config", "config.json", "--kernels", "fused", "-q"]
+    learner = tiny_options(tmp_path)
     assert main(["evaluate", "tree", "--baselines", "none", *learner]) == 0
     assert main(["train", "tree", "-o", "model", *learner]) == 0
     assert (tmp_path / "restored" / "a").read_bytes() == b"text " * 20
     assert {"a.pq", "a.jsonl", "runs", "model", "restored"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_the_first_error_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(OutputError, match="the cause"), output_file(tmp_path / "a"):
-        fail(errno.EIO, monkeypatch, "unlink")
-        raise OutputError("the cause")
 
 
 def test_a_working_folder_that_cannot_be_marked_is_deleted(tmp_path: Path) -> None:
@@ -215,13 +183,6 @@ def test_an_evaluation_that_cannot_begin_leaves_no_draft(tmp_path: Path) -> None
     with limited_files(5), pytest.raises(OutputError, match="large"), new_run_folder(tmp_path / "runs"):
         pass
     assert list((tmp_path / "runs").iterdir()) == []
-
-
-def test_a_record_of_which_a_part_was_written_is_taken_back(tmp_path: Path) -> None:
-    append_line(tmp_path / "a.jsonl", b"one\n")
-    with limited_files(10), pytest.raises(OutputError, match="large"):
-        append_line(tmp_path / "a.jsonl", b"a longer line\n")
-    assert (tmp_path / "a.jsonl").read_bytes() == b"one\n"
 
 
 @contextmanager

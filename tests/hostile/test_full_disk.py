@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from prequential_corpora import corpus as corpus_module
-from prequential_corpora import row_documents
-from prequential_corpora.row_documents import RowDocuments
+from prequential_corpora import streamed
 from prequential_corpora.sources import open_corpus
+from prequential_corpora.streamed import RowDocuments
+from programs import failing
+from pytest import MonkeyPatch
 
 from prequential.errors import CheckpointError, CorpusError, OutputError
-from prequential.evaluation import trace as trace_module
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import ArrayFile, Trace
 
@@ -49,6 +50,12 @@ def child(script: str, *arguments: object, before: tuple[str, ...] = ()) -> subp
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "a").write_bytes(TEXT)
+    return tmp_path / "a"
+
+
 # ---- a corpus that is cut while it is read
 
 
@@ -63,9 +70,8 @@ print(int(found.sum()))
 
 
 @pytest.mark.parametrize("small_n_bytes", [0, 1 << 20])
-def test_the_bytes_of_a_corpus_do_not_change_if_its_file_is_cut(tmp_path: Path, small_n_bytes: int) -> None:
-    (tmp_path / "a").write_bytes(TEXT)
-    done = child(CUT, tmp_path / "a", tmp_path, small_n_bytes)
+def test_the_bytes_of_a_corpus_do_not_change_if_its_file_is_cut(path: Path, small_n_bytes: int) -> None:
+    done = child(CUT, path, path.parent, small_n_bytes)
     assert (done.returncode, done.stdout) == (0, f"{sum(TEXT)}\n"), done.stderr
 
 
@@ -76,15 +82,14 @@ print(found.header.blake2b == evaluate(sys.argv[3].encode() * 400, sys.argv[2] +
 """
 
 
-def test_an_evaluation_ends_if_its_corpus_is_cut(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(TEXT)
-    done = child(CUT_WHILE_CODED, tmp_path / "a", tmp_path / "draft", TEXT[: len(TEXT) // 400].decode())
+def test_an_evaluation_ends_if_its_corpus_is_cut(path: Path) -> None:
+    done = child(CUT_WHILE_CODED, path, path.with_name("draft"), TEXT[: len(TEXT) // 400].decode())
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 @pytest.mark.parametrize("small_n_bytes", [0, 1 << 20])
 def test_a_file_that_is_cut_while_it_is_copied_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_n_bytes: int
+    tmp_path: Path, monkeypatch: MonkeyPatch, small_n_bytes: int
 ) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", small_n_bytes)
     monkeypatch.setattr(corpus_module, "CHUNK_N_BYTES", 100)
@@ -102,19 +107,6 @@ def test_a_file_that_is_cut_while_it_is_copied_is_refused(
         with pytest.raises(CorpusError, match="changed while it was open: it had 31600 bytes and now has"):
             corpus.bytes()
     assert os.listdir(tmp_path) == ["a"]  # noqa: PTH208
-
-
-def test_a_corpus_that_does_not_fit_on_the_disk_is_an_output_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 0)
-    free = type("", (), {"free": 1000})
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: free)
-    (tmp_path / "a").write_bytes(TEXT)
-    with open_corpus(tmp_path / "a") as corpus:
-        assert len(corpus.bytes(1000)) == 1000
-        with pytest.raises(OutputError, match="needs 31,600 bytes of disk, and 1,000 are free"):
-            corpus.bytes()
 
 
 # ---- the trace on a full disk
@@ -194,34 +186,23 @@ def test_a_trace_that_does_not_fit_is_refused_before_the_run(tmp_path: Path) -> 
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-@pytest.fixture
-def full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk without space to reserve."""
-
-    def refuse(*_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(trace_module.os, "posix_fallocate", refuse, raising=False)
-
-
 @pytest.mark.parametrize("name", ["costs", None])
-@pytest.mark.usefixtures("full")
-def test_space_that_cannot_be_reserved_is_an_output_error(tmp_path: Path, name: str | None) -> None:
+def test_space_that_cannot_be_reserved_is_an_output_error(
+    tmp_path: Path, monkeypatch: MonkeyPatch, name: str | None
+) -> None:
+    failing(errno.ENOSPC, monkeypatch, "posix_fallocate")
     with pytest.raises(OutputError, match=r"^cannot write '.*': No space left on device$"):
         Trace([MODEL], 100, tmp_path / name if name else None)
 
 
 @pytest.mark.parametrize("reason", [errno.EINVAL, errno.EOPNOTSUPP, None])
 def test_a_file_system_that_cannot_reserve_space_is_used_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int | None
+    tmp_path: Path, monkeypatch: MonkeyPatch, reason: int | None
 ) -> None:
-    def refuse(*_: int) -> None:
-        raise OSError(reason, "not supported")
-
     if reason is None:
-        monkeypatch.delattr(trace_module.os, "posix_fallocate", raising=False)
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
     else:
-        monkeypatch.setattr(trace_module.os, "posix_fallocate", refuse, raising=False)
+        failing(reason, monkeypatch, "posix_fallocate")
     trace = Trace([MODEL], 3, tmp_path / "costs")
     trace.append(MODEL, np.array([1.0, 2.0]))
     assert trace.bits(MODEL).tolist() == [1.0, 2.0, 0.0]
@@ -253,7 +234,7 @@ def test_a_trace_closes_its_file_and_outlives_its_folder(tmp_path: Path) -> None
     assert file.closed
 
 
-def test_parts_of_writes_and_reads_are_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_writes_and_reads_are_continued(monkeypatch: MonkeyPatch) -> None:
     class Slow:
         """At most 5 bytes at a time, as at a signal or for 2 GiB."""
 
@@ -278,9 +259,9 @@ def test_parts_of_writes_and_reads_are_continued(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_offsets_of_documents_on_a_full_disk_are_an_output_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_documents, "IN_MEMORY", 10)
-    monkeypatch.setattr(row_documents.tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b", 0))  # noqa: SIM115, PTH123
+def test_offsets_of_documents_on_a_full_disk_are_an_output_error(monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "IN_MEMORY", 10)
+    monkeypatch.setattr(streamed.tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b", 0))  # noqa: SIM115, PTH123
     documents = RowDocuments(1)
     for _ in range(9):
         documents.append(1)

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import shutil
-import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,8 +11,11 @@ from pathlib import Path
 
 import pytest
 from limits import bounded
+from programs import FUSED as RUNTIME
+from programs import TINY, mode_of, tiny_options
+from pytest import CaptureFixture, MonkeyPatch
 
-from prequential import Config, CorpusError, GPTConfig, MixerConfig, Runtime, ScheduleConfig
+from prequential import Config, CorpusError, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.cli.main import main
 from prequential.errors import OutputError
 from prequential.evaluation.record import NOT_CODED
@@ -23,19 +25,11 @@ from prequential.files.append import append_line, check_appendable
 from prequential.sweeps.plan_runs import RunOutcome, run_plan
 from prequential.sweeps.plans import Plan, Variant
 
-TINY = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
+pytestmark = pytest.mark.usefixtures("usual_umask", "no_warm_up")
 OTHER = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2", "3"), table_bits=6, match_bits=6))
-RUNTIME = Runtime(kernels="fused", threads=1)
 TEXT = b"it was the best of times, it was the worst of times. " * 12
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
 STRANGER = 54321
-
-
-@pytest.fixture(autouse=True)
-def usual_umask() -> object:
-    before = os.umask(0o022)
-    yield None
-    os.umask(before)
 
 
 def give_away(*paths: Path) -> None:
@@ -44,10 +38,6 @@ def give_away(*paths: Path) -> None:
         pytest.skip("only root gives files to another user")
     for path in paths:
         os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
-
-
-def mode_of(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 def kept_beside(path: Path) -> Path:
@@ -74,16 +64,10 @@ def test_nothing_is_appended_to_a_file_of_another_user_and_the_line_is_kept(tmp_
 @pytest.mark.parametrize(
     ("mode", "source_mode", "remedy"),
     [
-        (0o644, 0o600, "chmod 600"),
-        (0o640, 0o600, "chmod 600"),
-        (0o644, 0o640, "chmod 640"),
-        (0o604, 0o640, "chmod 600"),
-        (0o644, 0o644, ""),
-        (0o600, 0o644, ""),
-        (0o664, 0o644, ""),
-        (0o640, 0o640, ""),
+        (0o644, 0o600, "chmod 600"), (0o640, 0o600, "chmod 600"), (0o644, 0o640, "chmod 640"), (0o604, 0o640, "chmod 600"),
+        (0o644, 0o644, ""), (0o600, 0o644, ""), (0o664, 0o644, ""), (0o640, 0o640, ""),
     ],
-)
+)  # fmt: skip
 def test_a_line_is_appended_only_where_no_more_users_read_it(
     mode: int, source_mode: int, remedy: str, tmp_path: Path
 ) -> None:
@@ -98,13 +82,8 @@ def test_a_line_is_appended_only_where_no_more_users_read_it(
         assert path.read_bytes() == b""
         path.chmod(int(remedy.removeprefix("chmod "), 8))
     append_line(path, b"line\n", source_mode)
-    assert path.read_bytes() == b"line\n"
-
-
-@pytest.mark.parametrize("source_mode", [0o600, 0o640, 0o644])
-def test_a_new_file_of_records_has_the_permissions_of_the_source(source_mode: int, tmp_path: Path) -> None:
-    append_line(tmp_path / "a.jsonl", b"line\n", source_mode)
-    assert mode_of(tmp_path / "a.jsonl") == source_mode
+    append_line(tmp_path / "new.jsonl", b"line\n", source_mode)
+    assert path.read_bytes() == b"line\n" and mode_of(tmp_path / "new.jsonl") == source_mode
 
 
 @pytest.mark.parametrize(
@@ -117,21 +96,15 @@ def test_a_new_file_of_records_has_the_permissions_of_the_source(source_mode: in
     ],
 )
 def test_a_record_that_more_users_could_read_is_refused_before_the_work(
-    command: list[str],
-    records: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: list[str], records: str, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         Path(name).write_bytes(b'{"t": "x", "y": "z"}\n' * 9)
     Path("a").chmod(0o600)
-    Path("config.json").write_text(json.dumps(TINY.to_dict()))
     Path(records).parent.mkdir(exist_ok=True)
     Path(records).write_bytes(b"{}\n")
-    options = ["--config", "config.json", "--kernels", "fused", "-q"]
-    assert main([*command, *options]) == 1
+    assert main([*command, *tiny_options(tmp_path)]) == 1
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("\n")) == ("", 1)
     assert f"'{records}' can be read by users who cannot read the source: chmod 600 it" in shown.err
@@ -154,7 +127,7 @@ def test_what_is_made_of_two_runs_is_as_private_as_one_of_them(tmp_path: Path) -
 
 
 def test_a_reader_who_holds_the_lock_of_a_record_does_not_stop_the_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     assert 1 <= append.LOCK_WAIT_S <= 60
     monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
@@ -169,19 +142,17 @@ def test_a_reader_who_holds_the_lock_of_a_record_does_not_stop_the_program(
 
 
 def test_an_evaluation_whose_record_is_locked_ends_in_one_line_and_keeps_the_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
-    monkeypatch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
     (tmp_path / "a").write_bytes(TEXT)
-    (tmp_path / "config.json").write_text(json.dumps(TINY.to_dict()))
     path = tmp_path / "a.jsonl"
     path.touch()
-    args = ["evaluate", str(tmp_path / "a"), "--no-run", "--baselines", "none", "--output", str(path), "-q"]
+    args = ["evaluate", str(tmp_path / "a"), "--no-run", "--baselines", "none", "--output", str(path)]
     with path.open("rb") as reader:
         fcntl.flock(reader, fcntl.LOCK_EX)
         with bounded(60.0):
-            assert main([*args, "--config", str(tmp_path / "config.json"), "--kernels", "fused"]) == 1
+            assert main([*args, *tiny_options(tmp_path)]) == 1
     shown = capsys.readouterr().err
     assert shown.count("\n") == 1 and f"the record is in '{kept_beside(path)}'" in shown
     assert json.loads(kept_beside(path).read_bytes())["corpus"]["n_bytes"] == len(TEXT)
@@ -195,8 +166,7 @@ def plan(*configs: Config) -> Plan:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
+def corpus(tmp_path: Path) -> Path:
     (tmp_path / "a").write_bytes(TEXT)
     return tmp_path / "a"
 
@@ -292,11 +262,7 @@ GPT = Config(
     ids=" ".join,
 )
 def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
-    command: list[str],
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: list[str], corpus: Path, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps(GPT.to_dict()))
     options = ["--runs", str(tmp_path / "runs"), "--config", str(tmp_path / "config.json"), "--kernels", "fused"]
@@ -315,7 +281,7 @@ def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
 
 @pytest.mark.parametrize("command", ["forecast", "score"])
 def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
     shutil.copy(FORECASTS / "ladder.jsonl", tmp_path / "ladder.jsonl")
     give_away(tmp_path / "ladder.jsonl")
@@ -335,7 +301,7 @@ def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
 
 
 @pytest.mark.parametrize("when", ["before", "after the first check"])
-def test_a_link_of_another_user_redirects_no_output(when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_of_another_user_redirects_no_output(when: str, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     victim, target, check = tmp_path / "victim", tmp_path / "out", outputs.check_output
     victim.write_bytes(b"precious")
 
@@ -394,9 +360,7 @@ def test_nothing_is_written_into_a_pipe_of_another_user(tmp_path: Path) -> None:
     assert got in ([], [b""])
 
 
-def test_a_file_that_takes_the_place_of_a_device_is_not_emptied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_takes_the_place_of_a_device_is_not_emptied(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "is_device", lambda target: True)
     (tmp_path / "out").write_bytes(b"precious")
     with pytest.raises(OutputError), output_file(tmp_path / "out", overwrite=True) as sink:
@@ -406,7 +370,7 @@ def test_a_file_that_takes_the_place_of_a_device_is_not_emptied(
 
 @pytest.mark.parametrize("planted", ["dangling link", "folder", "file"])
 def test_a_name_that_another_user_took_costs_no_run(
-    planted: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    planted: str, corpus: Path, tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
@@ -426,22 +390,6 @@ def test_a_file_of_a_draft_is_private_from_its_first_byte(tmp_path: Path) -> Non
     os.umask(0)
     write_text(tmp_path / "a", "secret")
     assert mode_of(tmp_path / "a") == 0o600
-
-
-@pytest.mark.parametrize("kind", ["folder", "link", "file"])
-def test_a_working_folder_that_another_user_planted_is_refused(kind: str, tmp_path: Path) -> None:
-    planted = tmp_path / ".out.prequential"
-    if kind == "folder":
-        planted.mkdir(mode=0o777)
-    elif kind == "link":
-        (tmp_path / "his").mkdir(mode=0o777)
-        planted.symlink_to("his")
-    else:
-        planted.touch()
-    give_away(planted)
-    with pytest.raises(OutputError, match="run of yours left"), output_file(tmp_path / "out", overwrite=True) as sink:
-        sink.write(b"secret")
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_draft_of_a_run_is_private_in_a_folder_that_all_may_write(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 import logging
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from prequential_corpora.tree import scan_tree
 from prequential_corpora.tree_restore import MAGIC, TreeFile, is_git, restore_tree
+from programs import program
 from seeds import MIXER, RUNTIME
 
 import prequential
@@ -18,18 +18,8 @@ GIT = [
     "\ufeff.git", ".gi\u206ft", ".G\u202aIt\u200f",
 ]  # fmt: skip
 NOT_GIT = [
-    ".gitignore",
-    ".gitattributes",
-    "git",
-    ".gi",
-    ".git1",
-    "a.git",
-    ".github",
-    "x:.git",
-    "git~1",
-    ".g\u00eft",
-    "..git",
-]
+    ".gitignore", ".gitattributes", "git", ".gi", ".git1", "a.git", ".github", "x:.git", "git~1", ".g\u00eft", "..git",
+]  # fmt: skip
 
 
 def restored(folder: Path, *names: str) -> Path:
@@ -93,7 +83,6 @@ def test_decompress_prints_one_line(tmp_path: Path) -> None:
     (tmp_path / "in" / "a\n.git" / "refs" / "x").touch()
     (tmp_path / "in" / "a\n.git" / "objects" / "x").touch()
     prequential.compress(tmp_path / "in", tmp_path / "x.pq", config=MIXER, runtime=RUNTIME)
-    command = [sys.executable, "-m", "prequential", "decompress", "x.pq"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == "" and done.stderr.count("\n") == 1
-    assert r"'x/a\n.git' is a bare git repository" in done.stderr.replace("\\\\", "\\")
+    done = program(tmp_path, "decompress", "x.pq")
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (0, b"", 1)
+    assert rb"'x/a\n.git' is a bare git repository" in done.stderr.replace(rb"\\", b"\\")

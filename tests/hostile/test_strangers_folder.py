@@ -1,9 +1,5 @@
 """A stranger's folder may hold, next to an archive, hostile checkpoints and links at the path of the output."""
 
-import json
-import os
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -13,23 +9,13 @@ from checkpoints import FORMS, VALUES
 from forge import Draft, Part
 from limits import bounded
 from prequential_codecs.archive_summary import survey
+from programs import program, script
 from seeds import RUNTIME, seeds
 
 import prequential
 from prequential.errors import PrequentialError
 
-HERE = Path(__file__).parent
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(prequential.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-
-
 # ---- checkpoints
-
-
-def outcomes(*arguments: str, **environment: str) -> dict[str, str]:
-    command = [sys.executable, str(HERE / "checkpoints.py"), *arguments]
-    done = subprocess.run(command, env=ENVIRONMENT | environment, capture_output=True, timeout=600)
-    assert done.returncode == 0, done.stderr.decode()
-    return dict(json.loads(done.stdout))
 
 
 def unclean(found: dict[str, str]) -> dict[str, str]:
@@ -38,21 +24,22 @@ def unclean(found: dict[str, str]) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_damaged_checkpoints_are_refused() -> None:
-    assert outcomes("damaged").keys() == {"refused: CheckpointError"}
+    assert script("checkpoints.py", "damaged").keys() == {"refused: CheckpointError"}
 
 
 def test_checkpoints_of_impossible_values_are_refused() -> None:
-    assert unclean(outcomes(*VALUES)) == {}
+    assert unclean(script("checkpoints.py", *VALUES)) == {}
 
 
 @pytest.mark.slow
 def test_checkpoints_of_impossible_values_make_no_kernel_leave_its_arrays(tmp_path: Path) -> None:
-    found = outcomes(*VALUES, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
+    found = script("checkpoints.py", *VALUES, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
     assert unclean(found) == {}
 
 
+@pytest.mark.thorough
 def test_checkpoints_of_impossible_forms_are_refused() -> None:
-    assert unclean(outcomes(*FORMS)) == {}
+    assert unclean(script("checkpoints.py", *FORMS)) == {}
 
 
 # ---- links at the output
@@ -90,22 +77,17 @@ def damaged_with_a_raw_block() -> bytes:
     return bytes(archive)
 
 
-def keep_going(folder: Path, name: str = "x.pq") -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, "-m", "prequential", "decompress", "--keep-going", name]
-    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, timeout=120)
-
-
 def test_saving_intact_blocks_does_not_write_through_a_link(folder: Path, victim: Path) -> None:
     (folder / "x.pq").write_bytes(damaged_with_a_raw_block())
     (folder / "x.from-24").symlink_to(victim)
-    keep_going(folder)
+    program(folder, "decompress", "--keep-going", "x.pq")
     assert victim.read_bytes() == PRECIOUS
 
 
 def test_names_of_files_reach_the_terminal_without_escapes(folder: Path) -> None:
     name = "x\x1b[31m\x07"
     (folder / f"{name}.pq").write_bytes(damaged_with_a_raw_block())
-    done = keep_going(folder, f"{name}.pq")
+    done = program(folder, "decompress", "--keep-going", f"{name}.pq")
     assert done.stderr.count(b"\n") == 1
     assert b"\x1b" not in done.stderr
 
@@ -124,6 +106,7 @@ def test_a_survey_of_many_records_of_one_payload_is_fast(tmp_path: Path) -> None
         survey(tmp_path / "a.pq")
 
 
+@pytest.mark.thorough
 def test_surveys_of_damaged_archives_are_true(tmp_path: Path) -> None:
     """A block that is reported intact is undamaged, and a damaged archive is not reported as complete."""
     rng, path = Random(1), tmp_path / "a.pq"

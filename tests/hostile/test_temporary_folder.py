@@ -9,19 +9,18 @@ import pytest
 from prequential_corpora.chunks import spool
 from prequential_corpora.dataset import DatasetSpec, load_rows
 from prequential_corpora.git.process import start_git
-from prequential_corpora.row_documents import RowDocuments
+from prequential_corpora.streamed import RowDocuments
+from programs import FUSED, TINY
+from pytest import MonkeyPatch
 
-from prequential import Config, MixerConfig, Runtime, evaluate
+from prequential import evaluate
 from prequential.cli.main import main
 from prequential.errors import OutputError
 from prequential.evaluation.trace import ArrayFile
 from prequential.files import temporary_folder
 
-TINY = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
-RUNTIME = Runtime(kernels="fused", threads=1)
 
-
-def unusable(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def unusable(kind: str, folder: Path, monkeypatch: MonkeyPatch) -> Path:
     """A path of this kind in which no file can be made."""
     path = folder / "unusable"
     if kind == "a file":
@@ -35,7 +34,7 @@ def unusable(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", ["TMPDIR", "TMP"])
 @pytest.mark.parametrize("kind", ["missing", "a file", "not writable"])
 def test_a_temporary_folder_that_cannot_be_used_is_refused(
-    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, name: str, tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TMPDIR", raising=False)
     monkeypatch.delenv("TEMP", raising=False)
@@ -57,22 +56,22 @@ USERS: dict[str, Callable[[Path], object]] = {
     "the documents of many rows": lambda _: RowDocuments(1, None)._write(),
     "git": lambda folder: start_git(["--version"], folder, {}),
     "a trace": lambda _: ArrayFile(np.uint8, 10),
-    "an evaluation": lambda _: evaluate(b"text " * 20, config=TINY, runtime=RUNTIME, baselines=()),
+    "an evaluation": lambda _: evaluate(b"text " * 20, config=TINY, runtime=FUSED, baselines=()),
 }
 
 
+@pytest.mark.usefixtures("no_warm_up")
 @pytest.mark.parametrize("user", USERS)
 def test_whatever_needs_a_temporary_file_refuses_an_unusable_folder(
-    user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    user: str, tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
     with pytest.raises(OutputError, match=r"^TMPDIR is '.*missing'"):
         USERS[user](tmp_path)
 
 
 def test_without_any_temporary_folder_the_line_names_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.delenv(name, raising=False)
@@ -85,7 +84,7 @@ def test_without_any_temporary_folder_the_line_names_the_remedy(
     assert shown.count("\n") == 1 and "set TMPDIR to one that you can write" in shown
 
 
-def test_a_copy_lies_in_the_folder_of_tmpdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_lies_in_the_folder_of_tmpdir(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with spool([b"text"], None) as file:
         assert Path(file.name).parent == tmp_path

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from limits import bounded
+from programs import TINY, mode_of, snapshot
+from pytest import MonkeyPatch
 from seeds import RUNTIME, seeds
 
 import prequential
@@ -17,17 +20,15 @@ from prequential.files import (
     check_new_folder,
     checkpoint_path,
     hold_work_folder,
-    new_folder,
     output_file,
     partial_path,
     work_folder,
 )
-from prequential.files import work_folder as function  # noqa: F401
 from prequential.files.append import append_line
 from prequential.files.work_folder import MARK, OWNER, lock
 from prequential.records.record import append_record
 
-TINY = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
+pytestmark = pytest.mark.usefixtures("usual_umask")
 PRECIOUS = b"precious"
 ARCHIVE = "net.pq"
 
@@ -39,12 +40,26 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "f"
 
 
-def decompress(folder: Path, **options: bool) -> None:
-    prequential.decompress(folder / ARCHIVE, folder / "net", runtime=RUNTIME, **options)  # type: ignore[call-overload]
+def decompress(folder: Path, name: str = "net", **options: object) -> None:
+    prequential.decompress(folder / ARCHIVE, folder / name, runtime=RUNTIME, **options)  # type: ignore[call-overload]
 
 
-def snapshot(folder: Path) -> dict[str, bytes | None]:
-    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
+class StopError(Exception):
+    """Interrupts a run."""
+
+
+def leave_interrupted(folder: Path, name: str = "net") -> None:
+    from prequential.online import checkpoint
+
+    def stop(*_: object) -> None:
+        if checkpoint_path(folder / name).exists():
+            raise StopError
+
+    with MonkeyPatch.context() as always, pytest.raises(StopError):
+        for limit, value in (("FIRST_AFTER_S", 0.0), ("BYTES_PER_S", float("inf")), ("COST", float("inf"))):
+            always.setattr(checkpoint, limit, value)
+        decompress(folder, name, on_progress=stop)
+    assert partial_path(folder / name).exists()
 
 
 # ---- a user's files
@@ -102,63 +117,21 @@ def test_other_files_in_our_folder_stay(folder: Path) -> None:
     assert (work_folder(folder / "net") / "mine").read_bytes() == PRECIOUS
 
 
-@pytest.mark.parametrize("name", ["owner", "partial", "run.checkpoint"])
-def test_a_foreign_owner_is_refused(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave_interrupted(folder)
-    path = work_folder(folder / "net") / name
-    if os.geteuid() == 0:
-        os.chown(path, 12345, -1)
-    else:
-        monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises((OutputError, CheckpointError), match="another owner"):
-        decompress(folder, resume=True)
+# ---- foreign owners, pipes and links in place of our files
 
 
-def test_a_working_folder_of_a_foreign_owner_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["", "owner", "partial", "run.checkpoint"])
+def test_a_working_folder_of_a_foreign_owner_is_refused(name: str, folder: Path, monkeypatch: MonkeyPatch) -> None:
+    """Or a file in it."""
     leave_interrupted(folder)
     if os.geteuid() == 0:
-        os.chown(work_folder(folder / "net"), 12345, -1)
+        os.chown(work_folder(folder / "net") / name, 12345, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
     before = snapshot(folder)
-    with pytest.raises(OutputError, match="another owner"):
+    with pytest.raises((OutputError, CheckpointError), match="another owner"):
         decompress(folder, resume=True)
-    assert snapshot(folder) == before
-
-
-class StopError(Exception):
-    """Interrupts a run."""
-
-
-def leave_interrupted(folder: Path, name: str = "net") -> None:
-    from prequential.online import checkpoint
-
-    saved = checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST
-    checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")
-
-    def stop(*_: object) -> None:
-        if checkpoint_path(folder / name).exists():
-            raise StopError
-
-    try:
-        with pytest.raises(StopError):
-            prequential.decompress(folder / ARCHIVE, folder / name, runtime=RUNTIME, on_progress=stop)
-    finally:
-        checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = saved
-    assert partial_path(folder / name).exists()
-
-
-# ---- pipes and links in place of our files
-
-
-def test_a_folder_is_not_restored_through_a_link(tmp_path: Path) -> None:
-    (tmp_path / "tree").mkdir()
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "link").symlink_to("elsewhere")
-    archive = prequential.compress(tmp_path / "tree", config=TINY, runtime=RUNTIME)
-    with pytest.raises(OutputError, match="exists; choose another folder"):
-        prequential.decompress(archive, tmp_path / "link", runtime=RUNTIME, on_progress=lambda *_: pytest.fail("works"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "link", "tree"]
+    assert name or snapshot(folder) == before
 
 
 @pytest.mark.parametrize("name", ["owner", "partial", "run.checkpoint"])
@@ -207,7 +180,7 @@ def test_records_are_not_appended_through_a_link_or_to_a_pipe(tmp_path: Path) ->
     assert (tmp_path / "victim").read_bytes() == PRECIOUS
 
 
-def test_a_record_is_appended_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_is_appended_whole_or_not_at_all(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     append_record(tmp_path / "a.jsonl", {"a": 1})
     before, sync = (tmp_path / "a.jsonl").read_bytes(), os.fsync
 
@@ -244,16 +217,9 @@ def test_a_long_name_has_a_working_folder_and_resumes(
 ) -> None:
     leave_interrupted(folder, name)
     assert work_folder(folder / name) != work_folder(folder / f"m{name[1:]}")
-    prequential.decompress(folder / ARCHIVE, folder / name, runtime=RUNTIME, resume=True)
+    decompress(folder, name, resume=True)
     assert not caplog.records  # as of a run that starts anew
     assert snapshot(folder) == {ARCHIVE: seeds()["mixer"].archive, name: seeds()["mixer"].original}
-
-
-def test_a_new_folder_may_have_the_longest_name(tmp_path: Path) -> None:
-    name = "é" * 127
-    with new_folder(tmp_path / name):
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("name", ["n" * 256, "a\0b", "\ud800", "n" * 256 + "/a"])
@@ -278,7 +244,7 @@ def test_a_name_that_no_file_can_have_is_refused_before_the_work(name: str, fold
 
 @pytest.mark.parametrize("links", [True, False])
 def test_a_target_that_appears_during_the_run_is_not_replaced(
-    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    links: bool, tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     target = tmp_path / "out"
     if not links:
@@ -302,9 +268,7 @@ def test_a_target_that_appears_during_the_run_is_not_replaced(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
-def test_a_target_that_appears_after_the_last_check_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_that_appears_after_the_last_check_is_not_replaced(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     target, chmod = tmp_path / "out", Path.chmod
 
     def race(self: Path, mode: int) -> None:
@@ -333,6 +297,7 @@ def test_an_archive_that_disappears_while_it_is_decoded_leaves_a_complete_output
     assert stat.S_IMODE(output.stat().st_mode) & 0o077 == 0
 
 
+@pytest.mark.thorough
 def test_many_runs_of_one_output_never_hold_it_together(tmp_path: Path) -> None:
     """Runs that begin while another one is just finishing find either its lock or its complete output."""
     holders, together, refused, made = 0, 0, 0, 0
@@ -365,51 +330,28 @@ def test_many_runs_of_one_output_never_hold_it_together(tmp_path: Path) -> None:
 # ---- permissions
 
 
-@pytest.fixture(autouse=True)
-def usual_umask() -> object:
-    before = os.umask(0o022)
-    yield None
-    os.umask(before)
-
-
-def mode_of(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def widest(folder: Path, run: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
-    """The widest permissions that any file or closed folder below `folder` had at any system call of the run."""
-    found = 0
+def test_the_archive_of_a_private_file_is_private_at_any_time(tmp_path: Path) -> None:
+    """At every system call, each file in a folder that others may enter is closed to them."""
+    source, out, widest, active = tmp_path / "source", tmp_path / "o", 0, True
+    source.write_bytes(b"secret " * 200)
+    source.chmod(0o600)
+    out.mkdir()
 
     def look(event: str, arguments: object) -> None:
-        nonlocal found
-        if event in ("open", "os.rename", "os.link", "os.remove", "os.chmod") and active:
-            for path in folder.rglob("*"):
+        nonlocal widest
+        if active and event in ("open", "os.rename", "os.link", "os.remove", "os.chmod"):
+            for path in out.rglob("*"):
                 with suppress(OSError):
-                    if path.is_file() and all(
-                        parent.stat().st_mode & 0o077 for parent in path.parents if folder in parent.parents
-                    ):
-                        found |= stat.S_IMODE(path.stat().st_mode) & 0o077
+                    above = [parent for parent in path.parents if out in parent.parents]
+                    if path.is_file() and all(parent.stat().st_mode & 0o077 for parent in above):
+                        widest |= mode_of(path) & 0o077
 
-    import sys
-
-    active = True
     sys.addaudithook(look)
-    run()
+    prequential.compress(source, out / "a.pq", config=TINY, runtime=RUNTIME)
+    prequential.decompress(out / "a.pq", out / "a", runtime=RUNTIME)
     active = False
-    return found
-
-
-def test_the_archive_of_a_private_file_is_private_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "source").write_bytes(b"secret " * 200)
-    (tmp_path / "source").chmod(0o600)
-    (tmp_path / "o").mkdir()
-
-    def run() -> None:
-        prequential.compress(tmp_path / "source", tmp_path / "o" / "a.pq", config=TINY, runtime=RUNTIME)
-        prequential.decompress(tmp_path / "o" / "a.pq", tmp_path / "o" / "a", runtime=RUNTIME)
-
-    assert widest(tmp_path / "o", run, monkeypatch) == 0
-    assert mode_of(tmp_path / "o" / "a.pq") == mode_of(tmp_path / "o" / "a") == 0o600
+    assert widest == 0
+    assert mode_of(out / "a.pq") == mode_of(out / "a") == 0o600
 
 
 def test_the_archive_and_the_restored_folder_of_private_files_are_private(tmp_path: Path) -> None:
@@ -425,31 +367,3 @@ def test_the_archive_and_the_restored_folder_of_private_files_are_private(tmp_pa
         prequential.decompress(tmp_path / name, tmp_path / f"{secret}", runtime=RUNTIME)
         assert mode_of(tmp_path / f"{secret}") == (0o700 if secret else 0o755)
         assert mode_of(tmp_path / f"{secret}" / "sub" / "secret") == mode
-
-
-def test_the_archive_of_a_closed_folder_is_private(tmp_path: Path) -> None:
-    (tmp_path / "tree").mkdir()
-    (tmp_path / "tree" / "a").write_bytes(b"text " * 100)
-    (tmp_path / "tree").chmod(0o700)
-    prequential.compress(tmp_path / "tree", tmp_path / "a.pq", config=TINY, runtime=RUNTIME)
-    assert mode_of(tmp_path / "a.pq") == 0o600
-
-
-@pytest.mark.parametrize(("mode", "folder_mode"), [(0o600, 0o700), (0o640, 0o750), (0o644, 0o755)])
-def test_runs_and_models_have_the_permissions_of_their_source(mode: int, folder_mode: int, tmp_path: Path) -> None:
-    from prequential.cli.main import main
-
-    source, config = tmp_path / "a", tmp_path / "config.json"
-    source.write_bytes(b"secret " * 200)
-    source.chmod(mode)
-    import json
-
-    config.write_text(json.dumps(TINY.to_dict()))
-    common = ["--config", str(config), "--kernels", "fused", "-q"]
-    runs, model = tmp_path / "runs", tmp_path / "model"
-    assert main(["evaluate", str(source), "--runs", str(runs), "--baselines", "none", *common]) == 0
-    assert main(["train", str(source), "-o", str(model), *common]) == 0
-    (run,) = (path for path in runs.iterdir() if path.is_dir())
-    for made in (run, model):
-        assert mode_of(made) == folder_mode
-        assert {mode_of(path) for path in made.iterdir()} == {mode}

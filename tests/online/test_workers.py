@@ -165,7 +165,7 @@ def test_torchrun_spreads_the_runs_of_a_sweep(tmp_path):
 
 @pytest.mark.slow
 def test_runs_resume_when_one_of_two_workers_is_killed():
-    command = [sys.executable, str(PROJECT / "tests/hostile/kill_workers.py"), "--count=20", "--seed=1"]
+    command = [sys.executable, str(PROJECT / "tests/hostile/kill.py"), "--workers", "--count=20", "--seed=1"]
     child = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=3600)
     assert child.returncode == 0, child.stderr
-    assert json.loads(child.stdout)["identical"] == 20
+    assert json.loads(child.stdout)["workers"]["identical"] == 20

@@ -6,10 +6,12 @@ Optional libraries are imported when they are used.
 
 import bz2
 import gzip
+import importlib.util
 import io
 import lzma
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from prequential_codecs.baselines.compressor import Compressor
 from prequential_codecs.byte_source import ByteSource, varint
 
 _XZ_PRESET = 9 | lzma.PRESET_EXTREME
@@ -18,6 +20,27 @@ _XZ_MAX_DICTIONARY_BYTES = 3 << 29  # 1.5 GiB, the maximum of liblzma's encoder
 _ZSTD_WINDOW_LOG = 27  # 128 MiB: decoders accept it without the option --long
 _PPMD_ORDER = 16
 _PPMD_MEMORY_BYTES = 256 << 20  # model memory, in the compressor and in the decompressor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compressor:
+    """A compressor of complete files, with fixed settings.
+
+    label: its name and settings for tables.
+    compress: from the original to the stored bytes, which contain everything that the decoder needs.
+    decompress: the inverse of `compress`, for its output only. Other bytes may raise any exception.
+    requires: the module that must be installed, or None.
+    """
+
+    label: str
+    compress: Callable[[bytes], bytes]
+    decompress: Callable[[bytes], bytes]
+    requires: str | None = None
+
+    @property
+    def installed(self) -> bool:
+        """Whether `requires` is installed. Imports nothing."""
+        return self.requires is None or importlib.util.find_spec(self.requires) is not None
 
 
 def _compress_xz(data: bytes) -> bytes:
@@ -79,10 +102,7 @@ CLASSICAL: dict[str, Compressor] = {
     "bzip2": Compressor(label="bzip2 -9", compress=bz2.compress, decompress=bz2.decompress),
     "xz": Compressor(label="xz -9e", compress=_compress_xz, decompress=lzma.decompress),
     "zstd": Compressor(
-        label="zstd -22 --ultra --long=27",
-        compress=_compress_zstd,
-        decompress=_decompress_zstd,
-        requires="zstandard",
+        label="zstd -22 --ultra --long=27", compress=_compress_zstd, decompress=_decompress_zstd, requires="zstandard"
     ),
     "brotli": Compressor(
         label="brotli -q 11", compress=_compress_brotli, decompress=_decompress_brotli, requires="brotli"

@@ -6,14 +6,18 @@ Stored form: length, 32-byte map of the byte values that occur, one byte of freq
 import io
 
 import numpy as np
-from numpy.typing import NDArray
 
-from prequential_codecs.baselines.frequencies import TOTAL_BITS, frequencies_from
-from prequential_codecs.baselines.range_coder import RangeDecoder, RangeEncoder
+from prequential_codecs.baselines.range_coder import (
+    TOTAL,
+    Ints,
+    RangeDecoder,
+    RangeEncoder,
+    code_under,
+    frequencies_from,
+)
 from prequential_codecs.byte_source import ByteSource, varint
 
 _BYTE_VALUES = 256
-_ROWS = 4096  # symbols coded in one call: limits memory to about 10 MB
 _MANTISSA_BITS = 3
 _MANTISSA_ONE = 1 << _MANTISSA_BITS  # the leading one that a minifloat does not store
 _MAX_EXPONENT = 31
@@ -29,11 +33,8 @@ def compress(data: bytes) -> bytes:
     if len(parameters) < 2:  # the data follow from the length; a coder needs two symbols
         return head
     ranks = (np.cumsum(present) - 1)[symbols]
-    row = _frequencies_of(parameters)
     encoder = RangeEncoder()
-    for start in range(0, len(ranks), _ROWS):
-        piece = ranks[start : start + _ROWS]
-        encoder.encode(piece, np.broadcast_to(row, (len(piece), len(row))))
+    code_under(encoder, ranks, _frequencies_of(parameters))
     return head + encoder.finish()
 
 
@@ -46,14 +47,10 @@ def decompress(compressed: bytes) -> bytes:
     parameters = source.take(len(values))
     if len(values) < 2:
         return values.tobytes() * n_bytes
-    row = _frequencies_of(parameters)
     decoder = RangeDecoder(compressed[source.n_bytes_taken :])
-    pieces = []
-    for start in range(0, n_bytes, _ROWS):
-        piece_bytes = min(_ROWS, n_bytes - start)
-        pieces.append(values[decoder.decode(np.broadcast_to(row, (piece_bytes, len(row))))].tobytes())
+    ranks = code_under(decoder, np.zeros(n_bytes, np.int64), _frequencies_of(parameters))
     decoder.finish()
-    return b"".join(pieces)
+    return values[ranks].tobytes()
 
 
 def _to_minifloat(count: int) -> int:
@@ -66,8 +63,8 @@ def _to_minifloat(count: int) -> int:
     return exponent << _MANTISSA_BITS | significand - _MANTISSA_ONE
 
 
-def _frequencies_of(parameters: bytes) -> NDArray[np.int64]:
+def _frequencies_of(parameters: bytes) -> Ints:
     """(V,) frequencies in proportion to V minifloats."""
     codes = np.frombuffer(parameters, dtype=np.uint8).astype(np.int64)
     weights = (_MANTISSA_ONE + codes % _MANTISSA_ONE) << (codes >> _MANTISSA_BITS)
-    return frequencies_from(weights[None, :] * (1 << TOTAL_BITS) // weights.sum())[0]
+    return frequencies_from(weights[None, :] * TOTAL // weights.sum())[0]

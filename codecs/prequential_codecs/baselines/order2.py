@@ -8,13 +8,18 @@ Stored form: length, range coder's payload.
 """
 
 import io
-from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from prequential_codecs.baselines.frequencies import TOTAL, TOTAL_BITS, frequencies_from
-from prequential_codecs.baselines.range_coder import RangeDecoder, RangeEncoder
+from prequential_codecs.baselines.range_coder import (
+    TOTAL,
+    TOTAL_BITS,
+    Coder,
+    Ints,
+    RangeDecoder,
+    RangeEncoder,
+    frequencies_from,
+)
 from prequential_codecs.byte_source import ByteSource, varint
 
 _BYTE_VALUES = 256
@@ -24,44 +29,34 @@ _MIN_STREAM_BYTES = 2048  # shorter data get fewer streams, so that each column 
 
 def compress(data: bytes) -> bytes:
     """The stored form of `data`. 7 to 10 microseconds per byte."""
-    symbols = np.frombuffer(data, dtype=np.uint8).astype(np.int64)
     encoder = RangeEncoder()
-
-    def encode(column: slice, frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
-        encoder.encode(symbols[column], frequencies)
-        return symbols[column]
-
-    _learn(len(data), encode)
+    _code(encoder, np.frombuffer(data, dtype=np.uint8).astype(np.int64))
     return varint(len(data)) + encoder.finish()
 
 
 def decompress(compressed: bytes) -> bytes:
     """The inverse of `compress`. Raises CorruptArchiveError for damaged bytes, if the damage can be detected."""
     source = ByteSource(io.BytesIO(compressed))
-    symbols = np.zeros(source.take_varint(), dtype=np.uint8)
+    symbols = np.zeros(source.take_varint(), np.int64)
     decoder = RangeDecoder(compressed[source.n_bytes_taken :])
-
-    def decode(column: slice, frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
-        decoded = decoder.decode(frequencies)
-        symbols[column] = decoded
-        return decoded
-
-    _learn(len(symbols), decode)
+    _code(decoder, symbols)
     decoder.finish()
-    return symbols.tobytes()
+    return symbols.astype(np.uint8).tobytes()
 
 
-def _learn(n_bytes: int, code: Callable[[slice, NDArray[np.int64]], NDArray[np.int64]]) -> None:
-    """The loop of both directions. code: from a column's positions and frequencies to its symbols."""
+def _code(coder: Coder, symbols: Ints) -> None:
+    """Codes the symbols (n,) in both directions. A decoder fills them."""
+    n_bytes = len(symbols)
     stride = max(-(-n_bytes // _MAX_STREAMS), min(n_bytes, _MIN_STREAM_BYTES))  # bytes in a stream
     model = _Order2Model()
     history = np.zeros(_MAX_STREAMS, dtype=np.int64)
     for first in range(stride):
         # The last streams may be shorter, so later columns have fewer members.
         history = history[: len(range(first, n_bytes, stride))]
-        symbols = code(slice(first, n_bytes, stride), model.predict(history))
-        model.update(history, symbols)
-        history = (history * _BYTE_VALUES + symbols) % _BYTE_VALUES**2
+        column = slice(first, n_bytes, stride)
+        symbols[column] = coded = coder.code(symbols[column], model.predict(history))
+        model.update(history, coded)
+        history = (history * _BYTE_VALUES + coded) % _BYTE_VALUES**2
 
 
 class _Order2Model:
@@ -78,7 +73,7 @@ class _Order2Model:
     def __init__(self) -> None:
         self._counts = [np.zeros((_BYTE_VALUES**order, _BYTE_VALUES), dtype=np.uint16) for order in range(3)]
 
-    def predict(self, history: NDArray[np.int64]) -> NDArray[np.int64]:
+    def predict(self, history: Ints) -> Ints:
         """(n, 256) frequencies after each of n histories. history: (n,), the last two bytes as one number."""
         probabilities = np.full((len(history), _BYTE_VALUES), TOTAL // _BYTE_VALUES, dtype=np.int64)
         for order, counts in enumerate(self._counts):
@@ -93,7 +88,7 @@ class _Order2Model:
             probabilities >>= 32
         return frequencies_from(probabilities)
 
-    def update(self, history: NDArray[np.int64], symbols: NDArray[np.int64]) -> None:
+    def update(self, history: Ints, symbols: Ints) -> None:
         """Counts the symbols, (n,), that followed the histories."""
         for order, counts in enumerate(self._counts):
             contexts = history % _BYTE_VALUES**order

@@ -1,89 +1,104 @@
-"""Range coder of the static baselines: from symbols and their frequencies to bytes, and back.
+"""Range coder of the static baselines: from symbols and their integer frequencies to bytes, and back.
 
-It does not write archives: prequential_codecs/bit_coder.py does. The two differ because their users differ. A static baseline knows a full
-row of frequencies for each symbol. The constriction library codes whole symbols under such rows, fast and well tested. The
-learner decides bit by bit inside a compiled loop, and a call into another library for each bit is not possible there. So
-bit_coder.py takes the same steps in a compiled function.
+A row of frequencies is a probability distribution over the V symbols 0..V-1: V integers, each at least 1, that sum to exactly
+TOTAL = 2**24. They are integers because a decoder on another machine must see the same distribution to the last bit, and at
+least 1 so that every symbol can be coded.
 
-Two implementations produce the same words: constriction, and plain Python if constriction is not installed. This module adds
-the checks and the byte order that both need. The coder does not detect damaged payloads: it decodes them to other symbols.
+The constriction library codes whole symbols under such rows, fast and well tested; without it there are no static baselines. It
+does not write archives: bit_coder.py does. The learner decides bit by bit inside a compiled loop, and a call into another
+library for each bit is not possible there. The coder does not detect damaged payloads: it decodes them to other symbols.
+
+This is the only use of that library. Four properties of constriction 0.5.0 matter, and a test checks each of them:
+- `Categorical` without `perfect=False` prints a warning to standard output.
+- It turns floats into integer frequencies: it adds 1 to each and scales the rest to the total. So integer frequencies arrive
+  exactly if they are passed as float64 `frequency - 1`: the scale is then (2**24 - V) / (2**24 - V) = 1, and all partial sums
+  are integers below 2**53.
+- It accepts symbols only as int32 and rows only as C-contiguous float64.
+- A Rust panic is raised as a BaseException, which `except Exception` does not catch.
 """
 
-from types import ModuleType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential_codecs.baselines.frequencies import IntArray, check_frequencies, check_symbols
-from prequential.errors import ConfigError, CorruptArchiveError, MissingDependencyError
+from prequential.errors import CorruptArchiveError, InvalidDistributionError, PrequentialError
 
+TOTAL_BITS = 24
+TOTAL = 1 << TOTAL_BITS
 WORD_BYTES = 4
-BACKENDS = ("constriction", "reference")
+BATCH_SYMBOLS = 4096  # to code in one call: limits memory to about 10 MB
+
+Ints = NDArray[np.int64]
 
 
-class _EncoderBackend(Protocol):
-    def encode(self, symbols: IntArray, frequencies: IntArray) -> None: ...
-    def words(self) -> NDArray[np.uint32]: ...
+class Coder(Protocol):
+    """One direction of coding, so that the steps of a model are written once for both."""
 
+    def code(self, symbols: Ints, frequencies: Ints) -> Ints:
+        """Codes symbols (n,) in 0..V-1 in order under the rows of frequencies (n, V), and returns them.
 
-class _DecoderBackend(Protocol):
-    def decode(self, frequencies: IntArray) -> NDArray[np.int64]: ...
-    def maybe_exhausted(self) -> bool: ...
+        A decoder reads only their number, and returns the next n symbols of its payload, (n,) int64. n may be 0; V may change
+        between calls. Under 2 microseconds per symbol at V = 256. Raises InvalidDistributionError; then no symbol of this call
+        is coded.
+        """
 
 
 class RangeEncoder:
-    """Codes symbols in the given order; `finish` returns the payload.
+    """Codes symbols in the given order; `finish` returns the payload."""
 
-    backend: one of BACKENDS, or None for the fastest installed one. The payload does not depend on it.
-    Raises ConfigError for another name, MissingDependencyError for a backend that is not installed.
-    """
+    def __init__(self) -> None:
+        import constriction
 
-    def __init__(self, backend: str | None = None) -> None:
-        self._backend: _EncoderBackend = _implementation(backend).Encoder()
+        self._coder = constriction.stream.queue.RangeEncoder()
+        self._family = constriction.stream.model.Categorical(perfect=False)
 
-    def encode(self, symbols: IntArray, frequencies: IntArray) -> None:
-        """Appends symbols: (n,) integers in 0..V-1, coded under the rows of frequencies: (n, V) int32 or int64.
-
-        Each frequency is >= 1 and each row sums to exactly 2**24. n may be 0; V may change between calls.
-        Raises InvalidDistributionError; then no symbol of this call is coded.
-        """
+    def code(self, symbols: Ints, frequencies: Ints) -> Ints:
+        """As `Coder.code`."""
         check_frequencies(frequencies)
-        check_symbols(symbols, frequencies)
-        if len(symbols):
-            self._backend.encode(symbols, frequencies)
+        n, V = frequencies.shape
+        if symbols.shape != (n,) or not ((symbols >= 0) & (symbols < V)).all():
+            raise InvalidDistributionError(f"symbols are not {n} numbers in 0..{V - 1}")
+        if n:
+            with _library_errors(PrequentialError, "range encoder"):
+                self._coder.encode(symbols.astype(np.int32, order="C"), self._family, _float_rows(frequencies))
+        return symbols
 
     def finish(self) -> bytes:
-        """The payload: little-endian 32-bit words, about 16 bits more than `ideal_code_bits`. Empty if there are no symbols."""
-        return self._backend.words().astype("<u4").tobytes()
+        """The payload: little-endian 32-bit words, about 16 bits more than the ideal code length. Empty without symbols."""
+        with _library_errors(PrequentialError, "range encoder"):
+            return bytes(self._coder.get_compressed().astype("<u4").tobytes())
 
 
 class RangeDecoder:
     """Decodes the symbols of a payload, given the same frequencies in the same order.
 
-    payload: from `RangeEncoder.finish`. backend: as for `RangeEncoder`; the encoder may have used the other one.
-    Raises CorruptArchiveError if the payload is not a whole number of words.
+    payload: from `RangeEncoder.finish`. Raises CorruptArchiveError if it is not a whole number of words.
     """
 
-    def __init__(self, payload: bytes, backend: str | None = None) -> None:
+    def __init__(self, payload: bytes) -> None:
+        import constriction
+
         if len(payload) % WORD_BYTES:
             raise CorruptArchiveError(f"coded payload of {len(payload)} bytes is not a whole number of 32-bit words")
-        words = np.frombuffer(payload, dtype="<u4").astype(np.uint32)
-        self._backend: _DecoderBackend = _implementation(backend).Decoder(words)
+        self._family = constriction.stream.model.Categorical(perfect=False)
+        with _library_errors(CorruptArchiveError, "range decoder"):
+            self._coder = constriction.stream.queue.RangeDecoder(np.frombuffer(payload, "<u4").astype(np.uint32))
         self._n_words = len(payload) // WORD_BYTES
         self._n_symbols = 0
 
-    def decode(self, frequencies: IntArray) -> NDArray[np.int64]:
-        """The next n symbols, (n,) int64, under the rows of frequencies: (n, V), as in `RangeEncoder.encode`.
-
-        A damaged payload may decode to wrong symbols in 0..V-1. Raises InvalidDistributionError, and CorruptArchiveError if the
+    def code(self, symbols: Ints, frequencies: Ints) -> Ints:
+        """As `Coder.code`. A damaged payload may decode to wrong symbols in 0..V-1. Raises CorruptArchiveError, too, if the
         payload points outside the range of all symbols.
         """
         check_frequencies(frequencies)
-        if len(frequencies) == 0:
-            return np.empty(0, dtype=np.int64)
-        self._n_symbols += len(frequencies)
-        return self._backend.decode(frequencies)
+        if len(symbols) == 0:
+            return np.empty(0, np.int64)
+        self._n_symbols += len(symbols)
+        with _library_errors(CorruptArchiveError, "range decoder"):
+            return np.asarray(self._coder.decode(self._family, _float_rows(frequencies)), np.int64)
 
     def finish(self) -> None:
         """Raises CorruptArchiveError if the payload is certainly longer or shorter than that of the decoded symbols.
@@ -91,26 +106,60 @@ class RangeDecoder:
         It never refuses a payload that an encoder wrote. But a truncated payload looks like one that ends in zeros, so it passes
         unless it is empty.
         """
-        if (self._n_symbols == 0) != (self._n_words == 0) or not self._backend.maybe_exhausted():
+        if (self._n_symbols == 0) != (self._n_words == 0) or not self._coder.maybe_exhausted():
             raise CorruptArchiveError(
                 f"coded payload of {self._n_words} words does not end with its {self._n_symbols} symbols"
             )
 
 
-def _implementation(backend: str | None) -> ModuleType:
-    """The module that implements `backend`, with classes Encoder and Decoder. None: the fastest installed one."""
-    if backend not in (None, *BACKENDS):
-        raise ConfigError(f"range coder backend {backend!r} is unknown; choose from {', '.join(BACKENDS)}")
-    if backend != "reference":
-        try:
-            from prequential_codecs.baselines import constriction_coder
+def check_frequencies(frequencies: Ints) -> None:
+    """Raises InvalidDistributionError, which names the first wrong row, unless frequencies (n, V) can be represented exactly."""
+    if frequencies.ndim != 2 or not 2 <= frequencies.shape[1] < TOTAL:
+        raise InvalidDistributionError(f"frequencies have shape {frequencies.shape}; give (n, V) with V >= 2")
+    # Each is bounded before the sum: without it the sum of a row could wrap around to TOTAL.
+    in_range = ((frequencies >= 1) & (frequencies <= TOTAL)).all(axis=1)
+    wrong = np.nonzero(~in_range | (frequencies.sum(axis=1, dtype=np.int64) != TOTAL))[0]
+    if len(wrong):
+        raise InvalidDistributionError(f"row {wrong[0]} of the frequencies is not {TOTAL} in parts of at least 1")
 
-            return constriction_coder
-        except ImportError as error:
-            if backend is not None:
-                raise MissingDependencyError(
-                    f"range coder backend {backend!r} is not installed: pip install {backend}"
-                ) from error
-    from prequential_codecs.baselines import reference_coder
 
-    return reference_coder
+def frequencies_from(probabilities: Ints) -> Ints:
+    """Frequencies that a coder accepts, near the given integer probabilities: (n, V) int64 from (n, V) int64.
+
+    probabilities: in units of 1 / TOTAL, each >= 0, each row sums to at most TOTAL. The difference to TOTAL is added to the most
+    probable symbol of a row, where it changes the code length least.
+    """
+    n, V = probabilities.shape
+    frequencies = (probabilities * (TOTAL - V) >> TOTAL_BITS) + 1
+    rest = TOTAL - frequencies.sum(axis=1)
+    frequencies[np.arange(n), frequencies.argmax(axis=1)] += rest
+    return frequencies
+
+
+def batches(n: int) -> Iterator[slice]:
+    """Consecutive slices of n symbols, each small enough for one call of the coder."""
+    return (slice(start, min(start + BATCH_SYMBOLS, n)) for start in range(0, n, BATCH_SYMBOLS))
+
+
+def code_under(coder: Coder, symbols: Ints, row: Ints) -> Ints:
+    """Codes all symbols (n,) under the same frequencies (V,), and returns them; as `Coder.code`."""
+    coded = np.empty(len(symbols), np.int64)
+    for batch in batches(len(symbols)):
+        coded[batch] = coder.code(symbols[batch], np.broadcast_to(row, (len(symbols[batch]), len(row))))
+    return coded
+
+
+def _float_rows(frequencies: Ints) -> NDArray[np.float64]:
+    return np.subtract(frequencies, 1, dtype=np.float64, order="C")
+
+
+@contextmanager
+def _library_errors(error_class: type[PrequentialError], what: str) -> Iterator[None]:
+    """Turns the library's exceptions and panics into `error_class`. Interrupts pass through."""
+    try:
+        yield
+    except BaseException as error:
+        # pyo3 does not export the class of a panic, which derives from BaseException.
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise error_class(f"{what}: {error}") from error
+        raise

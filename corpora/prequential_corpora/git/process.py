@@ -1,10 +1,12 @@
-"""Git processes with limits: how they are started, and how their answers are read.
+"""Git processes with limits: how they are started, and how their answers are read; a patch, of which the added lines are kept.
 
 A stranger's repository decides what git reads, so git may be slow, large, wrong or stuck (for example, an object may be a named
-pipe). Each case is a CorpusError.
+pipe). Each case is a CorpusError. The hunks of a patch (`git diff-tree -p -U0`) are read by the line counts that git gives, so
+the contents of a file can never be taken for git's own lines.
 """
 
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -21,6 +23,16 @@ PIPE_N_BYTES = 1 << 16
 MAX_FIELD_N_BYTES = 1 << 16  # of a line or a field of an answer: two quoted paths need about 33,000
 SILENCE_S = 300.0  # git that says nothing for so long is stopped
 MEMORY_N_BYTES = 4 << 30  # of one git process, not counting mapped files. Few bytes can describe billions of files.
+PATCH_OPTIONS = ("-p", "-U0", "--full-index", "--text", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers")
+FILE = b"diff --git "
+END = b"end\n"
+HUNK = re.compile(rb"@@ -\d{1,10}(?:,(\d{1,10}))? \+\d{1,10}(?:,(\d{1,10}))? @@")
+INDEX = re.compile(rb"index ([0-9a-f]+)\.\.([0-9a-f]+)(?: [0-7]+)?\n")
+HEADER = re.compile(
+    rb"(?:old mode|new mode|deleted file mode|new file mode|rename from|rename to|(?:dis)?similarity index|---|\+\+\+) "
+)
+
+Pair = tuple[bytes, bytes]  # object ids of the old and the new version, in hexadecimal
 
 
 def git_program() -> str:
@@ -30,7 +42,7 @@ def git_program() -> str:
     return program
 
 
-def environment() -> dict[str, str]:
+def git_environment() -> dict[str, str]:
     """This process's environment without git's variables, which could name another repository, index or configuration."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
 
@@ -42,7 +54,7 @@ def last_line(text: bytes) -> str:
     return "".join(c if c.isprintable() else "?" for c in (fatal or [""])[-1])[:300]
 
 
-class Outcome(NamedTuple):
+class GitAnswer(NamedTuple):
     """Exit status and output of a git process that has ended, and the reason of its failure: one line, or ""."""
 
     status: int
@@ -123,18 +135,18 @@ class GitProcess:
             raise self.failed()
         return False
 
-    def outcome(self) -> Outcome:
+    def answer(self) -> GitAnswer:
         """Closes git's input, and waits until git ends."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         while self._fill():
             if len(self._buffer) > MAX_FIELD_N_BYTES:
                 raise wrong_answer(f"more than {MAX_FIELD_N_BYTES:,} bytes")
-        return Outcome(self._status(), self._take(len(self._buffer)), self._reason())
+        return GitAnswer(self._status(), self._take(len(self._buffer)), self._reason())
 
     def finish(self) -> None:
         """Closes git's input, and waits until git ends successfully and without more output."""
-        status, output, _ = self.outcome()
+        status, output, _ = self.answer()
         if status or output:
             raise self.failed()
 
@@ -196,3 +208,68 @@ def _silent() -> CorpusError:
         f"git could not read the repository: it has not answered for {SILENCE_S:.0f} s; "
         "look for named pipes in the repository, and try git fsck"
     )
+
+
+class Patch:
+    """The files of one patch, in git's order, as far as they are requested. Memory: the added lines of one file."""
+
+    def __init__(self, process: GitProcess, max_n_bytes: int) -> None:
+        """max_n_bytes: of the added lines of a file; of more, slightly more than that are kept."""
+        self._process, self._max_n_bytes = process, max_n_bytes
+        self._line = self._next_line()  # the last line that was read: END, or the first one of a file
+        if self._line != END and not self._line.startswith(FILE):
+            raise wrong_answer("an unknown line in a patch")
+
+    def added_lines(self, pair: Pair) -> bytes:
+        """The added lines of the next file with these versions, with their line ends. Skips the files before it."""
+        while self._line != END:
+            found, added = self._read_file(pair)
+            if found:
+                return added
+        raise CorpusError(f"git lists a change to {pair[1].decode()} but shows no lines of it; try git fsck")
+
+    def skip_rest(self) -> None:
+        """Reads to the end of the patch."""
+        while self._line != END:
+            self._read_file(None)
+
+    def _read_file(self, wanted: Pair | None) -> tuple[bool, bytes]:
+        """Whether the next file has the wanted versions, and then its added lines. Reads up to the line after the file."""
+        found, added, sign = False, bytearray(), b" "
+        while (line := self._next_line()) != END and not line.startswith(FILE):
+            if index := INDEX.fullmatch(line):
+                found = (index[1], index[2]) == wanted
+            elif hunk := HUNK.match(line):
+                sign = self._read_hunk(hunk, added if found else None)
+            elif line.startswith(b"\\"):  # "No newline at end of file"
+                if sign == b"+":
+                    del added[-1:]
+            elif not HEADER.match(line):
+                raise wrong_answer("an unknown line in a patch")
+        self._line = line
+        return found, bytes(added)
+
+    def _read_hunk(self, hunk: re.Match[bytes], added: bytearray | None) -> bytes:
+        """Reads one hunk by its line counts and returns the sign of its last line, + or -. Appends the added lines to `added`."""
+        n_left = {b"-": int(hunk[1] or 1), b"+": int(hunk[2] or 1)}
+        sign = b" "
+        while any(n_left.values()):
+            part = self._process.read_part(b"\n", PIPE_N_BYTES)
+            # "No newline at end of file" of the old version: more lines follow
+            if sign == b"-" and part.startswith(b"\\"):
+                continue
+            sign, start = part[:1], 1
+            if not n_left.get(sign):
+                raise wrong_answer("another number of lines in a patch than it declares")
+            n_left[sign] -= 1
+            while True:
+                if sign == b"+" and added is not None and len(added) <= self._max_n_bytes:
+                    added += part[start:]
+                if part.endswith(b"\n"):
+                    break
+                part, start = self._process.read_part(b"\n", PIPE_N_BYTES), 0
+        return sign
+
+    def _next_line(self) -> bytes:
+        """The next line outside a hunk. Git quotes names here, so a name cannot break a line."""
+        return self._process.read_until(b"\n", MAX_FIELD_N_BYTES)

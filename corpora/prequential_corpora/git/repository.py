@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from prequential_corpora.corpus import unicode_name
-from prequential_corpora.git.process import Outcome, environment, start_git, wrong_answer
 from prequential.errors import CorpusError
+from prequential_corpora.corpus import unicode_name
+from prequential_corpora.git.process import GitAnswer, git_environment, start_git, wrong_answer
 
 N_DIGITS = {"sha1": 40, "sha256": 64}  # of an object id in hexadecimal
 
@@ -70,12 +70,12 @@ def find_repository(repo: str | os.PathLike[str]) -> Repository:
     return Repository(path, path / os.fsdecode(answer[4]), answer[1].decode(), answer[2] == b"true")
 
 
-def _rev_parse(repo: Path, *args: str) -> Outcome:
+def _rev_parse(repo: Path, *args: str) -> GitAnswer:
     """git rev-parse in the repository itself, with the user's configuration files, because safe.directory must apply."""
-    env = environment() | {"GIT_CEILING_DIRECTORIES": str(repo.parent), "GIT_NO_LAZY_FETCH": "1"}
+    env = git_environment() | {"GIT_CEILING_DIRECTORIES": str(repo.parent), "GIT_NO_LAZY_FETCH": "1"}
     env |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none"}
     process = start_git(["rev-parse", *args], repo, env)
     try:
-        return process.outcome()
+        return process.answer()
     finally:
         process.close()

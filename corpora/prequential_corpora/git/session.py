@@ -17,13 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from prequential_corpora.chunks import unwritable
-from prequential_corpora.git.file_rules import is_safe
-from prequential_corpora.git.patch import PATCH_OPTIONS, Patch
-from prequential_corpora.git.process import GitProcess, environment, start_git, wrong_answer
-from prequential_corpora.git.repository import Repository
 from prequential.errors import CorpusError
 from prequential.files import temporary_folder
+from prequential_corpora.chunks import unwritable
+from prequential_corpora.git.file_rules import is_safe
+from prequential_corpora.git.process import PATCH_OPTIONS, GitProcess, Patch, git_environment, start_git, wrong_answer
+from prequential_corpora.git.repository import Repository
 
 MAX_COMMIT_N_BYTES = 1 << 24
 MAX_ENTRIES = 1 << 23  # of a tree, and of the difference of two trees
@@ -245,7 +244,7 @@ class Session:
         return self._processes[command]
 
     def _start(self, *args: str, borrow: bool = True) -> GitProcess:
-        env = environment() | {"HOME": str(self._scratch), "XDG_CONFIG_HOME": str(self._scratch)}
+        env = git_environment() | {"HOME": str(self._scratch), "XDG_CONFIG_HOME": str(self._scratch)}
         env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
         env |= {"GIT_NO_LAZY_FETCH": "1"}
         if borrow:

@@ -31,13 +31,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from prequential.errors import CorpusError
 from prequential_corpora.chunks import DOCUMENT_END, spool
 from prequential_corpora.corpus import Corpus, Document
 from prequential_corpora.git.file_rules import Rules, is_safe, language_of
-from prequential_corpora.git.patch import Patch
+from prequential_corpora.git.process import Patch
 from prequential_corpora.git.repository import Repository, find_repository
 from prequential_corpora.git.session import Change, Commit, Session, parse_date, session_in
-from prequential.errors import CorpusError
 
 DocumentKind = Literal["tree", "new", "added"]
 

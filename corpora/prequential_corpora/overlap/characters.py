@@ -17,8 +17,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential_corpora.overlap.token_kernels import KIND_SHIFT, MARK, N_CODE_POINTS, SINGLE, SPACE, WORD
-
+SPACE, MARK, SINGLE, WORD = range(4)
+N_CODE_POINTS = 0x110000
+KIND_SHIFT = 24  # an entry of the table is kind << 24 | lower-case form
 # Scripts without spaces between words: code points from-to (the second excluded).
 SPACELESS = (
     (0x0E00, 0x0F00),  # Thai, Lao

@@ -15,8 +15,6 @@ Indices = NDArray[np.int64]
 
 SLOT_BYTES = 8 + 8 + 1  # key, position, seen
 MIN_SLOTS = 16
-MARK_BITS = 22
-_MARK_SHIFT = np.uint64(64 - MARK_BITS)
 _LOW_HALF = np.uint64(2**32 - 1)
 _EMPTY = np.uint64(0)
 
@@ -53,17 +51,6 @@ class KeyTable:
         found = np.empty(len(keys), np.int64)
         self._room = _add(self._slots, self._random, self._shift, self._limit, self._room, keys, positions, found)
         return found
-
-    def marks(self) -> NDArray[np.bool_]:
-        """(2**MARK_BITS,) bool: whether a key with the flag has these highest bits. A small table that excludes most keys."""
-        marks = np.zeros(1 << MARK_BITS, np.bool_)
-        marks[self._slots[self.seen, 0] >> _MARK_SHIFT] = True
-        return marks
-
-
-def marked(marks: NDArray[np.bool_], keys: Keys) -> Indices:
-    """The indices of the keys (m,) that may have the flag, ascending. marks: from `KeyTable.marks`."""
-    return np.flatnonzero(marks[keys >> _MARK_SHIFT])
 
 
 def _random_words() -> Keys:

@@ -1,46 +1,38 @@
 """The part of a test corpus that was seen before: in the training corpus, and earlier in the test corpus itself. Without torch.
 
-    n-grams         13 tokens (tokens.py defines a token) of one document that also occur in one document elsewhere
-    substrings      a byte is covered if it is in 50 bytes of one document that also occur in one document elsewhere, so in an
-                    exact match of 50 bytes or more. Every match is verified byte by byte
-    near duplicate  a document whose 5-grams have a Jaccard similarity of 0.75 or more to those of another document
+    n-grams     13 tokens (tokens.py defines a token) of one document that also occur in one document elsewhere
+    substrings  a byte is covered if it is in 50 bytes of one document that also occur in one document elsewhere, so in an
+                exact match of 50 bytes or more. Every match is verified byte by byte
 
 An earlier match in the test corpus may overlap its repetition, as in LZ77. Windows and n-grams do not cross ends of documents.
 Bytes outside documents never count.
 
 The test corpus is stored in a table of limited size. Then the training corpus is read once. So the time is linear in both, and
-the training corpus needs only 400 bytes of memory per document. If the table is too small for the test corpus, it keeps only
+the training corpus needs hardly any memory. If the table is too small for the test corpus, it keeps only
 windows whose hash is below a limit, which is an even sample. The others are forgotten (n_forgotten_*). So a seen part can be
 reported as new, but a new part is never reported as seen. Long matches lose at most their edges and gaps wider than 50 bytes.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.errors import ConfigError, CorpusError
 from prequential_corpora.corpus import Document
-from prequential_corpora.overlap.key_table import SLOT_BYTES, KeyTable, marked
-from prequential_corpora.overlap.near_duplicates import (
-    NEAR_JACCARD,
-    SHINGLE_TOKENS,
-    Side,
-    Signatures,
-    grams,
-    nearest,
-)
-from prequential_corpora.overlap.token_kernels import CHUNK_BYTES
+from prequential_corpora.overlap.key_table import SLOT_BYTES, KeyTable
 from prequential_corpora.overlap.tokens import (
+    CHUNK_BYTES,
     GRAM_TOKENS,
     Indices,
     Keys,
     Layout,
     constants,
+    gram_chunks,
     mixed,
-    token_chunks,
 )
-from prequential.errors import ConfigError, CorpusError
 
 WINDOW_BYTES = 50
 DIRTY_SHARE = 0.2  # a document is dirty if at least this share of its 13-grams or of its bytes was seen
@@ -59,8 +51,6 @@ class Overlap:
     n_bytes: int64, lengths of documents. seen_bytes, repeated_bytes: int64, how many of these bytes in_train and in_test cover.
     n_grams, seen_grams, repeated_grams: int64, the 13-grams at all positions; those that occur in the training corpus; those that
     occur earlier in the test corpus.
-    near_train, near_test: int64, a near duplicate in the training corpus, an earlier one in the test corpus; -1 for none.
-    *_jaccard: float64, their similarity, 0 for none.
     n_forgotten_windows, n_forgotten_grams: positions of the test corpus that did not fit into the table. At 0, the measurement is
     exact.
     """
@@ -73,10 +63,6 @@ class Overlap:
     n_grams: Indices
     seen_grams: Indices
     repeated_grams: Indices
-    near_train: Indices
-    near_train_jaccard: NDArray[np.float64]
-    near_test: Indices
-    near_test_jaccard: NDArray[np.float64]
     n_forgotten_windows: int
     n_forgotten_grams: int
 
@@ -92,14 +78,14 @@ class Overlap:
 
     @property
     def dirty(self) -> NDArray[np.bool_]:
-        """(D,) bool: the training corpus has 20 % or more of its 13-grams or bytes, or a near duplicate. Others are clean."""
-        return _either(self.seen_gram_share, self.seen_byte_share, self.near_train)
+        """(D,) bool: the training corpus has 20 % or more of its 13-grams or bytes. Others are clean."""
+        return np.maximum(self.seen_gram_share, self.seen_byte_share) >= DIRTY_SHARE
 
     @property
     def repeated(self) -> NDArray[np.bool_]:
-        """(D,) bool: the same rule for earlier parts of the test corpus, including (except for duplicates) the same document."""
-        gram_share = _shares(self.repeated_grams, self.n_grams)
-        return _either(gram_share, _shares(self.repeated_bytes, self.n_bytes), self.near_test)
+        """(D,) bool: the same rule for earlier parts of the test corpus, including the same document."""
+        shares = _shares(self.repeated_grams, self.n_grams), _shares(self.repeated_bytes, self.n_bytes)
+        return np.maximum(*shares) >= DIRTY_SHARE
 
     @property
     def novel(self) -> NDArray[np.bool_]:
@@ -125,20 +111,24 @@ class Overlap:
         return {
             "window_bytes": WINDOW_BYTES,
             "gram_tokens": GRAM_TOKENS,
-            "near_jaccard": NEAR_JACCARD,
             "dirty_share": DIRTY_SHARE,
             "n_documents": len(self.n_bytes),
             "n_bytes": n_bytes,
             "n_grams": n_grams,
-            "train": _totals(self.n_bytes, n_grams, self.seen_bytes, self.seen_grams, self.near_train, self.dirty),
-            "test": _totals(
-                self.n_bytes, n_grams, self.repeated_bytes, self.repeated_grams, self.near_test, self.repeated
-            ),
+            "train": _totals(self.n_bytes, n_grams, self.seen_bytes, self.seen_grams, self.dirty),
+            "test": _totals(self.n_bytes, n_grams, self.repeated_bytes, self.repeated_grams, self.repeated),
             "novel_bytes": n_bytes - int((self.in_train | self.in_test).sum()),
             "n_forgotten_windows": self.n_forgotten_windows,
             "n_forgotten_grams": self.n_forgotten_grams,
             "warning": self.warning,
         }
+
+
+class Side(NamedTuple):
+    """A corpus: its bytes and where its documents are."""
+
+    stream: NDArray[np.uint8]
+    layout: Layout
 
 
 def measure_overlap(
@@ -152,22 +142,19 @@ def measure_overlap(
     """The overlap of `test` (n,) with `train` (m,) and with itself. Both are uint8, may be memory-mapped, and may be empty.
 
     max_memory_bytes: the limit of the table. With 34 to 68 bytes for each byte of `test` the result is exact. In addition, the
-    measurement needs 3 bytes for each byte of `test`, 400 bytes for each document, and 50 MB. The result does not depend on the
+    measurement needs 3 bytes for each byte of `test`, and 50 MB. The result does not depend on the
     machine. Raises ConfigError for less than 1 KiB, CorpusError for arrays that are not bytes and for documents out of order or
     outside the stream.
     """
     if max_memory_bytes < 1024:
         raise ConfigError(f"the overlap table needs at least 1024 bytes of memory, not {max_memory_bytes}")
     train_layout, test_layout = Layout.of(train_documents, len(train)), Layout.of(test_documents, len(test))
-    train_side = Side(_flat(train), train_layout, Signatures(len(train_documents)))
-    test_side = Side(_flat(test), test_layout, Signatures(len(test_documents)))
+    train_side, test_side = Side(_flat(train), train_layout), Side(_flat(test), test_layout)
     n_slots = 1 << (max_memory_bytes // SLOT_BYTES).bit_length() - 1
     in_train, in_test, n_forgotten_windows = _match_windows(train_side, test_side, KeyTable(len(test), n_slots))
     n_grams, seen_grams, repeated_grams, n_forgotten_grams = _match_grams(
         train_side, test_side, KeyTable(len(test), n_slots)
     )
-    near_train, near_train_jaccard = nearest(test_side, train_side)
-    near_test, near_test_jaccard = nearest(test_side, test_side, earlier=True)
     return Overlap(
         in_train=in_train,
         in_test=in_test,
@@ -177,10 +164,6 @@ def measure_overlap(
         n_grams=n_grams,
         seen_grams=seen_grams,
         repeated_grams=repeated_grams,
-        near_train=near_train,
-        near_train_jaccard=near_train_jaccard,
-        near_test=near_test,
-        near_test_jaccard=near_test_jaccard,
         n_forgotten_windows=n_forgotten_windows,
         n_forgotten_grams=n_forgotten_grams,
     )
@@ -202,10 +185,8 @@ def _match_windows(train: Side, test: Side, table: KeyTable) -> tuple[NDArray[np
         new = (slots >= 0) & ~table.seen[slots]
         slots, starts = slots[new], starts[new]
         table.seen[slots[_same(test.stream, table.position[slots], train.stream, starts)]] = True
-    marks = table.marks()
     for keys, starts in _window_chunks(test) if table.seen.any() else ():
-        some = marked(marks, keys)
-        slots, starts = table.find(keys[some]), starts[some]
+        slots = table.find(keys)
         seen = (slots >= 0) & table.seen[slots]
         first, starts = table.position[slots[seen]], starts[seen]
         _cover(in_train, starts[_same(test.stream, first, test.stream, starts)])
@@ -255,37 +236,24 @@ def _cover(covered: NDArray[np.bool_], starts: Indices) -> None:
 
 
 def _match_grams(train: Side, test: Side, table: KeyTable) -> tuple[Indices, Indices, Indices, int]:
-    """For each document of test: its 13-grams, those in train, those earlier in test; and the number of forgotten ones.
-
-    Also fills the signatures of both sides.
-    """
-    n_documents = len(test.signatures.empty)
+    """For each document of test: its 13-grams, those in train, those earlier in test; and the number of forgotten ones."""
+    n_documents = len(test.layout.ends)
     counts = np.zeros((3, n_documents), np.int64)
     n_before = n_forgotten = 0
-    for keys, owners in _gram_chunks(test):
+    for keys, owners in gram_chunks(*test):
         positions = n_before + np.arange(len(keys))
         slots = table.add(keys, positions)
         n_before, n_forgotten = n_before + len(keys), n_forgotten + int((slots < 0).sum())
         repeated = (slots >= 0) & (table.position[slots] < positions)
         counts[0] += np.bincount(owners, minlength=n_documents)
         counts[2] += np.bincount(owners[repeated], minlength=n_documents)
-    for keys, _ in _gram_chunks(train):
+    for keys, _ in gram_chunks(*train):
         slots = table.find(keys)
         table.seen[slots[slots >= 0]] = True
-    marks = table.marks()
-    for keys, owners in _gram_chunks(test, sign=False) if table.seen.any() else ():
-        some = marked(marks, keys)
-        slots, owners = table.find(keys[some]), owners[some]
+    for keys, owners in gram_chunks(*test) if table.seen.any() else ():
+        slots = table.find(keys)
         counts[1] += np.bincount(owners[(slots >= 0) & table.seen[slots]], minlength=n_documents)
     return counts[0], counts[1], counts[2], n_forgotten
-
-
-def _gram_chunks(side: Side, *, sign: bool = True) -> Iterator[tuple[Keys, Indices]]:
-    """Hashes and documents of the 13-grams, in chunks. sign: also adds the 5-grams to the signatures, in the first pass."""
-    for keys, owners in token_chunks(side.stream, side.layout):
-        if sign:
-            side.signatures.add(*grams(keys, owners, SHINGLE_TOKENS))
-        yield grams(keys, owners, GRAM_TOKENS)
 
 
 def _flat(stream: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -306,13 +274,8 @@ def _shares(part: Indices, whole: Indices) -> NDArray[np.float64]:
     return part / np.maximum(whole, 1)
 
 
-def _either(gram_share: NDArray[np.float64], byte_share: NDArray[np.float64], near: Indices) -> NDArray[np.bool_]:
-    """The rule of `Overlap.dirty`."""
-    return (gram_share >= DIRTY_SHARE) | (byte_share >= DIRTY_SHARE) | (near >= 0)
-
-
 def _totals(
-    n_bytes: Indices, n_grams: int, covered: Indices, found: Indices, near: Indices, dirty: NDArray[np.bool_]
+    n_bytes: Indices, n_grams: int, covered: Indices, found: Indices, dirty: NDArray[np.bool_]
 ) -> dict[str, object]:
     """Sums over the documents of test, and their shares of all bytes and n-grams; 0 if there are none."""
     total = max(int(n_bytes.sum()), 1)
@@ -321,7 +284,6 @@ def _totals(
         "byte_share": int(covered.sum()) / total,
         "grams": int(found.sum()),
         "gram_share": int(found.sum()) / max(n_grams, 1),
-        "near_duplicates": int((near >= 0).sum()),
         "dirty_documents": int(dirty.sum()),
         "dirty_bytes": int(n_bytes[dirty].sum()),
     }

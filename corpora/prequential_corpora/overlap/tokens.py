@@ -1,4 +1,4 @@
-"""Tokens of a stream of documents in UTF-8, as 64-bit hashes, in one compiled pass.
+"""Tokens of a stream of documents in UTF-8 and their 13-grams, as 64-bit hashes, in one compiled pass.
 
     token     a word: a maximal run of letters and digits of scripts that are written with spaces (Latin, Cyrillic, Arabic,
               Devanagari, Hangul, ...); or one other character that is not white space: punctuation, a symbol, or a letter of a
@@ -10,6 +10,9 @@
     length    a token of more than 2**18 bytes is cut: each part is the longest of at most 2**18 bytes
 
 Text is not normalised further: a letter with an accent as one code point or as two gives different tokens.
+
+Hashes are not verified: between one million n-grams and another million, the probability of a false match is 1 in 10**7, unless
+somebody constructs one, because no key is secret. All arithmetic is on integers and the same on every machine.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +21,13 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential_corpora.corpus import Document
-from prequential_corpora.overlap.characters import character_table
-from prequential_corpora.overlap.token_kernels import CHUNK_BYTES, tokenise
 from prequential.errors import CorpusError
+from prequential.machine.compiled import inlined, kernel
+from prequential_corpora.corpus import Document
+from prequential_corpora.overlap.characters import KIND_SHIFT, MARK, N_CODE_POINTS, SPACE, WORD, character_table
 
 GRAM_TOKENS = 13
+CHUNK_BYTES = 1 << 18
 
 Keys = NDArray[np.uint64]
 Indices = NDArray[np.int64]
@@ -40,6 +44,11 @@ def constants(n: int, seed: int) -> Keys:
     return found
 
 
+_FORM = np.uint32((1 << KIND_SHIFT) - 1)
+_STEP = np.uint64(0x72419DB23951DF99)
+_FIRST_FACTOR, _SECOND_FACTOR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_NONE = SPACE  # the kind of a token that has not begun
+_JOIN = constants(8, seed=6)[2:6]
 MIX = constants(1, seed=6)[0]
 _VALUES = constants(256, seed=9)[:128]  # of the characters below 128
 
@@ -83,6 +92,14 @@ class Layout(NamedTuple):
         return steps[:-1].cumsum(dtype=np.int8).view(np.bool_)
 
 
+def gram_chunks(stream: NDArray[np.uint8], layout: Layout) -> Iterator[tuple[Keys, Indices]]:
+    """The n-grams of 13 tokens of one document each, in chunks: hashes (m,), none of them 0, and documents (m,), ascending."""
+    n_before = GRAM_TOKENS - 1
+    for keys, owners in token_chunks(stream, layout):
+        whole = (owners[:-n_before] == owners[n_before:]) & (owners[n_before:] >= 0)
+        yield _joined(keys)[whole], owners[n_before:][whole]
+
+
 def token_chunks(stream: NDArray[np.uint8], layout: Layout) -> Iterator[tuple[Keys, Indices]]:
     """The tokens of a stream in chunks: hashes (12 + m,), and the number of each token's document (12 + m,).
 
@@ -98,7 +115,92 @@ def token_chunks(stream: NDArray[np.uint8], layout: Layout) -> Iterator[tuple[Ke
     start = 0
     while start < len(stream):
         stop = min(start + CHUNK_BYTES, len(stream))
-        start, n = tokenise(stream, *layout, start, stop, table, _VALUES, polynomial, state, new, new_owners)
+        start, n = _tokenise(stream, *layout, start, stop, table, _VALUES, polynomial, state, new, new_owners)
         keys = np.concatenate([keys[-n_before:], mixed(new[:n])])
         owners = np.concatenate([owners[-n_before:], new_owners[:n]])
         yield keys, owners
+
+
+def _joined(keys: Keys) -> Keys:
+    """(m - 12,): a hash, not 0, of the 13 tokens from each on. Joins hashes of 2, 4 and 8 tokens; the last two overlap."""
+    for step, factor in zip((1, 2, 4, GRAM_TOKENS - 8), _JOIN, strict=True):
+        keys = keys[:-step] * factor + keys[step:]
+    return np.maximum(mixed(keys), np.uint64(1))
+
+
+@inlined
+def _read(stream, at, end):  # type: ignore[no-untyped-def]
+    """The code point at `at`, and its number of bytes. `end`: the end of the document.
+
+    Valid are the forms of RFC 3629: the shortest ones, up to U+10FFFF, without surrogates. Another byte is 0x110000 + byte, 1.
+    """
+    first = np.int64(stream[at])
+    if first < 0x80:
+        return first, 1
+    n, lowest, code = 0, 0, np.int64(0)
+    if 0xC2 <= first < 0xE0:
+        n, lowest, code = 2, 0x80, first & 0x1F
+    elif 0xE0 <= first < 0xF0:
+        n, lowest, code = 3, 0x800, first & 0x0F
+    elif 0xF0 <= first < 0xF5:
+        n, lowest, code = 4, 0x10000, first & 0x07
+    valid = n > 0 and at + n <= end
+    if valid:
+        for i in range(1, n):
+            byte = np.int64(stream[at + i])
+            valid &= byte & 0xC0 == 0x80
+            code = code << 6 | byte & 0x3F
+    if valid and lowest <= code < N_CODE_POINTS and not 0xD800 <= code < 0xE000:
+        return code, n
+    return N_CODE_POINTS + first, 1
+
+
+@inlined
+def _value(code, values):  # type: ignore[no-untyped-def]
+    """The number that stands for a character in the polynomial of a token: from a table, or by the mixer of splitmix64."""
+    if code < 128:
+        return values[code]
+    z = np.uint64(code) * _FIRST_FACTOR
+    z = (z ^ z >> np.uint64(30)) * _FIRST_FACTOR
+    z = (z ^ z >> np.uint64(27)) * _SECOND_FACTOR
+    return z ^ z >> np.uint64(31)
+
+
+@kernel
+def _tokenise(  # type: ignore[no-untyped-def]
+    stream, offsets, ends, at, stop, table, values, polynomial, state, keys, owners
+):
+    """Fills keys and owners with the tokens that end in `stream` from `at` to `stop`; returns where to go on, and their number.
+
+    The last character may reach beyond `stop`. table, values: of characters.py, and _VALUES. One call leaves the token that may
+    continue for the next call: polynomial (2,) uint64, its hash so far and the next power; state (3,) int64, its bytes, its kind
+    and the number of its document. Both are zeros at first.
+    """
+    key, power = polynomial[0], polynomial[1]
+    n_bytes, kind, document = state[0], state[1], state[2]
+    n = 0
+    while document < len(ends):
+        end = ends[document]
+        at = max(at, offsets[document])
+        while at < min(end, stop):
+            code, width = _read(stream, at, end)
+            here, form = np.int64(table[code] >> np.uint32(KIND_SHIFT)), table[code] & _FORM
+            goes_on = kind != _NONE and (here == MARK or (here == WORD and kind == WORD))
+            if not goes_on or n_bytes + width > CHUNK_BYTES:
+                if kind != _NONE:
+                    keys[n], owners[n], n = key, document, n + 1
+                key, power, n_bytes = np.uint64(0), np.uint64(1), 0
+                kind = WORD if here == MARK else here
+            key += _value(form, values) * power
+            power *= _STEP
+            n_bytes += width
+            at += width
+        if at < end:
+            break
+        if kind != _NONE:
+            keys[n], owners[n], n = key, document, n + 1
+            kind = _NONE
+        document += 1
+    polynomial[0], polynomial[1] = key, power
+    state[0], state[1], state[2] = n_bytes, kind, document
+    return max(at, stop), n

@@ -1,6 +1,4 @@
-"""Range coder in plain Python: defines the words that every other implementation must produce.
-
-It is the fallback where constriction has no wheel, and constriction is tested against it.
+"""Range coder in plain Python: defines the words that the bit coder of archives and the coder of the static baselines produce.
 
 The message is one number. All its words, in order, are the digits (base 2**32) of a fraction x in [0, 1). Each coded symbol
 narrows the interval in which x may lie. Any x in the final interval identifies the complete message. The coder keeps only the 64
@@ -25,15 +23,12 @@ Flush: the reader pads the words with zeros. So point = low + 2**32 - 1 (with it
 interval, and this word is written. If the interval's end has the same upper word, more digits after it could leave the
 interval, so a zero word is written after it. A message without symbols has no words.
 
-The decoder keeps offset = x - low instead of low, so it needs no carry. The coded symbol is the one whose part of the row
-contains offset // scale. The decoder then takes the same steps.
+A decoder keeps offset = x - low instead of low, so it needs no carry. The coded symbol is the one whose part of the row
+contains offset // scale. It then takes the same steps.
 """
 
 import numpy as np
 from numpy.typing import NDArray
-
-from prequential_codecs.baselines.frequencies import TOTAL, TOTAL_BITS, IntArray
-from prequential.errors import CorruptArchiveError
 
 _WORD_BITS = 32
 _WORD_MAX = (1 << 32) - 1
@@ -41,21 +36,22 @@ _WINDOW_MAX = (1 << 64) - 1
 
 
 class Encoder:
-    """From symbols to words. Does not check its arguments; `RangeEncoder` does."""
+    """From symbols to words. total_bits: each row of frequencies sums to 2**total_bits (24 above)."""
 
-    def __init__(self) -> None:
+    def __init__(self, total_bits: int = 24) -> None:
+        self._total_bits = total_bits
         self._words: list[int] = []
         self._low = 0
         self._width = _WINDOW_MAX
 
-    def encode(self, symbols: IntArray, frequencies: IntArray) -> None:
-        """Codes symbols (n,) in order under the rows of frequencies (n, V). Under 2 microseconds per symbol."""
+    def encode(self, symbols: NDArray[np.int64], frequencies: NDArray[np.int64]) -> None:
+        """Codes symbols (n,) in order under the rows of frequencies (n, V)."""
         index = symbols.astype(np.int64)[:, None]
         ends = np.take_along_axis(np.cumsum(frequencies, axis=1, dtype=np.int64), index, axis=1)[:, 0]
         coded = np.take_along_axis(frequencies, index, axis=1)[:, 0].astype(np.int64)
         words, low, width = self._words, self._low, self._width
         for start, frequency in zip((ends - coded).tolist(), coded.tolist(), strict=True):
-            scale = width >> TOTAL_BITS
+            scale = width >> self._total_bits
             low += scale * start
             width = scale * frequency
             if low > _WINDOW_MAX:
@@ -68,7 +64,7 @@ class Encoder:
         self._low, self._width = low, width
 
     def words(self) -> NDArray[np.uint32]:
-        """The words of the message so far, including a flush. The encoder's state does not change."""
+        """The words of the message so far, including a flush."""
         words = list(self._words)
         if self._width == _WINDOW_MAX:  # only before the first symbol: later widths are multiples of a scale
             return np.array(words, dtype=np.uint32)
@@ -83,50 +79,6 @@ class Encoder:
         return np.array(words, dtype=np.uint32)
 
 
-class Decoder:
-    """From words to symbols. Does not check its frequencies; `RangeDecoder` does."""
-
-    def __init__(self, words: NDArray[np.uint32]) -> None:
-        self._words: list[int] = words.tolist()
-        self._n_words_read = 2
-        self._width = _WINDOW_MAX
-        self._offset = self._word(0) << _WORD_BITS | self._word(1)
-
-    def decode(self, frequencies: IntArray) -> NDArray[np.int64]:
-        """Symbols (n,) int64 under the rows of frequencies (n, V). Raises CorruptArchiveError if the words code no symbol."""
-        symbols = np.empty(len(frequencies), dtype=np.int64)
-        ends = np.cumsum(frequencies, axis=1, dtype=np.int64)
-        for row, row_ends in enumerate(ends):
-            scale = self._width >> TOTAL_BITS
-            quantile = self._offset // scale
-            if quantile >= TOTAL:  # the rounding gap at the top of the interval, which no encoder uses
-                raise CorruptArchiveError("coded payload is damaged: it points outside the range of all symbols")
-            symbol = int(np.searchsorted(row_ends, quantile, side="right"))
-            start = int(row_ends[symbol - 1]) if symbol else 0
-            self._advance(scale * start, scale * (int(row_ends[symbol]) - start))
-            symbols[row] = symbol
-        return symbols
-
-    def _advance(self, start: int, width: int) -> None:
-        """Narrows the interval to `width` from `start` on, and reads a word if the encoder wrote one here."""
-        self._offset -= start
-        self._width = width
-        if width <= _WORD_MAX:
-            self._offset = self._offset << _WORD_BITS | self._word(self._n_words_read)
-            self._width <<= _WORD_BITS
-            self._n_words_read += 1
-
-    def _word(self, position: int) -> int:
-        return self._words[position] if position < len(self._words) else 0
-
-    def maybe_exhausted(self) -> bool:
-        """False if words certainly remain: unread ones, or a last word that is too large for a flush."""
-        # The flush writes a point less than 2**32 above low. Data after it could add less than 2**32 more.
-        return self._n_words_read >= len(self._words) and (
-            self._width == _WINDOW_MAX or self._offset < (1 << _WORD_BITS + 1) - 1
-        )
-
-
 def _carry(words: list[int]) -> None:
     """Adds one to the number that `words` represent, in place."""
     position = len(words) - 1
@@ -134,3 +86,10 @@ def _carry(words: list[int]) -> None:
         words[position] = 0
         position -= 1
     words[position] += 1
+
+
+def plain_payload(symbols: NDArray[np.int64], frequencies: NDArray[np.int64], total_bits: int = 24) -> bytes:
+    """The words of symbols (n,) under the rows of frequencies (n, V), as an archive or a baseline stores them."""
+    encoder = Encoder(total_bits)
+    encoder.encode(np.asarray(symbols), np.asarray(frequencies))
+    return encoder.words().astype("<u4").tobytes()

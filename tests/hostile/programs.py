@@ -1,0 +1,67 @@
+"""One way to run the program, or a script of this folder, in a process of its own; and what several tests need."""
+
+import itertools
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import prequential
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(prequential.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+
+
+def program(folder: Path, *args: str) -> "subprocess.CompletedProcess[bytes]":
+    """The result of `prequential ARGS` in a folder."""
+    command = [sys.executable, "-m", "prequential", *args]
+    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, timeout=300)
+
+
+def script(name: str, *args: str, timeout_s: float = 3600, **environment: str) -> dict[str, Any]:
+    """The JSON object that a script of this folder prints. Fails unless it ends with 0."""
+    command = [sys.executable, str(HERE / name), *args]
+    done = subprocess.run(command, env=ENVIRONMENT | environment, capture_output=True, timeout=timeout_s)
+    assert done.returncode == 0, f"{name} ended with {done.returncode}: {done.stdout.decode()}{done.stderr.decode()}"
+    return dict(json.loads(done.stdout))
+
+
+# ---- a learner that takes milliseconds, and files
+
+
+TINY = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=6))
+FUSED = prequential.Runtime(kernels="fused", threads=1)
+
+
+def tiny_options(folder: Path) -> list[str]:
+    """Options of the command line for TINY, whose configuration is written to the folder."""
+    path = folder / "tiny.json"
+    path.write_text(json.dumps(TINY.to_dict()))
+    return ["--config", str(path), "--kernels", "fused", "-q"]
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    """The contents of every file below a folder; None for folders, links to nothing and pipes."""
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
+
+
+def failing(error: int, monkeypatch: pytest.MonkeyPatch, *names: str, at: int | None = None) -> None:
+    """Lets each call of these functions of `os` fail, or only the at-th one."""
+    for name in names:
+        real, calls = getattr(os, name), itertools.count(1)
+
+        def fail(*arguments: object, real: Any = real, calls: Any = calls, **options: object) -> object:
+            if at is None or next(calls) == at:
+                raise OSError(error, os.strerror(error))
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(os, name, fail)
