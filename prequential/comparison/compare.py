@@ -28,13 +28,7 @@ from prequential.comparison.intervals import (
     cell_deviations,
     choose_cell_bytes,
 )
-from prequential.comparison.prediction import (
-    LongMemory,
-    coarse_cells,
-    half_width,
-    mean_variance,
-    seeds_variance,
-)
+from prequential.comparison.prediction import LongMemory, coarse_cells, half_width, mean_variance, seeds_variance
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve, crossing_byte, mean_curve
 from prequential.evaluation.runs import PathLike, Run, read_run
@@ -45,7 +39,7 @@ DEFAULTS = {"alphabet": "bytes", "context": "carried memory"}  # of records with
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class RunGroup:
     """Runs of one configuration, ascending by seed. bits, archive_bits: ideal code length and archive of each run.
 
     learner: its preset or own name. is_coded: whether all runs have archives; of others archive_bits are code lengths.
@@ -88,8 +82,8 @@ class Difference:
     byte where a run ends a segment. known (n,) bool: whether all runs end a segment there, so that nothing is interpolated.
     """
 
-    reference: Group
-    other: Group
+    reference: RunGroup
+    other: RunGroup
     bits: float
     interval: Interval | None
     long_memory: LongMemory | None
@@ -154,7 +148,7 @@ class Comparison:
     """Groups of runs over one corpus. The first group is the reference of every difference."""
 
     corpus: Mapping[str, Any]
-    groups: tuple[Group, ...]
+    groups: tuple[RunGroup, ...]
     differences: tuple[Difference, ...]
 
     @property
@@ -276,10 +270,10 @@ def _unseeded(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != "seed" or type(value) is not int}
 
 
-def _group(label: str, runs: Sequence[Run]) -> Group:
+def _group(label: str, runs: Sequence[Run]) -> RunGroup:
     ordered = sorted(runs, key=_seed)
     curves = tuple(_curve(run) for run in ordered)
-    return Group(
+    return RunGroup(
         label=label,
         runs=tuple(run.name for run in ordered),
         seeds=tuple(_seed(run) for run in ordered),
@@ -306,7 +300,7 @@ def _curve(run: Run) -> Curve:
     return curve
 
 
-def _difference(reference: Group, other: Group, bootstrap: Bootstrap) -> Difference:
+def _difference(reference: RunGroup, other: RunGroup, bootstrap: Bootstrap) -> Difference:
     curves = [*reference.curves, *other.curves]
     ends = np.unique(np.concatenate([curve.n_bytes for curve in curves]))
     ours, theirs = mean_curve(other.curves, ends), mean_curve(reference.curves, ends)
@@ -345,7 +339,7 @@ def bounded_e_value(log2_e: float) -> str:
 
 
 def intervals_of(
-    reference: Group, other: Group, bootstrap: Bootstrap
+    reference: RunGroup, other: RunGroup, bootstrap: Bootstrap
 ) -> tuple[Interval, LongMemory] | tuple[None, None]:
     """The intervals of the difference over all bytes; None for fewer than MIN_CELLS cells."""
     curves = [*reference.curves, *other.curves]
@@ -376,7 +370,7 @@ def intervals_of(
 
 
 def _long_memory(
-    reference: Group, other: Group, cells: NDArray[np.float64], cell_bytes: int, confidence: float
+    reference: RunGroup, other: RunGroup, cells: NDArray[np.float64], cell_bytes: int, confidence: float
 ) -> LongMemory:
     """The intervals for long memory. cells (m,): of cell_bytes, their mean is the difference of the complete text, in bits."""
     bits, coarse = other.mean_bits - reference.mean_bits, coarse_cells(cells)
@@ -405,12 +399,12 @@ def _known(curves: Sequence[Curve], at: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.all([np.isin(at, curve.n_bytes) for curve in curves], 0)
 
 
-def _population(reference: Group, other: Group) -> str:
+def _population(reference: RunGroup, other: RunGroup) -> str:
     varied = _varied(reference, other)
     seeds = f"over all seeds of {varied}" if varied else "under these seeds"
     return f"the expected difference on text of this length and kind, {seeds}"
 
 
-def _varied(reference: Group, other: Group) -> str:
+def _varied(reference: RunGroup, other: RunGroup) -> str:
     """The labels of the groups with several runs, or ""."""
     return " and ".join(group.label for group in (reference, other) if len(group.runs) > 1)

@@ -17,7 +17,7 @@ from prequential_corpora.chunks import reading
 
 from prequential.errors import CorpusError
 from prequential.files import read_regular, write_bytes, writing
-from prequential.records.fields import MAX_COUNT, MAX_NUMBER
+from prequential.records.schema import MAX_COUNT, MAX_NUMBER
 
 MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the complete learner, its GPT alone, its context mixer alone
 FIRST_PREFIX = 1 << 10  # bytes

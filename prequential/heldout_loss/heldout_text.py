@@ -6,10 +6,10 @@ from prequential_codecs.archive_header import OTHER
 
 from prequential.comparison.clusters import MIN_DOCUMENTS
 from prequential.printable import printable
+from prequential.records.forms import LOSSES
 from prequential.records.table import format_table
 
 MAX_ROWS = 10
-LOSSES = ("frozen", "dynamic", "untrained")
 
 Record = dict[str, Any]
 

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from prequential_corpora.git.process import environment
+from prequential_corpora.git.process import git_environment
 
 from prequential.machine.usable_memory import usable_memory_bytes
 
@@ -93,7 +93,7 @@ def git_commit() -> str | None:
     if not (CHECKOUT / ".git").exists():  # an installed wheel may be inside another repository
         return None
     command = ["git", "status", "--porcelain=v2", "--branch", "--", *SOURCE_FOLDERS]
-    env = environment() | {"GIT_CEILING_DIRECTORIES": str(CHECKOUT.parent), "GIT_OPTIONAL_LOCKS": "0"}
+    env = git_environment() | {"GIT_CEILING_DIRECTORIES": str(CHECKOUT.parent), "GIT_OPTIONAL_LOCKS": "0"}
     try:
         output = subprocess.run(
             command, cwd=CHECKOUT, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=10

@@ -1,16 +1,16 @@
-"""The tables of where the bits went, each with its explanation, its plot and its fitted power laws."""
+"""The tables of where the bits went, each with its explanation and its plot."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prequential.evaluation import breakdown
-from prequential.evaluation.breakdown_text import COUNTS, EXPLANATIONS, FITS, fit_text
+from prequential.evaluation.breakdown_text import COUNTS, EXPLANATIONS
 from prequential.report import run_panels
 from prequential.report.markup import Html, element
 from prequential.report.names import Look
 from prequential.report.svg import html_figure
-from prequential.report.tables import ALL, flattened, foldable_table, html_table, value_table, words
+from prequential.report.tables import ALL, flattened, foldable_table, value_table, words
 
 ROW_NAMES = {
     breakdown.POSITIONS: "bytes from-to", breakdown.DOCUMENTS: "document", breakdown.EXTENSIONS: "extension",
@@ -35,14 +35,11 @@ def breakdowns(tables: Mapping[str, Any], look: Look) -> Iterator[Html]:
             yield foldable_table(title, _costs(rows, ROW_NAMES.get(name, "name"), look), explanation)
         else:
             yield foldable_table(title, [_flat_row(row) for row in rows], explanation)
-        panel = run_panels.tail(table, f"{title}: bits/byte at the k-th, and the fitted power law", look)
+        panel = run_panels.tail(table, f"{title}: bits/byte at the k-th", look)
         if panel.series:
             yield element("div", html_figure(panel), class_="plots")
-        if fits := table.get("fits"):
-            yield _fits(f"{title}: fitted power laws", fits, *FITS.get(name, ("y", "x")), look)
-        rest = {
-            OTHER_NAMES.get(key, key): value for key, value in table.items() if key not in ("rows", "fits") and value
-        }
+        shown = ("rows", "fits")  # older versions fitted power laws
+        rest = {OTHER_NAMES.get(key, key): value for key, value in table.items() if key not in shown and value}
         if rest:
             yield value_table(f"{title}: other values", rest)
 
@@ -65,11 +62,6 @@ def _costs(rows: Sequence[Record], name: str, look: Look) -> list[dict[str, obje
         }
         for row in ([*rows, total] if len(rows) > 1 else rows)
     ]
-
-
-def _fits(title: str, fits: Record, y: str, x: str, look: Look) -> Html:
-    rows = [(look.label(part), fit_text(fit, y, x)) for part, fit in fits.items()]
-    return html_table(title, ("of", "power law, by maximum likelihood"), rows, "+-: standard error.")
 
 
 def _flat_row(row: Record) -> dict[str, object]:

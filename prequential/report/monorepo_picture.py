@@ -14,7 +14,7 @@ import numpy as np
 
 from prequential.errors import CorpusError
 from prequential.evaluation.summary import model_summary
-from prequential.monorepo_loss.monorepo import LOSSES
+from prequential.records.forms import LOSSES
 from prequential.report import svg
 from prequential.report.markup import element, join
 from prequential.report.page import html_document

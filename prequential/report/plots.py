@@ -54,7 +54,7 @@ def regret(curves: run_panels.Curves, title: str = "") -> Figure:
 
 
 def long_tail(table: Mapping[str, Any], title: str = "") -> Figure:
-    """Bits per byte at the k-th occurrence, with fitted power laws. Raises MissingDependencyError without matplotlib.
+    """Bits per byte at the k-th occurrence. Raises MissingDependencyError without matplotlib.
 
     table: "trigram_occurrences" or "trigram_learning" in the tables of an Evaluation or a record.
     """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from prequential.evaluation.breakdown import LEARNING, OCCURRENCES
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
 from prequential.report.names import Look, learner_label, page_look, run_look
-from prequential.report.svg import MAX_FULL, N_COLOURS, Axes, Panel, Series
+from prequential.report.svg import MAX_FULL, Axes, Panel, Series
 
 if TYPE_CHECKING:
     from prequential.comparison.compare import Comparison
@@ -76,23 +76,18 @@ def saved_by_groups(comparison: Comparison, look: Look = PLAIN) -> Panel:
 
 
 def tail(table: Mapping[str, Any], title: str = "Cost at the k-th occurrence", look: Look = PLAIN) -> Panel:
-    """Bits per byte against the occurrence k, with the fitted power law of the first part.
+    """Bits per byte against the occurrence k.
 
     table: one of evaluation/breakdown.py. Its rows of occurrences have a mean_k; without such rows there are no series.
     """
     rows = [row for row in table["rows"] if row.get("mean_k") and row["n_bytes"]]
     parts = list(rows[0]["bits"]) if rows else []
-    fits = table.get("fits", {})
     series = []
     for place, part in enumerate(parts):
         costs = [(row["mean_k"], row["bits"][part] / row["n_bytes"]) for row in rows if row["bits"][part] > 0]
         if costs:
             k, rate = np.array(costs, np.float64).T
             series.append(_series(part, place, (k, rate), look, place < MAX_FULL - 1))
-        if costs and place == 0 and (fit := fits.get(part)):
-            name = f"fit {fit['factor']:.3g} k^{fit['exponent']:.3f}"
-            law = fit["factor"] * k ** fit["exponent"]
-            series.append(Series(name, k, law, series[0].style % N_COLOURS + N_COLOURS))
     return Panel(title, series, TAIL)
 
 

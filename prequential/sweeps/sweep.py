@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.curves import MODEL, Curve, mean_curve
+from prequential.evaluation.frames import result_frame
 from prequential.evaluation.runs import PathLike, Run
 from prequential.learners.loading import load_subject
 from prequential.machine.process import process_kept
 from prequential.model.config import Config
 from prequential.online.flops import replay_factor
 from prequential.online.runtime import Runtime
-from prequential.records.frames import result_frame
 from prequential.sweeps.data_multiple import compare_data
 from prequential.sweeps.plans import (
     Outcome,

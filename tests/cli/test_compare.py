@@ -11,7 +11,6 @@ from prequential_corpora.bundled import sample_path
 from prequential.comparison.compare import compare
 from prequential.comparison.intervals import Bootstrap
 from prequential.evaluation.curves import Curve, write_curves
-from prequential.evaluation.record import SCHEMA
 from prequential.evaluation.runs import CURVE, RECORD
 from prequential.records.record import append_record
 
@@ -27,7 +26,7 @@ def write_run(folder: Path, drawn: int, *, seed: int, model: str, blake2b: str =
     curve = Curve(n_bytes=SEGMENT * np.arange(1, N_SEGMENTS + 1), bits=np.cumsum(units) * UNIT_BITS)
     record = {
         "kind": "evaluation",
-        "schema": SCHEMA,
+        "schema": 1,
         "corpus": {"name": "synthetic", "n_bytes": N_SEGMENTS * SEGMENT, "blake2b": blake2b},
         "config": {"seed": seed, "model": model},
         "archive_bits": 8 * int(np.ceil(curve.bits[-1] / 8)),

@@ -254,17 +254,7 @@ def test_a_stored_model_begins_a_series_if_its_tree_lies_before_the_window(call:
 
 
 def test_a_model_of_the_future_or_of_another_series_is_refused(call: Call, project: Path) -> None:
-    call(
-        str(project),
-        "--since",
-        "2026-01-15",
-        "--until",
-        "2026-01-25",
-        "--model",
-        "late",
-        "--series",
-        "late.jsonl",
-    )
+    call(str(project), "--since", "2026-01-15", "--until", "2026-01-25", "--model", "late", "--series", "late.jsonl")
     done, _, errors = call(str(project), "--since", "2026-01-05", "--model", "late", "--series", "early.jsonl")
     assert (done, len(errors.splitlines())) == (1, 1)
     assert "is not on the first-parent history" in errors

@@ -5,14 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prequential.comparison.clusters import (
-    MAX_CLUSTERS,
-    Clusters,
-    cluster,
-    loss_interval,
-    n_clusters_of,
-    rate_interval,
-)
+from prequential.comparison.clusters import MAX_CLUSTERS, Clusters, cluster, loss_interval, n_clusters_of, rate_interval
 from prequential.comparison.intervals import Bootstrap
 
 RATE = 2.0  # bits per byte expected of every document

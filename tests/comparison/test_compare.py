@@ -16,7 +16,6 @@ from prequential.comparison.intervals import Bootstrap, block_length, cell_devia
 from prequential.comparison.prediction import half_width, mean_variance
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import Curve, write_curves
-from prequential.evaluation.record import SCHEMA
 from prequential.evaluation.runs import CURVE, RECORD, Run, read_run
 from prequential.records.record import append_record
 
@@ -32,7 +31,7 @@ def write_run(folder: Path, units, *, seed=0, model="a", ends=None, blake2b="00"
     curve = Curve(n_bytes=ends, bits=np.cumsum(units) * UNIT_BITS)
     record = {
         "kind": "evaluation",
-        "schema": SCHEMA,
+        "schema": 1,
         "corpus": {"name": "synthetic", "n_bytes": int(ends[-1]), "blake2b": blake2b},
         "config": {"seed": seed, "model": model},
         "archive_bits": 8 * int(np.ceil(curve.bits[-1] / 8)),

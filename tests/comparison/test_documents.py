@@ -11,16 +11,16 @@ from prequential_corpora.corpus import Document
 from prequential.comparison.documents import (
     compare_documents,
     document_losses,
+    format_document_comparison,
     names_a_record,
     read_document_losses,
 )
-from prequential.comparison.documents_text import format_document_comparison
 from prequential.comparison.intervals import Bootstrap
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.summary import summarise_heldout
-from prequential.records.fields import parse_object
+from prequential.records.schema import parse_object
 
 N = 40  # documents
 CONFIG = {"seed": 0, "gpt": None, "mixer": {"contexts": ["1"], "table_bits": 10}}
@@ -38,6 +38,7 @@ def record(shift: float, *, n: int = N, context: str = "carried", blake2b: str =
     ]
     loss = json.loads(json.dumps(summarise_heldout(trace, documents).to_record()))
     return {
+        "schema": 1,
         "kind": "heldout",
         "test": {"name": "test", "n_bytes": int(ends[-1]), "blake2b": blake2b},
         "train": {"name": "train"},
@@ -61,11 +62,16 @@ def test_a_planted_difference_has_its_size_and_an_interval_that_excludes_0() -> 
 
 
 def test_points_of_two_series_are_compared_as_held_out_records_are() -> None:
-    held_out, points = (
-        compare_documents([document_losses(record(shift, kind=kind), "x") for shift in (0.0, 0.1)])
-        for kind in ("heldout", "monorepo")
-    )
-    assert points.differences == held_out.differences
+    held_out = [record(shift) for shift in (0.0, 0.1)]
+    points = []
+    for each in held_out:
+        loss = (
+            each["dynamic"] | dict.fromkeys(("clean", "dirty", "novel"), each["dynamic"]["documents"]) | {"kinds": []}
+        )
+        more = {"kind": "monorepo", "overlap": {"train": {"byte_share": 0.0}}, "setting": {}, "untrained": loss}
+        points.append({**each, **more, "frozen": loss, "dynamic": loss})
+    found, expected = (compare_documents([document_losses(each, "x") for each in e]) for e in (points, held_out))
+    assert found.differences[:2] == expected.differences
 
 
 def test_a_record_against_itself_is_0_with_an_interval_of_width_0() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import prequential
-from prequential.evaluation.decoder_source import code_of, decoder_modules, decoder_zip, decoder_zip_bytes
+from prequential.evaluation.ledger import code_of, decoder_modules, decoder_zip, decoder_zip_bytes
 
 INTERPRETED = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
 MAX_ZIP_BYTES = 116_000

@@ -183,7 +183,7 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
         environment = {"machine": {}}
         record = {
             "kind": "evaluation",
-            "schema": runs.SCHEMA,
+            "schema": 1,
             "environment": environment,
             "time": "2026-01-01T00:00:00+00:00",
             "config": {},

@@ -12,7 +12,7 @@ from prequential.errors import CorpusError, OutputError
 from prequential.evaluation.curves import crossing_byte
 from prequential.evaluation.record import evaluation_record
 from prequential.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
-from prequential.evaluation.runs_text import format_run
+from prequential.evaluation.summary import format_run
 from prequential.files import output_file
 
 FUSED = prequential.Runtime(kernels="fused")
@@ -160,7 +160,7 @@ def test_a_hostile_corpus_name_stays_within_the_folder(run):
     ("text", "message"),
     [
         ("", "not JSON"),
-        ("{}", "not the record of an evaluation"),
+        ("{}", "not a record of the kind 'evaluation'"),
         ('{"kind": "evaluation", "schema": 99}', "schema 99"),
     ],
 )
@@ -186,7 +186,7 @@ def test_records_of_older_versions_with_further_entries_in_the_ledger_are_read(r
     (tmp_path / "old" / "record.jsonl").write_text(json.dumps({**found.record, "ledger": old}))
     read = read_run(tmp_path / "old")
     assert read.record["ledger"] == old
-    assert format_run(read) == format_run(found)
+    assert format_run(read.record) == format_run(found.record)
 
 
 def test_records_are_strict_json(run):

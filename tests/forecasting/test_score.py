@@ -11,7 +11,7 @@ from prequential import CorpusError
 from prequential.evaluation.runs import pack_runs, read_run, read_runs
 from prequential.forecasting.score import append_score, check_prefix, find_target_run, score
 from prequential.forecasting.sealed import sealed
-from prequential.records.fields import read_object
+from prequential.records.schema import read_object
 from prequential.sweeps.ladder import Ladder, Size
 from prequential.sweeps.plans import Subject
 

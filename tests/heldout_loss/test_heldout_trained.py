@@ -21,8 +21,8 @@ from prequential.online import checkpoint
 from prequential.online.model_store import save_model
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
-from prequential.records.fields import parse_object
 from prequential.records.record import append_record
+from prequential.records.schema import parse_object
 
 CONFIG = Config(
     gpt=None,

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from limits import bounded
+from msgspec import UNSET, Struct
 from prequential_corpora.shard_files import read_rows
 
 from prequential.cli.main import main
@@ -29,15 +30,15 @@ from prequential.errors import ConfigError, CorpusError, PrequentialError
 from prequential.estimation.devices import read_devices
 from prequential.evaluation.curves import read_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
-from prequential.evaluation.runs_text import format_run, format_runs, run_record
+from prequential.evaluation.summary import format_run, format_runs, run_figures
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
 from prequential.forecasting.score import score
 from prequential.forecasting.sealed import read_forecast, sealed
 from prequential.labels import labels
 from prequential.labels.labels import read_rows as read_labels
 from prequential.monorepo_loss.series import read_series
-from prequential.records import fields
-from prequential.records.fields import Fields, check_fields, read_lines
+from prequential.records import schema
+from prequential.records.schema import Absent, Count, Fields, Number, check_record, read_lines
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.svg import Axes, Panel, Series, svg_file
@@ -164,11 +165,7 @@ def test_a_table_of_more_rows_than_a_run_has_is_not_expanded(tmp_path: Path) -> 
 
 def test_a_long_name_of_a_curve_is_not_repeated(tmp_path: Path) -> None:
     n = 1 << 16
-    columns = {
-        "series": repeated("m" * (16 * MIB), n, pa.string()),
-        "n_bytes": np.arange(1, n + 1),
-        "bits": np.ones(n),
-    }
+    columns = {"series": repeated("m" * (16 * MIB), n, pa.string()), "n_bytes": np.arange(1, n + 1), "bits": np.ones(n)}
     write_table(tmp_path / CURVE, columns)
     with bounded(5.0, 256 * MIB), pytest.raises(CorpusError, match="names"):
         read_curves(tmp_path / CURVE)
@@ -226,11 +223,11 @@ def test_a_row_of_a_shard_has_a_limit(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_long_lines_and_files_of_records_are_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "runs.jsonl"
     with path.open("wb") as file:
-        file.truncate(fields.MAX_RECORDS_BYTES + 1)  # a single line
+        file.truncate(schema.MAX_RECORDS_BYTES + 1)  # a single line
     for read in (read_runs, read_series, read_forecast):
         with bounded(5.0, 256 * MIB):
             assert "bytes" in refused(lambda read=read: read(path))
-    monkeypatch.setattr(fields, "MAX_RECORDS_BYTES", 1000)
+    monkeypatch.setattr(schema, "MAX_RECORDS_BYTES", 1000)
     path.write_bytes(b"{}\n" * 400)
     assert "split it" in refused(lambda: list(read_lines(path)))
 
@@ -320,10 +317,20 @@ def test_a_missing_name_is_an_error_about_the_file() -> None:
         record["b"]
 
 
+class Inner(Struct):
+    x: Number
+
+
+class Planted(Struct):
+    n: Count
+    t: str | Absent | None = UNSET
+    l: list[Inner] | Absent = UNSET  # noqa: E741
+    m: dict[str, bool] | Absent = UNSET
+
+
 def test_values_are_compared_with_a_form() -> None:
-    form = {"n": fields.COUNT, "t?": (fields.TEXT, None), "l?": [{"x": fields.NUMBER}], "m?": {"*": fields.FLAG}}
     for good in ({"n": 0}, {"n": 1, "t": None, "l": [], "m": {"a": True}, "new": []}, {"n": 1, "l": [{"x": -1.5}]}):
-        check_fields(good, form, "x")
+        check_record(good, Planted, "x")
     for bad in (
         [],
         {},
@@ -335,10 +342,10 @@ def test_values_are_compared_with_a_form() -> None:
         {"n": 1, "m": {"a": 1}},
     ):
         with pytest.raises(CorpusError):
-            check_fields(bad, form, "x")
-    for bad_number in (float("inf"), 1e31, "1", True):
-        with pytest.raises(CorpusError, match="'x' is not a number"):
-            check_fields({"n": 1, "l": [{"x": bad_number}]}, form, "x")
+            check_record(bad, Planted, "x")
+    for bad_number in (float("inf"), float("nan"), 1e31, 10**400, "1", True):
+        with pytest.raises(CorpusError, match=r"l\[0\]\.x: "):
+            check_record({"n": 1, "l": [{"x": bad_number}]}, Planted, "x")
 
 
 ODD = [None, True, -1, 0, 1e308, -1e308, 1e29, 1e-29, 2**62, 2**70, 1.5, "x", "", [], {}, [[]], {"a": 1}, "\x1b[31m\n"]
@@ -380,8 +387,8 @@ def test_no_value_of_a_record_breaks_a_command(runs_folder: Path, rich_record: d
     """Every command either works or names the record in one line. Seeded; a longer run found what the forms now exclude."""
     rng, a, b = Random(17), runs_folder / "a", runs_folder / "b"
     works: list[Callable[[], object]] = [
-        lambda: format_runs([run_record(read_run(a))]),
-        lambda: format_run(read_run(a)),
+        lambda: format_runs([run_figures(a, read_run(a).record)]),
+        lambda: format_run(read_run(a).record),
         lambda: html_report([read_run(a), read_run(b)]),
         lambda: run_panels.panels_for_files(read_run(a)),
         lambda: format_comparison(compare([a, b], groups=["x", "y"], bootstrap=Bootstrap(n_resamples=99))),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from prequential.comparison.compare import Comparison, Difference, Group
+from prequential.comparison.compare import Comparison, Difference, RunGroup
 from prequential.comparison.prediction import LongMemory
 from prequential.report.comparison import _difference_table
 
@@ -11,7 +11,7 @@ from prequential.report.comparison import _difference_table
 @pytest.fixture
 def compared() -> Comparison:
     a, b = (
-        Group(label=x, runs=(x,), seeds=(0,), config={}, bits=(bits,), archive_bits=(8,), curves=())
+        RunGroup(label=x, runs=(x,), seeds=(0,), config={}, bits=(bits,), archive_bits=(8,), curves=())
         for x, bits in (("first", 5000.0), ("second", 4000.0))
     )
     found = LongMemory(

@@ -30,7 +30,7 @@ def git_program() -> str:
     return program
 
 
-def environment() -> dict[str, str]:
+def git_environment() -> dict[str, str]:
     """This process's environment without git's variables, which could name another repository, index or configuration."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
 

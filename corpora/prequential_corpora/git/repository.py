@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prequential_corpora.corpus import unicode_name
-from prequential_corpora.git.process import Outcome, environment, start_git, wrong_answer
+from prequential_corpora.git.process import Outcome, git_environment, start_git, wrong_answer
 from prequential.errors import CorpusError
 
 N_DIGITS = {"sha1": 40, "sha256": 64}  # of an object id in hexadecimal
@@ -72,7 +72,7 @@ def find_repository(repo: str | os.PathLike[str]) -> Repository:
 
 def _rev_parse(repo: Path, *args: str) -> Outcome:
     """git rev-parse in the repository itself, with the user's configuration files, because safe.directory must apply."""
-    env = environment() | {"GIT_CEILING_DIRECTORIES": str(repo.parent), "GIT_NO_LAZY_FETCH": "1"}
+    env = git_environment() | {"GIT_CEILING_DIRECTORIES": str(repo.parent), "GIT_NO_LAZY_FETCH": "1"}
     env |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none"}
     process = start_git(["rev-parse", *args], repo, env)
     try:

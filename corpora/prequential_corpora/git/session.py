@@ -20,7 +20,7 @@ from typing import NamedTuple
 from prequential_corpora.chunks import unwritable
 from prequential_corpora.git.file_rules import is_safe
 from prequential_corpora.git.patch import PATCH_OPTIONS, Patch
-from prequential_corpora.git.process import GitProcess, environment, start_git, wrong_answer
+from prequential_corpora.git.process import GitProcess, git_environment, start_git, wrong_answer
 from prequential_corpora.git.repository import Repository
 from prequential.errors import CorpusError
 from prequential.files import temporary_folder
@@ -245,7 +245,7 @@ class Session:
         return self._processes[command]
 
     def _start(self, *args: str, borrow: bool = True) -> GitProcess:
-        env = environment() | {"HOME": str(self._scratch), "XDG_CONFIG_HOME": str(self._scratch)}
+        env = git_environment() | {"HOME": str(self._scratch), "XDG_CONFIG_HOME": str(self._scratch)}
         env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
         env |= {"GIT_NO_LAZY_FETCH": "1"}
         if borrow:
