@@ -1,6 +1,6 @@
 """Writes docs/RECORDS.md, the fields of every record, from the schemas in prequential/records/forms.py.
 
-    python benchmarks/record_fields.py
+python benchmarks/record_fields.py
 """
 
 from collections.abc import Iterator

@@ -114,7 +114,7 @@ def read_document_losses(name: str) -> DocumentLosses:
 
 def document_losses(record: Any, where: str) -> DocumentLosses:
     """What comparisons need of a record. Raises CorpusError for an incomplete record, or one of an older version."""
-    if not isinstance(record, dict) or record.get("kind") not in KINDS:
+    if not isinstance(record, dict) or record.get("kind") not in list(KINDS):
         raise CorpusError(f"{where} is not the record of a held-out or monorepo loss")
     found = {loss: record[loss] for loss in LOSSES if record.get(loss)}
     if any(isinstance(loss, dict) and "clusters" not in loss for loss in found.values()):

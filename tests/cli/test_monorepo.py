@@ -120,6 +120,10 @@ def test_a_point_is_the_window_in_commit_order_scored_after_the_tree(
     assert record["train"]["n_bytes"] == len(code(30, "first")) + 160 + 2
     assert (record["train"]["until"], record["test"]["n_commits"]) == (record["test"]["since"], 1)
     assert record["excluded"] == {}
+    alone = {b["name"]: b["compressed_bytes"] for b in record["baselines"]}
+    behind = {b["name"]: b["compressed_bytes"] for b in record["behind"]}
+    assert {*alone} == {*behind} >= {"xz"}
+    assert 0 < behind["xz"] < alone["xz"]  # the tree holds lines like these
 
 
 def test_kinds_languages_and_clean_and_dirty_documents_add_up_exactly(call: Call, project: Path) -> None:
@@ -138,30 +142,12 @@ def test_kinds_languages_and_clean_and_dirty_documents_add_up_exactly(call: Call
     assert {g["name"] for g in first["frozen"]["languages"]} == {"Python", "Rust"}
 
 
-def test_other_compressors_are_measured_alone_and_after_the_training_bytes(call: Call, project: Path) -> None:
-    record = series_of(call, project)[0]
-    alone = {b["name"]: b["compressed_bytes"] for b in record["baselines"]}
-    behind = {b["name"]: b["compressed_bytes"] for b in record["behind"]}
-    assert {*alone} == {*behind} >= {"xz"}
-    assert 0 < behind["xz"] < alone["xz"]  # the tree holds lines like these
-
-
 def test_only_the_selected_languages_and_training_bytes_are_read(call: Call, project: Path) -> None:
     args = ("--languages", "Python", "--train-limit", "100")
     for record in series_of(call, project, *args):
         assert record["train"]["n_bytes"] == 100
         assert {g["name"] for g in record["frozen"]["languages"]} == {"Python"}
         assert record["setting"]["rules"]["languages"] == ["Python"]
-
-
-def test_the_report_describes_the_window_and_names_the_point(call: Call, project: Path) -> None:
-    done, out, _ = call(str(project), "--since", "2026-01-05")
-    assert done == 0
-    assert out.startswith("window: 3 commits after ")
-    assert "trained on: the tree at " in out
-    assert "after the training bytes" in out
-    assert "no interval: " in out  # fewer than 10 documents
-    assert out.endswith("point 1 of runs/project.series.jsonl\n")
 
 
 def test_a_point_that_cannot_be_appended_is_printed_before_the_error(
@@ -174,6 +160,8 @@ def test_a_point_that_cannot_be_appended_is_printed_before_the_error(
     done, out, errors = call(str(project), "--since", "2026-01-05")
     assert (done, errors) == (1, "prequential: the disk is full\n")
     assert out.startswith("window: 3 commits after ") and "point 1 of" not in out
+    assert "trained on: the tree at " in out and "after the training bytes" in out
+    assert "no interval: " in out  # fewer than 10 documents
     done, out, errors = call(str(project), "--since", "2026-01-05", "--json")
     assert (done, errors) == (1, "prequential: the disk is full\n")
     assert json.loads(out)["kind"] == "monorepo"
@@ -184,8 +172,9 @@ def test_a_point_that_cannot_be_appended_is_printed_before_the_error(
 
 def test_the_next_window_begins_where_the_last_one_ended_with_the_same_setting(call: Call, project: Path) -> None:
     call(str(project), "--since", "2026-01-05", "--until", "2026-01-15")
-    done, _, errors = call(str(project), config=False)  # no learner is named: the series has one
+    done, out, errors = call(str(project), config=False)  # no learner is named: the series has one
     assert (done, errors) == (0, "")
+    assert out.endswith("point 2 of runs/project.series.jsonl\n")
     first, second = records()
     assert second["test"]["since"] == first["test"]["until"] == second["train"]["until"]
     assert second["setting"] == first["setting"]
@@ -193,6 +182,9 @@ def test_the_next_window_begins_where_the_last_one_ended_with_the_same_setting(c
 
 
 def test_an_empty_window_appends_nothing_and_the_next_window_begins_there(call: Call, project: Path) -> None:
+    done, out, errors = call(str(project), "--since", "HEAD")
+    assert (done, errors, len(out.splitlines())) == (0, "", 1)
+    assert list(Path.cwd().iterdir()) == []  # nor does an empty first one leave a file
     call(str(project), "--since", "2026-01-05", "--until", "2026-01-25")
     before = Path("runs/project.series.jsonl").read_bytes()
     done, out, errors = call(str(project))
@@ -201,12 +193,6 @@ def test_an_empty_window_appends_nothing_and_the_next_window_begins_there(call: 
     assert "nothing to score; left out: 1 lock; nothing is appended" in out
     assert call(str(project), "--json") == (0, "null\n", "")
     assert Path("runs/project.series.jsonl").read_bytes() == before
-
-
-def test_an_empty_first_window_leaves_no_file(call: Call, project: Path) -> None:
-    done, out, errors = call(str(project), "--since", "HEAD")
-    assert (done, errors, len(out.splitlines())) == (0, "", 1)
-    assert list(Path.cwd().iterdir()) == []
 
 
 @pytest.mark.parametrize(

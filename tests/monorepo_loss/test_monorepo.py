@@ -118,18 +118,16 @@ def test_a_setting_comes_back_from_its_record_through_json() -> None:
     assert setting.differing(setting) == []
 
 
-def test_a_series_with_other_tables_of_rules_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_setting_or_other_tables_of_rules_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for broken in ({"config": {}}, {"rules": 3}, {"train_limit_bytes": 0}, {"context": "none"}):
+        with pytest.raises(CorpusError, match="complete setting"):
+            SeriesSetting.of({"setting": {**SETTING.to_record(), **broken}})
+    with pytest.raises(CorpusError, match="complete setting"):
+        SeriesSetting.of({"setting": {}})
     old = {"setting": SETTING.to_record()}
     monkeypatch.setitem(file_rules.EXTENSIONS, "new", "New")
     with pytest.raises(ConfigError, match="other rules"):
         SeriesSetting.of(old)
-
-
-@pytest.mark.parametrize("broken", [{}, {"config": {}}, {"rules": 3}, {"train_limit_bytes": 0}, {"context": "none"}])
-def test_a_record_without_a_complete_setting_is_refused(broken: dict[str, Any]) -> None:
-    setting = {**SETTING.to_record(), **broken} if broken else {}
-    with pytest.raises(CorpusError, match="complete setting"):
-        SeriesSetting.of({"setting": setting})
 
 
 def test_points_are_appended_without_their_documents_and_not_after_another_run(tmp_path: Path) -> None:
@@ -147,7 +145,7 @@ def test_points_are_appended_without_their_documents_and_not_after_another_run(t
 @pytest.mark.parametrize(
     ("where", "value"),
     [(("test", "until"), None), (("test", "until_date"), "soon"), (("frozen", "novel"), None), (("dynamic",), []),
-     (("overlap", "train", "byte_share"), "1"), (("setting",), None), (("environment",), {})],
+     (("overlap", "train", "byte_share"), "1"), (("setting",), None), (("environment",), [])],
 )  # fmt: skip
 def test_a_record_that_lacks_a_field_is_refused(tmp_path: Path, where: tuple[str, ...], value: object) -> None:
     broken = json.loads(json.dumps(record(1, 2.0)))
