@@ -112,7 +112,7 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 def _measure(args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
     from prequential.errors import CorpusError
-    from prequential.heldout_loss.policy import Policy
+    from prequential.heldout_loss.heldout import Policy
     from prequential.heldout_loss.run import Request, measure_heldout, measure_other_heldout
     from prequential.heldout_loss.trained import describe
     from prequential.online.source import open_source
@@ -182,7 +182,7 @@ def _trainer(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
 
 def _check(args: argparse.Namespace, runtime: Runtime, config: Config) -> None:
     """Refuses a learner that is too large or too slow, or that cannot be frozen with the context of the options."""
-    from prequential.heldout_loss.policy import Policy
+    from prequential.heldout_loss.heldout import Policy
 
     runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
     if not args.dynamic_only:

@@ -11,7 +11,7 @@ import math
 import os
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -60,15 +60,7 @@ class Ledger:
     @classmethod
     def from_progress(cls, done: "Progress") -> Self:
         """The ledger of a finished archive. done: the last Progress that `online.coding.compress` yields."""
-        return cls(
-            n_bytes=done.n_bytes,
-            archive_bytes=done.archive_bytes,
-            header_bytes=done.header_bytes,
-            payload_bytes=done.payload_bytes,
-            n_blocks=done.n_blocks,
-            n_raw_blocks=done.n_raw_blocks,
-            code_bits=done.code_bits,
-        )
+        return cls(**{each.name: getattr(done, each.name) for each in fields(cls) if hasattr(done, each.name)})
 
     @classmethod
     def of_archive(cls, path: str | os.PathLike[str], *, code_bits: float) -> Self:
@@ -88,15 +80,14 @@ class Ledger:
     def of_code_length(cls, n_bytes: int, code_bits: float) -> Self:
         """The ledger of a corpus of which only the code length is known. It counts as an archive of so many whole bytes."""
         n_coded = math.ceil(code_bits / 8)
-        return cls(
-            n_bytes=n_bytes,
-            archive_bytes=n_coded,
-            header_bytes=0,
-            payload_bytes=n_coded,
-            n_blocks=0,
-            n_raw_blocks=0,
-            code_bits=code_bits,
-        )
+        sizes = {
+            "archive_bytes": n_coded,
+            "header_bytes": 0,
+            "payload_bytes": n_coded,
+            "n_blocks": 0,
+            "n_raw_blocks": 0,
+        }
+        return cls(n_bytes=n_bytes, code_bits=code_bits, **sizes)
 
     def declaring(self, *, n_configs: int, n_seeds: int, counts_decoder: bool = True) -> Self:
         """A copy with the size of the decoder, for the best of so many configurations and seeds, at least 1 each.

@@ -14,8 +14,7 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation import baselines as evaluation_baselines
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.heldout import CARRIED, dynamic_trace, follow_trace, frozen_trace
-from prequential.heldout_loss.policy import Policy
+from prequential.heldout_loss.heldout import CARRIED, Policy, dynamic_trace, follow_trace, frozen_trace
 from prequential.heldout_loss.summary import HeldoutLoss, summarise_heldout
 from prequential.heldout_loss.trained import TrainedOn, describe
 from prequential.learners.adapted import AdaptedLearner

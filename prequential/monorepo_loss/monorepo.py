@@ -19,9 +19,8 @@ from prequential_corpora.git.window import GitCorpus, GitDocuments, open_documen
 
 from prequential.errors import CorpusError
 from prequential.evaluation.baselines import label
-from prequential.heldout_loss.heldout import CARRIED
+from prequential.heldout_loss.heldout import CARRIED, Policy
 from prequential.heldout_loss.heldout_text import format_heldout
-from prequential.heldout_loss.policy import Policy
 from prequential.heldout_loss.run import LoadLearner, Measurement, Request, Stage, Warn, measure_heldout
 from prequential.heldout_loss.summary import DocumentGroup, HeldoutLoss
 from prequential.heldout_loss.trained import TrainedOn, describe, train_on

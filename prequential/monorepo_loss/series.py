@@ -18,7 +18,7 @@ from prequential_corpora.git.window import GitDocuments, read_tree, read_window
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, OutputError
 from prequential.files import PathLike
-from prequential.heldout_loss.policy import Context, Policy
+from prequential.heldout_loss.heldout import Context, Policy
 from prequential.heldout_loss.trained import TrainedOn
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner

@@ -15,9 +15,8 @@ from prequential.comparison.intervals import Bootstrap
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.heldout import code_frozen, dynamic_trace, frozen_trace
+from prequential.heldout_loss.heldout import CONTEXTS, Policy, code_frozen, dynamic_trace, frozen_trace
 from prequential.heldout_loss.heldout_text import _interval_note
-from prequential.heldout_loss.policy import CONTEXTS, Policy
 from prequential.heldout_loss.summary import languages_of, summarise_heldout
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online.runtime import Runtime

@@ -19,8 +19,8 @@ CONFIG = prequential.Config(
 )
 MODULES = (
     "brotli", "codecs", "constriction", "contextlib", "corpora", "datasets", "evil", "json", "llvmlite", "matplotlib",
-    "multiprocessing", "numba", "numpy", "pandas", "peft", "pickle", "pkg_resources", "pyarrow", "pyppmd", "resource", "runpy",
-    "safetensors", "scipy", "selectors", "signal", "sitecustomize", "socket", "subprocess", "tempfile", "threading", "torch",
+    "msgspec", "multiprocessing", "numba", "numpy", "pandas", "peft", "pickle", "pkg_resources", "pyarrow", "pyppmd", "resource",
+    "runpy", "safetensors", "scipy", "selectors", "signal", "sitecustomize", "socket", "subprocess", "tempfile", "threading", "torch",
     "tqdm", "transformers", "triton", "typing", "usercustomize", "xxhash", "yaml", "zstandard",
 )  # fmt: skip
 SETTINGS = {
