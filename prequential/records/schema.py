@@ -7,7 +7,9 @@ newer version may have added them.
 A stranger may have written a record. So it is read within limits, and checked once; its readers need no checks.
 """
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -24,6 +26,9 @@ MAX_RECORDS_BYTES = 1 << 28  # of a file
 MAX_NUMBER = 1e30  # products of a few such numbers are finite
 MAX_COUNT = 1 << 62
 MAX_TIME_S = 1e10
+WORDS = {
+    "int": "an integer", "float": "a number", "str": "a text", "bool": "true or false", "object": "an object", "array": "a list"
+}  # fmt: skip
 
 
 class Time(str):
@@ -121,14 +126,24 @@ def check_record(value: Any, form: type[Struct], where: str) -> dict[str, Any]:
     try:
         msgspec.convert(value, form, dec_hook=_time)
     except msgspec.ValidationError as error:
-        problem, _, place = str(error).partition(" - at `$.")
-        place = f"{place.rstrip('`')}: " if place else ""
-        raise CorpusError(f"{where} is not a complete record: {place}{problem[0].lower()}{problem[1:]}") from error
+        raise CorpusError(f"{where} is not a complete record: {_plain(str(error))}") from error
     return value
 
 
+def _plain(error: str) -> str:
+    """An error of msgspec in words, such as "Expected `int` >= 0 - at `$.n`": 'n' is not an integer >= 0."""
+    problem, _, place = error.partition(" - at `$")
+    name = repr(place.strip(".`")) if place else "it"
+    if found := re.match("Expected `([^`]+)`([^,]*)", problem):
+        return f"{name} is not {' or '.join(WORDS.get(kind, kind) for kind in found[1].split(' | '))}{found[2]}"
+    if found := re.match("Object missing required field `([^`]+)`", problem):
+        return f"{name} has no {found[1]!r}"
+    return f"{name}: {problem}"
+
+
 def _time(kind: type, value: Any) -> Time:
-    time = datetime.fromisoformat(value)
-    if time.tzinfo is None or not 1900 <= time.year < 9000:
-        raise ValueError("expected a time with its zone")
-    return Time(value)
+    with suppress(TypeError, ValueError):
+        time = datetime.fromisoformat(value)
+        if time.tzinfo is not None and 1900 <= time.year < 9000:
+            return Time(value)
+    raise ValueError("it is not a time with its zone")
