@@ -6,7 +6,7 @@ python benchmarks/record_fields.py
 from collections.abc import Iterator
 from pathlib import Path
 
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 from prequential.records.forms import EvaluationRecord, HeldoutRecord, MonorepoRecord, PackedRun
 
@@ -56,8 +56,10 @@ def page() -> str:
 
 
 def section(form: type, level: int) -> str:
-    """The fields of one object as a table."""
-    rows = [row(field.encode_name, field.type) for field in type_of(form).fields]
+    """The fields of one object as a table; of an object that extends another one, those that differ."""
+    base = form.__bases__[0]
+    known = {} if base is Struct else {field.name: field.type for field in type_of(base).fields}
+    rows = [row(field.name, field.type) for field in type_of(form).fields if known.get(field.name) != field.type]
     head = f"{'#' * level} {form.__name__}\n\n{(form.__doc__ or '').strip()}\n\n| field | type | meaning |\n|---|---|---|\n"
     return head + "\n".join(rows) + "\n"
 

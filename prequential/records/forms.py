@@ -283,7 +283,7 @@ class HeldoutRecord(Struct, kw_only=True):
 
 
 class SeriesLoss(LossFields, kw_only=True):
-    """One code length of a window, without single documents."""
+    """One code length of a window: the fields of `LossFields`, without single documents, and these."""
 
     clean: Annotated[DocumentGroupFields, says("documents little seen in training")]
     dirty: Annotated[DocumentGroupFields, says("documents largely seen in training")]
@@ -312,7 +312,7 @@ class SeriesFields(Struct, kw_only=True):
 
 
 class MonorepoRecord(HeldoutRecord, kw_only=True):
-    """A point of a series that `monorepo` measured: as `HeldoutRecord`, with further fields."""
+    """A point of a series that `monorepo` measured: the fields of `HeldoutRecord`, and these."""
 
     kind: Annotated[Literal["monorepo"], says("kind of record")] = "monorepo"  # type: ignore[assignment]
     frozen: Annotated[SeriesLoss, says("loss without learning from the window")]
