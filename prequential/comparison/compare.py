@@ -35,7 +35,6 @@ from prequential.evaluation.runs import PathLike, Run, read_run
 from prequential.evaluation.summary import is_coded, learner_label
 
 MAX_LOG2_E = 332  # e-values above 10**100 or below its inverse are printed as bounds
-DEFAULTS = {"alphabet": "bytes", "context": "carried memory"}  # of records without these names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +192,7 @@ def compare(
     configuration with different seeds form a group, and groups are named A, B, C ... in the order of their first run. Equal
     arguments give equal results. Exchanging two groups changes only the signs of the results, exactly.
 
-    Raises CorpusError for runs that are damaged or not comparable (corpus, alphabet or context policy differ). Raises ConfigError
+    Raises CorpusError for runs that are damaged or not comparable (their corpora differ). Raises ConfigError
     if the runs form a single group, or if a block is too long for the corpus.
     """
     opened = [run if isinstance(run, Run) else read_run(run) for run in runs]
@@ -213,22 +212,12 @@ def compare(
 
 
 def _check_comparable(first: Run, run: Run) -> None:
-    """Raises CorpusError, which names the difference, if the runs are not comparable."""
-    for what, expected, found in zip(
-        ("corpus (bytes)", "corpus (BLAKE2b)", "alphabet", "context policy"), _basis(first), _basis(run), strict=True
-    ):
+    """Raises CorpusError, which names the difference, if the runs are of different corpora."""
+    for name, what in (("n_bytes", "bytes"), ("blake2b", "BLAKE2b")):
+        expected, found = (each.record["corpus"][name] for each in (first, run))
         if expected != found:
-            values = (repr(value[:16] if what.endswith("(BLAKE2b)") else value) for value in (expected, found))
-            raise CorpusError(
-                f"{str(first.path)!r} and {str(run.path)!r} are not comparable: {what} {' and '.join(values)}"
-            )
-
-
-def _basis(run: Run) -> tuple[Any, ...]:
-    """The values that comparable runs share: length and digest of the corpus, alphabet, context policy."""
-    corpus, config = run.record["corpus"], run.record["config"]
-    policies = [run.record.get(name) or config.get(name) or default for name, default in DEFAULTS.items()]
-    return corpus["n_bytes"], corpus["blake2b"], *policies
+            values = " and ".join(repr(value)[:18] for value in (expected, found))
+            raise CorpusError(f"{str(first.path)!r} and {str(run.path)!r} are not comparable: corpus ({what}) {values}")
 
 
 def _automatic_groups(runs: Sequence[Run]) -> list[str]:
@@ -272,7 +261,7 @@ def _unseeded(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _group(label: str, runs: Sequence[Run]) -> RunGroup:
     ordered = sorted(runs, key=_seed)
-    curves = tuple(_curve(run) for run in ordered)
+    curves = tuple(run.curves[MODEL] for run in ordered)
     return RunGroup(
         label=label,
         runs=tuple(run.name for run in ordered),
@@ -290,14 +279,6 @@ def _first_seed(run: Run) -> dict[str, Any]:
     """The configuration with seed 0, if it has a seed: what the runs of a group share."""
     config = dict(run.record["config"])
     return {**config, "seed": 0} if "seed" in config else config
-
-
-def _curve(run: Run) -> Curve:
-    """The curve of the learner. Raises CorpusError if it does not reach the end of the corpus."""
-    curve, n_bytes = run.curves.get(MODEL), run.record["corpus"]["n_bytes"]
-    if curve is None or not len(curve.n_bytes) or curve.n_bytes[-1] != n_bytes:
-        raise CorpusError(f"{str(run.path)!r} has no curve of the model up to byte {n_bytes}: evaluate again")
-    return curve
 
 
 def _difference(reference: RunGroup, other: RunGroup, bootstrap: Bootstrap) -> Difference:

@@ -227,26 +227,11 @@ def test_a_configuration_measured_again_is_a_group_of_its_own_and_labels_group_a
     assert [group.runs for group in compare(others, groups=["x", "y", "x"]).groups] == [("m0", "m2"), ("m1",)]
 
 
-@pytest.mark.parametrize(
-    ("fields", "part"),
-    [
-        ({"blake2b": "11"}, "BLAKE2b"),
-        ({"ends": [64, 128, 191]}, "bytes"),
-        ({"alphabet": "bpe"}, "alphabet 'bytes' and 'bpe'"),
-        ({"config": {"seed": 0, "alphabet": "bpe"}}, "alphabet 'bytes' and 'bpe'"),
-        ({"context": "a document"}, "context policy 'carried memory' and 'a document'"),
-    ],
-)
-def test_runs_that_are_not_comparable_are_refused_with_the_reason(tmp_path: Path, fields, part) -> None:
-    runs = [write_run(tmp_path / "a", [1, 2, 3]), write_run(tmp_path / "b", [1, 2, 3], **fields)]
-    with pytest.raises(CorpusError, match=part):
-        compare(runs)
-
-
-def test_a_run_that_records_the_default_is_comparable_with_a_run_that_does_not(tmp_path: Path) -> None:
+def test_runs_over_other_corpora_are_refused_with_the_reason(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", [1, 2, 3])
-    b = write_run(tmp_path / "b", [1, 2, 4], model="b", alphabet="bytes", context="carried memory")
-    assert compare([a, b]).differences[0].bits == UNIT_BITS
+    for name, fields, part in (("b", {"blake2b": "11"}, "BLAKE2b"), ("c", {"ends": [64, 128, 191]}, "bytes")):
+        with pytest.raises(CorpusError, match=part):
+            compare([a, write_run(tmp_path / name, [1, 2, 3], **fields)])
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
