@@ -23,7 +23,10 @@ def byte_wise(n_bytes: np.ndarray, bits: np.ndarray, byte_deviation: float) -> t
     return rate - half, rate + half
 
 
-@pytest.mark.parametrize("n_documents", [10, 30, 100])
+THOROUGH = pytest.mark.thorough
+
+
+@pytest.mark.parametrize("n_documents", [pytest.param(10, marks=THOROUGH), 30, pytest.param(100, marks=THOROUGH)])
 def test_documents_cover_the_expected_loss_and_single_bytes_do_not(n_documents) -> None:
     n, nominal, how = 300, 0.9, Bootstrap(confidence=0.9, n_resamples=199)
     hits = np.zeros(2)

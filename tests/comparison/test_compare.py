@@ -104,6 +104,7 @@ def test_intervals_have_the_documented_coverage(n_cells, coefficient, documented
     assert abs(hits / n - documented) <= 3 * np.sqrt(documented * (1 - documented) / n) + 0.005  # as rounded
 
 
+@pytest.mark.thorough
 def test_the_interval_over_seeds_has_its_nominal_coverage() -> None:
     n, n_seeds, nominal = 400, 5, 0.9
     random = np.random.default_rng(2)

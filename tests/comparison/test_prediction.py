@@ -38,6 +38,7 @@ def bootstrap_widths(series: np.ndarray, confidence: float) -> np.ndarray:
     return np.array([(one[-how.n_outside] - one[how.n_outside - 1]) / 2 for one in found])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("confidence", [0.9, 0.95])
 @pytest.mark.parametrize(
     ("draw", "dependence"),
@@ -62,6 +63,7 @@ def test_with_long_memory_the_bootstrap_covers_neither_the_expectation_nor_anoth
     assert np.mean(np.abs(texts.mean(1) - others.mean(1)) <= np.sqrt(2) * bootstrap) < 0.7
 
 
+@pytest.mark.thorough
 def test_intervals_with_seeds_hold_at_least_what_they_say() -> None:
     """Three seeds each add a constant to the text; another text has three other seeds."""
     n, n_seeds, confidence = 500, 3, 0.9

@@ -134,18 +134,15 @@ def test_a_hostile_corpus_name_stays_within_the_folder(run):
     assert "/" not in name and "\x00" not in name and name.startswith("pass-wd-")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
+    for text, message in (
         ("", "not JSON"),
         ("{}", "not a record of the kind 'evaluation'"),
         ('{"kind": "evaluation", "schema": 99}', "schema 99"),
-    ],
-)
-def test_a_folder_that_is_not_a_run_is_refused(tmp_path, text, message):
-    (tmp_path / "record.jsonl").write_text(text)
-    with pytest.raises(CorpusError, match=message):
-        read_run(tmp_path)
+    ):
+        (tmp_path / "record.jsonl").write_text(text)
+        with pytest.raises(CorpusError, match=message):
+            read_run(tmp_path)
     with pytest.raises(CorpusError, match="cannot read"):
         read_run(tmp_path / "missing")
 
