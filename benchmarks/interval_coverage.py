@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from prequential import Curve, Runtime, compress, preset
 from prequential.comparison.clusters import cluster, rate_interval
-from prequential.comparison.compare import Group, intervals_of
+from prequential.comparison.compare import RunGroup, intervals_of
 from prequential.comparison.documents import compare_documents, read_document_losses
 from prequential.comparison.intervals import Bootstrap
 from prequential.online.coding import Progress
@@ -62,10 +62,10 @@ def learning_curve(data: bytes, level: int, runtime: Runtime) -> Curve:
     return Curve(n_bytes=np.array(sorted(points)), bits=np.array([points[n] for n in sorted(points)]))
 
 
-def group(label: str, curve: Curve) -> Group:
+def group(label: str, curve: Curve) -> RunGroup:
     """A group of one run with this curve."""
     bits = float(curve.bits[-1])
-    return Group(label=label, runs=(label,), seeds=(0,), config={}, bits=(bits,), archive_bits=(0,), curves=(curve,))
+    return RunGroup(label=label, runs=(label,), seeds=(0,), config={}, bits=(bits,), archive_bits=(0,), curves=(curve,))
 
 
 def cut(data: bytes, n_slices: int, n_bytes: int, *, adjacent: bool) -> list[bytes]:

@@ -39,7 +39,7 @@ ORDER = (
     ("learners",),
     ("adapters",),
     ("decompression",),
-    ("machine", "records.table", "records.frames"),
+    ("machine", "records.table"),
     ("watch",),
     ("records",),
     ("evaluation",),

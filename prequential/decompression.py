@@ -1,6 +1,6 @@
 """`decompress`: from an archive to the original.
 
-This module and its imports are the decoder that a description length counts (evaluation/decoder_source.py).
+This module and its imports are the decoder that a description length counts (evaluation/ledger.py).
 """
 
 import io

@@ -80,8 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _compare_records(args: argparse.Namespace) -> int:
     """Compares held-out or monorepo records; returns the exit code."""
-    from prequential.comparison.documents import compare_documents, read_document_losses
-    from prequential.comparison.documents_text import format_document_comparison
+    from prequential.comparison.documents import compare_documents, format_document_comparison, read_document_losses
 
     if args.group is not None or args.block is not None:
         args.parser.error("--group and --block are for run folders: leave them out with records of documents")

@@ -112,12 +112,12 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 def _measure(args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
     from prequential.errors import CorpusError
-    from prequential.heldout_loss.policy import Policy
-    from prequential.heldout_loss.run import Plan, measure_heldout, measure_other_heldout
+    from prequential.heldout_loss.heldout import Policy
+    from prequential.heldout_loss.run import Request, measure_heldout, measure_other_heldout
     from prequential.heldout_loss.trained import describe
     from prequential.online.source import open_source
 
-    plan = Plan(
+    request = Request(
         frozen=None if args.dynamic_only else Policy(args.context, args.stride),
         dynamic=not args.frozen_only,
         overlap=not args.no_overlap,
@@ -128,9 +128,9 @@ def _measure(args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
             raise CorpusError(f"nothing to score: the test corpus {args.test!r} is empty")
         if other:
             with open_source(args.train, args.train_limit) as train, foreign_code():
-                measured = measure_other_heldout(other, train, source, plan, stage=stage, warn=warn)
+                measured = measure_other_heldout(other, train, source, request, stage=stage, warn=warn)
         else:
-            measured = measure_heldout(_learner_loader(args, runtime), source, runtime, plan, stage=stage, warn=warn)
+            measured = measure_heldout(_learner_loader(args, runtime), source, runtime, request, stage=stage, warn=warn)
         return measured.to_record({**describe(source), "limit_bytes": args.limit}, runtime)
 
 
@@ -182,7 +182,7 @@ def _trainer(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
 
 def _check(args: argparse.Namespace, runtime: Runtime, config: Config) -> None:
     """Refuses a learner that is too large or too slow, or that cannot be frozen with the context of the options."""
-    from prequential.heldout_loss.policy import Policy
+    from prequential.heldout_loss.heldout import Policy
 
     runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
     if not args.dynamic_only:

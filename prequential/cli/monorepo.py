@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from prequential.heldout_loss.run import LoadLearner
     from prequential.heldout_loss.trained import TrainedOn
     from prequential.model.learner import OnlineLearner
-    from prequential.monorepo_loss.next_point import NextPoint
-    from prequential.monorepo_loss.series import Setting
+    from prequential.monorepo_loss.series import NextPoint, SeriesSetting
     from prequential.online.runtime import Runtime
 
 SUMMARY = "measure the loss of the text that new commits add to a git repository"
@@ -105,7 +104,7 @@ def _add_point(args: argparse.Namespace) -> Path:
     """Measures the next point and appends it, if there is anything to measure; returns the series."""
     from prequential_corpora.git.window import open_documents
 
-    from prequential.monorepo_loss.monorepo_text import format_empty_window, format_point
+    from prequential.monorepo_loss.monorepo import format_empty_window, format_point
     from prequential.monorepo_loss.series import append_point, slim
 
     runtime = options.runtime(args)
@@ -125,8 +124,7 @@ def _add_point(args: argparse.Namespace) -> Path:
 
 def _next_point(args: argparse.Namespace) -> NextPoint:
     """Reads the series and finds the window; nothing is computed or written yet."""
-    from prequential.monorepo_loss.next_point import NextPoint, next_window, series_path
-    from prequential.monorepo_loss.series import points_so_far
+    from prequential.monorepo_loss.series import NextPoint, next_window, points_so_far, series_path
 
     series = Path(args.series) if args.series else series_path(args.runs, args.repository)
     records = points_so_far(series)
@@ -138,14 +136,13 @@ def _next_point(args: argparse.Namespace) -> NextPoint:
     return NextPoint(repository=args.repository, series=series, records=records, setting=setting, window=window)
 
 
-def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> Setting:
+def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> SeriesSetting:
     """The setting of the series, with which the given options must agree; of a new series, that of the options."""
     from prequential_corpora.git.file_rules import Rules
 
-    from prequential.monorepo_loss.next_point import check_same_setting
-    from prequential.monorepo_loss.series import Setting
+    from prequential.monorepo_loss.series import SeriesSetting, check_same_setting
 
-    previous = Setting.of(records[-1]) if records else None
+    previous = SeriesSetting.of(records[-1]) if records else None
     languages = tuple(args.languages.split(",")) if args.languages else None
     try:
         given: dict[str, Any] = {"fixed": args.model is not None}
@@ -155,7 +152,7 @@ def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> Setting
             given["rules"] = Rules(languages=languages)
         values = {"train_limit_bytes": args.train_limit, "context": args.context, "stride": args.stride}
         given |= {name: value for name, value in values.items() if value is not None}
-        setting = replace(previous, **given) if previous else Setting(**given)
+        setting = replace(previous, **given) if previous else SeriesSetting(**given)
     except ConfigError as error:
         options.usage_error(args, error)
     if previous:
@@ -201,7 +198,7 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
 
     from prequential.files import check_new_folder
     from prequential.monorepo_loss.monorepo import train_on_tree
-    from prequential.monorepo_loss.next_point import load_series_model
+    from prequential.monorepo_loss.series import load_series_model
     from prequential.online.model_store import save_model
     from prequential.version import VERSION
 

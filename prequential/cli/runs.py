@@ -55,7 +55,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def list_runs(args: argparse.Namespace) -> int:
     """Prints a row for each run, and on stderr the interrupted evaluations."""
     from prequential.evaluation.runs import interrupted_runs, runs_so_far
-    from prequential.evaluation.runs_text import format_runs, run_record
+    from prequential.evaluation.summary import format_runs, run_figures
 
     if args.folder is not None and not Path(args.folder).exists():
         raise CorpusError(f"{args.folder!r} is not a runs folder: there is no such folder")
@@ -63,7 +63,7 @@ def list_runs(args: argparse.Namespace) -> int:
     records, bad = [], list[CorpusError]()
     for run in runs_so_far(folder, bad.append):
         try:
-            records.append(run_record(run))
+            records.append(run_figures(run.path, run.record))
         except CorpusError as error:
             bad.append(error)
     if args.json:
@@ -86,10 +86,10 @@ def list_runs(args: argparse.Namespace) -> int:
 def show_run(args: argparse.Namespace) -> int:
     """Prints the report of a run, and from which byte the model is below each baseline."""
     from prequential.evaluation.runs import find_run, read_run
-    from prequential.evaluation.runs_text import format_run
+    from prequential.evaluation.summary import format_run
 
     run = read_run(find_run(args.name, DEFAULT_FOLDER))
-    print(json.dumps(run.record) if args.json else format_run(run))
+    print(json.dumps(run.record) if args.json else format_run(run.record))
     return 0
 
 

@@ -28,24 +28,17 @@ from prequential.comparison.intervals import (
     cell_deviations,
     choose_cell_bytes,
 )
-from prequential.comparison.prediction import (
-    LongMemory,
-    coarse_cells,
-    half_width,
-    mean_variance,
-    seeds_variance,
-)
+from prequential.comparison.prediction import LongMemory, coarse_cells, half_width, mean_variance, seeds_variance
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve, crossing_byte, mean_curve
 from prequential.evaluation.runs import PathLike, Run, read_run
 from prequential.evaluation.summary import is_coded, learner_label
 
 MAX_LOG2_E = 332  # e-values above 10**100 or below its inverse are printed as bounds
-DEFAULTS = {"alphabet": "bytes", "context": "carried memory"}  # of records without these names
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class RunGroup:
     """Runs of one configuration, ascending by seed. bits, archive_bits: ideal code length and archive of each run.
 
     learner: its preset or own name. is_coded: whether all runs have archives; of others archive_bits are code lengths.
@@ -88,8 +81,8 @@ class Difference:
     byte where a run ends a segment. known (n,) bool: whether all runs end a segment there, so that nothing is interpolated.
     """
 
-    reference: Group
-    other: Group
+    reference: RunGroup
+    other: RunGroup
     bits: float
     interval: Interval | None
     long_memory: LongMemory | None
@@ -154,7 +147,7 @@ class Comparison:
     """Groups of runs over one corpus. The first group is the reference of every difference."""
 
     corpus: Mapping[str, Any]
-    groups: tuple[Group, ...]
+    groups: tuple[RunGroup, ...]
     differences: tuple[Difference, ...]
 
     @property
@@ -199,7 +192,7 @@ def compare(
     configuration with different seeds form a group, and groups are named A, B, C ... in the order of their first run. Equal
     arguments give equal results. Exchanging two groups changes only the signs of the results, exactly.
 
-    Raises CorpusError for runs that are damaged or not comparable (corpus, alphabet or context policy differ). Raises ConfigError
+    Raises CorpusError for runs that are damaged or not comparable (their corpora differ). Raises ConfigError
     if the runs form a single group, or if a block is too long for the corpus.
     """
     opened = [run if isinstance(run, Run) else read_run(run) for run in runs]
@@ -219,22 +212,12 @@ def compare(
 
 
 def _check_comparable(first: Run, run: Run) -> None:
-    """Raises CorpusError, which names the difference, if the runs are not comparable."""
-    for what, expected, found in zip(
-        ("corpus (bytes)", "corpus (BLAKE2b)", "alphabet", "context policy"), _basis(first), _basis(run), strict=True
-    ):
+    """Raises CorpusError, which names the difference, if the runs are of different corpora."""
+    for name, what in (("n_bytes", "bytes"), ("blake2b", "BLAKE2b")):
+        expected, found = (each.record["corpus"][name] for each in (first, run))
         if expected != found:
-            values = (repr(value[:16] if what.endswith("(BLAKE2b)") else value) for value in (expected, found))
-            raise CorpusError(
-                f"{str(first.path)!r} and {str(run.path)!r} are not comparable: {what} {' and '.join(values)}"
-            )
-
-
-def _basis(run: Run) -> tuple[Any, ...]:
-    """The values that comparable runs share: length and digest of the corpus, alphabet, context policy."""
-    corpus, config = run.record["corpus"], run.record["config"]
-    policies = [run.record.get(name) or config.get(name) or default for name, default in DEFAULTS.items()]
-    return corpus["n_bytes"], corpus["blake2b"], *policies
+            values = " and ".join(repr(value)[:18] for value in (expected, found))
+            raise CorpusError(f"{str(first.path)!r} and {str(run.path)!r} are not comparable: corpus ({what}) {values}")
 
 
 def _automatic_groups(runs: Sequence[Run]) -> list[str]:
@@ -276,10 +259,10 @@ def _unseeded(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != "seed" or type(value) is not int}
 
 
-def _group(label: str, runs: Sequence[Run]) -> Group:
+def _group(label: str, runs: Sequence[Run]) -> RunGroup:
     ordered = sorted(runs, key=_seed)
-    curves = tuple(_curve(run) for run in ordered)
-    return Group(
+    curves = tuple(run.curves[MODEL] for run in ordered)
+    return RunGroup(
         label=label,
         runs=tuple(run.name for run in ordered),
         seeds=tuple(_seed(run) for run in ordered),
@@ -298,15 +281,7 @@ def _first_seed(run: Run) -> dict[str, Any]:
     return {**config, "seed": 0} if "seed" in config else config
 
 
-def _curve(run: Run) -> Curve:
-    """The curve of the learner. Raises CorpusError if it does not reach the end of the corpus."""
-    curve, n_bytes = run.curves.get(MODEL), run.record["corpus"]["n_bytes"]
-    if curve is None or not len(curve.n_bytes) or curve.n_bytes[-1] != n_bytes:
-        raise CorpusError(f"{str(run.path)!r} has no curve of the model up to byte {n_bytes}: evaluate again")
-    return curve
-
-
-def _difference(reference: Group, other: Group, bootstrap: Bootstrap) -> Difference:
+def _difference(reference: RunGroup, other: RunGroup, bootstrap: Bootstrap) -> Difference:
     curves = [*reference.curves, *other.curves]
     ends = np.unique(np.concatenate([curve.n_bytes for curve in curves]))
     ours, theirs = mean_curve(other.curves, ends), mean_curve(reference.curves, ends)
@@ -345,7 +320,7 @@ def bounded_e_value(log2_e: float) -> str:
 
 
 def intervals_of(
-    reference: Group, other: Group, bootstrap: Bootstrap
+    reference: RunGroup, other: RunGroup, bootstrap: Bootstrap
 ) -> tuple[Interval, LongMemory] | tuple[None, None]:
     """The intervals of the difference over all bytes; None for fewer than MIN_CELLS cells."""
     curves = [*reference.curves, *other.curves]
@@ -376,7 +351,7 @@ def intervals_of(
 
 
 def _long_memory(
-    reference: Group, other: Group, cells: NDArray[np.float64], cell_bytes: int, confidence: float
+    reference: RunGroup, other: RunGroup, cells: NDArray[np.float64], cell_bytes: int, confidence: float
 ) -> LongMemory:
     """The intervals for long memory. cells (m,): of cell_bytes, their mean is the difference of the complete text, in bits."""
     bits, coarse = other.mean_bits - reference.mean_bits, coarse_cells(cells)
@@ -405,12 +380,12 @@ def _known(curves: Sequence[Curve], at: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.all([np.isin(at, curve.n_bytes) for curve in curves], 0)
 
 
-def _population(reference: Group, other: Group) -> str:
+def _population(reference: RunGroup, other: RunGroup) -> str:
     varied = _varied(reference, other)
     seeds = f"over all seeds of {varied}" if varied else "under these seeds"
     return f"the expected difference on text of this length and kind, {seeds}"
 
 
-def _varied(reference: Group, other: Group) -> str:
+def _varied(reference: RunGroup, other: RunGroup) -> str:
     """The labels of the groups with several runs, or ""."""
     return " and ".join(group.label for group in (reference, other) if len(group.runs) > 1)

@@ -1,6 +1,6 @@
 """A comparison of runs as text: the groups, the differences, then each difference in detail."""
 
-from prequential.comparison.compare import Comparison, Difference, Group, bounded_e_value
+from prequential.comparison.compare import Comparison, Difference, RunGroup, bounded_e_value
 from prequential.comparison.intervals import MIN_CELLS, Interval
 from prequential.comparison.prediction import HURST, LongMemory
 from prequential.evaluation.summary import what_is_measured
@@ -31,7 +31,7 @@ def format_comparison(comparison: Comparison) -> str:
     return "\n\n".join(parts)
 
 
-def _group_row(group: Group, n_bytes: int) -> list[str]:
+def _group_row(group: RunGroup, n_bytes: int) -> list[str]:
     seeds = ",".join(map(str, group.seeds))
     return [
         group.label,

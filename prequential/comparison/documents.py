@@ -10,25 +10,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from prequential.comparison.clusters import Clusters, RateInterval, n_clusters_of, rate_interval
+from prequential.comparison.clusters import MIN_DOCUMENTS, Clusters, RateInterval, n_clusters_of, rate_interval
 from prequential.comparison.intervals import Bootstrap
 from prequential.errors import ConfigError, CorpusError
-from prequential.evaluation.record import CONFIG_FORM
 from prequential.evaluation.summary import model_summary
-from prequential.records.fields import COUNT, NUMBER, TEXT, Form, check_fields, parse_object, read_lines
+from prequential.printable import printable
+from prequential.records.forms import LOSSES, HeldoutRecord, MonorepoRecord
+from prequential.records.schema import check_record, parse_object, read_lines
+from prequential.records.table import format_table
 
-LOSSES = ("frozen", "dynamic", "untrained")
-KINDS = ("heldout", "monorepo")
+KINDS: dict[str, type[HeldoutRecord]] = {"heldout": HeldoutRecord, "monorepo": MonorepoRecord}
 PLACE = re.compile(r"(.+\.jsonl)(?::([1-9][0-9]{0,8}))?")
-
-_CLUSTERS: Form = {"n_documents": COUNT, "n_bytes": [COUNT], "bits": [NUMBER]}
-FORM: Form = {
-    "test": {"name?": TEXT, "n_bytes": COUNT, "blake2b": TEXT},
-    "train": {"name?": TEXT},
-    "config": CONFIG_FORM,
-    "policy": (TEXT, None),
-    **dict.fromkeys(LOSSES, ({"clusters": _CLUSTERS}, None)),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +114,12 @@ def read_document_losses(name: str) -> DocumentLosses:
 
 def document_losses(record: Any, where: str) -> DocumentLosses:
     """What comparisons need of a record. Raises CorpusError for an incomplete record, or one of an older version."""
-    if not isinstance(record, dict) or record.get("kind") not in KINDS:
+    if not isinstance(record, dict) or record.get("kind") not in list(KINDS):
         raise CorpusError(f"{where} is not the record of a held-out or monorepo loss")
     found = {loss: record[loss] for loss in LOSSES if record.get(loss)}
     if any(isinstance(loss, dict) and "clusters" not in loss for loss in found.values()):
         raise CorpusError(f"{where} does not have the costs of its documents: measure again with this version")
-    check_fields(record, FORM, where)
+    check_record(record, KINDS[record["kind"]], where)
     losses = {}
     for loss, values in found.items():
         given = values["clusters"]
@@ -197,3 +189,44 @@ def _difference(
         n_documents=ours.n_documents,
         interval=rate_interval(paired, bootstrap),
     )
+
+
+# ---- text
+
+
+def format_document_comparison(comparison: DocumentComparison) -> str:
+    """The complete report, without a final newline."""
+    test = comparison.records[0].test
+    head = [f"test: {test['name'] or 'a corpus'}, {test['n_bytes']:,} bytes, BLAKE2b {test['blake2b'][:16]}"]
+    head += [
+        f"{label(i)}: {each.learner}, trained on {each.train} ({each.where})"
+        for i, each in enumerate(comparison.records)
+    ]
+    differences = comparison.differences
+    intervals = [difference.interval for difference in differences if difference.interval]
+    level = f"{100 * intervals[0].confidence:g} % confidence" if intervals else "interval"
+    titles = ("loss, bits/byte", "", "A", "other", "difference", level, "documents")
+    parts = ["\n".join(map(printable, head)), format_table(titles, [_row(difference) for difference in differences])]
+    if intervals:
+        parts.append(
+            "interval: the expected difference over documents like these, if they are independent; whole documents drawn "
+            f"{intervals[0].n_resamples:,} times, seed {intervals[0].seed}"
+        )
+    if any(difference.interval is None for difference in differences):
+        parts.append(
+            f"no interval: it needs {MIN_DOCUMENTS} documents, not nearly all of the same difference in bits/byte"
+        )
+    return "\n\n".join([*parts, *map(printable, comparison.notes)])
+
+
+def _row(difference: LossDifference) -> list[str]:
+    found = difference.interval
+    return [
+        difference.loss,
+        f"{difference.other} - A",
+        f"{difference.reference_bits_per_byte:.4f}",
+        f"{difference.other_bits_per_byte:.4f}",
+        f"{difference.bits_per_byte:+.4f}",
+        f"{found.low_bits_per_byte:+.4f} to {found.high_bits_per_byte:+.4f}" if found else "none",
+        f"{difference.n_documents:,}",
+    ]

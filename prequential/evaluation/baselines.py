@@ -14,6 +14,8 @@ from prequential_corpora.corpus import Document
 from prequential.errors import ConfigError, wrong_argument
 from prequential.evaluation.curves import Curve, Curves, prefixes
 from prequential.evaluation.ledger import bits_per_byte
+from prequential.records.forms import BaselineFields
+from prequential.records.schema import record_of
 
 
 class Static(Protocol):
@@ -46,10 +48,7 @@ def checked_baselines(baselines: Any) -> tuple[Baseline, ...]:
 
 
 def measure_baselines(
-    source: NDArray[np.uint8],
-    baselines: Sequence[Baseline],
-    documents: Sequence[Document] = (),
-    given: bytes = b"",
+    source: NDArray[np.uint8], baselines: Sequence[Baseline], documents: Sequence[Document] = (), given: bytes = b""
 ) -> tuple[list[BaselineResult], Curves, list[str]]:
     """Results on the corpus (n,) uint8; curves of sizes at prefixes; a note for each skipped baseline.
 
@@ -119,12 +118,7 @@ def label(result: BaselineResult) -> str:
     return result.label or BASELINES[result.name].label
 
 
-def to_record(result: BaselineResult) -> dict[str, str | int | float]:
+def to_record(result: BaselineResult) -> dict[str, Any]:
     """JSON values of one result."""
-    return {
-        "name": result.name,
-        "label": label(result),
-        "compressed_bytes": result.compressed_bytes,
-        "bits_per_byte": bits_per_byte(result.compressed_bytes, result.n_bytes),
-        "wall_s": result.wall_s,
-    }
+    rate = bits_per_byte(result.compressed_bytes, result.n_bytes)
+    return record_of(BaselineFields, result, label=label(result), bits_per_byte=rate)

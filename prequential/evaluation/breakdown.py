@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from prequential_corpora.corpus import Document
 
 from prequential.evaluation.novelty import N_DECILES, Copies, Trigrams, Words
-from prequential.evaluation.power_laws import distribution_fit, relation_fit
 from prequential.evaluation.trace import Trace
 from prequential.printable import printable
 
@@ -52,7 +51,7 @@ BYTE_CLASSES = {
 def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Document]) -> dict[str, Table]:
     """All tables, as JSON values. source: (n,) uint8, may be memory-mapped. documents: in stream order; there may be none.
 
-    A table is {"rows": [...]}, some with "fits" or "quantiles". A row is {"name", "n_bytes", "bits": {part: bits}} with further
+    A table is {"rows": [...]}, some with "quantiles". A row is {"name", "n_bytes", "bits": {part: bits}} with further
     fields. Takes about 0.4 s per MB and 5 us per document, and at most about 350 MiB and 100 bytes per document.
     """
     tables = {POSITIONS: _by_position(trace)}
@@ -159,7 +158,7 @@ def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table
         extensions.setdefault(printable(splitext(document.name)[1].lower()) or "none", []).append(i)
     kinds = sorted(extensions.items(), key=lambda kind: -inside.bits[kind[1], 0].sum())
     tables: dict[str, Table] = {
-        DOCUMENTS: {"rows": _with_bytes(rows + gaps), "n_documents": n, "quantiles": _quantiles(inside)},
+        DOCUMENTS: {"rows": _with_bytes(rows + gaps), "n_documents": n, "quantiles": _quantiles(inside)}
     }
     if len(kinds) > 1:
         tables[EXTENSIONS] = {"rows": _with_bytes(_costliest(inside, kinds[:MAX_EXTENSIONS], n) + gaps)}
@@ -215,7 +214,7 @@ def _by_occurrence(source: NDArray[np.uint8], trace: Trace) -> dict[str, Table]:
 
 
 def _by_octave(trace: Trace, counts_of: Callable[[int, int], NDArray[np.uint32]]) -> Table:
-    """Rows for k = 1, 2, 3-4, 5-8, ..., with the geometric mean of k, and for k = 0; and the fit of bits against k."""
+    """Rows for k = 1, 2, 3-4, 5-8, ..., with the geometric mean of k, and for k = 0."""
     log_k = np.zeros(34)
     others = len(log_k) - 1
 
@@ -227,18 +226,16 @@ def _by_octave(trace: Trace, counts_of: Callable[[int, int], NDArray[np.uint32]]
 
     sums = _sums(trace, len(log_k), octaves)
     used = np.flatnonzero(sums.n_bytes[:others])
-    mean_k, rates = 2 ** (log_k[used] / sums.n_bytes[used]), sums.bits[used] / sums.n_bytes[used, None]
+    mean_k = 2 ** (log_k[used] / sums.n_bytes[used])
     rows = []
     for label, k in zip(used.tolist(), mean_k.tolist(), strict=True):
         first, last = (1 << label) // 2 + 1, 1 << label
         rows.append(sums.row(_span(first, last), label, from_k=first, to_k=last, mean_k=k))
-    weights = sums.n_bytes[used].astype(np.float64)
-    fits = {part: relation_fit(mean_k, rates[:, p], weights) for p, part in enumerate(trace.parts)}
-    return {"rows": _with_bytes([*rows, sums.row("all others", others)]), "fits": fits}
+    return {"rows": _with_bytes([*rows, sums.row("all others", others)])}
 
 
 def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
-    """Deciles of the occurrences of words, the most common words first; the power law of how many words occur x times."""
+    """Deciles of the occurrences of words, the most common words first."""
     words = Words(source)
     sums = _sums(trace, N_DECILES + 1, words.next_labels)
     rows = []
@@ -250,8 +247,7 @@ def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
             more = {"from_times": few, "to_times": many, "n_words": n_words, "n_distinct": n_distinct}
             rows.append(sums.row(f"decile {decile + 1}: {_span(few, many)} time{'s' * (many != 1)}", decile, **more))
     rows.append(sums.row("outside words", N_DECILES, n_words=0, n_distinct=0))
-    fit = distribution_fit(words.times, words.n_distinct)
-    return {"rows": _with_bytes(rows), "fits": {"rank_frequency": fit}, "n_untracked": words.n_untracked}
+    return {"rows": _with_bytes(rows), "n_untracked": words.n_untracked}
 
 
 def _by_copy(source: NDArray[np.uint8], trace: Trace) -> Table:

@@ -1,12 +1,7 @@
 """The tables of where the bits went as text, from a record: a recorded run prints the same as a new one."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from prequential.evaluation import breakdown
 from prequential.evaluation.breakdown import Row, Table
-from prequential.evaluation.power_laws import CLOSE, LEVEL, LOGNORMAL, MIN_ROWS, MIN_TAIL, POWER_LAW, UNDECIDED
-from prequential.printable import printable
 from prequential.records.table import format_table
 
 EXPLANATIONS = {
@@ -20,22 +15,15 @@ EXPLANATIONS = {
     breakdown.COPIES: "Copied: in a match of 32 bytes or more that begins earlier in the corpus. Novel: all other bytes.",
 }
 COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns that only some rows have
-RANK = "rank"
-FITS = {breakdown.WORDS: ("times", RANK), **dict.fromkeys((breakdown.OCCURRENCES, breakdown.LEARNING), ("bits", "k"))}
-TAIL_FIELDS = {"alpha", "alpha_se", "xmin", "n_tail", "n_draws", "ks", "z", "p", "verdict"}
-BETTER = {UNDECIDED: "neither is better", POWER_LAW: "the power law is better", LOGNORMAL: "the lognormal is better"}
-RELATION_FIELDS = {"bend", "bend_p", "close_share", "worst_x", "worst_ratio"}
 
 
 def format_tables(tables: dict[str, Table]) -> str:
-    """Each table below a line that explains it, with its fits and quantiles, without a final newline.
+    """Each table below a line that explains it, with its quantiles, without a final newline.
 
     Columns: bytes, their share, the share of the first part's bits, and bits/byte of each part.
     """
     return "\n\n".join(
-        "\n".join(
-            [text, _table(tables[name]), *_quantiles(tables[name]), *_fits(name, tables[name]), *_notes(tables[name])]
-        )
+        "\n".join([text, _table(tables[name]), *_quantiles(tables[name]), *_notes(tables[name])])
         for name, text in EXPLANATIONS.items()
         if tables.get(name, {}).get("rows")
     )
@@ -69,43 +57,6 @@ def _quantiles(table: Table) -> list[str]:
         [part, *(f"{v:.4f}" for v in values)] for part, values in table["quantiles"]["bits_per_byte"].items() if values
     ]
     return [format_table([f"bits/byte, of {table['n_documents']:,} documents", *of], lines)] if lines else []
-
-
-def _fits(name: str, table: Table) -> list[str]:
-    y, x = FITS.get(name, ("y", "x"))
-    return [printable(f"{part}: {fit_text(fit, y, x)}") for part, fit in table.get("fits", {}).items()]
-
-
-def fit_text(fit: Mapping[str, Any] | None, y: str, x: str) -> str:
-    """A power law y = factor * x**exponent with its standard error, and how well it holds; or why there is none."""
-    if fit is None:
-        few = f"fewer than {MIN_TAIL} words" if x == RANK else f"fewer than {MIN_ROWS} rows"
-        return f"no power law: {few}, or no maximum of the likelihood"
-    error = f"exponent +- {fit['exponent_se']:.3f}" if "exponent_se" in fit else "by least squares"
-    how_well = [
-        text(fit, x) for names, text in ((TAIL_FIELDS, _tail), (RELATION_FIELDS, _relation)) if names <= fit.keys()
-    ]
-    return "; ".join([f"{y} = {fit['factor']:.4g} {x}^{fit['exponent']:.3f}, {error}", *how_well])
-
-
-def _tail(fit: Mapping[str, Any], x: str) -> str:
-    """How many draws follow a power law of a distribution, and which distribution is better."""
-    if fit["verdict"] == LOGNORMAL and fit["p"] > LEVEL:
-        best = "neither is better there, but a lognormal fits all words"
-    else:
-        best = BETTER.get(fit["verdict"], fit["verdict"])
-    return (
-        f"alpha {fit['alpha']:.3f} +- {fit['alpha_se']:.3f} for the {fit['n_tail']:,} of {fit['n_draws']:,} words that occur "
-        f"{fit['xmin']:,} times or more (KS {fit['ks']:.4f}); against a lognormal z {fit['z']:.2f}, p {fit['p']:.2g}: {best}"
-    )
-
-
-def _relation(fit: Mapping[str, Any], x: str) -> str:
-    """Whether the points bend away from a power law, and where it holds least."""
-    return (
-        f"bend {fit['bend']:.3f}, p {fit['bend_p']:.2g}; {fit['close_share']:.1%} within a factor {CLOSE}, "
-        f"{fit['worst_ratio']:.2f} times the fit at {x} = {fit['worst_x']:,.0f}"
-    )
 
 
 def _notes(table: Table) -> list[str]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from prequential.errors import CorpusError
 from prequential.files import read_regular, reading, write_bytes, writing
-from prequential.records.fields import MAX_COUNT, MAX_NUMBER
+from prequential.records.schema import MAX_COUNT, MAX_NUMBER
 
 MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the complete learner, its GPT alone, its context mixer alone
 FIRST_PREFIX = 1 << 10  # bytes

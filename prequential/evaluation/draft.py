@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 from prequential_corpora.chunks import read_chunks
@@ -24,7 +25,6 @@ from prequential_corpora.chunks import read_chunks
 from prequential.errors import CheckpointError, CorpusError
 from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import Ledger
-from prequential.evaluation.runs import ARCHIVE, COSTS, ENCODED, SECONDS
 from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import checkpoint_path, open_regular, output_file, partial_path, reading, write_text, writing
 from prequential.learners.subject import Subject
@@ -33,11 +33,21 @@ from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints, check_identity, identity, mismatch
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.source import HashedSymbols
-from prequential.records.fields import TEXT, TIME_S, WALL_S, Form, check_fields, read_object
+from prequential.records.schema import MAX_TIME_S, WallSeconds, check_record, read_object
 
-RESULT: Form = {"wall_s": WALL_S, "run": {}, "archive": TEXT, "costs": {"*": TEXT}}  # the form of encoded.json
+ARCHIVE = "archive.pq"
+COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # deleted when the evaluation is complete
 MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
 WRONG_COSTS = "the recorded costs do not belong to this archive: start again without resume=True"
+
+
+class Encoded(Struct):
+    """What encoded.json holds. archive, costs: digests; costs: of each part."""
+
+    wall_s: WallSeconds
+    run: dict[str, Any]
+    archive: str
+    costs: dict[str, str]
 
 
 class Draft:
@@ -124,7 +134,7 @@ class Draft:
             self.trace.resume(part, n_coded_before)
         last = int(np.searchsorted(self.ends, n_coded_before))
         wall_s = float(seconds.read(last, last + 1)[0])
-        if not TIME_S.holds(wall_s):
+        if not 0 <= wall_s <= MAX_TIME_S:
             raise CheckpointError("the recorded times are damaged: start again without resume=True")
         return wall_s
 
@@ -164,8 +174,6 @@ class Draft:
         """The description of a finished archive (`_save_result`). Raises CheckpointError if it is damaged."""
         path = self._folder / ENCODED
         try:
-            about: dict[str, Any] = read_object(path)
-            check_fields(about, RESULT, repr(str(path)))
+            return check_record(read_object(path), Encoded, repr(str(path)))
         except CorpusError as error:
             raise CheckpointError(f"{error}: start again without resume=True") from error
-        return about

@@ -25,6 +25,7 @@ from prequential.evaluation.baselines import Baseline, checked_baselines, label,
 from prequential.evaluation.breakdown import breakdown, passages
 from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_byte
 from prequential.evaluation.draft import Draft
+from prequential.evaluation.frames import cost_frame, curve_frame
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.summary import learner_name, model_summary, size_rows, sizes_html
 from prequential.evaluation.trace import Trace
@@ -43,7 +44,6 @@ from prequential.online.first_run import run_once, small_config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, PathLike, Source, mode_of, open_source
-from prequential.records.frames import cost_frame, curve_frame
 from prequential.watch.progress import SilentProgress
 
 if TYPE_CHECKING:

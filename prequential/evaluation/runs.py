@@ -29,14 +29,9 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
 from prequential.errors import CheckpointError, CorpusError
-from prequential.evaluation.curves import (
-    MAX_CURVE_FILE_BYTES,
-    MODEL,
-    Curves,
-    parse_curves,
-    write_curves,
-)
-from prequential.evaluation.record import FORM, SCHEMA
+from prequential.evaluation.curves import MAX_CURVE_FILE_BYTES, MODEL, Curves, parse_curves, write_curves
+from prequential.evaluation.draft import ARCHIVE, COSTS, ENCODED, SECONDS
+from prequential.evaluation.frames import cost_frame, curve_frame
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.files import (
     RESUMABLE,
@@ -57,45 +52,36 @@ from prequential.files import (
 )
 from prequential.model.presets import name_of
 from prequential.printable import printable
-from prequential.records.fields import (
+from prequential.records.forms import EvaluationRecord, PackedRun
+from prequential.records.schema import (
     MAX_RECORD_BYTES,
     MAX_RECORDS_BYTES,
-    TEXT,
-    check_fields,
+    check_record,
     parse_object,
     read_lines,
     read_object,
+    record_of,
 )
-from prequential.records.frames import cost_frame, curve_frame
 
 if TYPE_CHECKING:
     import pandas
 
 RECORD, CURVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "environment.json"
-ARCHIVE = "archive.pq"
-COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # of a draft; deleted when the evaluation is complete
 DRAFT = ".run-"
-PACKED = "packed run"
 Hint = Callable[[Path], str]
 
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A finished evaluation. record: as evaluation/record.py makes it.
+    """A finished evaluation. record: as records/forms.py describes it.
 
     path: its run folder; of a packed run FILE/NAME. packed_curves: of a packed run the contents of curve.parquet.
 
     Examples:
-        >>> import tempfile, prequential
-        >>> from prequential.sweeps.plans import Plan, Variant
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> plan = Plan(variants=(Variant(name="small", configs=(small,)),))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
-        ...     run = prequential.read_runs(folder)[0]
-        ...     run.record["corpus"]["name"], int(run.curves["model"].n_bytes[-1]), run.archive.name
-        ('christmas_carol', 1000, 'archive.pq')
+        >>> import prequential
+        >>> run = prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl")[0]
+        >>> run.record["corpus"]["n_bytes"], int(run.curves["model"].n_bytes[-1]), run.archive.name
+        (150000, 150000, 'archive.pq')
     """
 
     path: Path
@@ -173,16 +159,10 @@ def read_run(path: PathLike) -> Run:
     Raises CorpusError if there is no such run, or if it has another schema.
 
     Examples:
-        >>> import tempfile, prequential
-        >>> from prequential.sweeps.plans import Plan, Variant
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> plan = Plan(variants=(Variant(name="small", configs=(small,)),))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
-        ...     name = prequential.read_runs(folder)[0].name
-        ...     prequential.read_run(f"{folder}/{name}").record["corpus"]["n_bytes"]
-        1000
+        >>> import prequential
+        >>> ladder = "benchmarks/forecasts/enwik8-contexts/ladder.jsonl"  # a file of packed runs
+        >>> prequential.read_run(f"{ladder}/enwik8-first-4154399-20261122-054329-78bf204d").record["corpus"]["n_bytes"]
+        150000
     """
     check_arguments(path=path)
     folder = Path(path)
@@ -192,7 +172,7 @@ def read_run(path: PathLike) -> Run:
                 return run
         raise CorpusError(f"{str(folder.parent)!r} has no run {folder.name!r}: `prequential runs list` lists its runs")
     record = os.path.join(path, RECORD)  # noqa: PTH118 - of ".", it names the folder
-    return Run(folder, _checked_record(read_object(record), record))
+    return Run(folder, check_record(read_object(record), EvaluationRecord, repr(record)))
 
 
 def find_run(name: str, folder: PathLike) -> str:
@@ -233,15 +213,6 @@ def find_runs(name: str, folder: PathLike) -> list[Run]:
     return [read_run(find_run(name, folder))]
 
 
-def _checked_record(record: Any, path: PathLike) -> dict[str, Any]:
-    if not isinstance(record, dict) or record.get("kind") != "evaluation":
-        raise CorpusError(f"{str(path)!r} is not the record of an evaluation")
-    if record.get("schema") != SCHEMA:
-        raise CorpusError(f"{str(path)!r} has schema {record.get('schema')!r}; this version reads {SCHEMA}")
-    check_fields(record, FORM, repr(str(path)))
-    return record
-
-
 def record_line(record: dict[str, Any]) -> str:
     """The record as one line of JSON. Reading it and calling this function again gives the same line."""
     return json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n"
@@ -254,15 +225,9 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
     CorpusError if `path` does not exist.
 
     Examples:
-        >>> import tempfile, prequential
-        >>> from prequential.sweeps.plans import Plan, Variant
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> plan = Plan(variants=(Variant(name="small", configs=(small,)),))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=plain)
-        ...     [run.record["corpus"]["n_bytes"] for run in prequential.read_runs(folder)]
-        [1000]
+        >>> import prequential
+        >>> len(prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl"))
+        11
         >>> prequential.read_runs("none")
         Traceback (most recent call last):
         prequential.errors.CorpusError: 'none' does not exist: name a folder of runs, or a file of packed runs
@@ -309,16 +274,16 @@ def _may_be_run(folder: Path) -> bool:
 
 def _unpacked(line: bytes, path: Path) -> Run:
     try:
-        values = parse_object(line, repr(str(path)))
-        check_fields(values, {"kind": TEXT, "name": TEXT, "record": {}, "curves": TEXT}, repr(str(path)))
-        if values["kind"] != PACKED or "/" in values["name"]:
+        values = check_record(parse_object(line, repr(str(path))), PackedRun, repr(str(path)))
+        if "/" in values["name"]:
             raise ValueError
         curves = base64.b64decode(values["curves"], validate=True)
     except (ValueError, CorpusError) as error:
         raise CorpusError(
             f"{str(path)!r} is neither a folder of runs nor a file that `prequential runs pack` wrote"
         ) from error
-    return Run(path / values["name"], _checked_record(values["record"], path / values["name"]), curves)
+    name = path / values["name"]
+    return Run(name, check_record(values["record"], EvaluationRecord, repr(str(name))), curves)
 
 
 def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> list[Run]:
@@ -333,8 +298,7 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
     with output_file(path, overwrite=overwrite, mode=mode_of_all(runs)) as sink:
         for run in runs:
             curves = base64.b64encode(run.curve_table()).decode()
-            values = {"kind": PACKED, "name": run.name, "record": run.record, "curves": curves}
-            line = record_line(values).encode()
+            line = record_line(record_of(PackedRun, run, curves=curves)).encode()
             if len(line) > MAX_RECORD_BYTES or sink.n_bytes + len(line) > MAX_RECORDS_BYTES:
                 raise CorpusError(
                     f"{os.fspath(folder)!r} is too large to be packed: a run may take {MAX_RECORD_BYTES:,} bytes, all runs "

@@ -1,21 +1,25 @@
-"""An evaluation as text, from its record: a recorded run prints the same as a new one."""
+"""An evaluation as text, from its record: a recorded run prints the same as a new one. The list of runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
 
-from prequential.evaluation.record import CODED_HERE, NOT_CODED
+from prequential.files import PathLike
 from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
 from prequential.printable import printable
+from prequential.records.forms import CODED_HERE, NOT_CODED
 from prequential.records.table import format_table
 from prequential.watch.health import Finding
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 PART_NAMES = {"gpt": "GPT"}
+LIST_TITLES = ("run", "bytes", "model", "bits/byte", "kB/s", "verified")
+MAX_COLUMNS = 100
 
 
 def format_report(record: dict[str, Any]) -> str:
@@ -191,3 +195,57 @@ def _verified(record: dict[str, Any]) -> str:
     times = record["verify_wall_s"], record["verify_bytes_per_s"]
     here = " on this machine and these versions" if record.get("coding") == CODED_HERE else ""
     return f"every byte decoded and compared{here}" + ("" if None in times else f": {_speed(*times)}")
+
+
+# ---- run folders
+
+
+def run_figures(path: PathLike, record: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a run for the list of runs, as JSON values. Raises CorpusError if the record is incomplete."""
+    return {
+        "run": str(path),
+        "corpus": record["corpus"].get("name"),
+        "n_bytes": record["corpus"]["n_bytes"],
+        "blake2b": record["corpus"]["blake2b"],
+        "model": name_of(record["config"]) or model_summary(record["config"]),
+        "archive_bytes": record["archive_bytes"],
+        "bits_per_byte": record["bits_per_byte"],
+        "bytes_per_s": record["bytes_per_s"],
+        "verified": record["verified"],
+        "time": record["time"],
+    }
+
+
+def format_runs(records: list[dict[str, Any]]) -> str:
+    """A table with one row for each of these `run_figures`, at most MAX_COLUMNS wide unless the names of runs are very long."""
+    rows = [_list_row(record) for record in records]
+    widths = [max(map(len, column)) for column in zip(LIST_TITLES, *rows, strict=True)]
+    n_model = max(12, MAX_COLUMNS - (sum(widths) + 2 * (len(widths) - 1) - widths[2]))
+    for row in rows:
+        row[2] = row[2] if len(row[2]) <= n_model else f"{row[2][: n_model - 1]}…"
+    return format_table(LIST_TITLES, rows)
+
+
+def format_run(record: dict[str, Any]) -> str:
+    """The report of the evaluation, and the crossings. Raises CorpusError if the record is incomplete."""
+    return f"{format_report(record)}\n\n{_crossings(record)}"
+
+
+def _list_row(record: dict[str, Any]) -> list[str]:
+    return [
+        Path(record["run"]).name,
+        f"{record['n_bytes']:,}",
+        record["model"],
+        f"{record['bits_per_byte']:.4f}",
+        f"{record['bytes_per_s'] / 1e3:,.2f}",
+        "yes" if record["verified"] else "no",
+    ]
+
+
+def _crossings(record: dict[str, Any]) -> str:
+    """The byte from which on the model's archive stays below each baseline's size."""
+    labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
+    rows = [
+        [labels.get(name, name), "never" if byte is None else f"{byte:,}"] for name, byte in record["crossings"].items()
+    ]
+    return format_table(("the model is below", "from byte"), rows)

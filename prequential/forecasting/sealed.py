@@ -9,9 +9,10 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
 from prequential_corpora.corpus import unicode_name
 
 from prequential.errors import CorpusError
@@ -19,35 +20,73 @@ from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.forecasting.backtest import QUANTITIES, Quantity, loss_bits_per_byte
 from prequential.forecasting.intervals import interval_score
-from prequential.records.fields import COUNT, FLAG, NUMBER, POSITIVE, SIZE, TEXT, TIME, Form, check_fields, read_object
 from prequential.records.record import append_record
+from prequential.records.schema import Count, Number, Positive, Size, Time, check_record, read_object
 from prequential.sweeps.finished import CorpusKey, check_own_run, config_key, recorded_corpus
 from prequential.sweeps.ladder import family
 
 SCHEMA = 1
 SCORES = "scores.jsonl"
-_QUANTITY: Form = {
-    **dict.fromkeys(("point", "low", "high", "last_rung_bits_per_byte", "floor_bits_per_byte"), NUMBER),
-    "naive": {"last_rung": NUMBER, "line": NUMBER, "*": NUMBER},
-    "deviations": {"seeds": (NUMBER, None)},
-}
-# What a score relies on (`check_fields`). The seal shows later changes, but anyone can seal a record.
-FORM: Form = {
-    "blake2b": TEXT,
-    "created_at": TIME,
-    "after_the_fact": FLAG,
-    "compute": {"ratio": POSITIVE},
-    "corpus": {"n_bytes": SIZE, "blake2b": TEXT},
-    "target": {
-        "n_bytes": SIZE,
-        "blake2b": (TEXT, None),
-        "config": {
-            "seed": COUNT,
-            "gpt": {"width": SIZE, "n_layers": SIZE, "n_heads": SIZE, "vector_step": POSITIVE},
-        },
-    },
-    "forecasts": dict.fromkeys(QUANTITIES, _QUANTITY),
-}
+
+
+class _Deviations(Struct):
+    seeds: Number | None
+
+
+class _Quantity(Struct):
+    point: Number
+    low: Number
+    high: Number
+    last_rung_bits_per_byte: Number
+    floor_bits_per_byte: Number
+    naive: dict[str, Number]
+    deviations: _Deviations
+
+
+class _Forecasts(Struct):
+    total_bits: _Quantity
+    final_bits_per_byte: _Quantity
+
+
+class _GPT(Struct):
+    width: Size
+    n_layers: Size
+    n_heads: Size
+    vector_step: Positive
+
+
+class _Config(Struct):
+    seed: Count
+    gpt: _GPT
+
+
+class _Corpus(Struct):
+    n_bytes: Size
+    blake2b: str
+
+
+class _Target(Struct):
+    n_bytes: Size
+    blake2b: str | None
+    config: _Config
+
+
+class _Compute(Struct):
+    ratio: Positive
+
+
+class ForecastRecord(Struct, kw_only=True):
+    """What `score` relies on. The seal shows later changes, but anyone can seal a record."""
+
+    schema: Literal[1] = 1
+    kind: Literal["forecast"] = "forecast"
+    blake2b: str
+    created_at: Time
+    after_the_fact: bool
+    compute: _Compute
+    corpus: _Corpus
+    target: _Target
+    forecasts: _Forecasts
 
 
 def canonical(record: Mapping[str, Any]) -> bytes:
@@ -72,8 +111,7 @@ def read_forecast(path: PathLike) -> dict[str, Any]:
         raise CorpusError(f"{str(path)!r} is not a forecast of schema {SCHEMA}")
     if sealed(record) != record:
         raise CorpusError(f"{str(path)!r} was changed after it was frozen: its digest does not match")
-    check_fields(record, FORM, repr(str(path)))
-    return record
+    return check_record(record, ForecastRecord, repr(str(path)))
 
 
 def run_digests(run: Run) -> dict[str, Any]:

@@ -1,25 +1,36 @@
 """Held-out loss: the cost of a test corpus under a learner that was trained on another corpus, with and without learning from it.
 
-    frozen    weights, counts, adaptive maps and the index of matches do not change; a policy (heldout_loss/policy.py) says
-              which symbols of the test corpus predict a symbol
+    frozen    weights, counts, adaptive maps and the index of matches do not change; a policy says which symbols of the test
+              corpus predict a symbol
     dynamic   learning continues: the prequential code length of the test corpus after the training corpus
+
+Policies of the frozen loss:
+
+    carried   one stream: window and contexts continue from the end of training, and from document to document
+    isolated  each document begins with an empty window and fresh contexts. Bytes between two documents belong to the first of
+              them. So the cost of a document does not depend on the other documents
+    strided   as isolated; and the GPT reads each stretch of S symbols afresh, together with the W - S symbols before it in the
+              document. So W - S to W - 1 symbols predict a symbol (at the beginning of a document, all there are). W is the
+              GPT's window, S the stride
 
 Costs are those of coded decisions, in whole units of 2**-22 bits. `code_frozen` with a decoder returns the bytes.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.bit_coder import FOLLOW, BitCoder
 from prequential_corpora.corpus import Document
 
-from prequential.errors import CorpusError
+from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.policy import Policy
 from prequential.learners.following import byte_costs, reported
 from prequential.learners.subject import Subject
+from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress, Progress, ignore
@@ -27,9 +38,51 @@ from prequential.online.loop import Learner, run
 from prequential.online.training import train
 
 CHUNK_BYTES = 1 << 18  # of a stream, held in memory at a time
-CARRIED = Policy("carried")
-
 Bytes = NDArray[np.uint8]
+Context = Literal["carried", "isolated", "strided"]
+CONTEXTS: tuple[Context, ...] = get_args(Context)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A context and, if it is "strided", its stride; None: half the window of the GPT."""
+
+    context: Context = "carried"
+    stride: int | None = None
+
+    def stride_for(self, config: Config) -> int | None:
+        """The stride S of the context "strided", None for other contexts.
+
+        Raises ConfigError if learners of this configuration cannot be measured under this policy.
+        """
+        if self.context not in CONTEXTS:
+            raise ConfigError(f"unknown context {self.context!r}; choose one of {', '.join(CONTEXTS)}")
+        if self.context != "strided":
+            if self.stride is not None:
+                raise ConfigError(f"a stride belongs to the context strided, not to {self.context}: leave it out")
+            return None
+        if config.gpt is None:
+            raise ConfigError("the context strided needs a GPT, and this learner has none: choose another context")
+        stride = config.gpt.window // 2 if self.stride is None else self.stride
+        if not 1 <= stride <= config.gpt.window:
+            raise ConfigError(f"stride = {stride} lies outside [1, {config.gpt.window}], the window of the GPT")
+        return stride
+
+    def describe(self, config: Config) -> str:
+        """The policy in one line. Raises ConfigError as `stride_for` does."""
+        stride = self.stride_for(config)
+        if self.context == "carried":
+            return "carried: one stream; window and contexts continue from the training corpus and from document to document"
+        text = f"{self.context}: each document begins with an empty window and fresh contexts"
+        if stride is None or config.gpt is None:
+            return text
+        window = config.gpt.window
+        return (
+            f"{text}; the GPT sees {window - stride} to {window - 1} symbols of it, read afresh every {stride} symbols"
+        )
+
+
+CARRIED = Policy("carried")
 
 
 def frozen_trace(

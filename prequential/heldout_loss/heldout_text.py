@@ -6,10 +6,10 @@ from prequential_codecs.archive_header import OTHER
 
 from prequential.comparison.clusters import MIN_DOCUMENTS
 from prequential.printable import printable
+from prequential.records.forms import LOSSES
 from prequential.records.table import format_table
 
 MAX_ROWS = 10
-LOSSES = ("frozen", "dynamic", "untrained")
 
 Record = dict[str, Any]
 
@@ -100,15 +100,13 @@ def _totals(record: Record, losses: Record) -> str:
 
 
 def _interval(loss: Record) -> str:
-    found = loss.get("interval")  # older records have none
+    found = loss["interval"]
     return f"{found['low_bits_per_byte']:.4f} to {found['high_bits_per_byte']:.4f}" if found else ""
 
 
 def _interval_note(losses: Record) -> str:
-    """What the intervals are for, or why there are none; "" for a record of an older version."""
+    """What the intervals are for, or why there are none."""
     first = next(iter(losses.values()))
-    if "interval" not in first:
-        return ""
     found, n_documents = first["interval"], first["clusters"]["n_documents"]
     if found is None:
         few = f"{n_documents} document{'s' * (n_documents != 1)}, and an interval needs {MIN_DOCUMENTS}"

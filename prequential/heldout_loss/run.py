@@ -14,8 +14,7 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation import baselines as evaluation_baselines
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.heldout import CARRIED, dynamic_trace, follow_trace, frozen_trace
-from prequential.heldout_loss.policy import Policy
+from prequential.heldout_loss.heldout import CARRIED, Policy, dynamic_trace, follow_trace, frozen_trace
 from prequential.heldout_loss.summary import HeldoutLoss, summarise_heldout
 from prequential.heldout_loss.trained import TrainedOn, describe
 from prequential.learners.adapted import AdaptedLearner
@@ -25,9 +24,10 @@ from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
+from prequential.records.forms import HeldoutRecord
 from prequential.records.record import environment
+from prequential.records.schema import record_of
 
-SCHEMA = 1
 BASELINES = ("ppmd", "xz")
 
 LoadLearner = Callable[[], tuple[OnlineLearner, TrainedOn]]  # returns a new learner and what it was trained on
@@ -36,7 +36,7 @@ Warn = Callable[[str], object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Request:
     """What to measure. frozen: the policy of the frozen loss; None: no frozen loss."""
 
     frozen: Policy | None = CARRIED
@@ -44,7 +44,7 @@ class Plan:
     overlap: bool = True
 
 
-EVERYTHING = Plan()
+EVERYTHING = Request()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,25 +73,22 @@ class Measurement:
     def to_record(self, test: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
         """JSON values, which suffice to repeat the measurement. test: the description of the test corpus."""
         losses = {"frozen": self.frozen, "dynamic": self.dynamic, "untrained": self.untrained}
-        return {
-            "schema": SCHEMA,
-            "kind": "heldout",
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "train": self.trained_on.to_record(),
-            "test": test,
-            "config": self.config,
-            "learner_digest": self.learner_digest.hex(),
-            "policy": self.policy,
+        return record_of(
+            HeldoutRecord,
+            self,
+            time=datetime.now(UTC).isoformat(timespec="seconds"),
+            train=self.trained_on.to_record(),
+            test=test,
+            learner_digest=self.learner_digest.hex(),
             **{name: loss.to_record() if loss else None for name, loss in losses.items()},
-            "saved_bits": self.saved_bits,
-            "baselines": [evaluation_baselines.to_record(result) for result in self.baselines],
-            "overlap": self.overlap.to_dict() if self.overlap else None,
-            "environment": environment(runtime, None if OTHER in self.config else Config.from_dict(self.config)),
-        }
+            baselines=[evaluation_baselines.to_record(result) for result in self.baselines],
+            overlap=self.overlap.to_dict() if self.overlap else None,
+            environment=environment(runtime, None if OTHER in self.config else Config.from_dict(self.config)),
+        )
 
 
 def measure_heldout(
-    load: LoadLearner, test: Source, runtime: Runtime, plan: Plan = EVERYTHING, *, stage: Stage, warn: Warn
+    load: LoadLearner, test: Source, runtime: Runtime, request: Request = EVERYTHING, *, stage: Stage, warn: Warn
 ) -> Measurement:
     """Measures the losses of a test corpus under the learner that `load` returns.
 
@@ -100,24 +97,24 @@ def measure_heldout(
     """
     learner, trained_on = load()
     config, learner_digest = learner.config, learner.digest()
-    overlap = _measure_overlap(trained_on, test, stage, warn) if plan.overlap else None
-    traces = _trained_traces(learner, test, plan, stage)
+    overlap = _measure_overlap(trained_on, test, stage, warn) if request.overlap else None
+    traces = _trained_traces(learner, test, request, stage)
     del learner
     with stage("untrained") as show:
         traces["untrained"] = dynamic_trace(runtime.learner(config), test.symbols[:], show)
-    policy = plan.frozen.describe(config) if plan.frozen else None
+    policy = request.frozen.describe(config) if request.frozen else None
     return _measurement(config.to_dict(), learner_digest, trained_on, policy, traces, test, overlap, stage)
 
 
 def measure_other_heldout(
-    subject: Subject, train: Source, test: Source, plan: Plan = EVERYTHING, *, stage: Stage, warn: Warn
+    subject: Subject, train: Source, test: Source, request: Request = EVERYTHING, *, stage: Stage, warn: Warn
 ) -> Measurement:
     """As `measure_heldout`, for a learner of the user's own, which `train` is read to first.
 
     The frozen loss is carried: the learner sees the symbols before each run as its context, and is not asked to learn. Ids of a
     tokenizer are those of each corpus alone. Raises ConfigError for another policy, and what the learner raises.
     """
-    if plan.frozen not in (None, CARRIED):
+    if request.frozen not in (None, CARRIED):
         raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")
     if not train.n_bytes:
         raise CorpusError("nothing to learn from: the training corpus is empty")
@@ -126,17 +123,17 @@ def measure_other_heldout(
         code_bits = follow_trace(train.symbols[:], subject, learner, show).total_bits(MODEL)
     about = {**describe(train), "code_bits": code_bits}
     trained_on = TrainedOn(kind="corpus", about=about, symbols=train.symbols[:], documents=train.documents)
-    digest, overlap = learner.digest(), _measure_overlap(trained_on, test, stage, warn) if plan.overlap else None
+    digest, overlap = learner.digest(), _measure_overlap(trained_on, test, stage, warn) if request.overlap else None
     traces = {}
-    if plan.frozen and isinstance(learner, AdaptedLearner):
+    if request.frozen and isinstance(learner, AdaptedLearner):
         with stage("frozen") as show:
             traces["frozen"] = follow_trace(symbols, subject, learner.frozen(), show)
-    if plan.dynamic:
+    if request.dynamic:
         with stage("dynamic") as show:
             traces["dynamic"] = follow_trace(symbols, subject, learner, show)
     with stage("untrained") as show:
         traces["untrained"] = follow_trace(symbols, subject, subject.make(), show)
-    policy = "carried: one stream; the context continues from the training corpus" if plan.frozen else None
+    policy = "carried: one stream; the context continues from the training corpus" if request.frozen else None
     return _measurement(subject.description, digest, trained_on, policy, traces, test, overlap, stage)
 
 
@@ -178,13 +175,13 @@ def _measure_overlap(trained_on: TrainedOn, test: Source, stage: Stage, warn: Wa
     return overlap
 
 
-def _trained_traces(learner: OnlineLearner, test: Source, plan: Plan, stage: Stage) -> dict[str, Trace]:
+def _trained_traces(learner: OnlineLearner, test: Source, request: Request, stage: Stage) -> dict[str, Trace]:
     """The costs of the losses that need the trained learner. The dynamic loss comes last, because it changes the learner."""
     traces, symbols = {}, test.symbols[:]
-    if plan.frozen:
+    if request.frozen:
         with stage("frozen") as show:
-            traces["frozen"] = frozen_trace(learner, symbols, test.documents, plan.frozen, show)
-    if plan.dynamic:
+            traces["frozen"] = frozen_trace(learner, symbols, test.documents, request.frozen, show)
+    if request.dynamic:
         with stage("dynamic") as show:
             traces["dynamic"] = dynamic_trace(learner, symbols, show)
     return traces

@@ -21,6 +21,8 @@ from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.printable import printable
+from prequential.records.forms import ClusterFields, DocumentGroupFields, LossFields
+from prequential.records.schema import record_of
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_DOCUMENTS = 1000  # in a record: the costliest ones; the others are one group
@@ -30,7 +32,7 @@ BOOTSTRAP = Bootstrap()  # of the interval: 95 %, 1,999 resamples, seed 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class DocumentGroup:
     """Some documents, or some of their bytes: number of documents, number of bytes, exact cost in bits."""
 
     name: str
@@ -45,7 +47,7 @@ class Group:
 
     def to_record(self) -> dict[str, Any]:
         """JSON values."""
-        return {**vars(self), "bits_per_byte": self.bits_per_byte}
+        return record_of(DocumentGroupFields, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +65,17 @@ class HeldoutLoss:
     Sums agree exactly: documents + outside = total. All documents, all languages, and clean + dirty each add up to `documents`.
     """
 
-    total: Group
-    documents: Group
-    outside: Group
-    per_language: tuple[Group, ...]
-    per_document: tuple[Group, ...]
+    total: DocumentGroup
+    documents: DocumentGroup
+    outside: DocumentGroup
+    per_language: tuple[DocumentGroup, ...]
+    per_document: tuple[DocumentGroup, ...]
     macro_documents: float | None
     macro_languages: float | None
     quantiles: tuple[float, ...]
-    clean: Group | None = None
-    dirty: Group | None = None
-    novel: Group | None = None
+    clean: DocumentGroup | None = None
+    dirty: DocumentGroup | None = None
+    novel: DocumentGroup | None = None
     clusters: Clusters
     interval: RateInterval | None
 
@@ -85,26 +87,19 @@ class HeldoutLoss:
     def to_record(self) -> dict[str, Any]:
         """JSON values, with at most MAX_DOCUMENTS single documents."""
         shown, others = self.per_document[:MAX_DOCUMENTS], self.per_document[MAX_DOCUMENTS:]
-        splits = {"clean": self.clean, "dirty": self.dirty, "novel": self.novel}
-        return {
-            "total": self.total.to_record(),
-            "documents": self.documents.to_record(),
-            "outside": self.outside.to_record(),
-            "bits_per_byte": self.bits_per_byte,
-            "interval": asdict(self.interval) if self.interval else None,
-            "macro_documents": self.macro_documents,
-            "macro_languages": self.macro_languages,
-            "quantiles": {"of": list(QUANTILES), "bits_per_byte": list(self.quantiles)},
-            **{name: group.to_record() if group else None for name, group in splits.items()},
-            "languages": [group.to_record() for group in self.per_language],
-            "each": [group.to_record() for group in shown],
-            "all_others": _sum("all others", others).to_record() if others else None,
-            "clusters": {
-                **asdict(self.clusters),
-                "n_bytes": list(self.clusters.n_bytes),
-                "bits": list(self.clusters.bits),
-            },
-        }
+        groups = {name: getattr(self, name) for name in ("total", "documents", "outside", "clean", "dirty", "novel")}
+        clusters = self.clusters
+        return record_of(
+            LossFields,
+            self,
+            **{name: group.to_record() if group else None for name, group in groups.items()},
+            interval=asdict(self.interval) if self.interval else None,
+            quantiles={"of": list(QUANTILES), "bits_per_byte": list(self.quantiles)},
+            languages=[group.to_record() for group in self.per_language],
+            each=[group.to_record() for group in shown],
+            all_others=_sum("all others", others).to_record() if others else None,
+            clusters=record_of(ClusterFields, clusters, n_bytes=list(clusters.n_bytes), bits=list(clusters.bits)),
+        )
 
 
 def summarise_heldout(
@@ -121,9 +116,10 @@ def summarise_heldout(
     edges = np.array([edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)] + [trace.n_bytes])
     bits = np.diff(trace.sums(MODEL, edges), prepend=0.0)[1::2].tolist()  # gap, document, ..., document, gap
     groups = [
-        Group(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b) for d, b in _pairs(documents, bits)
+        DocumentGroup(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b)
+        for d, b in _pairs(documents, bits)
     ]
-    total = Group(
+    total = DocumentGroup(
         name="total",
         n_documents=len(groups),
         n_bytes=trace.n_bytes,
@@ -136,7 +132,7 @@ def summarise_heldout(
     return HeldoutLoss(
         total=total,
         documents=inside,
-        outside=Group(
+        outside=DocumentGroup(
             name="outside documents",
             n_documents=0,
             n_bytes=total.n_bytes - inside.n_bytes,
@@ -173,15 +169,15 @@ def _check(trace: Trace, documents: Sequence[Document], labels: Sequence[str], o
         raise CorpusError("the overlap belongs to another corpus")
 
 
-def _by_label(groups: Sequence[Group], labels: Sequence[str]) -> tuple[Group, ...]:
-    members: dict[str, list[Group]] = {}
+def _by_label(groups: Sequence[DocumentGroup], labels: Sequence[str]) -> tuple[DocumentGroup, ...]:
+    members: dict[str, list[DocumentGroup]] = {}
     for group, label in _pairs(groups, labels):
         members.setdefault(label, []).append(group)
     return tuple(_costliest_first(_sum(label, with_label) for label, with_label in members.items()))
 
 
 def _splits(
-    trace: Trace, documents: Sequence[Document], groups: Sequence[Group], overlap: Overlap | None
+    trace: Trace, documents: Sequence[Document], groups: Sequence[DocumentGroup], overlap: Overlap | None
 ) -> Mapping[str, Any]:
     """The fields clean, dirty and novel of a HeldoutLoss. groups: those of the documents, in the same order."""
     if overlap is None:
@@ -194,7 +190,7 @@ def _splits(
     }
 
 
-def _novel(trace: Trace, documents: Sequence[Document], novel: NDArray[np.bool_]) -> Group:
+def _novel(trace: Trace, documents: Sequence[Document], novel: NDArray[np.bool_]) -> DocumentGroup:
     """The bytes of documents that are marked in `novel` (n,), and the number of documents with such bytes."""
     n_documents, n_bytes, bits = 0, 0, 0.0
     for d in documents:
@@ -204,12 +200,12 @@ def _novel(trace: Trace, documents: Sequence[Document], novel: NDArray[np.bool_]
             n_bytes += int(np.count_nonzero(novel[where]))
             bits += float(trace.bits(MODEL, where)[novel[where]].sum())
         n_documents += n_bytes > n_before
-    return Group(name="novel", n_documents=n_documents, n_bytes=n_bytes, bits=bits)
+    return DocumentGroup(name="novel", n_documents=n_documents, n_bytes=n_bytes, bits=bits)
 
 
-def _sum(name: str, groups: Iterable[Group]) -> Group:
+def _sum(name: str, groups: Iterable[DocumentGroup]) -> DocumentGroup:
     members = list(groups)
-    return Group(
+    return DocumentGroup(
         name=name,
         n_documents=sum(group.n_documents for group in members),
         n_bytes=sum(group.n_bytes for group in members),
@@ -217,7 +213,7 @@ def _sum(name: str, groups: Iterable[Group]) -> Group:
     )
 
 
-def _costliest_first(groups: Iterable[Group]) -> list[Group]:
+def _costliest_first(groups: Iterable[DocumentGroup]) -> list[DocumentGroup]:
     return sorted(groups, key=lambda group: -group.bits)
 
 

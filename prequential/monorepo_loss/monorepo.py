@@ -19,19 +19,19 @@ from prequential_corpora.git.window import GitCorpus, GitDocuments, open_documen
 
 from prequential.errors import CorpusError
 from prequential.evaluation.baselines import label
-from prequential.heldout_loss.heldout import CARRIED
-from prequential.heldout_loss.policy import Policy
-from prequential.heldout_loss.run import LoadLearner, Measurement, Plan, Stage, Warn, measure_heldout
-from prequential.heldout_loss.summary import Group, HeldoutLoss
+from prequential.heldout_loss.heldout import CARRIED, Policy
+from prequential.heldout_loss.heldout_text import format_heldout
+from prequential.heldout_loss.run import LoadLearner, Measurement, Request, Stage, Warn, measure_heldout
+from prequential.heldout_loss.summary import DocumentGroup, HeldoutLoss
 from prequential.heldout_loss.trained import TrainedOn, describe, train_on
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import source_of
-
-SCHEMA = 1
-KIND = "monorepo"
-LOSSES = ("frozen", "dynamic", "untrained")
+from prequential.printable import printable
+from prequential.records.forms import LOSSES, MonorepoRecord
+from prequential.records.schema import record_of
+from prequential.records.table import format_table
 
 
 class ConditionalSize(NamedTuple):
@@ -60,14 +60,9 @@ class Point:
         record = self.measurement.to_record(test, runtime)
         for name in LOSSES:
             record[name]["kinds"] = [group.to_record() for group in kinds_of(getattr(self.measurement, name))]
-        return {
-            **record,
-            "schema": SCHEMA,
-            "kind": KIND,
-            "setting": dict(setting),
-            "excluded": dict(self.window.excluded),
-            "behind": [size._asdict() for size in self.conditional_sizes],
-        }
+        more = {"setting": dict(setting), "excluded": dict(self.window.excluded)}
+        behind = [size._asdict() for size in self.conditional_sizes]
+        return record_of(MonorepoRecord, **{**record, "kind": "monorepo", **more, "behind": behind})
 
 
 def measure_point(
@@ -80,19 +75,19 @@ def measure_point(
     pairs = zip(window.documents, window.labels, strict=True)
     documents = [document._replace(name=f"{label.kind}/{document.name}") for document, label in pairs]
     test = replace(source_of(window), documents=documents)
-    measurement = measure_heldout(load, test, runtime, Plan(frozen=policy), stage=stage, warn=warn)
+    measurement = measure_heldout(load, test, runtime, Request(frozen=policy), stage=stage, warn=warn)
     with stage("baselines"):
         sizes = conditional_sizes(measurement.trained_on.symbols, test.symbols[:], measurement.baselines)
     return Point(window=window, measurement=measurement, conditional_sizes=sizes)
 
 
-def kinds_of(loss: HeldoutLoss) -> tuple[Group, ...]:
+def kinds_of(loss: HeldoutLoss) -> tuple[DocumentGroup, ...]:
     """New files and added lines as groups. The documents must have the names that `measure_point` gives them."""
-    members: dict[str, list[Group]] = {}
+    members: dict[str, list[DocumentGroup]] = {}
     for group in loss.per_document:
         members.setdefault(group.name.partition("/")[0], []).append(group)
     return tuple(
-        Group(
+        DocumentGroup(
             name=kind,
             n_documents=len(groups),
             n_bytes=sum(group.n_bytes for group in groups),
@@ -147,3 +142,43 @@ def reasons(excluded: Mapping[str, int]) -> str:
     """The number of files left out by reason, as the end of a sentence: `; left out: 3 binary, 1 lock`."""
     counts = ", ".join(f"{n} {reason}" for reason, n in sorted(excluded.items(), key=lambda pair: -pair[1]))
     return f"; left out: {counts}" if counts else ""
+
+
+# ---- text
+
+
+def format_point(record: dict[str, Any]) -> str:
+    """The commits, the held-out measurement, new files and added lines, and other compressors after the training bytes."""
+    window, train, setting = record["test"], record["train"], record["setting"]
+    model = "one model for the complete series" if setting["fixed"] else "a new model for each point"
+    until = f"{window['until'][:12]} ({window['until_date']})"
+    lines = [
+        f"window: {window['n_commits']} commits after {window['since'][:12]}, up to {until}",
+        f"trained on: the tree at {train['until'][:12]} ({train['until_date']}); {model}",
+    ]
+    parts = ["\n".join(map(printable, lines)), format_heldout(record), _kinds(record), _conditional_sizes(record)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def format_empty_window(window: GitCorpus) -> str:
+    """One line that says that a window has nothing to score, and why its files were left out."""
+    n_commits, since = window.origin["n_commits"], str(window.origin["since"])[:12]
+    excluded = reasons(window.excluded)
+    return f"{printable(window.name)}: {n_commits} commits after {since} have nothing to score{excluded}; nothing is appended"
+
+
+def _kinds(record: dict[str, Any]) -> str:
+    rows = [
+        [group["name"], f"{group['n_documents']:,}", f"{group['n_bytes']:,}"]
+        + [f"{record[loss]['kinds'][i]['bits_per_byte']:.4f}" for loss in LOSSES]
+        for i, group in enumerate(record["frozen"]["kinds"])
+    ]
+    return format_table(("kind", "documents", "bytes", *LOSSES), rows)
+
+
+def _conditional_sizes(record: dict[str, Any]) -> str:
+    n_bytes = record["test"]["n_bytes"]
+    rows = [("dynamic, all bytes", record["dynamic"]["total"]["bits"])]
+    rows += [(size["label"], 8.0 * size["compressed_bytes"]) for size in record["behind"]]
+    cells = [[name, f"{bits:,.0f}", f"{bits / n_bytes:.4f}"] for name, bits in rows]
+    return format_table(("after the training bytes", "bits", "bits/byte"), cells)

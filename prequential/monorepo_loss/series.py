@@ -1,51 +1,38 @@
 """A series of monorepo losses: a file with one record a line, one for each point. Lines are appended and never changed.
 
-All points of a series have the same Setting, so they are comparable. Each window begins at the commit where the previous one
+All points of a series have the same setting, so they are comparable. Each window begins at the commit where the previous one
 ended, so windows neither overlap nor leave gaps.
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from prequential_corpora.git.file_rules import Rules
+from prequential_corpora.git.repository import find_repository
+from prequential_corpora.git.window import GitDocuments, read_tree, read_window
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, OutputError
-from prequential.evaluation.record import CONFIG_FORM
 from prequential.files import PathLike
-from prequential.heldout_loss.policy import Context, Policy
+from prequential.heldout_loss.heldout import Context, Policy
+from prequential.heldout_loss.trained import TrainedOn
 from prequential.model.config import Config
-from prequential.monorepo_loss.monorepo import KIND, LOSSES, SCHEMA
-from prequential.records.fields import COUNT, FLAG, NUMBER, TEXT, TIME, Form, check_fields, parse_object, read_lines
+from prequential.model.learner import OnlineLearner
+from prequential.monorepo_loss.monorepo import open_tree
+from prequential.online.model_store import load_model
+from prequential.online.runtime import Runtime
+from prequential.online.source import source_of
+from prequential.records.forms import LOSSES, MonorepoRecord
 from prequential.records.record import append_record
-
-_GROUP: Form = {"name": TEXT, "n_documents": COUNT, "n_bytes": COUNT, "bits": NUMBER}
-_LOSS: Form = {
-    **dict.fromkeys(("documents", "clean", "dirty", "novel"), _GROUP),
-    "kinds": [_GROUP],
-    "languages": [_GROUP],
-}
-# What a series, its picture and its page rely on (`check_fields`).
-FORM: Form = {
-    "test": {
-        "n_bytes": COUNT,
-        "n_commits": COUNT,
-        "until_date": TIME,
-        **dict.fromkeys(("name", "since", "until"), TEXT),
-    },
-    "train": {"until": TEXT},
-    "overlap": {"train": {"byte_share": NUMBER}},
-    "learner_digest": TEXT,
-    "environment": {"versions": {"prequential": TEXT}},
-    "setting": {"config?": CONFIG_FORM, "fixed?": FLAG, "context?": TEXT},
-    **dict.fromkeys(LOSSES, _LOSS),
-}
+from prequential.records.schema import check_record, parse_object, read_lines
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class SeriesSetting:
     """What the points of a series share.
 
     train_limit_bytes: the learner is trained on so many bytes of a tree, in the order of paths; None: on all of them.
@@ -78,7 +65,7 @@ class Setting:
         return {**asdict(self), "config": self.config.to_dict(), "rules": rules}
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> "Setting":
+    def of(cls, record: Mapping[str, Any]) -> "SeriesSetting":
         """The setting in the record of a point.
 
         Raises CorpusError if it is incomplete or not valid, ConfigError if this program has other rules.
@@ -95,7 +82,7 @@ class Setting:
             raise ConfigError("this program chooses files by other rules than the series: begin a new series")
         return setting
 
-    def differing(self, other: "Setting") -> list[str]:
+    def differing(self, other: "SeriesSetting") -> list[str]:
         """Names of the fields that differ. Points with different fields are not comparable."""
         return [field.name for field in fields(self) if getattr(self, field.name) != getattr(other, field.name)]
 
@@ -116,15 +103,11 @@ def read_series(path: PathLike) -> list[dict[str, Any]]:
     for number, line in enumerate(read_lines(path), 1):
         where = f"line {number} of {os.fspath(path)!r}"
         try:
-            record = parse_object(line, where) if line.endswith(b"\n") else None
-        except CorpusError:
-            record = None
-        if not isinstance(record, dict) or record.get("kind") != KIND:
-            raise CorpusError(f"{where} is not a complete record of a monorepo loss: delete it, or name another series")
-        if record.get("schema") != SCHEMA:
-            raise CorpusError(f"{where} has schema {record.get('schema')!r}; this version reads {SCHEMA}")
-        check_fields(record, FORM, where)
-        records.append(record)
+            if not line.endswith(b"\n"):
+                raise CorpusError(f"{where} is cut off")
+            records.append(check_record(parse_object(line, where), MonorepoRecord, where))
+        except CorpusError as error:
+            raise CorpusError(f"{error}: delete the line, or name another series") from error
     return records
 
 
@@ -156,3 +139,75 @@ def slim(record: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in loss.items() if name not in ("each", "all_others")}
 
     return {**record, **{name: without_documents(record[name]) for name in LOSSES}}
+
+
+# ---- the next point
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextPoint:
+    """Everything that a point needs before it is computed. series: the file. records: the points of the series so far."""
+
+    repository: str
+    series: Path
+    records: Sequence[dict[str, Any]]
+    setting: SeriesSetting
+    window: GitDocuments
+
+
+def series_path(folder: str, repository: str) -> Path:
+    """The default file of the series of a repository: FOLDER/NAME.series.jsonl."""
+    name = find_repository(repository).name
+    return Path(folder) / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-.') or 'repo'}.series.jsonl"
+
+
+def next_window(
+    repository: str, records: Sequence[dict[str, Any]], since: str, until: str, rules: Rules
+) -> GitDocuments:
+    """The documents that the commits after `since`, up to `until`, added.
+
+    Raises ConfigError if the window does not continue the series, CorpusError if there is no tree at its beginning.
+    """
+    name, last = find_repository(repository).name, records[-1]["test"] if records else None
+    if last and last["name"] != name:
+        raise ConfigError(
+            f"the series belongs to the repository {last['name']!r}, not to {name!r}: name another series"
+        )
+    window = read_window(repository, since, until, rules)
+    if window.since is None:
+        raise CorpusError(f"there is no tree to train on at {since}: the history begins later")
+    if last and window.since != last["until"]:
+        raise ConfigError(
+            f"the series ended at {last['until'][:12]}, but the window begins at {window.since[:12]}: leave out since=, "
+            "or name another series"
+        )
+    return window
+
+
+def check_same_setting(previous: SeriesSetting, setting: SeriesSetting) -> None:
+    """Raises ConfigError if points of the two settings are not comparable."""
+    names = ["model" if name == "fixed" else name.removesuffix("_bytes") for name in previous.differing(setting)]
+    if names:
+        raise ConfigError(
+            f"the series has another {', '.join(names)}, so the points would not be comparable: begin a new series"
+        )
+
+
+def load_series_model(folder: str, point: NextPoint, runtime: Runtime) -> tuple[OnlineLearner, TrainedOn]:
+    """The stored learner of a series with one model for all points, and the tree that it was trained on.
+
+    Raises ConfigError if the model does not belong to the series, CorpusError if its tree is not before the window.
+    """
+    stored = load_model(folder, runtime)
+    about, commit = stored.trained_on, stored.trained_on.get("until")
+    if point.records and stored.learner.digest().hex() != point.records[-1]["learner_digest"]:
+        raise ConfigError(f"the model in {folder!r} is not the model of the series: name that one")
+    if stored.config != point.setting.config or about.get("read") != "tree" or not isinstance(commit, str):
+        raise ConfigError(f"the model in {folder!r} has another configuration, or was not trained on a git tree")
+    read_window(point.repository, commit, str(point.window.since))  # raises if that tree is not before the window
+    with open_tree(read_tree(point.repository, commit, point.setting.rules)) as corpus:
+        source = source_of(corpus, point.setting.train_limit_bytes)
+        if source.blake2b.hex() != about.get("blake2b"):
+            raise ConfigError(f"the model in {folder!r} was trained on other bytes of that tree")
+        symbols = source.symbols[:]
+    return stored.learner, TrainedOn(kind="model", about=about, symbols=symbols, documents=source.documents)

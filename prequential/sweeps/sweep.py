@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.curves import MODEL, mean_curve
+from prequential.evaluation.frames import result_frame
 from prequential.evaluation.runs import PathLike, Run
 from prequential.learners.loading import load_subject
 from prequential.machine.process import process_kept
@@ -23,7 +24,6 @@ from prequential.model.config import Config
 from prequential.online.flops import replay_factor
 from prequential.online.runtime import Runtime
 from prequential.printable import printable
-from prequential.records.frames import result_frame
 from prequential.records.table import format_table
 from prequential.sweeps.data_multiple import data_multiple
 from prequential.sweeps.finished import CorpusKey, recorded_corpus

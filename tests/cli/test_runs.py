@@ -32,6 +32,12 @@ def test_the_list_has_a_row_for_each_run_oldest_first(run, made):
     assert [re.search(r"(2,048|3,072).* (yes|no)$", line)[2] for line in lines[1:]] == ["no", "yes"]
     assert lines[2].startswith(Path(last_run(printed)).name)
     assert max(map(len, lines)) <= 100
+    entries = [json.loads(line) for line in run(folder, "runs", "list", "--json", "runs").stdout.splitlines()]
+    record = json.loads((folder / last_run(printed) / "record.jsonl").read_text())
+    assert [entry["n_bytes"] for entry in entries] == [2048, 3072]
+    assert entries[1]["run"] == last_run(printed)
+    for name in ("archive_bytes", "bits_per_byte", "bytes_per_s", "verified", "time"):
+        assert entries[1][name] == record[name]
 
 
 def test_a_run_is_named_by_the_beginning_of_its_name_or_as_the_latest(run, made):
@@ -52,16 +58,6 @@ def test_a_run_is_named_by_the_beginning_of_its_name_or_as_the_latest(run, made)
     assert run(folder, "report", "latest", "-o", "latest.html").returncode == 0
 
 
-def test_the_json_list_has_the_figures_of_the_records(run, made):
-    folder, printed = made
-    entries = [json.loads(line) for line in run(folder, "runs", "list", "--json", "runs").stdout.splitlines()]
-    record = json.loads((folder / last_run(printed) / "record.jsonl").read_text())
-    assert [entry["n_bytes"] for entry in entries] == [2048, 3072]
-    assert entries[1]["run"] == last_run(printed)
-    for name in ("archive_bytes", "bits_per_byte", "bytes_per_s", "verified", "time"):
-        assert entries[1][name] == record[name]
-
-
 def test_a_run_is_shown_as_it_was_printed_and_with_its_crossings(run, made):
     folder, printed = made
     done = run(folder, "runs", "show", last_run(printed))
@@ -75,18 +71,14 @@ def test_a_run_is_shown_as_it_was_printed_and_with_its_crossings(run, made):
         found = re.search(re.escape(baseline["label"]) + r" +(\S+)$", crossings, re.MULTILINE)
         assert found
         assert found[1] == ("never" if byte is None else f"{byte:,}")
-
-
-def test_with_json_a_run_is_shown_as_its_record(run, made):
-    folder, printed = made
-    shown = json.loads(run(folder, "runs", "show", "--json", last_run(printed)).stdout)
-    assert shown == json.loads((folder / last_run(printed) / "record.jsonl").read_text())
+    assert json.loads(run(folder, "runs", "show", "--json", last_run(printed)).stdout) == record
 
 
 def test_without_a_folder_of_runs_the_list_is_empty_but_a_named_one_must_exist(run, tmp_path):
     assert len(run(tmp_path, "runs", "list").stdout.splitlines()) == 1
     missing = run(tmp_path, "runs", "list", "no-such")
     assert (missing.returncode, missing.stderr.count(b"\n")) == (1, 1)
+    assert run(tmp_path, "runs").returncode == 2
 
 
 def test_control_characters_in_a_name_do_not_reach_the_terminal(run, made, tmp_path):
@@ -100,20 +92,6 @@ def test_control_characters_in_a_name_do_not_reach_the_terminal(run, made, tmp_p
         assert done.returncode == 0
         assert b"\x1b" not in done.stdout
         assert args == ("list",) or rb"\x1b[2J" in done.stdout or rb"\u001b[2J" in done.stdout
-
-
-@pytest.mark.parametrize("record", ['{"kind": "evaluation", "schema": 1, "time": "x"}', "[]", "no JSON"])
-def test_an_incomplete_record_is_one_line_that_names_it(run, tmp_path, record):
-    (tmp_path / "runs" / "x").mkdir(parents=True)
-    (tmp_path / "runs" / "x" / "record.jsonl").write_text(record)
-    for args in (("list", "--json"), ("list",), ("show", "runs/x"), ("show", "x")):
-        done = run(tmp_path, "runs", *args)
-        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-        assert b"runs/x" in done.stderr
-
-
-def test_runs_without_an_action_is_a_usage_error(run, tmp_path):
-    assert run(tmp_path, "runs").returncode == 2
 
 
 def test_interrupted_evaluations_are_named_below_the_list(run, tmp_path):

@@ -9,38 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prequential_codecs.bit_coder import UNIT_BITS
-from series import autoregressive
+from series import SEGMENT, autoregressive, write_run
 
 from prequential.comparison.compare import bounded_e_value, compare, log2_e_value
 from prequential.comparison.intervals import Bootstrap, block_length, cell_deviations
 from prequential.comparison.prediction import half_width, mean_variance
 from prequential.errors import ConfigError, CorpusError
-from prequential.evaluation.curves import Curve, write_curves
-from prequential.evaluation.record import SCHEMA
-from prequential.evaluation.runs import CURVE, RECORD, Run, read_run
-from prequential.records.record import append_record
 
-SEGMENT = 64  # bytes
 UNITS = st.integers(0, 2**32 - 1)  # of one segment
-
-
-def write_run(folder: Path, units, *, seed=0, model="a", ends=None, blake2b="00", **fields) -> Run:
-    """A run whose segments cost the given units of 2**-22 bits. ends: where segments end; by default each has SEGMENT bytes."""
-    folder.mkdir(parents=True)
-    units = np.array(units, np.int64)
-    ends = SEGMENT * np.arange(1, len(units) + 1) if ends is None else np.array(ends, np.int64)
-    curve = Curve(n_bytes=ends, bits=np.cumsum(units) * UNIT_BITS)
-    record = {
-        "kind": "evaluation",
-        "schema": SCHEMA,
-        "corpus": {"name": "synthetic", "n_bytes": int(ends[-1]), "blake2b": blake2b},
-        "config": {"seed": seed, "model": model},
-        "archive_bits": 8 * int(np.ceil(curve.bits[-1] / 8)),
-        **fields,
-    }
-    append_record(folder / RECORD, record)
-    write_curves(folder / CURVE, {"model": curve})
-    return read_run(folder)
 
 
 def drawn_units(n_segments: int, seed: int) -> np.ndarray:
@@ -108,12 +84,9 @@ def coverage(series: np.ndarray, block: int | None, how: Bootstrap) -> int:
 
 
 def test_the_interval_of_dependent_differences_has_its_nominal_coverage() -> None:
-    n, nominal = 400, 0.9
-    series = autoregressive(n, 1000, 0.5, seed=1)
-    how = Bootstrap(confidence=nominal, n_resamples=399)
-    three_deviations = 3 * np.sqrt(n * nominal * (1 - nominal))
-    assert abs(coverage(series, None, how) - n * nominal) <= three_deviations
-    assert coverage(series, 1, how) < n * nominal - 2 * three_deviations  # single cells ignore the dependence
+    series, how = autoregressive(400, 1000, 0.5, seed=1), Bootstrap(confidence=0.9, n_resamples=399)
+    assert abs(coverage(series, None, how) - 360) <= 18  # three standard deviations
+    assert coverage(series, 1, how) < 360 - 36  # single cells ignore the dependence
 
 
 @pytest.mark.slow
@@ -131,6 +104,7 @@ def test_intervals_have_the_documented_coverage(n_cells, coefficient, documented
     assert abs(hits / n - documented) <= 3 * np.sqrt(documented * (1 - documented) / n) + 0.005  # as rounded
 
 
+@pytest.mark.thorough
 def test_the_interval_over_seeds_has_its_nominal_coverage() -> None:
     n, n_seeds, nominal = 400, 5, 0.9
     random = np.random.default_rng(2)
@@ -147,35 +121,23 @@ def test_the_interval_over_seeds_has_its_nominal_coverage() -> None:
     assert abs(hits - n * nominal) <= 3 * np.sqrt(n * nominal * (1 - nominal))
 
 
-def test_the_interval_of_runs_is_that_of_their_cells_scaled_to_the_corpus(tmp_path: Path) -> None:
+def test_the_intervals_of_runs_are_those_of_their_cells_scaled_to_the_corpus(tmp_path: Path) -> None:
     a, b = drawn_units(101, 1), drawn_units(101, 2)
     ends = np.append(SEGMENT * np.arange(1, 101), 100 * SEGMENT + 5)  # a short last segment
     how = Bootstrap(block_bytes=4 * SEGMENT, seed=7)
     runs = [write_run(tmp_path / name, units, model=name, ends=ends) for name, units in (("a", a), ("b", b))]
-    interval = compare(runs, bootstrap=how).differences[0].interval
-    cells = [(units[None, :100] * UNIT_BITS, (0,)) for units in (a, b)]
-    deviations = np.sort(cell_deviations(*cells, 4, how)) * int(ends[-1]) / SEGMENT
+    difference = compare(runs, bootstrap=how).differences[0]
+    interval, found, scale = difference.interval, difference.long_memory, int(ends[-1]) / SEGMENT
+    deviations = np.sort(cell_deviations(*[(units[None, :100] * UNIT_BITS, (0,)) for units in (a, b)], 4, how)) * scale
     total = int((b - a).sum()) * UNIT_BITS
-    assert interval.low_bits == total + deviations[49]  # 50th of 1999: 2.5 %
-    assert interval.high_bits == total + deviations[-50]
+    assert interval.low_bits == pytest.approx(total + deviations[49], rel=1e-12)  # 50th of 1999: 2.5 %
+    assert interval.high_bits == pytest.approx(total + deviations[-50], rel=1e-12)
     assert (interval.n_cells, interval.cell_bytes, interval.n_interpolated) == (100, SEGMENT, 0)
     assert (interval.block_bytes, interval.automatic) == (4 * SEGMENT, False)
-
-
-def test_the_intervals_for_long_memory_are_those_of_the_cells_scaled_to_the_corpus(tmp_path: Path) -> None:
-    a, b = drawn_units(101, 1), drawn_units(101, 2)
-    ends = np.append(SEGMENT * np.arange(1, 101), 100 * SEGMENT + 5)  # a short last segment
-    runs = [write_run(tmp_path / name, units, model=name, ends=ends) for name, units in (("a", a), ("b", b))]
-    found = compare(runs, bootstrap=Bootstrap(confidence=0.9)).differences[0].long_memory
-    total, cells = int((b - a).sum()) * UNIT_BITS, (b - a)[:100] * UNIT_BITS * (int(ends[-1]) / SEGMENT)
-    halves = [half_width(mean_variance(cells), 0.9, n_texts=n) for n in (1, 2)]
-    assert (found.mean_low_bits, found.mean_high_bits) == pytest.approx(
-        (total - halves[0], total + halves[0]), rel=1e-12
-    )
-    assert (found.text_low_bits, found.text_high_bits) == pytest.approx(
-        (total - halves[1], total + halves[1]), rel=1e-12
-    )
-    assert (found.n_cells, found.cell_bytes, found.confidence) == (100, SEGMENT, 0.9)
+    mean, text = (half_width(mean_variance((b - a)[:100] * UNIT_BITS * scale), 0.95, n_texts=n) for n in (1, 2))
+    bounds = found.mean_low_bits, found.mean_high_bits, found.text_low_bits, found.text_high_bits
+    assert bounds == pytest.approx((total - mean, total + mean, total - text, total + text), rel=1e-12)
+    assert (found.n_cells, found.cell_bytes, found.confidence) == (100, SEGMENT, 0.95)
     assert "the expected difference" in found.mean_of
     assert "the difference on another text of this length from the same source" in found.text_of
 
@@ -259,56 +221,31 @@ def test_the_seed_of_a_learner_of_ones_own_is_its_argument(tmp_path: Path) -> No
     assert groups[0].config == of_ones_own(size=1)
 
 
-def test_a_configuration_measured_again_is_a_group_of_its_own(tmp_path: Path) -> None:
+def test_a_configuration_measured_again_is_a_group_of_its_own_and_labels_group_any_runs(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / str(i), drawn_units(3, i), seed=seed) for i, seed in enumerate([0, 1, 0, 1])]
     assert [group.runs for group in compare(runs).groups] == [("0", "1"), ("2", "3")]
+    others = [write_run(tmp_path / f"m{i}", drawn_units(3, i), model=str(i)) for i in range(3)]
+    assert [group.runs for group in compare(others, groups=["x", "y", "x"]).groups] == [("m0", "m2"), ("m1",)]
 
 
-def test_labels_group_runs_of_any_configuration(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / str(i), drawn_units(3, i), model=str(i)) for i in range(3)]
-    assert [group.runs for group in compare(runs, groups=["x", "y", "x"]).groups] == [("0", "2"), ("1",)]
-
-
-@pytest.mark.parametrize(
-    ("fields", "part"),
-    [
-        ({"blake2b": "11"}, "BLAKE2b"),
-        ({"ends": [64, 128, 191]}, "bytes"),
-        ({"alphabet": "bpe"}, "alphabet 'bytes' and 'bpe'"),
-        ({"config": {"seed": 0, "alphabet": "bpe"}}, "alphabet 'bytes' and 'bpe'"),
-        ({"context": "a document"}, "context policy 'carried memory' and 'a document'"),
-    ],
-)
-def test_runs_that_are_not_comparable_are_refused_with_the_reason(tmp_path: Path, fields, part) -> None:
-    runs = [write_run(tmp_path / "a", [1, 2, 3]), write_run(tmp_path / "b", [1, 2, 3], **fields)]
-    with pytest.raises(CorpusError, match=part):
-        compare(runs)
-
-
-def test_a_run_that_records_the_default_is_comparable_with_a_run_that_does_not(tmp_path: Path) -> None:
+def test_runs_over_other_corpora_are_refused_with_the_reason(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", [1, 2, 3])
-    b = write_run(tmp_path / "b", [1, 2, 4], model="b", alphabet="bytes", context="carried memory")
-    assert compare([a, b]).differences[0].bits == UNIT_BITS
+    for name, fields, part in (("b", {"blake2b": "11"}, "BLAKE2b"), ("c", {"ends": [64, 128, 191]}, "bytes")):
+        with pytest.raises(CorpusError, match=part):
+            compare([a, write_run(tmp_path / name, [1, 2, 3], **fields)])
 
 
-def test_a_curve_that_ends_before_the_corpus_is_refused(tmp_path: Path) -> None:
-    a = write_run(tmp_path / "a", [1, 2, 3])
-    corpus = {"n_bytes": 3 * SEGMENT, "blake2b": "00"}
-    b = write_run(tmp_path / "b", [1, 2], model="b", corpus=corpus)
-    with pytest.raises(CorpusError, match="up to byte 192"):
-        compare([a, b])
-
-
-def test_a_single_group_is_refused(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / str(seed), [1, 2], seed=seed) for seed in range(2)]
-    with pytest.raises(ConfigError, match="one group"):
-        compare(runs)
-
-
-def test_a_block_of_more_than_half_the_corpus_is_refused(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / name, drawn_units(70, 0), model=name) for name in "ab"]
-    with pytest.raises(ConfigError, match="longer than half"):
-        compare(runs, bootstrap=Bootstrap(block_bytes=36 * SEGMENT))
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    a, again = (write_run(tmp_path / str(seed), drawn_units(70, 0), seed=seed) for seed in range(2))
+    corpus = {"n_bytes": 70 * SEGMENT, "blake2b": "00"}
+    short, b = (write_run(tmp_path / f"b{n}", drawn_units(n, 0), model="b", corpus=corpus) for n in (69, 70))
+    for runs, how, error, part in (
+        ([a, short], Bootstrap(), CorpusError, "up to byte 4480"),
+        ([a, again], Bootstrap(), ConfigError, "one group"),
+        ([a, b], Bootstrap(block_bytes=36 * SEGMENT), ConfigError, "longer than half"),
+    ):
+        with pytest.raises(error, match=part):
+            compare(runs, bootstrap=how)
 
 
 @pytest.mark.parametrize(
@@ -329,11 +266,9 @@ def test_an_e_value_has_expectation_at_most_1_under_each_seed_of_the_reference(n
     assert n_reference > 1 or expectations == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("log2_e", "text"), [(0, "1"), (3, "8"), (-1, "0.5"), (1e6, "above 10^100"), (-1e6, "below 10^-100")]
-)
-def test_an_e_value_is_printed_in_bounds(log2_e, text) -> None:
-    assert bounded_e_value(log2_e) == text
+def test_an_e_value_is_printed_in_bounds() -> None:
+    texts = {0: "1", 3: "8", -1: "0.5", 1e6: "above 10^100", -1e6: "below 10^-100"}
+    assert {log2_e: bounded_e_value(log2_e) for log2_e in texts} == texts
 
 
 def test_blocks_are_twice_the_rule_for_an_autoregressive_series_and_one_cell_for_noise() -> None:
@@ -345,21 +280,11 @@ def test_blocks_are_twice_the_rule_for_an_autoregressive_series_and_one_cell_for
     assert block_length(np.full(100, 3.0)) == 1
 
 
-@pytest.mark.parametrize(
-    ("confidence", "freedom", "t"),
-    [
-        (0.95, 1, 12.7062),
-        (0.9, 1, 6.3138),
-        (0.95, 2, 4.3027),
-        (0.95, 4, 2.7764),
-        (0.9, 30, 1.6973),
-        (0.95, 1e6, 1.95996),
-    ],
-)
-def test_widening_converts_the_normal_distribution_to_students_t(confidence, freedom, t) -> None:
+def test_widening_converts_the_normal_distribution_to_students_t() -> None:
     """Table values; two seeds have one degree of freedom."""
-    normal = NormalDist().inv_cdf((1 + confidence) / 2)
-    assert normal * Bootstrap(confidence=confidence).widening(freedom) == pytest.approx(t, rel=1e-4)
+    for confidence, freedom, t in ((0.95, 1, 12.7062), (0.9, 1, 6.3138), (0.95, 4, 2.7764), (0.9, 30, 1.6973)):
+        normal = NormalDist().inv_cdf((1 + confidence) / 2)
+        assert normal * Bootstrap(confidence=confidence).widening(freedom) == pytest.approx(t, rel=1e-4)
 
 
 def test_fewer_than_64_cells_have_no_interval(tmp_path: Path) -> None:

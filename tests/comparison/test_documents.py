@@ -11,16 +11,16 @@ from prequential_corpora.corpus import Document
 from prequential.comparison.documents import (
     compare_documents,
     document_losses,
+    format_document_comparison,
     names_a_record,
     read_document_losses,
 )
-from prequential.comparison.documents_text import format_document_comparison
 from prequential.comparison.intervals import Bootstrap
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.summary import summarise_heldout
-from prequential.records.fields import parse_object
+from prequential.records.schema import parse_object
 
 N = 40  # documents
 CONFIG = {"seed": 0, "gpt": None, "mixer": {"contexts": ["1"], "table_bits": 10}}
@@ -38,6 +38,7 @@ def record(shift: float, *, n: int = N, context: str = "carried", blake2b: str =
     ]
     loss = json.loads(json.dumps(summarise_heldout(trace, documents).to_record()))
     return {
+        "schema": 1,
         "kind": "heldout",
         "test": {"name": "test", "n_bytes": int(ends[-1]), "blake2b": blake2b},
         "train": {"name": "train"},
@@ -61,31 +62,26 @@ def test_a_planted_difference_has_its_size_and_an_interval_that_excludes_0() -> 
 
 
 def test_points_of_two_series_are_compared_as_held_out_records_are() -> None:
-    held_out, points = (
-        compare_documents([document_losses(record(shift, kind=kind), "x") for shift in (0.0, 0.1)])
-        for kind in ("heldout", "monorepo")
-    )
-    assert points.differences == held_out.differences
+    held_out = [record(shift) for shift in (0.0, 0.1)]
+    points = []
+    for each in held_out:
+        loss = (
+            each["dynamic"] | dict.fromkeys(("clean", "dirty", "novel"), each["dynamic"]["documents"]) | {"kinds": []}
+        )
+        more = {"kind": "monorepo", "overlap": {"train": {"byte_share": 0.0}}, "setting": {}, "untrained": loss}
+        points.append({**each, **more, "frozen": loss, "dynamic": loss})
+    found, expected = (compare_documents([document_losses(each, "x") for each in e]) for e in (points, held_out))
+    assert found.differences[:2] == expected.differences
 
 
-def test_a_record_against_itself_is_0_with_an_interval_of_width_0() -> None:
-    a = document_losses(record(0.0), "a")
-    for difference in compare_documents([a, a]).differences:
-        assert difference.bits_per_byte == 0
-        assert (difference.interval.low_bits_per_byte, difference.interval.high_bits_per_byte) == (0, 0)
-
-
-def test_fewer_than_10_documents_have_no_interval_and_the_report_says_so() -> None:
-    comparison = compare_documents([document_losses(record(shift, n=9), "x") for shift in (0.0, 0.1)])
-    assert [difference.interval for difference in comparison.differences] == [None, None]
-    assert "no interval: it needs 10 documents" in format_document_comparison(comparison)
-
-
-def test_frozen_losses_of_other_contexts_are_left_out_with_a_note() -> None:
+def test_the_report_says_why_there_is_no_interval_or_no_comparison() -> None:
+    few = compare_documents([document_losses(record(shift, n=9), "x") for shift in (0.0, 0.1)])
+    assert [difference.interval for difference in few.differences] == [None, None]
+    assert "no interval: it needs 10 documents" in format_document_comparison(few)
     a, b = (document_losses(record(0.0, context=context), context) for context in ("carried", "isolated"))
-    comparison = compare_documents([a, b])
-    assert [difference.loss for difference in comparison.differences] == ["dynamic"]
-    assert "their contexts are carried and isolated" in format_document_comparison(comparison)
+    other_contexts = compare_documents([a, b])
+    assert [difference.loss for difference in other_contexts.differences] == ["dynamic"]
+    assert "their contexts are carried and isolated" in format_document_comparison(other_contexts)
 
 
 def test_the_report_and_the_json_agree() -> None:
@@ -100,21 +96,13 @@ def test_the_report_and_the_json_agree() -> None:
     assert "C: 1 mixed contexts in 2**10 buckets, trained on train (x.jsonl:-0.1)" in report
 
 
-@pytest.mark.parametrize("other", [record(0.0, blake2b="cd" * 32), record(0.0, n=N + 1)])
-def test_records_of_other_documents_are_refused(other) -> None:
-    with pytest.raises(CorpusError, match="scored other documents"):
-        compare_documents([document_losses(record(0.0), "a"), document_losses(other, "b")])
-
-
-def test_the_same_bytes_cut_into_other_documents_are_refused() -> None:
-    other = record(0.0)
-    clusters = other["dynamic"]["clusters"]
+def test_records_of_other_documents_are_refused_and_a_single_one() -> None:
+    cut_elsewhere = record(0.0)
+    clusters = cut_elsewhere["dynamic"]["clusters"]
     clusters["n_bytes"][:2] = [clusters["n_bytes"][0] + 1, clusters["n_bytes"][1] - 1]
-    with pytest.raises(CorpusError, match="scored other documents"):
-        compare_documents([document_losses(record(0.0), "a"), document_losses(other, "b")])
-
-
-def test_one_record_is_refused() -> None:
+    for other in (record(0.0, blake2b="cd" * 32), record(0.0, n=N + 1), cut_elsewhere):
+        with pytest.raises(CorpusError, match="scored other documents"):
+            compare_documents([document_losses(record(0.0), "a"), document_losses(other, "b")])
     with pytest.raises(ConfigError, match="two records"):
         compare_documents([document_losses(record(0.0), "a")])
 

@@ -9,7 +9,6 @@ from series import autoregressive, long_memory
 from prequential.comparison.intervals import Bootstrap, block_length, cell_deviations
 from prequential.comparison.prediction import (
     HURST,
-    N_TRANSFORMS,
     Variance,
     coarse_cells,
     half_width,
@@ -39,6 +38,7 @@ def bootstrap_widths(series: np.ndarray, confidence: float) -> np.ndarray:
     return np.array([(one[-how.n_outside] - one[how.n_outside - 1]) / 2 for one in found])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("confidence", [0.9, 0.95])
 @pytest.mark.parametrize(
     ("draw", "dependence"),
@@ -63,13 +63,7 @@ def test_with_long_memory_the_bootstrap_covers_neither_the_expectation_nor_anoth
     assert np.mean(np.abs(texts.mean(1) - others.mean(1)) <= np.sqrt(2) * bootstrap) < 0.7
 
 
-def test_a_confidence_interval_does_not_predict_another_text() -> None:
-    """For independent cells: an exact 95 % interval has the mean of 83.4 % of other texts, 2 Phi(1.96 / sqrt(2)) - 1."""
-    texts, others = (autoregressive(2000, 64, 0.0, seed=seed) for seed in (6, 7))
-    exact = 1.96 / np.sqrt(64)
-    assert np.mean(np.abs(texts.mean(1) - others.mean(1)) <= exact) == pytest.approx(0.834, abs=0.025)
-
-
+@pytest.mark.thorough
 def test_intervals_with_seeds_hold_at_least_what_they_say() -> None:
     """Three seeds each add a constant to the text; another text has three other seeds."""
     n, n_seeds, confidence = 500, 3, 0.9
@@ -117,14 +111,6 @@ def test_means_of_neighbours_are_noise_with_the_same_exponent() -> None:
         assert np.array(of_pairs) == pytest.approx(2 ** (2 * hurst - 2) * coarse, abs=1e-12)
 
 
-def test_without_memory_the_variance_is_the_mean_square_of_the_transforms() -> None:
-    cells = autoregressive(1, 100, 0.0, seed=13)[0]
-    places = (np.arange(100) + 0.5) / 100
-    transforms = [np.mean(np.sqrt(2) * np.cos(np.pi * j * places) * cells) for j in range(2, 14)]
-    assert mean_variance(cells).variances[0] == pytest.approx(np.mean(np.square(transforms)))
-    assert len(transforms) == N_TRANSFORMS
-
-
 def test_weights_are_the_likelihood_integrated_over_the_scale() -> None:
     """By numerical integration of the normal density of the transforms over the logarithm of the scale."""
     cells = long_memory(1, 80, 0.7, seed=14)[0]
@@ -139,42 +125,36 @@ def test_weights_are_the_likelihood_integrated_over_the_scale() -> None:
     assert mean_variance(cells).weights == pytest.approx(np.array(likelihoods) / np.sum(likelihoods), rel=1e-6)
 
 
-def test_a_trend_of_one_half_wave_and_a_constant_change_nothing() -> None:
+def test_a_trend_of_one_half_wave_a_constant_and_signs_change_nothing() -> None:
     cells = long_memory(1, 100, 0.7, seed=15)[0]
     trend = 5 - 30 * np.cos(np.pi * (np.arange(100) + 0.5) / 100)
-    without, with_trend = (half_width(mean_variance(c), 0.95, n_texts=2) for c in (cells, cells + trend))
+    without, with_trend, mirrored = (
+        half_width(mean_variance(c), 0.95, n_texts=2) for c in (cells, cells + trend, -cells)
+    )
     assert with_trend == pytest.approx(without, rel=1e-9)
-
-
-def test_signs_change_nothing_and_no_difference_has_width_0() -> None:
-    cells = long_memory(1, 100, 0.7, seed=16)[0]
-    assert widths(cells[None], 0.9, 2) == widths(-cells[None], 0.9, 2)
+    assert mirrored == without
     assert half_width(mean_variance(np.zeros(64)), 0.9, n_texts=2) == 0.0
 
 
-@pytest.mark.parametrize(("n", "expected"), [(64, 64), (127, 127), (128, 64), (200, 66), (4096, 64)])
-def test_coarse_cells_are_means_of_neighbours(n, expected) -> None:
-    coarse = coarse_cells(np.arange(n, dtype=float))
-    assert len(coarse) == expected
-    assert coarse[0] == pytest.approx((n // 64 - 1) / 2)
+def test_coarse_cells_are_means_of_neighbours() -> None:
+    for n, expected in ((64, 64), (127, 127), (128, 64), (200, 66), (4096, 64)):
+        coarse = coarse_cells(np.arange(n, dtype=float))
+        assert len(coarse) == expected
+        assert coarse[0] == pytest.approx((n // 64 - 1) / 2)
 
 
-@pytest.mark.parametrize(("n_texts", "confidence", "t"), [(1, 0.95, 2.178813), (2, 0.95, 2.178813), (1, 0.9, 1.782288)])
-def test_with_a_known_exponent_the_width_is_that_of_students_t(n_texts, confidence, t) -> None:
+def test_with_a_known_exponent_the_width_is_that_of_students_t() -> None:
     """Table values for 12 degrees of freedom."""
     known = Variance(weights=np.array([1.0, 0, 0, 0, 0]), variances=np.full(5, 4.0))
-    assert half_width(known, confidence, n_texts=n_texts) == pytest.approx(t * 2 * np.sqrt(n_texts), rel=1e-6)
+    for n_texts, confidence, t in ((1, 0.95, 2.178813), (2, 0.95, 2.178813), (1, 0.9, 1.782288)):
+        assert half_width(known, confidence, n_texts=n_texts) == pytest.approx(t * 2 * np.sqrt(n_texts), rel=1e-6)
 
 
-def test_of_seeds_alone_the_width_is_that_of_students_t_over_seeds() -> None:
-    nothing = mean_variance(np.zeros(64))
+def test_the_variances_of_seeds_are_paired_or_added() -> None:
     variance, freedom = seeds_variance([((0, 1), (10.0, 12.0)), ((0, 1), (3.0, 9.0))])  # paired: -7 and -3
     assert (variance, freedom) == (4.0, 1.0)
-    half = half_width(nothing, 0.95, n_texts=1, seeds_variance=variance, seeds_freedom=freedom)
-    assert half == pytest.approx(12.7062 * 2, rel=1e-5)
-
-
-def test_groups_with_other_seeds_add_their_variances() -> None:
+    half = half_width(mean_variance(np.zeros(64)), 0.95, n_texts=1, seeds_variance=variance, seeds_freedom=freedom)
+    assert half == pytest.approx(12.7062 * 2, rel=1e-5)  # of seeds alone: Student's t over seeds
     variance, freedom = seeds_variance([((0, 1), (10.0, 12.0)), ((2, 3, 4), (3.0, 9.0, 6.0))])
     assert variance == pytest.approx(1 + 3)  # 2 / 2 and 9 / 3
     assert freedom == pytest.approx(16 / (1 / 1 + 9 / 2))  # Welch and Satterthwaite

@@ -22,13 +22,10 @@ def test_prefixes_are_log_spaced_and_end_with_the_complete_corpus(n_bytes):
     assert (at[1:] / at[:-1] < 1.5).all()
 
 
-def test_between_its_positions_a_curve_is_straight_and_begins_at_zero():
+def test_a_curve_is_straight_between_its_positions_and_its_windows_are_rates():
     line = curve((100, 300), (200, 400))
     assert line.at(np.array([0, 50, 100, 150, 200])).tolist() == [0, 150, 300, 350, 400]
-
-
-def test_windows_are_rates_whose_weighted_sum_is_the_total():
-    rates = curve((100, 300), (200, 400)).windows(4)
+    rates = line.windows(4)
     assert rates.n_bytes.tolist() == [50, 100, 150, 200] and rates.bits.tolist() == [3, 3, 1, 1]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import prequential
-from prequential.evaluation.decoder_source import code_of, decoder_modules, decoder_zip, decoder_zip_bytes
+from prequential.evaluation.ledger import code_of, decoder_modules, decoder_zip, decoder_zip_bytes
 
 INTERPRETED = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
 MAX_ZIP_BYTES = 115_000
@@ -58,26 +58,21 @@ def modules_loaded_by_decompression(archive: Path, output: Path, kernels: str) -
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("kernels", ["fused", "plain"])
-@pytest.mark.parametrize("config", [GPT_AND_MIXER, REPLICAS], ids=["GPT and mixer", "replicas"])
-def test_every_module_that_decoding_a_file_loads_is_in_the_zip(
-    config: prequential.Config, kernels: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("config", "kernels", "is_folder"),
+    [(GPT_AND_MIXER, "fused", True), (GPT_AND_MIXER, "plain", False), (REPLICAS, "fused", False)],
+    ids=["folder", "plain", "replicas"],
+)
+def test_every_module_that_decoding_loads_is_in_the_zip(
+    config: prequential.Config, kernels: str, is_folder: bool, tmp_path: Path
 ) -> None:
-    source, archive, output = tmp_path / "text", tmp_path / "text.pq", tmp_path / "decoded"
-    source.write_bytes(TEXT)
-    prequential.compress(source, archive, config=config, runtime=prequential.Runtime(threads=1))
-    loaded = modules_loaded_by_decompression(archive, output, kernels)
-    assert output.read_bytes() == TEXT
-    assert loaded - decoder_modules().keys() - LEFT_OUT == set()
-
-
-def test_every_module_that_decoding_a_folder_loads_is_in_the_zip(tmp_path: Path) -> None:
-    source, archive, output = tmp_path / "folder", tmp_path / "folder.pq", tmp_path / "decoded"
-    source.mkdir()
-    (source / "text").write_bytes(TEXT)
-    prequential.compress(source, archive, config=GPT_AND_MIXER, runtime=prequential.Runtime(threads=1))
-    loaded = modules_loaded_by_decompression(archive, output, "fused")
-    assert (output / "text").read_bytes() == TEXT
+    source, output = tmp_path / "source", tmp_path / "decoded"
+    if is_folder:
+        source.mkdir()
+    (source / "text" if is_folder else source).write_bytes(TEXT)
+    prequential.compress(source, tmp_path / "a.pq", config=config, runtime=prequential.Runtime(threads=1))
+    loaded = modules_loaded_by_decompression(tmp_path / "a.pq", output, kernels)
+    assert (output / "text" if is_folder else output).read_bytes() == TEXT
     assert loaded - decoder_modules().keys() - LEFT_OUT == set()
 
 
@@ -134,12 +129,9 @@ def test_code_without_comments_and_docstrings_is_the_same_program() -> None:
     assert code_of(source) == "def f(x):\n    return {'a': '# no comment'}[x]\n\nclass A:\n    pass\n"
 
 
-def test_the_zip_stays_small() -> None:
+def test_the_zip_stays_small_and_has_no_modules_that_only_measure() -> None:
     with zipfile.ZipFile(io.BytesIO(decoder_zip())) as file:
         sizes = sorted(((member.compress_size, member.filename) for member in file.infolist()), reverse=True)
     lines = [f"{size:>6,} {name}" for size, name in sizes]
     assert decoder_zip_bytes() < MAX_ZIP_BYTES, "\n".join([f"{decoder_zip_bytes():,} bytes:", *lines])
-
-
-def test_modules_that_only_measure_are_not_in_the_zip() -> None:
     assert not any(name.startswith(("prequential.evaluation", "prequential.cli")) for name in decoder_modules())

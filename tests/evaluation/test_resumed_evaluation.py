@@ -125,36 +125,28 @@ def interrupted(folder, n_reports=20):
         measured(folder, on_progress=stopping_at(n_reports))
 
 
-def test_another_corpus_is_refused_and_nothing_is_lost(uninterrupted, tmp_path):
+@pytest.mark.parametrize("other", [DATA[:-1] + b"x", DATA[:300], DATA + b"more"])
+def test_another_corpus_is_refused_and_nothing_is_lost(uninterrupted, tmp_path, other):
     interrupted(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(CheckpointError, match="another"):
-        measured(tmp_path, resume=True, data=DATA[:-1] + b"x")
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    assert_same_results(measured(tmp_path, resume=True), uninterrupted[0])
-
-
-@pytest.mark.parametrize("other", [DATA[:300], DATA + b"more"])
-def test_a_corpus_of_another_length_is_refused_and_nothing_is_lost(uninterrupted, tmp_path, other):
-    interrupted(tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(CheckpointError, match="another run"):
         measured(tmp_path, resume=True, data=other)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert_same_results(measured(tmp_path, resume=True), uninterrupted[0])
 
 
-def test_a_finished_archive_of_another_corpus_is_refused(tmp_path):
+def test_a_finished_archive_of_another_corpus_or_without_its_ledger_or_costs_is_refused(tmp_path):
     measured(tmp_path)
     with pytest.raises(CheckpointError, match="another run"):
         measured(tmp_path, resume=True, data=DATA[:-1] + b"x")
-
-
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"ledger": {}, "wall_s": 1, "run": 2}'])
-def test_a_finished_archive_without_its_ledger_is_refused(tmp_path, damage):
-    measured(tmp_path)
-    (tmp_path / "encoded.json").write_bytes(damage)
-    with pytest.raises(CheckpointError, match="start again without resume=True"):
+    encoded = (tmp_path / "encoded.json").read_bytes()
+    for damage in (b"", b"{", b"[]", b'{"ledger": {}, "wall_s": 1, "run": 2}'):
+        (tmp_path / "encoded.json").write_bytes(damage)
+        with pytest.raises(CheckpointError, match="start again without resume=True"):
+            measured(tmp_path, resume=True)
+    (tmp_path / "encoded.json").write_bytes(encoded)
+    (tmp_path / "costs").unlink()
+    with pytest.raises(CheckpointError, match="costs"):
         measured(tmp_path, resume=True)
 
 
@@ -167,29 +159,13 @@ def test_lost_costs_are_noticed(tmp_path):
         measured(tmp_path, resume=True)
 
 
-def test_lost_costs_of_a_finished_archive_are_noticed(tmp_path):
-    measured(tmp_path)
-    (tmp_path / "costs").unlink()
-    with pytest.raises(CheckpointError, match="costs"):
-        measured(tmp_path, resume=True)
-
-
 @pytest.mark.parametrize("step", ["_rename_to_free_name", "write_text", "write_curves"])
 def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
     uninterrupted, tmp_path, monkeypatch, step
 ):
     def finished(folder, resume):
         result = measured(folder.draft, resume)
-        environment = {"machine": {}}
-        record = {
-            "kind": "evaluation",
-            "schema": runs.SCHEMA,
-            "environment": environment,
-            "time": "2026-01-01T00:00:00+00:00",
-            "config": {},
-            "corpus": {"name": "a", "n_bytes": len(DATA), "blake2b": "0" * 64},
-        }
-        return folder.finish(tmp_path, record, result.curves)
+        return folder.finish(tmp_path, evaluation_record(result, FUSED), result.curves)
 
     done = getattr(runs, step)
 
@@ -209,12 +185,8 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
     (found,) = runs.read_runs(tmp_path)
     assert found.path == path
     assert np.array_equal(found.curves["model"].bits, uninterrupted[0].curve.bits)
-    assert sorted(file.name for file in path.iterdir()) == [
-        "archive.pq",
-        "curve.parquet",
-        "environment.json",
-        "record.jsonl",
-    ]
+    left = sorted(file.name for file in path.iterdir())
+    assert left == ["archive.pq", "curve.parquet", "environment.json", "record.jsonl"]
 
 
 def test_without_keep_no_checkpoint_is_left(tmp_path):
@@ -230,71 +202,54 @@ def test_without_keep_no_checkpoint_is_left(tmp_path):
     assert not list(tmp_path.rglob("run.checkpoint"))
 
 
-def test_a_draft_stays_if_its_run_can_be_resumed(tmp_path):
-    with pytest.raises(InterruptionError) as caught, new_run_folder(tmp_path, keep=True) as folder:
+@pytest.fixture
+def draft(tmp_path):
+    """The draft of an interrupted run, and the note of the interruption."""
+    with pytest.raises(InterruptionError) as caught, new_run_folder(tmp_path / "runs", keep=True) as folder:
         measured(folder.draft, on_progress=stopping_at(20))
-    (draft,) = tmp_path.iterdir()
+    (draft,) = (tmp_path / "runs").iterdir()
     assert draft.name.startswith(DRAFT)
     assert caught.value.__notes__[-1] == (
         f"evaluate with draft = DraftFolder(path={str(draft)!r}, keep=True, resume=True) continues this run"
     )
-    with interrupted_run_folder(draft) as folder:
-        assert measured(folder.draft, resume=True).ledger.n_bytes == len(DATA)
+    return draft
 
 
-def test_a_refused_draft_stays_without_a_note_that_it_can_be_resumed(tmp_path):
-    with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True) as folder:
-        measured(folder.draft, on_progress=stopping_at(20))
-    (draft,) = tmp_path.iterdir()
+def test_a_refused_draft_stays_without_a_note_that_it_can_be_resumed(draft):
     with pytest.raises(CheckpointError) as caught, interrupted_run_folder(draft) as folder:
         measured(folder.draft, resume=True, data=DATA[:-1] + b"x")
     assert not hasattr(caught.value, "__notes__")
-    assert list(tmp_path.iterdir()) == [draft]
+    assert list(draft.parent.iterdir()) == [draft]
 
 
-def test_two_processes_do_not_continue_one_draft(tmp_path):
-    with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True) as folder:
-        measured(folder.draft, on_progress=stopping_at(20))
-    (draft,) = tmp_path.iterdir()
+def test_a_draft_belongs_to_one_process_and_to_one_user(draft, monkeypatch):
     with interrupted_run_folder(draft) as folder:
-        measured(folder.draft, resume=True)  # its archive is complete, its run is not
+        assert measured(folder.draft, resume=True).ledger.n_bytes == len(
+            DATA
+        )  # its archive is complete, its run is not
         with pytest.raises(OutputError, match="another run"), interrupted_run_folder(draft):
+            pass
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        with pytest.raises(OutputError, match="another owner"), interrupted_run_folder(draft):
             pass
 
 
-def test_a_draft_of_another_user_is_refused(tmp_path, monkeypatch):
-    with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True) as folder:
-        measured(folder.draft, on_progress=stopping_at(20))
-    (draft,) = tmp_path.iterdir()
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(OutputError, match="another owner"), interrupted_run_folder(draft):
-        pass
-
-
-LEFT = ("record.jsonl", "environment.json", "curve.parquet", "encoded.json", "costs", "seconds", "archive.pq")
+REST = ("record.jsonl", "environment.json", "curve.parquet", "encoded.json", "seconds")
+LEFT = ("costs", "archive.pq", *(pytest.param(name, marks=pytest.mark.thorough) for name in REST))
 
 
 @pytest.mark.parametrize("name", LEFT)
 @pytest.mark.parametrize("kind", ["symbolic", "hard"])
-def test_no_file_outside_a_strangers_draft_is_written(name, kind, tmp_path):
-    victim, root = tmp_path / "victim", tmp_path / "runs"
-    with pytest.raises(InterruptionError), new_run_folder(root, keep=True) as folder:
-        measured(folder.draft, on_progress=stopping_at(20))
-    (draft,) = root.iterdir()
+def test_no_file_outside_a_strangers_draft_is_written(name, kind, draft, tmp_path):
+    victim = tmp_path / "victim"
     saved = (draft / name).read_bytes() if (draft / name).exists() else b"precious"
     (draft / name).unlink(missing_ok=True)
     victim.write_bytes(saved)
     (draft / name).symlink_to(victim) if kind == "symbolic" else os.link(victim, draft / name)
     with suppress(PrequentialError), interrupted_run_folder(draft) as folder:
         result = measured(folder.draft, resume=True)
-        folder.finish(root, evaluation_record(result, FUSED), result.curves)
+        folder.finish(draft.parent, evaluation_record(result, FUSED), result.curves)
     assert victim.read_bytes() == saved
-
-
-def test_an_empty_draft_is_deleted(tmp_path):
-    with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True):
-        raise InterruptionError
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["missing", ".run-empty", "other"])
@@ -308,7 +263,10 @@ def test_a_folder_that_no_evaluation_left_is_refused(tmp_path, name):
     assert (tmp_path / "other" / "archive.pq").exists()
 
 
-def test_an_empty_corpus_leaves_nothing(tmp_path):
-    with pytest.raises(CorpusError), new_run_folder(tmp_path, keep=True) as folder:
-        measured(folder.draft, data=b"")
-    assert not list(tmp_path.iterdir())
+def test_what_ends_before_it_begins_leaves_nothing(tmp_path):
+    for error, data in ((InterruptionError, None), (CorpusError, b"")):
+        with pytest.raises(error), new_run_folder(tmp_path, keep=True) as folder:
+            if data is None:
+                raise InterruptionError
+            measured(folder.draft, data=data)
+        assert not list(tmp_path.iterdir())

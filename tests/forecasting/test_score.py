@@ -10,7 +10,7 @@ from planted_ladder import N_BYTES, TARGET, make_run
 from prequential import CorpusError
 from prequential.evaluation.runs import pack_runs, read_run, read_runs
 from prequential.forecasting.sealed import append_score, check_prefix, find_target_run, score, sealed
-from prequential.records.fields import read_object
+from prequential.records.schema import read_object
 from prequential.sweeps.finished import CorpusKey
 from prequential.sweeps.ladder import Ladder, Size
 

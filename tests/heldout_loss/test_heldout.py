@@ -15,9 +15,8 @@ from prequential.comparison.intervals import Bootstrap
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.heldout import code_frozen, dynamic_trace, frozen_trace
+from prequential.heldout_loss.heldout import CONTEXTS, Policy, code_frozen, dynamic_trace, frozen_trace
 from prequential.heldout_loss.heldout_text import _interval_note
-from prequential.heldout_loss.policy import CONTEXTS, Policy
 from prequential.heldout_loss.summary import languages_of, summarise_heldout
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online.runtime import Runtime
@@ -42,16 +41,9 @@ BOTH = Config(
 )
 PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
 CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
+NAMES = {"both": BOTH, "pure": PURE, "mixer": MIXER}
 # a stride is a number of symbols that the GPT sees, so a mixer alone has no strided policy
-CONFIGS_AND_CONTEXTS = pytest.mark.parametrize(
-    ("config", "context"),
-    [
-        pytest.param(config, context, id=f"{name}-{context}")
-        for name, config in (("both", BOTH), ("pure", PURE), ("mixer", MIXER))
-        for context in CONTEXTS
-        if not (config is MIXER and context == "strided")
-    ],
-)
+CONFIGS_AND_CONTEXTS = [(n, context) for n in NAMES for context in CONTEXTS if (n, context) != ("mixer", "strided")]
 TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 30_000)
 
 
@@ -95,25 +87,17 @@ PARTS = [TEXT[2000:2060].tobytes(), TEXT[5000:5100].tobytes(), b"", TEXT[9000:90
 # ---- policies
 
 
-@pytest.mark.parametrize(
-    ("config", "context"),
-    [(BOTH, "isolated"), (PURE, "isolated"), (MIXER, "isolated"), (BOTH, "strided"), (PURE, "strided")],
-    ids=["both-isolated", "pure-isolated", "mixer-isolated", "both-strided", "pure-strided"],
-)
-def test_the_cost_of_an_isolated_document_does_not_depend_on_other_documents(trained, config, context):
-    learner = trained(config)
+@pytest.mark.parametrize(("name", "context"), [pair for pair in CONFIGS_AND_CONTEXTS if pair[1] != "carried"])
+def test_the_cost_of_an_isolated_document_does_not_depend_on_other_documents(trained, name, context):
+    learner = trained(NAMES[name])
     together = document_costs(learner, PARTS, context)
     assert together == document_costs(learner, PARTS[::-1], context)[::-1]
     assert together == [document_costs(learner, [part], context)[0] for part in PARTS]
     assert together == document_costs(learner, PARTS, context, end=b"no end\n\n")
     assert together != document_costs(learner, PARTS, "carried")
-
-
-def test_the_cost_of_an_isolated_document_does_not_depend_on_a_document_that_filled_the_ring(trained):
-    learner, long = trained(MIXER), np.resize(TEXT[::-1], 40_000).tobytes()
-    assert (
-        document_costs(learner, [long, PARTS[0]], "isolated")[1] == document_costs(learner, [PARTS[0]], "isolated")[0]
-    )
+    if name == "mixer":
+        filling_the_ring = np.resize(TEXT[::-1], 40_000).tobytes()
+        assert document_costs(learner, [filling_the_ring, PARTS[0]], context)[1] == together[0]
 
 
 def test_carried_costs_are_those_of_one_stream_for_any_documents(trained):
@@ -134,15 +118,9 @@ def test_a_strided_symbol_depends_on_the_stated_number_of_symbols_of_its_documen
         assert costs[i] == document_costs(learner, [document[i - n_seen : i + 1]], "isolated")[0][-1]
 
 
-def test_strides_change_only_what_the_gpt_sees(trained):
-    """The first window of a document costs the same as in isolation, also with the mixer. Later the GPT sees other symbols."""
-    strided, isolated = (document_costs(trained(BOTH), [PARTS[1]], context)[0] for context in ("strided", "isolated"))
-    assert strided[:16] == isolated[:16]
-    assert strided[16:] != isolated[16:]
-
-
-@CONFIGS_AND_CONTEXTS
-def test_every_frozen_code_decodes(trained, config, context):
+@pytest.mark.parametrize(("name", "context"), CONFIGS_AND_CONTEXTS)
+def test_every_frozen_code_decodes(trained, name, context):
+    config = NAMES[name]
     symbols, documents = corpus_of(PARTS)
     encoder, policy = BitCoder(ENCODE), Policy(context)
     costs = np.concatenate(list(code_frozen(trained(config), symbols.copy(), documents, encoder, policy)))
@@ -153,7 +131,7 @@ def test_every_frozen_code_decodes(trained, config, context):
     assert np.array_equal(costs, frozen_trace(trained(config), symbols, documents, policy).bits(MODEL))
 
 
-def test_a_policy_that_does_not_fit_the_learner_is_refused(trained):
+def test_a_policy_is_stated_with_its_numbers_and_refused_if_it_does_not_fit(trained):
     symbols, documents = corpus_of(PARTS)
     for config, context, stride in [
         (MIXER, "strided", None), (PURE, "strided", 0), (PURE, "strided", 17), (PURE, "carried", 4), (PURE, "none", None),
@@ -162,9 +140,6 @@ def test_a_policy_that_does_not_fit_the_learner_is_refused(trained):
             list(code_frozen(trained(config), symbols, documents, BitCoder(FOLLOW), Policy(context, stride)))
     with pytest.raises(CorpusError):
         frozen_trace(trained(PURE), symbols[:0], [])
-
-
-def test_a_policy_is_stated_with_its_numbers():
     text = Policy("strided", 5).describe(BOTH)
     assert text.endswith("sees 11 to 15 symbols of it, read afresh every 5 symbols")
     assert len({Policy(context).describe(BOTH) for context in CONTEXTS}) == 3
@@ -262,12 +237,6 @@ def test_clean_dirty_and_novel_agree_with_the_overlap():
     assert record["novel"]["bits"] == found.novel.bits and record["clean"]["n_documents"] == 2
 
 
-def test_without_documents_means_are_none(trace):
-    found = summarise_heldout(trace, [])
-    assert (found.bits_per_byte, found.macro_documents, found.quantiles) == (None, None, ())
-    assert found.outside.bits == found.total.bits
-
-
 def test_a_record_lists_the_costliest_documents_and_the_sum_of_the_others():
     trace = Trace((MODEL,), 1200)
     trace.append(MODEL, np.arange(1200) * UNIT_BITS)
@@ -300,12 +269,15 @@ def test_nine_documents_have_no_interval_and_the_report_says_so():
         assert _interval_note({"dynamic": loss}).strip().startswith(note)
 
 
-def test_documents_of_another_corpus_are_refused(trace):
+def test_documents_of_another_corpus_are_refused_and_without_documents_means_are_none(trace):
     for documents in ([Document("a", 35, 6)], [Document("a", 5, 6), Document("b", 10, 1)], [Document("a", 0, -1)]):
         with pytest.raises(CorpusError):
             summarise_heldout(trace, documents)
     with pytest.raises(CorpusError):
         summarise_heldout(trace, DOCUMENTS, labels=["one"])
+    found = summarise_heldout(trace, [])
+    assert (found.bits_per_byte, found.macro_documents, found.quantiles) == (None, None, ())
+    assert found.outside.bits == found.total.bits
 
 
 def test_a_language_is_known_by_the_name_or_is_the_extension():

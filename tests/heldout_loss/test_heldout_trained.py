@@ -21,8 +21,8 @@ from prequential.online import checkpoint
 from prequential.online.model_store import save_model
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
-from prequential.records.fields import parse_object
 from prequential.records.record import append_record
+from prequential.records.schema import parse_object
 
 CONFIG = Config(
     gpt=None,
@@ -47,8 +47,8 @@ def saved(tmp_path):
     return path, learner
 
 
-def load(path, check=lambda config: None):
-    return load_trained(str(path), "checkpoint", RUNTIME, check, lambda done, n_bytes: None)
+def load(path, kind="checkpoint", check=lambda config: None):
+    return load_trained(str(path), kind, RUNTIME, check, lambda done, n_bytes: None)
 
 
 def test_a_checkpoint_is_the_learner_at_the_point_of_its_run(saved):
@@ -63,14 +63,12 @@ def test_a_checkpoint_is_the_learner_at_the_point_of_its_run(saved):
     json.dumps(record)
     assert trained_on.symbols is None
 
-
-def test_a_learner_is_refused_before_it_is_built(saved):
     def refuse(config):
         assert config == CONFIG
         raise ConfigError("too large")
 
-    with pytest.raises(ConfigError, match="too large"):
-        load(saved[0], refuse)
+    with pytest.raises(ConfigError, match="too large"):  # before it is built
+        load(path, check=refuse)
 
 
 def test_a_file_that_is_not_a_checkpoint_is_refused(saved, tmp_path):
@@ -104,7 +102,7 @@ def run(tmp_path, monkeypatch):
 
 
 def test_the_bytes_of_a_run_are_decoded_into_a_temporary_file(run):
-    learner, trained_on = load_trained(str(run), "run", RUNTIME, lambda config: None, lambda done, n_bytes: None)
+    learner, trained_on = load(run, "run")
     assert trained_on.symbols.tobytes() == TEXT.tobytes()
     assert [document.n_bytes for document in trained_on.documents] == [len(TEXT)]
     expected = RUNTIME.learner(CONFIG)
@@ -126,7 +124,7 @@ def test_a_run_whose_bytes_do_not_fit_on_the_disk_is_an_output_error(run, monkey
 
     monkeypatch.setattr(chunks.tempfile, "NamedTemporaryFile", lambda **_: Full())
     with pytest.raises(OutputError, match=r"cannot spool to .*: No space left on device"):
-        load_trained(str(run), "run", RUNTIME, lambda config: None, lambda done, n_bytes: None)
+        load(run, "run")
 
 
 def test_the_record_of_a_learner_whose_name_is_not_utf_8_can_be_appended(saved, run, tmp_path):
@@ -137,9 +135,7 @@ def test_the_record_of_a_learner_whose_name_is_not_utf_8_can_be_appended(saved, 
     (tmp_path / f"{odd}-run").mkdir()
     (tmp_path / "archive.pq").rename(tmp_path / f"{odd}-run" / "archive.pq")
     for kind, spec in (("model", odd), ("checkpoint", path.name), ("run", f"{odd}-run")):
-        _, trained_on = load_trained(
-            str(tmp_path / spec), kind, RUNTIME, lambda config: None, lambda done, n_bytes: None
-        )
+        _, trained_on = load(tmp_path / spec, kind)
         append_record(tmp_path / "records.jsonl", trained_on.to_record())
         record = parse_object((tmp_path / "records.jsonl").read_bytes().splitlines()[-1], "it")
         assert "m\\xff" in record[kind]
@@ -157,4 +153,4 @@ def test_a_run_with_a_given_text_and_its_checkpoint_are_refused_as_such(saved, r
         TEXT.tobytes(), tmp_path / "archive.pq", config=CONFIG, given=b"a text", runtime=RUNTIME, overwrite=True
     )
     with pytest.raises(ConfigError, match="is a run with given=, whose learner cannot be used"):
-        load_trained(str(run), "run", RUNTIME, lambda config: None, lambda done, n_bytes: None)
+        load(run, "run")

@@ -19,9 +19,9 @@ CONFIG = prequential.Config(
 )
 MODULES = (
     "brotli", "codecs", "constriction", "contextlib", "corpora", "datasets", "evil", "json", "llvmlite", "matplotlib",
-    "multiprocessing", "numba", "numpy", "pandas", "peft", "pickle", "pkg_resources", "pyarrow", "pyppmd", "resource", "runpy",
-    "safetensors", "scipy", "selectors", "signal", "sitecustomize", "socket", "subprocess", "tempfile", "threading", "torch",
-    "tqdm", "transformers", "triton", "typing", "usercustomize", "xxhash", "yaml", "zstandard",
+    "msgspec", "multiprocessing", "numba", "numpy", "pandas", "peft", "pickle", "pkg_resources", "pyarrow", "pyppmd", "resource",
+    "runpy", "safetensors", "scipy", "selectors", "signal", "sitecustomize", "socket", "subprocess", "tempfile", "threading",
+    "torch", "tqdm", "transformers", "triton", "typing", "usercustomize", "xxhash", "yaml", "zstandard",
 )  # fmt: skip
 SETTINGS = {
     ".numba_config.yaml": "cache_dir: planted_cache\ncache_locator_classes: evil.Locator\n",

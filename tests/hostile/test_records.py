@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from limits import bounded
+from msgspec import UNSET, Struct
 from prequential_corpora.shard_files import read_rows
 
 from prequential.cli.main import main
@@ -28,14 +29,14 @@ from prequential.comparison.intervals import Bootstrap
 from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.curves import read_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
-from prequential.evaluation.runs_text import format_run, format_runs, run_record
+from prequential.evaluation.summary import format_run, format_runs, run_figures
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
 from prequential.forecasting.sealed import read_forecast, score, sealed
 from prequential.labels import labels
 from prequential.labels.labels import read_rows as read_labels
 from prequential.monorepo_loss.series import read_series
-from prequential.records import fields
-from prequential.records.fields import Fields, check_fields, read_lines
+from prequential.records import schema
+from prequential.records.schema import Absent, Count, Fields, Number, check_record, read_lines
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.panels import Panel, Series
@@ -75,6 +76,8 @@ def refused(work: Callable[[], object]) -> str:
 # ---- pipes and devices
 
 
+PIPED = ("compress --config pipe a", "list pipe", "forecast runs --score pipe",
+         "compress shards:pipe.parquet -o x", "runs list pipe", "report pipe")  # fmt: skip
 READERS: dict[str, Callable[[Path], object]] = {
     "forecast": read_forecast,
     "series": read_series,
@@ -86,44 +89,30 @@ READERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_a_pipe_or_a_device_is_refused_at_once(reader: str, tmp_path: Path) -> None:
+def test_a_pipe_or_a_device_is_refused_at_once(runs_folder: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "zero").symlink_to("/dev/zero")
-    for name in ("pipe.json", "zero"):
-        assert "ot a " in refused(lambda name=name: READERS[reader](tmp_path / name))
+    for read in READERS.values():
+        for name in ("pipe.json", "zero"):
+            assert "ot a " in refused(lambda read=read, name=name: read(tmp_path / name))
+    for folder, file in (("a", RECORD), ("b", CURVE)):
+        (runs_folder / folder / file).unlink()
+        os.mkfifo(runs_folder / folder / file)
+        assert "not a regular file" in refused(lambda folder=folder: read_run(runs_folder / folder).curves)
 
 
-@pytest.mark.parametrize("file", [RECORD, CURVE])
-def test_a_run_with_a_pipe_is_refused_at_once(file: str, runs_folder: Path) -> None:
-    (runs_folder / "a" / file).unlink()
-    os.mkfifo(runs_folder / "a" / file)
-    assert "not a regular file" in refused(lambda: read_run(runs_folder / "a").curves)
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["estimate", "--machines", "pipe", "a"],
-        ["compress", "--config", "pipe", "a"],
-        ["list", "pipe"],
-        ["forecast", "runs", "--score", "pipe"],
-        ["compress", "shards:pipe.parquet", "-o", "x"],
-        ["runs", "list", "pipe"],
-        ["report", "pipe"],
-    ],
-)
 def test_no_command_waits_for_a_pipe(
-    args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a").write_bytes(b"text")
     for name in ("pipe", "pipe.parquet"):
         os.mkfifo(name)
-    with bounded(20.0):
-        code = run_program(args)
-    assert code in (1, 2)
-    assert len([line for line in capsys.readouterr().err.splitlines() if line.startswith("prequential: ")]) == 1
+    for args in PIPED:
+        with bounded(20.0):
+            code = run_program(args.split())
+        assert code in (1, 2), args
+        assert len([line for line in capsys.readouterr().err.splitlines() if line.startswith("prequential: ")]) == 1
 
 
 def run_program(args: list[str]) -> int:
@@ -161,41 +150,32 @@ def test_a_table_of_more_rows_than_a_run_has_is_not_expanded(tmp_path: Path) -> 
 
 def test_a_long_name_of_a_curve_is_not_repeated(tmp_path: Path) -> None:
     n = 1 << 16
-    columns = {
-        "series": repeated("m" * (16 * MIB), n, pa.string()),
-        "n_bytes": np.arange(1, n + 1),
-        "bits": np.ones(n),
-    }
+    columns = {"series": repeated("m" * (16 * MIB), n, pa.string()), "n_bytes": np.arange(1, n + 1), "bits": np.ones(n)}
     write_table(tmp_path / CURVE, columns)
     with bounded(5.0, 256 * MIB), pytest.raises(CorpusError, match="names"):
         read_curves(tmp_path / CURVE)
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"series": ["model"], "n_bytes": [1.5], "bits": [1.0]},
-        {"series": [1], "n_bytes": [1], "bits": [1.0]},
-        {"n_bytes": [1], "bits": [1.0]},
-        {"series": ["model"], "n_bytes": [1], "bits": [None]},
-        {"series": ["model"], "n_bytes": [1], "bits": [float("nan")]},
-        {"series": ["model"], "n_bytes": [0], "bits": [1.0]},
-        {"series": ["model", "model"], "n_bytes": [2, 1], "bits": [1.0, 2.0]},
-        {"series": ["model"], "n_bytes": [1], "bits": [-1.0]},
-    ],
+BAD_COLUMNS: tuple[tuple[list[Any] | None, list[Any], list[Any]], ...] = (
+    (["model"], [1.5], [1.0]),
+    ([1], [1], [1.0]),
+    (None, [1], [1.0]),
+    (["model"], [1], [None]),
+    (["model"], [1], [float("nan")]),
+    (["model"], [0], [1.0]),
+    (["model", "model"], [2, 1], [1.0, 2.0]),
+    (["model"], [1], [-1.0]),
 )
-def test_a_table_that_is_not_one_of_curves_is_refused(columns: dict[str, Any], tmp_path: Path) -> None:
-    columns = {name: pa.array(values) for name, values in columns.items()}
-    if columns["bits"].type == pa.null():
-        columns["bits"] = columns["bits"].cast(pa.float64())
-    write_table(tmp_path / CURVE, columns)
-    refused(lambda: read_curves(tmp_path / CURVE))
 
 
-@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"no table"])
-def test_a_damaged_table_is_refused(data: bytes, tmp_path: Path) -> None:
-    (tmp_path / CURVE).write_bytes(data)
-    refused(lambda: read_curves(tmp_path / CURVE))
+def test_a_table_that_is_not_one_of_curves_or_is_damaged_is_refused(tmp_path: Path) -> None:
+    for series, n_bytes, bits in BAD_COLUMNS:
+        columns = {"n_bytes": pa.array(n_bytes), "bits": pa.array(bits).cast(pa.float64())}
+        write_table(tmp_path / CURVE, columns if series is None else {"series": pa.array(series), **columns})
+        refused(lambda: read_curves(tmp_path / CURVE))
+    for data in (b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"no table"):
+        (tmp_path / CURVE).write_bytes(data)
+        refused(lambda: read_curves(tmp_path / CURVE))
 
 
 @pytest.mark.parametrize("as_strings", [True, False])
@@ -223,11 +203,11 @@ def test_a_row_of_a_shard_has_a_limit(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_long_lines_and_files_of_records_are_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "runs.jsonl"
     with path.open("wb") as file:
-        file.truncate(fields.MAX_RECORDS_BYTES + 1)  # a single line
+        file.truncate(schema.MAX_RECORDS_BYTES + 1)  # a single line
     for read in (read_runs, read_series, read_forecast):
         with bounded(5.0, 256 * MIB):
             assert "bytes" in refused(lambda read=read: read(path))
-    monkeypatch.setattr(fields, "MAX_RECORDS_BYTES", 1000)
+    monkeypatch.setattr(schema, "MAX_RECORDS_BYTES", 1000)
     path.write_bytes(b"{}\n" * 400)
     assert "split it" in refused(lambda: list(read_lines(path)))
 
@@ -261,43 +241,34 @@ BAD_JSON = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_JSON)
-def test_bad_json_is_refused_by_every_reader(name: str, tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_bytes(BAD_JSON[name] + b"\n")
-    (tmp_path / RECORD).write_bytes(BAD_JSON[name])
-    with bounded(5.0), pytest.raises(ValueError):
-        parse_json(BAD_JSON[name])
-    for read in (read_forecast, read_series, read_runs):
-        refused(lambda read=read: read(tmp_path / "x.json"))
-    refused(lambda: read_run(tmp_path))
-
-
-def test_commas_in_texts_are_not_values() -> None:
-    text = '\\",[{:' * 500_000
+def test_bad_json_is_refused_by_every_reader(tmp_path: Path) -> None:
+    for data in BAD_JSON.values():
+        (tmp_path / "x.json").write_bytes(data + b"\n")
+        (tmp_path / RECORD).write_bytes(data)
+        with bounded(5.0), pytest.raises(ValueError):
+            parse_json(data)
+        for read in (read_forecast, read_series, read_runs):
+            refused(lambda read=read: read(tmp_path / "x.json"))
+        refused(lambda: read_run(tmp_path))
+    text = '\\",[{:' * 500_000  # commas in texts are not values
     assert parse_json(json.dumps([text]).encode()) == [text]
 
 
-def test_a_line_of_a_shard_with_too_many_values_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").write_bytes(b'{"text": "a", "more": ' + MANY + b"}\n")
+def test_a_line_of_a_shard_or_of_labels_with_too_many_values_or_bytes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"text": "a", "x": "a", "y": 1, "more": ' + MANY + b"}\n")
     with bounded(5.0, 128 * MIB):
-        assert "row 0" in refused(lambda: list(read_rows(tmp_path / "x.jsonl", "x", "lines", "text")))
-
-
-def test_a_line_of_labels_with_too_many_values_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.jsonl").write_bytes(b'{"x": "a", "y": 1, "more": ' + MANY + b"}\n")
+        assert "row 0" in refused(lambda: list(read_rows(path, "x", "lines", "text")))
     with bounded(5.0, 128 * MIB):
-        assert "line 1: not JSON: it has more than" in refused(lambda: read_labels(tmp_path / "x.jsonl", "y", "x"))
-
-
-def test_a_very_long_line_of_labels_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert "line 1: not JSON: it has more than" in refused(lambda: read_labels(path, "y", "x"))
     monkeypatch.setattr(labels, "MAX_ROW_BYTES", 1 << 20)
-    with (tmp_path / "x.jsonl").open("wb") as file:
-        file.write(b'{"x": "a", "y": 1}\n')
+    path.write_bytes(b'{"x": "a", "y": 1}\n')
+    with path.open("ab") as file:
         file.truncate(600 * MIB)
     with bounded(5.0, 32 * MIB):
-        assert "line 2: the line is longer than 1,048,576 bytes" in refused(
-            lambda: read_labels(tmp_path / "x.jsonl", "y")
-        )
+        assert "line 2: the line is longer than 1,048,576 bytes" in refused(lambda: read_labels(path, "y"))
 
 
 def test_an_object_with_many_keys_and_one_twice_is_refused_in_linear_time() -> None:
@@ -310,32 +281,32 @@ def test_an_object_with_many_keys_and_one_twice_is_refused_in_linear_time() -> N
 # ---- values
 
 
-def test_a_missing_name_is_an_error_about_the_file() -> None:
+class Inner(Struct):
+    x: Number
+
+
+class Planted(Struct):
+    n: Count
+    t: str | Absent | None = UNSET
+    l: list[Inner] | Absent = UNSET  # noqa: E741
+    m: dict[str, bool] | Absent = UNSET
+
+
+def test_values_are_compared_with_a_schema() -> None:
+    for good in ({"n": 0}, {"n": 1, "t": None, "l": [], "m": {"a": True}, "new": []}, {"n": 1, "l": [{"x": -1.5}]}):
+        check_record(good, Planted, "x")
+    bad_ones = [[], {}, *({"n": n} for n in (-1, True, 1.0, 2**70, 10**400))]
+    bad_ones += [{"n": 1, "t": 1}, {"n": 1, "l": [{}]}, {"n": 1, "m": {"a": 1}}]
+    for bad in bad_ones:
+        with pytest.raises(CorpusError):
+            check_record(bad, Planted, "x")
+    for bad_number in (float("inf"), float("nan"), 1e31, 10**400, "1", True):
+        with pytest.raises(CorpusError, match=r"'l\[0\]\.x' is not a number"):
+            check_record({"n": 1, "l": [{"x": bad_number}]}, Planted, "x")
     record = Fields({"a": 1}, "'x'")
     assert (record["a"], record.get("b")) == (1, None)
     with pytest.raises(CorpusError, match="'x' is incomplete: it has no 'b'"):
         record["b"]
-
-
-def test_values_are_compared_with_a_form() -> None:
-    form = {"n": fields.COUNT, "t?": (fields.TEXT, None), "l?": [{"x": fields.NUMBER}], "m?": {"*": fields.FLAG}}
-    for good in ({"n": 0}, {"n": 1, "t": None, "l": [], "m": {"a": True}, "new": []}, {"n": 1, "l": [{"x": -1.5}]}):
-        check_fields(good, form, "x")
-    for bad in (
-        [],
-        {},
-        {"n": -1},
-        {"n": True},
-        {"n": 1.0},
-        {"n": 1, "t": 1},
-        {"n": 1, "l": [{}]},
-        {"n": 1, "m": {"a": 1}},
-    ):
-        with pytest.raises(CorpusError):
-            check_fields(bad, form, "x")
-    for bad_number in (float("inf"), 1e31, "1", True):
-        with pytest.raises(CorpusError, match="'x' is not a number"):
-            check_fields({"n": 1, "l": [{"x": bad_number}]}, form, "x")
 
 
 ODD = [None, True, -1, 0, 1e308, -1e308, 1e29, 1e-29, 2**62, 2**70, 1.5, "x", "", [], {}, [[]], {"a": 1}, "\x1b[31m\n"]
@@ -377,8 +348,8 @@ def test_no_value_of_a_record_breaks_a_command(runs_folder: Path, rich_record: d
     """Every command either works or names the record in one line. Seeded; a longer run found what the forms now exclude."""
     rng, a, b = Random(17), runs_folder / "a", runs_folder / "b"
     works: list[Callable[[], object]] = [
-        lambda: format_runs([run_record(read_run(a))]),
-        lambda: format_run(read_run(a)),
+        lambda: format_runs([run_figures(a, read_run(a).record)]),
+        lambda: format_run(read_run(a).record),
         lambda: html_report([read_run(a), read_run(b)]),
         lambda: run_panels.panels_for_files(read_run(a)),
         lambda: format_comparison(compare([a, b], groups=["x", "y"], bootstrap=Bootstrap(n_resamples=99))),
@@ -420,19 +391,18 @@ BAD_RUNS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD_RUNS)
-def test_a_bad_run_is_named_and_the_others_are_listed(
-    kind: str, runs_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (runs_folder / "bad\x1b").mkdir()
-    BAD_RUNS[kind](runs_folder / "bad\x1b")
-    code = main(["runs", "list", str(runs_folder)])
-    shown = capsys.readouterr()
-    assert code == 1
-    assert [line.split()[0] for line in shown.out.splitlines()] == ["run", "a", "b"]
-    assert re.fullmatch(r"prequential: .*bad\\x1b.*\n", shown.err)
-    with pytest.raises(CorpusError):
-        read_runs(runs_folder)
+def test_a_bad_run_is_named_and_the_others_are_listed(runs_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for make in BAD_RUNS.values():
+        (runs_folder / "bad\x1b").mkdir()
+        make(runs_folder / "bad\x1b")
+        code = main(["runs", "list", str(runs_folder)])
+        shown = capsys.readouterr()
+        assert code == 1
+        assert [line.split()[0] for line in shown.out.splitlines()] == ["run", "a", "b"]
+        assert re.fullmatch(r"prequential: .*bad\\x1b.*\n", shown.err)
+        with pytest.raises(CorpusError):
+            read_runs(runs_folder)
+        shutil.rmtree(runs_folder / "bad\x1b")
 
 
 def test_a_bad_run_does_not_stop_a_plan(runs_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -467,22 +437,19 @@ def test_a_bad_line_of_packed_runs_is_named_and_the_others_are_listed(
     assert base64.b64decode(values["curves"])
 
 
-@pytest.mark.parametrize("command", [["compare", "a", "bad"], ["report", "a", "bad"], ["runs", "show", "bad"]])
 def test_a_bad_run_that_is_asked_for_is_one_line(
-    command: list[str], runs_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    runs_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(runs_folder)
     shutil.copytree("b", "bad")
-    for data in (b"[" * 100_000, b"{}", b"\xff"):
-        Path("bad", RECORD).write_bytes(data)
-        assert main(command) == 1
-        shown = capsys.readouterr()
-        assert (shown.out, shown.err.count("\n")) == ("", 1)
-    Path("bad", RECORD).write_bytes(Path("b", RECORD).read_bytes())
-    Path("bad", CURVE).write_bytes(b"PAR1")
-    if command[0] != "runs":
-        assert main(command) == 1
-        assert capsys.readouterr().err.count("\n") == 1
+    for data in (b"[" * 100_000, b"{}", b"\xff", None):
+        Path("bad", RECORD).write_bytes(data or Path("b", RECORD).read_bytes())
+        if data is None:
+            Path("bad", CURVE).write_bytes(b"PAR1")
+        for command in ("compare a bad", "report a bad", *(["runs show bad"] if data else [])):
+            assert main(command.split()) == 1
+            shown = capsys.readouterr()
+            assert (shown.out, shown.err.count("\n")) == ("", 1)
 
 
 # ---- pictures and pages
@@ -500,18 +467,12 @@ def test_names_with_controls_give_well_formed_pictures() -> None:
     assert "\\x1b" in shown
 
 
-def test_pages_have_no_controls(runs_folder: Path) -> None:
+def test_pages_have_no_controls_and_a_table_cannot_name_a_picture(runs_folder: Path) -> None:
     record = json.loads((runs_folder / "a" / RECORD).read_bytes())
-    record["corpus"]["name"] = record["notes"] = "x\x1b[2J\x07\x9b\u202e"
+    record["corpus"]["name"] = "x\x1b[2J\x07\x9b\u202e"
     record["notes"] = [record["corpus"]["name"]]
+    record["tables"] = {"/../../x": {"rows": [{"name": "1", "n_bytes": 100, "bits": {"model": 400.0}, "mean_k": 1.0}]}}
     (runs_folder / "a" / RECORD).write_text(json.dumps(record))
     page = html_report([read_run(runs_folder / "a")])
     assert not set("\x1b\x07\x9b\u202e") & set(page)
-
-
-def test_a_table_cannot_name_a_picture(runs_folder: Path) -> None:
-    record = json.loads((runs_folder / "a" / RECORD).read_bytes())
-    table = {"rows": [{"name": "1", "n_bytes": 100, "bits": {"model": 400.0}, "mean_k": 1.0}]}
-    record["tables"] = {"/../../x": table}
-    (runs_folder / "a" / RECORD).write_text(json.dumps(record))
     assert set(run_panels.panels_for_files(read_run(runs_folder / "a"))) == {"learning"}

@@ -22,12 +22,12 @@ from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.summary import summarise_heldout
 from prequential.model.config import Config, ScheduleConfig
-from prequential.monorepo_loss.monorepo import KIND, SCHEMA, conditional_sizes, kinds_of
-from prequential.monorepo_loss.series import Setting, append_point, read_series
+from prequential.monorepo_loss.monorepo import conditional_sizes, kinds_of
+from prequential.monorepo_loss.series import SeriesSetting, append_point, read_series
 from prequential.report import page, plots, run_panels
 from prequential.report.panels import MAX_DATE_STEPS, date_ticks
 
-SETTING = Setting(config=Config(gpt=None, schedule=ScheduleConfig(history_bits=14)), rules=Rules())
+SETTING = SeriesSetting(config=Config(gpt=None, schedule=ScheduleConfig(history_bits=14)), rules=Rules())
 TEXT = b"".join(b"a line of code that is number %d\n" % i for i in range(99))
 
 
@@ -55,8 +55,10 @@ def record(day: int, rate: float, languages: tuple[str, ...] = ("Python",), name
     }
     date = datetime.fromtimestamp(1767225600 + 86400 * (day - 1), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
-        "schema": SCHEMA,
-        "kind": KIND,
+        "schema": 1,
+        "kind": "monorepo",
+        "config": SETTING.config.to_dict(),
+        "policy": "carried",
         "test": {
             "name": name,
             "since": "a" * 40,
@@ -64,6 +66,7 @@ def record(day: int, rate: float, languages: tuple[str, ...] = ("Python",), name
             "until_date": date,
             "n_commits": 3,
             "n_bytes": 101,
+            "blake2b": "00",
         },
         "train": {"until": "a" * 40},
         "learner_digest": "00",
@@ -107,24 +110,24 @@ def test_a_conditional_size_is_the_size_of_both_minus_the_size_of_the_first() ->
 
 
 def test_a_setting_comes_back_from_its_record_through_json() -> None:
-    setting = Setting(config=SETTING.config, rules=Rules(languages=("Python", "C")), train_limit_bytes=9, fixed=True)
-    assert Setting.of(json.loads(json.dumps({"setting": setting.to_record()}))) == setting
+    setting = SeriesSetting(
+        config=SETTING.config, rules=Rules(languages=("Python", "C")), train_limit_bytes=9, fixed=True
+    )
+    assert SeriesSetting.of(json.loads(json.dumps({"setting": setting.to_record()}))) == setting
     assert setting.differing(SETTING) == ["rules", "train_limit_bytes", "fixed"]
     assert setting.differing(setting) == []
 
 
-def test_a_series_with_other_tables_of_rules_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_setting_or_other_tables_of_rules_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for broken in ({"config": {}}, {"rules": 3}, {"train_limit_bytes": 0}, {"context": "none"}):
+        with pytest.raises(CorpusError, match="complete setting"):
+            SeriesSetting.of({"setting": {**SETTING.to_record(), **broken}})
+    with pytest.raises(CorpusError, match="complete setting"):
+        SeriesSetting.of({"setting": {}})
     old = {"setting": SETTING.to_record()}
     monkeypatch.setitem(file_rules.EXTENSIONS, "new", "New")
     with pytest.raises(ConfigError, match="other rules"):
-        Setting.of(old)
-
-
-@pytest.mark.parametrize("broken", [{}, {"config": {}}, {"rules": 3}, {"train_limit_bytes": 0}, {"context": "none"}])
-def test_a_record_without_a_complete_setting_is_refused(broken: dict[str, Any]) -> None:
-    setting = {**SETTING.to_record(), **broken} if broken else {}
-    with pytest.raises(CorpusError, match="complete setting"):
-        Setting.of({"setting": setting})
+        SeriesSetting.of(old)
 
 
 def test_points_are_appended_without_their_documents_and_not_after_another_run(tmp_path: Path) -> None:
@@ -142,7 +145,7 @@ def test_points_are_appended_without_their_documents_and_not_after_another_run(t
 @pytest.mark.parametrize(
     ("where", "value"),
     [(("test", "until"), None), (("test", "until_date"), "soon"), (("frozen", "novel"), None), (("dynamic",), []),
-     (("overlap", "train", "byte_share"), "1"), (("setting",), None), (("environment",), {})],
+     (("overlap", "train", "byte_share"), "1"), (("setting",), None), (("environment",), [])],
 )  # fmt: skip
 def test_a_record_that_lacks_a_field_is_refused(tmp_path: Path, where: tuple[str, ...], value: object) -> None:
     broken = json.loads(json.dumps(record(1, 2.0)))

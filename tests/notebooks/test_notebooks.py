@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import prequential
-from prequential.evaluation.decoder_source import decoder_zip_bytes
+from prequential.evaluation.ledger import decoder_zip_bytes
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import prequential
-from prequential.comparison.compare import Comparison, Difference, Group
+from prequential.comparison.compare import Comparison, Difference, RunGroup
 from prequential.comparison.prediction import LongMemory
 from prequential.errors import CorpusError
 from prequential.evaluation.breakdown_text import EXPLANATIONS
@@ -336,7 +336,7 @@ def test_runs_that_differ_only_in_the_seed_are_not_called_different(runs: list[R
 
 def test_both_intervals_are_shown_as_bits_saved_and_named() -> None:
     a, b = (
-        Group(label=x, runs=(x,), seeds=(0,), config={}, bits=(bits,), archive_bits=(8,), curves=())
+        RunGroup(label=x, runs=(x,), seeds=(0,), config={}, bits=(bits,), archive_bits=(8,), curves=())
         for x, bits in (("first", 5000.0), ("second", 4000.0))
     )
     long = LongMemory(

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prequential.errors import ConfigError, MissingDependencyError
+from prequential.evaluation.curves import Curve
 
 if TYPE_CHECKING:
     import pandas
-
-    from prequential.evaluation.curves import Curve
 
 MEANT = {
     "n_bytes": "bytes",
@@ -19,7 +18,7 @@ MEANT = {
 }
 
 
-def curve_frame(curves: "Mapping[str, Curve]") -> "pandas.DataFrame":
+def curve_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":
     """A table of all curves with the columns series, n_bytes, bits and bits_per_byte. Raises MissingDependencyError."""
     pandas = _pandas()
     frames = [

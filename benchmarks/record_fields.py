@@ -1,0 +1,107 @@
+"""Writes docs/RECORDS.md, the fields of every record, from the schemas in prequential/records/forms.py.
+
+python benchmarks/record_fields.py
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct, inspect
+
+from prequential.records.forms import EvaluationRecord, HeldoutRecord, MonorepoRecord, PackedRun
+
+PAGE = Path(__file__).parents[1] / "docs" / "RECORDS.md"
+RECORDS = (EvaluationRecord, PackedRun, HeldoutRecord, MonorepoRecord)
+HEAD = """# Records
+
+<!-- Written by benchmarks/record_fields.py: change prequential/records/forms.py instead. -->
+
+A record is one JSON object in one line, with a `kind` and mostly a `schema`. The number of the schema changes when a name changes
+its meaning or is removed. New names may be added at any time, so a reader must expect that older records lack some. Names end in
+their unit. An object may have further fields, for people to read.
+"""
+UNITS = {
+    "table_bits": "",
+    "bits_per_byte": "bits/byte",
+    "nats_per_byte": "nats/byte",
+    "bytes_per_s": "bytes/s",
+    "_bits": "bits",
+    "_bytes": "bytes",
+    "_ppm": "ppm",
+    "_s": "seconds",
+}
+WORDS = {
+    inspect.IntType: "integer",
+    inspect.FloatType: "number",
+    inspect.StrType: "text",
+    inspect.BoolType: "true or false",
+    inspect.CustomType: "time",
+    inspect.AnyType: "any",
+    inspect.NoneType: "null",
+}
+
+
+def page() -> str:
+    """The document."""
+    parts, shown = [HEAD], set[type]()
+    for record in RECORDS:
+        waiting: list[type] = [record]
+        while waiting:
+            form = waiting.pop(0)
+            if form not in shown:
+                shown.add(form)
+                parts.append(section(form, level=2 if form is record else 3))
+                waiting += [each for field in type_of(form).fields for each in structs_in(field.type)]
+    return "\n".join(parts)
+
+
+def section(form: type, level: int) -> str:
+    """The fields of one object as a table; of an object that extends another one, those that differ."""
+    base = form.__bases__[0]
+    known = {} if base is Struct else {field.name: field.type for field in type_of(base).fields}
+    rows = [row(field.name, field.type) for field in type_of(form).fields if known.get(field.name) != field.type]
+    head = f"{'#' * level} {form.__name__}\n\n{(form.__doc__ or '').strip()}\n\n| field | type | meaning |\n|---|---|---|\n"
+    return head + "\n".join(rows) + "\n"
+
+
+def row(name: str, kind: inspect.Type) -> str:
+    said = (kind.extra_json_schema or {}).get("description", "") if isinstance(kind, inspect.Metadata) else ""
+    unit = "bits" if name == "bits" else next((UNITS[end] for end in UNITS if name.endswith(end)), "")
+    return f"| `{name}` | {words(kind)}{f', {unit}' if unit else ''} | {said} |"
+
+
+def words(kind: inspect.Type) -> str:
+    """A type in words."""
+    match kind:
+        case inspect.Metadata():
+            return words(kind.type)
+        case inspect.StructType():
+            return f"[{kind.cls.__name__}](#{kind.cls.__name__.lower()})"
+        case inspect.ListType():
+            return f"list of {words(kind.item_type)}"
+        case inspect.DictType():
+            return "object" if isinstance(kind.value_type, inspect.AnyType) else f"object of {words(kind.value_type)}"
+        case inspect.UnionType():
+            return " or ".join(map(words, kind.types))
+        case inspect.LiteralType():
+            return " or ".join(f"`{value}`" for value in kind.values)
+    return WORDS[type(kind)]
+
+
+def structs_in(kind: inspect.Type) -> Iterator[type]:
+    """The objects that a type contains."""
+    if isinstance(kind, inspect.StructType):
+        yield kind.cls
+    inner = [getattr(kind, name) for name in ("type", "item_type", "value_type") if hasattr(kind, name)]
+    for each in [*inner, *getattr(kind, "types", ())]:
+        yield from structs_in(each)
+
+
+def type_of(form: type) -> inspect.StructType:
+    found = inspect.type_info(form)
+    assert isinstance(found, inspect.StructType)
+    return found
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,324 @@
+"""The records of this program: what `evaluate`, `heldout` and `monorepo` write, and what later commands read.
+
+A number `schema` changes when a name changes its meaning or is removed. New names may be added at any time.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct
+
+from prequential.records.schema import Absent, Count, Number, Positive, Seconds, Size, Time, WallSeconds, says
+
+# What proves a code length:
+DECODES_ANYWHERE = "archive"
+CODED_HERE = "archive, for this machine and these versions"
+NOT_CODED = "code length, no archive"
+
+LOSSES = ("frozen", "dynamic", "untrained")  # of a held-out measurement
+
+
+# ---- learner, corpus and machine
+
+
+class OtherLearner(Struct, kw_only=True):
+    """A learner that is not one of this program."""
+
+    name: Annotated[str, says("its own name")]
+    arguments: Annotated[dict[str, Any], says("what it was made with")]
+    n_symbols: Annotated[Size, says("size of its alphabet")]
+    run_symbols: Annotated[Size, says("symbols that it predicts at a time")]
+
+
+class GPTFields(Struct, kw_only=True):
+    """The part of a configuration that describes the GPT."""
+
+    width: Annotated[Size, says("width of a layer")] | Absent = UNSET
+    n_layers: Annotated[Size, says("number of layers")] | Absent = UNSET
+    n_heads: Annotated[Size, says("attention heads of a layer")] | Absent = UNSET
+    window: Annotated[Size, says("symbols that attention sees")] | Absent = UNSET
+    vector_step: Annotated[Positive, says("step of the optimiser of vectors")] | Absent = UNSET
+
+
+class MixerFields(Struct, kw_only=True):
+    """The part of a configuration that describes the context mixer."""
+
+    contexts: Annotated[list[str], says("its contexts")] | Absent = UNSET
+    table_bits: Annotated[Count, says("base-2 logarithm of the buckets of its table")] | Absent = UNSET
+
+
+class ReplicaFields(Struct, kw_only=True):
+    """The part of a configuration that describes copies of the GPT."""
+
+    n_replicas: Annotated[Size, says("number of copies")] | Absent = UNSET
+    sync_every: Annotated[Size, says("steps between two averages")] | Absent = UNSET
+
+
+class ConfigFields(Struct, kw_only=True):
+    """The complete configuration of a learner, as in an archive (FORMAT.md). Here are the fields that readers use."""
+
+    learner: Annotated[OtherLearner, says("instead of all others: a learner of one's own")] | Absent = UNSET
+    seed: Annotated[Count, says("seed of the random numbers")] | Absent = UNSET
+    gpt: Annotated[GPTFields | None, says("the GPT; null: none")] | Absent = UNSET
+    mixer: Annotated[MixerFields | None, says("the context mixer; null: none")] | Absent = UNSET
+    replicas: Annotated[ReplicaFields | None, says("copies of the GPT")] | Absent = UNSET
+
+
+class Corpus(Struct, kw_only=True):
+    """A corpus. Further fields say where it comes from, by its kind."""
+
+    n_bytes: Annotated[Size, says("length")]
+    blake2b: Annotated[str, says("BLAKE2b-256 of the bytes, in hexadecimal digits")]
+    name: Annotated[str | None, says("name of the file, folder, repository or data set")] | Absent = UNSET
+    kind: Annotated[str, says("kind of source")] | Absent = UNSET
+
+
+class Environment(Struct, kw_only=True):
+    """Where and with what a measurement was made."""
+
+    machine: Annotated[dict[str, Any], says("processor, cores, memory, system")] | Absent = UNSET
+    threads: Annotated[Count, says("threads of the learner")] | Absent = UNSET
+    backend: Annotated[str, says("arithmetic of matrix products; `none` for a learner without")] | Absent = UNSET
+    kernels: Annotated[str, says("compiled kernels: `fused` or `plain`")] | Absent = UNSET
+    device: Annotated[str, says("`cpu`, or the name of the accelerator")] | Absent = UNSET
+    versions: Annotated[dict[str, str | None], says("of this program, Python and packages")] | Absent = UNSET
+    git_commit: Annotated[str | None, says("commit of a checkout; -dirty if files differ")] | Absent = UNSET
+
+
+class BaselineFields(Struct, kw_only=True):
+    """The size that another compressor reaches on the corpus. Its output was decoded again."""
+
+    name: Annotated[str, says("name, as for --baselines")]
+    label: Annotated[str, says("name with settings")]
+    compressed_bytes: Annotated[Size, says("size of its output")]
+    bits_per_byte: Annotated[Positive, says("its bits for each byte of the corpus")] | Absent = UNSET
+    wall_s: Annotated[Seconds, says("wall time of compression")]
+
+
+# ---- evaluate
+
+
+class LedgerEntry(Struct, kw_only=True):
+    """A part of the total cost."""
+
+    entry: Annotated[str, says("what the bits are spent on")]
+    bits: Annotated[Number, says("its bits; all entries add up to `total_bits`")]
+
+
+class TableRow(Struct, kw_only=True):
+    """Some bytes of the corpus. Further fields by table."""
+
+    n_bytes: Annotated[Count, says("number of bytes")] | Absent = UNSET
+    bits: Annotated[dict[str, Number], says("what they cost, under each part of the learner")] | Absent = UNSET
+    mean_k: Annotated[float, Meta(ge=1.0, le=1e30), says("geometric mean of the occurrence k")] | Absent = UNSET
+
+
+class CostTable(Struct, kw_only=True):
+    """Where the bits went, by one property of a byte. Every byte is in exactly one row."""
+
+    rows: Annotated[list[TableRow], says("kinds of bytes")]
+
+
+class Passage(Struct, kw_only=True):
+    """A stretch of the corpus with the cost of each byte."""
+
+    name: Annotated[str, says("where it is")]
+    position: Annotated[Count, says("its first byte")]
+    text: Annotated[str, says("its bytes in base64")]
+    bits: Annotated[list[Number], says("the cost of each byte, rounded to 0.01")]
+
+
+class FindingFields(Struct, kw_only=True):
+    """Something unusual about a run (RELIABILITY.md)."""
+
+    kind: Annotated[str, says("such as `spike` or `slowdown`")]
+    position: Annotated[Count, says("byte of the corpus at which it begins")]
+    block: Annotated[Count, says("block of the archive")]
+    message: Annotated[str, says("what was seen")]
+    cause: Annotated[str, says("most likely: data, model, program or machine")]
+
+
+class EvaluationRecord(Struct, kw_only=True):
+    """What `evaluate` measured: `record.jsonl` of a run folder. It suffices to repeat the run."""
+
+    schema: Annotated[Literal[1], says("version of this table")] = 1
+    kind: Annotated[Literal["evaluation"], says("kind of record")] = "evaluation"
+    time: Annotated[Time, says("end of the run, in UTC")] | Absent = UNSET
+    coding: Annotated[str, says(f"what proves the code length: `{DECODES_ANYWHERE}`; `{CODED_HERE}` (a learner of one's own); or "
+                                f"`{NOT_CODED}`")] | Absent = UNSET  # fmt: skip
+    corpus: Annotated[Corpus, says("what was coded")]
+    limit_bytes: Annotated[Count | None, says("`--limit`; null: the complete corpus was read")] | Absent = UNSET
+    config: Annotated[ConfigFields, says("the learner")] | Absent = UNSET
+    archive_bits: Annotated[Count, says("size of the archive: the description length")] | Absent = UNSET
+    bits_per_byte: Annotated[Positive, says("description length per byte of the corpus")] | Absent = UNSET
+    code_bits: Annotated[Positive, says("ideal code length: the sum of -log2 p of all symbols")] | Absent = UNSET
+    code_bits_per_byte: Annotated[Positive, says("ideal code length per byte of the corpus")] | Absent = UNSET
+    code_nats_per_byte: Annotated[Number, says("the same in nats: the mean log loss")] | Absent = UNSET
+    coder_overhead_ppm: Annotated[Number, says("millionths by which the payload exceeds it")] | Absent = UNSET
+    archive_bytes: Annotated[Size, says("size of the archive = header + payload + container")] | Absent = UNSET
+    header_bytes: Annotated[Count, says("header: configuration and description of the corpus")] | Absent = UNSET
+    payload_bytes: Annotated[Count, says("coded symbols")] | Absent = UNSET
+    container_bytes: Annotated[Count, says("heads of blocks, checksums, index, end")] | Absent = UNSET
+    n_blocks: Annotated[Count, says("blocks of the archive")] | Absent = UNSET
+    n_raw_blocks: Annotated[Count, says("blocks that are stored as they are")] | Absent = UNSET
+    ledger: Annotated[list[LedgerEntry], says("the parts of the total cost")] | Absent = UNSET
+    decoder_bytes: Annotated[Count, says("zipped source of the decoder; 0: not known")] | Absent = UNSET
+    n_configs: Annotated[Size, says("the configuration is declared the best of so many")] | Absent = UNSET
+    n_seeds: Annotated[Size, says("the seed is declared the best of so many")] | Absent = UNSET
+    total_bits: Annotated[Positive, says("total cost: archive, decoder, and the choice")] | Absent = UNSET
+    benchmark_bytes: Annotated[Count, says("archive and decoder, as benchmarks add them")] | Absent = UNSET
+    parts: Annotated[dict[str, Number], says("ideal bits of `model`, `gpt` and `mixer`")] | Absent = UNSET
+    crossings: Annotated[dict[str, Count | None], says("by baseline, the byte from which on the archive stays below it; 0: "
+                                                       "everywhere, null: never")] | Absent = UNSET  # fmt: skip
+    tables: Annotated[dict[str, CostTable], says("where the bits went, by name of the table")] | Absent = UNSET
+    passages: Annotated[list[Passage], says("short stretches of the corpus")] | Absent = UNSET
+    wall_s: Annotated[WallSeconds, says("wall time of coding")] | Absent = UNSET
+    bytes_per_s: Annotated[Positive, says("speed of coding")] | Absent = UNSET
+    verified: Annotated[bool, says("the archive was decoded and every byte compared")] | Absent = UNSET
+    verify_wall_s: Annotated[WallSeconds | None, says("wall time of decoding")] | Absent = UNSET
+    verify_bytes_per_s: Annotated[Positive | None, says("speed of decoding")] | Absent = UNSET
+    peak_memory_bytes: Annotated[Count, says("largest resident memory up to the end of coding")] | Absent = UNSET
+    baselines: Annotated[list[BaselineFields], says("other compressors on the corpus")] | Absent = UNSET
+    notes: Annotated[list[str], says("baselines that were left out, and why")] | Absent = UNSET
+    findings: Annotated[list[FindingFields], says("what was unusual")] | Absent = UNSET
+    estimate: Annotated[Any, says("with `--estimate`: estimated and measured cost; else null")] | Absent = UNSET
+    environment: Annotated[Environment, says("machine and program")] | Absent = UNSET
+
+
+class PackedRun(Struct, kw_only=True):
+    """A line of a file that `runs pack` wrote."""
+
+    kind: Annotated[Literal["packed run"], says("kind of record")] = "packed run"
+    name: Annotated[str, says("name of the run folder")]
+    record: Annotated[dict[str, Any], says("its record.jsonl")]
+    curves: Annotated[str, says("its curve.parquet in base64")]
+
+
+# ---- heldout and monorepo
+
+
+class DocumentGroupFields(Struct, kw_only=True):
+    """Some documents, or some of their bytes."""
+
+    name: Annotated[str, says("what they have in common")]
+    n_documents: Annotated[Count, says("number of documents")]
+    n_bytes: Annotated[Count, says("number of bytes")]
+    bits: Annotated[Number, says("what they cost, exactly")]
+    bits_per_byte: Annotated[Number | None, says("the same per byte; null without bytes")] | Absent = UNSET
+
+
+class ClusterFields(Struct, kw_only=True):
+    """The costs of documents in the order of the corpus, or of groups of neighbouring ones: at most 1,000."""
+
+    n_documents: Annotated[Count, says("documents that are not empty")]
+    n_bytes: Annotated[list[Count], says("bytes of each cluster")]
+    bits: Annotated[list[Number], says("bits of each cluster")]
+
+
+class LossFields(Struct, kw_only=True):
+    """One code length of a test corpus."""
+
+    total: Annotated[DocumentGroupFields, says("all bytes")] | Absent = UNSET
+    documents: (
+        Annotated[DocumentGroupFields, says("the bytes in documents, whose loss is the held-out loss")] | Absent
+    ) = UNSET
+    outside: Annotated[DocumentGroupFields, says("the other bytes")] | Absent = UNSET
+    bits_per_byte: Annotated[Number | None, says("the held-out loss")] | Absent = UNSET
+    interval: (
+        Annotated[Any, says("95 % interval of it over documents like these, how it was made; or null")] | Absent
+    ) = UNSET
+    macro_documents: Annotated[Number | None, says("mean of bits/byte, documents count equally")] | Absent = UNSET
+    macro_languages: Annotated[Number | None, says("mean of bits/byte, languages count equally")] | Absent = UNSET
+    quantiles: Annotated[Any, says("of bits/byte over documents: `of`, `bits_per_byte`")] | Absent = UNSET
+    clean: Annotated[DocumentGroupFields | None, says("documents little seen in training")] | Absent = UNSET
+    dirty: Annotated[DocumentGroupFields | None, says("documents largely seen in training")] | Absent = UNSET
+    novel: Annotated[DocumentGroupFields | None, says("bytes in no match of 50 bytes or more")] | Absent = UNSET
+    languages: Annotated[list[DocumentGroupFields], says("by language, the costliest first")] | Absent = UNSET
+    each: Annotated[list[DocumentGroupFields], says("the 1,000 costliest documents")] | Absent = UNSET
+    all_others: Annotated[DocumentGroupFields | None, says("the other documents")] | Absent = UNSET
+    clusters: Annotated[ClusterFields, says("costs of documents, without their names")] | Absent = UNSET
+
+
+class TestCorpus(Struct, kw_only=True):
+    """The corpus that was scored. Further fields as of `Corpus`."""
+
+    name: Annotated[str, says("its name")] | Absent = UNSET
+    n_bytes: Annotated[Count, says("bytes that were scored")]
+    whole_bytes: Annotated[Count, says("length of the complete corpus")] | Absent = UNSET
+    blake2b: Annotated[str, says("BLAKE2b-256 of the bytes")]
+    limit_bytes: Annotated[Count | None, says("`--limit`; null: none")] | Absent = UNSET
+    n_commits: Annotated[Count, says("of a window of a repository: its commits")] | Absent = UNSET
+    since: Annotated[str, says("the commit before the window")] | Absent = UNSET
+    until: Annotated[str, says("the last commit of the window")] | Absent = UNSET
+    until_date: Annotated[Time, says("the time of this commit")] | Absent = UNSET
+
+
+class TrainCorpus(Struct, kw_only=True):
+    """What the learner was trained on. Further fields as of `Corpus`."""
+
+    source: Annotated[str, says("corpus, run, model or checkpoint")] | Absent = UNSET
+    name: Annotated[str, says("its name")] | Absent = UNSET
+    until: Annotated[str, says("of a tree of a repository: its commit")] | Absent = UNSET
+
+
+class HeldoutRecord(Struct, kw_only=True):
+    """What `heldout` measured: a line of `heldout.jsonl`."""
+
+    schema: Annotated[Literal[1], says("version of this table")] = 1
+    kind: Annotated[Literal["heldout"], says("kind of record")] = "heldout"
+    time: Annotated[Time, says("end of the measurement, in UTC")] | Absent = UNSET
+    train: Annotated[TrainCorpus, says("training corpus")]
+    test: Annotated[TestCorpus, says("test corpus")]
+    config: Annotated[ConfigFields, says("the learner")]
+    learner_digest: Annotated[str, says("digest of the trained learner")] | Absent = UNSET
+    policy: Annotated[str | None, says("which symbols predict a frozen one, in words")]
+    frozen: Annotated[LossFields | None, says("loss without learning from the test corpus")]
+    dynamic: Annotated[LossFields | None, says("loss while learning continues")]
+    untrained: Annotated[LossFields | None, says("loss of such a learner without training")]
+    saved_bits: Annotated[Number | None, says("what training saved: untrained minus dynamic")] | Absent = UNSET
+    baselines: Annotated[list[BaselineFields], says("other compressors on the test corpus alone")] | Absent = UNSET
+    overlap: (
+        Annotated[Any, says("text of the test corpus in the training corpus (DATA.md); null: not measured")] | Absent
+    ) = UNSET
+    environment: Annotated[Environment, says("machine and program")] | Absent = UNSET
+
+
+class SeriesLoss(LossFields, kw_only=True):
+    """One code length of a window: the fields of `LossFields`, without single documents, and these."""
+
+    clean: Annotated[DocumentGroupFields, says("documents little seen in training")]
+    dirty: Annotated[DocumentGroupFields, says("documents largely seen in training")]
+    novel: Annotated[DocumentGroupFields, says("bytes in no match of 50 bytes or more")]
+    kinds: Annotated[list[DocumentGroupFields], says("new files, and lines added to old ones")]
+
+
+class OverlapTotals(Struct, kw_only=True):
+    """Text in common with another corpus. Further fields: DATA.md."""
+
+    byte_share: Annotated[Number, says("share of the test bytes in copies of 50 bytes or more, 0 to 1")]
+
+
+class OverlapFields(Struct, kw_only=True):
+    """What a window has in common with the training corpus. Further fields: DATA.md."""
+
+    train: Annotated[OverlapTotals, says("with the training corpus")]
+
+
+class SeriesFields(Struct, kw_only=True):
+    """What all points of a series share. Further fields: rules of files, limit, stride."""
+
+    config: Annotated[ConfigFields, says("the learner")] | Absent = UNSET
+    fixed: Annotated[bool, says("one learner measures all points")] | Absent = UNSET
+    context: Annotated[str, says("context of the frozen loss")] | Absent = UNSET
+
+
+class MonorepoRecord(HeldoutRecord, kw_only=True):
+    """A point of a series that `monorepo` measured: the fields of `HeldoutRecord`, and these."""
+
+    kind: Annotated[Literal["monorepo"], says("kind of record")] = "monorepo"  # type: ignore[assignment]
+    frozen: Annotated[SeriesLoss, says("loss without learning from the window")]
+    dynamic: Annotated[SeriesLoss, says("loss while learning continues")]
+    untrained: Annotated[SeriesLoss, says("loss of such a learner without training")]
+    overlap: Annotated[OverlapFields, says("text of the window in the training corpus")]
+    setting: Annotated[SeriesFields, says("what all points of the series share")]
+    excluded: Annotated[dict[str, Count], says("files of the window that were left out, by reason")] | Absent = UNSET
+    behind: Annotated[list[Any], says("other compressors after the training bytes: their sizes")] | Absent = UNSET
