@@ -301,7 +301,7 @@ def test_values_are_compared_with_a_schema() -> None:
         with pytest.raises(CorpusError):
             check_record(bad, Planted, "x")
     for bad_number in (float("inf"), float("nan"), 1e31, 10**400, "1", True):
-        with pytest.raises(CorpusError, match=r"'l\[0\]\.x' is not a number"):
+        with pytest.raises(CorpusError, match=r"'l\[0\]\.x'"):
             check_record({"n": 1, "l": [{"x": bad_number}]}, Planted, "x")
     record = Fields({"a": 1}, "'x'")
     assert (record["a"], record.get("b")) == (1, None)
