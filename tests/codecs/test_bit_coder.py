@@ -59,7 +59,7 @@ def assert_codes(bits, frequencies):
 
 @settings(deadline=None)  # the first example may compile
 @given(DECISIONS)
-def test_words_are_those_of_the_reference_coder_and_decode_to_the_decisions(decisions):
+def test_words_are_those_of_the_plain_coder_and_decode_to_the_decisions(decisions):
     assert_codes([bit for bit, _ in decisions], [f for _, f in decisions])
 
 
