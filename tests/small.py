@@ -17,7 +17,7 @@ CONFIGS = {"both": BOTH, "pure": replace(BOTH, mixer=None), "mixer": replace(BOT
 
 # A GPT of two layers and heads, segments of one size:
 DEEPER = Config(
-    gpt=replace(GPT, n_layers=2, width=32, n_heads=2, window=7, warmup_updates=1),
+    gpt=replace(GPT, n_layers=2, width=32, n_heads=2, contexts=("2", "word", "after3"), window=7, warmup_updates=1),
     mixer=MIXER,
     schedule=replace(SCHEDULE, first_segment_symbols=48, segment_symbols=48, n_rows=5, block_symbols=400),
 )

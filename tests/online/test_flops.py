@@ -89,13 +89,8 @@ def test_the_mixer_has_a_weight_for_each_input() -> None:
 
 @pytest.mark.parametrize("block_symbols", [1, 100, 128, 2048, 1 << 16])
 def test_blocks_after_the_segments_have_grown_are_counted_at_once(block_symbols: int) -> None:
-    schedule = ScheduleConfig(
-        first_segment_symbols=32,
-        segment_symbols=128,
-        row_symbols=32,
-        n_rows=6,
-        history_bits=14,
-        block_symbols=block_symbols,
+    schedule = replace(
+        SCHEDULE, first_segment_symbols=32, segment_symbols=128, row_symbols=32, block_symbols=block_symbols
     )
     for n_bytes in (1, 8192, 8193, 9000, 65536 * 2, 65536 * 3 + 129):
         assert _segment_counts(n_bytes, schedule) == Counter(_segments(n_bytes, schedule))

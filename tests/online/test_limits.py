@@ -120,33 +120,18 @@ def test_the_bound_of_the_work_holds_for_every_length_of_a_corpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "n_bytes"),
+    ("gpt", "size", "row", "n_rows", "block", "n_bytes"),
     [
-        pytest.param(
-            Config(
-                gpt=GPTConfig(n_layers=16, width=128, n_heads=2),
-                mixer=None,
-                schedule=ScheduleConfig(
-                    first_segment_symbols=4096, segment_symbols=4096, row_symbols=512, n_rows=16, block_symbols=1
-                ),
-            ),
-            9000,
-            id="a block for each byte",
-        ),
-        pytest.param(
-            Config(
-                gpt=GPTConfig(n_layers=12, width=512, n_heads=8),
-                mixer=None,
-                schedule=ScheduleConfig(
-                    first_segment_symbols=32, segment_symbols=32, row_symbols=32, n_rows=256, block_symbols=33
-                ),
-            ),
-            330_000,
-            id="every second segment has one byte",
-        ),
+        (GPTConfig(n_layers=16, width=128, n_heads=2), 4096, 512, 16, 1, 9000),
+        (GPTConfig(n_layers=12, width=512, n_heads=8), 32, 32, 256, 33, 330_000),
     ],
+    ids=["a block for each byte", "every second segment has one byte"],
 )
-def test_blocks_that_cut_segments_are_counted(config: Config, n_bytes: int) -> None:
+def test_blocks_that_cut_segments_are_counted(gpt, size, row, n_rows, block, n_bytes) -> None:
+    schedule = ScheduleConfig(
+        first_segment_symbols=size, segment_symbols=size, row_symbols=row, n_rows=n_rows, block_symbols=block
+    )
+    config = Config(gpt=gpt, mixer=None, schedule=schedule)
     declared = replace(config, schedule=replace(config.schedule, block_symbols=1 << 18))
     check_work(declared)
     assert total_flops(config, n_bytes).total / n_bytes > MAX_OPERATIONS_PER_BYTE
