@@ -287,3 +287,24 @@ def test_doctor_names_the_folder(cache, monkeypatch, capsys):
     monkeypatch.setattr("prequential.proof.selftest.checks", lambda: ())
     assert main(["doctor", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["machine"]["kernels"] == str(kernel_cache.kernel_folder())
+
+
+@pytest.mark.slow
+def test_an_update_that_keeps_the_times_of_files_runs_the_new_kernels(tmp_path):
+    """An archive of the updated program decodes with a fresh installation of it: no stale kernel has run."""
+    installed = tmp_path / "installed"
+    for name in PACKAGES:
+        shutil.copytree(package_folder(name), installed / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "text").write_bytes(b"It was the best of times, it was the worst of times. " * 40)
+    here = {"PYTHONPATH": str(installed), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert run(tmp_path, "compress", "-1", "-o", "first.pq", "text", **here).returncode == 0
+    helper = installed / "prequential" / "model" / "hashing.py"
+    text, times = helper.read_text(), (helper.stat().st_atime_ns, helper.stat().st_mtime_ns)
+    changed = text.replace("0x7F4A7C15", "0x7F4A7C17", 1)
+    assert changed != text
+    helper.write_text(changed)
+    os.utime(helper, ns=times)
+    assert run(tmp_path, "compress", "-1", "-o", "second.pq", "text", **here).returncode == 0
+    assert (tmp_path / "first.pq").read_bytes() != (tmp_path / "second.pq").read_bytes()
+    done = run(tmp_path, "test", "second.pq", **(here | {"XDG_CACHE_HOME": str(tmp_path / "fresh")}))
+    assert done.returncode == 0, done.stderr
