@@ -12,21 +12,19 @@ bounded. JSON, SVG and HTML that a command makes must be well-formed. A resumed 
 or nothing is deleted. Files that break a rule are kept, and this script then exits with 1.
 """
 
-import argparse
+import base64
 import io
 import json
 import re
 import shutil
 import sys
 import tempfile
-import time
 import traceback
 import warnings
 import xml.etree.ElementTree as ElementTree
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -34,31 +32,25 @@ from random import Random
 from typing import Any, NamedTuple
 from unittest import mock
 
+import fuzzing
 import numpy as np
 from damage import damaged_bytes, damaged_json, damaged_lines, damaged_table, damaged_value
-from limits import bounded, peak_bytes
-from mutate import BrokenRuleError, sandbox
+from fuzzing import BrokenRuleError, Report, sandbox
+from limits import bounded
 from record_seeds import OPTIONS, finished, has_git, quick, seeds
 from watch import confined
 
+from prequential.cli import failures
 from prequential.cli.main import main as prequential_main
 from prequential.errors import PrequentialError
 from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import read_run
+from prequential.files.strict_json import parse_json
 from prequential.forecasting.sealed import sealed
 
 FIGURES = (
-    "ledger",
-    "code_bits",
-    "payload_bytes",
-    "n_blocks",
-    "n_raw_blocks",
-    "parts",
-    "crossings",
-    "tables",
-    "config",
-    "corpus",
-)
+    "ledger", "code_bits", "payload_bytes", "n_blocks", "n_raw_blocks", "parts", "crossings", "tables", "config", "corpus",
+)  # fmt: skip
 Damage = Callable[[bytes, Random], bytes]
 SECONDS, EXTRA_BYTES = 5.0, 256 << 20
 PLOTS_S = 20.0  # matplotlib draws a dozen files
@@ -156,14 +148,12 @@ IN_DRAFTS = {
 
 def _damaged_packed(data: bytes, rng: Random) -> bytes:
     """A file of packed runs in which one run is damaged, or its curves."""
-    import base64
 
     def change(values: Any, rng: Random) -> Any:
         how = rng.random()
         if how < 0.4:
-            return values | {
-                "curves": base64.b64encode(damaged_table(base64.b64decode(values["curves"]), rng)).decode()
-            }
+            table = damaged_table(base64.b64decode(values["curves"]), rng)
+            return values | {"curves": base64.b64encode(table).decode()}
         if how < 0.8:
             return values | {"record": damaged_value(values["record"], rng)}
         return damaged_value(values, rng)
@@ -273,8 +263,6 @@ def ran(command: Command, box: Path) -> Done:
         errors.append(error)
         real_report(name, error, verbose=verbose)
 
-    from prequential.cli import failures
-
     real_report = failures.report_failure
     is_plot = "--plots" in command.args or "out.png" in command.args
     if is_plot:
@@ -367,9 +355,8 @@ def _check_streams(done: Done) -> None:
             raise BrokenRuleError(f"a line on stderr: {line[:300]!r}")
     for text in (done.out, done.err):
         if found := UNSAFE.search(text):
-            raise BrokenRuleError(
-                f"unsafe character {found[0]!r} in {text[max(0, found.start() - 50) : found.end() + 20]!r}"
-            )
+            around = text[max(0, found.start() - 50) : found.end() + 20]
+            raise BrokenRuleError(f"unsafe character {found[0]!r} in {around!r}")
 
 
 def _place(error: BaseException) -> str:
@@ -385,15 +372,11 @@ def _check_json(command: Command, done: Done) -> None:
         check_html(done.out)
 
 
-def strict_json(text: str | bytes) -> Any:
-    """The value of standard JSON."""
-
-    def refuse(name: str) -> None:
-        raise BrokenRuleError(f"JSON with {name}")
-
+def strict_json(text: str | bytes) -> None:
+    """Raises BrokenRuleError unless this is standard JSON."""
     try:
-        return json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
+        parse_json(text if isinstance(text, bytes) else text.encode())
+    except ValueError as error:
         raise BrokenRuleError(f"not JSON: {error}: {text[:100]!r}") from error
 
 
@@ -499,33 +482,13 @@ def _check_resumed(command: Command, done: Done, box: Path, before: dict[str, by
     is_changed = any(before[name] != (seeds() / name).read_bytes() for name in before if name.endswith("/costs"))
     for name in FIGURES[:2] if is_changed else FIGURES:  # the checkpoint knows the sum of the learner's costs, no more
         if json.dumps(found.record[name]) != json.dumps(expected.record[name]):
-            raise BrokenRuleError(
-                f"figures: {name} {str(found.record[name])[:80]}, not {str(expected.record[name])[:80]}"
-            )
-    for name, curve in expected.curves.items() if not is_changed else ():
-        if not _same(curve, found.curves[name]):
-            raise BrokenRuleError(f"figures: curve {name}")
-
-
-def _same(a: Curve, b: Curve) -> bool:
-    return a.n_bytes.tolist() == b.n_bytes.tolist() and a.bits.tolist() == b.bits.tolist()
+            was, now = str(expected.record[name])[:80], str(found.record[name])[:80]
+            raise BrokenRuleError(f"figures: {name} {now}, not {was}")
+    if not is_changed and found.curve_table() != expected.curve_table():
+        raise BrokenRuleError("figures: another curve")
 
 
 # ---- a run
-
-
-@dataclass
-class Report:
-    """The outcomes of a run, by kind."""
-
-    seed: int
-    n_mutants: int = 0
-    outcomes: dict[str, Counter[str]] = field(default_factory=dict)
-    broken: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    slowest_s: float = 0.0
-    slowest: str = ""
-    peak_mib: int = 0
 
 
 @contextmanager
@@ -537,62 +500,24 @@ def prepared() -> Iterator[tuple[Path, dict[str, bytes]]]:
         yield box, files_in(box)
 
 
-def run(
-    count: int, seed: int, *, kind: str | None = None, seconds: float = float("inf"), keep: Path | None = None
-) -> Report:
-    """Judges `count` damaged files, or as many as fit into the time. keep: a folder for those that break a rule."""
-    report, rng = Report(seed=seed), Random(seed)
-    kinds = (
-        [kind]
-        if kind
-        else [name for name, weight in WEIGHTS.items() for _ in range(weight) if name != "series" or has_git()]
-    )
+def run(count: int, report: Report, *, kind: str | None = None, seconds: float = float("inf")) -> Report:
+    """Judges `count` damaged files, or as many as fit into the time. Equal seeds of the report give equal files."""
+    rng = Random(report.seed)
+    kinds = [name for name, weight in WEIGHTS.items() for _ in range(weight) if name != "series" or has_git()]
     with prepared() as (box, files):
-        start = time.monotonic()
-        while report.n_mutants < count and time.monotonic() - start < seconds:
-            name = rng.choice(kinds)
+
+        def one() -> None:
+            name = kind or rng.choice(kinds)
             case = rng.choices(KINDS[name], [len(case.commands) for case in KINDS[name]])[0]
-            _judge_one(name, case, box, files, report, rng, keep)
-        report.seconds = round(time.monotonic() - start, 1)
-    return report
+            target, command = rng.choice(case.files), rng.choice(case.commands)
+            damaged = case.damage(files[target], rng)
+            (box / target).write_bytes(damaged)
+            how = f"{name}: {' '.join(command.args[:2])}"
+            report.judge(how, lambda: judged(command, box, {**files, target: damaged}), damaged)
+            restore(box, files)
 
-
-def _judge_one(
-    kind: str, case: Case, box: Path, files: dict[str, bytes], report: Report, rng: Random, keep: Path | None
-) -> None:
-    target, command = rng.choice(case.files), rng.choice(case.commands)
-    before = {**files, target: case.damage(files[target], rng)}
-    (box / target).write_bytes(before[target])
-    began = time.monotonic()
-    try:
-        outcome = judged(command, box, before)
-    except Exception as error:
-        outcome = "broken"
-        text = f"{kind} {report.n_mutants}: {type(error).__name__}: {str(error)[:400]} [{' '.join(command.args)}]"
-        report.broken.append(text)
-        if keep:
-            keep.mkdir(parents=True, exist_ok=True)
-            (keep / f"seed{report.seed}-{report.n_mutants}-{target.replace('/', '_')}").write_bytes(before[target])
-    restore(box, files)
-    report.outcomes.setdefault(kind, Counter())[outcome] += 1
-    report.n_mutants += 1
-    if (took_s := round(time.monotonic() - began, 2)) > report.slowest_s:
-        report.slowest_s, report.slowest = took_s, " ".join(command.args)
-    report.peak_mib = max(report.peak_mib, peak_bytes() >> 20)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=10_000, help="damaged files (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default: %(default)s)")
-    parser.add_argument("--kind", choices=tuple(KINDS), help="only this kind")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
-    parser.add_argument("--keep", type=Path, default=Path("mutants"), help="folder for files that break a rule")
-    args = parser.parse_args()
-    report = run(args.count, args.seed, kind=args.kind, seconds=args.seconds, keep=args.keep.absolute())
-    print(json.dumps(vars(report), indent=1))
-    return 1 if report.broken else 0
+        return report.repeat(count, seconds, one)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(fuzzing.main(run, __doc__ or "", KINDS))
