@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -61,13 +61,8 @@ def damaged_bytes(data: bytes, rng: Random, words: list[bytes] | None = None) ->
 def sandbox() -> Iterator[Path]:
     """An empty folder, in memory if possible. It is the working directory of the body."""
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="hostile-", dir=place) as folder:
-        os.chdir(folder)
-        try:
-            yield Path(folder)
-        finally:
-            os.chdir(before)
+    with tempfile.TemporaryDirectory(prefix="hostile-", dir=place) as folder, chdir(folder):
+        yield Path(folder)
 
 
 def emptied(box: Path) -> list[str]:

@@ -117,16 +117,6 @@ def test_words_and_copies_do_not_depend_on_the_key(source: Bytes, monkeypatch: M
     assert all(other == found[0] for other in found)
 
 
-def test_words_without_a_slot_do_not_depend_on_the_key(monkeypatch: MonkeyPatch) -> None:
-    found = []
-    for point in (1 << 31, 0xDEADBEEF, 0xB504F333):
-        monkeypatch.setattr(novelty, "hash_point", lambda _, point=point: np.uint64(point))
-        words = Words(CORPORA[0], max_slots=256)
-        assert words.n_untracked > 1000
-        found.append((words.n_untracked, words.times.tolist(), words.next_labels(0, len(CORPORA[0])).tolist()))
-    assert found[0] == found[1] == found[2]
-
-
 def test_the_key_is_the_same_on_every_machine_and_depends_on_every_byte() -> None:
     source = CORPORA[0].copy()
     assert novelty.hash_point(source) == novelty.hash_point(source.copy()) == 0xBDF1D992

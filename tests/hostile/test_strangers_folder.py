@@ -22,11 +22,6 @@ def unclean(found: dict[str, str]) -> dict[str, str]:
     return {case: said for case, said in found.items() if not said.startswith("refused: ") and said != "exact"}
 
 
-@pytest.mark.slow
-def test_damaged_checkpoints_are_refused() -> None:
-    assert script("checkpoints.py", "damaged").keys() == {"refused: CheckpointError"}
-
-
 def test_checkpoints_of_impossible_values_are_refused() -> None:
     assert unclean(script("checkpoints.py", *VALUES)) == {}
 

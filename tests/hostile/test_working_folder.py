@@ -12,7 +12,7 @@ import pytest
 from limits import bounded
 from programs import TINY, mode_of, snapshot
 from pytest import MonkeyPatch
-from seeds import RUNTIME, seeds
+from seeds import RUNTIME, InterruptionError, hurried, seeds, stopping_at
 
 import prequential
 from prequential.errors import CheckpointError, CorpusError, OutputError
@@ -44,22 +44,10 @@ def decompress(folder: Path, name: str = "net", **options: object) -> None:
     prequential.decompress(folder / ARCHIVE, folder / name, runtime=RUNTIME, **options)  # type: ignore[call-overload]
 
 
-class StopError(Exception):
-    """Interrupts a run."""
-
-
 def leave_interrupted(folder: Path, name: str = "net") -> None:
-    from prequential.online import checkpoint
-
-    def stop(*_: object) -> None:
-        if checkpoint_path(folder / name).exists():
-            raise StopError
-
-    with MonkeyPatch.context() as always, pytest.raises(StopError):
-        for limit, value in (("FIRST_AFTER_S", 0.0), ("BYTES_PER_S", float("inf")), ("COST", float("inf"))):
-            always.setattr(checkpoint, limit, value)
-        decompress(folder, name, on_progress=stop)
-    assert partial_path(folder / name).exists()
+    with hurried(), pytest.raises(InterruptionError):
+        decompress(folder, name, on_progress=stopping_at(4))
+    assert checkpoint_path(folder / name).exists() and partial_path(folder / name).exists()
 
 
 # ---- a user's files
