@@ -9,6 +9,7 @@ documents or a PrequentialError is kept in the report, as are open files that ar
 """
 
 import os
+import re
 import shutil
 import sys
 import zlib
@@ -196,17 +197,7 @@ def outcome(read: Callable[[], GitDocuments]) -> str:
     except PrequentialError as error:
         message = str(error)
         assert "\n" not in message and message.isprintable(), message
-        return f"{type(error).__name__}: {_cause(message)}"
-
-
-def _cause(message: str) -> str:
-    """The class of an error; used for the report only."""
-    marks = (
-        "could not read the repository: its answer", "could not read the repository: it has not", "ended early",
-        "could not read the repository", "malformed", "lacks", "other bytes", "no commit", "more than", "not the root",
-        "not on the first-parent history",
-    )  # fmt: skip
-    return next((mark for mark in marks if mark in message), message[:80])
+        return f"{type(error).__name__}: {re.sub('[0-9a-f]{4,}', 'ID', message.partition(': ')[2])[:40]}"
 
 
 def run(count: int, report: Report, *, seconds: float = float("inf")) -> Report:

@@ -68,38 +68,22 @@ def refused(work: Callable[[], object]) -> str:
 # ---- pipes and devices
 
 
-PIPED = ("compress --config pipe a", "list pipe", "forecast runs --score pipe",
-         "compress shards:pipe.parquet -o x", "runs list pipe", "report pipe")  # fmt: skip
-READERS: dict[str, Callable[[Path], object]] = {
-    "forecast": read_forecast,
-    "series": read_series,
-    "curves": read_curves,
-    "runs": read_runs,
-    "lines": lambda path: list(read_lines(path)),
-    "shard": lambda path: list(read_rows(path, "x", "table", "text")),
-    "lines of a shard": lambda path: list(read_rows(path, "x", "lines", "text")),
-}
+PIPED = (
+    "compress --config pipe a", "list pipe", "forecast runs --score pipe", "compress shards:pipe.parquet -o x", "runs list pipe",
+    "compress shards:pipe.jsonl?column=t -o x", "report pipe", "monorepo --series pipe --picture x.svg", "runs show runs/a",
+    "report runs/b", "estimate a --machines pipe", "labels pipe --label y", "heldout --train pipe --test a",
+)  # fmt: skip
 
 
-def test_a_pipe_or_a_device_is_refused_at_once(runs_folder: Path, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.json")
-    (tmp_path / "zero").symlink_to("/dev/zero")
-    for read in READERS.values():
-        for name in ("pipe.json", "zero"):
-            assert "ot a " in refused(lambda read=read, name=name: read(tmp_path / name))
-    for folder, file in (("a", RECORD), ("b", CURVE)):
-        (runs_folder / folder / file).unlink()
-        os.mkfifo(runs_folder / folder / file)
-        assert "not a regular file" in refused(lambda folder=folder: read_run(runs_folder / folder).curves)
-
-
+@pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_no_command_waits_for_a_pipe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kind: str, runs_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(runs_folder.parent)
     Path("a").write_bytes(b"text")
-    for name in ("pipe", "pipe.parquet"):
-        os.mkfifo(name)
+    for path in ("pipe", "pipe.parquet", "pipe.jsonl", f"runs/a/{RECORD}", f"runs/b/{CURVE}"):
+        Path(path).unlink(missing_ok=True)
+        os.mkfifo(path) if kind == "pipe" else Path(path).symlink_to("/dev/zero")
     for args in PIPED:
         with bounded(20.0):
             code = run_program(args.split())
@@ -369,21 +353,6 @@ def test_a_bad_line_of_packed_runs_is_named_and_the_others_are_listed(
         shown = capsys.readouterr()
         assert (shown.out.count("\n"), shown.err.count("\n")) == (2, 1)
     assert base64.b64decode(values["curves"])
-
-
-def test_a_bad_run_that_is_asked_for_is_one_line(
-    runs_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(runs_folder)
-    shutil.copytree("b", "bad")
-    for data in (b"[" * 100_000, b"{}", b"\xff", None):
-        Path("bad", RECORD).write_bytes(data or Path("b", RECORD).read_bytes())
-        if data is None:
-            Path("bad", CURVE).write_bytes(b"PAR1")
-        for command in ("compare a bad", "report a bad", *(["runs show bad"] if data else [])):
-            assert main(command.split()) == 1
-            shown = capsys.readouterr()
-            assert (shown.out, shown.err.count("\n")) == ("", 1)
 
 
 # ---- pictures and pages

@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from bounds import CONFIGS
 from checkpoints import FORMS, VALUES
 from forge import Draft, Part
 from limits import bounded
@@ -35,6 +36,16 @@ def test_checkpoints_of_impossible_values_make_no_kernel_leave_its_arrays(tmp_pa
 @pytest.mark.thorough
 def test_checkpoints_of_impossible_forms_are_refused() -> None:
     assert unclean(script("checkpoints.py", *FORMS)) == {}
+
+
+@pytest.mark.slow
+def test_random_states_lead_no_kernel_out_of_its_arrays(tmp_path: Path) -> None:
+    count = 900  # 13 minutes beside another test
+    found = script("bounds.py", f"--count={count}", "--seed=2", NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
+    assert found["failures"] == {}
+    assert sum(n for outcome, n in found["outcomes"].items() if "round trip: exact" in outcome) > 0.9 * count
+    for name in CONFIGS:
+        assert found["outcomes"][f"{name}, resumed encoder: done"] > 0.9 * (count // len(CONFIGS))
 
 
 # ---- links at the output
