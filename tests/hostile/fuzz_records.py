@@ -24,9 +24,9 @@ import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from functools import cache
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -68,8 +68,7 @@ class Command(NamedTuple):
     programs: bool = False
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """Files of which one is damaged, how, and commands of which one reads it."""
 
     files: tuple[str, ...]
@@ -77,10 +76,15 @@ class Case:
     commands: tuple[Command, ...]
 
 
-def _command(text: str, *makes: str, programs: bool = False) -> Command:
-    args = text.split()
+def _commands(text: str, *makes: str) -> tuple[Command, ...]:
+    """The command of each line. They make what follows -o, --plots, --picture and --output, and `makes`."""
+    return tuple(_command(line.split(), makes) for line in text.strip().splitlines())
+
+
+def _command(args: list[str], makes: tuple[str, ...]) -> Command:
+    named = tuple(word for option, word in pairwise(args) if option in ("-o", "--plots", "--picture", "--output"))
     computes = args[0] in ("evaluate", "sweep", "heldout", "monorepo", "compress") or "--score" in args
-    return Command((*args, *(OPTIONS if computes else ())), makes, programs)
+    return Command((*args, *(OPTIONS if computes else ())), named + makes, programs="REPOSITORY" in args)
 
 
 # ---- the kinds
@@ -89,61 +93,67 @@ def _command(text: str, *makes: str, programs: bool = False) -> Command:
 def _reads_runs(folder: str, first: str, second: str) -> tuple[Command, ...]:
     """Commands that read two runs of a folder, or of a file of packed runs; `first` is damaged."""
     first, second = f"{folder}/{first}", f"{folder}/{second}"
-    return (
-        _command(f"runs list {folder}"),
-        _command(f"runs list {folder} --json"),
-        _command(f"runs show {first}"),
-        _command(f"runs show {first} --json"),
-        _command(f"runs pack {folder} -o out.packed", "out.packed"),
-        _command(f"compare {first} {second}"),
-        _command(f"compare {second} {first} --json"),
-        _command(f"compare {first} {first} {second} --group a,a,b"),
-        _command(f"report {first} -q -o out.html", "out.html"),
-        _command(f"report {first} {second} -q -o out.html", "out.html"),
-        _command(f"report {second} {first} -c"),
-        _command(f"sweep text.txt --config both.json --width 16,32 --dry-run --runs {folder}"),
-        _command(f"sweep text.txt --config both.json --runs {folder} --dry-run --json --baseline {first}"),
-    )
+    return _commands(f"""
+        runs list {folder}
+        runs list {folder} --json
+        runs show {first}
+        runs show {first} --json
+        runs pack {folder} -o out.packed
+        compare {first} {second}
+        compare {second} {first} --json
+        compare {first} {first} {second} --group a,a,b
+        report {first} -q -o out.html
+        report {first} {second} -q -o out.html
+        report {second} {first} -c
+        sweep text.txt --config both.json --width 16,32 --dry-run --runs {folder}
+        sweep text.txt --config both.json --runs {folder} --dry-run --json --baseline {first}
+    """)
 
 
 def _reads_ladder(path: str) -> tuple[Command, ...]:
     target = "--target-width 64 --target-bytes 9000 -o out.json"
-    return (
-        _command(f"forecast {path} {target}", "out.json"),
-        _command(f"forecast {path} {target} --json --with-diverged", "out.json"),
-        _command(f"forecast {path} --backtest"),
-        _command(f"sweep --ladder text.txt --config pure.json --sizes 16x1,24x1 --dry-run --runs {path}"),
-    )
+    return _commands(f"""
+        forecast {path} {target}
+        forecast {path} {target} --json --with-diverged
+        forecast {path} --backtest
+        sweep --ladder text.txt --config pure.json --sizes 16x1,24x1 --dry-run --runs {path}
+    """)
 
 
-PLOTS = (_command("report runs/a runs/c -q --plots plots", "plots"),)
+def _uses_config(path: str) -> tuple[Command, ...]:
+    return _commands(f"""
+        evaluate tiny.txt --no-run --baselines none --max-memory 64M --config {path}
+        compress tiny.txt -o out.pq --max-memory 64M --config {path}
+        sweep tiny.txt --runs none --dry-run --config {path}
+        heldout --train tiny.txt --test tiny.txt --no-run --max-memory 64M --config {path}
+    """)
+
+
+def _resumes(draft: str, config: str) -> tuple[Command, ...]:
+    resume = f"evaluate text.txt --config {config} --baselines gzip --resume {draft}"
+    return _commands(f"{resume}\n{resume} --json", "drafts")
+
+
+RECORD, CURVE, HELDOUT, SCORES = "record.jsonl", "curve.parquet", "measured/heldout.jsonl", "target/scores.jsonl"
+PLOTS = _commands("report runs/a runs/c -q --plots plots")
+SCORE = _commands("forecast target --score forecast.json\nforecast target --score forecast.json --json", SCORES)
+SCORE_NEW = _commands("forecast target --score forecast.json --corpus long.txt", SCORES, "target/")
 BEYOND = "--target-width 64 --target-bytes 4500 --corpus long.txt -o out.json --json"
-PROXY = (_command(f"forecast ladder {BEYOND} --proxy target/run", "out.json"),)
-SCORES = "target/scores.jsonl"
-SCORE = (
-    _command("forecast target --score forecast.json", SCORES),
-    _command("forecast target --score forecast.json --json", SCORES),
-)
-PICTURES = (
-    _command("monorepo --series series.jsonl --picture out.svg", "out.svg"),
-    _command("monorepo --series series.jsonl --picture out.html", "out.html"),
-)
-MORE_PICTURES = (
-    _command("monorepo --series series.jsonl --picture out.png", "out.png"),
-    _command("monorepo REPOSITORY --series series.jsonl", "series.jsonl", programs=True),
-)
-USES_CONFIG = (
-    _command("evaluate tiny.txt --no-run --baselines none --max-memory 64M --config CONFIG"),
-    _command("compress tiny.txt -o out.pq --max-memory 64M --config CONFIG", "out.pq"),
-    _command("sweep tiny.txt --runs none --dry-run --config CONFIG"),
-    _command("heldout --train tiny.txt --test tiny.txt --no-run --max-memory 64M --config CONFIG"),
-)
-DRAFTS = ("drafts/.run-coding", "drafts/.run-coded")
-IN_DRAFTS = {
-    DRAFTS[0]: ("costs", "seconds", ".archive.pq.prequential/partial", ".archive.pq.prequential/run.checkpoint",
-                ".archive.pq.prequential/owner"),
-    DRAFTS[1]: ("costs", "seconds", "encoded.json", "archive.pq"),
-}  # fmt: skip
+PROXY = _commands(f"forecast ladder {BEYOND} --proxy target/run")
+PICTURES = _commands("""
+    monorepo --series series.jsonl --picture out.svg
+    monorepo --series series.jsonl --picture out.html
+""")
+MORE_PICTURES = _commands("""
+    monorepo --series series.jsonl --picture out.png
+    monorepo REPOSITORY --series series.jsonl
+""", "series.jsonl")  # fmt: skip
+APPENDS = _commands(f"""
+    heldout --train tiny.txt --test tiny.txt --config mixer.json --runs measured
+    evaluate tiny.txt --no-run --baselines none --config mixer.json --output {HELDOUT}
+""", HELDOUT)  # fmt: skip
+CODING = ("costs", "seconds", *(f".archive.pq.prequential/{name}" for name in ("partial", "run.checkpoint", "owner")))
+CODED = ("costs", "seconds", "encoded.json", "archive.pq")
 
 
 def _damaged_packed(data: bytes, rng: Random) -> bytes:
@@ -184,7 +194,6 @@ def _damaged_file(data: bytes, rng: Random) -> bytes:
     return changed if rng.random() < 0.4 else changed[: len(data)].ljust(len(data), b"\0")
 
 
-RECORD, CURVE, HELDOUT = "record.jsonl", "curve.parquet", "measured/heldout.jsonl"
 KINDS: dict[str, tuple[Case, ...]] = {
     "record": (
         Case((f"runs/a/{RECORD}",), damaged_json, _reads_runs("runs", "a", "c") * 2),
@@ -204,36 +213,16 @@ KINDS: dict[str, tuple[Case, ...]] = {
         Case(("runs.packed",), _damaged_packed, _reads_runs("runs.packed", "a", "c") * 2),
         Case(("ladder.packed",), _damaged_packed, _reads_ladder("ladder.packed")),
     ),
-    "forecast": (
-        Case(
-            ("forecast.json",), _damaged_forecast,
-            (*SCORE, _command("forecast target --score forecast.json --corpus long.txt", SCORES, "target/")),
-        ),
-    ),
-    "appended": (
-        Case((SCORES,), damaged_lines, SCORE),
-        Case((HELDOUT,), damaged_lines, (
-            _command("heldout --train tiny.txt --test tiny.txt --config mixer.json --runs measured", HELDOUT),
-            _command(f"evaluate tiny.txt --no-run --baselines none --config mixer.json --output {HELDOUT}", HELDOUT),
-        )),
-    ),
-    "series": (
-        Case(("series.jsonl",), damaged_lines, PICTURES * 6 + MORE_PICTURES),
-    ),
+    "forecast": (Case(("forecast.json",), _damaged_forecast, SCORE + SCORE_NEW),),
+    "appended": (Case((SCORES,), damaged_lines, SCORE), Case((HELDOUT,), damaged_lines, APPENDS)),
+    "series": (Case(("series.jsonl",), damaged_lines, PICTURES * 6 + MORE_PICTURES),),
     "config": tuple(
-        Case((f"{name}.json",), damaged_json, tuple(
-            command._replace(args=tuple(f"{name}.json" if arg == "CONFIG" else arg for arg in command.args))
-            for command in USES_CONFIG
-        ))
-        for name in ("mixer", "both", "pure")
+        Case((path,), damaged_json, _uses_config(path)) for path in ("mixer.json", "both.json", "pure.json")
     ),
-    "machines": (Case(("machines.json",), damaged_json, (_command("estimate missing.txt --machines machines.json"),)),),
+    "machines": (Case(("machines.json",), damaged_json, _commands("estimate missing.txt --machines machines.json")),),
     "draft": tuple(
-        Case(tuple(f"{draft}/{name}" for name in names), _damaged_file, (
-            _command(f"evaluate text.txt --config {config} --baselines gzip --resume {draft}", "drafts"),
-            _command(f"evaluate text.txt --config {config} --baselines gzip --resume {draft} --json", "drafts"),
-        ))
-        for (draft, names), config in zip(IN_DRAFTS.items(), ("both.json", "mixer.json"), strict=True)
+        Case(tuple(f"{draft}/{name}" for name in names), _damaged_file, _resumes(draft, config))
+        for draft, names, config in (("drafts/.run-coding", CODING, "both.json"), ("drafts/.run-coded", CODED, "mixer.json"))
     ),
 }  # fmt: skip
 WEIGHTS = {

@@ -16,7 +16,7 @@ import prequential
 from prequential.cli.failures import _reason
 from prequential.cli.main import main
 from prequential.errors import CorpusError, OutputError
-from prequential.files import hold_work_folder, new_folder, output_file, set_mode
+from prequential.files import new_folder, output_file, set_mode
 from prequential.files.append import append_line
 from prequential.online.source import HashedSymbols, digest_of
 
@@ -154,18 +154,6 @@ def test_every_output_appears_on_a_file_system_that_synchronises_nothing(
     assert main(["train", "tree", "-o", "model", *learner]) == 0
     assert (tmp_path / "restored" / "a").read_bytes() == b"text " * 20
     assert {"a.pq", "a.jsonl", "runs", "model", "restored"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_a_folder_that_a_killed_run_has_not_completed_is_deleted(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "file").write_bytes(b"text " * 20)
-    prequential.compress(tmp_path / "a", tmp_path / "a.pq", config=TINY, runtime=RUNTIME)
-    with hold_work_folder(tmp_path / "b") as folder:
-        (folder / "new.folder").mkdir()
-        (folder / "new.folder" / "part").write_bytes(b"te")
-    prequential.decompress(tmp_path / "a.pq", tmp_path / "b", runtime=RUNTIME)
-    assert {path.name for path in tmp_path.iterdir()} == {"a", "a.pq", "b"}
-    assert [path.name for path in (tmp_path / "b").iterdir()] == ["file"]
 
 
 def test_a_message_names_the_file(tmp_path: Path) -> None:

@@ -90,14 +90,6 @@ def test_saving_intact_blocks_does_not_write_through_a_link(folder: Path, victim
     assert victim.read_bytes() == PRECIOUS
 
 
-def test_names_of_files_reach_the_terminal_without_escapes(folder: Path) -> None:
-    name = "x\x1b[31m\x07"
-    (folder / f"{name}.pq").write_bytes(damaged_with_a_raw_block())
-    done = program(folder, "decompress", "--keep-going", f"{name}.pq")
-    assert done.stderr.count(b"\n") == 1
-    assert b"\x1b" not in done.stderr
-
-
 # ---- the survey of damaged archives
 
 

@@ -99,6 +99,15 @@ def test_a_folder_that_a_killed_run_began_is_used_and_deleted(begun: bytes | Non
     assert sorted(path.name for path in folder.iterdir()) == ["net", ARCHIVE]
 
 
+def test_a_restored_folder_that_a_killed_run_has_not_completed_is_deleted(folder: Path) -> None:
+    (folder / ARCHIVE).write_bytes(seeds()["tree"].archive)
+    with hold_work_folder(folder / "net") as work:
+        (work / "new.folder").mkdir()
+        (work / "new.folder" / "part").write_bytes(b"te")
+    decompress(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["net", ARCHIVE]
+
+
 def test_other_files_in_our_folder_stay(folder: Path) -> None:
     work_folder(folder / "net").mkdir()
     (work_folder(folder / "net") / OWNER).write_bytes(MARK)
