@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scripts import load
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 OPTIONAL = {"datasets", "huggingface_hub", "matplotlib", "pandas"}  # imported inside functions only
 FOLDERS = ("prequential", "codecs", "corpora")
 layout = load("layout")

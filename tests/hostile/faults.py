@@ -498,7 +498,7 @@ def prepared() -> Iterator[Bench]:
         yield bench
 
 
-def warm(bench: Bench, names: Sequence[str]) -> None:
+def warm(bench: Bench) -> None:
     """Compiles the kernels and imports the modules of these commands in this process, so that its children need not."""
     (bench.folder / "tmp").mkdir(parents=True)
     (bench.folder / "a").write_bytes(bench.text)
@@ -510,8 +510,7 @@ def warm(bench: Bench, names: Sequence[str]) -> None:
             ["evaluate", "a", "--verify", "--baselines", "none", *bench.options],
             ["heldout", "--train", "model", "--test", "a", *bench.options[2:]],
         ):
-            if not names or argv[0] in ("compress", "train") or any(name.startswith(argv[0]) for name in names):
-                assert program(argv) == 0, argv
+            assert program(argv) == 0, argv
     gc.freeze()  # the children collect only their own garbage
 
 
@@ -551,7 +550,7 @@ def main() -> int:
         print(done.stdout, end="")
         return done.returncode
     with prepared() as bench:
-        warm(bench, args.command)
+        warm(bench)
         report = table(bench, args.command, args.kind, args.every)
     print(json.dumps(report, indent=1))
     return int(any(row["violations"] for kinds in report.values() for each in kinds.values() for row in each.values()))
