@@ -21,10 +21,11 @@ from pathlib import Path
 from random import Random
 
 import fuzzing
+from damage import damaged_value
 from forge import CODED, RAW, Draft, canonical, repaired
 from fuzzing import NUMBERS, BrokenRuleError, Report, damaged_bytes, emptied, sandbox
 from limits import bounded
-from make import WRONG, stretch
+from make import stretch
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_summary import summarise
 from prequential_corpora.sources import open_corpus
@@ -99,23 +100,8 @@ def _change_text(draft: Draft, rng: Random) -> None:
 
 
 def _change_config(draft: Draft, rng: Random) -> None:
-    """Changes or removes a value of the description, if that is still JSON."""
-    try:
-        description = values = json.loads(draft.text)
-        while True:
-            key = rng.choice(list(values))
-            if not (isinstance(values[key], dict) and values[key]) or rng.random() < 0.05:
-                break
-            values = values[key]
-    except (ValueError, TypeError, IndexError, RecursionError):
-        return
-    old = values[key]
-    near = old + rng.choice((-1, 1)) if isinstance(old, int) else old
-    number = rng.choice(NUMBERS[:40])
-    values[key] = rng.choice((rng.choice(WRONG), number, near, near, number / 7, "\x1b[31m"))
-    if rng.random() < 0.05:
-        del values[key]
-    draft.text = canonical(description)
+    with suppress(ValueError, RecursionError):  # it is not JSON any more
+        draft.text = canonical(damaged_value(json.loads(draft.text), rng))
 
 
 def _change_end(draft: Draft, rng: Random) -> None:

@@ -281,14 +281,11 @@ class Planted(Struct):
 def test_values_are_compared_with_a_schema() -> None:
     for good in ({"n": 0}, {"n": 1, "t": None, "l": [], "m": {"a": True}, "new": []}, {"n": 1, "l": [{"x": -1.5}]}):
         check_record(good, Planted, "x")
-    bad_ones = [[], {}, *({"n": n} for n in (-1, True, 1.0, 2**70, 10**400))]
-    bad_ones += [{"n": 1, "t": 1}, {"n": 1, "l": [{}]}, {"n": 1, "m": {"a": 1}}]
-    for bad in bad_ones:
-        with pytest.raises(CorpusError):
+    bad_numbers = [{"n": 1, "l": [{"x": x}]} for x in (float("inf"), float("nan"), 1e31, 10**400, "1", True)]
+    bad_others = [{"n": 1, "t": 1}, {"n": 1, "l": [{}]}, {"n": 1, "m": {"a": 1}}]
+    for bad in ([], {}, *({"n": n} for n in (-1, True, 1.0, 2**70, 10**400)), *bad_others, *bad_numbers):
+        with pytest.raises(CorpusError, match=r"'l\[0\]\.x'" if bad in bad_numbers else "."):
             check_record(bad, Planted, "x")
-    for bad_number in (float("inf"), float("nan"), 1e31, 10**400, "1", True):
-        with pytest.raises(CorpusError, match=r"'l\[0\]\.x'"):
-            check_record({"n": 1, "l": [{"x": bad_number}]}, Planted, "x")
     record = Fields({"a": 1}, "'x'")
     assert (record["a"], record.get("b")) == (1, None)
     with pytest.raises(CorpusError, match="'x' is incomplete: it has no 'b'"):
