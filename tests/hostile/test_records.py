@@ -133,28 +133,18 @@ def test_a_long_name_of_a_curve_is_not_repeated(tmp_path: Path) -> None:
 
 
 MODEL = ["model"]
-BAD_TABLES: dict[str, dict[str, list[Any]]] = {
-    "a fraction of a byte": {"series": MODEL, "n_bytes": [1.5], "bits": [1.0]},
-    "a number as name": {"series": [1], "n_bytes": [1], "bits": [1.0]},
-    "no names": {"n_bytes": [1], "bits": [1.0]},
-    "no bits": {"series": MODEL, "n_bytes": [1], "bits": [None]},
-    "bits that are no number": {"series": MODEL, "n_bytes": [1], "bits": [float("nan")]},
-    "negative bits": {"series": MODEL, "n_bytes": [1], "bits": [-1.0]},
-    **{
-        f"positions {positions}": {
-            "series": MODEL * len(positions),
-            "n_bytes": positions,
-            "bits": [1.0, 2.0][: len(positions)],
-        }
-        for positions in ([0], [2, 1], [1, 1], [0, 1], [(1 << 62) + 1, 1 << 62], [(1 << 63) - 1, -(1 << 63)])
-    },
-}
+POSITIONS = ([0], [2, 1], [1, 1], [0, 1], [(1 << 62) + 1, 1 << 62], [(1 << 63) - 1, -(1 << 63)])
+BAD_TABLES: list[tuple[list[Any] | None, list[Any], list[Any]]] = [  # names, positions, bits
+    (MODEL, [1.5], [1.0]), ([1], [1], [1.0]), (None, [1], [1.0]), (MODEL, [1], [None]), (MODEL, [1], [float("nan")]),
+    (MODEL, [1], [-1.0]), *((MODEL * len(found), found, [1.0, 2.0][: len(found)]) for found in POSITIONS),
+]  # fmt: skip
 
 
 def test_a_table_that_is_not_one_of_curves_or_is_damaged_is_refused(tmp_path: Path) -> None:
     path = tmp_path / CURVE
-    for columns in BAD_TABLES.values():
-        write_table(path, {**columns, "bits": pa.array(columns["bits"], pa.float64())})
+    for series, n_bytes, bits in BAD_TABLES:
+        columns = {"n_bytes": n_bytes, "bits": pa.array(bits, pa.float64())}
+        write_table(path, columns if series is None else {"series": series, **columns})
         refused(lambda: read_curves(path))
     column = pa.array([1, 2])
     pq.write_table(pa.Table.from_arrays([column] * 4, names=["series", "series", "n_bytes", "bits"]), path)
