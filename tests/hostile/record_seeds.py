@@ -53,18 +53,8 @@ LEARNERS = {
     "both": prequential.Config(gpt=GPT, mixer=MIXER, schedule=SCHEDULE),
     "pure": prequential.Config(gpt=GPT, mixer=None, schedule=SCHEDULE),
 }
-MACHINES = [
-    {
-        "name": name,
-        "kind": kind,
-        "cores": cores,
-        "int8_tops": 1.5,
-        "memory_gb_per_s": 20.0,
-        "memory_gb": 16,
-        "source": "x",
-    }
-    for name, kind, cores in (("a", "cpu", 4), ("b", "gpu", None))
-]
+RATES = {"int8_tops": 1.5, "memory_gb_per_s": 20.0, "memory_gb": 16, "source": "x"}
+MACHINES = [{"name": "a", "kind": "cpu", "cores": 4, **RATES}, {"name": "b", "kind": "gpu", "cores": None, **RATES}]
 
 
 @contextmanager
