@@ -2,7 +2,7 @@
 
     python benchmarks/layout.py
 
-prints one table and every violation, and exits with 1 if there is one. tests/test_layout.py asserts the same.
+prints one table and every violation, and exits with 1 if there is one. tests/benchmarks/test_layout.py asserts the same.
 """
 
 import ast

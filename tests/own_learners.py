@@ -88,15 +88,8 @@ class Words:
     """A tokenizer of three-letter ids: 'the' is one id, every byte another."""
 
     def encode(self, data):
-        ids, i = [], 0
-        while i < len(data):
-            if data[i : i + 3] == b"the":
-                ids.append(256)
-                i += 3
-            else:
-                ids.append(data[i])
-                i += 1
-        return ids
+        parts = [list(part) for part in data.split(b"the")]
+        return parts[0] + [i for part in parts[1:] for i in (256, *part)]
 
     def decode(self, ids):
         return b"".join(b"the" if i == 256 else bytes([i]) for i in ids)

@@ -46,14 +46,10 @@ def make_run(
     path = folder / f"run-{size}-{n_bytes}-{seed}"
     path.mkdir(parents=True)
     record = {
-        "schema": 1,
-        "kind": "evaluation",
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "schema": 1, "kind": "evaluation", "time": datetime.now(UTC).isoformat(timespec="seconds"), "wall_s": 0.1,
         "corpus": {"kind": "file", "name": "text", "n_bytes": n_bytes, "blake2b": f"digest of {n_bytes}"},
-        "config": replace(scaled(BASE, size), seed=seed).to_dict(),
-        "code_bits": float(bits[-1]),
-        "wall_s": 0.1,
-    }
+        "config": replace(scaled(BASE, size), seed=seed).to_dict(), "code_bits": float(bits[-1]),
+    }  # fmt: skip
     (path / "record.jsonl").write_text(json.dumps(record))
     write_curves(path / "curve.parquet", {"model": Curve(n_bytes=ends, bits=bits)})
     return read_run(path)

@@ -37,36 +37,21 @@ def work(*_: object) -> None:
     raise AssertionError("the work has begun")
 
 
-def compress(**wrong: Any) -> object:
-    values = {"source": b"text", "config": SMALL, "runtime": FUSED, "on_progress": work} | wrong
-    return prequential.compress(values.pop("source"), values.pop("output", None), **values)
+def calling(function: Callable[..., object], **good: Any) -> Callable[..., object]:
+    """The call with good arguments, of which one is replaced."""
+    return lambda **wrong: function(**{**good, **wrong})
 
 
-def decompress(**wrong: Any) -> object:
-    values = {"archive": b"", "runtime": FUSED, "on_progress": work} | wrong
-    return prequential.decompress(values.pop("archive"), values.pop("output", None), **values)
+compress = calling(prequential.compress, source=b"text", config=SMALL, runtime=FUSED, on_progress=work)
+decompress = calling(prequential.decompress, archive=b"", runtime=FUSED, on_progress=work)
+sweep = calling(prequential.sweep, source="sample:christmas_carol", plan=PLAN, folder="none", on_outcome=work)
+matrix = calling(prequential.measure_matrix, corpora=["a", "b"], models=[], config=SMALL, runtime=FUSED, on_step=work)
+sweep_plan = calling(prequential.sweep_plan, base=BOTH)
 
 
 def evaluate(**wrong: Any) -> object:
-    values = {"source": b"text" * 99, "runtime": FUSED, "on_progress": work} | wrong
-    if "learner" not in wrong:
-        values.setdefault("config", SMALL)
-    return prequential.evaluate(values.pop("source"), **values)
-
-
-def sweep(**wrong: Any) -> object:
-    values = {"source": "sample:christmas_carol", "plan": PLAN, "folder": "none", "on_outcome": work} | wrong
-    return prequential.sweep(values.pop("source"), values.pop("plan"), values.pop("folder"), **values)
-
-
-def matrix(**wrong: Any) -> object:
-    values = {"corpora": ["a", "b"], "models": [], "config": SMALL, "runtime": FUSED, "on_step": work} | wrong
-    return prequential.measure_matrix(**values)
-
-
-def sweep_plan(**wrong: Any) -> object:
-    values = {"base": BOTH} | wrong
-    return prequential.sweep_plan(values.pop("base"), **values)
+    learner = {} if "learner" in wrong else {"config": SMALL}
+    return prequential.evaluate(**{"source": b"text" * 99, "runtime": FUSED, "on_progress": work, **learner, **wrong})
 
 
 WRONG: list[tuple[Callable[..., object], str, Any]] = [
@@ -84,17 +69,17 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (matrix, "corpora", "ab"), (matrix, "config", None), (matrix, "limit_bytes", 1.5),
     *((sweep_plan, name, 5) for name in ("base", "replay", "widths", "layers", "update_symbols", "seeds", "runtime")),
     (sweep_plan, "widths", "64"), (sweep_plan, "replay", ["a"]), (sweep_plan, "seeds", [1.5]),
-    *((lambda **wrong: prequential.preset(**wrong), "level", value) for value in ("5", 10, 5.5, True, None, [1])),
+    *((prequential.preset, "level", value) for value in ("5", 10, 5.5, True, None, [1])),
     (lambda **wrong: prequential.preset(5, **wrong), "pure", "no"), (lambda **wrong: prequential.preset(5, **wrong), "seed", "a"),
-    *((lambda **wrong: prequential.Runtime(**wrong), name, "a") for name in ("threads", "backend", "kernels", "device")),
-    *((lambda **wrong: prequential.Runtime(**wrong), name, "a") for name in ("audit_every", "max_memory_bytes")),
-    (lambda **wrong: prequential.Runtime(**wrong), "threads", 0), (lambda **wrong: prequential.Runtime(**wrong), "device", []),
-    *((lambda **wrong: prequential.Config(**wrong), name, 5) for name in ("gpt", "mixer", "schedule", "replicas")),
-    (lambda **wrong: prequential.DraftFolder(**wrong), "path", 5),
-    (lambda **wrong: prequential.memory_bytes(**wrong), "config", 5),
+    *((prequential.Runtime, name, "a") for name in ("threads", "backend", "kernels", "device")),
+    *((prequential.Runtime, name, "a") for name in ("audit_every", "max_memory_bytes")),
+    (prequential.Runtime, "threads", 0), (prequential.Runtime, "device", []),
+    *((prequential.Config, name, 5) for name in ("gpt", "mixer", "schedule", "replicas")),
+    (prequential.DraftFolder, "path", 5),
+    (prequential.memory_bytes, "config", 5),
     (lambda **wrong: prequential.memory_bytes(SMALL, **wrong), "n_threads", "a"),
     (lambda **wrong: prequential.memory_bytes(SMALL, **wrong), "n_learners", 0),
-    (lambda **wrong: prequential.progress(**wrong), "title", 5),
+    (prequential.progress, "title", 5),
     *((lambda read=read, **wrong: read(**wrong), "path", 5)
       for read in (prequential.read_run, prequential.read_runs, prequential.read_series)),
     (lambda **wrong: prequential.read_runs("none", **wrong), "on_bad", 5),
@@ -131,13 +116,8 @@ def messages() -> list[tuple[str, str]]:
     for folder in ("adapters", "exact", "files", "learners", "measure", "model", "online", "report"):
         for path in sorted((PROJECT / "prequential" / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                name = getattr(getattr(node, "func", None), "id", "") or getattr(
-                    getattr(node, "func", None), "attr", ""
-                )
-                if isinstance(node, ast.Call) and (name.endswith("Error") or name == "add_note"):
-                    texts = [
-                        n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-                    ]
+                if isinstance(node, ast.Call) and re.search(r"(Error|\badd_note)$", ast.unparse(node.func)):
+                    texts = [str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant)]
                     found.append((str(path), "".join(texts)))
     for name in ("compression", "decompression"):
         text = (PROJECT / "prequential" / f"{name}.py").read_text(encoding="utf-8")
@@ -158,9 +138,8 @@ def test_an_output_that_exists_is_refused_in_words_of_python(tmp_path: Path) -> 
 
 
 def test_messages_in_words_of_the_command_line_keep_quoted_names() -> None:
-    assert (
-        in_options("'overwrite=True' exists; overwrite=True replaces it") == "'overwrite=True' exists; -f replaces it"
-    )
+    shown = in_options("'overwrite=True' exists; overwrite=True replaces it")
+    assert shown == "'overwrite=True' exists; -f replaces it"
     assert in_options("the run's end: raise max_memory_bytes= of 'a'") == "the run's end: raise --max-memory of 'a'"
     assert [in_options(name) for name in OPTIONS] == list(OPTIONS.values())
 
@@ -170,16 +149,6 @@ def test_messages_in_words_of_the_command_line_keep_quoted_names() -> None:
 
 def test_the_package_lists_its_public_names_only() -> None:
     assert [n for n in dir(prequential) if not n.startswith("__") and n not in prequential.__all__] == ["plots"]
-
-
-def test_a_run_shows_itself_in_a_line_and_as_a_table(tmp_path: Path) -> None:
-    plan = prequential.sweep_plan(BOTH, seeds=[0])
-    prequential.sweep("sample:christmas_carol", plan, tmp_path, limit_bytes=1000, runtime=FUSED)
-    (run,) = prequential.read_runs(tmp_path)
-    assert re.fullmatch(r"<Run \S+ of christmas_carol, 1,000 bytes: GPT 1 x 32.*, \d\.\d{4} bits/byte>", repr(run))
-    assert (
-        run._repr_html_().startswith("<p>&lt;Run ") and f"<td>{run.record['archive_bytes']:,}</td>" in run._repr_html_()
-    )
 
 
 def test_runs_of_a_folder_that_does_not_exist_are_an_error(tmp_path: Path) -> None:
@@ -201,9 +170,7 @@ def state() -> dict[str, Any]:
     return {
         "threads": torch.get_num_threads(),
         "filters": [str(each) for each in warnings.filters],
-        "signals": [
-            signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
-        ],
+        "signals": [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)],
         "folder": Path.cwd(),
         "environment": dict(os.environ),
         "path": list(sys.path),
@@ -251,9 +218,6 @@ def test_a_call_that_imports_torch_leaves_it_its_usual_threads_and_adds_no_warni
         "import torch; print(torch.get_num_threads(), warnings.filters == before)"
     )
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
-    usual = subprocess.run(
-        [sys.executable, "-c", "import torch; print(torch.get_num_threads())"], env=environment, capture_output=True
-    )
-    assert usual.stdout.split() == [b"2"]
-    assert done.stdout.split() == [b"2", b"True"]
+    for code, said in ((program, [b"2", b"True"]), ("import torch; print(torch.get_num_threads())", [b"2"])):
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+        assert done.stdout.split() == said

@@ -26,21 +26,12 @@ TEXT = b"It was the best of times, it was the worst of times, it was the age of 
 
 
 @contextmanager
-def default_type(dtype):
-    torch.set_default_dtype(dtype)
+def default_type(value, change=torch.set_default_dtype, usual=torch.float32):
+    change(value)
     try:
         yield
     finally:
-        torch.set_default_dtype(torch.float32)
-
-
-@contextmanager
-def precision(name):
-    torch.set_float32_matmul_precision(name)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision("highest")
+        change(usual)
 
 
 STATES = {
@@ -49,32 +40,22 @@ STATES = {
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
     "inference mode": torch.inference_mode,
     "device meta": lambda: torch.device("meta"),
-    "precision": lambda: precision("medium"),
+    "precision": lambda: default_type("medium", torch.set_float32_matmul_precision, "highest"),
 }
 
 
 def settings():
-    return (
-        torch.get_default_dtype(),
-        torch.get_default_device(),
-        torch.is_autocast_enabled("cpu"),
-        torch.is_inference_mode_enabled(),
-        torch.is_grad_enabled(),
-        torch.get_float32_matmul_precision(),
-    )
+    modes = (torch.is_autocast_enabled("cpu"), torch.is_inference_mode_enabled(), torch.is_grad_enabled())
+    return torch.get_default_dtype(), torch.get_default_device(), *modes, torch.get_float32_matmul_precision()
 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize(
-    "runtime",
-    [
-        prequential.Runtime(backend="float64", threads=1),
-        prequential.Runtime(kernels="plain", threads=1),
-        prequential.Runtime(backend="float32", threads=2),
-    ],
-    ids=["float64", "plain", "float32"],
+    "options",
+    [{"backend": "float64", "threads": 1}, {"kernels": "plain", "threads": 1}, {"backend": "float32", "threads": 2}],
 )
-def test_what_the_caller_has_set_in_torch_changes_no_bit(state, runtime):
+def test_what_the_caller_has_set_in_torch_changes_no_bit(state, options):
+    runtime = prequential.Runtime(**options)
     archive = prequential.compress(TEXT, config=CONFIG, runtime=runtime)
     expected = prequential.evaluate(TEXT, config=CONFIG, runtime=runtime, baselines=()).ledger.code_bits
     with STATES[state]():

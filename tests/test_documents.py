@@ -53,9 +53,7 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
 def _written(path: Path) -> str:
     """The text of a file; of a notebook without its outputs, which may name documents of an older tree."""
     text = path.read_text(encoding="utf-8")
-    if path.suffix != ".ipynb":
-        return text
-    return "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+    return text if path.suffix != ".ipynb" else "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
 
 
 def test_every_document_that_the_source_names_exists() -> None:
@@ -94,7 +92,8 @@ def test_every_file_that_the_architecture_names_exists() -> None:
     text = (PROJECT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
     named = set(re.findall(r"[\w/]+\.py\b", text))
     assert len(named) > 40
-    roots = (PROJECT, PROJECT / "prequential")
-    # "contexts.py", after its folder was named
-    beside = [path.parent for path in (PROJECT / "prequential").rglob("*.py")]
-    assert sorted(name for name in named if not any((root / name).is_file() for root in (*roots, *beside))) == []
+    roots = {
+        PROJECT,
+        *(path.parent for path in (PROJECT / "prequential").rglob("*.py")),
+    }  # "contexts.py", after its folder
+    assert sorted(name for name in named if not any((root / name).is_file() for root in roots)) == []

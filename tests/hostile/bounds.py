@@ -20,17 +20,8 @@ import pytest
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, MODE, N_WORDS, WIDTH, WORDS_PER_SYMBOL, BitCoder
 
 from prequential.errors import ConfigError, CorruptArchiveError
-from prequential.model.config import (
-    CONTEXTS,
-    CURVES,
-    GPT_CONTEXTS,
-    WEIGHT_SETS,
-    Config,
-    GPTConfig,
-    MixerConfig,
-    ReplicaConfig,
-    ScheduleConfig,
-)
+from prequential.model import config as configs
+from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt.context_kernels import context_rows
 from prequential.model.gpt.context_table import MOST_SHIFTS
@@ -54,14 +45,14 @@ SCHEDULE = ScheduleConfig(
     first_segment_symbols=100, segment_symbols=100, row_symbols=50, n_rows=3, history_bits=14, block_symbols=1 << 12
 )
 SMALL = GPTConfig(n_layers=1, width=16, n_heads=2, mlp_factor=1, window=4)
-ALL = {"contexts": CONTEXTS, "sets": WEIGHT_SETS, "curves": CURVES}
+ALL = {"contexts": configs.CONTEXTS, "sets": configs.WEIGHT_SETS, "curves": configs.CURVES}
 CONFIGS = {
     "mixer": Config(gpt=None, mixer=MixerConfig(table_bits=4, match_bits=4), schedule=SCHEDULE),
     "large mixer": Config(gpt=None, mixer=MixerConfig(**ALL, table_bits=12, match_bits=10), schedule=SCHEDULE),
     "pure": Config(gpt=SMALL, mixer=None, schedule=SCHEDULE),
     "contexts": Config(
         gpt=GPTConfig(
-            n_layers=2, width=48, n_heads=3, mlp_factor=2, window=64, n_embeddings=8, contexts=GPT_CONTEXTS,
+            n_layers=2, width=48, n_heads=3, mlp_factor=2, window=64, n_embeddings=8, contexts=configs.GPT_CONTEXTS,
             context_bits=4, memory_bits=13,
         ),
         mixer=None,
@@ -82,22 +73,20 @@ class Draw:
 
     def __call__(self, n: int, low: int, high: int) -> np.ndarray:
         """(n,) int64 from low to high, both included: one of the two ends, near them, small, or anything."""
-        kind, near = self.random.integers(6), self.random.integers(0, 5, n)
-        ends = np.where(self.random.random(n) < 0.5, low, high)
+        near, ends = self.random.integers(0, 5, n), np.where(self.random.random(n) < 0.5, low, high)
         values = (
-            np.full(n, low), np.full(n, high), ends, np.clip(np.where(ends == low, low + near, high - near), low, high),
-            np.clip(near, low, high), self.random.integers(low, high, n, endpoint=True),
-        )[kind]  # fmt: skip
-        return np.asarray(values, np.int64)
+            np.full(n, low), np.full(n, high), ends, np.where(ends == low, low + near, high - near), near,
+            self.random.integers(low, high, n, endpoint=True),
+        )[self.random.integers(6)]  # fmt: skip
+        return np.clip(np.asarray(values, np.int64), low, high)
 
     def floats(self, n: int, low: float, high: float) -> np.ndarray:
         """(n,) float32 from low to high: an end, 0, tiny, ordinary or any."""
         signs = np.where(self.random.random(n) < 0.5, -1.0, 1.0) if low < 0 else np.ones(n)
-        kind = self.random.integers(7)
         sizes = (
             np.full(n, high), np.zeros(n), np.full(n, 1e-45), self.random.random(n), self.random.random(n) * high,
             high ** (self.random.random(n) * 2 - 1), np.where(self.random.random(n) < 0.1, high, 0.0),
-        )[kind]  # fmt: skip
+        )[self.random.integers(7)]  # fmt: skip
         return np.clip((signs * sizes).astype(np.float32), np.float32(low), np.float32(high))
 
     def like(self, array: np.ndarray, low: float | None = None, high: float | None = None) -> np.ndarray:

@@ -13,14 +13,14 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
 import torch
 from limits import bounded
+from programs import forked
 from safetensors.torch import save_file
-from seeds import RUNTIME, seeds
+from seeds import RUNTIME, InterruptionError, hurried, seeds, stopping_at
 from watch import confined
 
 import prequential
@@ -36,10 +36,6 @@ Change = Callable[[Tensors, About], object]
 METADATA = checkpoint.METADATA
 STOP_AFTER = {"mixer": 4, "pure": 3}  # reports: interrupts within a block, after a coded segment
 CLEAN = (CheckpointError, CorruptArchiveError, OutputError)
-
-
-class InterruptionError(Exception):
-    """Raised instead of Ctrl-C."""
 
 
 # ---- changes: "CASE SEED": the seed that is interrupted, and what becomes of its checkpoint
@@ -82,20 +78,14 @@ FILLED = {  # tensors of the mixer, filled with one value
     "last_weights": ((1 << 31) - 1,), "curves": (-1,), "indirect": (LARGE,), "followers": (-1,), "row_errors": (-1, -(1 << 31)),
 }  # fmt: skip
 VALUES: dict[str, Change] = {
-    **{
-        f"{name} {value} mixer": _fill(f"learner.mixer.{name}", value)
-        for name, values in FILLED.items()
-        for value in values
-    },
+    **{f"{name} {x} mixer": _fill(f"learner.mixer.{name}", x) for name, values in FILLED.items() for x in values},
     **{f"counters {value} mixer": _fill("learner.counters", value) for value in (-5, LARGE)},
     **{f"counters {value} pure": _fill("learner.gpt.counters", value) for value in (-5, LARGE)},
     **{f"all {value} pure": _all_floats(value) for value in (float("nan"), float("inf"), 3e38)},
     "coder-position-negative mixer": _coder(n_words=-(1 << 50)),
     "coder-position-large mixer": _coder(n_words=1 << 50),
     "coder-mode mixer": _coder(mode=0),
-    "coder-writes-anywhere mixer": _coder(
-        mode=0, width=1, n_words=1 << 40
-    ),  # an encoder's words, far after their array
+    "coder-writes-anywhere mixer": _coder(mode=0, width=1, n_words=1 << 40),  # far after the words of an encoder
     "coder-width-zero mixer": _coder(width=0),
     "coder-fault mixer": _coder(fault=1),
     "words-many mixer": _replace("words", torch.full((10_000,), -1, dtype=torch.int32)),
@@ -125,15 +115,8 @@ FORMS: dict[str, Change] = {
 def interrupted(folder: Path, name: str) -> tuple[Tensors, About]:
     """Writes the archive of a seed to the folder and interrupts its decompression. Returns the checkpoint."""
     (folder / "a.pq").write_bytes(seeds()[name].archive)
-    left = [STOP_AFTER[name]]
-
-    def stop(*_: object) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise InterruptionError
-
-    checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")  # always due
-    with suppress(InterruptionError):
+    with hurried(), suppress(InterruptionError):
+        stop = stopping_at(STOP_AFTER[name])
         prequential.decompress(folder / "a.pq", folder / "a", runtime=RUNTIME, on_progress=stop)
     with open_tensors(checkpoint_path(folder / "a")) as file:
         about = json.loads(file.metadata[METADATA])
@@ -151,17 +134,15 @@ def write(path: Path, tensors: Tensors, about: About) -> None:
 
 def outcome(folder: Path, name: str) -> str:
     """The outcome of resuming the decompression; the name of the signal if one ends the process."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
+    said = folder / "said"
+
+    def work() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        os.write(writer, _resumed(folder, name).encode()[:1000])
-        os._exit(0)
-    os.close(writer)
-    with open(reader, "rb") as stream:  # noqa: PTH123
-        said = stream.read().decode()
-    status = os.waitpid(child, 0)[1]
-    return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else said or "ended"
+        said.write_text(_resumed(folder, name))
+        return 0
+
+    code = forked(work)
+    return signal.Signals(-code).name if code < 0 else said.read_text()
 
 
 def _resumed(folder: Path, name: str) -> str:
@@ -188,37 +169,10 @@ def tried(cases: dict[str, Change]) -> dict[str, str]:
     return found
 
 
-def damaged(count: int) -> dict[str, int]:
-    """Counts of the outcomes of damage to the file's bytes, with an unchanged digest."""
-    rng, found = Random(1), dict[str, int]()
-    with tempfile.TemporaryDirectory() as folder:
-        interrupted(Path(folder), "mixer")
-        files = {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
-        checkpoint_file = checkpoint_path(Path(folder, "a"))
-        for _ in range(count):
-            data = bytearray(files[checkpoint_file])
-            for _ in range(rng.choice((1, 1, 4))):
-                # the description of the tensors comes first
-                at = rng.randrange(len(data) if rng.random() < 0.3 else 3000)
-                data[at] ^= 1 << rng.randrange(8)
-            if rng.random() < 0.2:
-                del data[rng.randrange(len(data)) :]
-            for path, content in {**files, checkpoint_file: bytes(data)}.items():
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(content)
-            said = outcome(Path(folder), "mixer")
-            found[said] = found.get(said, 0) + 1
-            Path(folder, "a").unlink(missing_ok=True)
-    return found
-
-
 if __name__ == "__main__":
     np.seterr(all="ignore")
     everything = {**VALUES, **FORMS}
     for seed in STOP_AFTER:
         # compiles the kernels before processes are forked
         prequential.decompress(seeds()[seed].archive, runtime=RUNTIME)
-    if sys.argv[1:] == ["damaged"]:
-        print(json.dumps(damaged(300)))
-    else:
-        print(json.dumps(tried({case: everything[case] for case in sys.argv[1:] or everything}), indent=1))
+    print(json.dumps(tried({case: everything[case] for case in sys.argv[1:] or everything}), indent=1))

@@ -55,7 +55,7 @@ def damaged_value(value: Any, rng: Random) -> Any:
         if not places or rng.random() < 0.01:
             return hostile_value(rng)
         container, key = rng.choice(places)
-        rng.choice(VALUE_CHANGES)(container, key, value, rng)
+        _change(container, key, value, rng)
     return value
 
 
@@ -72,62 +72,39 @@ def _places(value: Any) -> Any:
         yield from _places(value[key])
 
 
-def _set(container: Any, key: Any, root: Any, rng: Random) -> None:
-    container[key] = hostile_value(rng)
-
-
-def _nudge(container: Any, key: Any, root: Any, rng: Random) -> None:
-    """Another value of the same type."""
-    old = container[key]
-    if isinstance(old, bool):
-        container[key] = not old
-    elif isinstance(old, int | float):
-        container[key] = rng.choice(
-            (*(n for n in NUMBERS if type(n) is type(old)), old + 1, old - 1, -old, old * 2, old / 2, float(old))
-        )
-    elif isinstance(old, str):
-        container[key] = rng.choice((*TEXTS, old[:-1], old + "0", old.upper(), old[::-1]))
-    else:
-        container[key] = type(old)() if rng.random() < 0.5 else None
-
-
-def _delete(container: Any, key: Any, root: Any, rng: Random) -> None:
-    del container[key]
-
-
-def _add(container: Any, key: Any, root: Any, rng: Random) -> None:
-    if isinstance(container, list):
+def _change(container: Any, key: Any, root: Any, rng: Random) -> None:
+    """Replaces, removes or renames the value at this place, or puts another one beside it."""
+    old, (other, other_key) = container[key], rng.choice(list(_places(root)))
+    how = rng.randrange(14)
+    if how < 2:
+        del container[key]
+    elif how == 2 and isinstance(container, list):
         container.insert(rng.randint(0, len(container)), hostile_value(rng))
-    else:
+    elif how == 2:
         container[rng.choice(TEXTS)] = hostile_value(rng)
-
-
-def _rename(container: Any, key: Any, root: Any, rng: Random) -> None:
-    if isinstance(container, dict):
+    elif how == 3 and isinstance(container, dict):
         container[rng.choice(TEXTS)] = container.pop(key)
+    elif how < 6:
+        container[key] = deepcopy(other[other_key])
+    elif how < 10:
+        container[key] = _near(old, rng)
+    else:
+        container[key] = rng.choice((hostile_value(rng),) * 3 + ([old], {"name": old}, str(old)[:1000]))
 
 
-def _exchange(container: Any, key: Any, root: Any, rng: Random) -> None:
-    """The value of another place."""
-    other, other_key = rng.choice(list(_places(root)))
-    container[key] = deepcopy(other[other_key])
-
-
-def _wrap(container: Any, key: Any, root: Any, rng: Random) -> None:
-    container[key] = rng.choice(([container[key]], {"name": container[key]}, str(container[key])[:1000]))
-
-
-def _repeat(container: Any, key: Any, root: Any, rng: Random) -> None:
-    old = container[key]
-    if isinstance(old, list | str):
-        container[key] = old * rng.choice((2, 3, 100, 20_000 if len(str(old)) < 100 else 4))
-    elif isinstance(old, dict):
-        container[key] = {f"{name}{i}": value for i in range(rng.choice((2, 100))) for name, value in old.items()}
-
-
-VALUE_CHANGES: list[Callable[[Any, Any, Any, Random], None]] = [
-    _set, _set, _set, _nudge, _nudge, _nudge, _delete, _delete, _add, _rename, _exchange, _exchange, _wrap, _repeat,
-]  # fmt: skip
+def _near(old: Any, rng: Random) -> Any:
+    """Another value of the same type; of texts, lists and objects also repetitions."""
+    if isinstance(old, bool):
+        return not old
+    if isinstance(old, int | float):
+        same = (n for n in NUMBERS if type(n) is type(old))
+        return rng.choice((*same, old + 1, old - 1, -old, old * 2, old / 2, float(old)))
+    if isinstance(old, dict):
+        return rng.choice(({}, {f"{name}{i}": value for i in range(100) for name, value in old.items()}))
+    if old is None:
+        return hostile_value(rng)
+    more = old * rng.choice((2, 3, 100, 20_000 if len(str(old)) < 100 else 4))
+    return rng.choice((*TEXTS, old[:-1], old + "0", old[::-1], more) if isinstance(old, str) else (old[:-1], more))
 
 
 def to_text(value: Any, rng: Random, *, indent: int | None = None) -> bytes:
@@ -221,41 +198,40 @@ def _change_values(columns: Columns, rng: Random) -> None:
     values, far = columns[name], rng.choice((2, 3, 1e-9, 1e9) if name == "bits" else (2, 1000, 1 << 40, 1 << 51))
     texts = (None, *(text.encode("utf-8", "replace").decode() for text in TEXTS))
     fixed = rng.choice({"series": texts, "n_bytes": POSITIONS, "bits": BITS}[name])
-
-    def new(old: Any) -> Any:
-        if name == "series" or old is None or how < 2:
-            return fixed
-        return {2: old + 1, 3: old - 1, 4: -old, 5: old * far}[how]
-
-    how = rng.randrange(6)
-    if values and rng.random() < 0.3:
-        values[:] = [new(old) for old in values]
-    elif values:
-        i = rng.choice((0, -1, rng.randrange(len(values))))
-        values[i] = new(values[i])
-
-
-def _reorder(columns: Columns, rng: Random) -> None:
-    name = rng.choice(list(columns))
-    rng.choice((rng.shuffle, lambda values: values.sort(key=str), lambda values: values.reverse()))(columns[name])
+    changes: list[Callable[[Any], Any]] = [lambda x: x + 1, lambda x: x - 1, lambda x: -x, lambda x: x * far]
+    change = rng.choice([lambda _: fixed] * 2 + (changes if name != "series" else []))
+    rows = (
+        range(len(values))
+        if rng.random() < 0.3
+        else [rng.choice((0, -1, rng.randrange(len(values))))]
+        if values
+        else []
+    )
+    for row in rows:
+        values[row] = fixed if values[row] is None else change(values[row])
 
 
 def _choose_rows(columns: Columns, rng: Random) -> None:
+    """Other rows, in another order, or many more."""
     n = min(map(len, columns.values()))
-    some = sorted(rng.choices(range(n), k=n)) if n else []
-    rows = rng.choice(([], [0], [n - 1], list(range(n // 2)), list(range(n)) * 2, some))
-    for name in columns:
-        columns[name] = [columns[name][row] for row in rows if 0 <= row < n]
+    some = rng.choices(range(n), k=n) if n else []
+    rows = rng.choice(
+        ([], [0], [n - 1], list(range(n // 2)), list(range(n)) * 2, some, sorted(some), list(range(n))[::-1])
+    )
+    n_new = rng.choice((0, 0, 0, 100, 3000))
+    for name, new in (
+        ("series", [f"s{i}" for i in range(n_new)]),
+        ("n_bytes", [2000] * n_new),
+        ("bits", [1.0] * n_new),
+    ):
+        columns[name] = [columns[name][row] for row in rows if 0 <= row < n] + new
 
 
-def _many_series(columns: Columns, rng: Random) -> None:
-    n = rng.choice((100, 3000))
-    columns["series"] += [f"s{i}" for i in range(n)]
-    columns["n_bytes"] += [2000] * n
-    columns["bits"] += [1.0] * n
+def _sort_column(columns: Columns, rng: Random) -> None:
+    columns[rng.choice(list(columns))].sort(key=str)
 
 
-TABLE_CHANGES: list[Callable[[Columns, Random], None]] = [*[_change_values] * 7, _reorder, _choose_rows, _many_series]
+TABLE_CHANGES: list[Callable[[Columns, Random], None]] = [*[_change_values] * 7, *[_choose_rows] * 2, _sort_column]
 
 
 def _typed(columns: Columns, rng: Random) -> Any:
@@ -284,21 +260,21 @@ def _typed(columns: Columns, rng: Random) -> Any:
 
 
 def _written(table: Any, rng: Random) -> bytes:
-    out = io.BytesIO()
-    options = {
-        "compression": rng.choice(("zstd", "none", "snappy", "gzip", "brotli", "lz4")),
-        "row_group_size": rng.choice((None, 1, 7)),
-        "use_dictionary": rng.random() < 0.7,
-        "data_page_version": rng.choice(("1.0", "2.0")),
-        "version": rng.choice(("1.0", "2.4", "2.6")),
-        "store_schema": rng.random() < 0.7,
-        "write_statistics": rng.random() < 0.5,
-    }
+    choices: dict[str, tuple[Any, ...]] = {
+        "compression": ("zstd", "none", "snappy", "gzip", "brotli", "lz4"), "row_group_size": (None, 1, 7),
+        "use_dictionary": (True, True, False), "data_page_version": ("1.0", "2.0"), "version": ("1.0", "2.4", "2.6"),
+        "store_schema": (True, True, False), "write_statistics": (True, False),
+    }  # fmt: skip
+    options = {name: rng.choice(values) for name, values in choices.items()}
     try:
-        pyarrow.parquet.write_table(table, out, **options)
+        return _file_of(table, **options)
     except (pyarrow.ArrowException, ValueError):  # a type that cannot be written
-        out = io.BytesIO()
-        pyarrow.parquet.write_table(table.select([]), out)
+        return _file_of(table.select([]))
+
+
+def _file_of(table: Any, **options: Any) -> bytes:
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(table, out, **options)
     return out.getvalue()
 
 
@@ -323,6 +299,4 @@ def _made_bomb(n: int) -> bytes:
         zeros = pyarrow.array(np.zeros(n, np.int8))
         names = pyarrow.DictionaryArray.from_arrays(zeros, pyarrow.array(["model"]))
         table = {"series": names, "n_bytes": zeros.cast(pyarrow.int64()), "bits": zeros.cast(pyarrow.float64())}
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(table), out, compression="zstd")
-    return out.getvalue()
+    return _file_of(pyarrow.table(table), compression="zstd")

@@ -34,13 +34,20 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from prequential.model.config import Config
+import torch
+from prequential_corpora.bundled import sample_path
+from programs import forked
+from seeds import hurried
+
+from prequential.cli.main import main as program
+from prequential.evaluation.runs import interrupted_runs
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.online import checkpoint
 
 HERE = Path(__file__).resolve().parent
 LIBRARY = "PREQUENTIAL_FAULTS"  # names the compiled faults.c in the environment
@@ -116,18 +123,12 @@ class Fault(NamedTuple):
     @property
     def is_serious(self) -> bool:
         """Whether a run that says nothing about the fault may have lost something."""
-        return bool(self.kinds & (WRITE | SYNC | CREATE | SIZE | READ | LINK | MKDIR)) and self.manner in (
-            ONCE,
-            SHORT_THEN_FAIL,
-        )
+        serious = WRITE | SYNC | CREATE | SIZE | READ | LINK | MKDIR
+        return bool(self.kinds & serious) and self.manner in (ONCE, SHORT_THEN_FAIL)
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command line to test.
-
-    given: makes the files that it needs. argv: its arguments in a folder. again: those of the second run.
-    """
+class Command(NamedTuple):
+    """A command line. given: makes the files that it needs. argv: its arguments in a folder. again: those of the second run."""
 
     given: Callable[[Path], None]
     argv: Callable[[Path], list[str]]
@@ -135,10 +136,18 @@ class Command:
 
 
 RECORD = re.compile(r"; the record is in '([^']+)'")  # the line that could not be appended
-KEPT = re.compile(
-    r"'([^']+)' holds (?:a valid beginning|the complete output)"
-)  # what stays of an output without a checkpoint
+# What stays of an output without a checkpoint.
+KEPT = re.compile(r"'([^']+)' holds (?:a valid beginning|the complete output)")
 ANEW = "this one starts anew"  # what --resume says without a checkpoint
+
+
+LEARNER = Config(  # both parts, as small as possible
+    gpt=GPTConfig(n_layers=1, width=16, n_heads=2, mlp_factor=1, window=4, warmup_updates=1),
+    mixer=MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4),
+    schedule=ScheduleConfig(
+        first_segment_symbols=256, segment_symbols=256, row_symbols=32, n_rows=8, history_bits=14, block_symbols=512
+    ),
+)
 
 
 # ---- the commands
@@ -205,8 +214,6 @@ def commands(bench: Bench) -> dict[str, Command]:
 
     def evaluation(folder: Path) -> list[str] | None:
         """Continues the run if there is a draft of it; repeats it unless there is a complete one."""
-        from prequential.evaluation.runs import interrupted_runs
-
         if drafts := interrupted_runs(folder / "runs"):
             return ["evaluate", "a", "--verify", "--baselines", "none", "--resume", str(drafts[0]), *learner]
         return None if list(folder.glob("runs/*/record.jsonl")) else evaluate
@@ -251,22 +258,12 @@ def run(bench: Bench, argv: Sequence[str], fault: Fault | None = None, *, stop_a
     report = Report.from_buffer(bench.shared)
     ctypes.memset(ctypes.byref(report), 0, ctypes.sizeof(report))
     errors = bench.scratch / "stderr"
-    child = os.fork()
-    if not child:
-        code = 99
-        try:
-            code = _child(bench, argv, fault, report, stop_after)
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
+    code = forked(lambda: _child(bench, argv, fault, report, stop_after))
     said = errors.read_text(errors="replace")
     return Ended(code, said, report.n_calls, report.n_linked, report.call.decode(errors="replace"))
 
 
 def _child(bench: Bench, argv: Sequence[str], fault: Fault | None, report: Report, stop_after: int) -> int:
-    from prequential.cli.main import main
-
     signal.alarm(TIME_LIMIT_S)
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(bench.scratch / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
@@ -279,7 +276,7 @@ def _child(bench: Bench, argv: Sequence[str], fault: Fault | None, report: Repor
         how = fault.kinds, ctypes.c_long(fault.nth), fault.error, fault.manner, ctypes.byref(report)
         library.faults_arm(os.fsencode(bench.folder), *how)
     try:
-        code = main(argv)
+        code = program(argv)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 98
     gc.collect()  # files that nobody has closed
@@ -290,8 +287,6 @@ def _child(bench: Bench, argv: Sequence[str], fault: Fault | None, report: Repor
 
 def _stop_after(n_checkpoints: int) -> None:
     """Lets the process end at once after so many checkpoints, as kill -9 does."""
-    from prequential.online import checkpoint
-
     write, left = checkpoint.write, [n_checkpoints]
 
     def counted(*arguments: Any) -> None:
@@ -301,26 +296,6 @@ def _stop_after(n_checkpoints: int) -> None:
             os._exit(0)
 
     checkpoint.write = counted
-
-
-def learner() -> "Config":
-    """A learner with both parts, as small as possible."""
-    from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
-
-    return Config(
-        gpt=GPTConfig(n_layers=1, width=16, n_heads=2, mlp_factor=1, window=4, warmup_updates=1),
-        mixer=MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4),
-        schedule=ScheduleConfig(
-            first_segment_symbols=256, segment_symbols=256, row_symbols=32, n_rows=8, history_bits=14, block_symbols=512
-        ),
-    )
-
-
-def hurry() -> None:
-    """Writes a checkpoint after every segment."""
-    from prequential.online import checkpoint
-
-    checkpoint.FIRST_AFTER_S, checkpoint.COST, checkpoint.BYTES_PER_S = 0.0, float("inf"), float("inf")
 
 
 # ---- what is in a folder
@@ -514,40 +489,28 @@ def restarted_with_library(arguments: Sequence[str]) -> "subprocess.CompletedPro
 @contextmanager
 def prepared() -> Iterator[Bench]:
     """A process in which all kernels are compiled, and its bench."""
-    import torch
-    from prequential_corpora.bundled import sample_path
-
-    from prequential.cli.main import main  # noqa: F401
-
     torch.set_num_threads(1)
-    hurry()
     memory = Path("/dev/shm")  # where fsync costs nothing
-    with tempfile.TemporaryDirectory(prefix="faults-", dir=memory if memory.is_dir() else None) as scratch:
+    place = memory if memory.is_dir() else None
+    with hurried(), tempfile.TemporaryDirectory(prefix="faults-", dir=place) as scratch:
         bench = Bench(Path(scratch).resolve(), sample_path("christmas_carol").read_bytes()[:N_BYTES])
-        (bench.scratch / "config.json").write_text(json.dumps(learner().to_dict()))
+        (bench.scratch / "config.json").write_text(json.dumps(LEARNER.to_dict()))
         yield bench
 
 
-def warm(bench: Bench, names: Sequence[str]) -> None:
+def warm(bench: Bench) -> None:
     """Compiles the kernels and imports the modules of these commands in this process, so that its children need not."""
-    from prequential.cli.main import main
-
     (bench.folder / "tmp").mkdir(parents=True)
     (bench.folder / "a").write_bytes(bench.text)
-    start = Path.cwd()
-    os.chdir(bench.folder)
-    out, sys.stdout = sys.stdout, Path(os.devnull).open("w")  # noqa: SIM115
-    for argv in (
-        ["compress", "a", *bench.options],
-        ["decompress", "a.pq", "-f", *bench.options[2:]],
-        ["train", "a", "-o", "model", *bench.options],
-        ["evaluate", "a", "--verify", "--baselines", "none", *bench.options],
-        ["heldout", "--train", "model", "--test", "a", *bench.options[2:]],
-    ):
-        if not names or argv[0] in ("compress", "train") or any(name.startswith(argv[0]) for name in names):
-            assert main(argv) == 0, argv
-    sys.stdout = out
-    os.chdir(start)
+    with chdir(bench.folder), Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        for argv in (
+            ["compress", "a", *bench.options],
+            ["decompress", "a.pq", "-f", *bench.options[2:]],
+            ["train", "a", "-o", "model", *bench.options],
+            ["evaluate", "a", "--verify", "--baselines", "none", *bench.options],
+            ["heldout", "--train", "model", "--test", "a", *bench.options[2:]],
+        ):
+            assert program(argv) == 0, argv
     gc.freeze()  # the children collect only their own garbage
 
 
@@ -587,7 +550,7 @@ def main() -> int:
         print(done.stdout, end="")
         return done.returncode
     with prepared() as bench:
-        warm(bench, args.command)
+        warm(bench)
         report = table(bench, args.command, args.kind, args.every)
     print(json.dumps(report, indent=1))
     return int(any(row["violations"] for kinds in report.values() for each in kinds.values() for row in each.values()))

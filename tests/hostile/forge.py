@@ -83,12 +83,8 @@ class Draft:
         reader = ArchiveReader(io.BytesIO(archive))
         header = reader.header
         blocks = [Part(int(b.kind), b.n_bytes, b.n_symbols, b.state_digest, b.payload) for b in reader.blocks()]
-        return cls(
-            header.n_bytes, header.blake2b, canonical({"config": header.config, "corpus": header.corpus}), blocks
-        )
-
-    def copy(self) -> "Draft":
-        return copy.deepcopy(self)
+        text = canonical({"config": header.config, "corpus": header.corpus})
+        return cls(header.n_bytes, header.blake2b, text, blocks)
 
     @property
     def description(self) -> Any:
@@ -97,7 +93,7 @@ class Draft:
 
     def described(self, description: object) -> "Draft":
         """This draft with another description."""
-        draft = self.copy()
+        draft = copy.deepcopy(self)
         draft.text = canonical(description)
         return draft
 
@@ -148,20 +144,24 @@ def repaired(data: bytes, *, index: bool = True) -> bytes:
 
 def _repair(data: bytes, out: bytearray, index: bool) -> None:
     """Appends the corrected parts to `out`. Raises IndexError if the structure leads beyond the data."""
-    _, at = _varint(data, len(START))
-    length, at = _varint(data, at + 32)
-    at = _within(data, at + length)
-    checksum = zlib.crc32(data[:at])
-    out += data[:at] + checksum.to_bytes(4, "little")
-    entries = []
+
+    def seal(start: int, stop: int, checksum: int) -> int:
+        """Appends these bytes and their checksum, which takes the place of the one after them."""
+        if stop + 4 > len(data):
+            raise IndexError
+        checksum = zlib.crc32(data[start:stop], checksum)
+        out.extend(data[start:stop] + checksum.to_bytes(4, "little"))
+        return checksum
+
+    length, at = _varint(data, _varint(data, len(START))[1] + 32)
+    at += length
+    checksum, entries = seal(0, at, 0), []
     while data[at + 4]:
         start = at + 4
         n_bytes, at = _varint(data, start + 1)
-        _, at = _varint(data, at)
-        length, at = _varint(data, at)
-        at = _within(data, at + 8 + length)
-        checksum = zlib.crc32(data[start:at], checksum)
-        out += data[start:at] + checksum.to_bytes(4, "little")
+        length, at = _varint(data, _varint(data, at)[1])
+        at += 8 + length
+        checksum = seal(start, at, checksum)
         entries.append((at + 4 - start, n_bytes))
     end = data[at + 4 :]
     if index:
@@ -169,12 +169,6 @@ def _repair(data: bytes, out: bytearray, index: bool) -> None:
     elif len(end) > TRAILER_BYTES:
         end = end[:-8] + zlib.crc32(end[:-8], checksum).to_bytes(4, "little") + end[-4:]
     out += end
-
-
-def _within(data: bytes, at: int) -> int:
-    if at + 4 > len(data):
-        raise IndexError
-    return at
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

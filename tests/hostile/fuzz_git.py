@@ -9,6 +9,7 @@ documents or a PrequentialError is kept in the report, as are open files that ar
 """
 
 import os
+import re
 import shutil
 import sys
 import zlib
@@ -77,6 +78,14 @@ def plain() -> tuple[dict[str, Object], list[str]]:
 
 
 PLAIN, COMMITS = plain()
+
+
+def write_plain(path: Path) -> None:
+    """Writes the intact repository."""
+    objects = Objects(path)
+    for name, (kind, data) in PLAIN.items():
+        objects.write(kind, data, name)
+    objects.tip(COMMITS[-1])
 
 
 # ---- damage
@@ -188,27 +197,17 @@ def outcome(read: Callable[[], GitDocuments]) -> str:
     except PrequentialError as error:
         message = str(error)
         assert "\n" not in message and message.isprintable(), message
-        return f"{type(error).__name__}: {_cause(message)}"
+        return f"{type(error).__name__}: {re.sub('[0-9a-f]{4,}', 'ID', message.partition(': ')[2])[:40]}"
 
 
-def _cause(message: str) -> str:
-    """The class of an error; used for the report only."""
-    marks = (
-        "could not read the repository: its answer", "could not read the repository: it has not", "ended early",
-        "could not read the repository", "malformed", "lacks", "other bytes", "no commit", "more than", "not the root",
-        "not on the first-parent history",
-    )  # fmt: skip
-    return next((mark for mark in marks if mark in message), message[:80])
-
-
-def run(count: int, seed: int, *, seconds: float = float("inf"), keep: Path | None = None) -> Report:
+def run(count: int, report: Report, *, seconds: float = float("inf")) -> Report:
     """Reads `count` mutants in two ways each, or as many as fit into the time. They follow from their number; none is kept."""
-    report, before = Report(seed), process.SILENCE_S
+    before, n_open = process.SILENCE_S, _n_open_files()
     process.SILENCE_S = SILENCE_S
-    n_open = _n_open_files()
     try:
         with sandbox() as box:
-            report.repeat(count, seconds, lambda: _judge_one(Random(seed * 1_000_003 + report.n_mutants), box, report))
+            seed = report.seed * 1_000_003
+            report.repeat(count, seconds, lambda: _judge_one(Random(seed + report.n_mutants), box, report))
     finally:
         process.SILENCE_S = before
     if report.n_mutants and (more := _n_open_files() - n_open) > 0:
@@ -221,21 +220,15 @@ def _judge_one(rng: Random, box: Path, report: Report) -> None:
     if rng.random() < 0.6:
         how, probability = with_damaged_objects(path, rng), 0.0
     else:
-        objects = Objects(path)
-        for name, (kind, data) in PLAIN.items():
-            objects.write(kind, data, name)
-        objects.tip(COMMITS[-1])
+        write_plain(path)
         how, probability = "answers", rng.choice((0.02, 0.1, 0.5))
     rules = Rules(max_file_bytes=rng.choice((10, 100, 1 << 20)))
     since = rng.choice((COMMITS[0], "2025-01-01", "2026-01-02"))
 
     def judged() -> str:
         with damaged_answers(rng, probability):
-            return (
-                outcome(lambda: read_tree(path, "HEAD", rules))
-                + "; "
-                + outcome(lambda: read_window(path, since, "HEAD", rules))
-            )
+            tree = outcome(lambda: read_tree(path, "HEAD", rules))
+            return f"{tree}; {outcome(lambda: read_window(path, since, 'HEAD', rules))}"
 
     report.judge(how, judged)
     shutil.rmtree(path)

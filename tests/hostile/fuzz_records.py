@@ -12,53 +12,45 @@ bounded. JSON, SVG and HTML that a command makes must be well-formed. A resumed 
 or nothing is deleted. Files that break a rule are kept, and this script then exits with 1.
 """
 
-import argparse
+import base64
 import io
 import json
 import re
 import shutil
 import sys
 import tempfile
-import time
 import traceback
 import warnings
 import xml.etree.ElementTree as ElementTree
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
 from functools import cache
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 from unittest import mock
 
+import fuzzing
 import numpy as np
 from damage import damaged_bytes, damaged_json, damaged_lines, damaged_table, damaged_value
-from limits import bounded, peak_bytes
-from mutate import BrokenRuleError, sandbox
+from fuzzing import BrokenRuleError, Report, sandbox
+from limits import bounded
 from record_seeds import OPTIONS, finished, has_git, quick, seeds
 from watch import confined
 
+from prequential.cli import failures
 from prequential.cli.main import main as prequential_main
 from prequential.errors import PrequentialError
 from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import read_run
+from prequential.files.strict_json import parse_json
 from prequential.forecasting.sealed import sealed
 
 FIGURES = (
-    "ledger",
-    "code_bits",
-    "payload_bytes",
-    "n_blocks",
-    "n_raw_blocks",
-    "parts",
-    "crossings",
-    "tables",
-    "config",
-    "corpus",
-)
+    "ledger", "code_bits", "payload_bytes", "n_blocks", "n_raw_blocks", "parts", "crossings", "tables", "config", "corpus",
+)  # fmt: skip
 Damage = Callable[[bytes, Random], bytes]
 SECONDS, EXTRA_BYTES = 5.0, 256 << 20
 PLOTS_S = 20.0  # matplotlib draws a dozen files
@@ -76,8 +68,7 @@ class Command(NamedTuple):
     programs: bool = False
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """Files of which one is damaged, how, and commands of which one reads it."""
 
     files: tuple[str, ...]
@@ -85,10 +76,15 @@ class Case:
     commands: tuple[Command, ...]
 
 
-def _command(text: str, *makes: str, programs: bool = False) -> Command:
-    args = text.split()
+def _commands(text: str, *makes: str) -> tuple[Command, ...]:
+    """The command of each line. They make what follows -o, --plots, --picture and --output, and `makes`."""
+    return tuple(_command(line.split(), makes) for line in text.strip().splitlines())
+
+
+def _command(args: list[str], makes: tuple[str, ...]) -> Command:
+    named = tuple(word for option, word in pairwise(args) if option in ("-o", "--plots", "--picture", "--output"))
     computes = args[0] in ("evaluate", "sweep", "heldout", "monorepo", "compress") or "--score" in args
-    return Command((*args, *(OPTIONS if computes else ())), makes, programs)
+    return Command((*args, *(OPTIONS if computes else ())), named + makes, programs="REPOSITORY" in args)
 
 
 # ---- the kinds
@@ -97,73 +93,77 @@ def _command(text: str, *makes: str, programs: bool = False) -> Command:
 def _reads_runs(folder: str, first: str, second: str) -> tuple[Command, ...]:
     """Commands that read two runs of a folder, or of a file of packed runs; `first` is damaged."""
     first, second = f"{folder}/{first}", f"{folder}/{second}"
-    return (
-        _command(f"runs list {folder}"),
-        _command(f"runs list {folder} --json"),
-        _command(f"runs show {first}"),
-        _command(f"runs show {first} --json"),
-        _command(f"runs pack {folder} -o out.packed", "out.packed"),
-        _command(f"compare {first} {second}"),
-        _command(f"compare {second} {first} --json"),
-        _command(f"compare {first} {first} {second} --group a,a,b"),
-        _command(f"report {first} -q -o out.html", "out.html"),
-        _command(f"report {first} {second} -q -o out.html", "out.html"),
-        _command(f"report {second} {first} -c"),
-        _command(f"sweep text.txt --config both.json --width 16,32 --dry-run --runs {folder}"),
-        _command(f"sweep text.txt --config both.json --runs {folder} --dry-run --json --baseline {first}"),
-    )
+    return _commands(f"""
+        runs list {folder}
+        runs list {folder} --json
+        runs show {first}
+        runs show {first} --json
+        runs pack {folder} -o out.packed
+        compare {first} {second}
+        compare {second} {first} --json
+        compare {first} {first} {second} --group a,a,b
+        report {first} -q -o out.html
+        report {first} {second} -q -o out.html
+        report {second} {first} -c
+        sweep text.txt --config both.json --width 16,32 --dry-run --runs {folder}
+        sweep text.txt --config both.json --runs {folder} --dry-run --json --baseline {first}
+    """)
 
 
 def _reads_ladder(path: str) -> tuple[Command, ...]:
     target = "--target-width 64 --target-bytes 9000 -o out.json"
-    return (
-        _command(f"forecast {path} {target}", "out.json"),
-        _command(f"forecast {path} {target} --json --with-diverged", "out.json"),
-        _command(f"forecast {path} --backtest"),
-        _command(f"sweep --ladder text.txt --config pure.json --sizes 16x1,24x1 --dry-run --runs {path}"),
-    )
+    return _commands(f"""
+        forecast {path} {target}
+        forecast {path} {target} --json --with-diverged
+        forecast {path} --backtest
+        sweep --ladder text.txt --config pure.json --sizes 16x1,24x1 --dry-run --runs {path}
+    """)
 
 
-PLOTS = (_command("report runs/a runs/c -q --plots plots", "plots"),)
+def _uses_config(path: str) -> tuple[Command, ...]:
+    return _commands(f"""
+        evaluate tiny.txt --no-run --baselines none --max-memory 64M --config {path}
+        compress tiny.txt -o out.pq --max-memory 64M --config {path}
+        sweep tiny.txt --runs none --dry-run --config {path}
+        heldout --train tiny.txt --test tiny.txt --no-run --max-memory 64M --config {path}
+    """)
+
+
+def _resumes(draft: str, config: str) -> tuple[Command, ...]:
+    resume = f"evaluate text.txt --config {config} --baselines gzip --resume {draft}"
+    return _commands(f"{resume}\n{resume} --json", "drafts")
+
+
+RECORD, CURVE, HELDOUT, SCORES = "record.jsonl", "curve.parquet", "measured/heldout.jsonl", "target/scores.jsonl"
+PLOTS = _commands("report runs/a runs/c -q --plots plots")
+SCORE = _commands("forecast target --score forecast.json\nforecast target --score forecast.json --json", SCORES)
+SCORE_NEW = _commands("forecast target --score forecast.json --corpus long.txt", SCORES, "target/")
 BEYOND = "--target-width 64 --target-bytes 4500 --corpus long.txt -o out.json --json"
-PROXY = (_command(f"forecast ladder {BEYOND} --proxy target/run", "out.json"),)
-SCORES = "target/scores.jsonl"
-SCORE = (
-    _command("forecast target --score forecast.json", SCORES),
-    _command("forecast target --score forecast.json --json", SCORES),
-)
-PICTURES = (
-    _command("monorepo --series series.jsonl --picture out.svg", "out.svg"),
-    _command("monorepo --series series.jsonl --picture out.html", "out.html"),
-)
-MORE_PICTURES = (
-    _command("monorepo --series series.jsonl --picture out.png", "out.png"),
-    _command("monorepo REPOSITORY --series series.jsonl", "series.jsonl", programs=True),
-)
-USES_CONFIG = (
-    _command("evaluate tiny.txt --no-run --baselines none --max-memory 64M --config CONFIG"),
-    _command("compress tiny.txt -o out.pq --max-memory 64M --config CONFIG", "out.pq"),
-    _command("sweep tiny.txt --runs none --dry-run --config CONFIG"),
-    _command("heldout --train tiny.txt --test tiny.txt --no-run --max-memory 64M --config CONFIG"),
-)
-DRAFTS = ("drafts/.run-coding", "drafts/.run-coded")
-IN_DRAFTS = {
-    DRAFTS[0]: ("costs", "seconds", ".archive.pq.prequential/partial", ".archive.pq.prequential/run.checkpoint",
-                ".archive.pq.prequential/owner"),
-    DRAFTS[1]: ("costs", "seconds", "encoded.json", "archive.pq"),
-}  # fmt: skip
+PROXY = _commands(f"forecast ladder {BEYOND} --proxy target/run")
+PICTURES = _commands("""
+    monorepo --series series.jsonl --picture out.svg
+    monorepo --series series.jsonl --picture out.html
+""")
+MORE_PICTURES = _commands("""
+    monorepo --series series.jsonl --picture out.png
+    monorepo REPOSITORY --series series.jsonl
+""", "series.jsonl")  # fmt: skip
+APPENDS = _commands(f"""
+    heldout --train tiny.txt --test tiny.txt --config mixer.json --runs measured
+    evaluate tiny.txt --no-run --baselines none --config mixer.json --output {HELDOUT}
+""", HELDOUT)  # fmt: skip
+CODING = ("costs", "seconds", *(f".archive.pq.prequential/{name}" for name in ("partial", "run.checkpoint", "owner")))
+CODED = ("costs", "seconds", "encoded.json", "archive.pq")
 
 
 def _damaged_packed(data: bytes, rng: Random) -> bytes:
     """A file of packed runs in which one run is damaged, or its curves."""
-    import base64
 
     def change(values: Any, rng: Random) -> Any:
         how = rng.random()
         if how < 0.4:
-            return values | {
-                "curves": base64.b64encode(damaged_table(base64.b64decode(values["curves"]), rng)).decode()
-            }
+            table = damaged_table(base64.b64decode(values["curves"]), rng)
+            return values | {"curves": base64.b64encode(table).decode()}
         if how < 0.8:
             return values | {"record": damaged_value(values["record"], rng)}
         return damaged_value(values, rng)
@@ -194,7 +194,6 @@ def _damaged_file(data: bytes, rng: Random) -> bytes:
     return changed if rng.random() < 0.4 else changed[: len(data)].ljust(len(data), b"\0")
 
 
-RECORD, CURVE, HELDOUT = "record.jsonl", "curve.parquet", "measured/heldout.jsonl"
 KINDS: dict[str, tuple[Case, ...]] = {
     "record": (
         Case((f"runs/a/{RECORD}",), damaged_json, _reads_runs("runs", "a", "c") * 2),
@@ -214,36 +213,16 @@ KINDS: dict[str, tuple[Case, ...]] = {
         Case(("runs.packed",), _damaged_packed, _reads_runs("runs.packed", "a", "c") * 2),
         Case(("ladder.packed",), _damaged_packed, _reads_ladder("ladder.packed")),
     ),
-    "forecast": (
-        Case(
-            ("forecast.json",), _damaged_forecast,
-            (*SCORE, _command("forecast target --score forecast.json --corpus long.txt", SCORES, "target/")),
-        ),
-    ),
-    "appended": (
-        Case((SCORES,), damaged_lines, SCORE),
-        Case((HELDOUT,), damaged_lines, (
-            _command("heldout --train tiny.txt --test tiny.txt --config mixer.json --runs measured", HELDOUT),
-            _command(f"evaluate tiny.txt --no-run --baselines none --config mixer.json --output {HELDOUT}", HELDOUT),
-        )),
-    ),
-    "series": (
-        Case(("series.jsonl",), damaged_lines, PICTURES * 6 + MORE_PICTURES),
-    ),
+    "forecast": (Case(("forecast.json",), _damaged_forecast, SCORE + SCORE_NEW),),
+    "appended": (Case((SCORES,), damaged_lines, SCORE), Case((HELDOUT,), damaged_lines, APPENDS)),
+    "series": (Case(("series.jsonl",), damaged_lines, PICTURES * 6 + MORE_PICTURES),),
     "config": tuple(
-        Case((f"{name}.json",), damaged_json, tuple(
-            command._replace(args=tuple(f"{name}.json" if arg == "CONFIG" else arg for arg in command.args))
-            for command in USES_CONFIG
-        ))
-        for name in ("mixer", "both", "pure")
+        Case((path,), damaged_json, _uses_config(path)) for path in ("mixer.json", "both.json", "pure.json")
     ),
-    "machines": (Case(("machines.json",), damaged_json, (_command("estimate missing.txt --machines machines.json"),)),),
+    "machines": (Case(("machines.json",), damaged_json, _commands("estimate missing.txt --machines machines.json")),),
     "draft": tuple(
-        Case(tuple(f"{draft}/{name}" for name in names), _damaged_file, (
-            _command(f"evaluate text.txt --config {config} --baselines gzip --resume {draft}", "drafts"),
-            _command(f"evaluate text.txt --config {config} --baselines gzip --resume {draft} --json", "drafts"),
-        ))
-        for (draft, names), config in zip(IN_DRAFTS.items(), ("both.json", "mixer.json"), strict=True)
+        Case(tuple(f"{draft}/{name}" for name in names), _damaged_file, _resumes(draft, config))
+        for draft, names, config in (("drafts/.run-coding", CODING, "both.json"), ("drafts/.run-coded", CODED, "mixer.json"))
     ),
 }  # fmt: skip
 WEIGHTS = {
@@ -272,8 +251,6 @@ def ran(command: Command, box: Path) -> Done:
     def report(name: str | None, error: Exception, *, verbose: bool) -> None:
         errors.append(error)
         real_report(name, error, verbose=verbose)
-
-    from prequential.cli import failures
 
     real_report = failures.report_failure
     is_plot = "--plots" in command.args or "out.png" in command.args
@@ -367,9 +344,8 @@ def _check_streams(done: Done) -> None:
             raise BrokenRuleError(f"a line on stderr: {line[:300]!r}")
     for text in (done.out, done.err):
         if found := UNSAFE.search(text):
-            raise BrokenRuleError(
-                f"unsafe character {found[0]!r} in {text[max(0, found.start() - 50) : found.end() + 20]!r}"
-            )
+            around = text[max(0, found.start() - 50) : found.end() + 20]
+            raise BrokenRuleError(f"unsafe character {found[0]!r} in {around!r}")
 
 
 def _place(error: BaseException) -> str:
@@ -385,15 +361,11 @@ def _check_json(command: Command, done: Done) -> None:
         check_html(done.out)
 
 
-def strict_json(text: str | bytes) -> Any:
-    """The value of standard JSON."""
-
-    def refuse(name: str) -> None:
-        raise BrokenRuleError(f"JSON with {name}")
-
+def strict_json(text: str | bytes) -> None:
+    """Raises BrokenRuleError unless this is standard JSON."""
     try:
-        return json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
+        parse_json(text if isinstance(text, bytes) else text.encode())
+    except ValueError as error:
         raise BrokenRuleError(f"not JSON: {error}: {text[:100]!r}") from error
 
 
@@ -499,33 +471,13 @@ def _check_resumed(command: Command, done: Done, box: Path, before: dict[str, by
     is_changed = any(before[name] != (seeds() / name).read_bytes() for name in before if name.endswith("/costs"))
     for name in FIGURES[:2] if is_changed else FIGURES:  # the checkpoint knows the sum of the learner's costs, no more
         if json.dumps(found.record[name]) != json.dumps(expected.record[name]):
-            raise BrokenRuleError(
-                f"figures: {name} {str(found.record[name])[:80]}, not {str(expected.record[name])[:80]}"
-            )
-    for name, curve in expected.curves.items() if not is_changed else ():
-        if not _same(curve, found.curves[name]):
-            raise BrokenRuleError(f"figures: curve {name}")
-
-
-def _same(a: Curve, b: Curve) -> bool:
-    return a.n_bytes.tolist() == b.n_bytes.tolist() and a.bits.tolist() == b.bits.tolist()
+            was, now = str(expected.record[name])[:80], str(found.record[name])[:80]
+            raise BrokenRuleError(f"figures: {name} {now}, not {was}")
+    if not is_changed and found.curve_table() != expected.curve_table():
+        raise BrokenRuleError("figures: another curve")
 
 
 # ---- a run
-
-
-@dataclass
-class Report:
-    """The outcomes of a run, by kind."""
-
-    seed: int
-    n_mutants: int = 0
-    outcomes: dict[str, Counter[str]] = field(default_factory=dict)
-    broken: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    slowest_s: float = 0.0
-    slowest: str = ""
-    peak_mib: int = 0
 
 
 @contextmanager
@@ -537,62 +489,24 @@ def prepared() -> Iterator[tuple[Path, dict[str, bytes]]]:
         yield box, files_in(box)
 
 
-def run(
-    count: int, seed: int, *, kind: str | None = None, seconds: float = float("inf"), keep: Path | None = None
-) -> Report:
-    """Judges `count` damaged files, or as many as fit into the time. keep: a folder for those that break a rule."""
-    report, rng = Report(seed=seed), Random(seed)
-    kinds = (
-        [kind]
-        if kind
-        else [name for name, weight in WEIGHTS.items() for _ in range(weight) if name != "series" or has_git()]
-    )
+def run(count: int, report: Report, *, kind: str | None = None, seconds: float = float("inf")) -> Report:
+    """Judges `count` damaged files, or as many as fit into the time. Equal seeds of the report give equal files."""
+    rng = Random(report.seed)
+    kinds = [name for name, weight in WEIGHTS.items() for _ in range(weight) if name != "series" or has_git()]
     with prepared() as (box, files):
-        start = time.monotonic()
-        while report.n_mutants < count and time.monotonic() - start < seconds:
-            name = rng.choice(kinds)
+
+        def one() -> None:
+            name = kind or rng.choice(kinds)
             case = rng.choices(KINDS[name], [len(case.commands) for case in KINDS[name]])[0]
-            _judge_one(name, case, box, files, report, rng, keep)
-        report.seconds = round(time.monotonic() - start, 1)
-    return report
+            target, command = rng.choice(case.files), rng.choice(case.commands)
+            damaged = case.damage(files[target], rng)
+            (box / target).write_bytes(damaged)
+            how = f"{name}: {' '.join(command.args[:2])}"
+            report.judge(how, lambda: judged(command, box, {**files, target: damaged}), damaged)
+            restore(box, files)
 
-
-def _judge_one(
-    kind: str, case: Case, box: Path, files: dict[str, bytes], report: Report, rng: Random, keep: Path | None
-) -> None:
-    target, command = rng.choice(case.files), rng.choice(case.commands)
-    before = {**files, target: case.damage(files[target], rng)}
-    (box / target).write_bytes(before[target])
-    began = time.monotonic()
-    try:
-        outcome = judged(command, box, before)
-    except Exception as error:
-        outcome = "broken"
-        text = f"{kind} {report.n_mutants}: {type(error).__name__}: {str(error)[:400]} [{' '.join(command.args)}]"
-        report.broken.append(text)
-        if keep:
-            keep.mkdir(parents=True, exist_ok=True)
-            (keep / f"seed{report.seed}-{report.n_mutants}-{target.replace('/', '_')}").write_bytes(before[target])
-    restore(box, files)
-    report.outcomes.setdefault(kind, Counter())[outcome] += 1
-    report.n_mutants += 1
-    if (took_s := round(time.monotonic() - began, 2)) > report.slowest_s:
-        report.slowest_s, report.slowest = took_s, " ".join(command.args)
-    report.peak_mib = max(report.peak_mib, peak_bytes() >> 20)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=10_000, help="damaged files (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default: %(default)s)")
-    parser.add_argument("--kind", choices=tuple(KINDS), help="only this kind")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
-    parser.add_argument("--keep", type=Path, default=Path("mutants"), help="folder for files that break a rule")
-    args = parser.parse_args()
-    report = run(args.count, args.seed, kind=args.kind, seconds=args.seconds, keep=args.keep.absolute())
-    print(json.dumps(vars(report), indent=1))
-    return 1 if report.broken else 0
+        return report.repeat(count, seconds, one)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(fuzzing.main(run, __doc__ or "", KINDS))

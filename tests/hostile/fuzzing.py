@@ -7,8 +7,8 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -61,13 +61,8 @@ def damaged_bytes(data: bytes, rng: Random, words: list[bytes] | None = None) ->
 def sandbox() -> Iterator[Path]:
     """An empty folder, in memory if possible. It is the working directory of the body."""
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="hostile-", dir=place) as folder:
-        os.chdir(folder)
-        try:
-            yield Path(folder)
-        finally:
-            os.chdir(before)
+    with tempfile.TemporaryDirectory(prefix="hostile-", dir=place) as folder, chdir(folder):
+        yield Path(folder)
 
 
 def emptied(box: Path) -> list[str]:
@@ -81,47 +76,53 @@ def emptied(box: Path) -> list[str]:
 
 @dataclass
 class Report:
-    """The outcomes of a run."""
+    """The outcomes of a run. keep: a folder for mutants that break a rule."""
 
     seed: int
+    keep: Path | None = None
     n_mutants: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
-    damage: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
     seconds: float = 0.0
     slowest_s: float = 0.0
     peak_mib: int = 0
 
-    def judge(self, how: str, judged: Callable[[], str]) -> bool:
-        """Notes the outcome of one mutant, whose damage is called `how`; whether no rule was broken."""
+    def judge(self, how: str, judged: Callable[[], str], data: bytes = b"") -> bool:
+        """Notes the outcome of one mutant, whose damage is called `how`; whether no rule was broken. data: may be kept."""
         began, outcome = time.monotonic(), "broken"
-        self.damage[how] += 1
         try:
             outcome = judged()
-        except (Exception, SystemExit, RecursionError) as error:
-            self.broken.append(f"{self.n_mutants}: {how}: {type(error).__name__}: {str(error)[:300]}")
-        self.outcomes[outcome] += 1
+        except (Exception, SystemExit) as error:
+            self.broken.append(f"{self.n_mutants}: {how}: {type(error).__name__}: {str(error)[:400]}")
+            if self.keep:
+                self.keep.mkdir(parents=True, exist_ok=True)
+                (self.keep / f"seed{self.seed}-{self.n_mutants}").write_bytes(data)
+        self.outcomes[f"{how}: {outcome}"] += 1
         self.n_mutants += 1
         self.slowest_s = max(self.slowest_s, round(time.monotonic() - began, 2))
         self.peak_mib = max(self.peak_mib, peak_bytes() >> 20)
         return outcome != "broken"
 
-    def repeat(self, count: int, seconds: float, one: Callable[[], object]) -> None:
+    def repeat(self, count: int, seconds: float, one: Callable[[], object]) -> "Report":
         """Calls `one`, which judges mutants, until `count` are judged or the time is over."""
         start = time.monotonic()
         while self.n_mutants < count and time.monotonic() - start < seconds:
             one()
         self.seconds = round(time.monotonic() - start, 1)
+        return self
 
 
-def main(run: Callable[..., Report], about: str) -> int:
-    """The command line of a fuzzer. run: from count, seed, seconds and the folder for mutants that break a rule."""
+def main(run: Callable[..., Report], about: str, kinds: Iterable[str] = ()) -> int:
+    """The command line of a fuzzer. run: from count, report and seconds; with kinds, also the one that was chosen or None."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--count", type=int, default=10_000, help="mutants (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     parser.add_argument("--keep", type=Path, default=Path("mutants"), help="folder for mutants that break a rule")
+    if kinds:
+        parser.add_argument("--kind", choices=tuple(kinds), help="only this kind")
     args = parser.parse_args()
-    report = run(args.count, args.seed, seconds=args.seconds, keep=args.keep.absolute())
-    print(json.dumps(vars(report), indent=1))
+    more = {"kind": args.kind} if kinds else {}
+    report = run(args.count, Report(args.seed, args.keep.absolute()), seconds=args.seconds, **more)
+    print(json.dumps(vars(report), indent=1, default=str))
     return 1 if report.broken else 0

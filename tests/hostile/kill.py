@@ -74,10 +74,9 @@ def start(work: Callable[[Path], None], folder: Path) -> int:
         os._exit(status)
 
 
-def status_of(child: int) -> int | None:
-    """The exit code of the process, 0 or 1; None if it was killed."""
-    _, status = os.waitpid(child, 0)
-    return None if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
+def status_of(child: int) -> int:
+    """The exit code of the process, 0 or 1; negative if it was killed."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def killed(work: Callable[[Path], None], folder: Path, run_s: float, draw: random.Random, counts: Counts) -> None:
@@ -86,13 +85,13 @@ def killed(work: Callable[[Path], None], folder: Path, run_s: float, draw: rando
         child = start(work, folder)
         time.sleep(draw.uniform(0.0, run_s / (i + 1)))  # the remaining part gets shorter
         os.kill(child, signal.SIGKILL)
-        if (status := status_of(child)) is not None:
+        if (status := status_of(child)) >= 0:
             counts["done before the kill"] += 1
             counts["failed"] += status
             return
         counts["kills"] += 1
         counts["kills after a checkpoint"] += any(folder.glob(".*/run.checkpoint"))
-    counts["failed"] += status_of(start(work, folder)) or 0
+    counts["failed"] += status_of(start(work, folder))
 
 
 # ---- workers
@@ -143,7 +142,7 @@ def killed_worker(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    counts["failed"] += status_of(start(work, folder)) or 0
+    counts["failed"] += status_of(start(work, folder))
     killer.join()
     counts["resumed from a checkpoint"] += (folder / "workers" / "resumed").exists()
 
@@ -188,11 +187,8 @@ def run(count: int, seed: int, *, workers: bool = False) -> dict[str, dict[str, 
     archive = prequential.compress(text, config=CONFIG, runtime=RUNTIME)
     assert prequential.decompress(archive, runtime=RUNTIME) == text
     if workers:
-        return {
-            "workers": trials(
-                agent, {"a": text, "config": json.dumps(CONFIG.to_dict()).encode()}, count, draw, killed_worker
-            )
-        }
+        given = {"a": text, "config": json.dumps(CONFIG.to_dict()).encode()}
+        return {"workers": trials(agent, given, count, draw, killed_worker)}
     return {
         "compress": trials(compress, {"a": text}, count, draw, killed),
         "decompress": trials(decompress, {"complete.pq": archive}, count, draw, killed),

@@ -5,9 +5,8 @@ The tests make them for each run, so that they follow changes of the format. No 
 
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from forge import CODED, RAW, START, Draft, Part, deflated, leb128
@@ -17,8 +16,7 @@ from seeds import seeds
 EXACT = ""  # the reason of a case that must decode
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A crafted archive. reason: a regular expression for the text of the refusal; EXACT for an archive that must decode."""
 
     name: str
@@ -38,7 +36,7 @@ def cases(*groups: str) -> list[Case]:
 
 @cache
 def _made(group: str) -> list[Case]:
-    return [Case(name, data, reason) for name, data, reason in GROUPS[group]()]
+    return [Case(*case) for case in GROUPS[group]()]
 
 
 Named = Iterator[tuple[str, bytes, str]]
@@ -129,13 +127,10 @@ WRONG: tuple[Any, ...] = (
 def _configs() -> Named:
     """Every wrong value at every place of the configuration. A value in range makes another learner."""
     description = draft("both").description
+    reason = "header: |more than the limit|state differs|does not end|ends before"
     for path in _paths(description["config"]):
         for i, value in enumerate(WRONG):
-            yield (
-                f"config-{'.'.join(path)}-{i}",
-                _with_config(path, value),
-                "header: |more than the limit|state differs|does not end|ends before",
-            )
+            yield f"config-{'.'.join(path)}-{i}", _with_config(path, value), reason
         yield f"config-{'.'.join(path)}-missing", _with_config(path, DROP), "header: .*(missing|must be|object)"
     yield "config-surprise", _with_config(("surprise",), 1), "unknown or missing names"
     yield "config-escapes", _with_config(("\x1b[31m\r\n\x07\u202e",), 1), "unknown or missing names"
@@ -154,13 +149,9 @@ def _configs() -> Named:
 
 DROP = object()
 HUGE: dict[tuple[str, ...], Any] = {
-    ("gpt", "context_bits"): 24,
-    ("gpt", "memory_bits"): 24,
-    ("mixer", "table_bits"): 26,
-    ("mixer", "match_bits"): 26,
-    ("schedule", "history_bits"): 30,
-    ("schedule", "n_rows"): 1024,
-}
+    ("gpt", "context_bits"): 24, ("gpt", "memory_bits"): 24, ("mixer", "table_bits"): 26, ("mixer", "match_bits"): 26,
+    ("schedule", "history_bits"): 30, ("schedule", "n_rows"): 1024,
+}  # fmt: skip
 CONTRADICTIONS: dict[tuple[str, ...], tuple[Any, ...]] = {
     ("gpt", "n_heads"): (3, 5, 16, 64),
     ("gpt", "width"): (17, 4098, 1 << 40),
@@ -204,20 +195,15 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 def _sizes() -> Named:
     for n_bytes in (0, 45, 47, 1 << 40, 1 << 60, (1 << 63) - 1):
         yield f"n_bytes-{n_bytes}", _changed(n_bytes=n_bytes), "exceeds the|does not follow|blocks cover"
-    for field, values in {
-        "n_bytes": (0, 1, 23, 25, (1 << 26) + 1, 1 << 60, 1 << 70),
-        "n_symbols": (0, 1, 23, 25, (1 << 26) + 1, 1 << 60, 1 << 70),
-        "payload_bytes": (0, 15, 17, 39, (1 << 26) + 16, 1 << 60, 1 << 70),
-    }.items():
-        for value in values:
+    for field in ("n_bytes", "n_symbols", "payload_bytes"):
+        for value in (0, 1, 15, 17, 23, 25, 39, (1 << 26) + 1, (1 << 26) + 16, 1 << 60, 1 << 70):
             for seed, number in (("mixer", 0), ("mixer", 1), ("pure", 0)):
                 changed = draft(seed)
                 if getattr(changed.blocks[number], field) == value:
                     continue
                 setattr(changed.blocks[number], field, value)
                 yield f"{seed}-block-{number}-{field}-{value}", changed.sealed(), "block|header|end of the archive"
-    stretched = stretch("zeros", 4096)
-    yield "stretched", stretched.sealed(), "block 0 .*"
+    yield "stretched", stretch("zeros", 4096).sealed(), "block 0 .*"
 
 
 def stretch(seed: str, n_bytes: int) -> Draft:
@@ -241,7 +227,11 @@ def _blocks() -> Named:
     yield "none", _changed(blocks=[]), "blocks cover 0 of 46"
     yield "from-another-archive", _changed(blocks=[first, other.blocks[1]]), "block 1"
     yield "all-from-another-archive", _changed(blocks=other.blocks), "digest differs|block"
-    yield "checksums-of-another-archive", _transplanted(), "checksum mismatch"
+    yield (
+        "checksums-of-another-archive",
+        seeds()["mixer"].archive[:-80] + seeds()["other"].archive[-80:],
+        "checksum mismatch",
+    )
     yield "swapped-without-repair", _swapped_bytes(), "checksum mismatch"
     for kind in (3, 0x1A, 255):
         changed = draft()
@@ -263,18 +253,10 @@ def _blocks() -> Named:
     yield "raw-payload-beyond-file", lying.sealed(), "ends early"
 
 
-def _transplanted() -> bytes:
-    good, other = seeds()["mixer"].archive, seeds()["other"].archive
-    assert len(good) == len(other)
-    return good[:-80] + other[-80:]
-
-
 def _swapped_bytes() -> bytes:
     """An archive of three blocks, with the first two and their checksums swapped."""
-    good, archive = draft("mixed"), seeds()["mixed"].archive
-    start = archive.index(good.blocks[0].record())
-    middle = start + len(good.blocks[0].record()) + 4
-    end = middle + len(good.blocks[1].record()) + 4
+    archive = seeds()["mixed"].archive
+    start, middle, end = (archive.index(block.record()) for block in draft("mixed").blocks)
     return archive[:start] + archive[middle:end] + archive[start:middle] + archive[end:]
 
 
@@ -284,21 +266,13 @@ CODED_SEEDS = ("mixer", "zeros", "pure", "both", "tree")
 def _payloads() -> Named:
     rng = np.random.default_rng(7)
     for seed in CODED_SEEDS:
-        good = draft(seed)
-        number = next(i for i, block in enumerate(good.blocks) if block.kind == CODED)
-        n_bytes = len(good.blocks[number].payload)
+        number, block = next((i, block) for i, block in enumerate(draft(seed).blocks) if block.kind == CODED)
+        good, longest = block.payload, (block.n_bytes + 16) // 4 * 4
         for name, payload in {
-            "random": rng.bytes(n_bytes),
-            "random-longest": rng.bytes((good.blocks[number].n_bytes + 16) // 4 * 4),
-            "zeros": bytes(n_bytes),
-            "ones": b"\xff" * n_bytes,
-            "ones-longest": b"\xff" * ((good.blocks[number].n_bytes + 16) // 4 * 4),
-            "none": b"",
-            "one-word-less": good.blocks[number].payload[:-4],
-            "one-word-more": good.blocks[number].payload + bytes(4),
-            "not-words": good.blocks[number].payload[:-1],
-            "last-bit": good.blocks[number].payload[:-1] + bytes([good.blocks[number].payload[-1] ^ 1]),
-        }.items():
+            "random": rng.bytes(len(good)), "random-longest": rng.bytes(longest), "zeros": bytes(len(good)),
+            "ones": b"\xff" * len(good), "ones-longest": b"\xff" * longest, "none": b"", "one-word-less": good[:-4],
+            "one-word-more": good + bytes(4), "not-words": good[:-1], "last-bit": good[:-1] + bytes([good[-1] ^ 1]),
+        }.items():  # fmt: skip
             changed = draft(seed)
             changed.blocks[number].payload = payload
             yield f"{seed}-payload-{name}", changed.sealed(), f"block {number} .*"
@@ -316,15 +290,11 @@ def _ends() -> Named:
     yield "no-end-mark", _changed(has_end=False) + good[-12:], "kind|ends early|block 2"
     for n_blocks in (0, n - 1, n + 1, 1 << 40, (1 << 63) - 1, 1 << 70):
         yield f"index-of-{n_blocks}-blocks", _changed(n_blocks=n_blocks), "index or its checksum|ends early"
+    shifted = [(entries[0][0] + 1, entries[0][1]), (entries[1][0] - 1, entries[1][1])]
     for name, wrong in {
-        "swapped": entries[::-1],
-        "empty": [],
-        "one-more": [*entries, (1, 1)],
-        "zeros": [(0, 0)] * n,
-        "huge": [(1 << 62, 1 << 62)] * n,
-        "shifted": [(entries[0][0] + 1, entries[0][1]), (entries[1][0] - 1, entries[1][1])],
-        "many": [(0, 0)] * 40_000,
-    }.items():
+        "swapped": entries[::-1], "empty": [], "one-more": [*entries, (1, 1)], "zeros": [(0, 0)] * n,
+        "huge": [(1 << 62, 1 << 62)] * n, "shifted": shifted, "many": [(0, 0)] * 40_000,
+    }.items():  # fmt: skip
         yield f"index-{name}", _changed(entries=wrong), "index or its checksum|ends early"
         yield f"index-{name}-counted", _changed(entries=wrong, n_blocks=len(wrong)), "index or its checksum|ends early"
     for end_bytes in (0, 1, 5, 0x7FFFFFFF, 0xFFFFFFFF):

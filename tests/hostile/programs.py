@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,18 @@ def script(name: str, *args: str, timeout_s: float = 3600, **environment: str) -
     done = subprocess.run(command, env=ENVIRONMENT | environment, capture_output=True, timeout=timeout_s)
     assert done.returncode == 0, f"{name} ended with {done.returncode}: {done.stdout.decode()}{done.stderr.decode()}"
     return dict(json.loads(done.stdout))
+
+
+def forked(work: Callable[[], int]) -> int:
+    """The exit code of a fork of this process that does the work; negative if a signal ended it."""
+    child = os.fork()
+    if not child:
+        code = 99
+        try:
+            code = work()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 # ---- a learner that takes milliseconds, and files

@@ -30,13 +30,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 from unittest import mock
+
+from seeds import InterruptionError, hurried, stopping_at
 
 import prequential
 from prequential.cli.main import main
 from prequential.evaluation.runs import Run, new_run_folder, read_run
-from prequential.online import checkpoint
 
 RUNTIME = prequential.Runtime(threads=1, kernels="fused")
 OPTIONS = ("--kernels", "fused", "--threads", "1", "-q")
@@ -53,18 +53,8 @@ LEARNERS = {
     "both": prequential.Config(gpt=GPT, mixer=MIXER, schedule=SCHEDULE),
     "pure": prequential.Config(gpt=GPT, mixer=None, schedule=SCHEDULE),
 }
-MACHINES = [
-    {
-        "name": "a", "kind": "cpu", "cores": 4, "int8_tops": 1.0, "memory_gb_per_s": 20.0, "memory_gb": 16, "source": "x"
-    },
-    {
-        "name": "b", "kind": "gpu", "cores": None, "int8_tops": 9.5, "memory_gb_per_s": 300.0, "memory_gb": 24, "source": "y"
-    },
-]  # fmt: skip
-
-
-class InterruptionError(Exception):
-    """Raised instead of Ctrl-C."""
+RATES = {"int8_tops": 1.5, "memory_gb_per_s": 20.0, "memory_gb": 16, "source": "x"}
+MACHINES = [{"name": "a", "kind": "cpu", "cores": 4, **RATES}, {"name": "b", "kind": "gpu", "cores": None, **RATES}]
 
 
 @contextmanager
@@ -77,23 +67,12 @@ def quick() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    """The body with `folder` as working directory."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 @cache
 def seeds() -> Path:
     """The folder of all seeds. It is deleted at the end of the process."""
     folder = tempfile.TemporaryDirectory(prefix="record-seeds-")
     weakref.finalize(seeds, folder.cleanup)
-    with inside(Path(folder.name)), quick():
+    with contextlib.chdir(folder.name), quick():
         for make in (_make_inputs, _make_runs, _make_forecast, _make_measurements, _make_drafts):
             make()
     return Path(folder.name)
@@ -174,21 +153,13 @@ def _make_repository(path: Path) -> None:
 
 def _make_drafts() -> None:
     """Drafts of text.txt: for `both` while it codes, for `mixer` when it has coded."""
-    with (
-        mock.patch.object(checkpoint, "FIRST_AFTER_S", 0.0),
-        mock.patch.object(checkpoint, "BYTES_PER_S", float("inf")),
-        mock.patch.object(checkpoint, "COST", float("inf")),
-    ):
-        _interrupt(".run-coding", "both", lambda done: done.n_bytes > len(TEXT) // 2)
+    with hurried():
+        _interrupt(".run-coding", "both", stopping_at(6))
     with mock.patch("prequential.evaluation.evaluation.measure_baselines", side_effect=InterruptionError):
-        _interrupt(".run-coded", "mixer", lambda done: False)
+        _interrupt(".run-coded", "mixer", lambda *_: None)
 
 
-def _interrupt(name: str, learner: str, is_last: Callable[[Any], bool]) -> None:
-    def on_progress(done: Any, n_bytes: int) -> None:
-        if is_last(done):
-            raise InterruptionError
-
+def _interrupt(name: str, learner: str, on_progress: Callable[..., None]) -> None:
     with suppress(InterruptionError), new_run_folder("drafts", keep=True) as folder:
         prequential.evaluate(
             "text.txt",

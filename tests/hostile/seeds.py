@@ -3,14 +3,19 @@
 Learners and texts are as small as the configuration allows, so that decoding takes milliseconds.
 """
 
+import itertools
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
 import prequential
+from prequential.online import checkpoint
 
 RUNTIME = prequential.Runtime(threads=1)
 TEXT = b"the cat sat on the mat, the cat sat on the hat"
@@ -25,20 +30,12 @@ MIXER = prequential.Config(
 )
 PURE = prequential.Config(
     gpt=prequential.GPTConfig(
-        n_layers=1,
-        width=16,
-        n_heads=2,
-        mlp_factor=1,
-        contexts=("2", "after2"),
-        context_bits=4,
-        memory_bits=13,
-        window=4,
-        vector_step=0.5,
-        warmup_updates=1,
+        n_layers=1, width=16, n_heads=2, mlp_factor=1, contexts=("2", "after2"), context_bits=4, memory_bits=13, window=4,
+        vector_step=0.5, warmup_updates=1,
     ),
     mixer=None,
     schedule=replace(SCHEDULE, block_symbols=40),
-)
+)  # fmt: skip
 FILES = {"a.txt": b"one\n", "folder/b": b"two, and two", "folder/c": b""}
 
 
@@ -77,6 +74,32 @@ def seeds() -> dict[str, Seed]:
 
 def _made(data: bytes, config: prequential.Config) -> Seed:
     return Seed(prequential.compress(data, config=config, runtime=RUNTIME), data)
+
+
+# ---- interrupted runs
+
+
+class InterruptionError(Exception):
+    """Raised instead of Ctrl-C."""
+
+
+def stopping_at(n_reports: int) -> Callable[..., None]:
+    """An on_progress that interrupts the run at its n-th report."""
+    left = itertools.count(n_reports - 1, -1)
+
+    def on_progress(*_: object) -> None:
+        if next(left) == 0:
+            raise InterruptionError
+
+    return on_progress
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """In the block, a checkpoint is written after every segment."""
+    always = {"FIRST_AFTER_S": 0.0, "COST": float("inf"), "BYTES_PER_S": float("inf")}
+    with mock.patch.multiple(checkpoint, **always):
+        yield
 
 
 def tree_archive(stream: bytes) -> bytes:

@@ -3,13 +3,11 @@
 import errno
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from faults import is_possible, restarted_with_library
+from faults import Bench, commands, is_possible, restarted_with_library
 from programs import TINY, failing, tiny_options
 from pytest import MonkeyPatch
 from seeds import RUNTIME
@@ -18,7 +16,7 @@ import prequential
 from prequential.cli.failures import _reason
 from prequential.cli.main import main
 from prequential.errors import CorpusError, OutputError
-from prequential.files import hold_work_folder, new_folder, output_file, set_mode, sync_folder
+from prequential.files import new_folder, output_file, set_mode
 from prequential.files.append import append_line
 from prequential.online.source import HashedSymbols, digest_of
 
@@ -47,15 +45,9 @@ def test_a_sample_of_failing_calls_ends_in_one_line_or_not_at_all() -> None:
     assert set(report) == {"compress", "evaluate"}
 
 
-COMMANDS = [
-    "compress", "compress -f", "compress --resume", "compress FOLDER", "decompress", "decompress --resume",
-    "decompress to a folder", "evaluate", "evaluate --resume", "train", "train --resume", "heldout",
-]  # fmt: skip
-
-
 @pytest.mark.slow
 @needs_compiler
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", commands(Bench(Path(), b"")))
 def test_every_failing_call_ends_in_one_line_or_not_at_all(command: str) -> None:
     assert set(checked("--command", command)) == {command}
 
@@ -77,14 +69,6 @@ def test_a_failed_synchronisation_is_an_error(error: int, at: int, tmp_path: Pat
     with pytest.raises(OutputError, match=os.strerror(error)), output_file(tmp_path / "a") as sink:
         sink.write(b"text")
     assert {path.name for path in tmp_path.iterdir()} <= ({"a"} if at == 3 else set())
-
-
-def test_what_cannot_be_synchronised_is_not_an_error(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    failing(errno.EINVAL, monkeypatch, "fsync")
-    sync_folder(tmp_path)
-    with output_file(tmp_path / "a") as sink:
-        sink.write(b"text")
-    assert (tmp_path / "a").read_bytes() == b"text"
 
 
 def test_a_folder_whose_name_cannot_be_stored_is_deleted(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
@@ -130,6 +114,7 @@ def test_an_output_that_more_users_can_read_than_its_source_is_named(
 
     source.write_bytes(b"text " * 20)
     source.chmod(0o600)
+    prequential.compress(b"text", config=TINY, runtime=RUNTIME)  # finds the folder of compiled kernels
     failing(errno.EOPNOTSUPP, monkeypatch, "chmod")
     monkeypatch.setattr(os, "open", wide_open)
     monkeypatch.setattr(Path, "mkdir", wide_mkdir)
@@ -169,45 +154,6 @@ def test_every_output_appears_on_a_file_system_that_synchronises_nothing(
     assert main(["train", "tree", "-o", "model", *learner]) == 0
     assert (tmp_path / "restored" / "a").read_bytes() == b"text " * 20
     assert {"a.pq", "a.jsonl", "runs", "model", "restored"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_a_working_folder_that_cannot_be_marked_is_deleted(tmp_path: Path) -> None:
-    with limited_files(5), pytest.raises(OutputError, match="large"), hold_work_folder(tmp_path / "a"):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_evaluation_that_cannot_begin_leaves_no_draft(tmp_path: Path) -> None:
-    from prequential.evaluation.runs import new_run_folder
-
-    with limited_files(5), pytest.raises(OutputError, match="large"), new_run_folder(tmp_path / "runs"):
-        pass
-    assert list((tmp_path / "runs").iterdir()) == []
-
-
-@contextmanager
-def limited_files(n_bytes: int) -> Iterator[None]:
-    """No file becomes longer than this: a write beyond it writes a part, and the next one fails."""
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_folder_that_a_killed_run_has_not_completed_is_deleted(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "file").write_bytes(b"text " * 20)
-    prequential.compress(tmp_path / "a", tmp_path / "a.pq", config=TINY, runtime=RUNTIME)
-    with hold_work_folder(tmp_path / "b") as folder:
-        (folder / "new.folder").mkdir()
-        (folder / "new.folder" / "part").write_bytes(b"te")
-    prequential.decompress(tmp_path / "a.pq", tmp_path / "b", runtime=RUNTIME)
-    assert {path.name for path in tmp_path.iterdir()} == {"a", "a.pq", "b"}
-    assert [path.name for path in (tmp_path / "b").iterdir()] == ["file"]
 
 
 def test_a_message_names_the_file(tmp_path: Path) -> None:

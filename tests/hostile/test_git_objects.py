@@ -9,6 +9,7 @@ from pathlib import Path
 
 import fuzz_git
 import pytest
+from fuzzing import Report
 from git_objects import Objects, commit, object_id, tree
 from limits import bounded
 from prequential_corpora.git import process, session
@@ -90,33 +91,48 @@ def test_a_tree_that_contains_itself_ends(objects: Objects, monkeypatch: MonkeyP
 # ---- numbers and lengths
 
 
-def test_a_tree_of_very_many_files_is_refused(objects: Objects, monkeypatch: MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "MAX_ENTRIES", 1000, raising=False)
+def many_files(objects: Objects) -> None:
     objects.commit(objects.bomb(objects.file(b"1\n"), 9))
-    assert "more than 1,000 entries" in refusal(lambda: list(read_tree(objects.path)))
 
 
-def test_a_change_of_very_many_files_is_refused(objects: Objects, monkeypatch: MonkeyPatch) -> None:
+def many_changes(objects: Objects) -> None:
     """Git lists all changes in its memory before it shows the first one."""
-    monkeypatch.setattr(process, "MEMORY_N_BYTES", 16 << 20, raising=False)
-    first = objects.commit(objects.file(b"1\n"))
-    second = objects.commit(objects.bomb(objects.file(b"2\n"), 9), first, 2)
+    second = objects.commit(objects.bomb(objects.file(b"2\n"), 9), first_of(objects), 2)
     objects.commit(objects.file(b"3\n"), second, 3)
-    assert "out of memory" in refusal(lambda: list(read_window(objects.path, first))).lower()
 
 
-def test_very_many_attribute_files_are_refused(objects: Objects, monkeypatch: MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "MAX_ATTRIBUTE_FILES", 50, raising=False)
+def many_attributes(objects: Objects) -> None:
     objects.commit(objects.bomb(objects.file(b"*.py linguist-generated\n", b".gitattributes"), 2))
-    assert "more than 50 .gitattributes files" in refusal(lambda: list(read_tree(objects.path)))
 
 
-@pytest.mark.parametrize("is_window", [False, True])
-def test_a_path_that_is_too_long_is_refused(objects: Objects, is_window: bool) -> None:
-    first = objects.commit(objects.file(b"1\n"))
-    objects.commit(objects.file(b"2\n", b"d" * 4094 + b".py"), first, 2)
-    read = (lambda: read_window(objects.path, first)) if is_window else (lambda: read_tree(objects.path))
-    assert "more than 4,096 bytes in a path" in refusal(lambda: list(read()))
+def long_path(objects: Objects) -> None:
+    objects.commit(objects.file(b"2\n", b"d" * 4094 + b".py"), first_of(objects), 2)
+
+
+def first_of(objects: Objects) -> str:
+    """The commit that windows of these repositories begin with; its date is before all others."""
+    return objects.commit(objects.file(b"1\n"))
+
+
+@pytest.mark.parametrize(
+    ("make", "is_window", "reason"),
+    [
+        (many_files, False, "more than 1,000 entries"),
+        (many_changes, True, "out of memory"),
+        (many_attributes, False, "more than 50 .gitattributes files"),
+        (long_path, False, "more than 4,096 bytes in a path"),
+        (long_path, True, "more than 4,096 bytes in a path"),
+    ],
+)
+def test_more_than_a_repository_has_is_refused(
+    make: Callable[[Objects], None], is_window: bool, reason: str, objects: Objects, monkeypatch: MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "MAX_ENTRIES", 1000)
+    monkeypatch.setattr(session, "MAX_ATTRIBUTE_FILES", 50)
+    monkeypatch.setattr(process, "MEMORY_N_BYTES", 16 << 20)
+    make(objects)
+    read = (lambda: read_window(objects.path, "2026-01-01")) if is_window else (lambda: read_tree(objects.path))
+    assert reason in refusal(lambda: list(read())).lower()
 
 
 def test_a_blob_that_is_too_long_is_not_read(objects: Objects) -> None:
@@ -146,11 +162,14 @@ def test_paths_that_are_special_on_other_systems_do_not_stop_the_reading(objects
 # ---- processes
 
 
+@pytest.fixture
+def short_silence(monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "SILENCE_S", 0.3)
+
+
 @pytest.mark.parametrize("name", ["HEAD", "refs/heads/main", "config", "objects/info/alternates", "blob", "commit"])
-def test_a_named_pipe_in_the_repository_is_not_waited_for(
-    objects: Objects, name: str, monkeypatch: MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process, "SILENCE_S", 0.3, raising=False)
+@pytest.mark.usefixtures("short_silence")
+def test_a_named_pipe_in_the_repository_is_not_waited_for(objects: Objects, name: str) -> None:
     tip = objects.commit(objects.file(b"1\n"))
     found = {"blob": objects.place(object_id(b"blob", b"1\n")), "commit": objects.place(tip)}
     place = found.get(name, objects.path / name)
@@ -173,11 +192,11 @@ FAKES = {
 }
 
 
+@pytest.mark.usefixtures("short_silence")
 @pytest.mark.parametrize("how", FAKES)
 def test_a_git_that_does_not_answer_as_git_does_is_one_line(
     how: str, objects: Objects, tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "SILENCE_S", 0.3, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (tmp_path / "git").write_text(f"#!/bin/sh\n{FAKES[how]}\n")
     (tmp_path / "git").chmod(0o755)
@@ -193,10 +212,9 @@ ANSWERS: dict[str, tuple[bytes, bytes]] = {  # what git says, and what is read
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("short_silence")
 @pytest.mark.parametrize("how", ANSWERS)
 def test_an_answer_of_another_form_is_one_line(how: str, objects: Objects, monkeypatch: MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "SILENCE_S", 0.3, raising=False)
-    objects.commit(objects.file(b"a\n"))
     first = objects.commit(objects.file(b"a\n"))
     last = objects.commit(objects.file(b"a\nb\n"), first, 2)
     window = read_window(objects.path, first, last)
@@ -263,22 +281,17 @@ def test_the_commit_of_the_program_does_not_depend_on_variables_of_git(
 ) -> None:
     from prequential.machine import facts as machine
 
-    git = ["git", "-c", "user.name=A", "-c", "user.email=a@b"]
-    subprocess.run([*git, "init", "--quiet", str(tmp_path / "checkout")], check=True)
-    subprocess.run(
-        [*git, "commit", "--quiet", "--allow-empty", "-m", "x"], cwd=tmp_path / "checkout", check=True, env=clean()
-    )
+    checkout, other = Objects(tmp_path / "checkout" / ".git"), Objects(tmp_path / "other")
+    expected = checkout.commit(checkout.file(b"1\n"))
+    (checkout.path / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n")
+    subprocess.run(["git", "reset", "--hard", "--quiet"], cwd=tmp_path / "checkout", check=True, env=clean())
+    other.commit(other.file(b"2\n"))
     monkeypatch.setattr(machine, "CHECKOUT", tmp_path / "checkout")
-    expected = machine.git_commit()
-    assert expected is not None and len(expected) == 40
-    other = Objects(tmp_path / "other")
-    other.commit(other.file(b"1\n"))
-    monkeypatch.setenv("GIT_DIR", str(other.path))
-    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
-    assert machine.git_commit() == expected
-    monkeypatch.delenv("GIT_DIR")
-    monkeypatch.setenv("GIT_INDEX_FILE", str(other.path / "HEAD"))
-    assert machine.git_commit() == expected
+    for variables in ({}, {"GIT_DIR": other.path, "GIT_WORK_TREE": tmp_path}, {"GIT_INDEX_FILE": other.path / "HEAD"}):
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, str(value))
+            assert machine.git_commit() == expected
 
 
 def clean() -> dict[str, str]:
@@ -290,7 +303,7 @@ def clean() -> dict[str, str]:
 
 @pytest.mark.thorough
 def test_damaged_repositories_and_answers_give_documents_or_one_error() -> None:
-    report = fuzz_git.run(12, 1)
+    report = fuzz_git.run(12, Report(1))
     assert (report.n_mutants, report.broken) == (12, [])
 
 
@@ -300,10 +313,8 @@ def test_many_damaged_repositories_and_answers_give_documents_or_one_error() -> 
 
 
 def test_a_mutant_is_a_repository_that_git_reads_unless_it_is_damaged(tmp_path: Path) -> None:
-    objects = Objects(tmp_path / "r")
-    for name, (kind, data) in fuzz_git.PLAIN.items():
-        objects.write(kind, data, name)
-    objects.tip(fuzz_git.COMMITS[-1])
-    subprocess.run(["git", "fsck", "--strict"], cwd=objects.path, env=clean(), check=True, capture_output=True)
-    assert [d.name for d in read_tree(objects.path)] == ["a.py", "n.rs"]
-    assert {d.kind for d in read_window(objects.path, "2025-01-01")} == {"new", "added"}
+    path = tmp_path / "r"
+    fuzz_git.write_plain(path)
+    subprocess.run(["git", "fsck", "--strict"], cwd=path, env=clean(), check=True, capture_output=True)
+    assert [d.name for d in read_tree(path)] == ["a.py", "n.rs"]
+    assert {d.kind for d in read_window(path, "2025-01-01")} == {"new", "added"}

@@ -26,7 +26,6 @@ from prequential.online.tensor_file import open_tensors
 from prequential.online.training import train
 
 Tensors = dict[str, torch.Tensor]
-Folder = Callable[[], Path]
 
 BOTH = replace(PURE, mixer=MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4), schedule=SCHEDULE)
 RUNTIME = Runtime(kernels="fused", threads=1, max_memory_bytes=MAX_MEMORY_BYTES)
@@ -66,7 +65,7 @@ def unpacked(path: Path) -> Tensors:
         return {name: torch.from_numpy(file.read(name)) for name in file.types}
 
 
-def forge(folder: Path, change_about: Callable[[dict[str, Any]], Any], tensors: Tensors | None = None) -> None:
+def forge(folder: Path, change_about: Callable[[dict[str, Any]], object] = len, tensors: Tensors | None = None) -> None:
     """Writes the changed description and the given tensors, with matching digests."""
     if tensors is not None:
         save_file(tensors, folder / TENSORS)
@@ -80,12 +79,8 @@ def forge(folder: Path, change_about: Callable[[dict[str, Any]], Any], tensors: 
     (folder / DESCRIPTION).write_text(json.dumps(about))
 
 
-def unchanged(about: dict[str, Any]) -> None:
-    pass
-
-
 def test_a_model_forged_without_changes_loads(folder: Path) -> None:
-    forge(folder, unchanged, unpacked(folder / TENSORS))
+    forge(folder, tensors=unpacked(folder / TENSORS))
     assert load_model(folder, RUNTIME).trained_on["name"] == "text"
 
 
@@ -98,17 +93,10 @@ def test_any_flipped_bit_is_found(name: str, folder: Path, good: dict[str, bytes
     for place in [0, 1, 9, 100, len(intact) - 2, *(random.randrange(len(intact)) for _ in range(25))]:
         damaged = bytearray(intact)
         damaged[place] ^= 1 << random.randrange(8)
-        if name == DESCRIPTION and _parsed(bytes(damaged)) == _parsed(intact):  # one kind of white space became another
+        if name == DESCRIPTION and intact[place : place + 1].isspace():  # it may become another white space
             continue
         (folder / name).write_bytes(damaged)
         assert refusal(folder)
-
-
-def _parsed(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError:
-        return None
 
 
 @pytest.mark.parametrize("name", [DESCRIPTION, TENSORS])
@@ -142,109 +130,108 @@ def test_a_path_that_is_not_a_folder_is_refused(folder: Path) -> None:
     assert "cannot be read" in refusal(folder / "a\0b")
 
 
-# ---- descriptions
+# ---- forged files
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"", b"null", b"[]", b"7", b'"prequential model"', b"{}", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000,
-        b"9" * 10_000, b" " * (model_store.MAX_DESCRIPTION_BYTES + 1), b'{"format": "prequential model"}',
-        b'{"format": "prequential model", "version": 1}',
-    ],
-    ids=lambda text: text[:12].decode(errors="replace"),
+Forgery = Callable[[Path], object]
+
+
+def text(data: bytes) -> Forgery:
+    return lambda folder: (folder / DESCRIPTION).write_bytes(data)
+
+
+def say(**values: Any) -> Forgery:
+    return lambda folder: forge(folder, lambda about: about.update(values))
+
+
+def configure(part: str, **values: Any) -> Forgery:
+    return lambda folder: forge(folder, lambda about: about["config"][part].update(values))
+
+
+def change(of: Callable[[Tensors], object]) -> Forgery:
+    def forgery(folder: Path) -> None:
+        tensors = unpacked(folder / TENSORS)
+        of(tensors)
+        forge(folder, tensors=tensors)
+
+    return forgery
+
+
+def fill(name: str, value: float) -> Forgery:
+    return change(lambda tensors: tensors[name].fill_(value))
+
+
+def replaced(name: str, tensor: torch.Tensor) -> Forgery:
+    return change(lambda tensors: tensors.update({name: tensor}))
+
+
+def headed(n_bytes: int) -> Forgery:
+    """The file of tensors says that its header has so many bytes."""
+
+    def forgery(folder: Path) -> None:
+        path = folder / TENSORS
+        path.write_bytes(n_bytes.to_bytes(8, "little") + path.read_bytes()[8:])
+        forge(folder)
+
+    return forgery
+
+
+def pickled(folder: Path) -> None:
+    torch.save({"gpt.head": torch.zeros(16, 256)}, folder / TENSORS)
+    forge(folder)
+
+
+OTHER_TEXTS = (
+    b"", b"null", b"[]", b"7", b'"prequential model"', b"{}", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000,
+    b"9" * 10_000, b" " * (model_store.MAX_DESCRIPTION_BYTES + 1), b'{"format": "prequential model"}',
+    b'{"format": "prequential model", "version": 1}',
 )  # fmt: skip
-def test_a_description_of_something_else_is_refused(text: bytes, folder: Path) -> None:
-    (folder / DESCRIPTION).write_bytes(text)
-    assert DESCRIPTION in refusal(folder)
-
-
-def _say(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda about: about.__setitem__(name, value)
-
-
-def _configure(part: str, **values: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda about: about["config"][part].update(values)
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (_say("version", 3), "version 3"),
-        (_say("version", "1"), "version '1'"),
-        (_say("version", "\x1b[2J\n" * 500), "version"),
-        (_say("format", "another"), "not describe a model of this program"),
-        (_say("surplus", 1), "digest"),
-        (_say("trained_on", [1]), "not an object"),
-        (_say("config", None), "config"),
-        (_say("config", {"seed": 0}), "missing names"),
-        (_say("state_digest", "00" * 16), "learner's digest"),
-        (_say("tensors_blake2b", None), "its digest"),
-        (_configure("gpt", width=17), "width = 17"),
-        (_configure("gpt", width=1 << 40), "outside"),
-        (_configure("gpt", width=float("nan")), "width"),
-        (_configure("gpt", width=4096, n_heads=64, n_layers=64), "more than the limit"),
-        (_configure("mixer", table_bits=26), "more than the limit"),
-        (_configure("schedule", history_bits=30), "more than the limit"),
-        (_configure("mixer", table_bits=5), "another shape"),
-        (_configure("gpt", n_layers=2), "other tensors"),
-    ],
-)
-def test_an_invalid_description_is_refused(change: Any, reason: str, folder: Path) -> None:
-    forge(folder, change)
-    assert reason in refusal(folder)
-
-
-# ---- tensors
-
-
-def _fill(name: str, value: float) -> Callable[[Tensors], Any]:
-    return lambda tensors: tensors[name].fill_(value)
-
-
-def _replace(name: str, tensor: torch.Tensor) -> Callable[[Tensors], Any]:
-    return lambda tensors: tensors.__setitem__(name, tensor)
-
-
-FILLED = [
+FILLED = (
     ("gpt.head", float("nan")), ("gpt.0.qkv", float("inf")), ("gpt.embedding", 3e38), ("gpt.counters", -1),
     ("gpt.counters", LARGE), ("counters", -1), ("counters", LARGE), ("mixer.table", -1), ("mixer.past", LARGE),
     ("mixer.past", -1), ("mixer.matches", LARGE),
     ("counters", 1 << 47),  # the next step would make rows of this many symbols
-]  # fmt: skip
+)  # fmt: skip
+FORGERIES: list[tuple[Forgery, str]] = [
+    *((text(data), DESCRIPTION) for data in OTHER_TEXTS),
+    (say(version=3), "version 3"),
+    (say(version="1"), "version '1'"),
+    (say(version="\x1b[2J\n" * 500), "version"),
+    (say(format="another"), "not describe a model of this program"),
+    (say(surplus=1), "digest"),
+    (say(trained_on=[1]), "not an object"),
+    (say(config=None), "config"),
+    (say(config={"seed": 0}), "missing names"),
+    (say(state_digest="00" * 16), "learner's digest"),
+    (say(tensors_blake2b=None), "its digest"),
+    (configure("gpt", width=17), "width = 17"),
+    (configure("gpt", width=1 << 40), "outside"),
+    (configure("gpt", width=float("nan")), "width"),
+    (configure("gpt", width=4096, n_heads=64, n_layers=64), "more than the limit"),
+    (configure("mixer", table_bits=26), "more than the limit"),
+    (configure("schedule", history_bits=30), "more than the limit"),
+    (configure("mixer", table_bits=5), "another shape"),
+    (configure("gpt", n_layers=2), "other tensors"),
+    *((fill(*each), TENSORS) for each in FILLED),
+    (replaced("surplus", torch.zeros(3)), TENSORS),
+    (replaced("gpt.head", torch.zeros(16, 257)), TENSORS),
+    (replaced("gpt.head", torch.zeros(1 << 22)), TENSORS),
+    *(
+        (replaced("gpt.head", torch.zeros(16, 256, dtype=t)), TENSORS)
+        for t in (torch.float64, torch.int32, torch.complex64)
+    ),
+    (replaced("counters", torch.zeros(0, dtype=torch.int64)), TENSORS),
+    (change(lambda tensors: tensors.pop("history")), TENSORS),
+    (change(lambda tensors: tensors.clear()), TENSORS),
+    *((headed(n), TENSORS) for n in (0, 1, 1 << 20, 1 << 40, (1 << 64) - 1)),
+    (pickled, TENSORS),
+]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        _replace("surplus", torch.zeros(3)),
-        _replace("gpt.head", torch.zeros(16, 257)),
-        _replace("gpt.head", torch.zeros(1 << 22)),
-        *[_replace("gpt.head", torch.zeros(16, 256, dtype=t)) for t in (torch.float64, torch.int32, torch.complex64)],
-        _replace("counters", torch.zeros(0, dtype=torch.int64)),
-        lambda tensors: tensors.pop("history"),
-        lambda tensors: tensors.clear(),
-        *[_fill(*each) for each in FILLED],
-    ],
-)
-def test_invalid_tensors_are_refused(change: Callable[[Tensors], Any], folder: Path) -> None:
-    tensors = unpacked(folder / TENSORS)
-    change(tensors)
-    forge(folder, unchanged, tensors)
-    assert TENSORS in refusal(folder)
-
-
-@pytest.mark.parametrize("n_header", [0, 1, 1 << 20, 1 << 40, (1 << 64) - 1])
-def test_a_header_with_a_false_length_is_refused(n_header: int, folder: Path, good: dict[str, bytes]) -> None:
-    (folder / TENSORS).write_bytes(n_header.to_bytes(8, "little") + good[TENSORS][8:])
-    forge(folder, unchanged)
-    assert TENSORS in refusal(folder)
-
-
-def test_a_pickle_is_not_opened(folder: Path) -> None:
-    torch.save({"gpt.head": torch.zeros(16, 256)}, folder / TENSORS)
-    forge(folder, unchanged)
-    assert TENSORS in refusal(folder)
+@pytest.mark.parametrize(("forgery", "reason"), FORGERIES)
+def test_a_forged_file_is_refused_for_the_right_reason(forgery: Forgery, reason: str, folder: Path) -> None:
+    forgery(folder)
+    assert reason in refusal(folder)
 
 
 def test_a_loaded_model_has_the_declared_config(folder: Path) -> None:

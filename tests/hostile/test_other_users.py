@@ -15,7 +15,7 @@ from programs import FUSED as RUNTIME
 from programs import TINY, mode_of, tiny_options
 from pytest import CaptureFixture, MonkeyPatch
 
-from prequential import Config, CorpusError, GPTConfig, MixerConfig, ScheduleConfig
+from prequential import Config, CorpusError, GPTConfig, MixerConfig, ScheduleConfig, compress
 from prequential.cli.main import main
 from prequential.errors import OutputError
 from prequential.evaluation.record import NOT_CODED
@@ -126,35 +126,26 @@ def test_what_is_made_of_two_runs_is_as_private_as_one_of_them(tmp_path: Path) -
     assert opened.mode & 0o077 == 0
 
 
-def test_a_reader_who_holds_the_lock_of_a_record_does_not_stop_the_program(
-    tmp_path: Path, monkeypatch: MonkeyPatch
+@pytest.mark.parametrize("lock", [fcntl.LOCK_SH, fcntl.LOCK_EX])
+def test_an_evaluation_whose_record_is_locked_ends_in_one_line_and_keeps_the_record(
+    lock: int, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     assert 1 <= append.LOCK_WAIT_S <= 60
-    monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b"first\n")
-    with path.open("rb") as reader:
-        fcntl.flock(reader, fcntl.LOCK_SH)
-        with bounded(5.0), pytest.raises(OutputError, match=r"is locked by another program; the record is in '"):
-            append_line(path, b"second\n")
-    assert path.read_bytes() == b"first\n"
-    assert kept_beside(path).read_bytes() == b"second\n"
-
-
-def test_an_evaluation_whose_record_is_locked_ends_in_one_line_and_keeps_the_record(
-    tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
-) -> None:
     monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
     (tmp_path / "a").write_bytes(TEXT)
     path = tmp_path / "a.jsonl"
     path.touch()
     args = ["evaluate", str(tmp_path / "a"), "--no-run", "--baselines", "none", "--output", str(path)]
     with path.open("rb") as reader:
-        fcntl.flock(reader, fcntl.LOCK_EX)
+        fcntl.flock(reader, lock)
         with bounded(60.0):
             assert main([*args, *tiny_options(tmp_path)]) == 1
     shown = capsys.readouterr().err
-    assert shown.count("\n") == 1 and f"the record is in '{kept_beside(path)}'" in shown
+    assert (
+        shown.count("\n") == 1
+        and "is locked by another program" in shown
+        and f"the record is in '{kept_beside(path)}'" in shown
+    )
     assert json.loads(kept_beside(path).read_bytes())["corpus"]["n_bytes"] == len(TEXT)
 
 
@@ -193,18 +184,8 @@ def give_run_away(run: Run) -> None:
     give_away(run.path, *run.path.iterdir())
 
 
-def replace_archive(run: Run) -> None:
-    other = run.path.parent.parent / "other"
-    other.write_bytes(TEXT[1:])
-    (outcome,) = run_plan(other, plan(), other.with_name("others"), runtime=RUNTIME)
-    assert outcome.run
-    shutil.copy(outcome.run.archive, run.archive)
-
-
-def swap_learner(run: Run) -> None:
-    (outcome,) = run_plan(run.path.parent.parent / "a", plan(OTHER), run.path.parent / "deeper", runtime=RUNTIME)
-    assert outcome.run
-    shutil.copy(outcome.run.archive, run.archive)
+def replace_archive(run: Run, text: bytes = TEXT[1:], config: Config = TINY) -> None:
+    run.archive.write_bytes(compress(text, config=config, runtime=RUNTIME))
 
 
 BAD_RUNS: dict[str, tuple[Callable[[Run], object], str]] = {
@@ -214,7 +195,7 @@ BAD_RUNS: dict[str, tuple[Callable[[Run], object], str]] = {
     "no archive": (lambda run: run.archive.unlink(), "lacks its archive"),
     "archive cut": (lambda run: os.truncate(run.archive, 50), "lacks its archive"),
     "archive of other bytes": (replace_archive, "has another archive"),
-    "archive of another learner": (swap_learner, "has another archive"),
+    "archive of another learner": (lambda run: replace_archive(run, TEXT, OTHER), "has another archive"),
     "another size in the record": (lambda run: forge(run, archive_bytes=9), "has another archive"),
     "another payload in the record": (lambda run: forge(run, payload_bytes=9), "has another archive"),
 }
@@ -253,48 +234,44 @@ GPT = Config(
 @pytest.mark.parametrize(
     "command",
     [
-        ["sweep"],
-        ["sweep", "--dry-run"],
-        ["sweep", "--json"],
-        ["sweep", "--ladder", "--sizes", "16x1", "--seeds", "0"],
-        ["ablate", "--sizes", "16x1,32x1", "--features", "mlp"],
+        "sweep a",
+        "sweep a --dry-run",
+        "sweep a --json",
+        "sweep a --ladder --sizes 16x1 --seeds 0",
+        "ablate a --sizes 16x1,32x1 --features mlp",
     ],
-    ids=" ".join,
 )
+@pytest.mark.usefixtures("corpus")
 def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
-    command: list[str], corpus: Path, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
+    command: str, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(GPT.to_dict()))
-    options = ["--runs", str(tmp_path / "runs"), "--config", str(tmp_path / "config.json"), "--kernels", "fused"]
-    options += ["--limit", "300"]
-    plant = [word for word in command if word != "--dry-run"]
-    assert main([plant[0], str(corpus), *plant[1:], *options]) == 0
-    (run, *_) = read_runs(tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text(json.dumps(GPT.to_dict()))
+    words = f"{command} --runs runs --config config.json --kernels fused --limit 300".split()
+    assert main([word for word in words if word != "--dry-run"]) == 0
+    (run, *_) = read_runs("runs")
     give_run_away(run)
     capsys.readouterr()
-    words = [command[0], str(corpus), *command[1:], *options]
     assert main(words) == 1
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 and f"{run.name}' belongs to another user" in lines[0]
     assert main([*words, "--trust-runs"]) == 0
 
 
-@pytest.mark.parametrize("command", ["forecast", "score"])
+@pytest.mark.parametrize("options", ["--target-width 512 --target-bytes 200M -o forecast.json", "--score FROZEN"])
 def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
-    command: str, tmp_path: Path, capsys: CaptureFixture[str]
+    options: str, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
-    shutil.copy(FORECASTS / "ladder.jsonl", tmp_path / "ladder.jsonl")
-    give_away(tmp_path / "ladder.jsonl")
-    target = ["--target-width", "512", "--target-bytes", "200M", "-o", str(tmp_path / "forecast.json")]
-    args = {
-        "forecast": ["forecast", str(tmp_path / "ladder.jsonl"), *target],
-        "score": ["forecast", str(tmp_path / "ladder.jsonl"), "--score", str(FORECASTS / "forecast.json")],
-    }[command]
-    assert main([*args, "-q"]) == 1
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(FORECASTS / "ladder.jsonl", "ladder.jsonl")
+    give_away(Path("ladder.jsonl"))
+    frozen = str(FORECASTS / "forecast.json")
+    args = ["forecast", "ladder.jsonl", *(frozen if word == "FROZEN" else word for word in options.split()), "-q"]
+    assert main(args) == 1
     shown = capsys.readouterr().err
     assert shown.count("\n") == 1 and "belongs to another user" in shown
-    assert [path.name for path in tmp_path.iterdir()] == ["ladder.jsonl"]
-    assert main([*args, "-q", "--trust-runs"]) == 0
+    assert os.listdir() == ["ladder.jsonl"]  # noqa: PTH208
+    assert main([*args, "--trust-runs"]) == 0
 
 
 # ---- links, pipes and names in a folder that both may write
@@ -323,14 +300,13 @@ def test_a_link_of_another_user_redirects_no_output(when: str, tmp_path: Path, m
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "victim"]
 
 
-def test_a_link_that_appears_after_the_name_was_looked_up_is_not_followed(tmp_path: Path) -> None:
-    victim, target = tmp_path / "victim", tmp_path / "out"
-    victim.write_bytes(b"precious")
-    with output_file(target, overwrite=True) as sink:
+def test_a_link_that_appears_after_the_name_was_looked_up_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_bytes(b"precious")
+    with output_file(tmp_path / "out", overwrite=True) as sink:
         sink.write(b"secret")
-        target.symlink_to(victim)
-        give_away(target)
-    assert (victim.read_bytes(), target.read_bytes(), target.is_symlink()) == (b"precious", b"secret", False)
+        (tmp_path / "out").symlink_to("victim")
+        give_away(tmp_path / "out")
+    assert ((tmp_path / "victim").read_bytes(), (tmp_path / "out").is_symlink()) == (b"precious", False)
 
 
 def test_an_own_link_is_followed(tmp_path: Path) -> None:

@@ -1,18 +1,20 @@
 """What stands next to an output: nobody else's files are deleted, followed, opened for others, or waited for."""
 
+import errno
 import os
 import stat
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from limits import bounded
-from programs import TINY, mode_of, snapshot
+from programs import TINY, failing, mode_of, snapshot
 from pytest import MonkeyPatch
-from seeds import RUNTIME, seeds
+from seeds import RUNTIME, InterruptionError, hurried, seeds, stopping_at
 
 import prequential
 from prequential.errors import CheckpointError, CorpusError, OutputError
@@ -44,22 +46,10 @@ def decompress(folder: Path, name: str = "net", **options: object) -> None:
     prequential.decompress(folder / ARCHIVE, folder / name, runtime=RUNTIME, **options)  # type: ignore[call-overload]
 
 
-class StopError(Exception):
-    """Interrupts a run."""
-
-
 def leave_interrupted(folder: Path, name: str = "net") -> None:
-    from prequential.online import checkpoint
-
-    def stop(*_: object) -> None:
-        if checkpoint_path(folder / name).exists():
-            raise StopError
-
-    with MonkeyPatch.context() as always, pytest.raises(StopError):
-        for limit, value in (("FIRST_AFTER_S", 0.0), ("BYTES_PER_S", float("inf")), ("COST", float("inf"))):
-            always.setattr(checkpoint, limit, value)
-        decompress(folder, name, on_progress=stop)
-    assert partial_path(folder / name).exists()
+    with hurried(), pytest.raises(InterruptionError):
+        decompress(folder, name, on_progress=stopping_at(4))
+    assert checkpoint_path(folder / name).exists() and partial_path(folder / name).exists()
 
 
 # ---- a user's files
@@ -105,6 +95,15 @@ def test_a_folder_that_a_killed_run_began_is_used_and_deleted(begun: bytes | Non
     work_folder(folder / "net").mkdir()
     if begun is not None:
         (work_folder(folder / "net") / OWNER).write_bytes(begun)
+    decompress(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["net", ARCHIVE]
+
+
+def test_a_restored_folder_that_a_killed_run_has_not_completed_is_deleted(folder: Path) -> None:
+    (folder / ARCHIVE).write_bytes(seeds()["tree"].archive)
+    with hold_work_folder(folder / "net") as work:
+        (work / "new.folder").mkdir()
+        (work / "new.folder" / "part").write_bytes(b"te")
     decompress(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["net", ARCHIVE]
 
@@ -168,27 +167,20 @@ def test_nothing_is_written_through_a_link_in_the_working_folder(
 
 
 def test_records_are_not_appended_through_a_link_or_to_a_pipe(tmp_path: Path) -> None:
-    (tmp_path / "victim").write_bytes(PRECIOUS)
-    for make in LINKS.values():
-        make(tmp_path / "heldout.jsonl", tmp_path / "victim")
-        with pytest.raises(OutputError):
-            append_record(tmp_path / "heldout.jsonl", {"a": 1})
-        (tmp_path / "heldout.jsonl").unlink()
-    os.mkfifo(tmp_path / "heldout.jsonl")
-    with bounded(5.0), pytest.raises(OutputError):
-        append_record(tmp_path / "heldout.jsonl", {"a": 1})
-    assert (tmp_path / "victim").read_bytes() == PRECIOUS
+    records, victim = tmp_path / "heldout.jsonl", tmp_path / "victim"
+    victim.write_bytes(PRECIOUS)
+    for make in (*LINKS.values(), lambda path, _: os.mkfifo(path)):
+        make(records, victim)
+        with bounded(5.0), pytest.raises(OutputError):
+            append_record(records, {"a": 1})
+        records.unlink()
+    assert victim.read_bytes() == PRECIOUS
 
 
 def test_a_record_is_appended_whole_or_not_at_all(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     append_record(tmp_path / "a.jsonl", {"a": 1})
-    before, sync = (tmp_path / "a.jsonl").read_bytes(), os.fsync
-
-    def full(number: int) -> None:
-        sync(number)
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    before = (tmp_path / "a.jsonl").read_bytes()
+    failing(errno.ENOSPC, monkeypatch, "fsync")
     with pytest.raises(OutputError, match="No space left"):
         append_record(tmp_path / "a.jsonl", {"a": 2})
     assert (tmp_path / "a.jsonl").read_bytes() == before
@@ -286,9 +278,7 @@ def test_an_archive_that_disappears_while_it_is_decoded_leaves_a_complete_output
     original, archive, output = tmp_path / "original", tmp_path / "a.pq", tmp_path / "output"
     if source == "folder":
         original.mkdir()
-        (original / "inner").write_bytes(PRECIOUS)
-    else:
-        original.write_bytes(PRECIOUS)
+    (original / "inner" if source == "folder" else original).write_bytes(PRECIOUS)
     prequential.compress(original, archive, config=TINY, runtime=RUNTIME)
     archive.chmod(0o700)
     prequential.decompress(archive, output, runtime=RUNTIME, on_progress=lambda *_: archive.unlink(missing_ok=True))
@@ -300,30 +290,19 @@ def test_an_archive_that_disappears_while_it_is_decoded_leaves_a_complete_output
 @pytest.mark.thorough
 def test_many_runs_of_one_output_never_hold_it_together(tmp_path: Path) -> None:
     """Runs that begin while another one is just finishing find either its lock or its complete output."""
-    holders, together, refused, made = 0, 0, 0, 0
-    guard = threading.Lock()
+    holder = threading.Lock()
 
-    def work() -> None:
-        nonlocal holders, together, refused, made
-        for _ in range(200):
-            try:
-                with hold_work_folder(tmp_path / "out"):
-                    with guard:
-                        holders += 1
-                        together += holders > 1
-                    made += 1
-                    with guard:
-                        holders -= 1
-            except OutputError:
-                refused += 1
+    def work(_: int) -> bool:
+        try:
+            with hold_work_folder(tmp_path / "out"):
+                assert holder.acquire(blocking=False)
+                holder.release()
+        except OutputError:
+            return False
+        return True
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert together == 0
-    assert made + refused == 800 and made > 0
+    with ThreadPoolExecutor(4) as pool:
+        assert any(pool.map(work, range(800)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -352,18 +331,3 @@ def test_the_archive_of_a_private_file_is_private_at_any_time(tmp_path: Path) ->
     active = False
     assert widest == 0
     assert mode_of(out / "a.pq") == mode_of(out / "a") == 0o600
-
-
-def test_the_archive_and_the_restored_folder_of_private_files_are_private(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    (tree / "sub").mkdir(parents=True)
-    (tree / "public").write_bytes(b"text " * 100)
-    (tree / "sub" / "secret").write_bytes(b"secret " * 100)
-    for secret, mode in ((False, 0o644), (True, 0o600)):
-        (tree / "sub" / "secret").chmod(0o600 if secret else 0o644)
-        name = f"{secret}.pq"
-        prequential.compress(tree, tmp_path / name, config=TINY, runtime=RUNTIME)
-        assert mode_of(tmp_path / name) == mode
-        prequential.decompress(tmp_path / name, tmp_path / f"{secret}", runtime=RUNTIME)
-        assert mode_of(tmp_path / f"{secret}") == (0o700 if secret else 0o755)
-        assert mode_of(tmp_path / f"{secret}" / "sub" / "secret") == mode
