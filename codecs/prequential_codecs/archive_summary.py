@@ -1,4 +1,4 @@
-"""What an archive holds, without its payloads: from the index at its end, or block by block if it is cut off; the text of `list`."""
+"""What an archive holds, without its payloads: from the index at its end, or block by block if it is cut off."""
 
 import os
 from dataclasses import dataclass
