@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prequential_codecs.baselines import registry
-from prequential_codecs.baselines.classical import Compressor
-from prequential_codecs.baselines.registry import BASELINES, STATIC, measure, measure_installed
+from prequential_codecs.baselines.registry import BASELINES, STATIC, Compressor, measure, measure_installed
 from prequential_codecs.baselines.two_part import count_ranges, round_counts
 from prequential_corpora.bundled import sample_path
 

@@ -554,15 +554,11 @@ def test_the_most_improbable_byte_is_decoded(certain):
 # ---- tables
 
 
-def test_squash_stays_within_1_and_65535_rises_and_is_symmetric():
+def test_squash_is_the_logistic_function_of_log_odds_in_256ths_within_1_and_65535_and_is_symmetric():
     _, squash = log_odds_tables()
     assert (squash[0], squash[LOG_ODDS_LIMIT], squash[-1]) == (1, 32768, 65535)
     assert (np.diff(squash) >= 0).all()
     assert (squash + squash[::-1] == 65536).all()
-
-
-def test_squash_is_the_logistic_function_of_log_odds_in_256ths():
-    _, squash = log_odds_tables()
     odds = np.exp(np.arange(-LOG_ODDS_LIMIT, LOG_ODDS_LIMIT + 1) / 256)
     assert np.abs(squash - np.clip(65536 * odds / (1 + odds), 1, 65535)).max() <= 0.5 + 1e-6
 
@@ -600,16 +596,10 @@ def test_an_adaptive_probability_steps_towards_the_bit_and_stays_in_range(p, age
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("past", -1),
-        ("matches", -1),
-        ("matches", 1 << 40),
-        ("indirect", -1),
-        ("indirect", 1 << 32),
-        ("row_errors", (1 << 24) + 1),
-        ("row_errors", -1),
-        ("last_weights", (1 << 24) + 1),
+        ("past", -1), ("matches", -1), ("matches", 1 << 40), ("indirect", -1), ("indirect", 1 << 32),
+        ("row_errors", (1 << 24) + 1), ("row_errors", -1), ("last_weights", (1 << 24) + 1),
     ],
-)
+)  # fmt: skip
 def test_a_state_with_a_value_out_of_range_is_refused(name, value):
     mixer = make_mixer(MixerConfig(contexts=("1", "2"), table_bits=4))
     state = {key: array.copy() for key, array in mixer.state().items()}
