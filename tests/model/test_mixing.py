@@ -20,7 +20,7 @@ from prequential_corpora.bundled import sample_path
 
 from prequential.exact.digest import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import codewords, contexts, evidence, histories, lookup, mixing, nodes, past, sets, weights
+from prequential.model.mixer import codewords, contexts, evidence, lookup, mixing, nodes, past, sets, weights
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, log_odds_tables
 
@@ -575,11 +575,11 @@ def test_stretch_rises_is_symmetric_and_inverts_squash_within_half_a_step():
 
 
 def test_the_machine_of_histories_is_closed_and_small():
-    n = len(histories.HISTORY_AGE)
-    assert histories.NEXT_HISTORY.shape == (n, 2) and len(histories.HISTORY_PROBABILITY) == n <= 512
-    assert histories.NEXT_HISTORY.max() < n
+    n = len(nodes.HISTORY_AGE)
+    assert nodes.NEXT_HISTORY.shape == (n, 2) and len(nodes.HISTORY_PROBABILITY) == n <= 512
+    assert nodes.NEXT_HISTORY.max() < n
     # all are reached, and none leads back to the empty history
-    assert set(histories.NEXT_HISTORY.ravel().tolist()) == set(range(1, n))
+    assert set(nodes.NEXT_HISTORY.ravel().tolist()) == set(range(1, n))
 
 
 @given(st.integers(0, (1 << 22) - 1), st.integers(0, nodes.AGE_LIMIT), st.integers(0, 1))
