@@ -1,1 +1,8 @@
 """Sources of bytes: files, standard input, folders, data sets, shards, git histories and bundled samples."""
+
+PREFIXES = ("sample:", "hf:", "shards:")  # of names of corpora that are not paths
+
+
+def is_path(name: str) -> bool:
+    """Whether the name of a corpus is that of a file or folder. Imports nothing, so that a start stays quick."""
+    return name != "-" and not name.startswith(PREFIXES)

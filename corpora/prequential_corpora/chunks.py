@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from os import PathLike
+from pathlib import Path
 from typing import IO
 
 from prequential.errors import CorpusError, OutputError
-from prequential.files import reading, temporary_folder
+from prequential.files import open_regular, reading, temporary_folder
 
 CHUNK_N_BYTES = 1 << 20
 # Follows each document if a stream contains several. It is one byte, so that a byte-level learner codes one symbol, and NUL,
@@ -38,6 +39,19 @@ def changed(path: str | PathLike[str], before: int, now: int) -> CorpusError:
         f"{str(path)!r} changed while it was open: it had {before} bytes and now has {now}; "
         "if another program still writes it, copy it first"
     )
+
+
+def read_file(path: Path, n_bytes: int, *, follow_links: bool = True) -> Iterator[bytes]:
+    """The file in chunks of at most 1 MiB. Raises CorpusError if it cannot be read, and at its end if it has not n_bytes."""
+    n_found = 0
+    with reading(path), open_regular(path, follow_links=follow_links) as stream:
+        for chunk in read_chunks(stream, path):
+            n_found += len(chunk)
+            if n_found > n_bytes:  # it may grow for ever
+                break
+            yield chunk
+    if n_found != n_bytes:
+        raise changed(path, n_bytes, n_found)
 
 
 def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None, n_bytes: int | None = None) -> IO[bytes]:

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Literal, NamedTuple, Self
+from typing import IO, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.files import open_regular
 from prequential_corpora.chunks import CHUNK_N_BYTES, changed, reading, spool
-from prequential_corpora.symbols import FileSymbols, Symbols
 
 SMALL_N_BYTES = 64 << 20  # a copy of at most so many bytes is in memory, a longer one in a temporary file
 
@@ -35,6 +34,41 @@ class Document(NamedTuple):
     name: str
     offset: int
     n_bytes: int
+
+
+class Symbols(Protocol):
+    """A sequence of bytes that supports slices without a step, such as an (n,) uint8 array."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]: ...
+
+
+class FileSymbols:
+    """The first n_bytes of a file of whole_n_bytes. Each slice reads its bytes.
+
+    Raises CorpusError if the file cannot be read or is shorter; and if it is longer, unless only its beginning is wanted.
+    """
+
+    def __init__(self, path: Path, n_bytes: int, whole_n_bytes: int) -> None:
+        self._path, self._n_bytes, self._whole_n_bytes = path, n_bytes, whole_n_bytes
+
+    def __len__(self) -> int:
+        return self._n_bytes
+
+    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
+        start, stop, _ = where.indices(self._n_bytes)
+        n = max(0, stop - start)
+        with reading(self._path), open_regular(self._path) as file:
+            now = os.fstat(file.fileno()).st_size
+            file.seek(start)
+            found = file.read(n)
+            if stop == self._whole_n_bytes and file.read(1):
+                now = max(now, stop + 1)
+        is_longer = self._n_bytes == self._whole_n_bytes < now
+        if len(found) != n or is_longer:
+            raise changed(self._path, self._whole_n_bytes, now)
+        return np.frombuffer(found, np.uint8)
 
 
 def unicode_name(name: str | bytes) -> str:

@@ -30,8 +30,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from prequential.errors import CorpusError
-from prequential.files import open_regular
-from prequential_corpora.chunks import DOCUMENT_END, changed, read_chunks, reading
+from prequential_corpora.chunks import DOCUMENT_END, read_file, reading
 from prequential_corpora.corpus import Document, unicode_name
 from prequential_corpora.dataset_spec import parse_options
 from prequential_corpora.shard_files import ShardKind, read_rows, read_text, shard_kind
@@ -140,13 +139,9 @@ class Shards:
         """BLAKE2b, 32 bytes, of one line for each shard in reading order: name NUL length NUL BLAKE2b of its bytes in hex LF."""
         digest = hashlib.blake2b(digest_size=32)
         for file in files:
-            contents, path, n_bytes = hashlib.blake2b(digest_size=32), self._path(file), 0
-            with reading(path), open_regular(path) as stream:
-                for chunk in read_chunks(stream, path):
-                    contents.update(chunk)
-                    n_bytes += len(chunk)
-            if n_bytes != file.n_bytes:
-                raise changed(path, file.n_bytes, n_bytes)
+            contents = hashlib.blake2b(digest_size=32)
+            for chunk in read_file(self._path(file), file.n_bytes):
+                contents.update(chunk)
             digest.update(b"%s\0%d\0%s\n" % (file.path, file.n_bytes, contents.hexdigest().encode()))
         return digest.hexdigest()
 

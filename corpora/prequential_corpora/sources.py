@@ -22,7 +22,7 @@ from prequential_corpora.chunks import read_chunks, reading, spool
 from prequential_corpora.corpus import Corpus, Document, Kind, unicode_name
 from prequential_corpora.dataset import load_rows
 from prequential_corpora.dataset_spec import DatasetSpec
-from prequential_corpora.streamed import FirstPass, ReadChunks, StreamedCorpus
+from prequential_corpora.streamed import StreamedCorpus
 from prequential_corpora.tree import scan_tree
 
 # Files that the system makes up while they are read (/proc, /sys) have a false length: 0, or a page of at most so many bytes.
@@ -146,8 +146,16 @@ def _open_dataset(spec: DatasetSpec, spool_dir: str | os.PathLike[str] | None) -
     with ExitStack() as resources:
         rows = resources.enter_context(load_rows(spec, spool_dir))
         found = rows.first_pass(spool_dir)
-        mode = _dataset_mode(spec)
-        return _streamed("dataset", name, Path(spec.source), found, rows.chunks, spool_dir, resources.pop_all(), mode)
+        return StreamedCorpus(
+            kind="dataset",
+            name=name,
+            path=Path(spec.source),
+            **found._asdict(),
+            mode=_dataset_mode(spec),
+            read=rows.chunks,
+            spool_dir=spool_dir,
+            resources=resources.pop_all(),
+        )
 
 
 def _open_shards(text: str, spool_dir: str | os.PathLike[str] | None) -> Corpus:
@@ -155,34 +163,14 @@ def _open_shards(text: str, spool_dir: str | os.PathLike[str] | None) -> Corpus:
 
     spec = ShardsSpec.parse(text)
     shards, path = find_shards(spec), Path(spec.folder)
-    name = unicode_name(path.absolute().name)
-    return _streamed(
-        "shards", name, path, shards.first_pass(spool_dir), shards.chunks, spool_dir, ExitStack(), shards.mode
-    )
-
-
-def _streamed(
-    kind: Kind,
-    name: str,
-    path: Path,
-    found: FirstPass,
-    read: ReadChunks,
-    spool_dir: str | os.PathLike[str] | None,
-    resources: ExitStack,
-    mode: int = 0o777,
-) -> Corpus:
     return StreamedCorpus(
-        kind=kind,
-        name=name,
+        kind="shards",
+        name=unicode_name(path.absolute().name),
         path=path,
-        n_bytes=found.n_bytes,
-        documents=found.documents,
-        origin=found.origin,
-        mode=mode,
-        read=read,
-        digest=found.blake2b,
+        **shards.first_pass(spool_dir)._asdict(),
+        mode=shards.mode,
+        read=shards.chunks,
         spool_dir=spool_dir,
-        resources=resources,
     )
 
 

@@ -2,6 +2,7 @@
 offsets of many documents: the rows of a data set or of shards, possibly hundreds of millions.
 """
 
+import hashlib
 import os
 import tempfile
 import weakref
@@ -13,10 +14,10 @@ from typing import BinaryIO, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from prequential.errors import CorpusError
 from prequential.files import temporary_folder
 from prequential_corpora.chunks import CHUNK_N_BYTES, unwritable
 from prequential_corpora.corpus import Chunks, Corpus, Document, mapped
-from prequential_corpora.symbols import StreamSymbols
 
 IN_MEMORY = 1 << 16  # offsets kept in memory; earlier ones are in a temporary file without a name
 
@@ -24,12 +25,61 @@ ReadChunks = Callable[[], Chunks]  # each call reads the corpus from its first b
 
 
 class FirstPass(NamedTuple):
-    """The result of a first pass: length and BLAKE2b digest of the corpus, its documents, and its description."""
+    """The result of a first pass: length, digest, documents and origin, as in `StreamedCorpus`."""
 
     n_bytes: int
-    blake2b: str
+    digest: str
     documents: Sequence[Document]
     origin: Mapping[str, str | int | None]
+
+
+class StreamSymbols:
+    """The n_bytes of a stream. `read` starts the stream; it is called again if a slice begins before the end of the last one.
+
+    The slice with the last byte raises CorpusError if more bytes follow, or if the digest of all bytes is not `blake2b`, 32 bytes
+    in hexadecimal; None for the beginning of a stream, whose digest is not known. Memory: the slice, and one chunk of `read`.
+    """
+
+    def __init__(self, read: ReadChunks, n_bytes: int, blake2b: str | None) -> None:
+        self._read, self._n_bytes, self._expected = read, n_bytes, blake2b
+        self._begin()
+
+    def __len__(self) -> int:
+        return self._n_bytes
+
+    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
+        start, stop, _ = where.indices(self._n_bytes)
+        if start < self._position:
+            self._begin()
+        while self._position < start:  # a resumed run skips bytes
+            self._take(min(CHUNK_N_BYTES, start - self._position))
+        return np.frombuffer(self._take(max(0, stop - start)), np.uint8)
+
+    def _begin(self) -> None:
+        self._chunks, self._rest, self._position = self._read(), memoryview(b""), 0
+        self._digest = hashlib.blake2b(digest_size=32)
+
+    def _take(self, n_bytes: int) -> bytes:
+        taken = bytearray()
+        while len(taken) < n_bytes:
+            if not self._rest:
+                self._rest = memoryview(next(filter(None, self._chunks), b""))
+                if not self._rest:
+                    raise self._changed()
+            part = self._rest[: n_bytes - len(taken)]
+            taken += part
+            self._rest = self._rest[len(part) :]
+        self._digest.update(taken)
+        self._position += n_bytes
+        is_complete = self._expected is not None and self._position == self._n_bytes
+        if is_complete and (self._digest.hexdigest() != self._expected or self._rest or any(self._chunks)):
+            raise self._changed()
+        return bytes(taken)
+
+    def _changed(self) -> CorpusError:
+        return CorpusError(
+            "the corpus changed while it was read: its bytes differ from those of the first pass; start again"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

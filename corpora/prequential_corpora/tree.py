@@ -24,8 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prequential.errors import CorpusError
-from prequential.files import open_regular
-from prequential_corpora.chunks import DOCUMENT_END, changed, read_chunks, reading
+from prequential_corpora.chunks import DOCUMENT_END, read_file, reading
 from prequential_corpora.corpus import Document
 from prequential_corpora.tree_restore import (
     MAGIC,
@@ -74,23 +73,11 @@ class Tree:
         """The stream in chunks. Raises CorpusError for a file that cannot be read or whose length changed after the scan."""
         yield self._header()
         for file in self.files:
-            yield from self._contents(file)
+            yield from read_file(host_path(self.root, file.path), file.n_bytes, follow_links=False)
             yield DOCUMENT_END
 
     def _header(self) -> bytes:
         return MAGIC + b"".join(entry.line() for entry in self.entries) + b"\n"
-
-    def _contents(self, file: TreeFile) -> Iterator[bytes]:
-        path = host_path(self.root, file.path)
-        n_bytes = 0
-        with reading(path), open_regular(path, follow_links=False) as stream:
-            for chunk in read_chunks(stream, path):
-                n_bytes += len(chunk)
-                if n_bytes > file.n_bytes:  # it may grow for ever
-                    break
-                yield chunk
-        if n_bytes != file.n_bytes:
-            raise changed(path, file.n_bytes, n_bytes)
 
 
 def scan_tree(root: Path) -> Tree:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prequential_corpora.names import is_path
+from prequential_corpora import is_path
 
 from prequential.cli import options
 from prequential.cli.failures import for_each

@@ -30,11 +30,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("names", nargs="*", default=["-"], metavar="FILE.pq", help="archive, or - (default: -)")
     options.add_output(parser)
     options.add_given(parser, "the corpus or model that the archive was given")
-    parser.add_argument(
-        "--keep-going",
-        action="store_true",
-        help="if an archive is damaged, also list the intact blocks after the damage, and save those that are stored raw",
-    )
     options.add_decoding_limits(parser)
     options.add_runtime(parser)
     options.add_verbosity(parser)
@@ -54,29 +49,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
-    from prequential_codecs.archive_summary import recover_blocks
-
     import prequential
 
     output = _output_path(args, name) or sys.stdout.buffer
-    try:
-        with resumable(args, names=[name]), progress_bar(name, quiet=args.quiet) as show:
-            result = prequential.decompress(
-                sys.stdin.buffer if name == "-" else name,
-                output,
-                given=args.given,
-                runtime=runtime,
-                overwrite=args.force,
-                resume=args.resume,
-                max_output_bytes=args.max_output,
-                max_decoding_s=args.max_time,
-                on_progress=show,
-            )
-    except CorruptArchiveError as error:
-        if args.keep_going and name != "-" and isinstance(output, str):
-            for line in recover_blocks(name, output, overwrite=args.force):
-                error.add_note(line)
-        raise
+    with resumable(args, names=[name]), progress_bar(name, quiet=args.quiet) as show:
+        result = prequential.decompress(
+            sys.stdin.buffer if name == "-" else name,
+            output,
+            given=args.given,
+            runtime=runtime,
+            overwrite=args.force,
+            resume=args.resume,
+            max_output_bytes=args.max_output,
+            max_decoding_s=args.max_time,
+            on_progress=show,
+        )
     if shows_summary(quiet=args.quiet, verbose=args.verbose):
         to = f" -> {printable(output)}" if isinstance(output, str) else ""
         print(f"{printable(name)}{to}: {result.n_bytes:,} bytes, {result.wall_s:.1f} s", file=sys.stderr)

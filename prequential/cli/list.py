@@ -27,7 +27,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(args: argparse.Namespace) -> int:
     """Lists every archive; returns the exit code."""
-    from prequential_codecs.archive_text import format_archive, format_titles
+    from prequential_codecs.archive_summary import TITLES, format_archive
 
     needs_titles = not args.json and not args.quiet
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         nonlocal needs_titles
         record = _record(name)
         if needs_titles:
-            print(format_titles())
+            print(TITLES)
             needs_titles = False
         print(json.dumps(record) if args.json else format_archive(record))
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _record(name: str) -> dict[str, Any]:
     """The description of an archive; of standard input a copy is read, because the index is at its end."""
-    from prequential_codecs.archive_text import archive_record
+    from prequential_codecs.archive_summary import archive_record
     from prequential_corpora.chunks import read_chunks, spool
 
     from prequential.files import reading

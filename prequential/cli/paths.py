@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from prequential_corpora.names import is_path
+from prequential_corpora import is_path
 
 from prequential.cli.failures import report_failure
 from prequential.errors import CorpusError, PrequentialError

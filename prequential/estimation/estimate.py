@@ -19,7 +19,7 @@ from prequential_codecs.archive import ArchiveWriter
 from prequential_codecs.archive_block import Block, BlockKind
 from prequential_codecs.archive_header import Header
 from prequential_codecs.baselines.registry import BASELINES
-from prequential_corpora.symbols import Symbols
+from prequential_corpora.corpus import Symbols
 
 from prequential.errors import CorpusError
 from prequential.estimation.probe import PROBE_BYTES, PROBE_S, Probe, ProbePass, probe_in_new_process

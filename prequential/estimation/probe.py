@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
-from prequential_corpora.symbols import Symbols
+from prequential_corpora.corpus import Symbols
 
 from prequential.errors import CorruptArchiveError, PrequentialError
 from prequential.evaluation.evaluation import warm_up

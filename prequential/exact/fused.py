@@ -52,36 +52,12 @@ from prequential.machine.compiled import Array, inlined, kernel
 Tensor = torch.Tensor
 
 __all__ = [
-    "COMPILED",
-    "adagrad_change",
-    "adam_",
-    "attention_backward_scores",
-    "attention_backward_values",
-    "attention_inputs",
-    "attention_inputs_backward",
-    "attention_output",
-    "attention_weights",
-    "column_peaks",
-    "dequantise",
-    "embedding_gradient",
-    "embedding_sums",
-    "frequencies",
-    "loss_gradient",
-    "nesterov_",
-    "normalise_rows",
-    "normalise_rows_backward",
-    "peak_of",
-    "quantise_columns",
-    "quantise_rows",
-    "quantise_rows_finely",
-    "requantise",
-    "rotate",
-    "round_columns",
-    "row_squares",
-    "sqrt",
-    "squared_relu",
-    "squared_relu_backward",
-]
+    "COMPILED", "adagrad_change", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
+    "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_gradient",
+    "embedding_sums", "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
+    "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "rotate", "round_columns", "row_squares",
+    "sqrt", "squared_relu", "squared_relu_backward",
+]  # fmt: skip
 
 COMPILED = True
 INVERSE_GRADIENT_LIMIT = np.float32(1.0 / GRADIENT_LIMIT)

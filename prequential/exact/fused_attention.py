@@ -203,13 +203,7 @@ def _round_columns(x: Array, top: Array, scale: Array) -> None:
 
 
 def attention_backward_scores(
-    products: Tensor,
-    g_scale: Tensor,
-    v_scale: Tensor,
-    e: Tensor,
-    inverse_sum: Tensor,
-    q_r: Tensor,
-    k_r: Tensor,
+    products: Tensor, g_scale: Tensor, v_scale: Tensor, e: Tensor, inverse_sum: Tensor, q_r: Tensor, k_r: Tensor
 ) -> tuple[Tensor, ...]:
     by_query, row_scale = torch.empty(products.shape), torch.empty(inverse_sum.shape)
     by_key, column_scale = torch.empty(products.shape), torch.empty(k_r.shape)

@@ -265,13 +265,7 @@ def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -
 
 
 def attention_backward_scores(
-    products: Tensor,
-    g_scale: Tensor,
-    v_scale: Tensor,
-    e: Tensor,
-    inverse_sum: Tensor,
-    q_r: Tensor,
-    k_r: Tensor,
+    products: Tensor, g_scale: Tensor, v_scale: Tensor, e: Tensor, inverse_sum: Tensor, q_r: Tensor, k_r: Tensor
 ) -> tuple[Tensor, ...]:
     """The gradient at the scores, rounded by rows for the queries and by columns for the keys.
 

@@ -73,9 +73,7 @@ def _with_gpt(
         context_step=0.16,
     )
     schedule = ScheduleConfig(
-        segment_symbols=512,
-        n_rows=512 // ScheduleConfig.row_symbols,
-        block_symbols=block_symbols,
+        segment_symbols=512, n_rows=512 // ScheduleConfig.row_symbols, block_symbols=block_symbols
     )
     return Config(gpt=gpt, mixer=mixer, schedule=schedule)
 
@@ -106,7 +104,7 @@ PRESETS: dict[int, Config] = {
 # For a device, which steps while the processor mixes: 7 million weights. The mixer is the one of -2, with a larger table: a
 # larger mixer would take most of the time. Blocks are larger, because each ends with a digest of 1 GB.
 DEVICE_PRESETS: dict[str, Config] = {
-    "gpu-small": _with_memory(_with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24), block_symbols=1 << 20)),
+    "gpu-small": _with_memory(_with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24), block_symbols=1 << 20))
 }
 
 

@@ -26,7 +26,7 @@ from prequential.online.loop import Learner, run
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
-    from prequential_corpora.symbols import Symbols
+    from prequential_corpora.corpus import Symbols
 
     Writable = SupportsWrite[bytes]
 

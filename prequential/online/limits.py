@@ -16,8 +16,8 @@ from prequential.model.config import (
     ScheduleConfig,
 )
 from prequential.model.mixer import evidence, lookup, mixing, refine, sets
-from prequential.model.mixer.histories import N_GROUPS, N_HISTORIES
 from prequential.model.mixer.mixer import n_followers, n_inputs
+from prequential.model.mixer.nodes import N_GROUPS, N_HISTORIES
 from prequential.model.mixer.past import INDIRECT_SIZE, N_FOLLOWERS, PAST_SIZE
 from prequential.online.flops import most_flops_per_byte, steps_per_byte
 

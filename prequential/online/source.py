@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 from prequential_corpora.chunks import CHUNK_N_BYTES
-from prequential_corpora.corpus import Corpus, Document, beginning
+from prequential_corpora.corpus import Corpus, Document, Symbols, beginning
 from prequential_corpora.sources import corpus_mode, open_corpus
-from prequential_corpora.symbols import Symbols
 from prequential_corpora.tree_restore import is_git
 
 from prequential.errors import CorpusError

@@ -2,11 +2,9 @@
 
 import io
 import json
-import os
 
 from prequential_codecs.archive import ArchiveWriter
 from prequential_codecs.archive_header import Header
-from prequential_codecs.archive_summary import survey
 
 from prequential.model.config import Config, GPTConfig
 
@@ -67,35 +65,3 @@ def test_an_incomplete_archive_is_listed_with_its_blocks(run, archive, text, tmp
     assert b"(incomplete: the first 1024 bytes)" in done.stdout
     entry = json.loads(run(tmp_path, "list", "--json", "a.pq.partial").stdout)
     assert (entry["n_bytes"], entry["n_bytes_held"], len(entry["blocks"])) == (len(text), 1024, 1)
-
-
-def test_keep_going_lists_intact_blocks_after_the_damage_and_saves_raw_ones(run, tmp_path):
-    text, noise = b"how doth the little crocodile " * 70, os.urandom(2048)
-    (tmp_path / "a").write_bytes(text[:2048] + noise + text[:2048])
-    assert run(tmp_path, "compress", "a").returncode == 0
-    (tmp_path / "a").unlink()
-    archive = bytearray((tmp_path / "a.pq").read_bytes())
-    head = survey(tmp_path / "a.pq").blocks[1]
-    archive[head.offset + 6] ^= 8
-    (tmp_path / "a.pq").write_bytes(archive)
-    done = run(tmp_path, "decompress", "--keep-going", "a.pq")
-    message = done.stderr.decode()
-    assert done.returncode == 1
-    assert len(message.splitlines()) == 1
-    assert "block 1 (original bytes 1024-2048) damaged" in message
-    assert "blocks 2-3 (original bytes 2048-4096) stored raw and intact" in message
-    assert "blocks 4-5 (original bytes 4096-6144) intact, but coded" in message
-    assert (tmp_path / "a.from-2048").read_bytes() + (tmp_path / "a.from-3072").read_bytes() == noise
-    assert (tmp_path / "a.from-0").read_bytes() == text[:1024]
-    for name in ("a.from-0", "a.from-2048"):
-        (tmp_path / name).write_bytes(b"precious")
-    message = run(tmp_path, "decompress", "--keep-going", "a.pq").stderr.decode()
-    for number, start in ((2, 2048), (3, 3072)):
-        place = f"block {number} (original bytes {start}-{start + 1024})"
-        assert f"{place} stored raw and intact: not saved, because 'a.from-{start}' exists" in message
-    assert "saved as" not in message
-    assert (tmp_path / "a.from-0").read_bytes() == (tmp_path / "a.from-2048").read_bytes() == b"precious"
-    message = run(tmp_path, "decompress", "--keep-going", "-f", "a.pq").stderr.decode()
-    assert "blocks 2-3 (original bytes 2048-4096) stored raw and intact: saved as a.from-2048 to a.from-3072" in message
-    assert (tmp_path / "a.from-0").read_bytes() == text[:1024]
-    assert (tmp_path / "a.from-2048").read_bytes() == noise[:1024]

@@ -2,25 +2,19 @@
 
 import math
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prequential_codecs.baselines import registry
-from prequential_codecs.baselines.classical import Compressor
-from prequential_codecs.baselines.registry import BASELINES, STATIC, measure, measure_installed
+from prequential_codecs.baselines.registry import BASELINES, STATIC, Compressor, measure, measure_installed
 from prequential_codecs.baselines.two_part import count_ranges, round_counts
 from prequential_corpora.bundled import sample_path
 
 from prequential.errors import ConfigError, CorruptArchiveError, MissingDependencyError, PrequentialError
 
 INSTALLED = [name for name, compressor in BASELINES.items() if compressor.installed]
-ENWIK6 = Path(__file__).parents[3] / "shared" / "corpora" / "text" / "enwik6"
-BITS_PER_BYTE = {
-    "gzip": 2.846, "bzip2": 2.251, "xz": 2.326, "zstd": 2.401, "brotli": 2.248, "ppmd": 1.964, "order3-static": 2.749,
-}  # fmt: skip
 EDGES = [b"", b"a", b"\0", b"aaaa", b"a" * 5000, b"text\0", b"text\0\0\0", bytes(range(256)) * 9]
 WORDS = st.lists(st.sampled_from([b"a", b"ab", b"\0", b"\xff", b"the ", bytes(range(256))]), max_size=40).map(b"".join)
 
@@ -151,11 +145,3 @@ def test_without_constriction_one_note_names_all_static_baselines(monkeypatch: p
 def test_an_unknown_baseline_is_refused() -> None:
     with pytest.raises(ConfigError, match="choose from gzip"):
         measure("rar", b"")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not ENWIK6.exists(), reason="enwik6 is not next to the project")
-@pytest.mark.parametrize("name", sorted(BITS_PER_BYTE))
-def test_sizes_on_enwik6_are_those_of_the_programs(name: str) -> None:
-    result = measure(name, ENWIK6.read_bytes())
-    assert 8 * result.compressed_bytes / result.n_bytes == pytest.approx(BITS_PER_BYTE[name], abs=0.005)

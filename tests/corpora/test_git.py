@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prequential_corpora.git.file_rules import REASONS, Rules, is_safe, language_of
 from prequential_corpora.git.window import GitDocuments, open_documents, read_tree, read_window
 
-from prequential.errors import ConfigError, CorpusError, MissingDependencyError, PrequentialError
+from prequential.errors import ConfigError, CorpusError, MissingDependencyError
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")
 DAY_S = 86400
@@ -466,4 +466,3 @@ def test_the_rules_accept_any_path_and_any_bytes(path: bytes, data: bytes) -> No
     rules = Rules()
     assert rules.refuse_path(path) in {None, *REASONS} and rules.refuse_bytes(data) in {None, *REASONS}
     assert is_safe(b"a/" + path) == is_safe(path)
-    assert issubclass(CorpusError, PrequentialError)

@@ -18,10 +18,6 @@ def test_every_sample_is_the_file_that_the_readme_describes() -> None:
         assert row in path.with_name("README.md").read_text().splitlines()
 
 
-def test_christmas_carol_is_a_sample() -> None:
-    assert samples()["christmas_carol"] == sample_path("christmas_carol")
-
-
 def test_christmas_carol_starts_with_its_title_and_ends_with_its_last_line() -> None:
     text = sample_path("christmas_carol").read_text(encoding="ascii")
     assert text.startswith("A CHRISTMAS CAROL\n\nby Charles Dickens\n")

@@ -20,8 +20,6 @@ from pytest import MonkeyPatch
 
 from prequential.errors import CorpusError, OutputError
 
-SHARED_CORPORA = Path(__file__).parents[3] / "shared/corpora"
-
 SPOOL_STDIN = """
 import sys
 from prequential_corpora.sources import open_corpus
@@ -202,12 +200,3 @@ def test_a_source_that_fails_leaves_no_temporary_file(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="cannot read 'standard input': Input/output error"):
         spool(read_chunks(Broken(), "standard input"), tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.skipif(not SHARED_CORPORA.is_dir(), reason="no corpora next to the checkout")
-def test_real_files_give_their_bytes() -> None:
-    for name in ("multilingual/russian-gogol.txt", "binary/geo", "text/book1"):
-        data = (SHARED_CORPORA / name).read_bytes()
-        with open_corpus(SHARED_CORPORA / name) as corpus:
-            assert np.array_equal(corpus.bytes(), np.frombuffer(data, dtype=np.uint8))
-            assert corpus.blake2b == blake2b(data)

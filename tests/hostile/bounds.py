@@ -29,9 +29,8 @@ from prequential.model.gpt.gpt import MAX_MAGNITUDE, MAX_SQUARE, NOT_NEGATIVE
 from prequential.model.gpt.recall import MOST_SUCCESSIONS
 from prequential.model.hashing import HASH_MASK
 from prequential.model.learner import OnlineLearner
-from prequential.model.mixer.histories import N_HISTORIES
 from prequential.model.mixer.mixer import past_limits
-from prequential.model.mixer.nodes import HISTORY_SHIFT
+from prequential.model.mixer.nodes import HISTORY_SHIFT, N_HISTORIES
 from prequential.model.mixer.past import MATCH, POSITION
 from prequential.model.mixer.weights import MAX_LAST_WEIGHT
 from prequential.online.runtime import Runtime

@@ -1,20 +1,15 @@
 """A stranger's folder may hold, next to an archive, hostile checkpoints and links at the path of the output."""
 
-from contextlib import suppress
 from pathlib import Path
-from random import Random
 
 import pytest
 from bounds import CONFIGS
 from checkpoints import FORMS, VALUES
-from forge import Draft, Part
-from limits import bounded
-from prequential_codecs.archive_summary import survey
+from forge import Draft
 from programs import program, script
 from seeds import RUNTIME, seeds
 
 import prequential
-from prequential.errors import PrequentialError
 
 # ---- checkpoints
 
@@ -75,54 +70,23 @@ def test_an_output_that_is_a_link_is_refused(folder: Path, victim: Path) -> None
     assert victim.read_bytes() == PRECIOUS
 
 
-def damaged_with_a_raw_block() -> bytes:
-    """An archive of three blocks: the first is damaged, the second is raw and intact."""
+def damaged_in_its_second_block() -> bytes:
     draft = Draft.of(seeds()["mixed"].archive)
     archive = bytearray(draft.sealed())
-    archive[len(draft.header()) + len(draft.blocks[0].record()) - 1] ^= 1
+    archive[len(draft.header()) + len(draft.blocks[0].record()) + 4 + len(draft.blocks[1].record()) - 1] ^= 1
     return bytes(archive)
 
 
-def test_saving_intact_blocks_does_not_write_through_a_link(folder: Path, victim: Path) -> None:
-    (folder / "x.pq").write_bytes(damaged_with_a_raw_block())
-    (folder / "x.from-24").symlink_to(victim)
-    program(folder, "decompress", "--keep-going", "x.pq")
+def test_saving_the_good_beginning_does_not_write_through_a_link(folder: Path, victim: Path) -> None:
+    (folder / "x.pq").write_bytes(damaged_in_its_second_block())
+    (folder / "x.from-0").symlink_to(victim)
+    program(folder, "decompress", "x.pq")
     assert victim.read_bytes() == PRECIOUS
 
 
-# ---- the survey of damaged archives
-
-
-def test_a_survey_of_many_records_of_one_payload_is_fast(tmp_path: Path) -> None:
-    draft, n_bytes = Draft.of(seeds()["raw"].archive), 1 << 20
-    draft.blocks = [Part(1, n_bytes, n_bytes, bytes(8), bytes(n_bytes))]
-    draft.n_bytes = 1  # so that a sequential reader stops at the block
-    draft.entries = [(0, n_bytes)] * 10_000 + [(len(draft.blocks[0].record()) + 4, n_bytes)]
-    draft.n_blocks = len(draft.entries)
-    (tmp_path / "a.pq").write_bytes(draft.sealed())
-    with bounded(4.0), suppress(PrequentialError):
-        survey(tmp_path / "a.pq")
-
-
-@pytest.mark.thorough
-def test_surveys_of_damaged_archives_are_true(tmp_path: Path) -> None:
-    """A block that is reported intact is undamaged, and a damaged archive is not reported as complete."""
-    rng, path = Random(1), tmp_path / "a.pq"
-    good = seeds()["mixed"].archive
-    heads = {(i * 24, (i + 1) * 24): block for i, block in enumerate(Draft.of(good).blocks)}
-    for _ in range(1000):
-        data = bytearray(good)
-        for _ in range(rng.choice((1, 1, 2, 5))):
-            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        if rng.random() < 0.2:
-            del data[rng.randrange(len(data)) :]
-        path.write_bytes(data)
-        try:
-            with bounded():
-                found = survey(path)
-        except (prequential.CorruptArchiveError, prequential.UnsupportedVersionError):
-            continue
-        assert (found.fault is None) == (bytes(data) == good)
-        for block in found.blocks:
-            if block.head:
-                assert heads[block.start, block.stop].state_digest == block.head.state_digest
+def test_names_of_files_reach_the_terminal_without_escapes(folder: Path) -> None:
+    name = "x\x1b[31m\x07"
+    (folder / f"{name}.pq").write_bytes(damaged_in_its_second_block())
+    done = program(folder, "decompress", f"{name}.pq")
+    assert done.stderr.count(b"\n") == 1
+    assert b"\x1b" not in done.stderr

@@ -20,7 +20,7 @@ from prequential_corpora.bundled import sample_path
 
 from prequential.exact.digest import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import codewords, contexts, evidence, histories, lookup, mixing, nodes, past, sets, weights
+from prequential.model.mixer import codewords, contexts, evidence, lookup, mixing, nodes, past, sets, weights
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, log_odds_tables
 
@@ -554,15 +554,11 @@ def test_the_most_improbable_byte_is_decoded(certain):
 # ---- tables
 
 
-def test_squash_stays_within_1_and_65535_rises_and_is_symmetric():
+def test_squash_is_the_logistic_function_of_log_odds_in_256ths_within_1_and_65535_and_is_symmetric():
     _, squash = log_odds_tables()
     assert (squash[0], squash[LOG_ODDS_LIMIT], squash[-1]) == (1, 32768, 65535)
     assert (np.diff(squash) >= 0).all()
     assert (squash + squash[::-1] == 65536).all()
-
-
-def test_squash_is_the_logistic_function_of_log_odds_in_256ths():
-    _, squash = log_odds_tables()
     odds = np.exp(np.arange(-LOG_ODDS_LIMIT, LOG_ODDS_LIMIT + 1) / 256)
     assert np.abs(squash - np.clip(65536 * odds / (1 + odds), 1, 65535)).max() <= 0.5 + 1e-6
 
@@ -579,11 +575,11 @@ def test_stretch_rises_is_symmetric_and_inverts_squash_within_half_a_step():
 
 
 def test_the_machine_of_histories_is_closed_and_small():
-    n = len(histories.HISTORY_AGE)
-    assert histories.NEXT_HISTORY.shape == (n, 2) and len(histories.HISTORY_PROBABILITY) == n <= 512
-    assert histories.NEXT_HISTORY.max() < n
+    n = len(nodes.HISTORY_AGE)
+    assert nodes.NEXT_HISTORY.shape == (n, 2) and len(nodes.HISTORY_PROBABILITY) == n <= 512
+    assert nodes.NEXT_HISTORY.max() < n
     # all are reached, and none leads back to the empty history
-    assert set(histories.NEXT_HISTORY.ravel().tolist()) == set(range(1, n))
+    assert set(nodes.NEXT_HISTORY.ravel().tolist()) == set(range(1, n))
 
 
 @given(st.integers(0, (1 << 22) - 1), st.integers(0, nodes.AGE_LIMIT), st.integers(0, 1))
@@ -600,16 +596,10 @@ def test_an_adaptive_probability_steps_towards_the_bit_and_stays_in_range(p, age
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("past", -1),
-        ("matches", -1),
-        ("matches", 1 << 40),
-        ("indirect", -1),
-        ("indirect", 1 << 32),
-        ("row_errors", (1 << 24) + 1),
-        ("row_errors", -1),
-        ("last_weights", (1 << 24) + 1),
+        ("past", -1), ("matches", -1), ("matches", 1 << 40), ("indirect", -1), ("indirect", 1 << 32),
+        ("row_errors", (1 << 24) + 1), ("row_errors", -1), ("last_weights", (1 << 24) + 1),
     ],
-)
+)  # fmt: skip
 def test_a_state_with_a_value_out_of_range_is_refused(name, value):
     mixer = make_mixer(MixerConfig(contexts=("1", "2"), table_bits=4))
     state = {key: array.copy() for key, array in mixer.state().items()}

@@ -1,13 +1,119 @@
-"""All baselines by name, and their measurement: each output is decoded again before its size is reported."""
+"""All baselines by name, and their measurement: each output is decoded again before its size is reported.
 
+Classical compressors run in this process at their strongest usual settings. Windows and dictionaries cover the complete corpus
+as far as each format allows, so that no baseline has a disadvantage. Optional libraries are imported when they are used.
+"""
+
+import bz2
+import gzip
+import importlib.util
+import io
+import lzma
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
 from prequential_codecs.baselines import order0, order2, two_part
-from prequential_codecs.baselines.classical import CLASSICAL, Compressor
+from prequential_codecs.byte_source import ByteSource, varint
 
+_XZ_PRESET = 9 | lzma.PRESET_EXTREME
+_XZ_MIN_DICTIONARY_BYTES = 1 << 26  # as in preset 9
+_XZ_MAX_DICTIONARY_BYTES = 3 << 29  # 1.5 GiB, the maximum of liblzma's encoder
+_ZSTD_WINDOW_LOG = 27  # 128 MiB: decoders accept it without the option --long
+_PPMD_ORDER = 16
+_PPMD_MEMORY_BYTES = 256 << 20  # model memory, in the compressor and in the decompressor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compressor:
+    """A compressor of complete files, with fixed settings.
+
+    label: its name and settings for tables.
+    compress: from the original to the stored bytes, which contain everything that the decoder needs.
+    decompress: the inverse of `compress`, for its output only. Other bytes may raise any exception.
+    requires: the module that must be installed, or None.
+    """
+
+    label: str
+    compress: Callable[[bytes], bytes]
+    decompress: Callable[[bytes], bytes]
+    requires: str | None = None
+
+    @property
+    def installed(self) -> bool:
+        """Whether `requires` is installed. Imports nothing."""
+        return self.requires is None or importlib.util.find_spec(self.requires) is not None
+
+
+def _compress_xz(data: bytes) -> bytes:
+    dictionary_bytes = min(max(len(data), _XZ_MIN_DICTIONARY_BYTES), _XZ_MAX_DICTIONARY_BYTES)
+    return lzma.compress(data, filters=[{"id": lzma.FILTER_LZMA2, "preset": _XZ_PRESET, "dict_size": dictionary_bytes}])
+
+
+def _compress_zstd(data: bytes) -> bytes:
+    import zstandard
+
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        22, source_size=len(data), window_log=_ZSTD_WINDOW_LOG, enable_ldm=True
+    )
+    return zstandard.ZstdCompressor(compression_params=parameters).compress(data)
+
+
+def _decompress_zstd(data: bytes) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdDecompressor(max_window_size=1 << _ZSTD_WINDOW_LOG).decompress(data)
+
+
+def _compress_brotli(data: bytes) -> bytes:
+    import brotli
+
+    compressed: bytes = brotli.compress(data, quality=11, lgwin=24)
+    return compressed
+
+
+def _decompress_brotli(data: bytes) -> bytes:
+    import brotli
+
+    original: bytes = brotli.decompress(data)
+    return original
+
+
+def _compress_ppmd(data: bytes) -> bytes:
+    import pyppmd
+
+    # The stream has no end mark, and the decoder drops a final NUL if it does not know the length. So the length is stored.
+    coder = pyppmd.Ppmd8Encoder(_PPMD_ORDER, _PPMD_MEMORY_BYTES)
+    return varint(len(data)) + coder.encode(data) + coder.flush()
+
+
+def _decompress_ppmd(data: bytes) -> bytes:
+    import pyppmd
+
+    source = ByteSource(io.BytesIO(data))
+    n_bytes = source.take_varint()
+    decoder = pyppmd.Ppmd8Decoder(_PPMD_ORDER, _PPMD_MEMORY_BYTES)
+    original: bytes = decoder.decode(data[source.n_bytes_taken :], n_bytes)
+    return original
+
+
+CLASSICAL: dict[str, Compressor] = {
+    "gzip": Compressor(
+        label="gzip -9 (zlib)", compress=lambda data: gzip.compress(data, 9, mtime=0), decompress=gzip.decompress
+    ),
+    "bzip2": Compressor(label="bzip2 -9", compress=bz2.compress, decompress=bz2.decompress),
+    "xz": Compressor(label="xz -9e", compress=_compress_xz, decompress=lzma.decompress),
+    "zstd": Compressor(
+        label="zstd -22 --ultra --long=27", compress=_compress_zstd, decompress=_decompress_zstd, requires="zstandard"
+    ),
+    "brotli": Compressor(
+        label="brotli -q 11", compress=_compress_brotli, decompress=_decompress_brotli, requires="brotli"
+    ),
+    "ppmd": Compressor(
+        label="ppmd var I, order 16", compress=_compress_ppmd, decompress=_decompress_ppmd, requires="pyppmd"
+    ),
+}
 _COUNTING = {
     "order0": ("order 0, two-part", order0),
     "order2": ("order 2, adaptive (Witten-Bell)", order2),

@@ -4,17 +4,13 @@ r"""A git repository as a corpus: the files at a commit, and the changes after i
     read_window(repo, since, until)    the changes of the window (since, until], in the order of the commits
     open_documents(documents)          either of them as one file, a `Corpus`
 
-The window follows *first parents* only, the states of the main line. One step is one commit of that line, compared with its first
-parent. A merge is one step with all changes of the merged branch. So each change counts once, when it reaches the main line. A
-date T means the newest commit of that line whose committer date is not after T, searched from the tip backwards. So the window
-is always a contiguous part of the line, even if clocks disagree.
+docs/MEASURES.md defines windows: one step is one commit of the first-parent line, compared with its first parent.
 
     new      a path that its parent does not have and that is not a rename: the complete file
     added    the lines that git's diff (Myers, no context) adds to a file or a renamed file: only these lines
 
 Renames are those that git detects: half of the content is the same, with at most 1000 candidates per commit in addition to exact
-renames. A version is a duplicate, and is skipped, if the same bytes were in the tree at `since` or earlier in the window. In a
-tree, the first path in order keeps them. Skipped files are counted by reason: `file_rules.REASONS`.
+renames. Of equal files in a tree, the first path in order is kept. Skipped files are counted by reason: `file_rules.REASONS`.
 
 The repository cannot run or configure anything. Only revisions are looked up in it (`rev-parse`, which runs no program). All
 other reading happens in an empty repository that borrows its objects. So configuration, hooks, filters, external diffs, replaced

@@ -7,10 +7,9 @@
 An earlier match in the test corpus may overlap its repetition, as in LZ77. Windows and n-grams do not cross ends of documents.
 Bytes outside documents never count.
 
-The test corpus is stored in a table of limited size. Then the training corpus is read once. So the time is linear in both, and
-the training corpus needs hardly any memory. If the table is too small for the test corpus, it keeps only
-windows whose hash is below a limit, which is an even sample. The others are forgotten (n_forgotten_*). So a seen part can be
-reported as new, but a new part is never reported as seen. Long matches lose at most their edges and gaps wider than 50 bytes.
+If the table is too small for the test corpus, it keeps only windows whose hash is below a limit, which is an even sample. The
+others are forgotten (n_forgotten_*). So a seen part can be reported as new, but a new part is never reported as seen. Long
+matches lose at most their edges and gaps wider than 50 bytes.
 """
 
 from collections.abc import Iterator, Sequence

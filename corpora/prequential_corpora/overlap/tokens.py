@@ -1,18 +1,11 @@
 """Tokens of a stream of documents in UTF-8 and their 13-grams, as 64-bit hashes, in one compiled pass.
 
-    token     a word: a maximal run of letters and digits of scripts that are written with spaces (Latin, Cyrillic, Arabic,
-              Devanagari, Hangul, ...); or one other character that is not white space: punctuation, a symbol, or a letter of a
-              script without spaces (Han, kana, Thai, Khmer, ...). Marks belong to the token directly before them; elsewhere
-              they begin a word. characters.py has the kinds of all characters. Line wrapping has no influence
-    case      Latin, Greek, Cyrillic and Armenian capitals count as small letters.
-    no UTF-8  a byte that is not part of valid UTF-8 counts as a letter of its own, so it joins words. A character that is cut by
-              the end of its document is not valid
-    length    a token of more than 2**18 bytes is cut: each part is the longest of at most 2**18 bytes
+docs/DATA.md defines tokens, and characters.py the kinds of characters. Besides: a mark that follows no token begins a word. A
+character that is cut by the end of its document is not valid. A token of more than 2**18 bytes is cut: each part is the longest
+of at most 2**18 bytes. A letter with an accent as one code point or as two gives different tokens.
 
-Text is not normalised further: a letter with an accent as one code point or as two gives different tokens.
-
-Hashes are not verified: between one million n-grams and another million, the probability of a false match is 1 in 10**7, unless
-somebody constructs one, because no key is secret. All arithmetic is on integers and the same on every machine.
+Hashes are not verified, and anybody can construct equal ones, because no key is secret. All arithmetic is on integers and the
+same on every machine.
 """
 
 from collections.abc import Iterator, Sequence

@@ -5,16 +5,7 @@ import triton
 import triton.language as tl
 
 from prequential.exact.device import rounding
-from prequential.exact.device.rounding import (
-    TINY,
-    block_of,
-    inverse,
-    inverse_rms,
-    largest,
-    levels,
-    rounded,
-    row_dot,
-)
+from prequential.exact.device.rounding import TINY, block_of, inverse, inverse_rms, largest, levels, rounded, row_dot
 from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT
 from prequential.exact.tables import ATTENTION_TABLE_SIZE, SCORE_STEPS_PER_NAT, attention_table
 
@@ -175,13 +166,7 @@ def _attention_backward_values(
 
 
 def attention_backward_scores(
-    products: Tensor,
-    g_scale: Tensor,
-    v_scale: Tensor,
-    e: Tensor,
-    inverse_sum: Tensor,
-    q_r: Tensor,
-    k_r: Tensor,
+    products: Tensor, g_scale: Tensor, v_scale: Tensor, e: Tensor, inverse_sum: Tensor, q_r: Tensor, k_r: Tensor
 ) -> tuple[Tensor, ...]:
     products = products.contiguous()
     n_rows, n_heads, n_queries, n_keys = products.shape

@@ -22,16 +22,7 @@ from prequential.exact.device.attention import (
     attention_weights,
 )
 from prequential.exact.device.rounding import FINE as FINE_LEVELS
-from prequential.exact.device.rounding import (
-    TINY,
-    block_of,
-    inverse,
-    inverse_rms,
-    largest,
-    levels,
-    rounded,
-    row_dot,
-)
+from prequential.exact.device.rounding import TINY, block_of, inverse, inverse_rms, largest, levels, rounded, row_dot
 from prequential.exact.plain import (
     FINE,
     GRADIENT_LIMIT,

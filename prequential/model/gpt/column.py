@@ -68,11 +68,7 @@ class ColumnDecoder:
         first_valid: int,
         window: int,
     ) -> None:
-        """cache: k, v (L, H, S, K) int8 and k_r, v_scale (L, H, S) float32, to which each column adds its key and value. Nothing
-        else may add to it as long as this decoder is used.
-
-        phases: cos and sin, (T, K/2) float32. first_valid: slots of the cache before this one are empty.
-        """
+        """Arguments as in `ColumnArrays`. Nothing else may add to the cache as long as this decoder is used. phases: cos, sin."""
         qkv, out, up, down = (
             stack_matrices([layer[name] for layer in weights.layers]) for name in ("qkv", "out", "up", "down")
         )

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from prequential.machine.compiled import Array, inlined, merged
-from prequential.model.mixer.histories import HISTORY_GROUP, HISTORY_PROBABILITY, N_GROUPS, ONE_BIT
 from prequential.model.mixer.lookup import NONE
 from prequential.model.mixer.nodes import (
+    HISTORY_GROUP,
+    HISTORY_PROBABILITY,
     HISTORY_SHIFT,
+    N_GROUPS,
+    ONE_BIT,
     STRETCH,
     deterministic_node,
     log_odds_of,

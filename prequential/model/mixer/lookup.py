@@ -16,9 +16,9 @@ import numpy as np
 
 from prequential.machine.compiled import Array, inlined
 from prequential.model.hashing import hashed
-from prequential.model.mixer.histories import HISTORY_AGE
 from prequential.model.mixer.nodes import (
     DETERMINISTIC_NODE,
+    HISTORY_AGE,
     HISTORY_SHIFT,
     MAX_SEEN,
     NEW_NODE,

@@ -15,7 +15,7 @@ from prequential_codecs.bit_coder import BitCoder
 
 from prequential.model.config import CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
-from prequential.model.mixer import evidence, histories, lookup, mixing, nodes, past, refine, sets, weights
+from prequential.model.mixer import evidence, lookup, mixing, nodes, past, refine, sets, weights
 from prequential.model.mixer.contexts import OF_FOLLOWERS, kinds_by_input
 from prequential.model.mixer.mixing import MixerArrays
 
@@ -50,7 +50,7 @@ class Mixer:
             curve_kinds=curve_kinds,
             table=np.zeros((1 << config.table_bits, lookup.SLOTS), np.uint32),
             deterministic=np.zeros(lookup.ENTRIES_PER_BUCKET << config.table_bits, np.uint32),
-            history_maps=_adaptive(np.tile(histories.HISTORY_PROBABILITY, (n_contexts, 1))),
+            history_maps=_adaptive(np.tile(nodes.HISTORY_PROBABILITY, (n_contexts, 1))),
             run_maps=_adaptive(np.tile(evidence.first_run_maps(), (n_contexts, 1))),
             pair_maps=_adaptive(np.tile(evidence.first_pair_maps(), (n_contexts, 1))),
             match_map=_adaptive(_ramp(mixing.MATCH_MAP, 5 << 19, 31 << 17, 40)),
@@ -141,7 +141,7 @@ def past_limits(position: int) -> np.ndarray:
 def _check_state(arrays: Mapping[str, np.ndarray]) -> None:
     """Raises ValueError unless kernels can work on these arrays of a state: the values that they use as places are in range."""
     now = arrays["past"]
-    if int(arrays["table"].view(np.uint32)[:, 1:].max()) >> nodes.HISTORY_SHIFT >= histories.N_HISTORIES:
+    if int(arrays["table"].view(np.uint32)[:, 1:].max()) >> nodes.HISTORY_SHIFT >= nodes.N_HISTORIES:
         raise ValueError("mixer.table contains a history that does not exist")
     if (now < 0).any() or (now > past_limits(int(now[past.POSITION]))).any():
         raise ValueError("mixer.past is out of range")

@@ -7,7 +7,7 @@ contexts choose the sets of weights, last weights combine the sets, and adaptive
     codewords.py  the eight bits of a byte
     contexts.py   a hash for each context, made of the past
     lookup.py     where each context's nodes and run are
-    nodes.py      nodes and runs, as numbers; histories.py: of the bits seen in a node
+    nodes.py      nodes with their histories of bits, and runs, as numbers
     evidence.py   the inputs that they give
     sets.py       which weights mix the inputs
     weights.py    mixing, and learning the weights

@@ -16,9 +16,8 @@ from prequential.machine.compiled import Array, inlined, merged
 from prequential.model.config import WEIGHT_SETS
 from prequential.model.hashing import hashed
 from prequential.model.mixer.codewords import BYTE, CODE_WORD
-from prequential.model.mixer.histories import HISTORY_GROUP, ONE_BIT
 from prequential.model.mixer.lookup import NONE
-from prequential.model.mixer.nodes import expected_bit
+from prequential.model.mixer.nodes import HISTORY_GROUP, ONE_BIT, expected_bit
 from prequential.model.mixer.past import (
     CLASS,
     LAST4,
