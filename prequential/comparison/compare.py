@@ -23,7 +23,7 @@ from prequential.comparison.intervals import (
     MIN_CELLS,
     Bootstrap,
     Interval,
-    block_cells,
+    block_length,
     bounds,
     cell_deviations,
     choose_cell_bytes,
@@ -78,7 +78,7 @@ class Difference:
     interval. interval: the confidence interval if memory is short, by the bootstrap. Both are None for a corpus with fewer than
     MIN_CELLS cells. log2_e: see `log2_e_value`. crossing_byte: from there on the other is below the reference; 0 means
     everywhere, None never. n_bytes (n,) int64 and running_bits (n,) float64, both from 0 on: the difference so far, at every
-    byte where a run ends a segment. known (n,) bool: whether all runs end a segment there, so that nothing is interpolated.
+    byte where a run ends a segment.
     """
 
     reference: RunGroup
@@ -90,7 +90,6 @@ class Difference:
     crossing_byte: int | None
     n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
     running_bits: NDArray[np.float64] = field(repr=False, compare=False)
-    known: NDArray[np.bool_] = field(repr=False, compare=False)
 
     @property
     def bits_per_byte(self) -> float:
@@ -106,19 +105,6 @@ class Difference:
     def archive_bits(self) -> float:
         """The difference of the archives' lengths in bits, with headers and containers."""
         return self.other.mean_archive_bits - self.reference.mean_archive_bits
-
-    @property
-    def furthest_behind(self) -> tuple[int, float]:
-        """The byte up to which the other group costs the most more than the reference, and how many bits more (>= 0)."""
-        return self._at(int(np.argmax(self.running_bits)))
-
-    @property
-    def furthest_ahead(self) -> tuple[int, float]:
-        """The byte up to which the other group costs the most less than the reference, and the difference in bits (<= 0)."""
-        return self._at(int(np.argmin(self.running_bits)))
-
-    def _at(self, i: int) -> tuple[int, float]:
-        return int(self.n_bytes[i]), float(self.running_bits[i])
 
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, as JSON values."""
@@ -136,8 +122,6 @@ class Difference:
                 "text": bounded_e_value(self.log2_e),
                 "against": f"the data follow {self.reference.label}",
             },
-            "furthest_behind": dict(zip(("n_bytes", "bits"), self.furthest_behind, strict=True)),
-            "furthest_ahead": dict(zip(("n_bytes", "bits"), self.furthest_ahead, strict=True)),
             "crossing_byte": self.crossing_byte,
         }
 
@@ -192,8 +176,7 @@ def compare(
     configuration with different seeds form a group, and groups are named A, B, C ... in the order of their first run. Equal
     arguments give equal results. Exchanging two groups changes only the signs of the results, exactly.
 
-    Raises CorpusError for runs that are damaged or not comparable (their corpora differ). Raises ConfigError
-    if the runs form a single group, or if a block is too long for the corpus.
+    Raises CorpusError for runs that are damaged or not comparable (their corpora differ), ConfigError if they form one group.
     """
     opened = [run if isinstance(run, Run) else read_run(run) for run in runs]
     for run in opened:
@@ -296,7 +279,6 @@ def _difference(reference: RunGroup, other: RunGroup, bootstrap: Bootstrap) -> D
         crossing_byte=crossing_byte(ours, theirs),
         n_bytes=np.concatenate(([0], ends)),
         running_bits=np.concatenate(([0.0], ours.bits - theirs.bits)),
-        known=np.concatenate(([True], _known(curves, ends))),
     )
 
 
@@ -331,7 +313,7 @@ def intervals_of(
         return None, None
     grid = cell_bytes * np.arange(n_cells + 1)
     ours, theirs = (np.diff([curve.at(grid) for curve in group.curves]) for group in (other, reference))  # (S, m)
-    block = block_cells(ours.mean(0) - theirs.mean(0), cell_bytes, bootstrap)
+    block = block_length(ours.mean(0) - theirs.mean(0))
     deviations = cell_deviations((theirs, reference.seeds), (ours, other.seeds), block, bootstrap)
     low, high = bounds(deviations * n_bytes / cell_bytes, bootstrap)
     bits = other.mean_bits - reference.mean_bits
@@ -342,9 +324,7 @@ def intervals_of(
         bootstrap=bootstrap,
         cell_bytes=cell_bytes,
         n_cells=n_cells,
-        n_interpolated=int(np.count_nonzero(~_known(curves, grid[1:]))),
         block_bytes=block * cell_bytes,
-        automatic=bootstrap.block_bytes is None,
     )
     scaled = (ours.mean(0) - theirs.mean(0)) * (n_bytes / cell_bytes)  # each cell stands for the complete text
     return interval, _long_memory(reference, other, scaled, cell_bytes, bootstrap.confidence)
@@ -373,11 +353,6 @@ def _long_memory(
         n_cells=len(coarse),
         cell_bytes=len(cells) // len(coarse) * cell_bytes,
     )
-
-
-def _known(curves: Sequence[Curve], at: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether every curve has a point at each of the positions (n,): (n,) bool."""
-    return np.all([np.isin(at, curve.n_bytes) for curve in curves], 0)
 
 
 def _population(reference: RunGroup, other: RunGroup) -> str:

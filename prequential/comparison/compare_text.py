@@ -57,11 +57,8 @@ def _difference_row(difference: Difference) -> list[str]:
 def _details(difference: Difference) -> list[tuple[str, str]]:
     """(name, text) of each line about one difference."""
     a, b = difference.reference.label, difference.other.label
-    behind, ahead = difference.furthest_behind, difference.furthest_ahead
     return [
         (f"{b} against {a}", _crossing(difference)),
-        ("furthest behind", f"{behind[1]:+,.1f} bits at byte {behind[0]:,}"),
-        ("furthest ahead", f"{ahead[1]:+,.1f} bits at byte {ahead[0]:,}"),
         *_interval_lines(difference),
         ("e-value", _e_value(difference)),
     ]
@@ -107,9 +104,8 @@ def _memory(found: LongMemory) -> str:
 def _resampling(interval: Interval) -> str:
     bootstrap = interval.bootstrap
     return (
-        f"{interval.n_cells:,} cells of {interval.cell_bytes:,} bytes ({interval.n_interpolated:,} of their ends "
-        f"interpolated), {bootstrap.n_resamples:,} times in moving blocks of {interval.block_bytes:,} bytes "
-        f"({'from the autocorrelation' if interval.automatic else 'as given'}), seed {bootstrap.seed}"
+        f"{interval.n_cells:,} cells of {interval.cell_bytes:,} bytes, {bootstrap.n_resamples:,} times in moving blocks of "
+        f"{interval.block_bytes:,} bytes, seed {bootstrap.seed}"
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -101,24 +102,17 @@ def forecast(
     *,
     proxy: Run | None = None,
     target_blake2b: str | None = None,
-    form: str | None = None,
-    with_diverged: bool = False,
     after_the_fact: bool = False,
     n_resamples: int = N_RESAMPLES,
 ) -> dict[str, Any]:
     """The sealed record of a forecast (docs/STUDIES.md describes it).
 
-    proxy: a run over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. form: None for the
-    one with the least backtest error. Raises ConfigError for a ladder that is too small, for runs that look diverged (unless
-    with_diverged), and for a target within the fitted runs. Raises CorpusError for a proxy that is too short.
+    proxy: a run over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. Raises ConfigError
+    for a ladder that is too small, for runs that look diverged, and for a target within the fitted runs. Raises CorpusError for
+    a proxy that is too short.
     """
-    diverged = diverged_runs(ladder)
-    if diverged and not with_diverged:
-        name, reason = next(iter(diverged.items()))
-        raise ConfigError(
-            f"{len(diverged)} runs of the ladder look diverged; {name}: {reason}; change the configuration, or give "
-            "with_diverged=True to use them"
-        )
+    for name, reason in diverged_runs(ladder).items():
+        raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
     config = target.config(ladder)
     compute = _compute(ladder, config, target, proxy)
     ratio = compute["ratio"] or 0.0
@@ -129,7 +123,7 @@ def forecast(
         )
     proxy_curve = _proxy_curve(proxy, target) if proxy else None
     cells = rolling_origins(ladder, proxy_curve)
-    forecaster = _Forecaster(ladder, target, config, form, cells, proxy_curve, n_resamples)
+    forecaster = _Forecaster(ladder, target, config, cells, proxy_curve, n_resamples)
     return sealed(
         {
             "schema": SCHEMA,
@@ -140,13 +134,11 @@ def forecast(
             "corpus": {**ladder.rungs[0].run.record["corpus"]},
             "fitted": [run_digests(rung.run) for rung in ladder.rungs],
             "fitted_prefixes": ladder.prefixes().tolist(),
-            "diverged": diverged,
             "target": _target_record(config, target, target_blake2b),
             "compute": compute,
             "proxy": run_digests(proxy) if proxy else None,
             "confidence": CONFIDENCE,
             "form": forecaster.form,
-            "form_chosen_by": "option" if form else "least backtest error in total bits",
             "forecasts": {quantity: forecaster.forecast(quantity, ratio) for quantity in QUANTITIES},
             "identity": forecaster.both_ways(),
         }
@@ -193,36 +185,33 @@ def _target_record(config: Config, target: Target, blake2b: str | None) -> dict[
 
 @dataclass(frozen=True)
 class _Forecaster:
-    """What the forecasts of all quantities share. given_form: None for the one with the least backtest error."""
+    """What the forecasts of all quantities share."""
 
     ladder: Ladder
     target: Target
     config: Config
-    given_form: str | None
     cells: Sequence[Cell]
     proxy: Curve | None
     n_resamples: int
 
-    @property
+    @cached_property
     def form(self) -> str:
-        return self.given_form or choose_form(self.cells)
+        """The form with the least backtest error in total bits."""
+        return choose_form(self.cells)
 
     def forecast(self, quantity: Quantity, compute_ratio: float) -> dict[str, Any]:
         """Point, interval, their parts, and the naive forecasts, as JSON values: total_bits in bits, others in bits/byte."""
         unit = self.target.n_bytes if quantity == "total_bits" else 1
         seeds = seed_deviation(self.ladder, quantity)
-        calibration = calibrate(self.cells, quantity, self.given_form, seeds)
-        laws = {
-            form: self._law(quantity, form, self.proxy, self.n_resamples if form == self.form else 0) for form in FORMS
-        }
+        calibration = calibrate(self.cells, quantity, seeds)
+        laws = {form: self._law(quantity, form, self.n_resamples if form == self.form else 0) for form in FORMS}
         losses = {form: float(law.loss_bits_per_byte[0]) for form, law in laws.items()}
         logs = {form: math.log(loss) for form, loss in losses.items()}
         point, bootstrap = losses[self.form], float(laws[self.form].deviation[0])
         deviation = combined_deviation(self.form, logs, calibration.rmse, bootstrap, seeds)
         reach = math.exp(calibration.factor * deviation)
-        fit, naive = laws[self.form].fit, self._naive(quantity)
-        # with a proxy the law is of ratios, and its floor is not a loss
-        floor = self._law(quantity, self.form, None, 0).fit.floor if self.proxy else fit.floor
+        flops = total_flops(self.config, self.target.n_bytes).total
+        naive = naive_losses(self.ladder, flops, self.target.n_bytes, quantity, self.proxy)
         return {
             "point": point * unit,
             "low": point / reach * unit,
@@ -231,33 +220,27 @@ class _Forecaster:
             "deviations": {"bootstrap": bootstrap, "seeds": seeds, "all": deviation, "factor": calibration.factor},
             "calibration": _calibration_record(calibration, compute_ratio),
             "by_form": {form: loss * unit for form, loss in losses.items()},
-            "fit": fit.to_record() | {"floor": fit.floor},
+            "fit": laws[self.form].fit.to_record(),
             "naive": {name: loss * unit for name, loss in naive.items()},
-            "last_rung_bits_per_byte": naive["last_rung"],
-            "floor_bits_per_byte": floor,
         }
 
     def both_ways(self) -> dict[str, Any]:
         """`total_both_ways` with the forecast's form and proxy."""
         assert self.config.gpt
-        means, losses = (self._law(quantity, self.form, self.proxy, 0).fit for quantity in QUANTITIES)
+        means, losses = (self._law(quantity, self.form, 0).fit for quantity in QUANTITIES)
         prefixes = self.ladder.prefixes().tolist()
         return total_both_ways(means, losses, prefixes, n_weights(self.config.gpt), self.target.n_bytes, self.proxy)
 
-    def _law(self, quantity: Quantity, form: str, proxy: Curve | None, n_resamples: int) -> FittedLaw:
+    def _law(self, quantity: Quantity, form: str, n_resamples: int) -> FittedLaw:
         """The law of all rungs, and its forecast of the target."""
         assert self.config.gpt
         places = [(float(n_weights(self.config.gpt)), self.target.n_bytes)]
         prefixes = self.ladder.prefixes()
-        return fit_law(self.ladder.rungs, prefixes, places, quantity, form, proxy=proxy, n_resamples=n_resamples)
-
-    def _naive(self, quantity: Quantity) -> dict[str, float]:
-        n_bytes = self.target.n_bytes
-        return naive_losses(self.ladder, total_flops(self.config, n_bytes).total, n_bytes, quantity, self.proxy)
+        return fit_law(self.ladder.rungs, prefixes, places, quantity, form, proxy=self.proxy, n_resamples=n_resamples)
 
 
 def _calibration_record(calibration: Calibration, compute_ratio: float) -> dict[str, Any]:
-    left_out = ("cells", "factor", "form")
+    left_out = ("factor", "form")
     values = {f.name: getattr(calibration, f.name) for f in fields(calibration) if f.name not in left_out}
     ratios = calibration.compute_ratios
     return values | {"reaches_target": ratios is not None and ratios[1] >= compute_ratio}

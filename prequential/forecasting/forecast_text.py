@@ -1,47 +1,11 @@
-"""Forecasts as text: the backtest of a ladder, a frozen forecast, and its score."""
+"""Forecasts as text: a frozen forecast, and its score."""
 
-from math import expm1
 from typing import Any
 
-from prequential.forecasting.intervals import Calibration
 from prequential.printable import printable
 from prequential.records.table import format_table
 
-SCORE_TITLES = (
-    "", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", "in seed deviations"
-)  # fmt: skip
-
 PARTS = {"start": "before the first prefix", "ladder": "in the ladder's other bytes", "beyond": "beyond the ladder"}
-
-
-def format_backtest(quantity: str, calibration: Calibration) -> str:
-    """Each forecast of a finished run of the ladder, and how many intervals contain the actual loss."""
-    if not calibration.cells:
-        return (
-            f"{quantity}: no run to hide: with 3 sizes and 3 prefixes fitted, no other run takes twice the operations of the "
-            "fitted ones"
-        )
-    rows = [
-        (
-            f"{cell.fitted_size}, {cell.fitted_bytes:,}",
-            f"{cell.target_size}, {cell.target_bytes:,}",
-            f"{cell.compute_ratio:.1f}",
-            *(f"{100 * expm1(error):+.2f} %" for error in cell.error.values()),
-        )
-        for cell in calibration.cells
-    ]
-    rows.append(("rms", "", "", *(f"{100 * error:.2f} %" for error in calibration.rmse.values())))
-    return "\n".join(
-        [
-            format_table((f"{quantity}: fitted up to", "target", "compute", *calibration.rmse), rows),
-            f"form: {calibration.form}; 90 % intervals, each with the factor and form of the other origins, hit "
-            f"{calibration.n_hit} of {calibration.n_cells} ({calibration.coverage or 0.0:.0%}), from {calibration.n_origins} "
-            f"origins, worth {calibration.n_effective:.1f} independent errors; factor {calibration.factor:.2f}"
-            + ("" if calibration.is_calibrated else ", of the normal distribution: too few cells to calibrate"),
-            f"interval score {_percent(calibration.interval_score)}; with the factor of the normal distribution "
-            f"{_percent(calibration.nominal_score)}",
-        ]
-    )
 
 
 def format_forecast(record: dict[str, Any]) -> str:
@@ -58,8 +22,9 @@ def format_forecast(record: dict[str, Any]) -> str:
         [
             f"target: {gpt['width']}x{gpt['n_layers']}, {target['n_weights']:,} weights, {target['n_bytes']:,} bytes, "
             f"{record['compute']['ratio']:.1f} times the operations of the largest run fitted",
-            f"form: {record['form']} ({record['form_chosen_by']}); proxy: {printable(proxy['name']) if proxy else 'none'}",
+            f"form: {record['form']}; proxy: {printable(proxy['name']) if proxy else 'none'}",
             format_table(("", "forecast", "90 % from", "to", *map(_title, naive_names)), rows),
+            *(_backtest(quantity, record["form"], made["calibration"]) for quantity, made in forecasts.items()),
             f"check: the sum of the law of the loss ({identity['form']}) differs from total_bits by "
             f"{identity['disagreement_percent']:+.2f} % ("
             + ", ".join(f"{PARTS[part]} {_percent(share, '+.2f')}" for part, share in identity["parts_percent"].items())
@@ -67,6 +32,17 @@ def format_forecast(record: dict[str, Any]) -> str:
             *(f"warning: {line}" for line in forecast_warnings(record)),
             f"frozen: {record['blake2b']}",
         ]
+    )
+
+
+def _backtest(quantity: str, form: str, calibration: dict[str, Any]) -> str:
+    """How near this way of forecasting came to the ladder's own larger runs."""
+    if not calibration["n_cells"]:
+        return f"backtest of {quantity}: none, no run of the ladder takes twice the operations of the fitted ones"
+    return (
+        f"backtest of {quantity}: rms {100 * calibration['rmse'][form]:.2f} %, {calibration['n_hit']} of "
+        f"{calibration['n_cells']} intervals hit, from {calibration['n_origins']} origins, worth "
+        f"{calibration['n_effective']:.1f} independent errors"
     )
 
 
@@ -105,13 +81,12 @@ def format_score(record: dict[str, Any]) -> str:
                 f"{score['percent']:+.2f} %",
                 "hit" if score["hit"] else "missed",
                 _percent(score["interval_score_percent"]),
-                _share(score["seed_deviations"]),
                 *(_share(score["skill"].get(name)) for name in naive_names),
-                _share(score["of_remaining_gain"]),
             )
         )
     notes = ["after the fact: this does not count as a forecast"] if record["after_the_fact"] else []
-    titles = (*SCORE_TITLES, *(f"skill: {_title(name)}" for name in naive_names), "of remaining gain")
+    skills = [f"skill: {_title(name)}" for name in naive_names]
+    titles = ("", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", *skills)
     return "\n".join([format_table(titles, rows), *notes])
 
 

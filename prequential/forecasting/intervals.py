@@ -11,7 +11,7 @@ fit, and cells of one target share an actual loss. So
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -33,8 +33,7 @@ class Calibration:
     n_hit: how many of the n_cells intervals contain the actual loss, each with the factor and the form of the other origins.
     n_effective: the number of independent errors that the cells are worth. is_calibrated: False for too few cells; then the
     factor is that of the normal distribution. compute_ratios: the lowest and highest of the cells. interval_score: the mean
-    interval score of those intervals for the logarithm of the loss, in hundredths (about percent); nominal_score: the same with
-    the nominal factor; None without cells.
+    interval score of those intervals for the logarithm of the loss, in hundredths (about percent); None without cells.
     """
 
     form: str
@@ -47,13 +46,6 @@ class Calibration:
     is_calibrated: bool
     compute_ratios: tuple[float, float] | None
     interval_score: float | None
-    nominal_score: float | None
-    cells: tuple[Cell, ...] = field(repr=False)
-
-    @property
-    def coverage(self) -> float | None:
-        """The share of intervals that contain the actual loss; None without cells."""
-        return self.n_hit / self.n_cells if self.n_cells else None
 
 
 def root_mean_square(values: Sequence[float]) -> float:
@@ -102,46 +94,37 @@ class _Judged:
         return self.error / self.deviation if self.deviation else math.copysign(1e9, self.error)
 
 
-def calibrate(cells: Sequence[Cell], quantity: Quantity, form: str | None, seed_deviation: float) -> Calibration:
-    """The factor of the intervals. form: None for the one with the least error, which each cell's other origins choose for it.
+def calibrate(cells: Sequence[Cell], quantity: Quantity, seed_deviation: float) -> Calibration:
+    """The factor of the intervals, for the form with the least error, which each cell's other origins choose for it.
 
     Coverage and interval score judge each origin by the factor of the others. Neighbouring origins are not independent, and all
     are of one text: the coverage is that of this ladder, and is weaker evidence for others than its count suggests.
     """
     origins = list(dict.fromkeys(cell.origin for cell in cells if cell.quantity == quantity))
-    judged = {origin: _judge(cells, quantity, form, seed_deviation, origin) for origin in origins}
+    judged = {origin: _judge(cells, quantity, seed_deviation, origin) for origin in origins}
     factors = {o: _factor([j for other in origins if other != o for j in judged[other]]) for o in origins}
     every = [j for origin in origins for j in judged[origin]]
     ratios = [j.cell.compute_ratio for j in every]
-
-    def mean_score(factor: Mapping[tuple[str, int], float]) -> float | None:
-        scores = [
-            interval_score(-reach, reach, j.error) for j in every for reach in [factor[j.cell.origin] * j.deviation]
-        ]
-        return 100 * math.fsum(scores) / len(scores) if scores else None
-
+    reaches = [factors[j.cell.origin] * j.deviation for j in every]
+    scores = [interval_score(-reach, reach, j.error) for j, reach in zip(every, reaches, strict=True)]
     return Calibration(
-        form=form or choose_form(cells),
+        form=choose_form(cells),
         rmse=errors_by_form(cells, quantity),
         factor=_factor(every),
         n_cells=len(every),
         n_origins=len(origins),
         n_effective=_effective(every),
-        n_hit=sum(abs(j.error) <= factors[j.cell.origin] * j.deviation for j in every),
+        n_hit=sum(abs(j.error) <= reach for j, reach in zip(every, reaches, strict=True)),
         is_calibrated=len(every) >= MIN_CELLS,
         compute_ratios=(min(ratios), max(ratios)) if ratios else None,
-        interval_score=mean_score(factors),
-        nominal_score=mean_score(dict.fromkeys(origins, NOMINAL_FACTOR)),
-        cells=tuple(j.cell for j in every),
+        interval_score=100 * math.fsum(scores) / len(scores) if scores else None,
     )
 
 
-def _judge(
-    cells: Sequence[Cell], quantity: Quantity, form: str | None, seed_deviation: float, origin: tuple[str, int]
-) -> list[_Judged]:
+def _judge(cells: Sequence[Cell], quantity: Quantity, seed_deviation: float, origin: tuple[str, int]) -> list[_Judged]:
     """The cells of an origin, with the form that the cells of the other origins choose."""
     others = [cell for cell in cells if cell.origin != origin]
-    chosen, rmse = form or choose_form(others), errors_by_form(others, quantity)
+    chosen, rmse = choose_form(others), errors_by_form(others, quantity)
     return [
         _Judged(
             cell,

@@ -29,18 +29,11 @@ SCHEMA = 1
 SCORES = "scores.jsonl"
 
 
-class _Deviations(Struct):
-    seeds: Number | None
-
-
 class _Quantity(Struct):
     point: Number
     low: Number
     high: Number
-    last_rung_bits_per_byte: Number
-    floor_bits_per_byte: Number
     naive: dict[str, Number]
-    deviations: _Deviations
 
 
 class _Forecasts(Struct):
@@ -214,19 +207,14 @@ def _is_target(run: Run, target: Mapping[str, Any]) -> bool:
 def _score(forecast: Mapping[str, Any], curve: Curve, quantity: Quantity) -> dict[str, Any]:
     """The score of one quantity as JSON values.
 
-    percent: forecast over actual, minus 1. hit: whether the interval contains the actual value. seed_deviations: the error in
-    deviations over seeds, None if they are unknown. interval_score: in the unit of the quantity, and in percent of the actual
-    value. naive_percent, skill: by naive forecast; skill is 1 - |error| / |naive error|, below 0 if the naive forecast was
-    nearer. of_remaining_gain: the error as a share of the distance between the last rung's loss and the law's floor.
+    percent: forecast over actual, minus 1. hit: whether the interval contains the actual value. skill: by naive forecast,
+    1 - |error| / |naive error|, below 0 if the naive forecast was nearer.
     """
     made, n_bytes = forecast["forecasts"][quantity], forecast["target"]["n_bytes"]
     unit = n_bytes if quantity == "total_bits" else 1
     actual = float(loss_bits_per_byte(curve, np.array([n_bytes]), quantity)[0]) * unit
     error = made["point"] - actual
     naive_errors = {name: value - actual for name, value in made["naive"].items()}
-    seeds = made["deviations"]["seeds"]
-    winkler = interval_score(made["low"], made["high"], actual)
-    gain = (made["last_rung_bits_per_byte"] - made["floor_bits_per_byte"]) * unit
     return {
         "quantity": quantity,
         "point": made["point"],
@@ -235,10 +223,6 @@ def _score(forecast: Mapping[str, Any], curve: Curve, quantity: Quantity) -> dic
         "actual": actual,
         "percent": 100 * error / actual,
         "hit": made["low"] <= actual <= made["high"],
-        "interval_score": winkler,
-        "interval_score_percent": 100 * winkler / actual,
-        "seed_deviations": error / (seeds * actual) if seeds else None,
-        "naive_percent": {name: 100 * naive / actual for name, naive in naive_errors.items()},
+        "interval_score_percent": 100 * interval_score(made["low"], made["high"], actual) / actual,
         "skill": {name: 1 - abs(error / naive) if naive else None for name, naive in naive_errors.items()},
-        "of_remaining_gain": error / gain if gain > 0 else None,
     }

@@ -198,7 +198,6 @@ def ladder_study(plan: Plan) -> Study:
         plan=plan,
         summarise=lambda outcomes: ladder_of([outcome.run for outcome in outcomes if outcome.run]),
         notes="each run contains the runs over every prefix of the corpus",
-        predicts_time=True,
     )
 
 

@@ -91,8 +91,8 @@ def plan_of(parts: Iterable[tuple[str, Callable[[], Iterable[Variant]]]]) -> Pla
     return Plan(variants=tuple(variants), refusals=tuple(refusals))
 
 
-def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, predicted_s: float | None, notes: str) -> str:
-    """The plan before it runs, with a final newline. predicted_s: time of its unfinished runs in seconds, if known."""
+def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, notes: str) -> str:
+    """The plan before it runs, with a final newline."""
     total = plan.flops(corpus.n_bytes)
     rows = []
     for variant in plan.variants:
@@ -102,9 +102,7 @@ def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, predicted_s: flo
     return "\n".join(
         [
             f"{len(plan.configs)} runs of {corpus.n_bytes:,} bytes: {len(plan.variants)} configurations; "
-            f"{n_finished} finished already"
-            + ("" if total is None else f"; {total:.3g} FLOPs in all")
-            + ("" if predicted_s is None else f", about {predicted_s:,.0f} s by a short probe"),
+            f"{n_finished} finished already" + ("" if total is None else f"; {total:.3g} FLOPs in all"),
             format_table(("", "seeds", "FLOPs/byte"), rows),
             *(f"refused: {refusal.name}: {refusal.reason}" for refusal in plan.refusals),
             *([notes] if notes else []),

@@ -37,6 +37,7 @@ def test_a_forecast_says_how_far_its_interval_was_calibrated(frozen: dict[str, A
         assert f"{quantity}: the interval is calibrated at {low:.1f} to {high:.1f} times the operations" in shown
         assert made["deviations"]["factor"] >= NOMINAL_FACTOR
         assert 1 <= made["calibration"]["n_effective"] <= made["calibration"]["n_origins"]
+        assert f"{made['calibration']['n_hit']} of {made['calibration']['n_cells']} intervals hit" in shown
 
 
 def test_a_forecast_at_a_bound_or_with_a_broken_identity_warns(ladder: Ladder, frozen: dict[str, Any]) -> None:
@@ -76,16 +77,14 @@ def test_a_proxy_that_ends_before_the_target_and_a_target_within_the_fitted_runs
         forecast(ladder, Target(size=Size(16, 1), n_bytes=N_BYTES))
 
 
-def test_diverged_runs_are_refused_unless_asked_for(ladder: Ladder) -> None:
+def test_diverged_runs_are_refused(ladder: Ladder) -> None:
     last = ladder.rungs[-1]
     ends = last.curve.n_bytes
     run = Run(last.run.path, last.run.record)
     run.__dict__["curves"] = {"model": Curve(n_bytes=ends, bits=np.cumsum(np.diff(ends, prepend=0)) * 9.0)}
     wild = Ladder((*ladder.rungs[:-1], Rung(run)), ladder.corpus)
-    with pytest.raises(ConfigError, match="look diverged; 64x1, seed 0"):
+    with pytest.raises(ConfigError, match="the run 64x1, seed 0 looks diverged"):
         forecast(wild, TARGET)
-    made = forecast(wild, TARGET, with_diverged=True, n_resamples=10)
-    assert list(made["diverged"]) == ["64x1, seed 0"]
 
 
 def test_a_run_that_contains_the_target_is_found(ladder: Ladder, tmp_path: Path) -> None:

@@ -24,8 +24,6 @@ def test_a_score_has_the_errors_of_the_forecast(frozen: dict[str, Any], tmp_path
     assert total["hit"] == (made["low"] <= code_bits <= made["high"])
     naive_error = made["naive"]["last_rung"] - total["actual"]
     assert total["skill"]["last_rung"] == pytest.approx(1 - abs((made["point"] - total["actual"]) / naive_error))
-    gain = (made["last_rung_bits_per_byte"] - made["floor_bits_per_byte"]) * TARGET.n_bytes
-    assert total["of_remaining_gain"] == pytest.approx((made["point"] - total["actual"]) / gain)
 
 
 def test_a_score_has_the_interval_score_and_a_skill_for_each_naive_forecast(
@@ -39,7 +37,6 @@ def test_a_score_has_the_interval_score_and_a_skill_for_each_naive_forecast(
     made["naive"] |= {"last_rung_with_proxy": actual + 0.05}
     final = score(sealed(wrong), run)["scores"][1]
     assert not final["hit"]
-    assert final["interval_score"] == pytest.approx(0.1 + 20 * 0.1)
     assert final["interval_score_percent"] == pytest.approx(100 * 2.1 / actual)
     assert set(final["skill"]) == {"last_rung", "line", "last_rung_with_proxy"}
     assert final["skill"]["last_rung_with_proxy"] == pytest.approx(1 - 0.15 / 0.05)  # negative, and shown

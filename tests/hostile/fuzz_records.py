@@ -118,8 +118,7 @@ def _reads_ladder(path: str) -> tuple[Command, ...]:
     target = "--target-width 64 --target-bytes 9000 -o out.json"
     return (
         _command(f"forecast {path} {target}", "out.json"),
-        _command(f"forecast {path} {target} --json --with-diverged", "out.json"),
-        _command(f"forecast {path} --backtest"),
+        _command(f"forecast {path} {target} --json", "out.json"),
         _command(f"sweep --ladder text.txt --config pure.json --sizes 16x1,24x1 --dry-run --runs {path}"),
     )
 
