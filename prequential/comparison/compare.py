@@ -34,8 +34,6 @@ from prequential.evaluation.curves import MODEL, Curve, crossing_byte, mean_curv
 from prequential.evaluation.runs import PathLike, Run, read_run
 from prequential.evaluation.summary import is_coded, learner_label
 
-MAX_LOG2_E = 332  # e-values above 10**100 or below its inverse are printed as bounds
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunGroup:
@@ -76,9 +74,8 @@ class Difference:
 
     bits: other - reference over all bytes, exact if both groups have one run. long_memory: the confidence and the prediction
     interval. interval: the confidence interval if memory is short, by the bootstrap. Both are None for a corpus with fewer than
-    MIN_CELLS cells. log2_e: see `log2_e_value`. crossing_byte: from there on the other is below the reference; 0 means
-    everywhere, None never. n_bytes (n,) int64 and running_bits (n,) float64, both from 0 on: the difference so far, at every
-    byte where a run ends a segment.
+    MIN_CELLS cells. crossing_byte: from there on the other is below the reference; 0: everywhere, None: never. n_bytes (n,)
+    int64 and running_bits (n,) float64, both from 0 on: the difference so far, at every byte where a run ends a segment.
     """
 
     reference: RunGroup
@@ -86,7 +83,6 @@ class Difference:
     bits: float
     interval: Interval | None
     long_memory: LongMemory | None
-    log2_e: float
     crossing_byte: int | None
     n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
     running_bits: NDArray[np.float64] = field(repr=False, compare=False)
@@ -117,11 +113,6 @@ class Difference:
             "archive_bits": self.archive_bits,
             "interval": None if self.interval is None else asdict(self.interval),
             "long_memory": None if self.long_memory is None else asdict(self.long_memory),
-            "e_value": {
-                "log2": self.log2_e,
-                "text": bounded_e_value(self.log2_e),
-                "against": f"the data follow {self.reference.label}",
-            },
             "crossing_byte": self.crossing_byte,
         }
 
@@ -275,30 +266,10 @@ def _difference(reference: RunGroup, other: RunGroup, bootstrap: Bootstrap) -> D
         bits=other.mean_bits - reference.mean_bits,
         interval=interval,
         long_memory=long_memory,
-        log2_e=log2_e_value(reference.bits, other.bits),
         crossing_byte=crossing_byte(ours, theirs),
         n_bytes=np.concatenate(([0], ends)),
         running_bits=np.concatenate(([0.0], ours.bits - theirs.bits)),
     )
-
-
-def log2_e_value(reference_bits: Sequence[float], other_bits: Sequence[float]) -> float:
-    """log2 of an e-value against "the data follow the reference". For one run each it is L_reference - L_other.
-
-    If the data followed the reference, the expectation of the e-value would be at most 1. It would reach 1/a at any stopping time
-    with a probability of at most a (Ville's inequality), provided that `other` was fixed before the data were seen. Several seeds
-    of `other` are mixed with equal weights. Of several seeds of the reference the best counts, so the e-value is valid against
-    each of them.
-    """
-    mixed_bits = math.log2(len(other_bits)) - float(np.logaddexp2.reduce(-np.array(other_bits)))
-    return min(reference_bits) - mixed_bits
-
-
-def bounded_e_value(log2_e: float) -> str:
-    """The e-value with three digits, or the power of ten that bounds it."""
-    if abs(log2_e) > MAX_LOG2_E:
-        return "above 10^100" if log2_e > 0 else "below 10^-100"
-    return f"{2.0**log2_e:.3g}"
 
 
 def intervals_of(

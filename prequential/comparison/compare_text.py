@@ -1,6 +1,6 @@
 """A comparison of runs as text: the groups, the differences, then each difference in detail."""
 
-from prequential.comparison.compare import Comparison, Difference, RunGroup, bounded_e_value
+from prequential.comparison.compare import Comparison, Difference, RunGroup
 from prequential.comparison.intervals import MIN_CELLS, Interval
 from prequential.comparison.prediction import HURST, LongMemory
 from prequential.evaluation.summary import what_is_measured
@@ -60,7 +60,6 @@ def _details(difference: Difference) -> list[tuple[str, str]]:
     return [
         (f"{b} against {a}", _crossing(difference)),
         *_interval_lines(difference),
-        ("e-value", _e_value(difference)),
     ]
 
 
@@ -106,15 +105,4 @@ def _resampling(interval: Interval) -> str:
     return (
         f"{interval.n_cells:,} cells of {interval.cell_bytes:,} bytes, {bootstrap.n_resamples:,} times in moving blocks of "
         f"{interval.block_bytes:,} bytes, seed {bootstrap.seed}"
-    )
-
-
-def _e_value(difference: Difference) -> str:
-    a, log2_e = difference.reference.label, difference.log2_e
-    value = f"2^{log2_e:,.1f} ({bounded_e_value(log2_e)}) against 'the data follow {a}'"
-    if log2_e <= 0:
-        return f"{value}: no evidence"
-    return (
-        f"{value}: if the data follow {a}, the e-value reaches this size with probability 2^{-log2_e:,.1f} at most, "
-        "at any stopping time"
     )

@@ -42,7 +42,7 @@ from prequential.forecasting.intervals import (
     combined_deviation,
     seed_deviation,
 )
-from prequential.forecasting.scaling import FORMS, Fit, Floats
+from prequential.forecasting.scaling import FORMS, Fit
 from prequential.forecasting.sealed import SCHEMA, run_digests, sealed
 from prequential.model.config import Config
 from prequential.online.flops import total_flops
@@ -255,36 +255,29 @@ def total_both_ways(
     """The total bits of n_weights over n_bytes by the law of the mean loss, and by that of the loss, as JSON values.
 
     The mean loss over D bytes is the integral of the loss at each byte, divided by D. The two laws are two fits to the same runs:
-    if they disagree, at least one is wrong for the target. With a proxy, both are of ratios to it. parts_percent: the
-    disagreement in the bytes before the first block, in the other bytes of the ladder, and beyond, in percent of the total. The
-    law of the loss does not count before the first block unless it has a finite integral; then that part is None.
+    if they disagree, at least one is wrong for the target. With a proxy, both are of ratios to it. The law of the loss does not
+    count before the first block unless it has a finite integral.
     """
     first, end = int(block_starts(np.asarray(prefixes))[0]), int(prefixes[-1])
-    edges = np.array([0, first, end, n_bytes], np.float64)
-    direct = np.diff(_bits_by_means(means, edges, n_weights, proxy))  # (3,)
     integral = None if proxy else losses.mean_to(n_weights, first)
-    start = float(direct[0]) if integral is None else integral * first
-    implied = [
-        start,
-        *(_bits_by_losses(losses, int(a), int(b), n_weights, proxy) for a, b in ((first, end), (end, n_bytes))),
-    ]
-    total = float(direct.sum())
-    shares = [100 * (a - b) / total for a, b in zip(implied, direct.tolist(), strict=True)]
+    start = _bits_by_means(means, first, n_weights, proxy) if integral is None else integral * first
+    stretches = ((first, end), (end, n_bytes))
+    implied = start + math.fsum(_bits_by_losses(losses, a, b, n_weights, proxy) for a, b in stretches)
+    total = _bits_by_means(means, n_bytes, n_weights, proxy)
+    percent = 100 * (implied - total) / total
     return {
         "form": losses.form,
         "total_bits": total,
-        "total_bits_from_losses": math.fsum(implied),
-        "disagreement_percent": math.fsum(shares),
-        "parts_percent": {"start": None if integral is None else shares[0], "ladder": shares[1], "beyond": shares[2]},
-        "holds": abs(math.fsum(shares)) <= TOLERANCE_PERCENT,
+        "total_bits_from_losses": implied,
+        "disagreement_percent": percent,
+        "holds": abs(percent) <= TOLERANCE_PERCENT,
     }
 
 
-def _bits_by_means(law: Fit, edges: Floats, n_weights: float, proxy: Curve | None) -> Floats:
-    """Cumulative bits at `edges`, of which the first is 0."""
-    ends = edges[1:]
-    unit = loss_bits_per_byte(proxy, ends, "total_bits") if proxy else np.ones(len(ends))
-    return np.concatenate([[0.0], [law.at(n_weights, end) for end in ends] * unit * ends])
+def _bits_by_means(law: Fit, end: int, n_weights: float, proxy: Curve | None) -> float:
+    """The bits of the first `end` bytes."""
+    unit = float(loss_bits_per_byte(proxy, np.array([end]), "total_bits")[0]) if proxy else 1.0
+    return law.at(n_weights, end) * unit * end
 
 
 def _bits_by_losses(law: Fit, start: int, end: int, n_weights: float, proxy: Curve | None) -> float:

@@ -5,8 +5,6 @@ from typing import Any
 from prequential.printable import printable
 from prequential.records.table import format_table
 
-PARTS = {"start": "before the first prefix", "ladder": "in the ladder's other bytes", "beyond": "beyond the ladder"}
-
 
 def format_forecast(record: dict[str, Any]) -> str:
     """The target, each forecast with its interval, the naive forecasts, and what weakens the forecast."""
@@ -26,9 +24,7 @@ def format_forecast(record: dict[str, Any]) -> str:
             format_table(("", "forecast", "90 % from", "to", *map(_title, naive_names)), rows),
             *(_backtest(quantity, record["form"], made["calibration"]) for quantity, made in forecasts.items()),
             f"check: the sum of the law of the loss ({identity['form']}) differs from total_bits by "
-            f"{identity['disagreement_percent']:+.2f} % ("
-            + ", ".join(f"{PARTS[part]} {_percent(share, '+.2f')}" for part, share in identity["parts_percent"].items())
-            + ")",
+            f"{identity['disagreement_percent']:+.2f} %",
             *(f"warning: {line}" for line in forecast_warnings(record)),
             f"frozen: {record['blake2b']}",
         ]
@@ -80,7 +76,7 @@ def format_score(record: dict[str, Any]) -> str:
                 *(format(value, _digits(score["quantity"])) for value in values),
                 f"{score['percent']:+.2f} %",
                 "hit" if score["hit"] else "missed",
-                _percent(score["interval_score_percent"]),
+                f"{score['interval_score_percent']:.2f} %",
                 *(_share(score["skill"].get(name)) for name in naive_names),
             )
         )
@@ -92,10 +88,6 @@ def format_score(record: dict[str, Any]) -> str:
 
 def _title(naive: str) -> str:
     return printable(naive.replace("_", " "))
-
-
-def _percent(value: float | None, form: str = ".2f") -> str:
-    return "-" if value is None else f"{value:{form}} %"
 
 
 def _digits(quantity: str) -> str:

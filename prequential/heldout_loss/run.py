@@ -150,7 +150,7 @@ def _measurement(
     """The summaries of the traces, and the baselines."""
     with stage("baselines"):
         baselines, _ = measure_installed(test.symbols[:].tobytes(), BASELINES)
-    losses = {name: summarise_heldout(trace, test.documents, None, overlap) for name, trace in traces.items()}
+    losses = {name: summarise_heldout(trace, test.documents, overlap) for name, trace in traces.items()}
     return Measurement(
         config=config,
         learner_digest=learner_digest,

@@ -102,17 +102,13 @@ class HeldoutLoss:
         )
 
 
-def summarise_heldout(
-    trace: Trace, documents: Sequence[Document], labels: Sequence[str] | None = None, overlap: Overlap | None = None
-) -> HeldoutLoss:
+def summarise_heldout(trace: Trace, documents: Sequence[Document], overlap: Overlap | None = None) -> HeldoutLoss:
     """The loss of a trace by documents, which are in stream order.
 
-    labels: one for each document, such as its language; None: `languages_of`. overlap: of the same corpus and documents.
-    Takes some microseconds for each document. Raises CorpusError for documents out of order or outside the corpus, and for labels
-    or an overlap of another corpus.
+    overlap: of the same corpus and documents. Raises CorpusError for documents out of order or outside the corpus, and for an
+    overlap of another corpus.
     """
-    labels = languages_of(documents) if labels is None else labels
-    _check(trace, documents, labels, overlap)
+    _check(trace, documents, overlap)
     edges = np.array([edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)] + [trace.n_bytes])
     bits = np.diff(trace.sums(MODEL, edges), prepend=0.0)[1::2].tolist()  # gap, document, ..., document, gap
     groups = [
@@ -126,7 +122,7 @@ def summarise_heldout(
         bits=trace.total_bits(MODEL) if trace.n_bytes else 0.0,
     )
     inside = _sum("documents", groups)
-    per_language = _by_label(groups, labels)
+    per_language = _by_label(groups, languages_of(documents))
     rates = [group.bits / group.n_bytes for group in groups if group.n_bytes]
     clusters = cluster([group.n_bytes for group in groups], [group.bits for group in groups])
     return HeldoutLoss(
@@ -157,14 +153,12 @@ def languages_of(documents: Sequence[Document]) -> list[str]:
     ]
 
 
-def _check(trace: Trace, documents: Sequence[Document], labels: Sequence[str], overlap: Overlap | None) -> None:
+def _check(trace: Trace, documents: Sequence[Document], overlap: Overlap | None) -> None:
     end = 0
     for document in documents:
         if document.n_bytes < 0 or not end <= document.offset <= trace.n_bytes - document.n_bytes:
             raise CorpusError(f"document {printable(document.name)!r} is out of order or outside the corpus")
         end = document.offset + document.n_bytes
-    if len(labels) != len(documents):
-        raise CorpusError(f"{len(labels)} labels for {len(documents)} documents")
     if overlap and (len(overlap.n_bytes), len(overlap.in_train)) != (len(documents), trace.n_bytes):
         raise CorpusError("the overlap belongs to another corpus")
 

@@ -23,10 +23,8 @@ from prequential.machine.process import process_kept
 from prequential.model.config import Config
 from prequential.online.flops import replay_factor
 from prequential.online.runtime import Runtime
-from prequential.printable import printable
 from prequential.records.table import format_table
 from prequential.sweeps.data_multiple import data_multiple
-from prequential.sweeps.finished import CorpusKey, recorded_corpus
 from prequential.sweeps.plan_runs import RunOutcome, Study, run_plan, runs_by_variant
 from prequential.sweeps.plans import Plan, Variant, format_flops, plan_of
 
@@ -146,9 +144,9 @@ class Result:
     """A variant over its seeds.
 
     bits_per_byte: mean description length. spread: the largest minus the smallest; None for a single seed. flops_per_byte: as in
-    online/flops.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the baseline, or
-    None with the reason. on_front: whether no other variant has fewer bits for at most the same cost, or a lower cost for at most
-    as many bits. The cost is operations, or, where they are not known, time.
+    online/flops.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the variant of
+    the lowest cost, or None with the reason. on_front: no other variant has fewer bits for at most the same cost, or a lower
+    cost for at most as many bits. The cost is operations, or, where they are not known, time.
     """
 
     name: str
@@ -183,13 +181,9 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The results of every variant with a finished run, in the order of the plan.
-
-    baseline: the name of what data multiples refer to. n_configs, n_runs: of the plan.
-    """
+    """The results of every variant with a finished run, in the order of the plan. n_configs, n_runs: of the plan."""
 
     results: tuple[Result, ...]
-    baseline: str
     n_configs: int
     n_runs: int
 
@@ -218,7 +212,7 @@ class Summary:
 
     def to_text(self) -> str:
         """The table of configurations, and the cost of a choice among them."""
-        best = self.best
+        best, cheapest = self.best, min(self.results, key=lambda result: result.cost)
         titles = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data multiple", "front")
         cheap = "little time" if best.flops_per_byte is None else "few operations"
         return "\n".join(
@@ -229,51 +223,33 @@ class Summary:
                 f"the choice among {self.n_configs} configurations costs {self.choice_bits:.2f} bits, of a single run among "
                 f"{self.n_runs} {self.run_choice_bits:.2f} bits",
                 f"front: no other configuration has fewer bits for as {cheap}; spread: largest minus smallest over seeds",
-                f"data multiple: bytes that {printable(self.baseline)} needs for the same loss, divided by the bytes needed here",
+                f"data multiple: bytes that {cheapest.name} needs for the same loss, divided by the bytes needed here",
                 *(f"data multiple of {r.name}: none, {r.reason}" for r in self.results if r.reason),
             ]
         )
 
 
-def sweep_study(plan: Plan, baseline: Run | None = None) -> Study:
-    """The study of a grid. baseline: the run that data multiples refer to; None: the variant of the lowest cost."""
-    return Study(kind="sweep", plan=plan, summarise=partial(summarise, plan, baseline=baseline))
+def sweep_study(plan: Plan) -> Study:
+    """The study of a grid."""
+    return Study(kind="sweep", plan=plan, summarise=partial(summarise, plan))
 
 
-def summarise(plan: Plan, outcomes: Iterable[RunOutcome], baseline: Run | None = None) -> Summary:
-    """Means over seeds, the Pareto front, and data multiples against `baseline` or the variant of the lowest cost.
-
-    Raises CorpusError if no run is finished, or if the baseline read other bytes.
-    """
+def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
+    """Means over seeds, the Pareto front, and data multiples. Raises CorpusError if no run is finished."""
     runs = runs_by_variant(outcomes)
     results = [_result(variant, runs[variant]) for variant in plan.variants if variant in runs]
     curves = [mean_curve([run.curves[MODEL] for run in runs[v]]) for v in plan.variants if v in runs]
     cheapest = min(range(len(results)), key=lambda i: results[i].cost)
-    name, curve = results[cheapest].name, curves[cheapest]
-    if baseline:
-        check_baseline(baseline, recorded_corpus(next(iter(runs.values()))[0].record))
-        name, curve = baseline.name, baseline.curves[MODEL]
     front = pareto_front([(result.cost, result.bits_per_byte) for result in results])
-    multiples = [data_multiple(each, curve) for each in curves]
+    multiples = [data_multiple(each, curves[cheapest]) for each in curves]
     return Summary(
         results=tuple(
             replace(result, on_front=on_front, data_multiple=multiple, reason=reason)
             for result, on_front, (multiple, reason) in zip(results, front, multiples, strict=True)
         ),
-        baseline=name,
         n_configs=len(plan.variants),
         n_runs=len(plan.configs),
     )
-
-
-def check_baseline(baseline: Run, corpus: CorpusKey) -> None:
-    """Raises CorpusError if the run read other bytes: its losses would differ in more than the learner."""
-    found = recorded_corpus(baseline.record)
-    if found != corpus:
-        raise CorpusError(
-            f"the baseline {str(baseline.path)!r} read other bytes ({found.n_bytes} with digest {found.blake2b[:16]}) than the "
-            f"sweep ({corpus.n_bytes} with {corpus.blake2b[:16]})"
-        )
 
 
 def _result(variant: Variant, runs: Sequence[Run]) -> Result:
@@ -317,15 +293,13 @@ def sweep(
     *,
     limit_bytes: int | None = None,
     runtime: Runtime | None = None,
-    baseline: Run | None = None,
     trust_runs: bool = False,
     on_outcome: Callable[[RunOutcome], object] = lambda outcome: None,
 ) -> Summary:
     """Evaluates every configuration of the plan that `folder` holds no run of yet, and summarises the results over seeds.
 
-    on_outcome: called with each run, or with the error that it failed with. baseline: the run that data multiples refer to; by
-    default the variant of the lowest cost. trust_runs: also use finished runs of other users, and those without their archives.
-    Raises CorpusError if no run succeeds, and for a finished run that is not to be trusted.
+    on_outcome: called with each run, or with the error that it failed with. trust_runs: also use finished runs of other users,
+    and those without their archives. Raises CorpusError if no run succeeds, and for a finished run that is not to be trusted.
 
     Examples:
         >>> import tempfile, prequential
@@ -335,21 +309,16 @@ def sweep(
         >>> plan = sweep_plan(prequential.Config(gpt=gpt, mixer=None), widths=[16, 32])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     summary = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=500, runtime=plain)
-        >>> for result in summary.results:
-        ...     print(result.name)
-        replay 1.5, width 16, layers 1, update 1024
-        replay 1.5, width 32, layers 1, update 1024
+        >>> [result.n_seeds for result in summary.results]
+        [1, 1]
     """
     check_arguments(source=source, folder=folder, limit_bytes=limit_bytes, runtime=runtime, on_outcome=on_outcome)
-    for name, value, kind in (("plan", plan, Plan), ("baseline", baseline, Run | None)):
-        if not isinstance(value, kind):
-            raise wrong_argument(
-                name, value, "a Plan of prequential.sweep_plan" if name == "plan" else "a Run, or None"
-            )
+    if not isinstance(plan, Plan):
+        raise wrong_argument("plan", plan, "a Plan of prequential.sweep_plan")
     outcomes = []
     for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime, trust_runs=trust_runs):
         on_outcome(outcome)
         outcomes.append(outcome)
     if outcomes and not any(outcome.run for outcome in outcomes):
         raise CorpusError(f"no run of the sweep succeeded; the first error: {outcomes[0].error}")
-    return summarise(plan, outcomes, baseline)
+    return summarise(plan, outcomes)

@@ -52,9 +52,7 @@ def studied(folder, no_warm_up):
         runs = f"runs of {name}"
         args = (*STUDIES[name], "--runs", runs, *(("--seeds", "0") if name == "ladder" else ()))
         code, shown = called(folder, *args)
-        newest = str(prequential.read_runs(folder / runs)[-1].path)
-        more = ("--baseline", newest) if name == "sweep" else ()
-        again, record = called(folder, *args, *more, "--json")
+        again, record = called(folder, *args, "--json")
         assert (code, again) == (0, 0)
         return shown, json.loads(record), prequential.read_runs(folder / runs)
 
@@ -93,11 +91,10 @@ def test_a_second_command_finds_the_runs_and_makes_none(name, n_runs, studied):
 
 
 def test_a_sweep_shows_its_configurations_and_the_cost_of_the_choice(studied):
-    shown, record, runs = studied("sweep")
+    shown, record, _ = studied("sweep")
     rows = re.findall(r"^(replay \d), width 16, layers 1, update 128 +2 +(\S+) +(\S+) +(\S+) ", shown, re.MULTILINE)
     assert [row[0] for row in rows] == ["replay 1", "replay 2"]
     assert "among 2 configurations costs 1.00 bits, of a single run among 4 2.00 bits" in shown
-    assert record["baseline"] == runs[-1].name
     assert (record["choice_bits"], record["run_choice_bits"]) == (1.0, 2.0)
     assert (record["corpus"]["n_bytes"], len(record["refused"])) == (2048, 1)
     bits = [run["bits_per_byte"] for run in record["runs"]]
@@ -156,13 +153,6 @@ def test_a_run_that_fails_is_one_line_and_the_others_continue(name, folder, tmp_
     assert len(list(tmp_path.iterdir())) == shown.count("archive ")  # a failed run leaves nothing
 
 
-def test_a_baseline_of_other_bytes_is_refused_before_the_work(studied, folder):
-    other = ("--limit", "1K", "--runs", "none", "--baseline", str(studied("sweep")[2][-1].path))
-    with pytest.raises(prequential.CorpusError, match="read other bytes"):
-        called(folder, *STUDIES["sweep"], *other)
-    assert not (folder / "none").exists()
-
-
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -175,7 +165,6 @@ def test_a_baseline_of_other_bytes_is_refused_before_the_work(studied, folder):
         ("sweep a --sizes 16x1", "--sizes needs --ladder"),
         ("sweep a --seeded 16x1", "--seeded needs --ladder"),
         ("sweep a --ladder --width 16", "--width is not of a ladder: leave it out"),
-        ("sweep a --ladder --baseline x", "--baseline is not of a ladder"),
         ("sweep a --ladder --learner x.py:X", "--learner is not of a ladder"),
         ("sweep a --ladder --sizes 16", "'16' is not a list of sizes"),
         ("sweep a --ladder --sizes 33x1", "multiple of 2"),

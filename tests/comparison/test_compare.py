@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prequential_codecs.bit_coder import UNIT_BITS
 from series import SEGMENT, autoregressive, write_run
 
-from prequential.comparison.compare import bounded_e_value, compare, log2_e_value
+from prequential.comparison.compare import compare
 from prequential.comparison.intervals import Bootstrap, block_length, cell_deviations
 from prequential.comparison.prediction import half_width, mean_variance
 from prequential.errors import ConfigError, CorpusError
@@ -42,7 +42,7 @@ def test_a_run_has_no_difference_to_itself_and_an_interval_of_length_0(units, se
     with tempfile.TemporaryDirectory() as root:
         run = write_run(Path(root, "a"), units)
         (difference,) = compare([run, run], bootstrap=Bootstrap(seed=seed, n_resamples=99)).differences
-    assert (difference.bits, difference.log2_e, difference.crossing_byte) == (0, 0, None)
+    assert (difference.bits, difference.crossing_byte) == (0, None)
     assert (difference.interval.low_bits, difference.interval.high_bits) == (0, 0)
     assert (difference.long_memory.text_low_bits, difference.long_memory.text_high_bits) == (0, 0)
     assert not difference.running_bits.any()
@@ -174,7 +174,7 @@ def test_the_crossing_is_that_of_the_running_difference(tmp_path: Path) -> None:
     b = write_run(tmp_path / "b", [12 * unit, 13 * unit, 9 * unit, 4 * unit, 11 * unit], model="b")
     (difference,) = compare([a, b]).differences  # running: 2, 5, 4, -2, -1
     assert difference.crossing_byte == 3 * SEGMENT + np.ceil(SEGMENT * 4 / 6)
-    assert (difference.bits, difference.percent, difference.log2_e) == (-1, -2, 1)
+    assert (difference.bits, difference.percent) == (-1, -2)
     assert difference.interval is None  # 5 cells
 
 
@@ -245,21 +245,6 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
 def test_a_bootstrap_out_of_range_is_refused(values) -> None:
     with pytest.raises(ConfigError):
         Bootstrap(**values)
-
-
-@pytest.mark.parametrize(("n_reference", "n_other"), [(1, 1), (3, 1), (1, 3), (3, 2)])
-def test_an_e_value_has_expectation_at_most_1_under_each_seed_of_the_reference(n_reference, n_other) -> None:
-    random = np.random.default_rng(n_reference)
-    bits = [-np.log2(random.dirichlet(np.ones(8), n)) for n in (n_reference, n_other)]  # (S, 8): all possible data
-    e = np.exp2([log2_e_value(bits[0][:, x], bits[1][:, x]) for x in range(8)])
-    expectations = np.exp2(-bits[0]) @ e
-    assert (expectations <= 1 + 1e-12).all()
-    assert n_reference > 1 or expectations == pytest.approx(1)
-
-
-def test_an_e_value_is_printed_in_bounds() -> None:
-    texts = {0: "1", 3: "8", -1: "0.5", 1e6: "above 10^100", -1e6: "below 10^-100"}
-    assert {log2_e: bounded_e_value(log2_e) for log2_e in texts} == texts
 
 
 def test_blocks_are_twice_the_rule_for_an_autoregressive_series_and_one_cell_for_noise() -> None:

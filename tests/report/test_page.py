@@ -344,7 +344,7 @@ def test_both_intervals_are_shown_as_bits_saved_and_named() -> None:
         text_of="the difference on another text", confidence=0.95, n_cells=64, cell_bytes=1024,
     )  # fmt: skip
     difference = Difference(
-        reference=a, other=b, bits=-1000.0, interval=None, long_memory=long, log2_e=3.0, crossing_byte=0,
+        reference=a, other=b, bits=-1000.0, interval=None, long_memory=long, crossing_byte=0,
         n_bytes=np.array([0, 65536]), running_bits=np.array([0.0, -1000.0]),
     )  # fmt: skip
     table = difference_table(Comparison(corpus={"n_bytes": 65536}, groups=(a, b), differences=(difference,)))
