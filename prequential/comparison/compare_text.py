@@ -57,10 +57,7 @@ def _difference_row(difference: Difference) -> list[str]:
 def _details(difference: Difference) -> list[tuple[str, str]]:
     """(name, text) of each line about one difference."""
     a, b = difference.reference.label, difference.other.label
-    return [
-        (f"{b} against {a}", _crossing(difference)),
-        *_interval_lines(difference),
-    ]
+    return [(f"{b} against {a}", _crossing(difference)), *_interval_lines(difference)]
 
 
 def _crossing(difference: Difference) -> str:

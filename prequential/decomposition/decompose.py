@@ -181,10 +181,7 @@ def decomposition_record(found: Decomposition, epsilons: Sequence[float] | None 
         "regret_bits": float(found.regret.bits[-1]),
         "weights_bits": 8 * found.weights_bytes,
         "thresholds": [
-            {
-                "epsilon": epsilon,
-                "surplus_bits": vars(expected.surplus_bits(epsilon)),
-            }
+            {"epsilon": epsilon, "surplus_bits": vars(expected.surplus_bits(epsilon))}
             for epsilon in epsilons or [rate.point + above for above in THRESHOLDS]
         ],
     }

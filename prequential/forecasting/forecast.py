@@ -1,20 +1,18 @@
 """Forecasts of a larger run, frozen before the run is made.
 
-A law of size and length (scaling.py) is fitted to a ladder (sweeps/ladder.py). It forecasts the cost of a target, a larger
-learner over more bytes: of all its bytes (`total_bits`) and of its last window (`final_bits_per_byte`). The backtest of the
-ladder (backtest.py) decides the form of the law and the width of the interval (intervals.py). The forecast is one sealed JSON
-object (sealed.py). `total_both_ways` checks the two laws of a forecast against each other.
+A law of size and length (scaling.py) is fitted to a ladder (sweeps/ladder.py). It forecasts the total bits of a target, a larger
+learner over more bytes. The backtest of the ladder (backtest.py) decides the form of the law and the width of the interval
+(intervals.py). The forecast is one sealed JSON object (sealed.py). `total_both_ways` checks it against a second law.
 
 The law knows nothing about the text after the ladder's bytes. A proxy does: it is a cheap run over the target's bytes. With a
 proxy, the law is fitted to the ratio of the losses, and the forecast is that ratio times the proxy's loss.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,12 +21,9 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.forecasting.backtest import (
-    QUANTITIES,
-    Cell,
     FittedLaw,
-    Quantity,
     block_starts,
-    final_window_bytes,
+    fit_block_law,
     fit_law,
     loss_bits_per_byte,
     naive_losses,
@@ -38,7 +33,6 @@ from prequential.forecasting.intervals import (
     CONFIDENCE,
     Calibration,
     calibrate,
-    choose_form,
     combined_deviation,
     seed_deviation,
 )
@@ -111,19 +105,19 @@ def forecast(
     for a ladder that is too small, for runs that look diverged, and for a target within the fitted runs. Raises CorpusError for
     a proxy that is too short.
     """
-    for name, reason in diverged_runs(ladder).items():
-        raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
+    _check_converged(ladder)
     config = target.config(ladder)
-    compute = _compute(ladder, config, target, proxy)
-    ratio = compute["ratio"] or 0.0
-    if ratio <= 1:
-        raise ConfigError(
-            f"the target takes {ratio:.2f} times the operations of the largest run, so this would not be a forecast: "
-            "choose a larger target"
-        )
-    proxy_curve = _proxy_curve(proxy, target) if proxy else None
-    cells = rolling_origins(ladder, proxy_curve)
-    forecaster = _Forecaster(ladder, target, config, cells, proxy_curve, n_resamples)
+    assert config.gpt
+    compute, n = _compute(ladder, config, target, proxy), n_weights(config.gpt)
+    curve = _proxy_curve(proxy, target) if proxy else None
+    prefixes, seeds = ladder.prefixes(), seed_deviation(ladder)
+    calibration = calibrate(rolling_origins(ladder, curve), seeds)
+    form, place = calibration.form, (float(n), target.n_bytes)
+    samples = {each: n_resamples if each == form else 0 for each in FORMS}
+    laws = {f: fit_law(ladder.rungs, prefixes, [place], f, proxy=curve, n_resamples=k) for f, k in samples.items()}
+    block_law = fit_block_law(ladder.rungs, prefixes, form, curve)
+    naive = naive_losses(ladder, compute["target_flops"], target.n_bytes, curve)
+    reaches = calibration.compute_ratios is not None and calibration.compute_ratios[1] >= compute["ratio"]
     return sealed(
         {
             "schema": SCHEMA,
@@ -133,20 +127,53 @@ def forecast(
             "after_the_fact": after_the_fact,
             "corpus": {**ladder.rungs[0].run.record["corpus"]},
             "fitted": [run_digests(rung.run) for rung in ladder.rungs],
-            "fitted_prefixes": ladder.prefixes().tolist(),
-            "target": _target_record(config, target, target_blake2b),
+            "fitted_prefixes": prefixes.tolist(),
+            "target": {
+                "config": config.to_dict(),
+                "n_bytes": target.n_bytes,
+                "blake2b": target_blake2b,
+                "n_weights": n,
+            },
             "compute": compute,
             "proxy": run_digests(proxy) if proxy else None,
             "confidence": CONFIDENCE,
-            "form": forecaster.form,
-            "forecasts": {quantity: forecaster.forecast(quantity, ratio) for quantity in QUANTITIES},
-            "identity": forecaster.both_ways(),
+            "form": form,
+            "forecasts": {
+                "total_bits": {
+                    **_interval(laws, calibration, seeds, target.n_bytes),
+                    "calibration": {**asdict(calibration), "reaches_target": reaches},
+                    "naive": {name: loss * target.n_bytes for name, loss in naive.items()},
+                }
+            },
+            "identity": total_both_ways(laws[form].fit, block_law, prefixes.tolist(), n, target.n_bytes, curve),
         }
     )
 
 
-def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) -> dict[str, float | None]:
-    """Operations of the target and of the largest fitted run or proxy, and their ratio.
+def _check_converged(ladder: Ladder) -> None:
+    for name, reason in diverged_runs(ladder).items():
+        raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
+
+
+def _interval(laws: Mapping[str, FittedLaw], calibration: Calibration, seeds: float, n_bytes: int) -> dict[str, Any]:
+    """The fit, point and interval in bits, and the parts of its deviation, as JSON values."""
+    losses = {form: float(law.loss_bits_per_byte[0]) for form, law in laws.items()}
+    logs = {form: math.log(loss) for form, loss in losses.items()}
+    point, bootstrap = losses[calibration.form], float(laws[calibration.form].deviation[0])
+    deviation = combined_deviation(calibration.form, logs, calibration.rmse, bootstrap, seeds)
+    reach = math.exp(calibration.factor * deviation)
+    return {
+        "point": point * n_bytes,
+        "low": point / reach * n_bytes,
+        "high": point * reach * n_bytes,
+        "deviations": {"bootstrap": bootstrap, "seeds": seeds, "all": deviation, "factor": calibration.factor},
+        "fit": laws[calibration.form].fit.to_record(),
+        "by_form": {form: loss * n_bytes for form, loss in losses.items()},
+    }
+
+
+def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) -> dict[str, Any]:
+    """Operations of the target and of the largest fitted run or proxy, and their ratio. Raises ConfigError for a small ratio.
 
     A proxy of an earlier version's configuration has no known operations, and does not count.
     """
@@ -154,6 +181,11 @@ def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) 
     proxy_flops = _proxy_flops(proxy) if proxy else None
     largest = max(fitted, proxy_flops or 0.0)
     flops = total_flops(config, target.n_bytes).total
+    if flops <= largest:
+        raise ConfigError(
+            f"the target takes {flops / largest:.2f} times the operations of the largest run, so this would not be a forecast: "
+            "choose a larger target"
+        )
     return {"target_flops": flops, "largest_flops": largest, "proxy_flops": proxy_flops, "ratio": flops / largest}
 
 
@@ -170,80 +202,6 @@ def _proxy_curve(proxy: Run, target: Target) -> Curve:
             f"the proxy {str(proxy.path)!r} ends at byte {curve.n_bytes[-1]}, before the target's {target.n_bytes}"
         )
     return curve
-
-
-def _target_record(config: Config, target: Target, blake2b: str | None) -> dict[str, Any]:
-    assert config.gpt
-    return {
-        "config": config.to_dict(),
-        "n_bytes": target.n_bytes,
-        "blake2b": blake2b,
-        "n_weights": n_weights(config.gpt),
-        "window_bytes": final_window_bytes(target.n_bytes),
-    }
-
-
-@dataclass(frozen=True)
-class _Forecaster:
-    """What the forecasts of all quantities share."""
-
-    ladder: Ladder
-    target: Target
-    config: Config
-    cells: Sequence[Cell]
-    proxy: Curve | None
-    n_resamples: int
-
-    @cached_property
-    def form(self) -> str:
-        """The form with the least backtest error in total bits."""
-        return choose_form(self.cells)
-
-    def forecast(self, quantity: Quantity, compute_ratio: float) -> dict[str, Any]:
-        """Point, interval, their parts, and the naive forecasts, as JSON values: total_bits in bits, others in bits/byte."""
-        unit = self.target.n_bytes if quantity == "total_bits" else 1
-        seeds = seed_deviation(self.ladder, quantity)
-        calibration = calibrate(self.cells, quantity, seeds)
-        laws = {form: self._law(quantity, form, self.n_resamples if form == self.form else 0) for form in FORMS}
-        losses = {form: float(law.loss_bits_per_byte[0]) for form, law in laws.items()}
-        logs = {form: math.log(loss) for form, loss in losses.items()}
-        point, bootstrap = losses[self.form], float(laws[self.form].deviation[0])
-        deviation = combined_deviation(self.form, logs, calibration.rmse, bootstrap, seeds)
-        reach = math.exp(calibration.factor * deviation)
-        flops = total_flops(self.config, self.target.n_bytes).total
-        naive = naive_losses(self.ladder, flops, self.target.n_bytes, quantity, self.proxy)
-        return {
-            "point": point * unit,
-            "low": point / reach * unit,
-            "high": point * reach * unit,
-            "bits_per_byte": point,
-            "deviations": {"bootstrap": bootstrap, "seeds": seeds, "all": deviation, "factor": calibration.factor},
-            "calibration": _calibration_record(calibration, compute_ratio),
-            "by_form": {form: loss * unit for form, loss in losses.items()},
-            "fit": laws[self.form].fit.to_record(),
-            "naive": {name: loss * unit for name, loss in naive.items()},
-        }
-
-    def both_ways(self) -> dict[str, Any]:
-        """`total_both_ways` with the forecast's form and proxy."""
-        assert self.config.gpt
-        means, losses = (self._law(quantity, self.form, 0).fit for quantity in QUANTITIES)
-        prefixes = self.ladder.prefixes().tolist()
-        return total_both_ways(means, losses, prefixes, n_weights(self.config.gpt), self.target.n_bytes, self.proxy)
-
-    def _law(self, quantity: Quantity, form: str, n_resamples: int) -> FittedLaw:
-        """The law of all rungs, and its forecast of the target."""
-        assert self.config.gpt
-        places = [(float(n_weights(self.config.gpt)), self.target.n_bytes)]
-        prefixes = self.ladder.prefixes()
-        return fit_law(self.ladder.rungs, prefixes, places, quantity, form, proxy=self.proxy, n_resamples=n_resamples)
-
-
-def _calibration_record(calibration: Calibration, compute_ratio: float) -> dict[str, Any]:
-    left_out = ("factor", "form")
-    values = {f.name: getattr(calibration, f.name) for f in fields(calibration) if f.name not in left_out}
-    ratios = calibration.compute_ratios
-    return values | {"reaches_target": ratios is not None and ratios[1] >= compute_ratio}
 
 
 # ---- the two laws against each other
@@ -276,7 +234,7 @@ def total_both_ways(
 
 def _bits_by_means(law: Fit, end: int, n_weights: float, proxy: Curve | None) -> float:
     """The bits of the first `end` bytes."""
-    unit = float(loss_bits_per_byte(proxy, np.array([end]), "total_bits")[0]) if proxy else 1.0
+    unit = float(loss_bits_per_byte(proxy, np.array([end]))[0]) if proxy else 1.0
     return law.at(n_weights, end) * unit * end
 
 

@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from prequential.forecasting.backtest import Cell, Quantity, loss_bits_per_byte
+from prequential.forecasting.backtest import Cell, loss_bits_per_byte
 from prequential.sweeps.ladder import Ladder
 
 CONFIDENCE = 0.9
@@ -54,16 +54,16 @@ def root_mean_square(values: Sequence[float]) -> float:
 
 
 def choose_form(cells: Sequence[Cell]) -> str:
-    """The form with the least error in total bits; `additive` without cells."""
-    errors = [cell.error for cell in cells if cell.quantity == "total_bits"]
+    """The form with the least error; `additive` without cells."""
+    errors = [cell.error for cell in cells]
     if not errors:
         return "additive"
     return min(errors[0], key=lambda form: root_mean_square([error[form] for error in errors]))
 
 
-def errors_by_form(cells: Sequence[Cell], quantity: Quantity) -> dict[str, float]:
+def errors_by_form(cells: Sequence[Cell]) -> dict[str, float]:
     """Root mean square of log(forecast / actual), by form; empty without cells."""
-    errors = [cell.error for cell in cells if cell.quantity == quantity]
+    errors = [cell.error for cell in cells]
     return {form: root_mean_square([error[form] for error in errors]) for form in errors[0]} if errors else {}
 
 
@@ -94,14 +94,14 @@ class _Judged:
         return self.error / self.deviation if self.deviation else math.copysign(1e9, self.error)
 
 
-def calibrate(cells: Sequence[Cell], quantity: Quantity, seed_deviation: float) -> Calibration:
+def calibrate(cells: Sequence[Cell], seed_deviation: float) -> Calibration:
     """The factor of the intervals, for the form with the least error, which each cell's other origins choose for it.
 
     Coverage and interval score judge each origin by the factor of the others. Neighbouring origins are not independent, and all
     are of one text: the coverage is that of this ladder, and is weaker evidence for others than its count suggests.
     """
-    origins = list(dict.fromkeys(cell.origin for cell in cells if cell.quantity == quantity))
-    judged = {origin: _judge(cells, quantity, seed_deviation, origin) for origin in origins}
+    origins = list(dict.fromkeys(cell.origin for cell in cells))
+    judged = {origin: _judge(cells, seed_deviation, origin) for origin in origins}
     factors = {o: _factor([j for other in origins if other != o for j in judged[other]]) for o in origins}
     every = [j for origin in origins for j in judged[origin]]
     ratios = [j.cell.compute_ratio for j in every]
@@ -109,7 +109,7 @@ def calibrate(cells: Sequence[Cell], quantity: Quantity, seed_deviation: float) 
     scores = [interval_score(-reach, reach, j.error) for j, reach in zip(every, reaches, strict=True)]
     return Calibration(
         form=choose_form(cells),
-        rmse=errors_by_form(cells, quantity),
+        rmse=errors_by_form(cells),
         factor=_factor(every),
         n_cells=len(every),
         n_origins=len(origins),
@@ -121,10 +121,10 @@ def calibrate(cells: Sequence[Cell], quantity: Quantity, seed_deviation: float) 
     )
 
 
-def _judge(cells: Sequence[Cell], quantity: Quantity, seed_deviation: float, origin: tuple[str, int]) -> list[_Judged]:
+def _judge(cells: Sequence[Cell], seed_deviation: float, origin: tuple[str, int]) -> list[_Judged]:
     """The cells of an origin, with the form that the cells of the other origins choose."""
     others = [cell for cell in cells if cell.origin != origin]
-    chosen, rmse = choose_form(others), errors_by_form(others, quantity)
+    chosen, rmse = choose_form(others), errors_by_form(others)
     return [
         _Judged(
             cell,
@@ -132,7 +132,7 @@ def _judge(cells: Sequence[Cell], quantity: Quantity, seed_deviation: float, ori
             combined_deviation(chosen, cell.error, rmse, cell.deviation[chosen], seed_deviation),
         )
         for cell in cells
-        if cell.quantity == quantity and cell.origin == origin
+        if cell.origin == origin
     ]
 
 
@@ -184,13 +184,13 @@ def interval_score(low: float, high: float, actual: float) -> float:
     return high - low + 2 / (1 - CONFIDENCE) * outside
 
 
-def seed_deviation(ladder: Ladder, quantity: Quantity) -> float:
+def seed_deviation(ladder: Ladder) -> float:
     """The deviation over seeds of the logarithm of the loss at the ladder's end, pooled over sizes; 0 without several seeds."""
     end = np.array([ladder.corpus.n_bytes])
     squares, freedom = 0.0, 0
     for size in ladder.sizes:
         rungs = [rung for rung in ladder.rungs if rung.size == size]
-        logs = [math.log(loss_bits_per_byte(rung.curve, end, quantity)[0]) for rung in rungs]
+        logs = [math.log(loss_bits_per_byte(rung.curve, end)[0]) for rung in rungs]
         squares += len(logs) * float(np.var(logs))
         freedom += len(logs) - 1
     return math.sqrt(squares / freedom) if freedom else 0.0

@@ -233,10 +233,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     a, again = (write_run(tmp_path / str(seed), drawn_units(70, 0), seed=seed) for seed in range(2))
     corpus = {"n_bytes": 70 * SEGMENT, "blake2b": "00"}
     short = write_run(tmp_path / "b", drawn_units(69, 0), model="b", corpus=corpus)
-    for runs, error, part in (
-        ([a, short], CorpusError, "up to byte 4480"),
-        ([a, again], ConfigError, "one group"),
-    ):
+    for runs, error, part in (([a, short], CorpusError, "up to byte 4480"), ([a, again], ConfigError, "one group")):
         with pytest.raises(error, match=part):
             compare(runs)
 
