@@ -10,7 +10,6 @@ paired, because both runs coded the same text.
 """
 
 import math
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,13 +19,13 @@ from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
 
 from prequential.comparison.intervals import (
-    MIN_CELLS,
     Bootstrap,
     Interval,
     block_length,
     bounds,
     cell_deviations,
-    choose_cell_bytes,
+    cell_grid,
+    letters,
 )
 from prequential.comparison.prediction import LongMemory, coarse_cells, half_width, mean_variance, seeds_variance
 from prequential.errors import ConfigError, CorpusError
@@ -205,14 +204,8 @@ def _automatic_groups(runs: Sequence[Run]) -> list[str]:
             same = [len(groups)]
             groups.append((config, set()))
         groups[same[0]][1].add(_seed(run))
-        labels.append(_letters(same[0]))
+        labels.append(letters(same[0]))
     return labels
-
-
-def _letters(i: int) -> str:
-    """The i-th label of A ... Z, A2 ... Z2, A3 ..."""
-    repeat, letter = divmod(i, len(string.ascii_uppercase))
-    return string.ascii_uppercase[letter] + (str(repeat + 1) if repeat else "")
 
 
 def _seed(run: Run) -> int:
@@ -277,12 +270,10 @@ def intervals_of(
 ) -> tuple[Interval, LongMemory] | tuple[None, None]:
     """The intervals of the difference over all bytes; None for fewer than MIN_CELLS cells."""
     curves = [*reference.curves, *other.curves]
-    n_bytes = int(curves[0].n_bytes[-1])
-    cell_bytes = choose_cell_bytes(curves, n_bytes)
-    n_cells = n_bytes // cell_bytes
-    if n_cells < MIN_CELLS:
+    grid = cell_grid(curves)
+    if grid is None:
         return None, None
-    grid = cell_bytes * np.arange(n_cells + 1)
+    n_bytes, cell_bytes = int(curves[0].n_bytes[-1]), int(grid[1])
     ours, theirs = (np.diff([curve.at(grid) for curve in group.curves]) for group in (other, reference))  # (S, m)
     block = block_length(ours.mean(0) - theirs.mean(0))
     deviations = cell_deviations((theirs, reference.seeds), (ours, other.seeds), block, bootstrap)
@@ -294,7 +285,7 @@ def intervals_of(
         population=_population(reference, other),
         bootstrap=bootstrap,
         cell_bytes=cell_bytes,
-        n_cells=n_cells,
+        n_cells=len(grid) - 1,
         block_bytes=block * cell_bytes,
     )
     scaled = (ours.mean(0) - theirs.mean(0)) * (n_bytes / cell_bytes)  # each cell stands for the complete text

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from string import ascii_uppercase
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,13 +72,23 @@ class Interval:
     block_bytes: int
 
 
-def choose_cell_bytes(curves: Sequence[Curve], n_bytes: int) -> int:
-    """The length of the cells of a grid over n_bytes: the longest step of a curve, or the multiple that gives MAX_CELLS.
+def letters(i: int) -> str:
+    """The i-th label of A ... Z, A2 ... Z2, A3 ..."""
+    repeat, letter = divmod(i, len(ascii_uppercase))
+    return ascii_uppercase[letter] + (str(repeat + 1) if repeat else "")
 
-    So an interpolated value is never further from a known one than a cell. If all steps are equal, nothing is interpolated.
+
+def cell_grid(curves: Sequence[Curve]) -> NDArray[np.int64] | None:
+    """The edges of equal cells (n + 1,) in bytes; None if there would be fewer than MIN_CELLS.
+
+    A cell is as long as the longest step of a curve, or the multiple that gives MAX_CELLS. So an interpolated value is never
+    further from a known one than a cell. If all steps are equal, nothing is interpolated.
     """
+    n_bytes = int(curves[0].n_bytes[-1])
     longest = max(int(np.diff(curve.n_bytes, prepend=0).max()) for curve in curves)
-    return longest * math.ceil(n_bytes / (longest * MAX_CELLS))
+    cell_bytes = longest * math.ceil(n_bytes / (longest * MAX_CELLS))
+    n_cells = n_bytes // cell_bytes
+    return None if n_cells < MIN_CELLS else cell_bytes * np.arange(n_cells + 1)
 
 
 def bounds(deviations: NDArray[np.float64], bootstrap: Bootstrap) -> tuple[float, float]:

@@ -60,11 +60,6 @@ class Decomposition:
     weights_bytes: int
     expected: ExpectedCurve
 
-    @property
-    def regret(self) -> Curve:
-        """The learning curve minus that of hindsight, weights not counted."""
-        return Curve(n_bytes=self.online.n_bytes, bits=self.online.bits - self.hindsight.bits)
-
 
 def decompose(
     source: NDArray[np.uint8],
@@ -178,7 +173,7 @@ def decomposition_record(found: Decomposition, epsilons: Sequence[float] | None 
         "data_bits": {end: value and n_bytes * value for end, value in vars(rate).items()},
         "learning_bits": vars(expected.learning_bits),
         "hindsight_bits": float(found.hindsight.bits[-1]),
-        "regret_bits": float(found.regret.bits[-1]),
+        "regret_bits": float(found.online.bits[-1] - found.hindsight.bits[-1]),
         "weights_bits": 8 * found.weights_bytes,
         "thresholds": [
             {"epsilon": epsilon, "surplus_bits": vars(expected.surplus_bits(epsilon))}

@@ -4,7 +4,7 @@ Sums are exact: costs are whole units of 2**-22 bits, and each byte is in one do
 is that of the bytes in documents. Bytes outside (a folder's list of files, the ends of documents) are a group of their own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from posixpath import splitext
 from typing import Any
@@ -113,7 +113,7 @@ def summarise_heldout(trace: Trace, documents: Sequence[Document], overlap: Over
     bits = np.diff(trace.sums(MODEL, edges), prepend=0.0)[1::2].tolist()  # gap, document, ..., document, gap
     groups = [
         DocumentGroup(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b)
-        for d, b in _pairs(documents, bits)
+        for d, b in zip(documents, bits, strict=True)
     ]
     total = DocumentGroup(
         name="total",
@@ -165,7 +165,7 @@ def _check(trace: Trace, documents: Sequence[Document], overlap: Overlap | None)
 
 def _by_label(groups: Sequence[DocumentGroup], labels: Sequence[str]) -> tuple[DocumentGroup, ...]:
     members: dict[str, list[DocumentGroup]] = {}
-    for group, label in _pairs(groups, labels):
+    for group, label in zip(groups, labels, strict=True):
         members.setdefault(label, []).append(group)
     return tuple(_costliest_first(_sum(label, with_label) for label, with_label in members.items()))
 
@@ -178,8 +178,8 @@ def _splits(
         return {}
     dirty = overlap.dirty.tolist()
     return {
-        "clean": _sum("clean", (group for group, is_dirty in _pairs(groups, dirty) if not is_dirty)),
-        "dirty": _sum("dirty", (group for group, is_dirty in _pairs(groups, dirty) if is_dirty)),
+        "clean": _sum("clean", (group for group, is_dirty in zip(groups, dirty, strict=True) if not is_dirty)),
+        "dirty": _sum("dirty", (group for group, is_dirty in zip(groups, dirty, strict=True) if is_dirty)),
         "novel": _novel(trace, documents, overlap.novel),
     }
 
@@ -213,7 +213,3 @@ def _costliest_first(groups: Iterable[DocumentGroup]) -> list[DocumentGroup]:
 
 def _mean(rates: Sequence[float]) -> float | None:
     return float(np.mean(rates)) if rates else None
-
-
-def _pairs(a: Sequence[Any], b: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    return zip(a, b, strict=True)

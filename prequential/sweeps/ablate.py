@@ -18,14 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.intervals import (
-    MIN_CELLS,
-    Bootstrap,
-    block_length,
-    bounds,
-    cell_deviations,
-    choose_cell_bytes,
-)
+from prequential.comparison.intervals import Bootstrap, block_length, bounds, cell_deviations, cell_grid
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import Run
@@ -198,14 +191,13 @@ def contrast(terms: Sequence[tuple[float, Sequence[Run]]], bootstrap: Bootstrap)
     curves = [curve for _, group in weighted for curve in group]
     n_bytes = int(curves[0].n_bytes[-1])
     bits = math.fsum(_stretch_bits(weighted, np.array([0, n_bytes]))[:, 0]) / len(seeds)
-    cell_bytes = choose_cell_bytes(curves, n_bytes)
-    n_cells = n_bytes // cell_bytes
-    if n_cells < MIN_CELLS:
+    grid = cell_grid(curves)
+    if grid is None:
         return Contrast(bits=bits, low_bits=None, high_bits=None, n_bytes=n_bytes)
-    cells = _stretch_bits(weighted, cell_bytes * np.arange(n_cells + 1))
+    cells = _stretch_bits(weighted, grid)
     block = block_length(cells.mean(0))
     deviations = cell_deviations((np.zeros_like(cells), seeds), (cells, seeds), block, bootstrap)
-    low, high = bounds(deviations * n_bytes / cell_bytes, bootstrap)
+    low, high = bounds(deviations * n_bytes / int(grid[1]), bootstrap)
     return Contrast(bits=bits, low_bits=bits + low, high_bits=bits + high, n_bytes=n_bytes)
 
 
