@@ -282,7 +282,6 @@ def intervals_of(
     interval = Interval(
         low_bits=bits + low,
         high_bits=bits + high,
-        population=_population(reference, other),
         bootstrap=bootstrap,
         cell_bytes=cell_bytes,
         n_cells=len(grid) - 1,

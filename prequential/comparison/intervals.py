@@ -59,13 +59,11 @@ class Bootstrap:
 class Interval:
     """A two-sided confidence interval of an expected difference, in bits, and how it was made.
 
-    It assumes that dependence ends within a block; prediction.py does not. population: what it refers to. The grid has n_cells
-    cells of cell_bytes.
+    It assumes that dependence ends within a block; prediction.py does not. The grid has n_cells cells of cell_bytes.
     """
 
     low_bits: float
     high_bits: float
-    population: str
     bootstrap: Bootstrap
     cell_bytes: int
     n_cells: int

@@ -192,8 +192,8 @@ def test_runs_that_differ_in_the_seed_are_one_group_and_averaged(tmp_path: Path)
     ]
     difference = comparison.differences[0]
     assert difference.bits == (2 * units[1].sum() - units[0].sum() - units[2].sum()) * UNIT_BITS / 2
-    assert "over all seeds of A" in difference.interval.population
-    assert "under these seeds" in compare(written[1::2]).differences[0].interval.population
+    assert "over all seeds of A" in difference.long_memory.mean_of
+    assert "under these seeds" in compare(written[1::2]).differences[0].long_memory.mean_of
     assert comparison.choice_bits == 2
 
 
