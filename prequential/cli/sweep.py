@@ -82,7 +82,7 @@ def _check_usage(args: argparse.Namespace) -> None:
 def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
     """The plan of the options; an impossible one ends the program with a usage error."""
     from prequential.sweeps.ladder import DEFAULT_SIZES, Size, ladder_plan
-    from prequential.sweeps.sweep import learner_plan, sweep_plan
+    from prequential.sweeps.plans import learner_plan, sweep_plan
 
     try:
         if (grid := options.other_learner_grid(args)) is not None:

@@ -29,8 +29,7 @@ from prequential.records.table import format_table
 from prequential.sweeps.features import FEATURES, without
 from prequential.sweeps.ladder import Size
 from prequential.sweeps.plan_runs import RunOutcome, Study, runs_by_variant
-from prequential.sweeps.plans import Plan, Variant, plan_of
-from prequential.sweeps.sweep import seeded, varied
+from prequential.sweeps.plans import Plan, Variant, plan_of, seeded, varied
 
 BASE, ALL = "base", "all"  # without and with all features
 CONFIDENCE = 0.9

@@ -11,7 +11,8 @@ from prequential import Config, ConfigError, CorpusError
 from prequential.sweeps.finished import corpus_key
 from prequential.sweeps.plan_runs import run_plan
 from prequential.sweeps.plan_workers import PlanWorker
-from prequential.sweeps.sweep import sweep, sweep_plan
+from prequential.sweeps.plans import sweep_plan
+from prequential.sweeps.sweep import sweep
 from prequential.version import VERSION
 
 

@@ -12,9 +12,9 @@ from studies import FUSED, N_BYTES, TINY
 from prequential import Config, ConfigError, CorpusError, Curve, preset
 from prequential.evaluation.curves import mean_curve
 from prequential.online.flops import flops_per_byte, replay_factor
-from prequential.sweeps.data_multiple import N_WINDOWS, data_multiple, falling
 from prequential.sweeps.plan_runs import RunOutcome
-from prequential.sweeps.sweep import pareto_front, summarise, sweep, sweep_plan
+from prequential.sweeps.plans import sweep_plan
+from prequential.sweeps.sweep import N_WINDOWS, data_multiple, falling, pareto_front, summarise, sweep
 
 # ---- the plan
 
