@@ -17,7 +17,7 @@ from markdown_table import format_markdown
 
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import Run, read_runs
-from prequential.forecasting.backtest import QUANTITIES, naive_losses
+from prequential.forecasting.backtest import naive_losses
 from prequential.forecasting.forecast import Target, forecast
 from prequential.forecasting.sealed import read_forecast, run_digests, score, sealed
 from prequential.sweeps.finished import recorded_corpus
@@ -69,11 +69,9 @@ def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
 def with_naive(each: Published) -> dict[str, Any]:
     """The frozen record with today's naive forecasts, which know the proxy; sealed again to be scored."""
     record, n_bytes = sealed(each.record), each.record["target"]["n_bytes"]
-    for quantity in QUANTITIES:
-        proxy = each.proxy.curves[MODEL] if each.proxy else None
-        naive = naive_losses(each.ladder, record["compute"]["target_flops"], n_bytes, quantity, proxy)
-        unit = n_bytes if quantity == "total_bits" else 1
-        record["forecasts"][quantity]["naive"] |= {name: loss * unit for name, loss in naive.items()}
+    proxy = each.proxy.curves[MODEL] if each.proxy else None
+    naive = naive_losses(each.ladder, record["compute"]["target_flops"], n_bytes, proxy)
+    record["forecasts"]["total_bits"]["naive"] |= {name: loss * n_bytes for name, loss in naive.items()}
     return sealed(record)
 
 
@@ -86,48 +84,39 @@ def refitted(each: Published) -> dict[str, Any]:
     return sealed({**made, "target": target})
 
 
-def score_rows(label: str, record: dict[str, Any], run: Run) -> list[tuple[str, ...]]:
-    """A row of the table of scores for each quantity."""
-    rows = []
-    for one in score(record, run)["scores"]:
-        unit = one["actual"] / 100
-        rows.append(
-            (
-                label,
-                "total" if one["quantity"] == "total_bits" else "window",
-                f"{one['percent']:+.2f} %",
-                f"{'hit' if one['hit'] else 'missed'}, {(one['low'] - one['actual']) / unit:+.1f} to "
-                f"{(one['high'] - one['actual']) / unit:+.1f} %",
-                f"{one['interval_score_percent']:.1f} %",
-                *(f"{one['skill'][name]:.2f}" if name in one["skill"] else "-" for name in NAIVE),
-            )
-        )
-    return rows
+def score_row(label: str, record: dict[str, Any], run: Run) -> tuple[str, ...]:
+    """A row of the table of scores."""
+    (one,) = score(record, run)["scores"]
+    unit = one["actual"] / 100
+    return (
+        label,
+        "total",
+        f"{one['percent']:+.2f} %",
+        f"{'hit' if one['hit'] else 'missed'}, {(one['low'] - one['actual']) / unit:+.1f} to "
+        f"{(one['high'] - one['actual']) / unit:+.1f} %",
+        f"{one['interval_score_percent']:.1f} %",
+        *(f"{one['skill'][name]:.2f}" if name in one["skill"] else "-" for name in NAIVE),
+    )
 
 
-def law_rows(label: str, record: dict[str, Any]) -> list[tuple[str, ...]]:
-    """A row of the table of laws and backtests for each quantity."""
-    rows = []
-    for quantity in QUANTITIES:
-        made = record["forecasts"][quantity]
-        calibration, fit, identity = made["calibration"], made["fit"], record["identity"]
-        low, high = calibration["compute_ratios"]
-        rows.append(
-            (
-                label,
-                "total" if quantity == "total_bits" else "window",
-                record["form"],
-                f"{fit['a']:.2f}, {fit['b']:.2f}",
-                "; ".join(value.split(",")[0] for value in fit["binding"]) or "-",
-                f"{100 * calibration['rmse'][record['form']]:.2f} %",
-                f"{calibration['n_hit']} of {calibration['n_cells']}, {low:.1f} to {high:.1f} times",
-                f"{calibration['n_effective']:.1f} of {calibration['n_origins']}",
-                f"{made['deviations']['factor']:.2f}",
-                f"{calibration['interval_score']:.1f} %",
-                f"{identity['disagreement_percent']:+.1f} %" if quantity == "total_bits" else "",
-            )
-        )
-    return rows
+def law_row(label: str, record: dict[str, Any]) -> tuple[str, ...]:
+    """A row of the table of laws and backtests."""
+    made = record["forecasts"]["total_bits"]
+    calibration, fit, identity = made["calibration"], made["fit"], record["identity"]
+    low, high = calibration["compute_ratios"]
+    return (
+        label,
+        "total",
+        record["form"],
+        f"{fit['a']:.2f}, {fit['b']:.2f}",
+        "; ".join(value.split(",")[0] for value in fit["binding"]) or "-",
+        f"{100 * calibration['rmse'][record['form']]:.2f} %",
+        f"{calibration['n_hit']} of {calibration['n_cells']}, {low:.1f} to {high:.1f} times",
+        f"{calibration['n_effective']:.1f} of {calibration['n_origins']}",
+        f"{made['deviations']['factor']:.2f}",
+        f"{calibration['interval_score']:.1f} %",
+        f"{identity['disagreement_percent']:+.1f} %",
+    )
 
 
 def main() -> None:
@@ -137,12 +126,12 @@ def main() -> None:
     )  # fmt: skip
     frozen, again, fitted = [], [], []
     for each in published():
-        frozen += score_rows(each.label, with_naive(each), each.target)
+        frozen.append(score_row(each.label, with_naive(each), each.target))
         record = refitted(each)
-        again += score_rows(each.label, record, each.target)
-        fitted += law_rows(each.label, record)
-    clean = [row for each in published(CLEAN) for row in score_rows(each.label, each.record, each.target)]
-    clean_laws = [row for each in published(CLEAN) for row in law_rows(each.label, each.record)]
+        again.append(score_row(each.label, record, each.target))
+        fitted.append(law_row(each.label, record))
+    clean = [score_row(each.label, each.record, each.target) for each in published(CLEAN)]
+    clean_laws = [law_row(each.label, each.record) for each in published(CLEAN)]
     print(f"Clean\n\n{format_markdown(titles, clean)}\n\n{format_markdown(laws, clean_laws)}\n")
     for name, heads, rows in (("As frozen", titles, frozen), ("Refitted", titles, again), ("Laws", laws, fitted)):
         print(f"{name}\n\n{format_markdown(heads, rows)}\n")

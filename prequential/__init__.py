@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from prequential.online.limits import memory_bytes
     from prequential.online.runtime import Runtime
     from prequential.report import plots as plots
-    from prequential.sweeps.sweep import sweep, sweep_plan
+    from prequential.sweeps.plans import sweep_plan
+    from prequential.sweeps.sweep import sweep
     from prequential.watch.health import Finding, Health
     from prequential.watch.progress import progress
 
@@ -102,7 +103,8 @@ _MODULES = {
     "prequential.evaluation.runs": ("Run", "read_run", "read_runs"),
     "prequential.monorepo_loss.series": ("read_series",),
     "prequential.matrix.matrix": ("Matrix", "measure_matrix"),
-    "prequential.sweeps.sweep": ("sweep", "sweep_plan"),
+    "prequential.sweeps.plans": ("sweep_plan",),
+    "prequential.sweeps.sweep": ("sweep",),
     "prequential.watch.health": ("Finding", "Health"),
     "prequential.watch.progress": ("progress",),
     "prequential.model.config": ("Config", "GPTConfig", "MixerConfig", "ReplicaConfig", "ScheduleConfig"),

@@ -63,7 +63,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     *((evaluate, "baselines", value) for value in (5, None, "gzip", ["gzp"], [5], ["gzip", "x"])),
     *((evaluate, "limit_bytes", value) for value in (-1, 1e6, "1K", True)),
     (evaluate, "draft", prequential.DraftFolder(path=Path("none"))),
-    *((sweep, name, 5) for name in ("source", "plan", "folder", "runtime", "baseline", "on_outcome")),
+    *((sweep, name, 5) for name in ("source", "plan", "folder", "runtime", "on_outcome")),
     (sweep, "limit_bytes", "1K"),
     *((matrix, name, 5) for name in ("corpora", "models", "config", "runtime", "on_step")),
     (matrix, "corpora", "ab"), (matrix, "config", None), (matrix, "limit_bytes", 1.5),

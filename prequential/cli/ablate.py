@@ -9,14 +9,13 @@ from prequential.cli.plans import add_plan, check_seeds, run_study
 from prequential.errors import ConfigError
 
 SUMMARY = "measure what each feature of a learner saves, at several sizes"
-DIRECTIONS = {"base": ("base",), "full": ("full",), "both": ("base", "full")}
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declares the command."""
     parser = commands.add_parser(
         "ablate",
-        description="Switch the features of a configuration on (or off) one by one, at several sizes of the GPT, and measure "
+        description="Add the features of a configuration to its base one by one, at several sizes of the GPT, and measure "
         "with intervals how many bits each saves. The options of the learner give the full configuration. Finished runs are not "
         "repeated (docs/STUDIES.md).",
     )
@@ -34,14 +33,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=lambda text: [name.strip() for name in text.split(",")],
         metavar="LIST",
         help="features to switch (default: all features except mlp and mixer; --dry-run lists them)",
-    )
-    grid.add_argument(
-        "--from",
-        dest="direction",
-        choices=tuple(DIRECTIONS),
-        default="base",
-        help="base: add each feature to the learner without any; full: remove each from the full learner; both: do both "
-        "(default: %(default)s)",
     )
     grid.add_argument(
         "--confidence", type=float, default=0.9, metavar="P", help="level of the intervals (default: %(default)s)"
@@ -62,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
             config,
             sizes=args.sizes,
             features=args.features,
-            directions=DIRECTIONS[args.direction],
             seeds=args.seeds,
             runtime=runtime,
             bootstrap=Bootstrap(confidence=args.confidence),

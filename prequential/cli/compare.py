@@ -47,12 +47,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="number of bootstrap resamples (default: %(default)s)",
     )
     interval.add_argument(
-        "--block",
-        type=options.byte_count,
-        metavar="BYTES",
-        help="length of the blocks that are resampled (default: from the autocorrelation)",
-    )
-    interval.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of the resampling (default: %(default)s)"
     )
     options.add_verbosity(parser)
@@ -82,8 +76,8 @@ def _compare_records(args: argparse.Namespace) -> int:
     """Compares held-out or monorepo records; returns the exit code."""
     from prequential.comparison.documents import compare_documents, format_document_comparison, read_document_losses
 
-    if args.group is not None or args.block is not None:
-        args.parser.error("--group and --block are for run folders: leave them out with records of documents")
+    if args.group is not None:
+        args.parser.error("--group is for run folders: leave it out with records of documents")
     bootstrap = _bootstrap(args)
     comparison = compare_documents([read_document_losses(name) for name in args.runs], bootstrap)
     print(json.dumps(comparison.to_dict(), allow_nan=False) if args.json else format_document_comparison(comparison))
@@ -99,6 +93,6 @@ def _bootstrap(args: argparse.Namespace) -> Bootstrap:
     from prequential.comparison.intervals import Bootstrap
 
     try:
-        return Bootstrap(confidence=args.confidence, n_resamples=args.resamples, seed=args.seed, block_bytes=args.block)
+        return Bootstrap(confidence=args.confidence, n_resamples=args.resamples, seed=args.seed)
     except ConfigError as error:
         options.usage_error(args, error)

@@ -17,7 +17,6 @@ EXIT_FAILURE = 1
 OPTIONS = {
     "overwrite=True": "-f",
     "resume=True": "--resume",
-    "with_diverged=True": "--with-diverged",
     "trust_runs=True": "--trust-runs",
     'device="cuda"': "--device cuda",
     "given=": "--given",

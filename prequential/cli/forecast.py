@@ -58,20 +58,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="RUN",
         help="cheap run over the bytes of the target: fit the law to ratios to this run (needs --corpus)",
     )
-    parser.add_argument(
-        "--form",
-        metavar="NAME",
-        help="form of the scaling law: additive, crossed or shared (default: the one with the least backtest error)",
-    )
     add_trust(parser)
-    parser.add_argument("--with-diverged", action="store_true", help="also use runs that look diverged")
     parser.add_argument(
         "--after-the-fact", action="store_true", help="allow a target that has been run; the file records this"
-    )
-    parser.add_argument(
-        "--backtest",
-        action="store_true",
-        help="print every forecast of the ladder's own larger runs from its smaller ones",
     )
     parser.add_argument("--score", metavar="FORECAST", help="score this frozen forecast instead of making one")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
@@ -86,37 +75,19 @@ def _inputs(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Backtests, forecasts or both, or scores; returns the exit code."""
+    """Forecasts or scores; returns the exit code."""
     if args.score is not None:
         return _score(args)
-    has_target = _check_usage(args)
-    from prequential.sweeps.ladder import read_ladder
-
-    ladder = read_ladder(args.runs, trust_runs=args.trust_runs)
-    record: dict[str, Any] = {}
-    if args.backtest:
-        record["backtest"] = _backtest(args, ladder)
-    if has_target:
-        record["forecast"] = _forecast(args, ladder)
-    if args.json:
-        print(json.dumps(record, allow_nan=False))
-    return 0
-
-
-def _check_usage(args: argparse.Namespace) -> bool:
-    """Whether there is a target to forecast; wrong options end the program with a usage error."""
-    from prequential.forecasting.scaling import FORMS
-
-    has_target = args.target_width is not None or args.target_bytes is not None
-    if not (has_target or args.backtest):
-        args.parser.error("give --target-width and --target-bytes for a forecast, or --backtest")
-    if has_target and (args.target_width is None or not args.target_bytes or not args.output):
+    if args.target_width is None or not args.target_bytes or not args.output:
         args.parser.error("a forecast needs --target-width, --target-bytes and -o FILE")
     if args.proxy and not args.corpus:
         args.parser.error("--proxy needs --corpus, because both must have the same bytes")
-    if args.form not in (None, *FORMS):
-        args.parser.error(f"there is no form {args.form!r}; the forms are {', '.join(FORMS)}")
-    return has_target
+    from prequential.sweeps.ladder import read_ladder
+
+    record = _forecast(args, read_ladder(args.runs, trust_runs=args.trust_runs))
+    if args.json:
+        print(json.dumps({"forecast": record}, allow_nan=False))
+    return 0
 
 
 def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
@@ -147,8 +118,6 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
         target,
         proxy=proxy,
         target_blake2b=digest,
-        form=args.form,
-        with_diverged=args.with_diverged,
         after_the_fact=args.after_the_fact,
     )
     mode = mode_of(args.corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *([proxy] if proxy else [])])
@@ -159,31 +128,12 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
     return record
 
 
-def _backtest(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
-    """Forecasts the ladder's own larger runs, and prints the errors."""
-    from dataclasses import asdict
-
-    from prequential.evaluation.curves import MODEL
-    from prequential.evaluation.runs import read_run
-    from prequential.forecasting.backtest import QUANTITIES, rolling_origins
-    from prequential.forecasting.forecast_text import format_backtest
-    from prequential.forecasting.intervals import calibrate, seed_deviation
-
-    cells = rolling_origins(ladder, read_run(args.proxy).curves[MODEL] if args.proxy else None)
-    calibrations = {q: calibrate(cells, q, args.form, seed_deviation(ladder, q)) for q in QUANTITIES}
-    if not args.json:
-        for quantity, calibration in calibrations.items():
-            print(format_backtest(quantity, calibration) + "\n")
-    return {quantity: asdict(calibration) for quantity, calibration in calibrations.items()}
-
-
 # ---- the score
 
 
 def _score(args: argparse.Namespace) -> int:
     """Scores the forecast with the run that was forecast; returns the exit code."""
-    making = ("target_width", "target_layers", "target_bytes", "target_seed", "output", "proxy", "form", "with_diverged",
-              "after_the_fact", "backtest")  # fmt: skip
+    making = ("target_width", "target_layers", "target_bytes", "target_seed", "output", "proxy", "after_the_fact")
     if given := [name for name in making if getattr(args, name) != args.parser.get_default(name)]:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         args.parser.error(f"--score makes no forecast: leave out {names}")

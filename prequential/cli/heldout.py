@@ -38,8 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--train",
         metavar="X",
         required=True,
-        help="a corpus, a run folder of `evaluate`, the folder of a stored model, or .NAME.prequential/run.checkpoint of an "
-        "interrupted run",
+        help="a corpus, a run folder of `evaluate`, or the folder of a stored model",
     )
     parser.add_argument("--test", metavar="CORPUS", required=True, help=options.CORPUS)
     options.add_context(parser, default="carried")

@@ -181,15 +181,15 @@ def _measure(args: argparse.Namespace, point: NextPoint, window: Any, runtime: R
     from prequential.monorepo_loss.monorepo import measure_point
 
     setting = point.setting
-    measured = measure_point(
+    return measure_point(
         _learner_loader(args, point, runtime),
         window,
         runtime,
         setting.policy,
+        setting.to_record(),
         stage=partial(progress_bar, quiet=args.quiet),
         warn=warn,
     )
-    return measured.to_record(setting.to_record(), runtime)
 
 
 def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime) -> LoadLearner:

@@ -70,7 +70,6 @@ def check_seeds(args: argparse.Namespace, *, has_default: bool = False) -> None:
 def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: CorpusKey) -> int:
     """Prints the plan, makes its runs and prints the summary; returns the exit code."""
     from prequential.sweeps.finished import finished_runs
-    from prequential.sweeps.plan_runs import predict_s
     from prequential.sweeps.plans import format_plan, plan_record
 
     plan, prints = study.plan, not (args.json or args.quiet)
@@ -78,15 +77,12 @@ def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: 
     finished = finished_runs(args.runs, corpus, plan.keys, trust_runs=args.trust_runs, on_bad=bad.append).keys()
     for error in bad:
         report_failure(None, error, verbose=args.verbose)
-    predicted_s = None
-    if args.dry_run and study.predicts_time:
-        predicted_s = predict_s(args.source, plan, corpus, finished, runtime)
     if prints or (args.dry_run and not args.json):
-        print(in_options(format_plan(plan, corpus, len(finished), predicted_s, study.notes)), flush=True)
+        print(in_options(format_plan(plan, corpus, len(finished), study.notes)), flush=True)
     outcomes = [] if args.dry_run else _run_plan(args, plan, runtime)
     summary = study.summarise(outcomes) if any(outcome.run for outcome in outcomes) else None
     if args.json:
-        record = {"schema": SCHEMA, "kind": study.kind, **plan_record(plan, corpus), "predicted_wall_s": predicted_s}
+        record = {"schema": SCHEMA, "kind": study.kind, **plan_record(plan, corpus)}
         record["runs"] = [outcome.to_record() for outcome in outcomes]
         print(json.dumps(record | (summary.to_record() if summary else {}), allow_nan=False))
     elif summary:

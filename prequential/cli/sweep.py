@@ -38,7 +38,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ("--update-size", options.positive_integers, "symbols between two optimiser steps"),
     ):
         grid.add_argument(name, type=numbers, metavar="LIST", help=what)
-    grid.add_argument("--baseline", metavar="RUN", help="run folder that the data multiples refer to")
     ladder = parser.add_argument_group("ladder (each run contains the runs over every prefix of the corpus)")
     ladder.add_argument("--ladder", action="store_true", help="run the learner at several sizes")
     ladder.add_argument(
@@ -57,26 +56,21 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(args: argparse.Namespace) -> int:
     """Plans, runs and summarises; returns the exit code."""
     _check_usage(args)
-    from prequential.evaluation.runs import read_run
     from prequential.sweeps.finished import corpus_key
     from prequential.sweeps.ladder import ladder_study
-    from prequential.sweeps.sweep import check_baseline, sweep_study
+    from prequential.sweeps.sweep import sweep_study
 
     args.runs = args.runs or ("ladder" if args.ladder else "runs")
     runtime = options.runtime(args)
     plan = _plan(args, runtime)
-    corpus = corpus_key(args.source, args.limit)
-    baseline = read_run(args.baseline) if args.baseline else None
-    if baseline:
-        check_baseline(baseline, corpus)  # before the work, not after it
-    study: Study = ladder_study(plan) if args.ladder else sweep_study(plan, baseline)
-    return run_study(args, study, runtime, corpus)
+    study: Study = ladder_study(plan) if args.ladder else sweep_study(plan)
+    return run_study(args, study, runtime, corpus_key(args.source, args.limit))
 
 
 def _check_usage(args: argparse.Namespace) -> None:
     """Ends the program with a usage error if options of a grid and of a ladder, or of two kinds of seeds, meet."""
     check_seeds(args, has_default=args.ladder)
-    wrong = (*OF_GRID, "baseline", "learner") if args.ladder else OF_LADDER
+    wrong = (*OF_GRID, "learner") if args.ladder else OF_LADDER
     for name in wrong:
         if getattr(args, name) is not None:
             option = f"--{name.replace('_', '-')}"
@@ -88,7 +82,7 @@ def _check_usage(args: argparse.Namespace) -> None:
 def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
     """The plan of the options; an impossible one ends the program with a usage error."""
     from prequential.sweeps.ladder import DEFAULT_SIZES, Size, ladder_plan
-    from prequential.sweeps.sweep import learner_plan, sweep_plan
+    from prequential.sweeps.plans import learner_plan, sweep_plan
 
     try:
         if (grid := options.other_learner_grid(args)) is not None:

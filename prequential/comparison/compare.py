@@ -10,7 +10,6 @@ paired, because both runs coded the same text.
 """
 
 import math
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,21 +19,19 @@ from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
 
 from prequential.comparison.intervals import (
-    MIN_CELLS,
     Bootstrap,
     Interval,
-    block_cells,
+    block_length,
     bounds,
     cell_deviations,
-    choose_cell_bytes,
+    cell_grid,
+    letters,
 )
 from prequential.comparison.prediction import LongMemory, coarse_cells, half_width, mean_variance, seeds_variance
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve, crossing_byte, mean_curve
 from prequential.evaluation.runs import PathLike, Run, read_run
 from prequential.evaluation.summary import is_coded, learner_label
-
-MAX_LOG2_E = 332  # e-values above 10**100 or below its inverse are printed as bounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +73,8 @@ class Difference:
 
     bits: other - reference over all bytes, exact if both groups have one run. long_memory: the confidence and the prediction
     interval. interval: the confidence interval if memory is short, by the bootstrap. Both are None for a corpus with fewer than
-    MIN_CELLS cells. log2_e: see `log2_e_value`. crossing_byte: from there on the other is below the reference; 0 means
-    everywhere, None never. n_bytes (n,) int64 and running_bits (n,) float64, both from 0 on: the difference so far, at every
-    byte where a run ends a segment. known (n,) bool: whether all runs end a segment there, so that nothing is interpolated.
+    MIN_CELLS cells. crossing_byte: from there on the other is below the reference; 0: everywhere, None: never. n_bytes (n,)
+    int64 and running_bits (n,) float64, both from 0 on: the difference so far, at every byte where a run ends a segment.
     """
 
     reference: RunGroup
@@ -86,11 +82,9 @@ class Difference:
     bits: float
     interval: Interval | None
     long_memory: LongMemory | None
-    log2_e: float
     crossing_byte: int | None
     n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
     running_bits: NDArray[np.float64] = field(repr=False, compare=False)
-    known: NDArray[np.bool_] = field(repr=False, compare=False)
 
     @property
     def bits_per_byte(self) -> float:
@@ -107,19 +101,6 @@ class Difference:
         """The difference of the archives' lengths in bits, with headers and containers."""
         return self.other.mean_archive_bits - self.reference.mean_archive_bits
 
-    @property
-    def furthest_behind(self) -> tuple[int, float]:
-        """The byte up to which the other group costs the most more than the reference, and how many bits more (>= 0)."""
-        return self._at(int(np.argmax(self.running_bits)))
-
-    @property
-    def furthest_ahead(self) -> tuple[int, float]:
-        """The byte up to which the other group costs the most less than the reference, and the difference in bits (<= 0)."""
-        return self._at(int(np.argmin(self.running_bits)))
-
-    def _at(self, i: int) -> tuple[int, float]:
-        return int(self.n_bytes[i]), float(self.running_bits[i])
-
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, as JSON values."""
         return {
@@ -131,13 +112,6 @@ class Difference:
             "archive_bits": self.archive_bits,
             "interval": None if self.interval is None else asdict(self.interval),
             "long_memory": None if self.long_memory is None else asdict(self.long_memory),
-            "e_value": {
-                "log2": self.log2_e,
-                "text": bounded_e_value(self.log2_e),
-                "against": f"the data follow {self.reference.label}",
-            },
-            "furthest_behind": dict(zip(("n_bytes", "bits"), self.furthest_behind, strict=True)),
-            "furthest_ahead": dict(zip(("n_bytes", "bits"), self.furthest_ahead, strict=True)),
             "crossing_byte": self.crossing_byte,
         }
 
@@ -192,8 +166,7 @@ def compare(
     configuration with different seeds form a group, and groups are named A, B, C ... in the order of their first run. Equal
     arguments give equal results. Exchanging two groups changes only the signs of the results, exactly.
 
-    Raises CorpusError for runs that are damaged or not comparable (their corpora differ). Raises ConfigError
-    if the runs form a single group, or if a block is too long for the corpus.
+    Raises CorpusError for runs that are damaged or not comparable (their corpora differ), ConfigError if they form one group.
     """
     opened = [run if isinstance(run, Run) else read_run(run) for run in runs]
     for run in opened:
@@ -231,14 +204,8 @@ def _automatic_groups(runs: Sequence[Run]) -> list[str]:
             same = [len(groups)]
             groups.append((config, set()))
         groups[same[0]][1].add(_seed(run))
-        labels.append(_letters(same[0]))
+        labels.append(letters(same[0]))
     return labels
-
-
-def _letters(i: int) -> str:
-    """The i-th label of A ... Z, A2 ... Z2, A3 ..."""
-    repeat, letter = divmod(i, len(string.ascii_uppercase))
-    return string.ascii_uppercase[letter] + (str(repeat + 1) if repeat else "")
 
 
 def _seed(run: Run) -> int:
@@ -292,31 +259,10 @@ def _difference(reference: RunGroup, other: RunGroup, bootstrap: Bootstrap) -> D
         bits=other.mean_bits - reference.mean_bits,
         interval=interval,
         long_memory=long_memory,
-        log2_e=log2_e_value(reference.bits, other.bits),
         crossing_byte=crossing_byte(ours, theirs),
         n_bytes=np.concatenate(([0], ends)),
         running_bits=np.concatenate(([0.0], ours.bits - theirs.bits)),
-        known=np.concatenate(([True], _known(curves, ends))),
     )
-
-
-def log2_e_value(reference_bits: Sequence[float], other_bits: Sequence[float]) -> float:
-    """log2 of an e-value against "the data follow the reference". For one run each it is L_reference - L_other.
-
-    If the data followed the reference, the expectation of the e-value would be at most 1. It would reach 1/a at any stopping time
-    with a probability of at most a (Ville's inequality), provided that `other` was fixed before the data were seen. Several seeds
-    of `other` are mixed with equal weights. Of several seeds of the reference the best counts, so the e-value is valid against
-    each of them.
-    """
-    mixed_bits = math.log2(len(other_bits)) - float(np.logaddexp2.reduce(-np.array(other_bits)))
-    return min(reference_bits) - mixed_bits
-
-
-def bounded_e_value(log2_e: float) -> str:
-    """The e-value with three digits, or the power of ten that bounds it."""
-    if abs(log2_e) > MAX_LOG2_E:
-        return "above 10^100" if log2_e > 0 else "below 10^-100"
-    return f"{2.0**log2_e:.3g}"
 
 
 def intervals_of(
@@ -324,27 +270,22 @@ def intervals_of(
 ) -> tuple[Interval, LongMemory] | tuple[None, None]:
     """The intervals of the difference over all bytes; None for fewer than MIN_CELLS cells."""
     curves = [*reference.curves, *other.curves]
-    n_bytes = int(curves[0].n_bytes[-1])
-    cell_bytes = choose_cell_bytes(curves, n_bytes)
-    n_cells = n_bytes // cell_bytes
-    if n_cells < MIN_CELLS:
+    grid = cell_grid(curves)
+    if grid is None:
         return None, None
-    grid = cell_bytes * np.arange(n_cells + 1)
+    n_bytes, cell_bytes = int(curves[0].n_bytes[-1]), int(grid[1])
     ours, theirs = (np.diff([curve.at(grid) for curve in group.curves]) for group in (other, reference))  # (S, m)
-    block = block_cells(ours.mean(0) - theirs.mean(0), cell_bytes, bootstrap)
+    block = block_length(ours.mean(0) - theirs.mean(0))
     deviations = cell_deviations((theirs, reference.seeds), (ours, other.seeds), block, bootstrap)
     low, high = bounds(deviations * n_bytes / cell_bytes, bootstrap)
     bits = other.mean_bits - reference.mean_bits
     interval = Interval(
         low_bits=bits + low,
         high_bits=bits + high,
-        population=_population(reference, other),
         bootstrap=bootstrap,
         cell_bytes=cell_bytes,
-        n_cells=n_cells,
-        n_interpolated=int(np.count_nonzero(~_known(curves, grid[1:]))),
+        n_cells=len(grid) - 1,
         block_bytes=block * cell_bytes,
-        automatic=bootstrap.block_bytes is None,
     )
     scaled = (ours.mean(0) - theirs.mean(0)) * (n_bytes / cell_bytes)  # each cell stands for the complete text
     return interval, _long_memory(reference, other, scaled, cell_bytes, bootstrap.confidence)
@@ -373,11 +314,6 @@ def _long_memory(
         n_cells=len(coarse),
         cell_bytes=len(cells) // len(coarse) * cell_bytes,
     )
-
-
-def _known(curves: Sequence[Curve], at: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether every curve has a point at each of the positions (n,): (n,) bool."""
-    return np.all([np.isin(at, curve.n_bytes) for curve in curves], 0)
 
 
 def _population(reference: RunGroup, other: RunGroup) -> str:

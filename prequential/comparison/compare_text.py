@@ -1,6 +1,6 @@
 """A comparison of runs as text: the groups, the differences, then each difference in detail."""
 
-from prequential.comparison.compare import Comparison, Difference, RunGroup, bounded_e_value
+from prequential.comparison.compare import Comparison, Difference, RunGroup
 from prequential.comparison.intervals import MIN_CELLS, Interval
 from prequential.comparison.prediction import HURST, LongMemory
 from prequential.evaluation.summary import what_is_measured
@@ -57,14 +57,7 @@ def _difference_row(difference: Difference) -> list[str]:
 def _details(difference: Difference) -> list[tuple[str, str]]:
     """(name, text) of each line about one difference."""
     a, b = difference.reference.label, difference.other.label
-    behind, ahead = difference.furthest_behind, difference.furthest_ahead
-    return [
-        (f"{b} against {a}", _crossing(difference)),
-        ("furthest behind", f"{behind[1]:+,.1f} bits at byte {behind[0]:,}"),
-        ("furthest ahead", f"{ahead[1]:+,.1f} bits at byte {ahead[0]:,}"),
-        *_interval_lines(difference),
-        ("e-value", _e_value(difference)),
-    ]
+    return [(f"{b} against {a}", _crossing(difference)), *_interval_lines(difference)]
 
 
 def _crossing(difference: Difference) -> str:
@@ -107,18 +100,6 @@ def _memory(found: LongMemory) -> str:
 def _resampling(interval: Interval) -> str:
     bootstrap = interval.bootstrap
     return (
-        f"{interval.n_cells:,} cells of {interval.cell_bytes:,} bytes ({interval.n_interpolated:,} of their ends "
-        f"interpolated), {bootstrap.n_resamples:,} times in moving blocks of {interval.block_bytes:,} bytes "
-        f"({'from the autocorrelation' if interval.automatic else 'as given'}), seed {bootstrap.seed}"
-    )
-
-
-def _e_value(difference: Difference) -> str:
-    a, log2_e = difference.reference.label, difference.log2_e
-    value = f"2^{log2_e:,.1f} ({bounded_e_value(log2_e)}) against 'the data follow {a}'"
-    if log2_e <= 0:
-        return f"{value}: no evidence"
-    return (
-        f"{value}: if the data follow {a}, the e-value reaches this size with probability 2^{-log2_e:,.1f} at most, "
-        "at any stopping time"
+        f"{interval.n_cells:,} cells of {interval.cell_bytes:,} bytes, {bootstrap.n_resamples:,} times in moving blocks of "
+        f"{interval.block_bytes:,} bytes, seed {bootstrap.seed}"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prequential.comparison.clusters import MIN_DOCUMENTS, Clusters, RateInterval, n_clusters_of, rate_interval
-from prequential.comparison.intervals import Bootstrap
+from prequential.comparison.intervals import Bootstrap, letters
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.summary import model_summary
 from prequential.printable import printable
@@ -74,17 +74,12 @@ class DocumentComparison:
             "kind": "comparison of documents",
             "test": dict(self.records[0].test),
             "records": [
-                {"label": label(i), "where": each.where, "learner": each.learner, "train": each.train}
+                {"label": letters(i), "where": each.where, "learner": each.learner, "train": each.train}
                 for i, each in enumerate(self.records)
             ],
             "differences": [difference.to_dict() for difference in self.differences],
             "notes": list(self.notes),
         }
-
-
-def label(i: int) -> str:
-    """The name of the i-th record: A, B, ..., and numbers after Z."""
-    return chr(ord("A") + i) if i < 26 else str(i + 1)
 
 
 def names_a_record(name: str) -> bool:
@@ -154,12 +149,12 @@ def compare_documents(records: Sequence[DocumentLosses], bootstrap: Bootstrap | 
                 continue
             if loss == "frozen" and reference.context != other.context:
                 notes.append(
-                    f"frozen losses of A and {label(i)} are not compared: their contexts are {reference.context} and "
+                    f"frozen losses of A and {letters(i)} are not compared: their contexts are {reference.context} and "
                     f"{other.context}"
                 )
                 continue
             _check_same_documents(reference, other, loss)
-            differences.append(_difference(loss, label(i), reference, other, bootstrap or Bootstrap()))
+            differences.append(_difference(loss, letters(i), reference, other, bootstrap or Bootstrap()))
     return DocumentComparison(records=tuple(records), differences=tuple(differences), notes=tuple(notes))
 
 
@@ -199,7 +194,7 @@ def format_document_comparison(comparison: DocumentComparison) -> str:
     test = comparison.records[0].test
     head = [f"test: {test['name'] or 'a corpus'}, {test['n_bytes']:,} bytes, BLAKE2b {test['blake2b'][:16]}"]
     head += [
-        f"{label(i)}: {each.learner}, trained on {each.train} ({each.where})"
+        f"{letters(i)}: {each.learner}, trained on {each.train} ({each.where})"
         for i, each in enumerate(comparison.records)
     ]
     differences = comparison.differences

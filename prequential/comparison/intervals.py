@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from string import ascii_uppercase
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,24 +22,17 @@ CHUNK_RESAMPLES = 256  # resamples at a time, which take 8 MiB each
 
 @dataclass(frozen=True, kw_only=True)
 class Bootstrap:
-    """How an interval is made.
-
-    block_bytes: the length of a resampled block; None chooses it from the autocorrelation (`block_length`). Raises ConfigError
-    for a value out of range.
-    """
+    """How an interval is made. Raises ConfigError for a value out of range."""
 
     confidence: float = 0.95
     n_resamples: int = 1999
     seed: int = 0
-    block_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
             raise ConfigError(f"the confidence {self.confidence} is outside (0, 1): 0.95 is usual")
         if self.seed < 0:
             raise ConfigError(f"the seed {self.seed} is negative")
-        if self.block_bytes is not None and self.block_bytes < 1:
-            raise ConfigError(f"a block of {self.block_bytes} bytes is impossible: it has at least 1")
         if self.n_outside < 1:
             enough = math.ceil(2 / (1 - self.confidence)) - 1
             raise ConfigError(
@@ -65,42 +59,34 @@ class Bootstrap:
 class Interval:
     """A two-sided confidence interval of an expected difference, in bits, and how it was made.
 
-    It assumes that dependence ends within a block; prediction.py does not. population: what it refers to. The grid has n_cells
-    cells of cell_bytes. At n_interpolated of their ends, at least one curve is interpolated. automatic: whether `block_length`
-    chose block_bytes.
+    It assumes that dependence ends within a block; prediction.py does not. The grid has n_cells cells of cell_bytes.
     """
 
     low_bits: float
     high_bits: float
-    population: str
     bootstrap: Bootstrap
     cell_bytes: int
     n_cells: int
-    n_interpolated: int
     block_bytes: int
-    automatic: bool
 
 
-def choose_cell_bytes(curves: Sequence[Curve], n_bytes: int) -> int:
-    """The length of the cells of a grid over n_bytes: the longest step of a curve, or the multiple that gives MAX_CELLS.
+def letters(i: int) -> str:
+    """The i-th label of A ... Z, A2 ... Z2, A3 ..."""
+    repeat, letter = divmod(i, len(ascii_uppercase))
+    return ascii_uppercase[letter] + (str(repeat + 1) if repeat else "")
 
-    So an interpolated value is never further from a known one than a cell. If all steps are equal, nothing is interpolated.
+
+def cell_grid(curves: Sequence[Curve]) -> NDArray[np.int64] | None:
+    """The edges of equal cells (n + 1,) in bytes; None if there would be fewer than MIN_CELLS.
+
+    A cell is as long as the longest step of a curve, or the multiple that gives MAX_CELLS. So an interpolated value is never
+    further from a known one than a cell. If all steps are equal, nothing is interpolated.
     """
+    n_bytes = int(curves[0].n_bytes[-1])
     longest = max(int(np.diff(curve.n_bytes, prepend=0).max()) for curve in curves)
-    return longest * math.ceil(n_bytes / (longest * MAX_CELLS))
-
-
-def block_cells(differences: NDArray[np.float64], cell_bytes: int, bootstrap: Bootstrap) -> int:
-    """The length of a block in cells, for the differences (m,) of the cells. Raises ConfigError if it exceeds half of them."""
-    if bootstrap.block_bytes is None:
-        return block_length(differences)
-    block = max(1, round(bootstrap.block_bytes / cell_bytes))
-    if 2 * block > len(differences):
-        raise ConfigError(
-            f"a block of {bootstrap.block_bytes} bytes is longer than half of the {len(differences) * cell_bytes} resampled "
-            "bytes: choose a shorter one"
-        )
-    return block
+    cell_bytes = longest * math.ceil(n_bytes / (longest * MAX_CELLS))
+    n_cells = n_bytes // cell_bytes
+    return None if n_cells < MIN_CELLS else cell_bytes * np.arange(n_cells + 1)
 
 
 def bounds(deviations: NDArray[np.float64], bootstrap: Bootstrap) -> tuple[float, float]:

@@ -60,11 +60,6 @@ class Decomposition:
     weights_bytes: int
     expected: ExpectedCurve
 
-    @property
-    def regret(self) -> Curve:
-        """The learning curve minus that of hindsight, weights not counted."""
-        return Curve(n_bytes=self.online.n_bytes, bits=self.online.bits - self.hindsight.bits)
-
 
 def decompose(
     source: NDArray[np.uint8],
@@ -178,16 +173,11 @@ def decomposition_record(found: Decomposition, epsilons: Sequence[float] | None 
         "data_bits": {end: value and n_bytes * value for end, value in vars(rate).items()},
         "learning_bits": vars(expected.learning_bits),
         "hindsight_bits": float(found.hindsight.bits[-1]),
-        "regret_bits": float(found.regret.bits[-1]),
+        "regret_bits": float(found.online.bits[-1] - found.hindsight.bits[-1]),
         "weights_bits": 8 * found.weights_bytes,
         "thresholds": [
-            {
-                "epsilon": epsilon,
-                "surplus_bits": vars(expected.surplus_bits(epsilon)),
-                "sample_bytes": reached and vars(reached),
-            }
+            {"epsilon": epsilon, "surplus_bits": vars(expected.surplus_bits(epsilon))}
             for epsilon in epsilons or [rate.point + above for above in THRESHOLDS]
-            for reached in [expected.sample_bytes(epsilon)]
         ],
     }
 
@@ -200,8 +190,8 @@ def format_decomposition(record: dict[str, Any]) -> str:
         "is a code only together with the last weights.",
         format_table(("part", "bits", "bits/byte", *interval), [_part_row(n_bytes, record[k], ROWS[k]) for k in ROWS]),
         format_table(
-            ("epsilon", "surplus bits", *interval, "bytes to reach it", *interval),
-            [_threshold_row(threshold, n_bytes) for threshold in record["thresholds"]],
+            ("epsilon", "surplus bits", *interval),
+            [[f"{each['epsilon']:.4f}", *_figures(each["surplus_bits"])] for each in record["thresholds"]],
         ),
     ]
     if record["learning_bits"]["low"] is None:
@@ -213,12 +203,6 @@ def _part_row(n_bytes: int, bits: "dict[str, Any] | float", title: str) -> list[
     figure: dict[str, Any] = bits if isinstance(bits, dict) else {"point": bits, "low": None, "high": None}
     point, *ends = _figures(figure)
     return [title, point, f"{figure['point'] / n_bytes:.4f}", *ends]
-
-
-def _threshold_row(threshold: dict[str, Any], n_bytes: int) -> list[str]:
-    reached = threshold["sample_bytes"]
-    where = _figures(reached) if reached else [f"> {n_bytes:,}", "", ""]
-    return [f"{threshold['epsilon']:.4f}", *_figures(threshold["surplus_bits"]), *where]
 
 
 def _figures(figure: dict[str, Any]) -> list[str]:

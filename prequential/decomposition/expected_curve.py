@@ -14,7 +14,7 @@ again. benchmarks/learning_cost.py measures how often the intervals hold.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -78,17 +78,6 @@ class ExpectedCurve:
         """The area of the expected curve above epsilon bits per byte, in bits. Source: Whitney et al. 2020."""
         ends = self._ends(epsilon)
         return self._estimate(self.n_bytes * (self._areas(ends) - epsilon * ends))
-
-    def sample_bytes(self, epsilon: float) -> Bounded | None:
-        """The position from which on the expected cost is at most epsilon; None if that is not within the text.
-
-        high is None also if more than (1 - LEVEL) / 2 of the replicates do not come down to epsilon.
-        """
-        ends = np.where(self.final_rates > epsilon, math.inf, self.n_bytes * self._ends(epsilon))
-        found = self._estimate(ends)
-        if not math.isfinite(found.point):
-            return None
-        return found if found.high is None or math.isfinite(found.high) else replace(found, high=None)
 
     @property
     def _exponents(self) -> Values:

@@ -3,12 +3,9 @@
 Rolling origins hide larger sizes and longer prefixes in every possible way. The errors of these forecasts decide which form the
 law takes, and how wide the interval of a real forecast must be (intervals.py).
 
-Two quantities are forecast: the mean loss over all bytes (`total_bits`), and the loss of the last window
-(`final_bits_per_byte`). With a proxy, a cheap run over the same text, the law is fitted to the ratio of the losses.
-
-The law of the mean loss is fitted to the means up to each prefix. The law of the loss is fitted to blocks, each from one prefix
-to the next. So it sees every byte after the first prefix, and its integral is comparable to the mean loss. A last window is a
-single passage, often much easier or harder than the text around it: it is forecast, but nothing is fitted to it.
+What is forecast is the mean loss over all bytes. With a proxy, a cheap run over the same text, the law is fitted to the ratio of
+the losses. A second law, of the loss itself, is fitted to blocks, each from one prefix to the next: its integral is comparable to
+the mean loss.
 
 Naive forecasts have no fit. A forecast must beat them. They may use what it uses: the proxy over the target's bytes.
 """
@@ -17,7 +14,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,40 +30,23 @@ from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung, Size
 MAX_LOSS = 2.0**10  # bits per byte
 MIN_COMPUTE_RATIO = 2.0  # of a hidden run to the largest fitted run: a nearer one is not an extrapolation
 N_RESAMPLES = 40
-FINAL_WINDOW_BYTES = 1 << 16
 WITH_PROXY = "_with_proxy"  # at the end of the name of a naive forecast
 
 Lengths = NDArray[np.int64] | Floats  # in bytes
-Quantity = Literal["total_bits", "final_bits_per_byte"]
-QUANTITIES: tuple[Quantity, ...] = ("total_bits", "final_bits_per_byte")
 
 
 # ---- losses and laws
 
 
-def final_window_bytes(n_bytes: int) -> int:
-    """The length of the last window: an eighth, but at most 64 KiB and at least 1 byte."""
-    return max(1, min(FINAL_WINDOW_BYTES, n_bytes // 8))
-
-
-def loss_bits_per_byte(curve: Curve, n_bytes: Lengths, quantity: Quantity) -> Floats:
-    """Loss (P,) after n_bytes (P,): the mean over all of them, or over their last window (`final_window_bytes`).
-
-    Raises CorpusError for a loss that no run has.
-    """
+def loss_bits_per_byte(curve: Curve, n_bytes: Lengths) -> Floats:
+    """The mean loss (P,) over the first n_bytes (P,). Raises CorpusError for a loss that no run has."""
     ends = np.asarray(n_bytes, np.int64)
-    if quantity == "total_bits":
-        return _mean_losses(curve, np.zeros_like(ends), ends)
-    return _mean_losses(curve, ends - np.array([final_window_bytes(int(end)) for end in ends]), ends)
+    return _mean_losses(curve, np.zeros_like(ends), ends)
 
 
-def fitted_losses(curve: Curve, prefixes: Lengths, quantity: Quantity) -> Floats:
-    """What a law is fitted to (P,), in bits per byte: the mean loss over each prefix, or over each block.
-
-    Raises CorpusError for a loss that no run has.
-    """
-    ends = np.asarray(prefixes, np.int64)
-    return _mean_losses(curve, np.zeros_like(ends) if quantity == "total_bits" else block_starts(ends), ends)
+def block_losses(curve: Curve, prefixes: Lengths) -> Floats:
+    """The mean loss (P,) over each block. Raises CorpusError for a loss that no run has."""
+    return _mean_losses(curve, block_starts(prefixes), np.asarray(prefixes, np.int64))
 
 
 def block_starts(prefixes: Lengths) -> NDArray[np.int64]:
@@ -82,13 +61,6 @@ def _mean_losses(curve: Curve, starts: NDArray[np.int64], ends: NDArray[np.int64
     if len(wrong):
         raise CorpusError(f"a curve has an impossible loss up to byte {wrong[0]}: its run is damaged")
     return losses
-
-
-def length_in_law(n_bytes: Lengths, quantity: Quantity) -> Floats:
-    """The length D (P,) at which a law has the loss after n_bytes (P,): for the last window, the middle of the window."""
-    if quantity == "total_bits":
-        return np.asarray(n_bytes, np.float64)
-    return np.array([end - final_window_bytes(int(end)) / 2 for end in n_bytes])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,33 +80,36 @@ def fit_law(
     rungs: Sequence[Rung],
     prefixes: Lengths,
     targets: Sequence[tuple[float, int]],
-    quantity: Quantity,
     form: str,
     *,
     proxy: Curve | None = None,
     n_resamples: int = N_RESAMPLES,
 ) -> FittedLaw:
-    """A law of this form. targets: N and bytes of each. Raises ConfigError for too few sizes or prefixes."""
-    scale = fitted_losses(proxy, prefixes, quantity) if proxy else np.ones(len(prefixes))
-    is_mean = quantity == "total_bits"
-    observed = Observations(
-        n_weights=np.array([rung.n_weights for rung in rungs], np.float64),
-        n_bytes=np.asarray(prefixes, np.float64) if is_mean else (block_starts(prefixes) + prefixes) / 2,
-        losses=np.array([fitted_losses(rung.curve, prefixes, quantity) for rung in rungs]) / scale,
-    )
-    projection = Projection(FORMS[form], observed, HIGHEST_B_OF_MEANS if is_mean else HIGHEST_B)
-    fit = projection.fit()
-    ends = np.array([n_bytes for _, n_bytes in targets], np.float64)
-    places = np.stack([np.array([n for n, _ in targets], np.float64), length_in_law(ends, quantity)], 1)
+    """A law of the mean loss. targets: N and bytes of each. Raises ConfigError for too few sizes or prefixes."""
+    scale = loss_bits_per_byte(proxy, prefixes) if proxy else np.ones(len(prefixes))
+    losses = np.array([loss_bits_per_byte(rung.curve, prefixes) for rung in rungs]) / scale
+    projection = Projection(FORMS[form], _observed(rungs, prefixes, losses), HIGHEST_B_OF_MEANS)
+    fit, places = projection.fit(), np.array(targets, np.float64)
     deviation = np.zeros(len(targets))
     if n_resamples:
         deviation = np.log(np.maximum(projection.bootstrap(fit, places, n_resamples), 1e-9)).std(1)
-    unit = loss_bits_per_byte(proxy, ends, quantity) if proxy else 1.0
+    unit = loss_bits_per_byte(proxy, places[:, 1]) if proxy else 1.0
     return FittedLaw(
-        fit=fit,
-        loss_bits_per_byte=np.array([fit.at(n, d) for n, d in places]) * unit,
-        deviation=deviation,
+        fit=fit, loss_bits_per_byte=np.array([fit.at(n, d) for n, d in places]) * unit, deviation=deviation
     )
+
+
+def fit_block_law(rungs: Sequence[Rung], prefixes: Lengths, form: str, proxy: Curve | None = None) -> Fit:
+    """A law of the loss at each byte, or of its ratio to the proxy's, from the losses of blocks at their middles."""
+    scale = block_losses(proxy, prefixes) if proxy else np.ones(len(prefixes))
+    losses = np.array([block_losses(rung.curve, prefixes) for rung in rungs]) / scale
+    middles = (block_starts(prefixes) + prefixes) / 2
+    return Projection(FORMS[form], _observed(rungs, middles, losses), HIGHEST_B).fit()
+
+
+def _observed(rungs: Sequence[Rung], n_bytes: Lengths, losses: Floats) -> Observations:
+    n_weights = np.array([rung.n_weights for rung in rungs], np.float64)
+    return Observations(n_weights=n_weights, n_bytes=np.asarray(n_bytes, np.float64), losses=losses)
 
 
 # ---- rolling origins
@@ -147,7 +122,6 @@ class Cell:
     error: log(forecast / actual) by form. deviation: of the logarithm of the forecast over the bootstrap, by form.
     """
 
-    quantity: Quantity
     fitted_size: str
     fitted_bytes: int
     target_size: str
@@ -206,21 +180,21 @@ class _Origin:
     def cells(self, forms: Sequence[str], proxy: Curve | None) -> Iterator[Cell]:
         """The forecasts of all targets."""
         targets = self.targets()
+        if not targets:
+            return
         places = [(float(rung.n_weights), n_bytes) for rung, n_bytes in targets]
-        for quantity in QUANTITIES if targets else ():
-            laws = {form: fit_law(self.rungs, self.prefixes, places, quantity, form, proxy=proxy) for form in forms}
-            for i, (rung, n_bytes) in enumerate(targets):
-                actual = float(loss_bits_per_byte(rung.curve, np.array([n_bytes]), quantity)[0])
-                yield Cell(
-                    quantity=quantity,
-                    fitted_size=str(self.sizes[-1]),
-                    fitted_bytes=int(self.prefixes[-1]),
-                    target_size=str(rung.size),
-                    target_bytes=n_bytes,
-                    compute_ratio=self.compute_ratio(rung, n_bytes),
-                    error={form: math.log(law.loss_bits_per_byte[i] / actual) for form, law in laws.items()},
-                    deviation={form: float(law.deviation[i]) for form, law in laws.items()},
-                )
+        laws = {form: fit_law(self.rungs, self.prefixes, places, form, proxy=proxy) for form in forms}
+        for i, (rung, n_bytes) in enumerate(targets):
+            actual = float(loss_bits_per_byte(rung.curve, np.array([n_bytes]))[0])
+            yield Cell(
+                fitted_size=str(self.sizes[-1]),
+                fitted_bytes=int(self.prefixes[-1]),
+                target_size=str(rung.size),
+                target_bytes=n_bytes,
+                compute_ratio=self.compute_ratio(rung, n_bytes),
+                error={form: math.log(law.loss_bits_per_byte[i] / actual) for form, law in laws.items()},
+                deviation={form: float(law.deviation[i]) for form, law in laws.items()},
+            )
 
 
 def rolling_origins(ladder: Ladder, proxy: Curve | None = None, forms: Sequence[str] = tuple(FORMS)) -> list[Cell]:
@@ -236,10 +210,8 @@ def rolling_origins(ladder: Ladder, proxy: Curve | None = None, forms: Sequence[
 # ---- naive forecasts
 
 
-def naive_losses(
-    ladder: Ladder, target_flops: float, n_bytes: int, quantity: Quantity, proxy: Curve | None = None
-) -> dict[str, float]:
-    """Forecasts of the loss after n_bytes, in bits per byte, by name.
+def naive_losses(ladder: Ladder, target_flops: float, n_bytes: int, proxy: Curve | None = None) -> dict[str, float]:
+    """Forecasts of the mean loss over n_bytes, in bits per byte, by name.
 
     last_rung: the loss of the largest rung, carried over. line: the straight line through the last two rungs, over the
     logarithms of operations and loss, at target_flops. With a proxy also both `_with_proxy`: the same for the ratio of the loss
@@ -247,11 +219,11 @@ def naive_losses(
     """
     end = ladder.corpus.n_bytes
     last_two = [ladder.first_rung(size) for size in ladder.sizes[-2:]]
-    losses = [float(loss_bits_per_byte(rung.curve, np.array([end]), quantity)[0]) for rung in last_two]
+    losses = [float(loss_bits_per_byte(rung.curve, np.array([end]))[0]) for rung in last_two]
     points = [(total_flops(rung.config, end).total, loss) for rung, loss in zip(last_two, losses, strict=True)]
     found = {"last_rung": points[-1][1], "line": line_in_logs(points, target_flops)}
     if proxy:
-        there, here = loss_bits_per_byte(proxy, np.array([end, n_bytes]), quantity)
+        there, here = loss_bits_per_byte(proxy, np.array([end, n_bytes]))
         # dividing both points by a constant moves a line in logarithms as a whole
         found |= {name + WITH_PROXY: float(loss * here / there) for name, loss in found.items()}
     return found

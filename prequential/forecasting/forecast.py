@@ -1,18 +1,17 @@
 """Forecasts of a larger run, frozen before the run is made.
 
-A law of size and length (scaling.py) is fitted to a ladder (sweeps/ladder.py). It forecasts the cost of a target, a larger
-learner over more bytes: of all its bytes (`total_bits`) and of its last window (`final_bits_per_byte`). The backtest of the
-ladder (backtest.py) decides the form of the law and the width of the interval (intervals.py). The forecast is one sealed JSON
-object (sealed.py). `total_both_ways` checks the two laws of a forecast against each other.
+A law of size and length (scaling.py) is fitted to a ladder (sweeps/ladder.py). It forecasts the total bits of a target, a larger
+learner over more bytes. The backtest of the ladder (backtest.py) decides the form of the law and the width of the interval
+(intervals.py). The forecast is one sealed JSON object (sealed.py). `total_both_ways` checks it against a second law.
 
 The law knows nothing about the text after the ladder's bytes. A proxy does: it is a cheap run over the target's bytes. With a
 proxy, the law is fitted to the ratio of the losses, and the forecast is that ratio times the proxy's loss.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,12 +21,9 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.forecasting.backtest import (
-    QUANTITIES,
-    Cell,
     FittedLaw,
-    Quantity,
     block_starts,
-    final_window_bytes,
+    fit_block_law,
     fit_law,
     loss_bits_per_byte,
     naive_losses,
@@ -37,11 +33,10 @@ from prequential.forecasting.intervals import (
     CONFIDENCE,
     Calibration,
     calibrate,
-    choose_form,
     combined_deviation,
     seed_deviation,
 )
-from prequential.forecasting.scaling import FORMS, Fit, Floats
+from prequential.forecasting.scaling import FORMS, Fit
 from prequential.forecasting.sealed import SCHEMA, run_digests, sealed
 from prequential.model.config import Config
 from prequential.online.flops import total_flops
@@ -101,35 +96,28 @@ def forecast(
     *,
     proxy: Run | None = None,
     target_blake2b: str | None = None,
-    form: str | None = None,
-    with_diverged: bool = False,
     after_the_fact: bool = False,
     n_resamples: int = N_RESAMPLES,
 ) -> dict[str, Any]:
     """The sealed record of a forecast (docs/STUDIES.md describes it).
 
-    proxy: a run over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. form: None for the
-    one with the least backtest error. Raises ConfigError for a ladder that is too small, for runs that look diverged (unless
-    with_diverged), and for a target within the fitted runs. Raises CorpusError for a proxy that is too short.
+    proxy: a run over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. Raises ConfigError
+    for a ladder that is too small, for runs that look diverged, and for a target within the fitted runs. Raises CorpusError for
+    a proxy that is too short.
     """
-    diverged = diverged_runs(ladder)
-    if diverged and not with_diverged:
-        name, reason = next(iter(diverged.items()))
-        raise ConfigError(
-            f"{len(diverged)} runs of the ladder look diverged; {name}: {reason}; change the configuration, or give "
-            "with_diverged=True to use them"
-        )
+    _check_converged(ladder)
     config = target.config(ladder)
-    compute = _compute(ladder, config, target, proxy)
-    ratio = compute["ratio"] or 0.0
-    if ratio <= 1:
-        raise ConfigError(
-            f"the target takes {ratio:.2f} times the operations of the largest run, so this would not be a forecast: "
-            "choose a larger target"
-        )
-    proxy_curve = _proxy_curve(proxy, target) if proxy else None
-    cells = rolling_origins(ladder, proxy_curve)
-    forecaster = _Forecaster(ladder, target, config, form, cells, proxy_curve, n_resamples)
+    assert config.gpt
+    compute, n = _compute(ladder, config, target, proxy), n_weights(config.gpt)
+    curve = _proxy_curve(proxy, target) if proxy else None
+    prefixes, seeds = ladder.prefixes(), seed_deviation(ladder)
+    calibration = calibrate(rolling_origins(ladder, curve), seeds)
+    form, place = calibration.form, (float(n), target.n_bytes)
+    samples = {each: n_resamples if each == form else 0 for each in FORMS}
+    laws = {f: fit_law(ladder.rungs, prefixes, [place], f, proxy=curve, n_resamples=k) for f, k in samples.items()}
+    block_law = fit_block_law(ladder.rungs, prefixes, form, curve)
+    naive = naive_losses(ladder, compute["target_flops"], target.n_bytes, curve)
+    reaches = calibration.compute_ratios is not None and calibration.compute_ratios[1] >= compute["ratio"]
     return sealed(
         {
             "schema": SCHEMA,
@@ -139,22 +127,53 @@ def forecast(
             "after_the_fact": after_the_fact,
             "corpus": {**ladder.rungs[0].run.record["corpus"]},
             "fitted": [run_digests(rung.run) for rung in ladder.rungs],
-            "fitted_prefixes": ladder.prefixes().tolist(),
-            "diverged": diverged,
-            "target": _target_record(config, target, target_blake2b),
+            "fitted_prefixes": prefixes.tolist(),
+            "target": {
+                "config": config.to_dict(),
+                "n_bytes": target.n_bytes,
+                "blake2b": target_blake2b,
+                "n_weights": n,
+            },
             "compute": compute,
             "proxy": run_digests(proxy) if proxy else None,
             "confidence": CONFIDENCE,
-            "form": forecaster.form,
-            "form_chosen_by": "option" if form else "least backtest error in total bits",
-            "forecasts": {quantity: forecaster.forecast(quantity, ratio) for quantity in QUANTITIES},
-            "identity": forecaster.both_ways(),
+            "form": form,
+            "forecasts": {
+                "total_bits": {
+                    **_interval(laws, calibration, seeds, target.n_bytes),
+                    "calibration": {**asdict(calibration), "reaches_target": reaches},
+                    "naive": {name: loss * target.n_bytes for name, loss in naive.items()},
+                }
+            },
+            "identity": total_both_ways(laws[form].fit, block_law, prefixes.tolist(), n, target.n_bytes, curve),
         }
     )
 
 
-def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) -> dict[str, float | None]:
-    """Operations of the target and of the largest fitted run or proxy, and their ratio.
+def _check_converged(ladder: Ladder) -> None:
+    for name, reason in diverged_runs(ladder).items():
+        raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
+
+
+def _interval(laws: Mapping[str, FittedLaw], calibration: Calibration, seeds: float, n_bytes: int) -> dict[str, Any]:
+    """The fit, point and interval in bits, and the parts of its deviation, as JSON values."""
+    losses = {form: float(law.loss_bits_per_byte[0]) for form, law in laws.items()}
+    logs = {form: math.log(loss) for form, loss in losses.items()}
+    point, bootstrap = losses[calibration.form], float(laws[calibration.form].deviation[0])
+    deviation = combined_deviation(calibration.form, logs, calibration.rmse, bootstrap, seeds)
+    reach = math.exp(calibration.factor * deviation)
+    return {
+        "point": point * n_bytes,
+        "low": point / reach * n_bytes,
+        "high": point * reach * n_bytes,
+        "deviations": {"bootstrap": bootstrap, "seeds": seeds, "all": deviation, "factor": calibration.factor},
+        "fit": laws[calibration.form].fit.to_record(),
+        "by_form": {form: loss * n_bytes for form, loss in losses.items()},
+    }
+
+
+def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) -> dict[str, Any]:
+    """Operations of the target and of the largest fitted run or proxy, and their ratio. Raises ConfigError for a small ratio.
 
     A proxy of an earlier version's configuration has no known operations, and does not count.
     """
@@ -162,6 +181,11 @@ def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) 
     proxy_flops = _proxy_flops(proxy) if proxy else None
     largest = max(fitted, proxy_flops or 0.0)
     flops = total_flops(config, target.n_bytes).total
+    if flops <= largest:
+        raise ConfigError(
+            f"the target takes {flops / largest:.2f} times the operations of the largest run, so this would not be a forecast: "
+            "choose a larger target"
+        )
     return {"target_flops": flops, "largest_flops": largest, "proxy_flops": proxy_flops, "ratio": flops / largest}
 
 
@@ -180,89 +204,6 @@ def _proxy_curve(proxy: Run, target: Target) -> Curve:
     return curve
 
 
-def _target_record(config: Config, target: Target, blake2b: str | None) -> dict[str, Any]:
-    assert config.gpt
-    return {
-        "config": config.to_dict(),
-        "n_bytes": target.n_bytes,
-        "blake2b": blake2b,
-        "n_weights": n_weights(config.gpt),
-        "window_bytes": final_window_bytes(target.n_bytes),
-    }
-
-
-@dataclass(frozen=True)
-class _Forecaster:
-    """What the forecasts of all quantities share. given_form: None for the one with the least backtest error."""
-
-    ladder: Ladder
-    target: Target
-    config: Config
-    given_form: str | None
-    cells: Sequence[Cell]
-    proxy: Curve | None
-    n_resamples: int
-
-    @property
-    def form(self) -> str:
-        return self.given_form or choose_form(self.cells)
-
-    def forecast(self, quantity: Quantity, compute_ratio: float) -> dict[str, Any]:
-        """Point, interval, their parts, and the naive forecasts, as JSON values: total_bits in bits, others in bits/byte."""
-        unit = self.target.n_bytes if quantity == "total_bits" else 1
-        seeds = seed_deviation(self.ladder, quantity)
-        calibration = calibrate(self.cells, quantity, self.given_form, seeds)
-        laws = {
-            form: self._law(quantity, form, self.proxy, self.n_resamples if form == self.form else 0) for form in FORMS
-        }
-        losses = {form: float(law.loss_bits_per_byte[0]) for form, law in laws.items()}
-        logs = {form: math.log(loss) for form, loss in losses.items()}
-        point, bootstrap = losses[self.form], float(laws[self.form].deviation[0])
-        deviation = combined_deviation(self.form, logs, calibration.rmse, bootstrap, seeds)
-        reach = math.exp(calibration.factor * deviation)
-        fit, naive = laws[self.form].fit, self._naive(quantity)
-        # with a proxy the law is of ratios, and its floor is not a loss
-        floor = self._law(quantity, self.form, None, 0).fit.floor if self.proxy else fit.floor
-        return {
-            "point": point * unit,
-            "low": point / reach * unit,
-            "high": point * reach * unit,
-            "bits_per_byte": point,
-            "deviations": {"bootstrap": bootstrap, "seeds": seeds, "all": deviation, "factor": calibration.factor},
-            "calibration": _calibration_record(calibration, compute_ratio),
-            "by_form": {form: loss * unit for form, loss in losses.items()},
-            "fit": fit.to_record() | {"floor": fit.floor},
-            "naive": {name: loss * unit for name, loss in naive.items()},
-            "last_rung_bits_per_byte": naive["last_rung"],
-            "floor_bits_per_byte": floor,
-        }
-
-    def both_ways(self) -> dict[str, Any]:
-        """`total_both_ways` with the forecast's form and proxy."""
-        assert self.config.gpt
-        means, losses = (self._law(quantity, self.form, self.proxy, 0).fit for quantity in QUANTITIES)
-        prefixes = self.ladder.prefixes().tolist()
-        return total_both_ways(means, losses, prefixes, n_weights(self.config.gpt), self.target.n_bytes, self.proxy)
-
-    def _law(self, quantity: Quantity, form: str, proxy: Curve | None, n_resamples: int) -> FittedLaw:
-        """The law of all rungs, and its forecast of the target."""
-        assert self.config.gpt
-        places = [(float(n_weights(self.config.gpt)), self.target.n_bytes)]
-        prefixes = self.ladder.prefixes()
-        return fit_law(self.ladder.rungs, prefixes, places, quantity, form, proxy=proxy, n_resamples=n_resamples)
-
-    def _naive(self, quantity: Quantity) -> dict[str, float]:
-        n_bytes = self.target.n_bytes
-        return naive_losses(self.ladder, total_flops(self.config, n_bytes).total, n_bytes, quantity, self.proxy)
-
-
-def _calibration_record(calibration: Calibration, compute_ratio: float) -> dict[str, Any]:
-    left_out = ("cells", "factor", "form")
-    values = {f.name: getattr(calibration, f.name) for f in fields(calibration) if f.name not in left_out}
-    ratios = calibration.compute_ratios
-    return values | {"reaches_target": ratios is not None and ratios[1] >= compute_ratio}
-
-
 # ---- the two laws against each other
 
 
@@ -272,36 +213,29 @@ def total_both_ways(
     """The total bits of n_weights over n_bytes by the law of the mean loss, and by that of the loss, as JSON values.
 
     The mean loss over D bytes is the integral of the loss at each byte, divided by D. The two laws are two fits to the same runs:
-    if they disagree, at least one is wrong for the target. With a proxy, both are of ratios to it. parts_percent: the
-    disagreement in the bytes before the first block, in the other bytes of the ladder, and beyond, in percent of the total. The
-    law of the loss does not count before the first block unless it has a finite integral; then that part is None.
+    if they disagree, at least one is wrong for the target. With a proxy, both are of ratios to it. The law of the loss does not
+    count before the first block unless it has a finite integral.
     """
     first, end = int(block_starts(np.asarray(prefixes))[0]), int(prefixes[-1])
-    edges = np.array([0, first, end, n_bytes], np.float64)
-    direct = np.diff(_bits_by_means(means, edges, n_weights, proxy))  # (3,)
     integral = None if proxy else losses.mean_to(n_weights, first)
-    start = float(direct[0]) if integral is None else integral * first
-    implied = [
-        start,
-        *(_bits_by_losses(losses, int(a), int(b), n_weights, proxy) for a, b in ((first, end), (end, n_bytes))),
-    ]
-    total = float(direct.sum())
-    shares = [100 * (a - b) / total for a, b in zip(implied, direct.tolist(), strict=True)]
+    start = _bits_by_means(means, first, n_weights, proxy) if integral is None else integral * first
+    stretches = ((first, end), (end, n_bytes))
+    implied = start + math.fsum(_bits_by_losses(losses, a, b, n_weights, proxy) for a, b in stretches)
+    total = _bits_by_means(means, n_bytes, n_weights, proxy)
+    percent = 100 * (implied - total) / total
     return {
         "form": losses.form,
         "total_bits": total,
-        "total_bits_from_losses": math.fsum(implied),
-        "disagreement_percent": math.fsum(shares),
-        "parts_percent": {"start": None if integral is None else shares[0], "ladder": shares[1], "beyond": shares[2]},
-        "holds": abs(math.fsum(shares)) <= TOLERANCE_PERCENT,
+        "total_bits_from_losses": implied,
+        "disagreement_percent": percent,
+        "holds": abs(percent) <= TOLERANCE_PERCENT,
     }
 
 
-def _bits_by_means(law: Fit, edges: Floats, n_weights: float, proxy: Curve | None) -> Floats:
-    """Cumulative bits at `edges`, of which the first is 0."""
-    ends = edges[1:]
-    unit = loss_bits_per_byte(proxy, ends, "total_bits") if proxy else np.ones(len(ends))
-    return np.concatenate([[0.0], [law.at(n_weights, end) for end in ends] * unit * ends])
+def _bits_by_means(law: Fit, end: int, n_weights: float, proxy: Curve | None) -> float:
+    """The bits of the first `end` bytes."""
+    unit = float(loss_bits_per_byte(proxy, np.array([end]))[0]) if proxy else 1.0
+    return law.at(n_weights, end) * unit * end
 
 
 def _bits_by_losses(law: Fit, start: int, end: int, n_weights: float, proxy: Curve | None) -> float:

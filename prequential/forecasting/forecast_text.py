@@ -1,131 +1,76 @@
-"""Forecasts as text: the backtest of a ladder, a frozen forecast, and its score."""
+"""Forecasts as text: a frozen forecast, and its score."""
 
-from math import expm1
 from typing import Any
 
-from prequential.forecasting.intervals import Calibration
 from prequential.printable import printable
 from prequential.records.table import format_table
 
-SCORE_TITLES = (
-    "", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", "in seed deviations"
-)  # fmt: skip
-
-PARTS = {"start": "before the first prefix", "ladder": "in the ladder's other bytes", "beyond": "beyond the ladder"}
-
-
-def format_backtest(quantity: str, calibration: Calibration) -> str:
-    """Each forecast of a finished run of the ladder, and how many intervals contain the actual loss."""
-    if not calibration.cells:
-        return (
-            f"{quantity}: no run to hide: with 3 sizes and 3 prefixes fitted, no other run takes twice the operations of the "
-            "fitted ones"
-        )
-    rows = [
-        (
-            f"{cell.fitted_size}, {cell.fitted_bytes:,}",
-            f"{cell.target_size}, {cell.target_bytes:,}",
-            f"{cell.compute_ratio:.1f}",
-            *(f"{100 * expm1(error):+.2f} %" for error in cell.error.values()),
-        )
-        for cell in calibration.cells
-    ]
-    rows.append(("rms", "", "", *(f"{100 * error:.2f} %" for error in calibration.rmse.values())))
-    return "\n".join(
-        [
-            format_table((f"{quantity}: fitted up to", "target", "compute", *calibration.rmse), rows),
-            f"form: {calibration.form}; 90 % intervals, each with the factor and form of the other origins, hit "
-            f"{calibration.n_hit} of {calibration.n_cells} ({calibration.coverage or 0.0:.0%}), from {calibration.n_origins} "
-            f"origins, worth {calibration.n_effective:.1f} independent errors; factor {calibration.factor:.2f}"
-            + ("" if calibration.is_calibrated else ", of the normal distribution: too few cells to calibrate"),
-            f"interval score {_percent(calibration.interval_score)}; with the factor of the normal distribution "
-            f"{_percent(calibration.nominal_score)}",
-        ]
-    )
-
 
 def format_forecast(record: dict[str, Any]) -> str:
-    """The target, each forecast with its interval, the naive forecasts, and what weakens the forecast."""
-    target = record["target"]
-    forecasts = record["forecasts"]
-    naive_names = list(next(iter(forecasts.values()))["naive"])
-    rows = []
-    for quantity, forecast in forecasts.items():
-        values = (forecast["point"], forecast["low"], forecast["high"], *forecast["naive"].values())
-        rows.append((quantity, *(format(value, _digits(quantity)) for value in values)))
-    gpt, identity, proxy = target["config"]["gpt"], record["identity"], record["proxy"]
+    """The target, the forecast with its interval, the naive forecasts, the backtest, and what weakens the forecast."""
+    target, made = record["target"], record["forecasts"]["total_bits"]
+    values = (made["point"], made["low"], made["high"], *made["naive"].values())
+    gpt, proxy = target["config"]["gpt"], record["proxy"]
+    titles = ("", "forecast", "90 % from", "to", *map(_title, made["naive"]))
     return "\n".join(
         [
             f"target: {gpt['width']}x{gpt['n_layers']}, {target['n_weights']:,} weights, {target['n_bytes']:,} bytes, "
             f"{record['compute']['ratio']:.1f} times the operations of the largest run fitted",
-            f"form: {record['form']} ({record['form_chosen_by']}); proxy: {printable(proxy['name']) if proxy else 'none'}",
-            format_table(("", "forecast", "90 % from", "to", *map(_title, naive_names)), rows),
-            f"check: the sum of the law of the loss ({identity['form']}) differs from total_bits by "
-            f"{identity['disagreement_percent']:+.2f} % ("
-            + ", ".join(f"{PARTS[part]} {_percent(share, '+.2f')}" for part, share in identity["parts_percent"].items())
-            + ")",
+            f"form: {record['form']}; proxy: {printable(proxy['name']) if proxy else 'none'}",
+            format_table(titles, [("total bits", *(f"{value:,.0f}" for value in values))]),
+            _backtest(record["form"], made["calibration"]),
+            f"check: the sum of the law of the loss differs by {record['identity']['disagreement_percent']:+.2f} %",
             *(f"warning: {line}" for line in forecast_warnings(record)),
             f"frozen: {record['blake2b']}",
         ]
     )
 
 
+def _backtest(form: str, calibration: dict[str, Any]) -> str:
+    """How near this way of forecasting came to the ladder's own larger runs."""
+    if not calibration["n_cells"]:
+        return "backtest: none, no run of the ladder takes twice the operations of the fitted ones"
+    return (
+        f"backtest: rms {100 * calibration['rmse'][form]:.2f} %, {calibration['n_hit']} of {calibration['n_cells']} intervals "
+        f"hit, from {calibration['n_origins']} origins, worth {calibration['n_effective']:.1f} independent errors"
+    )
+
+
 def forecast_warnings(record: dict[str, Any]) -> list[str]:
-    """What weakens a forecast: bounds that bind, intervals that were calibrated nearer, an identity that fails."""
-    lines = []
-    for quantity, forecast in record["forecasts"].items():
-        if forecast["fit"]["binding"]:
-            lines.append(f"{quantity}: the fit lies at a bound: {'; '.join(forecast['fit']['binding'])}")
-        calibration, ratio = forecast["calibration"], record["compute"]["ratio"]
-        if not calibration["is_calibrated"]:
-            lines.append(
-                f"{quantity}: the interval is not calibrated: {calibration['n_cells']} hidden runs are too few"
-            )
-        elif not calibration["reaches_target"]:
-            low, high = calibration["compute_ratios"]
-            lines.append(
-                f"{quantity}: the interval is calibrated at {low:.1f} to {high:.1f} times the operations, and the target is at "
-                f"{ratio:.1f}: no backtest reaches as far"
-            )
+    """What weakens a forecast: bounds that bind, an interval that was calibrated nearer, an identity that fails."""
+    lines, made, ratio = [], record["forecasts"]["total_bits"], record["compute"]["ratio"]
+    calibration = made["calibration"]
+    if made["fit"]["binding"]:
+        lines.append(f"the fit lies at a bound: {'; '.join(made['fit']['binding'])}")
+    if not calibration["is_calibrated"]:
+        lines.append(f"the interval is not calibrated: {calibration['n_cells']} hidden runs are too few")
+    elif not calibration["reaches_target"]:
+        low, high = calibration["compute_ratios"]
+        lines.append(
+            f"the interval is calibrated at {low:.1f} to {high:.1f} times the operations, and the target is at {ratio:.1f}: no "
+            "backtest reaches as far"
+        )
     if not record["identity"]["holds"]:
         lines.append("the two ways to the total bits disagree: at least one of the two laws is wrong for the target")
     return lines
 
 
 def format_score(record: dict[str, Any]) -> str:
-    """Error, interval and skill of each forecast."""
-    naive_names = list(record["scores"][0]["skill"])
-    rows = []
-    for score in record["scores"]:
-        values = (score["point"], score["low"], score["high"], score["actual"])
-        rows.append(
-            (
-                score["quantity"],
-                *(format(value, _digits(score["quantity"])) for value in values),
-                f"{score['percent']:+.2f} %",
-                "hit" if score["hit"] else "missed",
-                _percent(score["interval_score_percent"]),
-                _share(score["seed_deviations"]),
-                *(_share(score["skill"].get(name)) for name in naive_names),
-                _share(score["of_remaining_gain"]),
-            )
-        )
+    """Error, interval and skill of a forecast."""
+    (score,) = record["scores"]
+    row = (
+        "total bits",
+        *(f"{score[name]:,.0f}" for name in ("point", "low", "high", "actual")),
+        f"{score['percent']:+.2f} %",
+        "hit" if score["hit"] else "missed",
+        f"{score['interval_score_percent']:.2f} %",
+        *("-" if skill is None else f"{skill:+.2f}" for skill in score["skill"].values()),
+    )
+    skills = [f"skill: {_title(name)}" for name in score["skill"]]
+    titles = ("", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", *skills)
     notes = ["after the fact: this does not count as a forecast"] if record["after_the_fact"] else []
-    titles = (*SCORE_TITLES, *(f"skill: {_title(name)}" for name in naive_names), "of remaining gain")
-    return "\n".join([format_table(titles, rows), *notes])
+    return "\n".join([format_table(titles, [row]), *notes])
 
 
 def _title(naive: str) -> str:
     return printable(naive.replace("_", " "))
-
-
-def _percent(value: float | None, form: str = ".2f") -> str:
-    return "-" if value is None else f"{value:{form}} %"
-
-
-def _digits(quantity: str) -> str:
-    return ",.0f" if quantity == "total_bits" else ".4f"
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.2f}"

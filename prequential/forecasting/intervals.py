@@ -11,12 +11,12 @@ fit, and cells of one target share an actual loss. So
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
-from prequential.forecasting.backtest import Cell, Quantity, loss_bits_per_byte
+from prequential.forecasting.backtest import Cell, loss_bits_per_byte
 from prequential.sweeps.ladder import Ladder
 
 CONFIDENCE = 0.9
@@ -33,8 +33,7 @@ class Calibration:
     n_hit: how many of the n_cells intervals contain the actual loss, each with the factor and the form of the other origins.
     n_effective: the number of independent errors that the cells are worth. is_calibrated: False for too few cells; then the
     factor is that of the normal distribution. compute_ratios: the lowest and highest of the cells. interval_score: the mean
-    interval score of those intervals for the logarithm of the loss, in hundredths (about percent); nominal_score: the same with
-    the nominal factor; None without cells.
+    interval score of those intervals for the logarithm of the loss, in hundredths (about percent); None without cells.
     """
 
     form: str
@@ -47,13 +46,6 @@ class Calibration:
     is_calibrated: bool
     compute_ratios: tuple[float, float] | None
     interval_score: float | None
-    nominal_score: float | None
-    cells: tuple[Cell, ...] = field(repr=False)
-
-    @property
-    def coverage(self) -> float | None:
-        """The share of intervals that contain the actual loss; None without cells."""
-        return self.n_hit / self.n_cells if self.n_cells else None
 
 
 def root_mean_square(values: Sequence[float]) -> float:
@@ -62,16 +54,16 @@ def root_mean_square(values: Sequence[float]) -> float:
 
 
 def choose_form(cells: Sequence[Cell]) -> str:
-    """The form with the least error in total bits; `additive` without cells."""
-    errors = [cell.error for cell in cells if cell.quantity == "total_bits"]
+    """The form with the least error; `additive` without cells."""
+    errors = [cell.error for cell in cells]
     if not errors:
         return "additive"
     return min(errors[0], key=lambda form: root_mean_square([error[form] for error in errors]))
 
 
-def errors_by_form(cells: Sequence[Cell], quantity: Quantity) -> dict[str, float]:
+def errors_by_form(cells: Sequence[Cell]) -> dict[str, float]:
     """Root mean square of log(forecast / actual), by form; empty without cells."""
-    errors = [cell.error for cell in cells if cell.quantity == quantity]
+    errors = [cell.error for cell in cells]
     return {form: root_mean_square([error[form] for error in errors]) for form in errors[0]} if errors else {}
 
 
@@ -102,46 +94,37 @@ class _Judged:
         return self.error / self.deviation if self.deviation else math.copysign(1e9, self.error)
 
 
-def calibrate(cells: Sequence[Cell], quantity: Quantity, form: str | None, seed_deviation: float) -> Calibration:
-    """The factor of the intervals. form: None for the one with the least error, which each cell's other origins choose for it.
+def calibrate(cells: Sequence[Cell], seed_deviation: float) -> Calibration:
+    """The factor of the intervals, for the form with the least error, which each cell's other origins choose for it.
 
     Coverage and interval score judge each origin by the factor of the others. Neighbouring origins are not independent, and all
     are of one text: the coverage is that of this ladder, and is weaker evidence for others than its count suggests.
     """
-    origins = list(dict.fromkeys(cell.origin for cell in cells if cell.quantity == quantity))
-    judged = {origin: _judge(cells, quantity, form, seed_deviation, origin) for origin in origins}
+    origins = list(dict.fromkeys(cell.origin for cell in cells))
+    judged = {origin: _judge(cells, seed_deviation, origin) for origin in origins}
     factors = {o: _factor([j for other in origins if other != o for j in judged[other]]) for o in origins}
     every = [j for origin in origins for j in judged[origin]]
     ratios = [j.cell.compute_ratio for j in every]
-
-    def mean_score(factor: Mapping[tuple[str, int], float]) -> float | None:
-        scores = [
-            interval_score(-reach, reach, j.error) for j in every for reach in [factor[j.cell.origin] * j.deviation]
-        ]
-        return 100 * math.fsum(scores) / len(scores) if scores else None
-
+    reaches = [factors[j.cell.origin] * j.deviation for j in every]
+    scores = [interval_score(-reach, reach, j.error) for j, reach in zip(every, reaches, strict=True)]
     return Calibration(
-        form=form or choose_form(cells),
-        rmse=errors_by_form(cells, quantity),
+        form=choose_form(cells),
+        rmse=errors_by_form(cells),
         factor=_factor(every),
         n_cells=len(every),
         n_origins=len(origins),
         n_effective=_effective(every),
-        n_hit=sum(abs(j.error) <= factors[j.cell.origin] * j.deviation for j in every),
+        n_hit=sum(abs(j.error) <= reach for j, reach in zip(every, reaches, strict=True)),
         is_calibrated=len(every) >= MIN_CELLS,
         compute_ratios=(min(ratios), max(ratios)) if ratios else None,
-        interval_score=mean_score(factors),
-        nominal_score=mean_score(dict.fromkeys(origins, NOMINAL_FACTOR)),
-        cells=tuple(j.cell for j in every),
+        interval_score=100 * math.fsum(scores) / len(scores) if scores else None,
     )
 
 
-def _judge(
-    cells: Sequence[Cell], quantity: Quantity, form: str | None, seed_deviation: float, origin: tuple[str, int]
-) -> list[_Judged]:
+def _judge(cells: Sequence[Cell], seed_deviation: float, origin: tuple[str, int]) -> list[_Judged]:
     """The cells of an origin, with the form that the cells of the other origins choose."""
     others = [cell for cell in cells if cell.origin != origin]
-    chosen, rmse = form or choose_form(others), errors_by_form(others, quantity)
+    chosen, rmse = choose_form(others), errors_by_form(others)
     return [
         _Judged(
             cell,
@@ -149,7 +132,7 @@ def _judge(
             combined_deviation(chosen, cell.error, rmse, cell.deviation[chosen], seed_deviation),
         )
         for cell in cells
-        if cell.quantity == quantity and cell.origin == origin
+        if cell.origin == origin
     ]
 
 
@@ -201,13 +184,13 @@ def interval_score(low: float, high: float, actual: float) -> float:
     return high - low + 2 / (1 - CONFIDENCE) * outside
 
 
-def seed_deviation(ladder: Ladder, quantity: Quantity) -> float:
+def seed_deviation(ladder: Ladder) -> float:
     """The deviation over seeds of the logarithm of the loss at the ladder's end, pooled over sizes; 0 without several seeds."""
     end = np.array([ladder.corpus.n_bytes])
     squares, freedom = 0.0, 0
     for size in ladder.sizes:
         rungs = [rung for rung in ladder.rungs if rung.size == size]
-        logs = [math.log(loss_bits_per_byte(rung.curve, end, quantity)[0]) for rung in rungs]
+        logs = [math.log(loss_bits_per_byte(rung.curve, end)[0]) for rung in rungs]
         squares += len(logs) * float(np.var(logs))
         freedom += len(logs) - 1
     return math.sqrt(squares / freedom) if freedom else 0.0

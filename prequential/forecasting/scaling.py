@@ -125,11 +125,6 @@ class Fit:
         falling = tuple(c / (1 - self.b) for c in self.coefficients[kept:])
         return replace(self, coefficients=self.coefficients[:kept] + falling).at(n_weights, n_bytes)
 
-    @property
-    def floor(self) -> float:
-        """The loss that it approaches for infinite size and length."""
-        return self.coefficients[0] ** (self.b if self.form == "shared" else 1.0)
-
     def to_record(self) -> dict[str, Any]:
         """The fit as JSON values, without its residuals."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "residuals"}

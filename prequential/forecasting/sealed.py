@@ -18,7 +18,7 @@ from prequential_corpora.corpus import unicode_name
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import PathLike, Run, read_runs
-from prequential.forecasting.backtest import QUANTITIES, Quantity, loss_bits_per_byte
+from prequential.forecasting.backtest import loss_bits_per_byte
 from prequential.forecasting.intervals import interval_score
 from prequential.records.record import append_record
 from prequential.records.schema import Count, Number, Positive, Size, Time, check_record, read_object
@@ -29,23 +29,15 @@ SCHEMA = 1
 SCORES = "scores.jsonl"
 
 
-class _Deviations(Struct):
-    seeds: Number | None
-
-
-class _Quantity(Struct):
+class _Made(Struct):
     point: Number
     low: Number
     high: Number
-    last_rung_bits_per_byte: Number
-    floor_bits_per_byte: Number
     naive: dict[str, Number]
-    deviations: _Deviations
 
 
 class _Forecasts(Struct):
-    total_bits: _Quantity
-    final_bits_per_byte: _Quantity
+    total_bits: _Made
 
 
 class _GPT(Struct):
@@ -140,7 +132,6 @@ def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
     made after the fact.
     """
     _check_run(forecast, run)
-    scores = [_score(forecast, run.curves[MODEL], quantity) for quantity in QUANTITIES]
     return {
         "schema": SCHEMA,
         "kind": "forecast score",
@@ -149,7 +140,7 @@ def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "after_the_fact": forecast["after_the_fact"],
         "compute_ratio": forecast["compute"]["ratio"],
         "run": run_digests(run),
-        "scores": scores,
+        "scores": [_score(forecast, run.curves[MODEL])],
     }
 
 
@@ -211,34 +202,24 @@ def _is_target(run: Run, target: Mapping[str, Any]) -> bool:
     )
 
 
-def _score(forecast: Mapping[str, Any], curve: Curve, quantity: Quantity) -> dict[str, Any]:
-    """The score of one quantity as JSON values.
+def _score(forecast: Mapping[str, Any], curve: Curve) -> dict[str, Any]:
+    """The score of the total bits as JSON values.
 
-    percent: forecast over actual, minus 1. hit: whether the interval contains the actual value. seed_deviations: the error in
-    deviations over seeds, None if they are unknown. interval_score: in the unit of the quantity, and in percent of the actual
-    value. naive_percent, skill: by naive forecast; skill is 1 - |error| / |naive error|, below 0 if the naive forecast was
-    nearer. of_remaining_gain: the error as a share of the distance between the last rung's loss and the law's floor.
+    percent: forecast over actual, minus 1. hit: whether the interval contains the actual value. skill: by naive forecast,
+    1 - |error| / |naive error|, below 0 if the naive forecast was nearer.
     """
-    made, n_bytes = forecast["forecasts"][quantity], forecast["target"]["n_bytes"]
-    unit = n_bytes if quantity == "total_bits" else 1
-    actual = float(loss_bits_per_byte(curve, np.array([n_bytes]), quantity)[0]) * unit
+    made, n_bytes = forecast["forecasts"]["total_bits"], forecast["target"]["n_bytes"]
+    actual = float(loss_bits_per_byte(curve, np.array([n_bytes]))[0]) * n_bytes
     error = made["point"] - actual
     naive_errors = {name: value - actual for name, value in made["naive"].items()}
-    seeds = made["deviations"]["seeds"]
-    winkler = interval_score(made["low"], made["high"], actual)
-    gain = (made["last_rung_bits_per_byte"] - made["floor_bits_per_byte"]) * unit
     return {
-        "quantity": quantity,
+        "quantity": "total_bits",
         "point": made["point"],
         "low": made["low"],
         "high": made["high"],
         "actual": actual,
         "percent": 100 * error / actual,
         "hit": made["low"] <= actual <= made["high"],
-        "interval_score": winkler,
-        "interval_score_percent": 100 * winkler / actual,
-        "seed_deviations": error / (seeds * actual) if seeds else None,
-        "naive_percent": {name: 100 * naive / actual for name, naive in naive_errors.items()},
+        "interval_score_percent": 100 * interval_score(made["low"], made["high"], actual) / actual,
         "skill": {name: 1 - abs(error / naive) if naive else None for name, naive in naive_errors.items()},
-        "of_remaining_gain": error / gain if gain > 0 else None,
     }

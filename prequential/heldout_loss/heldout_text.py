@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from prequential_codecs.archive_header import OTHER
-
 from prequential.comparison.clusters import MIN_DOCUMENTS
+from prequential.evaluation.summary import model_summary
 from prequential.printable import printable
 from prequential.records.forms import LOSSES
 from prequential.records.table import format_table
@@ -23,14 +22,14 @@ def format_heldout(record: Record) -> str:
 
 
 def _head(record: Record) -> str:
-    test, config = record["test"], record["config"]
+    test = record["test"]
     n_bytes, n_all = test["n_bytes"], test["whole_bytes"]
     extent = f"all {n_bytes:,} bytes" if n_bytes == n_all else f"the first {n_bytes:,} of {n_all:,} bytes"
     n_documents = record["untrained"]["documents"]["n_documents"]
     lines = [
         f"test: {_name(test)}, {extent}, {n_documents:,} document{'s' * (n_documents != 1)}",
         f"train: {_trained(record['train'])}",
-        f"learner: {_learner(config)}; state {record['learner_digest']}",
+        f"learner: {model_summary(record['config'])}; state {record['learner_digest']}",
         *([f"frozen, {record['policy']}"] if record["policy"] else []),
         "figures: ideal code lengths without model and program; the probabilities of the coded decisions sum to one",
     ]
@@ -48,13 +47,6 @@ def _head(record: Record) -> str:
         )
         lines += [f"WARNING: {overlap['warning']}"] if overlap["warning"] else []
     return "\n".join(map(printable, lines))
-
-
-def _learner(config: Record) -> str:
-    if other := config.get(OTHER):
-        return str(other["name"])
-    parts = " and ".join(name for name, key in (("GPT", "gpt"), ("context mixer", "mixer")) if config[key])
-    return f"{parts}, seed {config['seed']}"
 
 
 def _name(corpus: Record) -> str:

@@ -1,6 +1,6 @@
 """A complete held-out measurement: overlap, frozen and dynamic loss, and the figures to compare them with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
-from prequential.records.forms import HeldoutRecord
+from prequential.records.forms import LOSSES, HeldoutRecord
 from prequential.records.record import environment
 from prequential.records.schema import record_of
 
@@ -51,28 +51,26 @@ EVERYTHING = Request()
 class Measurement:
     """The results for one test corpus. None: not asked for, or not known.
 
-    config: the learner's description, as in headers. policy: of the frozen loss, in words. untrained: the dynamic loss of such a
-    learner without training, which is the prequential code length. baselines: of the test corpus alone.
+    config: the description of the learner, as in headers. policy: of the frozen loss, in words. losses: by name; untrained is
+    the dynamic loss of such a learner without training, the prequential code length. baselines: of the test corpus alone.
     """
 
     config: dict[str, Any]
     learner_digest: bytes
     trained_on: TrainedOn
     policy: str | None
-    frozen: HeldoutLoss | None
-    dynamic: HeldoutLoss | None
-    untrained: HeldoutLoss
+    losses: Mapping[str, HeldoutLoss]
     baselines: tuple[BaselineResult, ...]
     overlap: Overlap | None
 
     @property
     def saved_bits(self) -> float | None:
         """What training saved: untrained minus dynamic cost of the complete test corpus. Exact; it may be negative."""
-        return self.untrained.total.bits - self.dynamic.total.bits if self.dynamic else None
+        bits = {name: loss.total.bits for name, loss in self.losses.items()}
+        return bits["untrained"] - bits["dynamic"] if "dynamic" in bits else None
 
     def to_record(self, test: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
         """JSON values, which suffice to repeat the measurement. test: the description of the test corpus."""
-        losses = {"frozen": self.frozen, "dynamic": self.dynamic, "untrained": self.untrained}
         return record_of(
             HeldoutRecord,
             self,
@@ -80,7 +78,7 @@ class Measurement:
             train=self.trained_on.to_record(),
             test=test,
             learner_digest=self.learner_digest.hex(),
-            **{name: loss.to_record() if loss else None for name, loss in losses.items()},
+            **{name: self.losses[name].to_record() if name in self.losses else None for name in LOSSES},
             baselines=[evaluation_baselines.to_record(result) for result in self.baselines],
             overlap=self.overlap.to_dict() if self.overlap else None,
             environment=environment(runtime, None if OTHER in self.config else Config.from_dict(self.config)),
@@ -150,15 +148,12 @@ def _measurement(
     """The summaries of the traces, and the baselines."""
     with stage("baselines"):
         baselines, _ = measure_installed(test.symbols[:].tobytes(), BASELINES)
-    losses = {name: summarise_heldout(trace, test.documents, None, overlap) for name, trace in traces.items()}
     return Measurement(
         config=config,
         learner_digest=learner_digest,
         trained_on=trained_on,
         policy=policy,
-        frozen=losses.get("frozen"),
-        dynamic=losses.get("dynamic"),
-        untrained=losses["untrained"],
+        losses={name: summarise_heldout(trace, test.documents, overlap) for name, trace in traces.items()},
         baselines=tuple(baselines),
         overlap=overlap,
     )

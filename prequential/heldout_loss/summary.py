@@ -4,7 +4,7 @@ Sums are exact: costs are whole units of 2**-22 bits, and each byte is in one do
 is that of the bytes in documents. Bytes outside (a folder's list of files, the ends of documents) are a group of their own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from posixpath import splitext
 from typing import Any
@@ -102,22 +102,18 @@ class HeldoutLoss:
         )
 
 
-def summarise_heldout(
-    trace: Trace, documents: Sequence[Document], labels: Sequence[str] | None = None, overlap: Overlap | None = None
-) -> HeldoutLoss:
+def summarise_heldout(trace: Trace, documents: Sequence[Document], overlap: Overlap | None = None) -> HeldoutLoss:
     """The loss of a trace by documents, which are in stream order.
 
-    labels: one for each document, such as its language; None: `languages_of`. overlap: of the same corpus and documents.
-    Takes some microseconds for each document. Raises CorpusError for documents out of order or outside the corpus, and for labels
-    or an overlap of another corpus.
+    overlap: of the same corpus and documents. Raises CorpusError for documents out of order or outside the corpus, and for an
+    overlap of another corpus.
     """
-    labels = languages_of(documents) if labels is None else labels
-    _check(trace, documents, labels, overlap)
+    _check(trace, documents, overlap)
     edges = np.array([edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)] + [trace.n_bytes])
     bits = np.diff(trace.sums(MODEL, edges), prepend=0.0)[1::2].tolist()  # gap, document, ..., document, gap
     groups = [
         DocumentGroup(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b)
-        for d, b in _pairs(documents, bits)
+        for d, b in zip(documents, bits, strict=True)
     ]
     total = DocumentGroup(
         name="total",
@@ -126,7 +122,7 @@ def summarise_heldout(
         bits=trace.total_bits(MODEL) if trace.n_bytes else 0.0,
     )
     inside = _sum("documents", groups)
-    per_language = _by_label(groups, labels)
+    per_language = _by_label(groups, languages_of(documents))
     rates = [group.bits / group.n_bytes for group in groups if group.n_bytes]
     clusters = cluster([group.n_bytes for group in groups], [group.bits for group in groups])
     return HeldoutLoss(
@@ -157,21 +153,19 @@ def languages_of(documents: Sequence[Document]) -> list[str]:
     ]
 
 
-def _check(trace: Trace, documents: Sequence[Document], labels: Sequence[str], overlap: Overlap | None) -> None:
+def _check(trace: Trace, documents: Sequence[Document], overlap: Overlap | None) -> None:
     end = 0
     for document in documents:
         if document.n_bytes < 0 or not end <= document.offset <= trace.n_bytes - document.n_bytes:
             raise CorpusError(f"document {printable(document.name)!r} is out of order or outside the corpus")
         end = document.offset + document.n_bytes
-    if len(labels) != len(documents):
-        raise CorpusError(f"{len(labels)} labels for {len(documents)} documents")
     if overlap and (len(overlap.n_bytes), len(overlap.in_train)) != (len(documents), trace.n_bytes):
         raise CorpusError("the overlap belongs to another corpus")
 
 
 def _by_label(groups: Sequence[DocumentGroup], labels: Sequence[str]) -> tuple[DocumentGroup, ...]:
     members: dict[str, list[DocumentGroup]] = {}
-    for group, label in _pairs(groups, labels):
+    for group, label in zip(groups, labels, strict=True):
         members.setdefault(label, []).append(group)
     return tuple(_costliest_first(_sum(label, with_label) for label, with_label in members.items()))
 
@@ -184,8 +178,8 @@ def _splits(
         return {}
     dirty = overlap.dirty.tolist()
     return {
-        "clean": _sum("clean", (group for group, is_dirty in _pairs(groups, dirty) if not is_dirty)),
-        "dirty": _sum("dirty", (group for group, is_dirty in _pairs(groups, dirty) if is_dirty)),
+        "clean": _sum("clean", (group for group, is_dirty in zip(groups, dirty, strict=True) if not is_dirty)),
+        "dirty": _sum("dirty", (group for group, is_dirty in zip(groups, dirty, strict=True) if is_dirty)),
         "novel": _novel(trace, documents, overlap.novel),
     }
 
@@ -219,7 +213,3 @@ def _costliest_first(groups: Iterable[DocumentGroup]) -> list[DocumentGroup]:
 
 def _mean(rates: Sequence[float]) -> float | None:
     return float(np.mean(rates)) if rates else None
-
-
-def _pairs(a: Sequence[Any], b: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    return zip(a, b, strict=True)

@@ -1,10 +1,9 @@
-"""Trained learners: from a corpus, from a run of `evaluate`, from a stored model, or from the checkpoint of an interrupted run.
+"""Trained learners: from a corpus, from a run of `evaluate`, or from a stored model.
 
-In all four cases the GPT has also learned from the last segment that was read (online/training.finish).
+In all three cases the GPT has also learned from the last segment that was read (online/training.finish).
 """
 
 import io
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,22 +17,19 @@ from prequential_corpora import is_path
 from prequential_corpora.chunks import spool
 from prequential_corpora.corpus import Document, mapped, unicode_name
 
-from prequential.errors import CheckpointError, ConfigError, CorpusError, CorruptArchiveError
+from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
 from prequential.evaluation.runs import ARCHIVE, RECORD, read_run
 from prequential.files import open_regular, reading
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
-from prequential.online import checkpoint
 from prequential.online.coding import OnProgress, Progress, config_of, decompress
 from prequential.online.model_store import load_model
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source, digest_of
-from prequential.online.tensor_file import open_tensors
 from prequential.online.training import finish, train
 
 Bytes = NDArray[np.uint8]
-Kind = Literal["corpus", "run", "model", "checkpoint"]
-_WITH_GIVEN = "a run with given=, whose learner cannot be used here: name a corpus, or a model of `train`"
+Kind = Literal["corpus", "run", "model"]
 Check = Callable[[Config], object]  # called with the configuration before the learner is built; it may raise an error
 
 
@@ -56,7 +52,7 @@ class TrainedOn:
 
 
 def kind_of(spec: str) -> Kind:
-    """What `spec` names: the folder of a model or of a run, or a file NAME.checkpoint. Anything else names a corpus."""
+    """What `spec` names: the folder of a model or of a run. Anything else names a corpus."""
     path = Path(spec)
     if not is_path(spec):
         return "corpus"
@@ -64,7 +60,7 @@ def kind_of(spec: str) -> Kind:
         return "model"
     if (path / RECORD).is_file() and (path / ARCHIVE).is_file():
         return "run"
-    return "checkpoint" if path.suffix == ".checkpoint" and path.is_file() else "corpus"
+    return "corpus"
 
 
 def describe(source: Source) -> dict[str, Any]:
@@ -88,15 +84,13 @@ def train_on(source: Source, learner: OnlineLearner, on_progress: OnProgress) ->
 def load_trained(
     path: str, kind: Kind, runtime: Runtime, check: Check, on_progress: OnProgress
 ) -> tuple[OnlineLearner, TrainedOn]:
-    """The learner of a run, a model or a checkpoint. The archive of a run is decoded, which takes as long as the run did.
+    """The learner of a run or of a model. The archive of a run is decoded, which takes as long as the run did.
 
-    Raises CorpusError, CorruptArchiveError, CheckpointError, ConfigError, and what `check` raises. Raises OutputError if there is
+    Raises CorpusError, CorruptArchiveError, ConfigError, and what `check` raises. Raises OutputError if there is
     no room for the decoded corpus.
     """
     if kind == "run":
         return _of_run(Path(path), runtime, check, on_progress)
-    if kind == "checkpoint":
-        return _of_checkpoint(Path(path), runtime, check)
     stored = load_model(path, runtime)
     check(stored.learner.config)
     return stored.learner, TrainedOn(kind="model", about={**stored.trained_on, "model": unicode_name(path)})
@@ -111,7 +105,9 @@ def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress)
         if not header.n_bytes:
             raise CorpusError(f"{str(path)!r} is a run over an empty corpus")
         if GIVEN in header.config:
-            raise ConfigError(f"{str(path)!r} is {_WITH_GIVEN}")
+            raise ConfigError(
+                f"{str(path)!r} is a run with given=, whose learner cannot be used here: name a corpus, or a model of `train`"
+            )
         config = config_of(header)
         check(config)
         learner = runtime.learner(config)
@@ -137,35 +133,3 @@ def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress)
     return learner, TrainedOn(
         kind="run", about={**about, "code_bits": done.code_bits}, symbols=symbols, documents=[document]
     )
-
-
-def _of_checkpoint(path: Path, runtime: Runtime, check: Check) -> tuple[OnlineLearner, TrainedOn]:
-    """The learner as the checkpoint of any run saved it."""
-    identity = _identity_in(path)
-    config = Config.from_dict(identity["config"])
-    check(config)
-    learner = runtime.learner(config)
-    checkpoint.read(path, identity, learner)
-    n_read = learner.n_symbols
-    if not n_read:
-        raise CheckpointError(f"{str(path)!r} was saved before the first byte was read")
-    finish(learner)
-    extent = {"n_bytes": n_read, "whole_bytes": identity["n_bytes"], "whole_blake2b": identity["blake2b"]}
-    about = {**identity["corpus"], **extent, "checkpoint": unicode_name(str(path))}
-    return learner, TrainedOn(kind="checkpoint", about=about)
-
-
-def _identity_in(path: Path) -> dict[str, Any]:
-    """The fields of a checkpoint that identify its run. Raises CheckpointError if they are missing or not valid."""
-    try:
-        with open_tensors(path) as file:
-            about = json.loads(file.metadata[checkpoint.METADATA])
-        identity = {name: about[name] for name in checkpoint.MISMATCHES}
-        if GIVEN in identity["config"]:
-            raise CheckpointError(f"{str(path)!r} is a checkpoint of {_WITH_GIVEN}")
-        Config.from_dict(identity["config"])
-        if type(identity["n_bytes"]) is not int or not isinstance(identity["corpus"], dict):
-            raise ValueError("a field has another type")
-    except (KeyError, TypeError, ValueError, RecursionError, ConfigError) as error:
-        raise CheckpointError(f"{str(path)!r} is not a checkpoint of this program: {error}") from error
-    return identity

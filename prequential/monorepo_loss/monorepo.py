@@ -9,7 +9,7 @@ Sums are exact: kinds, languages, and clean and dirty documents each add up to t
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +19,9 @@ from prequential_corpora.git.window import GitCorpus, GitDocuments, open_documen
 
 from prequential.errors import CorpusError
 from prequential.evaluation.baselines import label
-from prequential.heldout_loss.heldout import CARRIED, Policy
+from prequential.heldout_loss.heldout import Policy
 from prequential.heldout_loss.heldout_text import format_heldout
-from prequential.heldout_loss.run import LoadLearner, Measurement, Request, Stage, Warn, measure_heldout
+from prequential.heldout_loss.run import LoadLearner, Request, Stage, Warn, measure_heldout
 from prequential.heldout_loss.summary import DocumentGroup, HeldoutLoss
 from prequential.heldout_loss.trained import TrainedOn, describe, train_on
 from prequential.model.learner import OnlineLearner
@@ -42,43 +42,32 @@ class ConditionalSize(NamedTuple):
     compressed_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Point:
-    """One measured window. All three losses of the measurement are present."""
-
-    window: GitCorpus
-    measurement: Measurement
-    conditional_sizes: tuple[ConditionalSize, ...]
-
-    def to_record(self, setting: Mapping[str, Any], runtime: Runtime) -> dict[str, Any]:
-        """JSON values: those of the measurement and further ones. setting: what all points of the series share.
-
-        `test` names the commits. Each loss has `kinds`, the groups of new files and of added lines. `excluded` counts the files
-        of the window that were left out, by reason.
-        """
-        test = {**describe(source_of(self.window)), "limit_bytes": None}
-        record = self.measurement.to_record(test, runtime)
-        for name in LOSSES:
-            record[name]["kinds"] = [group.to_record() for group in kinds_of(getattr(self.measurement, name))]
-        more = {"setting": dict(setting), "excluded": dict(self.window.excluded)}
-        behind = [size._asdict() for size in self.conditional_sizes]
-        return record_of(MonorepoRecord, **{**record, "kind": "monorepo", **more, "behind": behind})
-
-
 def measure_point(
-    load: LoadLearner, window: GitCorpus, runtime: Runtime, policy: Policy = CARRIED, *, stage: Stage, warn: Warn
-) -> Point:
-    """Measures the losses of the window as `measure_heldout` does, and the conditional sizes.
+    load: LoadLearner,
+    window: GitCorpus,
+    runtime: Runtime,
+    policy: Policy,
+    setting: Mapping[str, Any],
+    *,
+    stage: Stage,
+    warn: Warn,
+) -> dict[str, Any]:
+    """The record of a point: that of `measure_heldout`, with kinds and conditional sizes. setting: of the series, as JSON values.
 
-    Documents are named new/PATH and added/PATH. The compressors hold both corpora in memory.
+    Documents are named new/PATH and added/PATH. `excluded` counts the files of the window that were left out, by reason. The
+    compressors hold both corpora in memory.
     """
     pairs = zip(window.documents, window.labels, strict=True)
     documents = [document._replace(name=f"{label.kind}/{document.name}") for document, label in pairs]
     test = replace(source_of(window), documents=documents)
-    measurement = measure_heldout(load, test, runtime, Request(frozen=policy), stage=stage, warn=warn)
+    measured = measure_heldout(load, test, runtime, Request(frozen=policy), stage=stage, warn=warn)
     with stage("baselines"):
-        sizes = conditional_sizes(measurement.trained_on.symbols, test.symbols[:], measurement.baselines)
-    return Point(window=window, measurement=measurement, conditional_sizes=sizes)
+        sizes = conditional_sizes(measured.trained_on.symbols, test.symbols[:], measured.baselines)
+    record = measured.to_record({**describe(source_of(window)), "limit_bytes": None}, runtime)
+    for name in LOSSES:
+        record[name]["kinds"] = [group.to_record() for group in kinds_of(measured.losses[name])]
+    more = {"kind": "monorepo", "setting": dict(setting), "excluded": dict(window.excluded)}
+    return record_of(MonorepoRecord, **{**record, **more, "behind": [size._asdict() for size in sizes]})
 
 
 def kinds_of(loss: HeldoutLoss) -> tuple[DocumentGroup, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from prequential.comparison.compare import Comparison, bounded_e_value, compare
+from prequential.comparison.compare import Comparison, compare
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import Run
@@ -169,13 +169,11 @@ def difference_table(compared: Comparison) -> Table:
         # the intervals are of the difference, which is minus the bits saved
         "confidence interval": [each and f"{-each.mean_high_bits:,.0f} to {-each.mean_low_bits:,.0f}" for each in long],
         "prediction interval": [each and f"{-each.text_high_bits:,.0f} to {-each.text_low_bits:,.0f}" for each in long],
-        "e-value": [bounded_e_value(difference.log2_e) for difference in found],
         "ahead from byte": [first_byte(difference.crossing_byte) for difference in found],
     }
     caption = (
         "Differences of ideal code length: positive means that the learner needs fewer bits than "
-        f"{reference}. With one corpus and one seed each, a difference is exact. The e-value is evidence "
-        f"against the hypothesis that the data follow {reference}."
+        f"{reference}. With one corpus and one seed each, a difference is exact."
     )
     populations = {
         f"At {each.confidence:.0%}, the confidence interval holds {each.mean_of}; the prediction interval, {each.text_of}."

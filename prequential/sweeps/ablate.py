@@ -3,8 +3,7 @@
     ablation = plan_ablation(preset(5, pure=True), sizes=[(64, 1), (128, 2)])
     summary = ablation.summarise(run_plan("book.txt", ablation.plan, "runs"))
 
-`full` is a configuration that is known to be good, at some size. `base` is the same without any of the chosen features. From
-base, features are added one at a time. From full, they are removed one at a time.
+`base` is a good configuration without any of the chosen features. Each feature alone, and finally all of them, are added to it.
 
 All figures are differences of ideal code lengths over the same bytes. Each is a contrast, a weighted sum over runs. For example
 (base) - (base + feature) is what the feature saves. The same at the largest size minus that at the smallest is its growth.
@@ -12,21 +11,14 @@ All figures are differences of ideal code lengths over the same bytes. Each is a
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.intervals import (
-    MIN_CELLS,
-    Bootstrap,
-    block_length,
-    bounds,
-    cell_deviations,
-    choose_cell_bytes,
-)
+from prequential.comparison.intervals import Bootstrap, block_length, bounds, cell_deviations, cell_grid
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import Run
@@ -37,11 +29,9 @@ from prequential.records.table import format_table
 from prequential.sweeps.features import FEATURES, without
 from prequential.sweeps.ladder import Size
 from prequential.sweeps.plan_runs import RunOutcome, Study, runs_by_variant
-from prequential.sweeps.plans import Plan, Variant, plan_of
-from prequential.sweeps.sweep import seeded, varied
+from prequential.sweeps.plans import Plan, Variant, plan_of, seeded, varied
 
-FROM_BASE, FROM_FULL = "base", "full"
-DIRECTION_TITLES = {FROM_BASE: "Added to base, one at a time", FROM_FULL: "Taken from full, one at a time"}
+BASE, ALL = "base", "all"  # without and with all features
 CONFIDENCE = 0.9
 DESCRIPTION_COLUMNS = 60  # so that the descriptions are aligned to the left
 
@@ -51,14 +41,18 @@ DESCRIPTION_COLUMNS = 60  # so that the descriptions are aligned to the left
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """The runs of an ablation. sizes: names, ascending by operations. variants: by size and the set of features that are on."""
+    """The runs of an ablation. sizes: names, ascending by operations. variants: by size and BASE, the feature added, or ALL."""
 
     sizes: tuple[str, ...]
     features: tuple[str, ...]
-    directions: tuple[str, ...]
-    variants: Mapping[tuple[str, frozenset[str]], Variant]
+    variants: Mapping[tuple[str, str], Variant]
     plan: Plan
-    bootstrap: Bootstrap = field(default_factory=lambda: Bootstrap(confidence=CONFIDENCE))
+    bootstrap: Bootstrap
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """What is added to the base: the features, and ALL of several."""
+        return (*self.features, ALL) if len(self.features) > 1 else self.features
 
     @property
     def study(self) -> Study:
@@ -67,32 +61,17 @@ class Ablation:
         notes = format_table(("feature", "description".ljust(DESCRIPTION_COLUMNS)), rows)
         return Study(kind="ablation", plan=self.plan, summarise=self.summarise, notes=notes)
 
-    def pair(self, direction: str, size: str, feature: str) -> tuple[Variant, Variant]:
-        """The variants without and with the feature. All other features are off (from base) or on (from full)."""
-        every = frozenset(self.features)
-        off = frozenset[str]() if direction == FROM_BASE else every - {feature}
-        return self.variants[size, off], self.variants[size, off | {feature}]
-
     def summarise(self, outcomes: Iterable[RunOutcome]) -> "AblationSummary":
-        """Effects, growth and interactions of the finished runs. Results that lack a run are left out.
+        """Effects and growth of the finished runs. Results that lack a run are left out.
 
         Raises CorpusError if no run is finished.
         """
         runs = runs_by_variant(outcomes)
         several = len(self.plan.variants[0].configs) > 1
-        results = [
-            _feature_result(self, direction, feature, runs)
-            for direction in self.directions
-            for feature in self.features
-        ]
+        results = [_feature_result(self, feature, runs) for feature in self.added]
         return AblationSummary(
             sizes=self.sizes,
-            features=self.features,
             results=tuple(result for result in results if result.effects),
-            together=tuple(together for size in self.sizes if (together := _together(self, size, runs))),
-            bits_per_byte={
-                variant.name: _mean(group, "code_bits") / _n_bytes(group) for variant, group in runs.items()
-            },
             population=f"other text of this length and kind, {'and other seeds' if several else 'under this seed'}",
             confidence=self.bootstrap.confidence,
             n_runs=len(self.plan.configs),
@@ -104,12 +83,11 @@ def plan_ablation(
     *,
     sizes: Sequence[tuple[int, int]],
     features: Sequence[str] | None = None,
-    directions: Sequence[str] = (FROM_BASE,),
     seeds: Sequence[int] | None = None,
     runtime: Runtime | None = None,
     bootstrap: Bootstrap | None = None,
 ) -> Ablation:
-    """Base, full, and every variant that differs from one of them by one feature, at each size.
+    """The base, and every variant that adds one feature or all of them, at each size.
 
     sizes: (width, layers) of the GPT. Heads keep the width that they have in `full`. features: by default all that `full` has,
     except mlp and mixer. A size that is out of range, or exceeds the limits of the runtime, is refused by name. Raises
@@ -118,27 +96,29 @@ def plan_ablation(
     if full.gpt is None:
         raise ConfigError("an ablation varies the size of the GPT, and this configuration has none: choose -5 to -9")
     chosen = _chosen(full, features)
-    variants: dict[tuple[str, frozenset[str]], Variant] = {}
+    points = {BASE: (), **{name: (name,) for name in chosen}, **({ALL: chosen} if len(chosen) > 1 else {})}
+    variants: dict[tuple[str, str], Variant] = {}
 
     def at(size: Size) -> list[Variant]:
         sized = varied(full, replay_factor(full), *size, full.schedule.segment_symbols)
         (runtime or Runtime()).check(sized)
         made = {
-            (str(size), on): Variant(
-                name=f"{size}, {_title(chosen, on)}",
+            (str(size), added): Variant(
+                name=f"{size}, " + (added if added in (BASE, ALL) else f"base + {added}"),
                 configs=seeded(without(sized, [name for name in chosen if name not in on]), seeds),
             )
-            for on in _points(chosen, directions)
+            for added, on in points.items()
         }
         variants.update(made)
         return list(made.values())
 
     plan = plan_of((str(size), partial(at, size)) for size in dict.fromkeys(Size(*each) for each in sizes))
-    every = frozenset(chosen)
+    largest = next(reversed(points))
     return Ablation(
-        sizes=tuple(sorted({size for size, _ in variants}, key=lambda n: (variants[n, every].flops(1 << 20) or 0, n))),
+        sizes=tuple(
+            sorted({size for size, _ in variants}, key=lambda n: (variants[n, largest].flops(1 << 20) or 0, n))
+        ),
         features=chosen,
-        directions=tuple(directions),
         variants=variants,
         plan=plan,
         bootstrap=bootstrap or Bootstrap(confidence=CONFIDENCE),
@@ -162,23 +142,6 @@ def _chosen(full: Config, names: Sequence[str] | None) -> tuple[str, ...]:
         if without(full, others) == without(full, has):
             raise ConfigError(f"{name!r} makes no difference without {', '.join(others)}: leave one of them out")
     return tuple(has)
-
-
-def _points(features: Sequence[str], directions: Sequence[str]) -> list[frozenset[str]]:
-    """The sets of features that are on, each once; base is the first and full the last."""
-    every = frozenset(features)
-    added = [frozenset([name]) for name in features] if FROM_BASE in directions else []
-    taken = [every - {name} for name in features] if FROM_FULL in directions else []
-    return list(dict.fromkeys([frozenset[str](), *added, *taken, every]))
-
-
-def _title(features: Sequence[str], on: frozenset[str]) -> str:
-    off = [name for name in features if name not in on]
-    if not off:
-        return "full"
-    if len(on) <= len(off):
-        return " + ".join(["base", *sorted(on)])
-    return " - ".join(["full", *off])
 
 
 # ---- contrasts
@@ -216,8 +179,8 @@ class Contrast:
         return f"{self.bits_per_byte:+.4f}", f"[{low:+.4f}, {high:+.4f}]"
 
 
-def contrast(terms: Sequence[tuple[float, Sequence[Run]]], bootstrap: Bootstrap, start_byte: int = 0) -> Contrast:
-    """The sum of weight * mean code length of runs, from start_byte to the end, over the seeds that all terms have.
+def contrast(terms: Sequence[tuple[float, Sequence[Run]]], bootstrap: Bootstrap) -> Contrast:
+    """The sum of weight * mean code length of runs, over the seeds that all terms have.
 
     The interval is the confidence interval of comparison/intervals.py: blocks of text are resampled together for all
     runs, and seeds too if there are several. For two terms with weights 1 and -1 it is that of `compare`. Raises CorpusError
@@ -225,17 +188,15 @@ def contrast(terms: Sequence[tuple[float, Sequence[Run]]], bootstrap: Bootstrap,
     """
     seeds, weighted = _common_seeds(terms)
     curves = [curve for _, group in weighted for curve in group]
-    end = int(curves[0].n_bytes[-1])
-    n_bytes = end - start_byte
-    bits = math.fsum(_stretch_bits(weighted, np.array([start_byte, end]))[:, 0]) / len(seeds)
-    cell_bytes = choose_cell_bytes(curves, n_bytes)
-    n_cells = n_bytes // cell_bytes
-    if n_cells < MIN_CELLS:
+    n_bytes = int(curves[0].n_bytes[-1])
+    bits = math.fsum(_stretch_bits(weighted, np.array([0, n_bytes]))[:, 0]) / len(seeds)
+    grid = cell_grid(curves)
+    if grid is None:
         return Contrast(bits=bits, low_bits=None, high_bits=None, n_bytes=n_bytes)
-    cells = _stretch_bits(weighted, start_byte + cell_bytes * np.arange(n_cells + 1))
+    cells = _stretch_bits(weighted, grid)
     block = block_length(cells.mean(0))
     deviations = cell_deviations((np.zeros_like(cells), seeds), (cells, seeds), block, bootstrap)
-    low, high = bounds(deviations * n_bytes / cell_bytes, bootstrap)
+    low, high = bounds(deviations * n_bytes / int(grid[1]), bootstrap)
     return Contrast(bits=bits, low_bits=bits + low, high_bits=bits + high, n_bytes=n_bytes)
 
 
@@ -263,13 +224,11 @@ def _stretch_bits(weighted: Weighted, positions: NDArray[np.int64]) -> NDArray[n
 class Effect:
     """What a feature saves at one size: the code length without it minus the code length with it, above 0 if it helps.
 
-    late: only for the second half of the corpus. percent: of the code length without it. flops_ratio, wall_ratio: operations
-    and time with it, divided by those without it.
+    percent: of the code length without it. flops_ratio, wall_ratio: operations and time with it, divided by those without it.
     """
 
     size: str
     saved: Contrast
-    late: Contrast
     percent: float
     flops_ratio: float
     wall_ratio: float
@@ -277,50 +236,28 @@ class Effect:
     @property
     def cells(self) -> tuple[str, ...]:
         """For a table."""
-        ratios = f"{self.flops_ratio:.2f}", f"{self.wall_ratio:.2f}"
-        return self.size, *self.saved.cells, f"{self.percent:+.2f}", *self.late.cells, *ratios
+        return self.size, *self.saved.cells, f"{self.percent:+.2f}", f"{self.flops_ratio:.2f}", f"{self.wall_ratio:.2f}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureResult:
-    """A feature in one direction.
+    """A feature, or ALL of them.
 
     effects: ascending by size. growth: what it saves at the largest size minus what it saves at the smallest.
     """
 
     feature: str
-    direction: str
     effects: tuple[Effect, ...]
     growth: Contrast | None
     verdict: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Together:
-    """All features together at one size.
-
-    saved: base minus full. singles: the sum of what each feature saves if it alone is added to base. interaction: saved minus
-    singles; below 0, the features partly save the same bits. The last two are None if not all of their runs are finished.
-    """
-
-    size: str
-    saved: Contrast
-    singles: Contrast | None
-    interaction: Contrast | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class AblationSummary:
-    """The results of an ablation. bits_per_byte: mean ideal code length of each variant with a finished run, by name.
-
-    population: what the intervals refer to. n_runs: of the plan.
-    """
+    """The results of an ablation. population: what the intervals refer to. n_runs: of the plan."""
 
     sizes: tuple[str, ...]
-    features: tuple[str, ...]
     results: tuple[FeatureResult, ...]
-    together: tuple[Together, ...]
-    bits_per_byte: Mapping[str, float]
     population: str
     confidence: float
     n_runs: int
@@ -335,50 +272,38 @@ class AblationSummary:
         return asdict(self) | {"choice_bits": self.choice_bits}
 
     def to_text(self) -> str:
-        """Effects and verdicts of each direction, then of all features together."""
-        percent, none = f"{100 * self.confidence:g} %", ("-", "-")
-        titles = ("feature", "size", "saved", percent, "%", "2nd half", percent, "FLOPs x", "time x")
-        parts = []
-        for direction in dict.fromkeys(result.direction for result in self.results):
-            results = [result for result in self.results if result.direction == direction]
-            effects = [(result.feature, *effect.cells) for result in results for effect in result.effects]
-            growth = [(each.feature, *(each.growth.cells if each.growth else none), each.verdict) for each in results]
-            parts.append(f"{DIRECTION_TITLES[direction]}:\n{format_table(titles, effects)}")
-            parts.append(format_table(("feature", "more saved at the largest", percent, "verdict"), growth))
-        if self.together:
-            columns = ("size", "all at once", percent, "sum of singles", percent, "interaction", percent)
-            rows = [
-                (
-                    each.size,
-                    *(c for it in (each.saved, each.singles, each.interaction) for c in (it.cells if it else none)),
-                )
-                for each in self.together
+        """Effects and verdicts."""
+        percent = f"{100 * self.confidence:g} %"
+        effects = [(result.feature, *effect.cells) for result in self.results for effect in result.effects]
+        growth = [
+            (each.feature, *(each.growth.cells if each.growth else ("-", "-")), each.verdict) for each in self.results
+        ]
+        return "\n\n".join(
+            [
+                format_table(("added to base", "size", "saved", percent, "%", "FLOPs x", "time x"), effects),
+                format_table(("added to base", "more saved at the largest", percent, "verdict"), growth),
+                "Saved: bits/byte without the feature minus bits/byte with it; above 0 where the feature helps.\n"
+                f"{percent} intervals, each for one figure: of {self.population}.\n"
+                f"If this ablation is used to choose the best of these {self.n_runs} runs, the choice costs "
+                f"log2 {self.n_runs} = {self.choice_bits:.2f} bits more.",
             ]
-            parts.append(f"All features against base:\n{format_table(columns, rows)}")
-        parts.append(
-            "Saved: bits/byte without the feature minus bits/byte with it; above 0 where the feature helps.\n"
-            f"{percent} intervals, each for one figure: of {self.population}.\n"
-            f"If this ablation is used to choose the best of these {self.n_runs} runs, the choice costs "
-            f"log2 {self.n_runs} = {self.choice_bits:.2f} bits more."
         )
-        return "\n\n".join(parts)
 
 
 Runs = Mapping[Variant, Sequence[Run]]
 
 
-def _feature_result(ablation: Ablation, direction: str, feature: str, runs: Runs) -> FeatureResult:
-    pairs = {size: ablation.pair(direction, size, feature) for size in ablation.sizes}
-    finished = [size for size, pair in pairs.items() if all(variant in runs for variant in pair)]
-    effects = tuple(_effect(size, pairs[size], runs, ablation.bootstrap) for size in finished)
+def _feature_result(ablation: Ablation, feature: str, runs: Runs) -> FeatureResult:
+    pairs = {size: (ablation.variants[size, BASE], ablation.variants[size, feature]) for size in ablation.sizes}
+    finished = {size: pair for size, pair in pairs.items() if all(variant in runs for variant in pair)}
+    effects = tuple(_effect(size, pair, runs, ablation.bootstrap) for size, pair in finished.items())
     growth = None
     if len(finished) > 1:
-        (small_off, small_on), (large_off, large_on) = pairs[finished[0]], pairs[finished[-1]]
+        (small_off, small_on), *_, (large_off, large_on) = finished.values()
         weights = ((1, large_off), (-1, large_on), (-1, small_off), (1, small_on))
         growth = contrast([(weight, runs[variant]) for weight, variant in weights], ablation.bootstrap)
     return FeatureResult(
         feature=feature,
-        direction=direction,
         effects=effects,
         growth=growth,
         verdict=verdict([effect.saved.sign for effect in effects], growth.sign if growth else 0),
@@ -387,35 +312,14 @@ def _feature_result(ablation: Ablation, direction: str, feature: str, runs: Runs
 
 def _effect(size: str, pair: tuple[Variant, Variant], runs: Runs, bootstrap: Bootstrap) -> Effect:
     off, on = (runs[variant] for variant in pair)
-    n_bytes = _n_bytes(off)
-    flops_off, flops_on = (variant.flops(n_bytes) or math.nan for variant in pair)
+    flops_off, flops_on = (variant.flops(off[0].record["corpus"]["n_bytes"]) or math.nan for variant in pair)
     saved = contrast([(1, off), (-1, on)], bootstrap)
     return Effect(
         size=size,
         saved=saved,
-        late=contrast([(1, off), (-1, on)], bootstrap, n_bytes // 2),
         percent=100 * saved.bits / _mean(off, "code_bits"),
         flops_ratio=flops_on / flops_off,
         wall_ratio=_mean(on, "wall_s") / _mean(off, "wall_s"),
-    )
-
-
-def _together(ablation: Ablation, size: str, runs: Runs) -> Together | None:
-    def finished(features: Iterable[str]) -> Sequence[Run] | None:
-        variant = ablation.variants.get((size, frozenset(features)))
-        return runs.get(variant) if variant else None
-
-    base, full = finished([]), finished(ablation.features)
-    if base is None or full is None:
-        return None
-    added = [group for feature in ablation.features if (group := finished([feature]))]
-    singles = interaction = None
-    if len(added) == len(ablation.features):
-        singles = contrast([(len(added), base), *((-1, group) for group in added)], ablation.bootstrap)
-        terms = [(1 - len(added), base), (-1, full), *((1, group) for group in added)]
-        interaction = contrast(terms, ablation.bootstrap)
-    return Together(
-        size=size, saved=contrast([(1, base), (-1, full)], ablation.bootstrap), singles=singles, interaction=interaction
     )
 
 
@@ -439,8 +343,3 @@ def verdict(signs: Sequence[int], growth: int) -> str:
 
 def _mean(runs: Sequence[Run], name: str) -> float:
     return math.fsum(run.record[name] for run in runs) / len(runs)
-
-
-def _n_bytes(runs: Sequence[Run]) -> int:
-    n_bytes: int = runs[0].record["corpus"]["n_bytes"]
-    return n_bytes

@@ -32,8 +32,7 @@ from prequential.online.runtime import Runtime
 from prequential.records.table import format_table
 from prequential.sweeps.finished import CorpusKey, check_own_run, recorded_corpus
 from prequential.sweeps.plan_runs import Study
-from prequential.sweeps.plans import Plan, Variant
-from prequential.sweeps.sweep import seeded
+from prequential.sweeps.plans import Plan, Variant, seeded
 
 MAX_HEAD_WIDTH = 32
 VECTOR_STEP_POWER = 0.75  # of 1 / width
@@ -198,7 +197,6 @@ def ladder_study(plan: Plan) -> Study:
         plan=plan,
         summarise=lambda outcomes: ladder_of([outcome.run for outcome in outcomes if outcome.run]),
         notes="each run contains the runs over every prefix of the corpus",
-        predicts_time=True,
     )
 
 

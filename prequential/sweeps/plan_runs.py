@@ -4,31 +4,24 @@ A finished run of the same configuration over the same bytes is used again, so a
 again.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from prequential.errors import CorpusError
 from prequential.evaluation.evaluation import DraftFolder, evaluate
 from prequential.evaluation.record import evaluation_record
 from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run
 from prequential.model.config import Config
-from prequential.online.flops import total_flops
 from prequential.online.runtime import Runtime
 from prequential.printable import printable
 from prequential.sweeps.finished import CorpusKey, config_key, corpus_key, finished_runs, recorded_corpus
 from prequential.sweeps.plan_workers import PlanWorker
 from prequential.sweeps.plans import Candidate, Plan, Variant
 from prequential.watch.progress import SilentProgress
-
-PROBE_BYTES = 1 << 14  # of the short runs that predict the time of a plan
 
 OpenProgress = Callable[[str], AbstractContextManager[SilentProgress]]  # from the name of a run to its `on_progress`
 
@@ -85,14 +78,12 @@ class Study:
     """A question to many runs over one corpus: which configurations, and which summary of those that are finished.
 
     kind: of its record. summarise: takes outcomes of which at least one has a run. notes: printed below the plan.
-    predicts_time: whether a dry run predicts the time of the plan, by short runs.
     """
 
     kind: str
     plan: Plan
     summarise: Callable[[Sequence[RunOutcome]], StudySummary]
     notes: str = ""
-    predicts_time: bool = False
 
 
 def runs_by_variant(outcomes: Iterable[RunOutcome]) -> dict[Variant, list[Run]]:
@@ -185,21 +176,3 @@ def _new_run(
                 f"the corpus changed during the runs: its digest was {corpus.blake2b}, now it is {found.blake2b}"
             )
         return read_run(new.finish(folder, record, evaluation.curves, mode=evaluation.mode))
-
-
-def predict_s(source: str, plan: Plan, corpus: CorpusKey, finished: AbstractSet[str], runtime: Runtime) -> float:
-    """Wall time of the unfinished runs, in seconds, from short runs of the cheapest and of the dearest configuration.
-
-    finished: the keys (`config_key`) of the finished runs. Operations per second depend on the size. Between the two, their
-    logarithm is a straight line over that of the operations.
-    """
-    flops = {config: total_flops(config, corpus.n_bytes).total for config in plan.configs if isinstance(config, Config)}
-    remaining = [config for config in flops if config_key(config.to_dict()) not in finished]
-    ascending = sorted(flops, key=flops.__getitem__)
-    n_bytes, rates = min(PROBE_BYTES, corpus.n_bytes), {}
-    for config in dict.fromkeys([ascending[0], ascending[-1]]) if remaining else ():
-        evaluation = evaluate(source, config=config, limit_bytes=n_bytes, baselines=(), runtime=runtime)
-        rates[math.log(flops[config])] = math.log(total_flops(config, n_bytes).total / evaluation.wall_s)
-    log_flops = [math.log(flops[config]) for config in remaining]
-    log_rates = np.interp(log_flops, list(rates), list(rates.values())) if remaining else np.empty(0)
-    return float(np.exp(log_flops - log_rates).sum())

@@ -4,14 +4,20 @@ plan = sweep_plan(preset(5, pure=True), widths=[64, 128], seeds=[0, 1])
 outcomes = list(run_plan("book.txt", plan, "runs"))       # plan_runs.py
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
-from prequential.errors import ConfigError
+from prequential.arguments import check_arguments
+from prequential.errors import ConfigError, wrong_argument
+from prequential.learners.loading import load_subject
 from prequential.learners.subject import Subject
 from prequential.model.config import Config
-from prequential.online.flops import total_flops
+from prequential.online.flops import replay_factor, total_flops
+from prequential.online.runtime import Runtime
 from prequential.records.table import format_table
 from prequential.sweeps.finished import CorpusKey, config_key
 
@@ -91,8 +97,8 @@ def plan_of(parts: Iterable[tuple[str, Callable[[], Iterable[Variant]]]]) -> Pla
     return Plan(variants=tuple(variants), refusals=tuple(refusals))
 
 
-def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, predicted_s: float | None, notes: str) -> str:
-    """The plan before it runs, with a final newline. predicted_s: time of its unfinished runs in seconds, if known."""
+def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, notes: str) -> str:
+    """The plan before it runs, with a final newline."""
     total = plan.flops(corpus.n_bytes)
     rows = []
     for variant in plan.variants:
@@ -102,9 +108,7 @@ def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, predicted_s: flo
     return "\n".join(
         [
             f"{len(plan.configs)} runs of {corpus.n_bytes:,} bytes: {len(plan.variants)} configurations; "
-            f"{n_finished} finished already"
-            + ("" if total is None else f"; {total:.3g} FLOPs in all")
-            + ("" if predicted_s is None else f", about {predicted_s:,.0f} s by a short probe"),
+            f"{n_finished} finished already" + ("" if total is None else f"; {total:.3g} FLOPs in all"),
             format_table(("", "seeds", "FLOPs/byte"), rows),
             *(f"refused: {refusal.name}: {refusal.reason}" for refusal in plan.refusals),
             *([notes] if notes else []),
@@ -129,3 +133,108 @@ def plan_record(plan: Plan, corpus: CorpusKey) -> dict[str, Any]:
         "refused": [refusal._asdict() for refusal in plan.refusals],
         "flops": plan.flops(corpus.n_bytes),
     }
+
+
+# ---- the plans of sweeps
+
+
+def sweep_plan(
+    base: Config,
+    *,
+    replay: Sequence[float] | None = None,
+    widths: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+    update_symbols: Sequence[int] | None = None,
+    seeds: Sequence[int] | None = None,
+    runtime: Runtime | None = None,
+) -> Plan:
+    """The plan of every combination of the values. None keeps the value of `base`.
+
+    replay: positions learned from for each symbol read; it sets n_rows. update_symbols: symbols between two optimiser steps, the
+    length of a segment. Heads keep the width that they have in `base` where it fits. Combinations that are out of range, or
+    exceed the limits of the runtime, are refused by name. Raises ConfigError if `base` has no GPT or no combination is left.
+
+    Examples:
+        >>> import prequential
+        >>> plan = prequential.sweep_plan(prequential.preset(5, pure=True), replay=(1, 2), widths=(64,))
+        >>> [variant.name for variant in plan.variants]
+        ['replay 1, width 64, layers 2, update 512', 'replay 2, width 64, layers 2, update 512']
+    """
+    _check_axes(base, replay=(replay, float), widths=(widths, int), layers=(layers, int), seeds=(seeds, int))
+    _check_axes(base, update_symbols=(update_symbols, int))
+    check_arguments(runtime=runtime)
+    if base.gpt is None:
+        raise ConfigError("a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9")
+    axes = (
+        [replay_factor(base)] if replay is None else replay,
+        [base.gpt.width] if widths is None else widths,
+        [base.gpt.n_layers] if layers is None else layers,
+        [base.schedule.segment_symbols] if update_symbols is None else update_symbols,
+    )
+
+    def variants(name: str, point: tuple[float, int, int, int]) -> list[Variant]:
+        config = varied(base, *point)
+        (runtime or Runtime()).check(config)
+        return [Variant(name=name, configs=seeded(config, seeds))]
+
+    points = {"replay {:g}, width {}, layers {}, update {}".format(*point): point for point in product(*axes)}
+    return plan_of((name, partial(variants, name, point)) for name, point in points.items())
+
+
+def seeded(config: Config, seeds: Sequence[int] | None) -> tuple[Config, ...]:
+    """The configuration with each seed; without seeds, with its own."""
+    return tuple(replace(config, seed=seed) for seed in dict.fromkeys(seeds or [config.seed]))
+
+
+def _check_axes(base: Any, **axes: tuple[Any, type]) -> None:
+    """Raises ConfigError unless the base is a Config, and the values of each axis are a list of numbers of its kind."""
+    if not isinstance(base, Config):
+        raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
+    for name, (values, kind) in axes.items():
+        if values is None:
+            continue
+        is_list = isinstance(values, Iterable) and not isinstance(values, str | bytes)
+        kinds = int | float if kind is float else int
+        if not is_list or not all(isinstance(each, kinds) and not isinstance(each, bool) for each in values):
+            raise wrong_argument(name, values, f"a list of {'numbers' if kind is float else 'integers'}, or None")
+
+
+def learner_plan(name: str, grid: Mapping[str, Sequence[Any]], seeds: Sequence[int] | None = None) -> Plan:
+    """The plan of every combination of arguments of a learner of the user's own, by name as `load_subject` takes it.
+
+    seeds: values of its argument `seed`; results are averaged over them. Combinations that the factory refuses are refused by
+    name. Raises ConfigError if none is left.
+    """
+    varied_names = [key for key, values in grid.items() if len(values) > 1]
+
+    def variants(title: str, arguments: Mapping[str, Any]) -> list[Variant]:
+        of_each = [{**arguments, "seed": seed} for seed in dict.fromkeys(seeds)] if seeds else [arguments]
+        return [Variant(name=title, configs=tuple(load_subject(name, each) for each in of_each))]
+
+    parts = []
+    for point in product(*grid.values()):
+        arguments = dict(zip(grid, point, strict=True))
+        title = ", ".join(f"{key} {arguments[key]}" for key in varied_names) or name
+        parts.append((title, partial(variants, title, arguments)))
+    return plan_of(parts)
+
+
+def varied(base: Config, replay: float, width: int, n_layers: int, update_symbols: int) -> Config:
+    """`base` at another point of the grid of `sweep_plan`. Raises ConfigError."""
+    assert base.gpt
+    head_width = base.gpt.width // base.gpt.n_heads
+    gpt = replace(base.gpt, width=width, n_layers=n_layers, n_heads=max(1, width // head_width))
+    n_rows = replay * update_symbols / base.schedule.row_symbols
+    if not (math.isfinite(n_rows) and abs(n_rows - round(n_rows)) < 1e-9):
+        raise ConfigError(
+            f"replay {replay:g} of {update_symbols} symbols does not fill an integer number of rows of "
+            f"{base.schedule.row_symbols} symbols"
+        )
+    schedule = replace(
+        base.schedule,
+        # a first segment longer than the others would be refused
+        first_segment_symbols=min(base.schedule.first_segment_symbols, update_symbols),
+        segment_symbols=update_symbols,
+        n_rows=round(n_rows),
+    )
+    return replace(base, gpt=gpt, schedule=schedule)

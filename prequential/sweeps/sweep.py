@@ -6,137 +6,30 @@ summary = sweep("book.txt", plan, "runs")
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from prequential.arguments import check_arguments
-from prequential.errors import ConfigError, CorpusError, wrong_argument
-from prequential.evaluation.curves import MODEL, mean_curve
+from prequential.errors import CorpusError, wrong_argument
+from prequential.evaluation.curves import MODEL, Curve, mean_curve
 from prequential.evaluation.frames import result_frame
 from prequential.evaluation.runs import PathLike, Run
-from prequential.learners.loading import load_subject
 from prequential.machine.process import process_kept
-from prequential.model.config import Config
-from prequential.online.flops import replay_factor
 from prequential.online.runtime import Runtime
-from prequential.printable import printable
 from prequential.records.table import format_table
-from prequential.sweeps.data_multiple import data_multiple
-from prequential.sweeps.finished import CorpusKey, recorded_corpus
 from prequential.sweeps.plan_runs import RunOutcome, Study, run_plan, runs_by_variant
-from prequential.sweeps.plans import Plan, Variant, format_flops, plan_of
+from prequential.sweeps.plans import Plan, Variant, format_flops
 
 if TYPE_CHECKING:
     import pandas
 
-# ---- the plan
-
-
-def sweep_plan(
-    base: Config,
-    *,
-    replay: Sequence[float] | None = None,
-    widths: Sequence[int] | None = None,
-    layers: Sequence[int] | None = None,
-    update_symbols: Sequence[int] | None = None,
-    seeds: Sequence[int] | None = None,
-    runtime: Runtime | None = None,
-) -> Plan:
-    """The plan of every combination of the values. None keeps the value of `base`.
-
-    replay: positions learned from for each symbol read; it sets n_rows. update_symbols: symbols between two optimiser steps, the
-    length of a segment. Heads keep the width that they have in `base` where it fits. Combinations that are out of range, or
-    exceed the limits of the runtime, are refused by name. Raises ConfigError if `base` has no GPT or no combination is left.
-
-    Examples:
-        >>> import prequential
-        >>> plan = prequential.sweep_plan(prequential.preset(5, pure=True), replay=(1, 2), widths=(64,))
-        >>> [variant.name for variant in plan.variants]
-        ['replay 1, width 64, layers 2, update 512', 'replay 2, width 64, layers 2, update 512']
-    """
-    _check_axes(base, replay=(replay, float), widths=(widths, int), layers=(layers, int), seeds=(seeds, int))
-    _check_axes(base, update_symbols=(update_symbols, int))
-    check_arguments(runtime=runtime)
-    if base.gpt is None:
-        raise ConfigError("a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9")
-    axes = (
-        [replay_factor(base)] if replay is None else replay,
-        [base.gpt.width] if widths is None else widths,
-        [base.gpt.n_layers] if layers is None else layers,
-        [base.schedule.segment_symbols] if update_symbols is None else update_symbols,
-    )
-
-    def variants(name: str, point: tuple[float, int, int, int]) -> list[Variant]:
-        config = varied(base, *point)
-        (runtime or Runtime()).check(config)
-        return [Variant(name=name, configs=seeded(config, seeds))]
-
-    points = {"replay {:g}, width {}, layers {}, update {}".format(*point): point for point in product(*axes)}
-    return plan_of((name, partial(variants, name, point)) for name, point in points.items())
-
-
-def seeded(config: Config, seeds: Sequence[int] | None) -> tuple[Config, ...]:
-    """The configuration with each seed; without seeds, with its own."""
-    return tuple(replace(config, seed=seed) for seed in dict.fromkeys(seeds or [config.seed]))
-
-
-def _check_axes(base: Any, **axes: tuple[Any, type]) -> None:
-    """Raises ConfigError unless the base is a Config, and the values of each axis are a list of numbers of its kind."""
-    if not isinstance(base, Config):
-        raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
-    for name, (values, kind) in axes.items():
-        if values is None:
-            continue
-        is_list = isinstance(values, Iterable) and not isinstance(values, str | bytes)
-        kinds = int | float if kind is float else int
-        if not is_list or not all(isinstance(each, kinds) and not isinstance(each, bool) for each in values):
-            raise wrong_argument(name, values, f"a list of {'numbers' if kind is float else 'integers'}, or None")
-
-
-def learner_plan(name: str, grid: Mapping[str, Sequence[Any]], seeds: Sequence[int] | None = None) -> Plan:
-    """The plan of every combination of arguments of a learner of the user's own, by name as `load_subject` takes it.
-
-    seeds: values of its argument `seed`; results are averaged over them. Combinations that the factory refuses are refused by
-    name. Raises ConfigError if none is left.
-    """
-    varied_names = [key for key, values in grid.items() if len(values) > 1]
-
-    def variants(title: str, arguments: Mapping[str, Any]) -> list[Variant]:
-        of_each = [{**arguments, "seed": seed} for seed in dict.fromkeys(seeds)] if seeds else [arguments]
-        return [Variant(name=title, configs=tuple(load_subject(name, each) for each in of_each))]
-
-    parts = []
-    for point in product(*grid.values()):
-        arguments = dict(zip(grid, point, strict=True))
-        title = ", ".join(f"{key} {arguments[key]}" for key in varied_names) or name
-        parts.append((title, partial(variants, title, arguments)))
-    return plan_of(parts)
-
-
-def varied(base: Config, replay: float, width: int, n_layers: int, update_symbols: int) -> Config:
-    """`base` at another point of the grid of `sweep_plan`. Raises ConfigError."""
-    assert base.gpt
-    head_width = base.gpt.width // base.gpt.n_heads
-    gpt = replace(base.gpt, width=width, n_layers=n_layers, n_heads=max(1, width // head_width))
-    n_rows = replay * update_symbols / base.schedule.row_symbols
-    if not (math.isfinite(n_rows) and abs(n_rows - round(n_rows)) < 1e-9):
-        raise ConfigError(
-            f"replay {replay:g} of {update_symbols} symbols does not fill an integer number of rows of "
-            f"{base.schedule.row_symbols} symbols"
-        )
-    schedule = replace(
-        base.schedule,
-        # a first segment longer than the others would be refused
-        first_segment_symbols=min(base.schedule.first_segment_symbols, update_symbols),
-        segment_symbols=update_symbols,
-        n_rows=round(n_rows),
-    )
-    return replace(base, gpt=gpt, schedule=schedule)
-
+N_WINDOWS = 32  # windows of a learning curve, in which losses are compared
 
 # ---- the results
 
@@ -146,9 +39,9 @@ class Result:
     """A variant over its seeds.
 
     bits_per_byte: mean description length. spread: the largest minus the smallest; None for a single seed. flops_per_byte: as in
-    online/flops.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the baseline, or
-    None with the reason. on_front: whether no other variant has fewer bits for at most the same cost, or a lower cost for at most
-    as many bits. The cost is operations, or, where they are not known, time.
+    online/flops.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the variant of
+    the lowest cost, or None with the reason. on_front: no other variant has fewer bits for at most the same cost, or a lower
+    cost for at most as many bits. The cost is operations, or, where they are not known, time.
     """
 
     name: str
@@ -183,13 +76,9 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The results of every variant with a finished run, in the order of the plan.
-
-    baseline: the name of what data multiples refer to. n_configs, n_runs: of the plan.
-    """
+    """The results of every variant with a finished run, in the order of the plan. n_configs, n_runs: of the plan."""
 
     results: tuple[Result, ...]
-    baseline: str
     n_configs: int
     n_runs: int
 
@@ -218,7 +107,7 @@ class Summary:
 
     def to_text(self) -> str:
         """The table of configurations, and the cost of a choice among them."""
-        best = self.best
+        best, cheapest = self.best, min(self.results, key=lambda result: result.cost)
         titles = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data multiple", "front")
         cheap = "little time" if best.flops_per_byte is None else "few operations"
         return "\n".join(
@@ -229,51 +118,33 @@ class Summary:
                 f"the choice among {self.n_configs} configurations costs {self.choice_bits:.2f} bits, of a single run among "
                 f"{self.n_runs} {self.run_choice_bits:.2f} bits",
                 f"front: no other configuration has fewer bits for as {cheap}; spread: largest minus smallest over seeds",
-                f"data multiple: bytes that {printable(self.baseline)} needs for the same loss, divided by the bytes needed here",
+                f"data multiple: bytes that {cheapest.name} needs for the same loss, divided by the bytes needed here",
                 *(f"data multiple of {r.name}: none, {r.reason}" for r in self.results if r.reason),
             ]
         )
 
 
-def sweep_study(plan: Plan, baseline: Run | None = None) -> Study:
-    """The study of a grid. baseline: the run that data multiples refer to; None: the variant of the lowest cost."""
-    return Study(kind="sweep", plan=plan, summarise=partial(summarise, plan, baseline=baseline))
+def sweep_study(plan: Plan) -> Study:
+    """The study of a grid."""
+    return Study(kind="sweep", plan=plan, summarise=partial(summarise, plan))
 
 
-def summarise(plan: Plan, outcomes: Iterable[RunOutcome], baseline: Run | None = None) -> Summary:
-    """Means over seeds, the Pareto front, and data multiples against `baseline` or the variant of the lowest cost.
-
-    Raises CorpusError if no run is finished, or if the baseline read other bytes.
-    """
+def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
+    """Means over seeds, the Pareto front, and data multiples. Raises CorpusError if no run is finished."""
     runs = runs_by_variant(outcomes)
     results = [_result(variant, runs[variant]) for variant in plan.variants if variant in runs]
     curves = [mean_curve([run.curves[MODEL] for run in runs[v]]) for v in plan.variants if v in runs]
     cheapest = min(range(len(results)), key=lambda i: results[i].cost)
-    name, curve = results[cheapest].name, curves[cheapest]
-    if baseline:
-        check_baseline(baseline, recorded_corpus(next(iter(runs.values()))[0].record))
-        name, curve = baseline.name, baseline.curves[MODEL]
     front = pareto_front([(result.cost, result.bits_per_byte) for result in results])
-    multiples = [data_multiple(each, curve) for each in curves]
+    multiples = [data_multiple(each, curves[cheapest]) for each in curves]
     return Summary(
         results=tuple(
             replace(result, on_front=on_front, data_multiple=multiple, reason=reason)
             for result, on_front, (multiple, reason) in zip(results, front, multiples, strict=True)
         ),
-        baseline=name,
         n_configs=len(plan.variants),
         n_runs=len(plan.configs),
     )
-
-
-def check_baseline(baseline: Run, corpus: CorpusKey) -> None:
-    """Raises CorpusError if the run read other bytes: its losses would differ in more than the learner."""
-    found = recorded_corpus(baseline.record)
-    if found != corpus:
-        raise CorpusError(
-            f"the baseline {str(baseline.path)!r} read other bytes ({found.n_bytes} with digest {found.blake2b[:16]}) than the "
-            f"sweep ({corpus.n_bytes} with {corpus.blake2b[:16]})"
-        )
 
 
 def _result(variant: Variant, runs: Sequence[Run]) -> Result:
@@ -309,6 +180,62 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
     return front
 
 
+# ---- data multiples
+
+
+def data_multiple(curve: Curve, baseline: Curve) -> tuple[float | None, str]:
+    """The bytes that the baseline needs for a loss, divided by the bytes that `curve` needs, and ""; or None and the reason.
+
+    Both curves are cumulative bits over the same bytes. The loss is the lowest that both reach. So the multiple is above 1 if
+    `curve` is the more efficient one, and exchanging the two inverts it.
+
+    The loss after n bytes is the loss of the window that ends there. The curve is cut into N_WINDOWS windows, and their losses
+    are made non-increasing by isotonic regression: a stretch that is easy for every learner does not count as learning. Between
+    the ends of windows the loss is interpolated linearly.
+    """
+    losses, baseline_losses = _falling_losses(curve), _falling_losses(baseline)
+    loss_bits_per_byte = max(float(losses.bits[-1]), float(baseline_losses.bits[-1]))
+    needed_bytes = _first_reach(losses, loss_bits_per_byte)
+    baseline_bytes = _first_reach(baseline_losses, loss_bits_per_byte)
+    if needed_bytes is None or baseline_bytes is None:
+        who, n_bytes = (
+            ("it", losses.n_bytes[0]) if needed_bytes is None else ("the baseline", baseline_losses.n_bytes[0])
+        )
+        return None, (
+            f"{who} reaches {loss_bits_per_byte:.4f} bits/byte, the lowest loss of both, within its first {n_bytes} bytes"
+        )
+    return baseline_bytes / needed_bytes, ""
+
+
+def _falling_losses(curve: Curve) -> Curve:
+    windows = curve.windows(N_WINDOWS)
+    return Curve(n_bytes=windows.n_bytes, bits=falling(windows.bits))
+
+
+def falling(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sequence (n,) that never rises and is nearest to `values` (n,) in squares, by pooling adjacent violators."""
+    pools: list[tuple[float, int]] = []  # sum and length
+    for value in values:
+        total, n = float(value), 1
+        while pools and pools[-1][0] * n <= total * pools[-1][1]:
+            total, n = total + pools[-1][0], n + pools[-1][1]
+            pools.pop()
+        pools.append((total, n))
+    return np.repeat([total / n for total, n in pools], [n for _, n in pools])
+
+
+def _first_reach(losses: Curve, loss_bits_per_byte: float) -> float | None:
+    """The bytes after which falling losses of windows reach a loss that they do reach; None if the first window reaches it."""
+    i = int(np.argmax(losses.bits <= loss_bits_per_byte))
+    if i == 0:
+        return None
+    (x0, x1), (y0, y1) = losses.n_bytes[i - 1 : i + 1], losses.bits[i - 1 : i + 1]
+    return float(x0 + (y0 - loss_bits_per_byte) / (y0 - y1) * (x1 - x0))
+
+
+# ---- the sweep
+
+
 @process_kept()
 def sweep(
     source: str | Path,
@@ -317,39 +244,31 @@ def sweep(
     *,
     limit_bytes: int | None = None,
     runtime: Runtime | None = None,
-    baseline: Run | None = None,
     trust_runs: bool = False,
     on_outcome: Callable[[RunOutcome], object] = lambda outcome: None,
 ) -> Summary:
     """Evaluates every configuration of the plan that `folder` holds no run of yet, and summarises the results over seeds.
 
-    on_outcome: called with each run, or with the error that it failed with. baseline: the run that data multiples refer to; by
-    default the variant of the lowest cost. trust_runs: also use finished runs of other users, and those without their archives.
-    Raises CorpusError if no run succeeds, and for a finished run that is not to be trusted.
+    on_outcome: called with each run, or with the error that it failed with. trust_runs: also use finished runs of other users,
+    and those without their archives. Raises CorpusError if no run succeeds, and for a finished run that is not to be trusted.
 
     Examples:
         >>> import tempfile, prequential
-        >>> from prequential.sweeps.sweep import sweep_plan
         >>> gpt = prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16)
         >>> plain = prequential.Runtime(kernels="plain")
-        >>> plan = sweep_plan(prequential.Config(gpt=gpt, mixer=None), widths=[16, 32])
+        >>> plan = prequential.sweep_plan(prequential.Config(gpt=gpt, mixer=None), widths=[16, 32])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     summary = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=500, runtime=plain)
-        >>> for result in summary.results:
-        ...     print(result.name)
-        replay 1.5, width 16, layers 1, update 1024
-        replay 1.5, width 32, layers 1, update 1024
+        >>> [result.n_seeds for result in summary.results]
+        [1, 1]
     """
     check_arguments(source=source, folder=folder, limit_bytes=limit_bytes, runtime=runtime, on_outcome=on_outcome)
-    for name, value, kind in (("plan", plan, Plan), ("baseline", baseline, Run | None)):
-        if not isinstance(value, kind):
-            raise wrong_argument(
-                name, value, "a Plan of prequential.sweep_plan" if name == "plan" else "a Run, or None"
-            )
+    if not isinstance(plan, Plan):
+        raise wrong_argument("plan", plan, "a Plan of prequential.sweep_plan")
     outcomes = []
     for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime, trust_runs=trust_runs):
         on_outcome(outcome)
         outcomes.append(outcome)
     if outcomes and not any(outcome.run for outcome in outcomes):
         raise CorpusError(f"no run of the sweep succeeded; the first error: {outcomes[0].error}")
-    return summarise(plan, outcomes, baseline)
+    return summarise(plan, outcomes)

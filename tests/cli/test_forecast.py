@@ -65,7 +65,7 @@ def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
     score = ("forecast", runs, "--score", frozen)
     assert ran(*score, "--corpus", folder / "book.txt", "--kernels", "fused", "--json") == 0
     line = json.loads(capsys.readouterr().out)
-    assert [one["quantity"] for one in line["scores"]] == ["total_bits", "final_bits_per_byte"]
+    assert [one["quantity"] for one in line["scores"]] == ["total_bits"]
     run = prequential.read_runs(runs)[-1]
     assert line["scores"][0]["actual"] == pytest.approx(run.record["code_bits"])
     n_runs = len(prequential.read_runs(runs))
@@ -104,25 +104,15 @@ def test_another_corpus_and_one_that_ends_before_the_target_are_refused_before_t
         ran("forecast", folder / "runs", *target, "-o", tmp_path / "f.json", "--corpus", folder / "book.txt")
 
 
-def test_a_backtest_has_a_row_for_each_hidden_run_and_its_coverage(folder, capsys):
-    assert ran("forecast", folder / "runs", "--backtest") == 0
-    shown = capsys.readouterr().out
-    assert "total_bits: fitted up to" in shown
-    assert "90 % intervals, each with the factor and form of the other origins, hit" in shown
-    assert ran("forecast", folder / "runs", "--backtest", "--json", "--form", "additive") == 0
-    record = json.loads(capsys.readouterr().out)["backtest"]["total_bits"]
-    assert record["n_cells"] == len(record["cells"]) > 8
-    assert all(cell["compute_ratio"] >= 2 for cell in record["cells"])
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((), "for a forecast, or --backtest"),
         (("--target-width", "48"), "needs --target-width, --target-bytes and -o"),
         ((*TARGET, "-o", "f.json", "--proxy", "run"), "--proxy needs --corpus"),
-        (("--backtest", "--form", "cubic"), "no form 'cubic'; the forms are additive"),
-        (("--score", "f.json", "--backtest", "-o", "x"), "makes no forecast: leave out --output, --backtest"),
+        (
+            ("--score", "f.json", "--after-the-fact", "-o", "x"),
+            "makes no forecast: leave out --output, --after-the-fact",
+        ),
     ],
 )
 def test_an_impossible_forecast_is_a_usage_error(folder, args, message, capsys):

@@ -92,13 +92,15 @@ def test_a_corpus_a_stored_model_and_a_run_make_the_same_learner(run, folder):
         (("--train", "train", "--test", "tests", "--max-memory", "1M"), b"more than the limit", 1),
         (("--train", "train", "--test", "empty"), b"is empty", 1),
         (("--train", "empty", "--test", "train"), b"nothing to learn from", 1),
-        (("--train", "bad.checkpoint", "--test", "train"), b"leave out -1..-9 or --config", 2),
+        (("--train", "made-up", "--test", "train"), b"leave out -1..-9 or --config", 2),
         (("--train", "train"), b"required: --test", 2),
     ],
 )
 def test_an_impossible_measurement_is_one_line(run, folder, args, part, code):
     (folder / "empty").touch()
-    (folder / "bad.checkpoint").write_bytes(b"no checkpoint")
+    (folder / "made-up").mkdir(exist_ok=True)
+    for name in ("model.json", "model.safetensors"):
+        (folder / "made-up" / name).touch()
     done = heldout(run, folder, *args)
     assert (done.returncode, done.stdout) == (code, b"")
     assert len(done.stderr.splitlines()) == 1 and part in done.stderr

@@ -52,9 +52,7 @@ def studied(folder, no_warm_up):
         runs = f"runs of {name}"
         args = (*STUDIES[name], "--runs", runs, *(("--seeds", "0") if name == "ladder" else ()))
         code, shown = called(folder, *args)
-        newest = str(prequential.read_runs(folder / runs)[-1].path)
-        more = {"sweep": ("--baseline", newest), "ablate": ("--from", "both")}.get(name, ())
-        again, record = called(folder, *args, *more, "--json")
+        again, record = called(folder, *args, "--json")
         assert (code, again) == (0, 0)
         return shown, json.loads(record), prequential.read_runs(folder / runs)
 
@@ -65,7 +63,7 @@ PLANS = {
     "sweep": r"""4 runs of 2,048 bytes: 2 configurations; 0 finished already; \S+ FLOPs in all
 replay 1, width 16, layers 1, update 128 +0, 1 +[\d,]+
 refused: replay 1\.1, width 16, layers 1, update 128: replay 1\.1 of 128 symbols does not fill.*""",
-    "ladder": r"""5 runs of 1,500 bytes: 3 configurations; 0 finished already.*, about [\d,]+ s by a short probe
+    "ladder": r"""5 runs of 1,500 bytes: 3 configurations; 0 finished already.*
 24x1 +0, 1, 2 +[\d,]+
 each run contains the runs over every prefix of the corpus""",
     "ablate": r"""8 runs of 1,100 bytes: 8 configurations; 0 finished already.*
@@ -86,18 +84,17 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(name, folder):
 def test_a_second_command_finds_the_runs_and_makes_none(name, n_runs, studied):
     _, record, runs = studied(name)
     assert [run["is_new"] for run in record["runs"]] == [False] * n_runs
-    assert len(runs) == n_runs  # of two features, from full is from base
+    assert len(runs) == n_runs
     assert record["kind"] == {"ablate": "ablation"}.get(name, name)
     planned = [Config.from_dict(config) for variant in record["plan"] for config in variant["configs"]]
     assert {Config.from_record(run.record["config"]) for run in runs} == set(planned)
 
 
 def test_a_sweep_shows_its_configurations_and_the_cost_of_the_choice(studied):
-    shown, record, runs = studied("sweep")
+    shown, record, _ = studied("sweep")
     rows = re.findall(r"^(replay \d), width 16, layers 1, update 128 +2 +(\S+) +(\S+) +(\S+) ", shown, re.MULTILINE)
     assert [row[0] for row in rows] == ["replay 1", "replay 2"]
     assert "among 2 configurations costs 1.00 bits, of a single run among 4 2.00 bits" in shown
-    assert record["baseline"] == runs[-1].name
     assert (record["choice_bits"], record["run_choice_bits"]) == (1.0, 2.0)
     assert (record["corpus"]["n_bytes"], len(record["refused"])) == (2048, 1)
     bits = [run["bits_per_byte"] for run in record["runs"]]
@@ -115,21 +112,20 @@ def test_a_ladder_is_shown_at_every_prefix(studied):
 
 def test_an_ablation_shows_every_feature_at_every_size_with_an_interval_and_a_verdict(studied):
     shown, record, runs = studied("ablate")
-    rows = re.findall(rf"^(replay|decay) +(16x1|32x1) +{NUMBER} +\[{NUMBER}, {NUMBER}\] ", shown, re.MULTILINE)
-    assert [row[:2] for row in rows] == [(f, s) for f in ("replay", "decay") for s in ("16x1", "32x1")]
+    rows = re.findall(rf"^(replay|decay|all) +(16x1|32x1) +{NUMBER} +\[{NUMBER}, {NUMBER}\] ", shown, re.MULTILINE)
+    assert [row[:2] for row in rows] == [(f, s) for f in ("replay", "decay", "all") for s in ("16x1", "32x1")]
     assert all(float(low) <= float(saved) <= float(high) for _, _, saved, low, high in rows)
-    verdicts = re.findall(rf"^(replay|decay) +{NUMBER} +\[{NUMBER}, {NUMBER}\] +\w[\w ]*$", shown, re.MULTILINE)
-    assert [row[0] for row in verdicts] == ["replay", "decay"]
+    verdicts = re.findall(rf"^(replay|decay|all) +{NUMBER} +\[{NUMBER}, {NUMBER}\] +\w[\w ]*$", shown, re.MULTILINE)
+    assert [row[0] for row in verdicts] == ["replay", "decay", "all"]
     assert "other text of this length and kind, under this seed" in shown
     bits = {Config.from_dict(run.record["config"]): run.record["code_bits"] for run in runs}
     configs = {variant["name"]: Config.from_dict(variant["configs"][0]) for variant in record["plan"]}
     for result in record["results"]:
-        other = "decay" if result["feature"] == "replay" else "replay"
-        names = {"base": ("base", f"base + {result['feature']}"), "full": (f"base + {other}", "full")}
+        added = "all" if result["feature"] == "all" else f"base + {result['feature']}"
         for effect in result["effects"]:
-            off, on = (bits[configs[f"{effect['size']}, {name}"]] for name in names[result["direction"]])
+            off, on = (bits[configs[f"{effect['size']}, {name}"]] for name in ("base", added))
             assert effect["saved"]["bits"] == off - on
-    assert (len(record["results"]), record["choice_bits"], record["sizes"]) == (4, 3.0, ["16x1", "32x1"])
+    assert (len(record["results"]), record["choice_bits"], record["sizes"]) == (3, 3.0, ["16x1", "32x1"])
 
 
 FAILURES = {  # which configurations fail, the first line on stderr, and what is shown of the others
@@ -153,15 +149,8 @@ def test_a_run_that_fails_is_one_line_and_the_others_continue(name, folder, tmp_
     lines = capsys.readouterr().err.splitlines()
     assert (code, len(lines)) == (1, n_failed)
     assert lines[0] == f"prequential: {first}: the GPT has diverged"
-    assert others in shown and "Added to base" not in shown
+    assert others in shown and "added to base" not in shown
     assert len(list(tmp_path.iterdir())) == shown.count("archive ")  # a failed run leaves nothing
-
-
-def test_a_baseline_of_other_bytes_is_refused_before_the_work(studied, folder):
-    other = ("--limit", "1K", "--runs", "none", "--baseline", str(studied("sweep")[2][-1].path))
-    with pytest.raises(prequential.CorpusError, match="read other bytes"):
-        called(folder, *STUDIES["sweep"], *other)
-    assert not (folder / "none").exists()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +165,6 @@ def test_a_baseline_of_other_bytes_is_refused_before_the_work(studied, folder):
         ("sweep a --sizes 16x1", "--sizes needs --ladder"),
         ("sweep a --seeded 16x1", "--seeded needs --ladder"),
         ("sweep a --ladder --width 16", "--width is not of a ladder: leave it out"),
-        ("sweep a --ladder --baseline x", "--baseline is not of a ladder"),
         ("sweep a --ladder --learner x.py:X", "--learner is not of a ladder"),
         ("sweep a --ladder --sizes 16", "'16' is not a list of sizes"),
         ("sweep a --ladder --sizes 33x1", "multiple of 2"),

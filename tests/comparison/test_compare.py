@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prequential_codecs.bit_coder import UNIT_BITS
 from series import SEGMENT, autoregressive, write_run
 
-from prequential.comparison.compare import bounded_e_value, compare, log2_e_value
+from prequential.comparison.compare import compare
 from prequential.comparison.intervals import Bootstrap, block_length, cell_deviations
 from prequential.comparison.prediction import half_width, mean_variance
 from prequential.errors import ConfigError, CorpusError
@@ -33,7 +33,6 @@ def test_differences_are_exact_to_the_unit_in_total_and_after_every_segment(pair
     assert difference.bits / UNIT_BITS == int((b - a).sum())
     assert (difference.running_bits / UNIT_BITS).tolist() == [0, *np.cumsum(b - a).tolist()]
     assert difference.n_bytes.tolist() == list(range(0, SEGMENT * len(pairs) + 1, SEGMENT))
-    assert difference.known.all()
     assert difference.bits_per_byte == difference.bits / (SEGMENT * len(pairs))
 
 
@@ -43,7 +42,7 @@ def test_a_run_has_no_difference_to_itself_and_an_interval_of_length_0(units, se
     with tempfile.TemporaryDirectory() as root:
         run = write_run(Path(root, "a"), units)
         (difference,) = compare([run, run], bootstrap=Bootstrap(seed=seed, n_resamples=99)).differences
-    assert (difference.bits, difference.log2_e, difference.crossing_byte) == (0, 0, None)
+    assert (difference.bits, difference.crossing_byte) == (0, None)
     assert (difference.interval.low_bits, difference.interval.high_bits) == (0, 0)
     assert (difference.long_memory.text_low_bits, difference.long_memory.text_high_bits) == (0, 0)
     assert not difference.running_bits.any()
@@ -54,10 +53,9 @@ def test_a_run_has_no_difference_to_itself_and_an_interval_of_length_0(units, se
     st.integers(0, 2**32),
     st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True),
     st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True),
-    st.sampled_from([None, 3 * SEGMENT]),
 )
-def test_exchanging_the_groups_changes_only_the_signs(seed, a_seeds, b_seeds, block) -> None:
-    how = Bootstrap(seed=seed, n_resamples=99, block_bytes=block)
+def test_exchanging_the_groups_changes_only_the_signs(seed, a_seeds, b_seeds) -> None:
+    how = Bootstrap(seed=seed, n_resamples=99)
     with tempfile.TemporaryDirectory() as root:
         a, b = (
             [write_run(Path(root, f"{name}{s}"), drawn_units(70, seed + s), model=name, seed=s) for s in seeds]
@@ -70,7 +68,6 @@ def test_exchanging_the_groups_changes_only_the_signs(seed, a_seeds, b_seeds, bl
     assert (found.text_low_bits, found.mean_low_bits) == (-mirrored.text_high_bits, -mirrored.mean_high_bits)
     assert found.text_low_bits <= found.mean_low_bits <= there.bits <= found.mean_high_bits <= found.text_high_bits
     assert (there.running_bits == -back.running_bits).all()
-    assert there.furthest_ahead[1] == -back.furthest_behind[1]
 
 
 def coverage(series: np.ndarray, block: int | None, how: Bootstrap) -> int:
@@ -124,16 +121,17 @@ def test_the_interval_over_seeds_has_its_nominal_coverage() -> None:
 def test_the_intervals_of_runs_are_those_of_their_cells_scaled_to_the_corpus(tmp_path: Path) -> None:
     a, b = drawn_units(101, 1), drawn_units(101, 2)
     ends = np.append(SEGMENT * np.arange(1, 101), 100 * SEGMENT + 5)  # a short last segment
-    how = Bootstrap(block_bytes=4 * SEGMENT, seed=7)
+    how, block = Bootstrap(seed=7), block_length((b - a)[:100] * UNIT_BITS)
     runs = [write_run(tmp_path / name, units, model=name, ends=ends) for name, units in (("a", a), ("b", b))]
     difference = compare(runs, bootstrap=how).differences[0]
     interval, found, scale = difference.interval, difference.long_memory, int(ends[-1]) / SEGMENT
-    deviations = np.sort(cell_deviations(*[(units[None, :100] * UNIT_BITS, (0,)) for units in (a, b)], 4, how)) * scale
+    deviations = (
+        np.sort(cell_deviations(*[(units[None, :100] * UNIT_BITS, (0,)) for units in (a, b)], block, how)) * scale
+    )
     total = int((b - a).sum()) * UNIT_BITS
     assert interval.low_bits == pytest.approx(total + deviations[49], rel=1e-12)  # 50th of 1999: 2.5 %
     assert interval.high_bits == pytest.approx(total + deviations[-50], rel=1e-12)
-    assert (interval.n_cells, interval.cell_bytes, interval.n_interpolated) == (100, SEGMENT, 0)
-    assert (interval.block_bytes, interval.automatic) == (4 * SEGMENT, False)
+    assert (interval.n_cells, interval.cell_bytes, interval.block_bytes) == (100, SEGMENT, block * SEGMENT)
     mean, text = (half_width(mean_variance((b - a)[:100] * UNIT_BITS * scale), 0.95, n_texts=n) for n in (1, 2))
     bounds = found.mean_low_bits, found.mean_high_bits, found.text_low_bits, found.text_high_bits
     assert bounds == pytest.approx((total - mean, total + mean, total - text, total + text), rel=1e-12)
@@ -162,25 +160,21 @@ def test_several_seeds_widen_the_intervals_for_long_memory(tmp_path: Path) -> No
     assert "as many other seeds of A and B" in varied.long_memory.text_of
 
 
-def test_runs_with_different_segments_have_an_exact_total_and_count_interpolated_cells(tmp_path: Path) -> None:
+def test_runs_with_different_segments_have_an_exact_total(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", drawn_units(96, 1))
     b = write_run(tmp_path / "b", drawn_units(64, 2), model="b", ends=96 * np.arange(1, 65))
     (difference,) = compare([a, b]).differences
     assert difference.bits == (drawn_units(64, 2).sum() - drawn_units(96, 1).sum()) * UNIT_BITS
-    assert difference.n_bytes[difference.known].tolist() == list(range(0, 96 * 64 + 1, 192))
-    assert difference.interval.cell_bytes == 96
-    assert difference.interval.n_interpolated == 32  # the end of every second cell
+    assert difference.interval.cell_bytes == 96  # the longest segment
 
 
-def test_extremes_and_the_crossing_are_those_of_the_running_difference(tmp_path: Path) -> None:
+def test_the_crossing_is_that_of_the_running_difference(tmp_path: Path) -> None:
     unit = round(1 / UNIT_BITS)
     a = write_run(tmp_path / "a", [10 * unit] * 5)
     b = write_run(tmp_path / "b", [12 * unit, 13 * unit, 9 * unit, 4 * unit, 11 * unit], model="b")
     (difference,) = compare([a, b]).differences  # running: 2, 5, 4, -2, -1
-    assert difference.furthest_behind == (2 * SEGMENT, 5)
-    assert difference.furthest_ahead == (4 * SEGMENT, -2)
     assert difference.crossing_byte == 3 * SEGMENT + np.ceil(SEGMENT * 4 / 6)
-    assert (difference.bits, difference.percent, difference.log2_e) == (-1, -2, 1)
+    assert (difference.bits, difference.percent) == (-1, -2)
     assert difference.interval is None  # 5 cells
 
 
@@ -198,8 +192,8 @@ def test_runs_that_differ_in_the_seed_are_one_group_and_averaged(tmp_path: Path)
     ]
     difference = comparison.differences[0]
     assert difference.bits == (2 * units[1].sum() - units[0].sum() - units[2].sum()) * UNIT_BITS / 2
-    assert "over all seeds of A" in difference.interval.population
-    assert "under these seeds" in compare(written[1::2]).differences[0].interval.population
+    assert "over all seeds of A" in difference.long_memory.mean_of
+    assert "under these seeds" in compare(written[1::2]).differences[0].long_memory.mean_of
     assert comparison.choice_bits == 2
 
 
@@ -238,37 +232,16 @@ def test_runs_over_other_corpora_are_refused_with_the_reason(tmp_path: Path) -> 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     a, again = (write_run(tmp_path / str(seed), drawn_units(70, 0), seed=seed) for seed in range(2))
     corpus = {"n_bytes": 70 * SEGMENT, "blake2b": "00"}
-    short, b = (write_run(tmp_path / f"b{n}", drawn_units(n, 0), model="b", corpus=corpus) for n in (69, 70))
-    for runs, how, error, part in (
-        ([a, short], Bootstrap(), CorpusError, "up to byte 4480"),
-        ([a, again], Bootstrap(), ConfigError, "one group"),
-        ([a, b], Bootstrap(block_bytes=36 * SEGMENT), ConfigError, "longer than half"),
-    ):
+    short = write_run(tmp_path / "b", drawn_units(69, 0), model="b", corpus=corpus)
+    for runs, error, part in (([a, short], CorpusError, "up to byte 4480"), ([a, again], ConfigError, "one group")):
         with pytest.raises(error, match=part):
-            compare(runs, bootstrap=how)
+            compare(runs)
 
 
-@pytest.mark.parametrize(
-    "values", [{"confidence": 1.0}, {"confidence": 0.0}, {"seed": -1}, {"block_bytes": 0}, {"n_resamples": 38}]
-)
+@pytest.mark.parametrize("values", [{"confidence": 1.0}, {"confidence": 0.0}, {"seed": -1}, {"n_resamples": 38}])
 def test_a_bootstrap_out_of_range_is_refused(values) -> None:
     with pytest.raises(ConfigError):
         Bootstrap(**values)
-
-
-@pytest.mark.parametrize(("n_reference", "n_other"), [(1, 1), (3, 1), (1, 3), (3, 2)])
-def test_an_e_value_has_expectation_at_most_1_under_each_seed_of_the_reference(n_reference, n_other) -> None:
-    random = np.random.default_rng(n_reference)
-    bits = [-np.log2(random.dirichlet(np.ones(8), n)) for n in (n_reference, n_other)]  # (S, 8): all possible data
-    e = np.exp2([log2_e_value(bits[0][:, x], bits[1][:, x]) for x in range(8)])
-    expectations = np.exp2(-bits[0]) @ e
-    assert (expectations <= 1 + 1e-12).all()
-    assert n_reference > 1 or expectations == pytest.approx(1)
-
-
-def test_an_e_value_is_printed_in_bounds() -> None:
-    texts = {0: "1", 3: "8", -1: "0.5", 1e6: "above 10^100", -1e6: "below 10^-100"}
-    assert {log2_e: bounded_e_value(log2_e) for log2_e in texts} == texts
 
 
 def test_blocks_are_twice_the_rule_for_an_autoregressive_series_and_one_cell_for_noise() -> None:

@@ -28,9 +28,6 @@ def test_a_law_without_noise_is_found_also_between_the_nodes_of_the_grid(factor,
     epsilon = end + 0.4 * (rates[0] - end)
     surplus = 100 * np.maximum(rates - epsilon, 0).sum()
     assert found.surplus_bits(epsilon).point == pytest.approx(surplus, rel=0.05)
-    assert found.sample_bytes(epsilon).point == pytest.approx(
-        100 * np.count_nonzero(rates > epsilon), rel=0.05, abs=200
-    )
 
 
 def test_a_constant_rate_has_no_learning_cost_and_its_noise_is_no_surplus():
@@ -69,14 +66,6 @@ def test_a_short_text_has_no_interval():
         found = expected_curve(curve(3.0 + np.arange(n, 0, -1) / n))
         assert (found.learning_bits.low is not None) == has_interval
     assert expected_curve(curve([8.0, 7.0])).learning_bits.point == 0.0
-
-
-def test_a_threshold_below_the_end_is_not_reached():
-    found = expected_curve(simulation.text_of("AR", 0.0, 0))
-    assert found.sample_bytes(1.0) is None
-    reached = found.sample_bytes(found.final_rate.point + 0.001)
-    assert reached is not None and reached.high is None  # some replicates do not come down to it
-    assert found.sample_bytes(20.0).point == 0.0
 
 
 def test_equal_curves_have_equal_intervals():

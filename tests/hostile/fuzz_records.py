@@ -106,7 +106,7 @@ def _reads_runs(folder: str, first: str, second: str) -> tuple[Command, ...]:
         report {first} {second} -q -o out.html
         report {second} {first} -c
         sweep text.txt --config both.json --width 16,32 --dry-run --runs {folder}
-        sweep text.txt --config both.json --runs {folder} --dry-run --json --baseline {first}
+        sweep text.txt --config both.json --runs {folder} --dry-run --json
     """)
 
 
@@ -114,8 +114,7 @@ def _reads_ladder(path: str) -> tuple[Command, ...]:
     target = "--target-width 64 --target-bytes 9000 -o out.json"
     return _commands(f"""
         forecast {path} {target}
-        forecast {path} {target} --json --with-diverged
-        forecast {path} --backtest
+        forecast {path} {target} --json
         sweep --ladder text.txt --config pure.json --sizes 16x1,24x1 --dry-run --runs {path}
     """)
 

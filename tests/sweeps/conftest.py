@@ -8,8 +8,7 @@ import pytest
 from studies import FUSED, N_BYTES, TEXT, TINY
 
 from prequential.sweeps.plan_runs import RunOutcome, run_plan
-from prequential.sweeps.plans import Plan
-from prequential.sweeps.sweep import sweep_plan
+from prequential.sweeps.plans import Plan, sweep_plan
 
 RunAll = Callable[..., list[RunOutcome]]
 

@@ -14,11 +14,10 @@ from prequential.comparison.compare import compare
 from prequential.comparison.intervals import Bootstrap
 from prequential.evaluation.runs import Run
 from prequential.online.flops import replay_factor
-from prequential.sweeps.ablate import FROM_BASE, FROM_FULL, contrast, plan_ablation, verdict
+from prequential.sweeps.ablate import ALL, BASE, contrast, plan_ablation, verdict
 from prequential.sweeps.features import FEATURES, without
 from prequential.sweeps.plan_runs import RunOutcome
 
-BOTH = (FROM_BASE, FROM_FULL)
 BOOTSTRAP = Bootstrap(confidence=0.9, n_resamples=199)
 CELL, N_CELLS = 64, 64
 FULL = replace(TINY, schedule=replace(TINY.schedule, n_rows=8))  # with replay
@@ -53,27 +52,26 @@ def test_no_two_features_set_the_same_field():
 # ---- the plan
 
 
-def test_base_full_and_their_neighbours_are_run_once_at_each_size():
-    ablation = plan_ablation(FULL, sizes=[(32, 2), (16, 1)], features=["replay", "decay", "momentum"], directions=BOTH)
+def test_the_base_each_feature_and_all_together_are_run_once_at_each_size():
+    ablation = plan_ablation(FULL, sizes=[(32, 2), (16, 1)], features=["replay", "decay", "momentum"])
     assert ablation.sizes == ("16x1", "32x2")  # ascending by operations, in any order of the arguments
-    assert len(ablation.plan.variants) == 2 * 8
-    assert len(set(ablation.plan.configs)) == 2 * 8
+    assert len(ablation.plan.variants) == len(set(ablation.plan.configs)) == 2 * 5
     assert {(c.gpt.width, c.gpt.n_layers) for c in ablation.plan.configs if c.gpt} == {(16, 1), (32, 2)}
-    single = plan_ablation(FULL, sizes=[(16, 1)], features=["replay"], directions=BOTH)
-    assert [variant.name for variant in single.plan.variants] == ["16x1, base", "16x1, full"]
+    single = plan_ablation(FULL, sizes=[(16, 1)], features=["replay"])
+    assert [variant.name for variant in single.plan.variants] == ["16x1, base", "16x1, base + replay"]
 
 
-@pytest.mark.parametrize("direction", BOTH)
-def test_a_pair_differs_only_in_its_feature(direction):
+def test_a_variant_differs_from_the_base_only_in_what_is_added():
     features = ["embeddings", "replay", "momentum"]
-    ablation = plan_ablation(FULL, sizes=[(16, 1)], features=features, directions=[direction], seeds=[0, 1])
-    for feature in features:
-        off, on = ablation.pair(direction, "16x1", feature)
-        assert off.configs != on.configs
-        assert [without(config, [feature]) for config in on.configs] == list(off.configs)
-        others = [name for name in features if name != feature]
-        assert all((without(c, others) == c) == (direction == FROM_BASE) for c in (*off.configs, *on.configs))
-        assert [config.seed for config in on.configs] == [0, 1]
+    ablation = plan_ablation(FULL, sizes=[(16, 1)], features=features, seeds=[0, 1])
+    base = ablation.variants["16x1", BASE].configs
+    for added in (*features, ALL):
+        on = ablation.variants["16x1", added].configs
+        own = features if added == ALL else [added]
+        assert on != base
+        assert [without(config, own) for config in on] == list(base)
+        assert [without(config, [name for name in features if name not in own]) for config in on] == list(on)
+        assert [config.seed for config in on] == [0, 1]
 
 
 def test_without_names_the_features_are_those_that_the_configuration_has():
@@ -115,8 +113,6 @@ def test_contrasts_add_up_to_the_unit():
     a, b, c = ([synthetic_run(units(seed))] for seed in range(3))
     parts = contrast([(1, a), (-1, b)], BOOTSTRAP).bits + contrast([(1, b), (-1, c)], BOOTSTRAP).bits
     assert contrast([(1, a), (-1, c)], BOOTSTRAP).bits == parts
-    halves = contrast([(1, a)], BOOTSTRAP).bits - contrast([(1, a)], BOOTSTRAP, CELL * N_CELLS // 2).bits
-    assert halves == a[0].curves["model"].bits[N_CELLS // 2 - 1]
 
 
 def test_only_the_seeds_that_every_term_has_count_and_a_short_corpus_has_no_interval():
@@ -155,7 +151,8 @@ def test_a_verdict_depends_only_on_intervals(expected):
 def synthetic_outcomes(ablation, saved):
     """A run for each configuration. saved: the units per cell that a feature saves at a size, independently of the others."""
     outcomes = []
-    for (size, on), variant in ablation.variants.items():
+    for (size, added), variant in ablation.variants.items():
+        on = ablation.features if added == ALL else [added]
         for config in variant.configs:
             noise = np.random.default_rng([config.seed, len(outcomes)]).integers(-(2**20), 2**20, N_CELLS)
             total = units(99) + noise - sum(saved.get((size, feature), 0) for feature in on)
@@ -170,36 +167,35 @@ def of_features(*features, **options):
 
 
 def test_features_that_help_only_if_small_help_always_or_do_nothing_are_told_apart():
-    ablation = of_features("replay", "decay", "momentum", "embeddings", directions=BOTH, seeds=[0, 1])
+    ablation = of_features("replay", "decay", "momentum", "embeddings", seeds=[0, 1])
     saved = {("16x1", "replay"): 2**24, ("16x1", "decay"): 2**24, ("32x1", "decay"): 2**24}
     saved |= {("16x1", "embeddings"): 2**23, ("32x1", "embeddings"): 2**25}
     summary = ablation.summarise(synthetic_outcomes(ablation, saved))
-    for direction in BOTH:
-        found = {r.feature: r.verdict for r in summary.results if r.direction == direction}
-        assert (found["replay"], found["decay"], found["embeddings"]) == ("only small", "helps", "grows")
-        assert found["momentum"] in ("unclear", "fades", "grows")  # an interval of 90 % may miss 0
-    for result, at in product(summary.results, (0, 1)):
+    found = {result.feature: result.verdict for result in summary.results}
+    assert (found["replay"], found["decay"], found["embeddings"]) == ("only small", "helps", "grows")
+    assert found["momentum"] in ("unclear", "fades", "grows")  # an interval of 90 % may miss 0
+    for result, at in product(summary.results[:-1], (0, 1)):
         expected = saved.get((result.effects[at].size, result.feature), 0) * UNIT_BITS / CELL
         assert result.effects[at].saved.bits_per_byte == pytest.approx(expected, abs=2**20 * UNIT_BITS / CELL)
 
 
-def test_growth_and_interaction_are_the_sums_of_their_parts():
+def test_growth_is_the_difference_of_the_savings_and_all_together_save_the_sum_of_independent_features():
     ablation = of_features("replay", "decay")
-    summary = ablation.summarise(synthetic_outcomes(ablation, {("16x1", "replay"): 2**24}))
-    for result in summary.results:
+    saved = {("16x1", "replay"): 2**24, ("16x1", "decay"): 2**25}
+    *singles, together = ablation.summarise(synthetic_outcomes(ablation, saved)).results
+    for result in (*singles, together):
         assert result.growth.bits == result.effects[1].saved.bits - result.effects[0].saved.bits
-    for at, one in enumerate(summary.together):
-        assert one.singles.bits == sum(result.effects[at].saved.bits for result in summary.results)
-        assert one.interaction.bits == one.saved.bits - one.singles.bits
+    assert together.feature == ALL
+    expected = sum(result.effects[0].saved.bits for result in singles)
+    assert together.effects[0].saved.bits == pytest.approx(expected, rel=0.1)
 
 
 def test_results_that_lack_a_run_are_left_out_and_no_run_at_all_is_an_error():
     ablation = of_features("replay", "decay")
     outcomes = synthetic_outcomes(ablation, {})
-    missing = ablation.pair(FROM_BASE, "32x1", "decay")[1]
+    missing = ablation.variants["32x1", "decay"]
     summary = ablation.summarise([o for o in outcomes if o.variant != missing])
-    assert [[e.size for e in r.effects] for r in summary.results] == [["16x1", "32x1"], ["16x1"]]
+    assert [[e.size for e in r.effects] for r in summary.results] == [["16x1", "32x1"], ["16x1"], ["16x1", "32x1"]]
     assert summary.results[1].growth is None
-    assert summary.together[1].interaction is None
     with pytest.raises(CorpusError, match="no run"):
         ablation.summarise([])

@@ -25,7 +25,7 @@ from prequential.sweeps.ladder import (
     read_ladder,
     scaled,
 )
-from prequential.sweeps.sweep import sweep_plan
+from prequential.sweeps.plans import sweep_plan
 
 SMALL_MIXER = MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8)
 

@@ -8,11 +8,11 @@ from studies import FUSED, N_BYTES, TEXT, TINY
 
 import prequential
 from prequential import Config, ConfigError, CorpusError
-from prequential.online.flops import total_flops
 from prequential.sweeps.finished import corpus_key
-from prequential.sweeps.plan_runs import predict_s, run_plan
+from prequential.sweeps.plan_runs import run_plan
 from prequential.sweeps.plan_workers import PlanWorker
-from prequential.sweeps.sweep import sweep, sweep_plan
+from prequential.sweeps.plans import sweep_plan
+from prequential.sweeps.sweep import sweep
 from prequential.version import VERSION
 
 
@@ -80,27 +80,6 @@ def test_a_sweep_without_a_successful_run_gives_the_first_error(corpus, tmp_path
     replace_evaluate(fail)
     with pytest.raises(CorpusError, match="the first error: the GPT has diverged"):
         sweep(str(corpus), sweep_plan(TINY), tmp_path, limit_bytes=N_BYTES, runtime=FUSED)
-
-
-def test_the_predicted_time_is_that_of_two_probes_and_between_them_it_is_interpolated(corpus, monkeypatch):
-    plan, key = sweep_plan(TINY, widths=[16, 32, 64]), corpus_key(str(corpus), N_BYTES)
-    flops = [total_flops(config, N_BYTES).total for config in plan.configs]
-    speeds = dict(zip(plan.configs, (1e6, None, 4e6), strict=True))
-
-    class Probe:
-        def __init__(self, source, *, config, **_):
-            self.wall_s = total_flops(config, N_BYTES).total / speeds[config]
-
-    monkeypatch.setattr("prequential.sweeps.plan_runs.evaluate", Probe)
-
-    def alone(i):
-        (wanted,) = sweep_plan(TINY, widths=[(16, 32, 64)[i]]).keys
-        return predict_s(str(corpus), plan, key, plan.keys - {wanted}, FUSED)
-
-    assert (alone(0), alone(2)) == (pytest.approx(flops[0] / 1e6), pytest.approx(flops[2] / 4e6))
-    assert flops[1] / 4e6 < alone(1) < flops[1] / 1e6
-    assert predict_s(str(corpus), plan, key, set(), FUSED) == pytest.approx(sum(map(alone, range(3))))
-    assert predict_s(str(corpus), plan, key, plan.keys, FUSED) == 0
 
 
 # ---- several processes

@@ -12,10 +12,9 @@ from studies import FUSED, N_BYTES, TINY
 from prequential import Config, ConfigError, CorpusError, Curve, preset
 from prequential.evaluation.curves import mean_curve
 from prequential.online.flops import flops_per_byte, replay_factor
-from prequential.sweeps.data_multiple import N_WINDOWS, data_multiple, falling
-from prequential.sweeps.finished import CorpusKey
 from prequential.sweeps.plan_runs import RunOutcome
-from prequential.sweeps.sweep import check_baseline, pareto_front, summarise, sweep, sweep_plan
+from prequential.sweeps.plans import sweep_plan
+from prequential.sweeps.sweep import N_WINDOWS, data_multiple, falling, pareto_front, summarise, sweep
 
 # ---- the plan
 
@@ -99,20 +98,8 @@ def test_results_are_means_over_the_seeds_that_have_a_run(finished):
 def test_the_summary_has_the_cost_of_a_choice_and_compares_with_the_cheapest_variant(finished):
     summary = summarise(finished.plan, finished.outcomes)
     assert (summary.choice_bits, summary.run_choice_bits) == (1.0, 2.0)
-    assert summary.baseline == summary.results[0].name
     assert (summary.results[0].data_multiple, summary.results[0].on_front) == (1.0, True)
     assert summary.best.bits_per_byte == min(result.bits_per_byte for result in summary.results)
-
-
-def test_a_run_over_the_same_bytes_can_be_the_baseline(finished):
-    plan, _, outcomes = finished
-    baseline = outcomes[2].run
-    summary = summarise(plan, outcomes, baseline)
-    curve = mean_curve([outcome.run.curves["model"] for outcome in outcomes[:2]])
-    assert summary.baseline == baseline.name
-    assert summary.results[0].data_multiple == data_multiple(curve, baseline.curves["model"])[0]
-    with pytest.raises(CorpusError, match="other bytes"):
-        check_baseline(baseline, CorpusKey(N_BYTES, "00" * 32))
 
 
 POINTS = st.lists(st.tuples(st.integers(0, 5).map(float), st.integers(0, 5).map(float)), max_size=12)
