@@ -161,7 +161,7 @@ def _curves(file: Any) -> Curves:
 
 
 def _check_points(name: str, n_bytes: NDArray[np.int64], bits: NDArray[np.float64], *, after: int) -> None:
-    """Raises ValueError unless the positions (n,) ascend beyond `after`, and the bits (n,) are numbers from 0."""
+    """Raises ValueError unless the positions ascend beyond `after`, and the bits are numbers from 0."""
     ascend = n_bytes[0] > after and np.all(n_bytes[1:] > n_bytes[:-1]) and n_bytes[-1] <= MAX_COUNT
     if not ascend or not np.all((bits >= 0) & (bits <= MAX_NUMBER)):  # also for NaN
         raise ValueError(f"the curve {name!r} does not ascend, or is not finite")

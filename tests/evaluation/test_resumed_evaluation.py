@@ -186,7 +186,7 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
     assert found.path == path
     assert np.array_equal(found.curves["model"].bits, uninterrupted[0].curve.bits)
     left = sorted(file.name for file in path.iterdir())
-    assert left == ["archive.pq", "curve.parquet", "environment.json", "record.jsonl"]
+    assert left == ["archive.pq", "curve.parquet", "record.jsonl"]
 
 
 def test_without_keep_no_checkpoint_is_left(tmp_path):
@@ -234,7 +234,7 @@ def test_a_draft_belongs_to_one_process_and_to_one_user(draft, monkeypatch):
             pass
 
 
-REST = ("record.jsonl", "environment.json", "curve.parquet", "encoded.json", "seconds")
+REST = ("record.jsonl", "curve.parquet", "encoded.json", "seconds")
 LEFT = ("costs", "archive.pq", *(pytest.param(name, marks=pytest.mark.thorough) for name in REST))
 
 
