@@ -86,7 +86,7 @@ class Draft:
         seconds = ArrayFile(np.float64, len(self.ends), self._folder / SECONDS)
 
         def sync() -> None:
-            self.trace.sync()
+            self.trace.file.sync()
             seconds.sync()
 
         draft = partial_path(self.archive)
@@ -134,7 +134,7 @@ class Draft:
         run, costs = identity("compress", self._header), self._costs_digests()
         about = Encoded(wall_s=wall_s, run=run, archive=archive_blake2b.hex(), costs=costs)
         with writing(self._folder / ENCODED):
-            self.trace.sync()
+            self.trace.file.sync()
             write_text(self._folder / ENCODED, json.dumps(asdict(about)))
 
     def _costs_digests(self) -> dict[str, str]:

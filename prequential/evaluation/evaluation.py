@@ -284,7 +284,7 @@ def _evaluation(
 ) -> Evaluation:
     symbols, (found, curves, notes) = source.symbols[:], measured
     trace, ends = coded.trace, coded.ends
-    trace.settle()
+    trace.file.settle()
     return Evaluation(
         header=header,
         ledger=replace(coded.ledger, decoder_bytes=decoder_zip_bytes() if subject.config else 0),

@@ -18,49 +18,37 @@ Record = Mapping[str, Any]
 def questions(run: Run) -> Html:
     """The questions with their answers, and the commands that repeat the run and test its archive."""
     record = run.record
-    answers = _answers_about_another(record) if OTHER in record["config"] else _answers(record)
-    pairs = (join(element("dt", question), element("dd", answer)) for question, answer in answers)
+    pairs = (join(element("dt", question), element("dd", answer)) for question, answer in _answers(record))
     test = f"\nprequential test {shlex.quote(f'{run.path.resolve().name}/{ARCHIVE}')}"
     commands = command(record) + ("" if OTHER in record["config"] else test)
     return join(element("dl", *pairs), element("pre", element("code", commands)), element("p", _origin(record)))
 
 
 def _answers(record: Record) -> Iterator[tuple[str, str]]:
-    n_bytes, config = record["corpus"]["n_bytes"], record["config"]
+    config, is_other = record["config"], OTHER in record["config"]
     decoded = "The decoder read only the archive, and every byte matched the input."
     not_decoded = "This run did not decode the archive. The last command below does."
-    yield (
-        "Do the probabilities sum to one?",
+    exact = (
         "Yes, exactly. Each bit of a byte is coded with two integer frequencies, one for 0 and one for 1. "
-        f"Each is at least 1, and their sum is 65,536. {decoded if record['verified'] else not_decoded}",
+        f"Each is at least 1, and their sum is 65,536. {decoded if record['verified'] else not_decoded}"
     )
-    yield "Is this the full file or a subset?", _extent(record)
-    yield "Bytes or tokens?", f"Bytes of the raw input: bits/byte divides by their number, {n_bytes:,}."
-    yield "Are the model, a tokenizer or a dictionary counted?", _counted(record)
-    yield "Was the seed selected?", f"The seed is {config['seed']}. {_selection(record)}"
-    yield (
-        "Has anyone else reproduced it?",
-        "A record cannot say. The archive decodes on any machine, and the same command makes the same archive, "
-        "byte for byte:",
-    )
-
-
-def _answers_about_another(record: Record) -> Iterator[tuple[str, str]]:
-    """Of a learner that is not of this program."""
-    yield (
-        "Do the probabilities sum to one?",
+    checked = (
         "Each distribution of the learner was checked, and became integer frequencies of a fixed sum. In some runs, drawn at "
-        "random, later symbols were changed, and its predictions did not move.",
+        "random, later symbols were changed, and its predictions did not move."
     )
+    yield "Do the probabilities sum to one?", checked if is_other else exact
     yield "Is this the full file or a subset?", _extent(record)
     yield "Bytes or tokens?", f"bits/byte divides by the bytes of the raw input, {record['corpus']['n_bytes']:,}."
-    yield (
-        "Are the model, a tokenizer or a dictionary counted?",
-        "No: the learner's source, what it knew before and its tokenizer are not counted.",
-    )
-    yield "Was the seed selected?", f"The learner has no seed that this program knows. {_selection(record)}"
-    proof = record.get("coding", "not said")
-    yield "What proves the figure?", f"{proof}. The command, where its module can be imported:"
+    not_counted = "No: the learner's source, what it knew before and its tokenizer are not counted."
+    yield "Are the model, a tokenizer or a dictionary counted?", not_counted if is_other else _counted(record)
+    seed = "The learner has no seed that this program knows." if is_other else f"The seed is {config['seed']}."
+    yield "Was the seed selected?", f"{seed} {_selection(record)}"
+    if is_other:
+        proof = record.get("coding", "not said")
+        yield "What proves the figure?", f"{proof}. The command, where its module can be imported:"
+    else:
+        again = "The archive decodes on any machine, and the same command makes the same archive, byte for byte:"
+        yield "Has anyone else reproduced it?", f"A record cannot say. {again}"
 
 
 def _extent(record: Record) -> str:
@@ -107,9 +95,8 @@ def _origin(record: Record) -> str:
 def command(record: Record) -> str:
     """The shell command that repeats the run.
 
-    It always has --limit, which changes nothing if the run read the full input. For a configuration that is not a preset it
-    expects the configuration of the page in the file config.json. Data sets, shards, standard input and git windows appear as
-    CORPUS: the record has their digest, but not every option that they were opened with.
+    A configuration that is not a preset is expected in the file config.json. Data sets, shards, standard input and git windows
+    appear as CORPUS: the record has their digest, but not every option that they were opened with.
     """
     corpus = record["corpus"]
     name = str(corpus.get("name") or "FILE")
@@ -121,7 +108,6 @@ def command(record: Record) -> str:
 
 
 def _model_options(config: Record) -> list[str]:
-    """The options that select this configuration."""
     if other := config.get(OTHER):
         values = [shlex.quote(f"{name}={json.dumps(value)}") for name, value in other["arguments"].items()]
         return ["--learner", shlex.quote(other["name"]), *(f"--learner-arg {value}" for value in values)]

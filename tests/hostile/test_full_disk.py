@@ -229,7 +229,7 @@ def test_a_trace_closes_its_file_and_outlives_its_folder(tmp_path: Path) -> None
     trace.append(MODEL, np.ones(3))
     shutil.rmtree(folder)
     assert trace.total_bits(MODEL) == 3.0
-    file = trace._units._file
+    file = trace.file._file
     del trace
     assert file.closed
 

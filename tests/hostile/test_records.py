@@ -27,7 +27,7 @@ from prequential.comparison.compare import compare
 from prequential.comparison.compare_text import format_comparison
 from prequential.comparison.intervals import Bootstrap
 from prequential.errors import CorpusError, PrequentialError
-from prequential.evaluation.curves import read_curves
+from prequential.evaluation.curves import parse_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.evaluation.summary import format_run, format_runs, run_figures
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
@@ -81,7 +81,6 @@ PIPED = ("compress --config pipe a", "list pipe", "forecast runs --score pipe",
 READERS: dict[str, Callable[[Path], object]] = {
     "forecast": read_forecast,
     "series": read_series,
-    "curves": read_curves,
     "runs": read_runs,
     "lines": lambda path: list(read_lines(path)),
     "shard": lambda path: list(read_rows(path, "x", "table", "text")),
@@ -145,7 +144,7 @@ def test_a_table_of_more_rows_than_a_run_has_is_not_expanded(tmp_path: Path) -> 
             writer.write_table(part)
     assert (tmp_path / CURVE).stat().st_size < MIB
     with bounded(5.0, 64 * MIB), pytest.raises(CorpusError, match="rows"):
-        read_curves(tmp_path / CURVE)
+        parse_curves((tmp_path / CURVE).read_bytes(), CURVE)
 
 
 def test_a_long_name_of_a_curve_is_not_repeated(tmp_path: Path) -> None:
@@ -153,7 +152,7 @@ def test_a_long_name_of_a_curve_is_not_repeated(tmp_path: Path) -> None:
     columns = {"series": repeated("m" * (16 * MIB), n, pa.string()), "n_bytes": np.arange(1, n + 1), "bits": np.ones(n)}
     write_table(tmp_path / CURVE, columns)
     with bounded(5.0, 256 * MIB), pytest.raises(CorpusError, match="names"):
-        read_curves(tmp_path / CURVE)
+        parse_curves((tmp_path / CURVE).read_bytes(), CURVE)
 
 
 BAD_COLUMNS: tuple[tuple[list[Any] | None, list[Any], list[Any]], ...] = (
@@ -172,10 +171,10 @@ def test_a_table_that_is_not_one_of_curves_or_is_damaged_is_refused(tmp_path: Pa
     for series, n_bytes, bits in BAD_COLUMNS:
         columns = {"n_bytes": pa.array(n_bytes), "bits": pa.array(bits).cast(pa.float64())}
         write_table(tmp_path / CURVE, columns if series is None else {"series": pa.array(series), **columns})
-        refused(lambda: read_curves(tmp_path / CURVE))
+        refused(lambda: parse_curves((tmp_path / CURVE).read_bytes(), CURVE))
     for data in (b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"no table"):
         (tmp_path / CURVE).write_bytes(data)
-        refused(lambda: read_curves(tmp_path / CURVE))
+        refused(lambda: parse_curves((tmp_path / CURVE).read_bytes(), CURVE))
 
 
 @pytest.mark.parametrize("as_strings", [True, False])
