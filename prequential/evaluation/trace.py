@@ -90,7 +90,6 @@ class ArrayFile:
         return {"_dtype": self._dtype, "_name": self._name, "_file": self._contents()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """A copy is in memory."""
         self.__dict__ |= state | {"_file": BytesIO(state["_file"])}
 
 
@@ -160,7 +159,6 @@ class Trace:
         return np.multiply(sums, UNIT_BITS, dtype=np.float64)
 
     def _first(self, part: str) -> int:
-        """The position of the part's first byte in the file."""
         return self.parts.index(part) * max(self.n_bytes, 1)
 
     def _chunks(self, part: str, n_bytes: int) -> Iterator[tuple[int, NDArray[np.uint32]]]:

@@ -111,7 +111,6 @@ def _choice() -> Check:
 
 
 def _compared(name: str, runs: dict[str, Callable[[], str]]) -> Check:
-    """Whether all runs give the same digest."""
     try:
         digests = {key: run() for key, run in runs.items()}
     except (ImportError, PrequentialError) as error:

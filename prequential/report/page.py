@@ -58,7 +58,6 @@ def _naming(run: Run) -> Iterator[None]:
 
 
 def _article(run: Run, name: str, look: Look, heading_id: str) -> Html:
-    """The sections of a run, each with its heading."""
     record = run.record
     asked = folded("Questions and answers, and how to repeat the run", questions(run))
     machine = folded("Machine and versions", value_table("Environment", record["environment"]))

@@ -69,7 +69,6 @@ def headline(run: Run, name: str, heading_id: str) -> list[Html]:
 
 
 def _figures(record: Record) -> Iterator[tuple[str, str]]:
-    """The main figures, each with its explanation."""
     yield f"{record['bits_per_byte']:.4f}", f"bits/byte of the complete {_proof(record)}"
     yield f"{record['archive_bytes']:,}", f"bytes of {_proof(record)} for {record['corpus']['n_bytes']:,}"
     if not is_coded(record):
