@@ -24,7 +24,7 @@ from prequential.matrix.matrix import short_names
 from prequential.printable import printable
 from prequential.report import run_panels
 from prequential.report.page import corpus_name, series_heading
-from prequential.report.panels import Axis, Mark, Panel, Role, Series, date_ticks, spread
+from prequential.report.panels import Axis, Panel, Role, Series, date_ticks, spread
 from prequential.report.sections import ColouredText
 from prequential.report.style import LIGHT, LINE_COLOURS
 from prequential.report.svg import svg_file
@@ -75,9 +75,14 @@ def front(summary: Summary, title: str = "") -> Figure:
     x, y = np.array(best, np.float64).reshape(-1, 2).T
     known = all(result.flops_per_byte is not None for result in summary.results)
     cost = Axis("operations per byte" if known else "seconds per byte", log=True)
-    marks = [Mark(result.name, result.cost, result.bits_per_byte) for result in summary.results]
-    found = figure("", [Panel(title, [Series("front", x, y)], cost, marks=marks)])
-    found.axes[0].margins(x=0.25, y=0.12)
+    found = figure("", [Panel(title, [Series("front", x, y)], cost)])
+    plot = found.axes[0]
+    for result in summary.results:
+        at = result.cost, result.bits_per_byte
+        plot.plot(*at, "o", color=LINE_COLOURS[0])
+        plot.annotate(short(result.name), at, (5, 5), textcoords="offset points", **PLAIN)
+    plot.autoscale()
+    plot.margins(x=0.25, y=0.12)
     return found
 
 
@@ -197,9 +202,6 @@ def draw(plot: Any, panel: Panel) -> None:
         _draw_line(plot, line)
     for value in panel.references:
         plot.axhline(value, color="#888888", linewidth=0.8)
-    for mark in panel.marks:
-        plot.plot(mark.x, mark.y, "o", color=LINE_COLOURS[0])
-        plot.annotate(short(mark.name), (mark.x, mark.y), (5, 5), textcoords="offset points", **PLAIN)
     plot.set(xscale="log" if panel.x.log else "linear", yscale="log" if panel.y.log else "linear")
     plot.set(xlabel=panel.x.title, ylabel=panel.y.title, ylim=plot.get_ylim())
     for line in panel.series if panel.full else ():
