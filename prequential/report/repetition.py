@@ -1,9 +1,9 @@
-"""The frequently asked questions about a run, answered from its record alone."""
+"""How to repeat a run, from its record alone: the bytes, the choice, the commands, and the program that made it."""
 
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
@@ -15,40 +15,19 @@ from prequential.report.markup import Html, element, join
 Record = Mapping[str, Any]
 
 
-def questions(run: Run) -> Html:
-    """The questions with their answers, and the commands that repeat the run and test its archive."""
-    record = run.record
-    pairs = (join(element("dt", question), element("dd", answer)) for question, answer in _answers(record))
+def repetition(run: Run) -> Html:
+    """What was read and chosen, and the commands that repeat the run and test its archive."""
+    record, is_other = run.record, OTHER in run.record["config"]
     test = f"\nprequential test {shlex.quote(f'{run.path.resolve().name}/{ARCHIVE}')}"
-    commands = command(record) + ("" if OTHER in record["config"] else test)
-    return join(element("dl", *pairs), element("pre", element("code", commands)), element("p", _origin(record)))
-
-
-def _answers(record: Record) -> Iterator[tuple[str, str]]:
-    config, is_other = record["config"], OTHER in record["config"]
-    decoded = "The decoder read only the archive, and every byte matched the input."
-    not_decoded = "This run did not decode the archive. The last command below does."
-    exact = (
-        "Yes, exactly. Each bit of a byte is coded with two integer frequencies, one for 0 and one for 1. "
-        f"Each is at least 1, and their sum is 65,536. {decoded if record['verified'] else not_decoded}"
+    own = "The archive decodes on any machine, and the same command makes the same archive, byte for byte:"
+    other = f"Proof: {record.get('coding', 'not said')}. The command, where the learner's module can be imported:"
+    return join(
+        element("p", _extent(record)),
+        element("p", f"{_given(record)}{_selection(record)}"),
+        element("p", other if is_other else own),
+        element("pre", element("code", command(record) + ("" if is_other else test))),
+        element("p", _origin(record)),
     )
-    checked = (
-        "Each distribution of the learner was checked, and became integer frequencies of a fixed sum. In some runs, drawn at "
-        "random, later symbols were changed, and its predictions did not move."
-    )
-    yield "Do the probabilities sum to one?", checked if is_other else exact
-    yield "Is this the full file or a subset?", _extent(record)
-    yield "Bytes or tokens?", f"bits/byte divides by the bytes of the raw input, {record['corpus']['n_bytes']:,}."
-    not_counted = "No: the learner's source, what it knew before and its tokenizer are not counted."
-    yield "Are the model, a tokenizer or a dictionary counted?", not_counted if is_other else _counted(record)
-    seed = "The learner has no seed that this program knows." if is_other else f"The seed is {config['seed']}."
-    yield "Was the seed selected?", f"{seed} {_selection(record)}"
-    if is_other:
-        proof = record.get("coding", "not said")
-        yield "What proves the figure?", f"{proof}. The command, where its module can be imported:"
-    else:
-        again = "The archive decodes on any machine, and the same command makes the same archive, byte for byte:"
-        yield "Has anyone else reproduced it?", f"A record cannot say. {again}"
 
 
 def _extent(record: Record) -> str:
@@ -62,15 +41,13 @@ def _extent(record: Record) -> str:
     return f"At most the first {record['limit_bytes']:,} bytes: {content}."
 
 
-def _counted(record: Record) -> str:
-    before = "Nothing is trained beforehand: weights and tables start from the seed and learn from each byte after it is coded."
-    if GIVEN in record["config"]:
-        given = name_of_given(record["config"][GIVEN])
-        before = f"Before the first byte the learner had read {given}, which is not counted."
+def _given(record: Record) -> str:
+    if OTHER in record["config"]:
+        return "The learner's source, what it knew before and its tokenizer are not counted. "
+    if GIVEN not in record["config"]:
+        return ""
     return (
-        f"{before} There is no tokenizer and no dictionary. "
-        f"The {record['bits_per_byte']:.4f} bits/byte do not include the decoder's source, {record['decoder_bytes']:,} bytes "
-        f"zipped. The total cost includes it: {record['total_bits'] - record['archive_bits']:,.0f} bits above the archive's."
+        f"Before the first byte the learner had read {name_of_given(record['config'][GIVEN])}, which is not counted. "
     )
 
 
