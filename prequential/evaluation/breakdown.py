@@ -150,9 +150,8 @@ def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table
     sums = _sums_between(trace, np.concatenate(([0], edges, [trace.n_bytes])))  # gap, document, gap, document, ..., gap
     inside, between = _Sums(sums.parts, sums.n_bytes[1::2], sums.bits[1::2]), slice(0, None, 2)
     gaps = [sums.row("between documents", between, n_documents=0)]
-    rows = _costliest(
-        inside, ((printable(documents[i].name), [i]) for i in _costliest_first(inside)[:MAX_DOCUMENTS]), n
-    )
+    first = np.argsort(-inside.bits[:, 0], kind="stable")[:MAX_DOCUMENTS].tolist()
+    rows = _costliest(inside, ((printable(documents[i].name), [i]) for i in first), n)
     extensions: dict[str, list[int]] = {}
     for i, document in enumerate(documents):
         extensions.setdefault(printable(splitext(document.name)[1].lower()) or "none", []).append(i)
@@ -165,11 +164,6 @@ def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table
     return tables
 
 
-def _costliest_first(sums: _Sums) -> list[int]:
-    """Labels by the bits of the first part, the largest first; labels with equal bits in ascending order."""
-    return np.argsort(-sums.bits[:, 0], kind="stable").tolist()
-
-
 def _costliest(sums: _Sums, groups: Iterable[tuple[str, list[int]]], n: int) -> list[Row]:
     """A row for each named group of documents, and a row for the rest of the n documents."""
     rest, rows = np.ones(n, np.bool_), []
@@ -180,7 +174,7 @@ def _costliest(sums: _Sums, groups: Iterable[tuple[str, list[int]]], n: int) -> 
 
 
 def _quantiles(sums: _Sums) -> dict[str, Any]:
-    """Quantiles of bits per byte over the documents that are not empty, with equal weights."""
+    """Of bits per byte over the documents that are not empty, with equal weights."""
     used = sums.n_bytes > 0
     rates = sums.bits[used] / sums.n_bytes[used, None]
     values = np.quantile(rates, QUANTILES, axis=0) if len(rates) else np.zeros((0, len(sums.parts)))

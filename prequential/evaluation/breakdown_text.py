@@ -49,7 +49,6 @@ def _table(table: Table) -> str:
 
 
 def _quantiles(table: Table) -> list[str]:
-    """The quantiles of bits/byte over documents, as a table."""
     if "quantiles" not in table:
         return []
     of = [f"{100 * q:g}%" for q in table["quantiles"]["of"]]
@@ -60,7 +59,6 @@ def _quantiles(table: Table) -> list[str]:
 
 
 def _notes(table: Table) -> list[str]:
-    """Notes on what the limits on memory left out."""
     notes = {
         "n_forgotten": "{:,} windows of 32 bytes were forgotten to save memory: some bytes that count as novel are copied",
         "n_untracked": "{:,} occurrences of words were not tracked to save memory: they count as words that occur once",

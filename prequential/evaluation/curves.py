@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.errors import CorpusError
-from prequential.files import read_regular, reading, write_bytes, writing
+from prequential.files import write_bytes, writing
 from prequential.records.schema import MAX_COUNT, MAX_NUMBER
 
 MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the complete learner, its GPT alone, its context mixer alone
@@ -107,18 +107,11 @@ def write_curves(path: str | os.PathLike[str], curves: Mapping[str, Curve]) -> N
         write_bytes(Path(path), contents.getvalue())
 
 
-def read_curves(path: str | os.PathLike[str]) -> Curves:
-    """The curves that `write_curves` wrote. Raises CorpusError.
+def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:
+    """The curves in the contents of a file that `write_curves` wrote. Raises CorpusError, which names `path`.
 
     pandas.read_parquet(path) reads the same table.
     """
-    with reading(path):
-        table = read_regular(path, MAX_CURVE_FILE_BYTES)
-    return parse_curves(table, path)
-
-
-def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:
-    """The curves in the contents of a file that `write_curves` wrote. Raises CorpusError, which names `path`."""
     import pyarrow.parquet
 
     try:
@@ -161,7 +154,7 @@ def _curves(file: Any) -> Curves:
 
 
 def _check_points(name: str, n_bytes: NDArray[np.int64], bits: NDArray[np.float64], *, after: int) -> None:
-    """Raises ValueError unless the positions (n,) ascend beyond `after`, and the bits (n,) are numbers from 0."""
+    """Raises ValueError unless the positions ascend beyond `after`, and the bits are numbers from 0."""
     ascend = n_bytes[0] > after and np.all(n_bytes[1:] > n_bytes[:-1]) and n_bytes[-1] <= MAX_COUNT
     if not ascend or not np.all((bits >= 0) & (bits <= MAX_NUMBER)):  # also for NaN
         raise ValueError(f"the curve {name!r} does not ascend, or is not finite")

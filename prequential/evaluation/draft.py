@@ -11,13 +11,13 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 from prequential_corpora.chunks import read_chunks
@@ -61,16 +61,16 @@ class Draft:
         """resume: continue from the files of an earlier evaluation. Raises CheckpointError if they do not fit the header."""
         config, schedule = subject.config, subject.schedule
         has_both = config is not None and config.gpt is not None and config.mixer is not None and subject.scores_parts
-        self._subject = subject
         ends = [s.stop for block in blocks(header.n_bytes, schedule) for s in segments(block, schedule)]
         self.archive, self.ends = folder / ARCHIVE, np.array(ends, np.int64)
-        self._folder, self._header, self._resume = folder, header, resume
+        self._subject, self._folder, self._header, self._resume = subject, folder, header, resume
         if resume:
-            self._check_run(identity("compress", header))
+            self._check_run()
         self.trace = Trace((MODEL, GPT, MIXER) if has_both else (MODEL,), header.n_bytes, folder / COSTS)
 
-    def _check_run(self, expected: Mapping[str, Any]) -> None:
+    def _check_run(self) -> None:
         """Raises CheckpointError if the folder is of another run, as far as its descriptions show."""
+        expected = identity("compress", self._header)
         if checkpoint_path(self.archive).exists():
             check_identity(checkpoint_path(self.archive), expected)
         elif self.archive.exists() and (reason := mismatch(self._result()["run"], expected)):
@@ -84,18 +84,25 @@ class Draft:
         if self._resume and self.archive.exists():
             return self._finished()
         seconds = ArrayFile(np.float64, len(self.ends), self._folder / SECONDS)
-        checkpoints = self._checkpoints(seconds)
+
+        def sync() -> None:
+            self.trace.file.sync()
+            seconds.sync()
+
+        draft = partial_path(self.archive)
+        checkpoints = Checkpoints(checkpoint_path(self.archive), draft, resume=self._resume, sync=sync)
         with output_file(self.archive, resume=self._resume) as sink:
             start_s = time.perf_counter()
-            learner = self._subject.make()
             saves = checkpoints if (keep or self._resume) and self._subject.config else None
             hashed = HashedSymbols(symbols)
-            reports = coding.compress(hashed, self._header, sink, learner, saves)
+            reports = coding.compress(hashed, self._header, sink, self._subject.make(), saves)
             first = next(reports)
             start_s -= self._resume_costs(first, seconds)
             for done in chain((first,), reports):
-                self._append_costs(done)
                 if len(done.segment):
+                    self.trace.append(MODEL, done.segment_bits)
+                    if GPT in self.trace.parts and done.segment_gpt_bits is not None:
+                        self.trace.append(GPT, done.segment_gpt_bits)
                     wall_s = time.perf_counter() - start_s - checkpoints.spent_s
                     seconds.write(int(np.searchsorted(self.ends, done.n_bytes)), np.array([wall_s]))
                 on_progress(done, len(symbols))
@@ -103,21 +110,6 @@ class Draft:
             wall_s, ledger = time.perf_counter() - start_s - checkpoints.spent_s, Ledger.from_progress(done)
             self._save_result(wall_s, sink.blake2b)
         return ledger, wall_s
-
-    def _checkpoints(self, seconds: ArrayFile) -> Checkpoints:
-        def sync() -> None:
-            self.trace.sync()
-            seconds.sync()
-
-        archive = self.archive
-        return Checkpoints(checkpoint_path(archive), partial_path(archive), resume=self._resume, sync=sync)
-
-    def _append_costs(self, done: Progress) -> None:
-        """Adds the costs of the segment that `done` reports."""
-        if len(done.segment):
-            self.trace.append(MODEL, done.segment_bits)
-            if GPT in self.trace.parts and done.segment_gpt_bits is not None:
-                self.trace.append(GPT, done.segment_gpt_bits)
 
     def _resume_costs(self, first: Progress, seconds: ArrayFile) -> float:
         """Continues the trace of earlier runs; returns the seconds that their coding took.
@@ -139,24 +131,17 @@ class Draft:
         return wall_s
 
     def _save_result(self, wall_s: float, archive_blake2b: bytes) -> None:
-        about = {
-            "wall_s": wall_s,
-            "run": identity("compress", self._header),
-            "archive": archive_blake2b.hex(),
-            "costs": self._costs_digests(),
-        }
+        run, costs = identity("compress", self._header), self._costs_digests()
+        about = Encoded(wall_s=wall_s, run=run, archive=archive_blake2b.hex(), costs=costs)
         with writing(self._folder / ENCODED):
-            self.trace.sync()
-            write_text(self._folder / ENCODED, json.dumps(about))
+            self.trace.file.sync()
+            write_text(self._folder / ENCODED, json.dumps(asdict(about)))
 
     def _costs_digests(self) -> dict[str, str]:
         return {part: self.trace.digest(part) for part in self.trace.parts if part != MIXER}
 
     def _finished(self) -> tuple[Ledger, float]:
-        """Ledger and wall time of the archive that an earlier run finished.
-
-        Raises CheckpointError if the archive, its costs or its description are damaged, or of another run.
-        """
+        """As `encode`, of an archive that an earlier run finished. Raises CheckpointError if it or its costs are not of it."""
         about = self._result()
         digest = hashlib.blake2b(digest_size=32)
         with reading(self.archive), open_regular(self.archive) as file:
@@ -171,7 +156,7 @@ class Draft:
         return Ledger.of_archive(self.archive, code_bits=self.trace.total_bits(MODEL)), about["wall_s"]
 
     def _result(self) -> dict[str, Any]:
-        """The description of a finished archive (`_save_result`). Raises CheckpointError if it is damaged."""
+        """What `_save_result` wrote. Raises CheckpointError if it is damaged."""
         path = self._folder / ENCODED
         try:
             return check_record(read_object(path), Encoded, repr(str(path)))

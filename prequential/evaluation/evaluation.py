@@ -26,7 +26,7 @@ from prequential.evaluation.breakdown import breakdown, passages
 from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_byte
 from prequential.evaluation.draft import Draft
 from prequential.evaluation.frames import cost_frame, curve_frame
-from prequential.evaluation.ledger import Ledger
+from prequential.evaluation.ledger import Ledger, decoder_zip_bytes
 from prequential.evaluation.summary import learner_name, model_summary, size_rows, sizes_html
 from prequential.evaluation.trace import Trace
 from prequential.files import reading, temporary_folder, writing
@@ -52,18 +52,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
-    """The results of an evaluation.
+    """What an evaluation measured.
 
     header: the corpus with its length and digest, and the complete configuration.
     curves: cumulative bits against bytes. "model" and, if it has both, its parts "gpt" and "mixer" have ideal code lengths; each
         baseline has real sizes, under its name.
-    tables: where the bits went (evaluation/breakdown.py).
-    passages: a few short stretches of the corpus with the cost of each byte, for the report.
-    wall_s, verify_wall_s: wall time of coding and of decoding, in seconds; verify_wall_s is None if the archive was not decoded.
-    peak_memory_bytes: largest resident memory of the process up to the end of coding.
-    notes: baselines that were skipped, and why.
-    trace: the cost of each byte.
-    limit_bytes: only so many bytes from the beginning of the corpus were to be read; None: all.
+    tables: where the bits went (evaluation/breakdown.py). passages: short stretches with the cost of each byte.
+    wall_s, verify_wall_s: wall time of coding and of decoding; None: not decoded. notes: baselines that were skipped, and why.
+    peak_memory_bytes: largest resident memory up to the end of coding. trace: the cost of each byte.
     mode: the permissions that all files of the corpus and of the given text have; the archive and the record get no others.
     is_coded: whether an archive was written. If not, its size is the ideal code length in whole bytes.
 
@@ -97,24 +93,19 @@ class Evaluation:
 
     def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
         """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
-        counts_decoder = self.ledger.decoder_bytes > 0
-        ledger = self.ledger.declaring(n_configs=n_configs, n_seeds=n_seeds, counts_decoder=counts_decoder)
-        return replace(self, ledger=ledger)
+        return replace(self, ledger=replace(self.ledger, n_configs=n_configs, n_seeds=n_seeds))
 
     @property
     def curve(self) -> Curve:
-        """The learning curve: bytes and ideal code length so far, at the end of each segment."""
+        """The ideal code length so far at the end of each segment."""
         return self.curves[MODEL]
 
     def to_frame(self) -> "pandas.DataFrame":
-        """All curves as a table: series, n_bytes, bits, bits_per_byte. Raises MissingDependencyError without pandas."""
+        """All curves (`curve_frame`)."""
         return curve_frame(self.curves)
 
     def table(self, name: str) -> "pandas.DataFrame":
-        """A table of where the bits went, by its name in `tables`: bytes, bits, shares in %, bits/byte of each part.
-
-        Raises ConfigError if there is no such table, MissingDependencyError without pandas.
-        """
+        """The table of this name in `tables` (`cost_frame`). Raises ConfigError if there is none."""
         return cost_frame(self.tables, name)
 
     def crossings(self) -> dict[str, int | None]:
@@ -133,7 +124,6 @@ class Evaluation:
         }
 
     def __repr__(self) -> str:
-        """The figures that one looks for first, in a line."""
         config, ledger = self.header.config, self.ledger
         proof = f"archive {ledger.archive_bytes:,} bytes" if self.is_coded else "no archive"
         verified = ", verified" if self.verify_wall_s is not None else ""
@@ -211,42 +201,51 @@ def evaluate(
     """
     check_arguments(source=source, config=config, given=given, limit_bytes=limit_bytes, verify=verify)
     check_arguments(runtime=runtime, on_progress=on_progress)
-    options = _Options(checked_baselines(baselines), verify, _checked_draft(draft))
-    runtime = runtime or Runtime()
+    baselines, runtime = checked_baselines(baselines), runtime or Runtime()
+    if draft is not None and not isinstance(draft, DraftFolder):
+        raise wrong_argument("draft", draft, "a DraftFolder, or None")
+    if draft is not None and not Path(draft.path).is_dir():
+        raise ConfigError(f"draft: {str(draft.path)!r} is not a folder: make it first")
     subject = _subject(config, learner, given, runtime)
     if verify and not subject.is_coded:
         raise ConfigError(
             "this learner has no archive to verify: only one of bytes that says `deterministic = True` is coded"
         )
     with plain_torch() if subject.config else nullcontext(), open_source(source, limit_bytes) as opened:
-        result = _evaluate(opened, subject, runtime, options, on_progress)
-    return replace(result, limit_bytes=limit_bytes, mode=opened.mode & mode_of(subject.given))
+        if not opened.n_bytes:
+            raise CorpusError("nothing to evaluate: the corpus is empty")
+        symbols, header = opened.symbols[:], opened.header(subject.description)
+        if subject.is_coded:
+            coded = _coded(symbols, header, subject, runtime, draft, verify=verify, on_progress=on_progress)
+        else:
+            coded = _followed(np.array(symbols), subject, on_progress)
+        _begin(on_progress, "baselines")
+        measured = measure_baselines(symbols, baselines, opened.documents, _text_of(subject.given))
+        return replace(_evaluation(opened, header, subject, coded, measured), limit_bytes=limit_bytes)
 
 
-def _checked_draft(draft: Any) -> DraftFolder | None:
-    if draft is not None and not isinstance(draft, DraftFolder):
-        raise wrong_argument("draft", draft, "a DraftFolder, or None")
-    if draft is not None and not Path(draft.path).is_dir():
-        raise ConfigError(f"draft: {str(draft.path)!r} is not a folder: make it first")
-    return draft
+class _Coding(NamedTuple):
+    """The figures of a run over the corpus, as in Evaluation. ends: where its segments end."""
+
+    ledger: Ledger
+    trace: Trace
+    ends: NDArray[np.int64]
+    wall_s: float
+    peak_memory_bytes: int
+    verify_wall_s: float | None = None
 
 
-class _Options(NamedTuple):
-    """Arguments of `evaluate`."""
-
-    baselines: Sequence[Baseline]
-    verify: bool
-    draft: DraftFolder | None
-
-
-def _evaluate(
-    source: Source, subject: Subject, runtime: Runtime, options: _Options, on_progress: OnProgress
-) -> Evaluation:
-    if not source.n_bytes:
-        raise CorpusError("nothing to evaluate: the corpus is empty")
-    symbols, header, folder = source.symbols[:], source.header(subject.description), options.draft
-    if not subject.is_coded:
-        return _evaluate_uncoded(source, subject, header, options, on_progress)
+def _coded(
+    symbols: NDArray[np.uint8],
+    header: Header,
+    subject: Subject,
+    runtime: Runtime,
+    folder: DraftFolder | None,
+    *,
+    verify: bool,
+    on_progress: OnProgress,
+) -> _Coding:
+    """Writes the archive; decodes it if `verify`; scores the mixer alone if the learner has both parts."""
     if subject.config:
         warm_up(runtime, subject.config)
     with nullcontext(folder.path) if folder else _temporary_draft() as name:
@@ -254,18 +253,53 @@ def _evaluate(
         draft = Draft(Path(name), header, subject, resume=folder is not None and folder.resume)
         ledger, wall_s = draft.encode(symbols, on_progress, keep=folder is not None and folder.keep)
         peak_bytes = peak_memory_bytes()
-        if options.verify:
+        if verify:
             _begin(on_progress, "decoding")
-        verify_wall_s = _verify(symbols, draft.archive, subject.make(), on_progress) if options.verify else None
-    trace, ends = draft.trace, draft.ends
-    if MIXER in trace.parts and subject.config:
+        verify_wall_s = _verify(symbols, draft.archive, subject.make(), on_progress) if verify else None
+    if MIXER in draft.trace.parts and subject.config:
         _begin(on_progress, "mixer alone")
         mixer_alone = own_subject(replace(subject.config, gpt=None, replicas=None), runtime, subject.given)
         for bits in reported(follow(mixer_alone.make(), symbols), symbols, on_progress):
-            trace.append(MIXER, bits)
-    _begin(on_progress, "baselines")
-    coding_figures = _Coding(ledger, wall_s, peak_bytes, verify_wall_s, trace, ends)
-    return _evaluation(source, subject, header, coding_figures, options.baselines, _text_of(subject.given))
+            draft.trace.append(MIXER, bits)
+    return _Coding(ledger, draft.trace, draft.ends, wall_s, peak_bytes, verify_wall_s)
+
+
+def _followed(symbols: NDArray[np.uint8], subject: Subject, on_progress: OnProgress) -> _Coding:
+    """The code length of a learner whose symbols are not written: of ids, or one that no decoder can repeat."""
+    start_s, trace, sizes = time.perf_counter(), Trace((MODEL,), len(symbols)), []
+    for costs in reported(byte_costs(symbols, subject), symbols, on_progress):
+        trace.append(MODEL, costs)
+        sizes.append(len(costs))
+    wall_s = time.perf_counter() - start_s
+    ledger = Ledger.of_code_length(len(symbols), trace.total_bits(MODEL))
+    return _Coding(ledger, trace, np.cumsum(sizes), wall_s, peak_memory_bytes())
+
+
+def _evaluation(
+    source: Source,
+    header: Header,
+    subject: Subject,
+    coded: _Coding,
+    measured: tuple[list[BaselineResult], Curves, list[str]],
+) -> Evaluation:
+    symbols, (found, curves, notes) = source.symbols[:], measured
+    trace, ends = coded.trace, coded.ends
+    trace.file.settle()
+    return Evaluation(
+        header=header,
+        ledger=replace(coded.ledger, decoder_bytes=decoder_zip_bytes() if subject.config else 0),
+        curves={part: Curve(n_bytes=ends, bits=trace.sums(part, ends)) for part in trace.parts} | curves,
+        tables=breakdown(symbols, trace, source.documents),
+        passages=passages(symbols, trace),
+        wall_s=coded.wall_s,
+        peak_memory_bytes=coded.peak_memory_bytes,
+        verify_wall_s=coded.verify_wall_s,
+        baselines=tuple(found),
+        notes=tuple(notes),
+        trace=trace,
+        mode=source.mode & mode_of(subject.given),
+        is_coded=subject.is_coded,
+    )
 
 
 def _temporary_draft() -> "tempfile.TemporaryDirectory[str]":
@@ -275,51 +309,16 @@ def _temporary_draft() -> "tempfile.TemporaryDirectory[str]":
 
 
 def _begin(on_progress: OnProgress, phase: str) -> None:
-    """Tells a display, if that is what it is, which part of the work begins."""
     if isinstance(on_progress, SilentProgress):
         on_progress.phase(phase)
 
 
 def _text_of(given: Given | None) -> bytes:
-    """What baselines may know, too: the given text; nothing of a model."""
+    """What baselines may know: the given text; nothing of a model."""
     if given is None or is_model(given):
         return b""
     with open_source(given) as source:
         return source.symbols[:].tobytes()
-
-
-class _Coding(NamedTuple):
-    """The figures of a run over the corpus."""
-
-    ledger: Ledger
-    wall_s: float
-    peak_memory_bytes: int
-    verify_wall_s: float | None
-    trace: Trace
-    ends: NDArray[np.int64]
-
-
-def _evaluation(
-    source: Source, subject: Subject, header: Header, coded: _Coding, baselines: Sequence[Baseline], given: bytes = b""
-) -> Evaluation:
-    symbols, trace = source.symbols[:], coded.trace
-    trace.settle()
-    results, baseline_curves, notes = measure_baselines(symbols, baselines, source.documents, given)
-    curves = {part: Curve(n_bytes=coded.ends, bits=trace.sums(part, coded.ends)) for part in trace.parts}
-    return Evaluation(
-        header=header,
-        ledger=coded.ledger.declaring(n_configs=1, n_seeds=1, counts_decoder=subject.config is not None),
-        curves=curves | baseline_curves,
-        tables=breakdown(symbols, trace, source.documents),
-        passages=passages(symbols, trace),
-        wall_s=coded.wall_s,
-        peak_memory_bytes=coded.peak_memory_bytes,
-        verify_wall_s=coded.verify_wall_s,
-        baselines=tuple(results),
-        notes=tuple(notes),
-        trace=trace,
-        is_coded=subject.is_coded,
-    )
 
 
 def _subject(
@@ -336,29 +335,6 @@ def _subject(
     if given is not None:
         raise ConfigError("a given text is for learners of this program: let your own one read it before")
     return learner if isinstance(learner, Subject) else other_subject(learner)
-
-
-def _evaluate_uncoded(
-    source: Source, subject: Subject, header: Header, options: _Options, on_progress: OnProgress
-) -> Evaluation:
-    """The code length of a learner whose symbols are not written: of ids, or one that no decoder can repeat."""
-    symbols = np.array(source.symbols[:])
-    trace, ends, wall_s = code_length(symbols, subject, on_progress)
-    figures = _Coding(
-        Ledger.of_code_length(len(symbols), trace.total_bits(MODEL)), wall_s, peak_memory_bytes(), None, trace, ends
-    )
-    return _evaluation(source, subject, header, figures, options.baselines)
-
-
-def code_length(
-    symbols: NDArray[np.uint8], subject: Subject, on_progress: OnProgress = ignore
-) -> tuple[Trace, NDArray[np.int64], float]:
-    """The cost of each byte (n,), where its runs end, and the wall time in seconds. Nothing is written."""
-    start_s, trace, sizes = time.perf_counter(), Trace((MODEL,), len(symbols)), []
-    for costs in reported(byte_costs(symbols, subject), symbols, on_progress):
-        trace.append(MODEL, costs)
-        sizes.append(len(costs))
-    return trace, np.cumsum(sizes), time.perf_counter() - start_s
 
 
 def warm_up(runtime: Runtime, planned: Config | None = None) -> None:

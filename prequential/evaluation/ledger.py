@@ -11,7 +11,7 @@ import math
 import os
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -34,7 +34,7 @@ class Ledger:
     n_bytes: length of the original.
     code_bits: ideal code length under the learner's frequencies, raw blocks included. It is exact: a whole number of units of
         2**-22 bits.
-    decoder_bytes: the zipped source of the decoder; 0 before `declaring`.
+    decoder_bytes: the zipped source of the decoder; 0: not counted.
     n_configs, n_seeds: the user declares that this archive is the best of so many configurations and seeds.
 
     Examples:
@@ -80,31 +80,19 @@ class Ledger:
     def of_code_length(cls, n_bytes: int, code_bits: float) -> Self:
         """The ledger of a corpus of which only the code length is known. It counts as an archive of so many whole bytes."""
         n_coded = math.ceil(code_bits / 8)
-        sizes = {
-            "archive_bytes": n_coded,
-            "header_bytes": 0,
-            "payload_bytes": n_coded,
-            "n_blocks": 0,
-            "n_raw_blocks": 0,
-        }
-        return cls(n_bytes=n_bytes, code_bits=code_bits, **sizes)
-
-    def declaring(self, *, n_configs: int, n_seeds: int, counts_decoder: bool = True) -> Self:
-        """A copy with the size of the decoder, for the best of so many configurations and seeds, at least 1 each.
-
-        counts_decoder: False for a learner that is not ours: the size of its source is not known.
-        """
-        decoder_bytes = decoder_zip_bytes() if counts_decoder else 0
-        return replace(self, decoder_bytes=decoder_bytes, n_configs=n_configs, n_seeds=n_seeds)
+        return cls(
+            n_bytes=n_bytes, archive_bytes=n_coded, header_bytes=0, payload_bytes=n_coded, n_blocks=0, n_raw_blocks=0,
+            code_bits=code_bits,
+        )  # fmt: skip
 
     @property
     def container_bytes(self) -> int:
-        """Block heads, checksums, index and end: the archive without header and payload."""
+        """Block heads, checksums, index and end."""
         return self.archive_bytes - self.header_bytes - self.payload_bytes
 
     @property
     def archive_bits(self) -> int:
-        """The prequential description length: the size of the complete archive."""
+        """The prequential description length."""
         return 8 * self.archive_bytes
 
     @property
@@ -124,7 +112,7 @@ class Ledger:
 
     @property
     def benchmark_bytes(self) -> int:
-        """Archive and zipped decoder, without Python and libraries. The Large Text Compression Benchmark ranks by such a sum."""
+        """Archive and zipped decoder: the sum by which benchmarks rank."""
         return self.archive_bytes + self.decoder_bytes
 
     @property
@@ -134,12 +122,12 @@ class Ledger:
 
     @property
     def code_bits_per_byte(self) -> float:
-        """Ideal code length per byte of the original: the mean log loss of the learner, in bits."""
+        """The mean log loss of the learner, in bits."""
         return self.code_bits / self.n_bytes if self.n_bytes else 0.0
 
     @property
     def code_nats_per_byte(self) -> float:
-        """The mean log loss in nats, the unit of a cross-entropy loss."""
+        """The mean log loss in nats."""
         return self.code_bits_per_byte * NATS_PER_BIT
 
     @property
@@ -167,12 +155,9 @@ def bits_per_byte(compressed_bytes: int, n_bytes: int) -> float:
 
 # ---- the decoder: the zipped source of the modules that plain decoding imports, which a receiver needs
 #
-# The Hutter prize and the Large Text Compression Benchmark add such a decoder to the archive. Like the operating system there,
-# Python and the libraries are not counted. Comments and docstrings do nothing in a decoder and are left out. The zip is a
-# complete program: a test unpacks it into an empty folder and decodes an archive with it.
-#
-# Only imports at module level count. An import inside a function belongs to a feature that a plain decoder does not use, such as
-# audits, CUDA or torchrun. The exceptions are in ROOTS.
+# The Hutter prize and the Large Text Compression Benchmark add such a decoder to the archive. Python and the libraries are not
+# counted, like the operating system there. The zip is a complete program, as a test shows. An import inside a function belongs to
+# a feature that a plain decoder does not use, such as audits or CUDA. The exceptions are in ROOTS.
 
 ROOTS = (
     "prequential.decompression",
@@ -242,10 +227,7 @@ def _source_file(name: str) -> Path | None:
 def _imported_names(node: ast.AST) -> Iterator[str]:
     """Names that the code imports when it is imported itself: modules, and what is in them. Skips imports for type checkers."""
     for child in ast.iter_child_nodes(node):
-        is_for_types = (
-            isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"
-        )
-        if is_for_types or isinstance(child, FUNCTIONS):
+        if isinstance(child, FUNCTIONS) or (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
             continue
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)

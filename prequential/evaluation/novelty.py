@@ -53,9 +53,8 @@ def hash_point(source: NDArray[np.uint8]) -> np.uint64:
 class Copies:
     """Which bytes of `source` (n,) uint8 are copied (see above).
 
-    max_slots: a power of 2 that limits the memory, 4 bytes for each slot (8 if the corpus has 4 GiB or more). The labels are
-    exact if the corpus has at most 3/4 as many different windows of 32 bytes. Otherwise some old windows are forgotten
-    (n_forgotten), and some copied bytes count as novel. A novel byte never counts as copied.
+    max_slots: a power of 2 that limits the memory, 4 bytes for each slot (8 from 4 GiB on). With more than 3/4 as many different
+    windows, some are forgotten, and some copied bytes count as novel. A novel byte never counts as copied.
     """
 
     def __init__(self, source: NDArray[np.uint8], max_slots: int = MAX_MATCH_SLOTS) -> None:
@@ -70,7 +69,7 @@ class Copies:
 
     @property
     def n_forgotten(self) -> int:
-        """Number of windows that were overwritten or not kept, to save memory."""
+        """Windows that were overwritten or not kept."""
         return int(self._state[N_FORGOTTEN])
 
     def next_labels(self, start: int, end: int) -> NDArray[np.uint8]:
@@ -128,12 +127,17 @@ class Words:
         table, counts = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.uint32)
         self._lookup = LETTERS, hash_point(self._source), table, np.uint64(len(source).bit_length())
         self.n_untracked = int(_count_words(self._source, *self._lookup, counts))
-        self.times, self.n_distinct = _classes(counts, self.n_untracked)
-        rarer = np.cumsum(self.times * self.n_distinct)
+        times, n_distinct = np.unique(counts[counts > 0].astype(np.int64), return_counts=True)
+        if self.n_untracked and not (len(times) and times[0] == 1):
+            times, n_distinct = np.insert(times, 0, 1), np.insert(n_distinct, 0, 0)
+        n_distinct[:1] += self.n_untracked
+        self.times, self.n_distinct = times, n_distinct
+        rarer = np.cumsum(times * n_distinct)
         n_words = int(rarer[-1]) if len(rarer) else 0
         n_more_common = n_words - rarer  # occurrences of words in more common classes
-        self.deciles = N_DECILES * (2 * n_more_common + self.times * self.n_distinct) // max(2 * n_words, 1)
-        self._decile_of = _look_up(counts, self.times, self.deciles)
+        self.deciles = N_DECILES * (2 * n_more_common + times * n_distinct) // max(2 * n_words, 1)
+        used, self._decile_of = np.flatnonzero(counts), np.zeros(n_slots, np.uint8)  # of each slot
+        self._decile_of[used] = self.deciles[np.searchsorted(times, counts[used])]
         self._rarest = int(self.deciles[0]) if len(self.deciles) else N_DECILES - 1
         self._state = np.zeros(2, np.int64)
 
@@ -147,23 +151,6 @@ class Words:
 def _n_slots(n_keys: int, most: int) -> int:
     """A power of 2 of which n_keys fill at most 3/4, but at most `most`."""
     return min(1 << max(n_keys + n_keys // 2, 16).bit_length(), most)
-
-
-def _classes(counts: NDArray[np.uint32], n_untracked: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different numbers of occurrences, ascending, and how many words have each of them."""
-    times, n_distinct = np.unique(counts[counts > 0].astype(np.int64), return_counts=True)
-    if n_untracked and not (len(times) and times[0] == 1):
-        times, n_distinct = np.insert(times, 0, 1), np.insert(n_distinct, 0, 0)
-    n_distinct[:1] += n_untracked
-    return times, n_distinct
-
-
-def _look_up(counts: NDArray[np.uint32], times: NDArray[np.int64], deciles: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """The decile of each slot of the table of words; undefined for an empty slot."""
-    found = np.zeros(len(counts), np.uint8)
-    used = np.flatnonzero(counts)
-    found[used] = deciles[np.searchsorted(times, counts[used])]
-    return found
 
 
 @inlined
@@ -250,7 +237,6 @@ def _find_or_add(
 
 @inlined
 def _same(source: Array, a: int, b: int) -> bool:
-    """Whether the windows that begin at a and b have the same bytes."""
     for j in range(MATCH_BYTES):  # noqa: SIM110  # numba has no generators
         if source[a + j] != source[b + j]:
             return False

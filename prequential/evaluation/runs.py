@@ -4,7 +4,6 @@
         record.jsonl      one line: corpus, configuration, ledger, tables, baselines, findings, environment (docs/MEASURES.md)
         curve.parquet     series, n_bytes, bits: cumulative bits of the model, its parts and the baselines
         archive.pq        the proof: it decodes to the corpus
-        environment.json  a copy of the record's environment
 
 A folder gets its name when it is complete. Until then it is a draft, .run-..., which stays if its run can be resumed.
 
@@ -23,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
+from itertools import chain, count
 from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,16 +66,16 @@ from prequential.records.schema import (
 if TYPE_CHECKING:
     import pandas
 
-RECORD, CURVE, ENVIRONMENT = "record.jsonl", "curve.parquet", "environment.json"
+RECORD, CURVE = "record.jsonl", "curve.parquet"
 DRAFT = ".run-"
 Hint = Callable[[Path], str]
 
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A finished evaluation. record: as records/forms.py describes it.
+    """A finished evaluation. record: as records/forms.py describes it. path: its run folder.
 
-    path: its run folder; of a packed run FILE/NAME. packed_curves: of a packed run the contents of curve.parquet.
+    Of a packed run, path is FILE/NAME, and packed_curves the contents of curve.parquet.
 
     Examples:
         >>> import prequential
@@ -90,12 +90,12 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of the run folder."""
+        """The name of its folder."""
         return self.path.name
 
     @property
     def mode(self) -> int:
-        """The permissions of its folder and its files, or of the file that it is packed in. What is made of it gets no others."""
+        """The permissions of its files, or of the file that it is packed in. What is made of it gets no others."""
         if self.packed_curves is not None:
             return common_mode(self.path.parent)
         return common_mode(self.path, self.path / RECORD, self.path / CURVE)
@@ -106,36 +106,29 @@ class Run:
         return self.path / ARCHIVE
 
     def to_frame(self) -> "pandas.DataFrame":
-        """All curves as a table: series, n_bytes, bits, bits_per_byte. Raises MissingDependencyError without pandas."""
+        """All curves (`curve_frame`)."""
         return curve_frame(self.curves)
 
     def table(self, name: str) -> "pandas.DataFrame":
-        """A table of where the bits went, by its name in the record: bytes, bits, shares in %, bits/byte of each part.
-
-        Raises ConfigError if there is no such table, MissingDependencyError without pandas.
-        """
+        """The table of where the bits went of this name (`cost_frame`). Raises ConfigError if there is none."""
         return cost_frame(self.record.get("tables", {}), name)
 
     @cached_property
     def curves(self) -> Curves:
-        """Cumulative bits against bytes of "model", its parts and each baseline. That of the model ends at the corpus's end.
-
-        Raises CorpusError if they cannot be read.
-        """
+        """Cumulative bits against bytes of "model" (to the corpus's end), its parts and each baseline. Raises CorpusError."""
         curves, n_bytes = parse_curves(self.curve_table(), self.path / CURVE), self.record["corpus"]["n_bytes"]
         if MODEL not in curves or curves[MODEL].n_bytes[-1] != n_bytes:
             raise CorpusError(f"{str(self.path)!r} has no curve of the model up to byte {n_bytes}: evaluate again")
         return curves
 
     def curve_table(self) -> bytes:
-        """The contents of curve.parquet. Raises CorpusError if they cannot be read."""
+        """The contents of curve.parquet. Raises CorpusError."""
         if self.packed_curves is not None:
             return self.packed_curves
         with reading(self.path / CURVE):
             return read_regular(self.path / CURVE, MAX_CURVE_FILE_BYTES)
 
     def __repr__(self) -> str:
-        """The figures that one looks for first, in a line."""
         record = self.record
         try:
             corpus = f"{record['corpus'].get('name', 'bytes')}, {record['corpus']['n_bytes']:,} bytes"
@@ -145,7 +138,6 @@ class Run:
         return printable(f"<Run {self.name} of {corpus}: {figures}>")
 
     def _repr_html_(self) -> str:
-        """The line above, and a table of all compressors, the smallest first."""
         return sizes_html(repr(self), comparison_rows(self.record))
 
     def record_line(self) -> bytes:
@@ -192,10 +184,9 @@ def find_run(name: str, folder: PathLike) -> str:
     found = sorted(child for child in names if child.startswith(name))
     if len(found) == 1:
         return str(Path(folder) / found[0])
+    place = repr(os.fspath(folder))
     reason = (
-        f"{len(found)} runs in {os.fspath(folder)!r} begin so"
-        if found
-        else f"this run does not exist, neither here nor in {os.fspath(folder)!r}"
+        f"{len(found)} runs in {place} begin so" if found else f"this run does not exist, neither here nor in {place}"
     )
     raise CorpusError(f"{name!r}: {reason}; `prequential runs list` lists them")
 
@@ -235,8 +226,8 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
     check_arguments(path=path, on_bad=on_bad)
     if not os.path.lexists(path):
         raise CorpusError(f"{os.fspath(path)!r} does not exist: name a folder of runs, or a file of packed runs")
-    root, runs = Path(path), []
-    for read in _readers(root):
+    runs = []
+    for read in _readers(Path(path)):
         try:
             runs.append(read())
         except CorpusError as error:
@@ -265,10 +256,8 @@ def _may_be_run(folder: Path) -> bool:
     """Whether `folder` has a record of any kind, or cannot be searched."""
     try:
         os.lstat(folder / RECORD)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError | NotADirectoryError)
     return True
 
 
@@ -314,7 +303,7 @@ def mode_of_all(runs: Iterable[Run]) -> int:
 
 
 def interrupted_runs(root: PathLike) -> list[Path]:
-    """Drafts in the folder `root` that `evaluate --resume` can continue. Their runs were interrupted or are still running."""
+    """Drafts in `root` that `evaluate --resume` can continue. Their runs were interrupted or are still running."""
     with reading(root):
         found = sorted(Path(root).glob(f"{DRAFT}*")) if Path(root).exists() else []
     return [path for path in found if _can_be_resumed(path)]
@@ -322,19 +311,18 @@ def interrupted_runs(root: PathLike) -> list[Path]:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder before it is complete: an evaluation fills the folder `draft`, and `finish` gives it its name."""
+    """A run folder before it is complete: an evaluation fills `draft`, and `finish` gives it its name."""
 
     draft: Path
 
     def finish(self, root: Path, record: dict[str, Any], curves: Curves, *, mode: int = 0o777) -> Path:
-        """Writes the remaining files and renames the draft; returns the new path (`run_name`). Raises OutputError.
+        """Writes the remaining files and renames the draft; returns the new path. Raises OutputError.
 
-        mode: permissions that the folder has at most, in addition to the user's umask.
+        mode: permissions that the folder has at most.
         """
         draft = self.draft
         write_curves(draft / CURVE, curves)
         with writing(root):
-            write_text(draft / ENVIRONMENT, json.dumps(record["environment"], indent=2) + "\n")
             write_text(draft / RECORD, record_line(record))
             share_folder(draft, mode)
             sync_folder(draft)
@@ -353,10 +341,9 @@ def _hint(draft: Path) -> str:
 
 @contextmanager
 def new_run_folder(root: PathLike, *, keep: bool = False, hint: Hint = _hint) -> Iterator[RunFolder]:
-    """A new draft in the folder `root`. Raises OutputError.
+    """A new draft in the folder `root`, deleted if the body does not finish it. Raises OutputError.
 
-    If the body does not finish it, the draft is deleted. With `keep` it stays if its run can be resumed. hint: what an error
-    then says about the draft.
+    keep: it stays if its run can be resumed. hint: what an error then says about the draft.
     """
     with writing(root):
         Path(root).mkdir(parents=True, exist_ok=True)
@@ -419,14 +406,12 @@ def run_name(record: dict[str, Any]) -> str:
 
 def _rename_to_free_name(folder: Path, name: Path) -> Path:
     """Renames the folder to the first of NAME, NAME-2, NAME-3, ... that does not exist; returns the new path."""
-    number, target = 1, name
-    while True:
+    for target in chain((name,), (name.with_name(f"{name.name}-{number}") for number in count(2))):
         if not os.path.lexists(target):
             try:
                 return folder.rename(target)
             except OSError as error:
-                is_taken = error.errno in (errno.ENOTEMPTY, errno.EEXIST) or os.path.lexists(target)
-                if not is_taken:  # otherwise another process, or another user, has just made something of this name
+                # Otherwise another process, or another user, has just made something of this name.
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) and not os.path.lexists(target):
                     raise
-        number += 1
-        target = name.with_name(f"{name.name}-{number}")
+    raise AssertionError

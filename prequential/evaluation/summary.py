@@ -24,19 +24,13 @@ MAX_COLUMNS = 100
 
 def format_report(record: dict[str, Any]) -> str:
     """The figures of one evaluation record, the table of the compressors, notes and warnings."""
+    sizes = format_table(COLUMNS, comparison_rows(record)).split("\n")
     findings = [f"warning: {finding}" for finding in recorded_findings(record)]
-    lines = [
-        *_figures(record),
-        "",
-        *format_table(COLUMNS, comparison_rows(record)).split("\n"),
-        *record["notes"],
-        *findings,
-    ]
-    return "\n".join(map(printable, lines))
+    return "\n".join(map(printable, [*_figures(record), "", *sizes, *record["notes"], *findings]))
 
 
 def recorded_findings(record: Mapping[str, Any]) -> list[Finding]:
-    """The findings in the record; none in records of older versions."""
+    """The findings in the record."""
     names = [field.name for field in fields(Finding)]
     return [Finding(**{name: values[name] for name in names}) for values in record.get("findings", ())]
 
@@ -118,9 +112,10 @@ def _figures(record: dict[str, Any]) -> list[str]:
     corpus, environment = record["corpus"], record["environment"]
     n_threads, backend = environment["threads"], environment["backend"]
     matmul = "" if backend == NO_BACKEND else f"{backend} matmul, "
+    preset, summary = name_of(record["config"]), model_summary(record["config"])
     rows = [
         ("corpus", f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
-        ("model", _model(record["config"])),
+        ("model", f"{preset}: {summary}" if preset else summary),
         (
             "machine",
             f"{environment['machine']['cpu']}, {n_threads} thread{'s' * (n_threads != 1)}, {matmul}"
@@ -133,9 +128,13 @@ def _figures(record: dict[str, Any]) -> list[str]:
             f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte, "
             f"{record['code_nats_per_byte']:.4f} nats/byte",
         ),
-        *_parts(record),
+        *(
+            (f"- {PART_NAMES.get(part, part)} alone", f"{bits:,.0f} bits, {bits / corpus['n_bytes']:.4f} bits/byte")
+            for part, bits in record.get("parts", {}).items()
+            if part != "model"
+        ),
         ("coder overhead", f"{record['coder_overhead_ppm']:.1f} ppm"),
-        *_beyond_the_archive(record),
+        ("total cost", _total_cost(record)),
         ("speed", _speed(record["wall_s"], record["bytes_per_s"])),
         ("verified", _verified(record)),
         ("peak memory", f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB"),
@@ -153,34 +152,14 @@ def _archive(record: dict[str, Any]) -> str:
     return parts + ("; decodes on this machine with these versions" if record.get("coding") == CODED_HERE else "")
 
 
-def _beyond_the_archive(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """The total cost. Records of older versions do not have it."""
-    rows = []
+def _total_cost(record: dict[str, Any]) -> str:
     if "learner" in record["config"]:
-        rows.append(("total cost", "not known: the learner's own source is not counted"))
-    elif "total_bits" in record:
-        zipped = f"the decoder's source ({record['decoder_bytes']:,} bytes zipped)"
-        without = "; what was given is not counted" if "given" in record["config"] else ""
-        choice = f"the choice of 1 in {record['n_configs'] * record['n_seeds']}"
-        both = f"archive and decoder {record['benchmark_bytes']:,} bytes{without}"
-        rows.append(("total cost", f"{record['total_bits']:,.0f} bits with {zipped} and {choice}; {both}"))
-    return rows
-
-
-def _parts(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """The ideal code length under each part of the learner alone."""
-    n_bytes = record["corpus"]["n_bytes"]
-    return [
-        (f"- {PART_NAMES.get(part, part)} alone", f"{bits:,.0f} bits, {bits / n_bytes:.4f} bits/byte")
-        for part, bits in record.get("parts", {}).items()
-        if part != "model"
-    ]
-
-
-def _model(config: dict[str, Any]) -> str:
-    """Preset and configuration."""
-    preset = name_of(config)
-    return f"{preset}: {model_summary(config)}" if preset else model_summary(config)
+        return "not known: the learner's own source is not counted"
+    without = "; what was given is not counted" if "given" in record["config"] else ""
+    return (
+        f"{record['total_bits']:,.0f} bits with the decoder's source ({record['decoder_bytes']:,} bytes zipped) and the choice "
+        f"of 1 in {record['n_configs'] * record['n_seeds']}; archive and decoder {record['benchmark_bytes']:,} bytes{without}"
+    )
 
 
 def _speed(wall_s: float, bytes_per_s: float) -> str:
@@ -202,23 +181,25 @@ def _verified(record: dict[str, Any]) -> str:
 
 def run_figures(path: PathLike, record: dict[str, Any]) -> dict[str, Any]:
     """The figures of a run for the list of runs, as JSON values. Raises CorpusError if the record is incomplete."""
-    return {
-        "run": str(path),
-        "corpus": record["corpus"].get("name"),
-        "n_bytes": record["corpus"]["n_bytes"],
-        "blake2b": record["corpus"]["blake2b"],
-        "model": name_of(record["config"]) or model_summary(record["config"]),
-        "archive_bytes": record["archive_bytes"],
-        "bits_per_byte": record["bits_per_byte"],
-        "bytes_per_s": record["bytes_per_s"],
-        "verified": record["verified"],
-        "time": record["time"],
-    }
+    corpus, model = record["corpus"], name_of(record["config"]) or model_summary(record["config"])
+    own = {name: record[name] for name in ("archive_bytes", "bits_per_byte", "bytes_per_s", "verified", "time")}
+    of_corpus = {"corpus": corpus.get("name"), "n_bytes": corpus["n_bytes"], "blake2b": corpus["blake2b"]}
+    return {"run": str(path), **of_corpus, "model": model, **own}
 
 
 def format_runs(records: list[dict[str, Any]]) -> str:
     """A table with one row for each of these `run_figures`, at most MAX_COLUMNS wide unless the names of runs are very long."""
-    rows = [_list_row(record) for record in records]
+    rows = [
+        [
+            Path(record["run"]).name,
+            f"{record['n_bytes']:,}",
+            record["model"],
+            f"{record['bits_per_byte']:.4f}",
+            f"{record['bytes_per_s'] / 1e3:,.2f}",
+            "yes" if record["verified"] else "no",
+        ]
+        for record in records
+    ]
     widths = [max(map(len, column)) for column in zip(LIST_TITLES, *rows, strict=True)]
     n_model = max(12, MAX_COLUMNS - (sum(widths) + 2 * (len(widths) - 1) - widths[2]))
     for row in rows:
@@ -227,25 +208,9 @@ def format_runs(records: list[dict[str, Any]]) -> str:
 
 
 def format_run(record: dict[str, Any]) -> str:
-    """The report of the evaluation, and the crossings. Raises CorpusError if the record is incomplete."""
-    return f"{format_report(record)}\n\n{_crossings(record)}"
-
-
-def _list_row(record: dict[str, Any]) -> list[str]:
-    return [
-        Path(record["run"]).name,
-        f"{record['n_bytes']:,}",
-        record["model"],
-        f"{record['bits_per_byte']:.4f}",
-        f"{record['bytes_per_s'] / 1e3:,.2f}",
-        "yes" if record["verified"] else "no",
-    ]
-
-
-def _crossings(record: dict[str, Any]) -> str:
-    """The byte from which on the model's archive stays below each baseline's size."""
+    """The report of the evaluation, and from which byte on the model's archive stays below each baseline's size."""
     labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
     rows = [
         [labels.get(name, name), "never" if byte is None else f"{byte:,}"] for name, byte in record["crossings"].items()
     ]
-    return format_table(("the model is below", "from byte"), rows)
+    return f"{format_report(record)}\n\n{format_table(('the model is below', 'from byte'), rows)}"

@@ -90,7 +90,6 @@ class ArrayFile:
         return {"_dtype": self._dtype, "_name": self._name, "_file": self._contents()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """A copy is in memory."""
         self.__dict__ |= state | {"_file": BytesIO(state["_file"])}
 
 
@@ -112,43 +111,31 @@ def _reserve(file: BinaryIO, n_bytes: int) -> None:
 class Trace:
     """The ideal code length of each of n bytes under each of P parts. It is filled from the first byte to the last.
 
-    A full disk raises OutputError, when the trace is made or later.
+    Raises what ArrayFile raises, when it is made or later.
     """
 
     def __init__(self, parts: Sequence[str], n_bytes: int, path: Path | None = None) -> None:
-        """path: the file of the trace, which may exist already; None: a temporary file.
-
-        Raises CheckpointError if the file exists and has another size.
-        """
         self.parts, self.n_bytes = tuple(parts), n_bytes
-        self._units = ArrayFile(np.uint32, len(self.parts) * max(n_bytes, 1), path)
+        self.file = ArrayFile(np.uint32, len(self.parts) * max(n_bytes, 1), path)
         self._n_filled = dict.fromkeys(self.parts, 0)
 
     def resume(self, part: str, n_bytes: int) -> None:
-        """Continues the part after its first n_bytes, whose costs are in the file from an earlier run."""
+        """Continues the part after its first n_bytes, whose costs an earlier run has written."""
         self._n_filled[part] = n_bytes
-
-    def sync(self) -> None:
-        """Waits until everything that was appended is stored on the disk. Raises OSError."""
-        self._units.sync()
-
-    def settle(self) -> None:
-        """Nothing more is appended: a short trace moves to memory. One that is copied or pickled moves there in any case."""
-        self._units.settle()
 
     def append(self, part: str, bits: NDArray[np.float64]) -> None:
         """Appends the costs (n,) of the part's next bytes, in bits: whole units, each below 2**10 bits."""
         start = self._n_filled[part]
         if start + len(bits) > self.n_bytes:
             raise ValueError(f"{start + len(bits)} costs for {self.n_bytes} bytes")
-        self._units.write(self._first(part) + start, bits / UNIT_BITS)
+        self.file.write(self._first(part) + start, bits / UNIT_BITS)
         self._n_filled[part] = start + len(bits)
 
     def bits(self, part: str, where: slice = slice(None)) -> NDArray[np.float64]:
         """The costs (n,) float64 of the bytes in `where`, a slice without a step, in bits. Sums are exact below 2**31 bits."""
         start, stop, _ = where.indices(self.n_bytes)
         first = self._first(part)
-        return np.multiply(self._units.read(first + start, first + max(start, stop)), UNIT_BITS, dtype=np.float64)
+        return np.multiply(self.file.read(first + start, first + max(start, stop)), UNIT_BITS, dtype=np.float64)
 
     def total_bits(self, part: str) -> float:
         """The cost of all bytes, in bits."""
@@ -172,11 +159,10 @@ class Trace:
         return np.multiply(sums, UNIT_BITS, dtype=np.float64)
 
     def _first(self, part: str) -> int:
-        """The position of the part's first byte in the file."""
         return self.parts.index(part) * max(self.n_bytes, 1)
 
     def _chunks(self, part: str, n_bytes: int) -> Iterator[tuple[int, NDArray[np.uint32]]]:
         """The units of the first n_bytes in chunks, each with its position."""
         first = self._first(part)
         for start in range(0, n_bytes, CHUNK):
-            yield start, self._units.read(first + start, first + min(start + CHUNK, n_bytes))
+            yield start, self.file.read(first + start, first + min(start + CHUNK, n_bytes))

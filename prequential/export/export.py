@@ -47,7 +47,7 @@ class Losses:
 
     @property
     def difference(self) -> float:
-        """The relative difference of the floating-point cost from the exact cost."""
+        """Relative, of the floating-point cost from the exact one."""
         return self.float_bits / self.exact_bits - 1
 
 
@@ -109,11 +109,8 @@ def _weights(learner: OnlineLearner, config: GPTConfig) -> dict[str, torch.Tenso
         levels, scale = plain.quantise_columns(state[name])
         return (levels * scale).t().contiguous()
 
-    hidden = {
-        f"layers.{i}.{name}.weight": matrix(f"{i}.{name}")
-        for i in range(config.n_layers)
-        for name in ("qkv", "out", "up", "down")
-    }
+    names = [f"{i}.{name}" for i in range(config.n_layers) for name in ("qkv", "out", "up", "down")]
+    hidden = {f"layers.{name}.weight": matrix(name) for name in names}
     contexts = {"contexts": state["contexts"] * (1.0 / UNITS)} if config.contexts else {}
     if learner.history.recall:
         contexts["recall"] = torch.from_numpy(learner.history.recall.arrays.tables.view(np.int32))

@@ -41,6 +41,8 @@ from prequential.online.training import finish
 from prequential.records.record import environment
 from prequential.records.table import format_table
 
+Places = NDArray[np.int64]
+
 SCHEMA = 1
 FRACTIONS = (0.1, 0.2, 0.4, 0.8)  # where blocks end, of the rows
 MAX_ROW_BYTES = 1 << 28
@@ -62,7 +64,7 @@ class LabelCost:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
+        """Its labels."""
         return len(self.online)
 
     @property
@@ -141,25 +143,20 @@ def label_cost(
     costs = np.concatenate([bits for bits in reported(follow(runtime.learner(config), symbols), symbols, on_progress)])
     labels = [label for _, label in rows]
     cuts = sorted({max(1, math.ceil(f * len(rows))) for f in fractions} | {len(rows)})
+    n_labels = len(set(labels))
+    blocks = _block_bits(symbols, starts, ends, cuts, math.log2(n_labels), runtime.learner(config))
     return LabelCost(
-        n_labels=len(set(labels)),
+        n_labels=n_labels,
         online=_sums(costs, starts, ends),
         block_ends=tuple(cuts),
-        block_bits=tuple(
-            _block_bits(symbols, starts, ends, cuts, math.log2(len(set(labels))), runtime.learner(config))
-        ),
+        block_bits=tuple(blocks),
         marginal_bits=marginal_bits(labels),
         entropy_bits=entropy_bits(labels),
     )
 
 
 def _block_bits(
-    symbols: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    cuts: Sequence[int],
-    uniform: float,
-    learner: Learner,
+    symbols: NDArray[np.uint8], starts: Places, ends: Places, cuts: Sequence[int], uniform: float, learner: Learner
 ) -> Iterator[float]:
     """The bits of each block. The learner learns the rows of a block after they were scored."""
     yield cuts[0] * uniform
@@ -174,7 +171,7 @@ def _block_bits(
             finish(learner)
 
 
-def _sums(costs: NDArray[np.float64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.float64]:
+def _sums(costs: NDArray[np.float64], starts: Places, ends: Places) -> NDArray[np.float64]:
     total = np.concatenate(([0.0], np.cumsum(costs)))
     return np.asarray(total[ends] - total[starts])
 
@@ -222,20 +219,13 @@ def format_label_cost(cost: LabelCost) -> str:
         ("uniform", cost.uniform_bits),
     )
     rows = [
-        [name, f"{bits:,.0f}", f"{bits / cost.n_rows:.4f}", _ratio(cost.uniform_bits, bits)] for name, bits in codes
+        [name, f"{bits:,.0f}", f"{bits / cost.n_rows:.4f}", f"{cost.uniform_bits / bits:.2f}" if bits > 0 else "-"]
+        for name, bits in codes
     ]
-    starts = (0, *cost.block_ends)
     parts = [
         [f"rows {a}-{b}", f"{bits:,.0f}", f"{bits / (b - a):.4f}"]
-        for a, b, bits in zip(starts, cost.block_ends, cost.block_bits, strict=False)
+        for (a, b), bits in zip(pairwise((0, *cost.block_ends)), cost.block_bits, strict=True)
     ]
-    return (
-        f"{cost.n_rows:,} labels of {cost.n_labels} kinds\n\n"
-        + format_table(("code", "bits", "bits/label", "uniform / code"), rows)
-        + "\n\n"
-        + format_table(("block", "bits", "bits/label"), parts)
-    )
-
-
-def _ratio(a: float, b: float) -> str:
-    return f"{a / b:.2f}" if b > 0 else "-"
+    sizes = format_table(("code", "bits", "bits/label", "uniform / code"), rows)
+    of_blocks = format_table(("block", "bits", "bits/label"), parts)
+    return f"{cost.n_rows:,} labels of {cost.n_labels} kinds\n\n{sizes}\n\n{of_blocks}"

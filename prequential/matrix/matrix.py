@@ -113,10 +113,11 @@ def measure_matrix(
     for i, text in enumerate(texts):
         on_step(corpora[i])
         alone[i] = _bits(runtime.learner(config), text)
-    columns = [
-        _after(texts, text.tobytes(), config, runtime, on_step, name) for text, name in zip(texts, corpora, strict=True)
-    ]
-    columns += [_after(texts, name, None, runtime, on_step, name) for name in models]
+    columns = []
+    givens: list[tuple[Given, Config | None]] = [(text.tobytes(), config) for text in texts]
+    for name, (given, own) in zip((*corpora, *models), [*givens, *((name, None) for name in models)], strict=True):
+        on_step(f"given {name}")
+        columns.append(_after(texts, given, own, runtime))
     return Matrix(
         names=tuple(corpora),
         n_bytes=tuple(len(text) for text in texts),
@@ -136,15 +137,9 @@ def _names(name: str, values: Any) -> list[str]:
 
 
 def _after(
-    texts: Sequence[NDArray[np.uint8]],
-    given: Given,
-    config: Config | None,
-    runtime: Runtime,
-    on_step: Callable[[str], object],
-    name: str,
+    texts: Sequence[NDArray[np.uint8]], given: Given, config: Config | None, runtime: Runtime
 ) -> NDArray[np.float64]:
     """The code length of each text after `given`, in bits. The learner reads `given` once."""
-    on_step(f"given {name}")
     learner, description = informed_learner(config, given, runtime)
     state = {key: array.copy() for key, array in learner.state().items()}
     own = Config.from_dict({k: v for k, v in description.items() if k != GIVEN})

@@ -5,7 +5,7 @@ lists the checks.
 """
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import BinaryIO, cast
 
@@ -18,14 +18,12 @@ from prequential_codecs.archive_header import Header
 from prequential.errors import CorpusError, CorruptArchiveError
 from prequential.model.config import Config
 from prequential.online import coding
-from prequential.online.coding import Progress
+from prequential.online.coding import OnProgress
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import digest_of
 from prequential.proof.witness import ROUND_TRIP, Sampling, Verdict, Verdicts, Witness
 from prequential.records.table import format_table
-
-OnProgress = Callable[[Progress, int], None]
 
 N_LEARNERS = 3  # in memory at a time: the learner, its twin, and the state that the twin is reset to
 
@@ -68,7 +66,11 @@ def check_archive(
     reader = ArchiveReader(archive)
     config = coding.config_of(reader.header)
     runtime.check(config, n_learners=N_LEARNERS)
-    taken = _blocks_up_to(reader, limit_bytes)
+    taken = []
+    for block in reader.blocks():
+        taken.append(block)
+        if reader.n_bytes_covered >= limit_bytes:
+            break
     header = replace(reader.header, n_bytes=sum(block.n_bytes for block in taken))
     if not header.n_bytes:
         raise CorpusError("nothing to check: the original is empty")
@@ -86,16 +88,6 @@ def check_archive(
     same = has_digest and list(ArchiveReader(encoded).blocks()) == taken
     verdicts.add(ROUND_TRIP, same, failure, header.n_bytes)
     return verdicts.list()
-
-
-def _blocks_up_to(reader: ArchiveReader, limit_bytes: int) -> list[Block]:
-    """The first blocks of an archive, up to the one that reaches limit_bytes of the original."""
-    taken = []
-    for block in reader.blocks():
-        taken.append(block)
-        if reader.n_bytes_covered >= limit_bytes:
-            break
-    return taken
 
 
 def _archive_of(header: Header, blocks: list[Block]) -> BinaryIO:

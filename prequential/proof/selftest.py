@@ -55,7 +55,7 @@ def checks() -> Iterator[Check]:
     yield _choice()
     random = np.random.default_rng(0).integers(0, 256, 2048, dtype=np.uint8)
     yield _compared("kernels on drawn inputs", {k: partial(_digest, random, Runtime(kernels=k)) for k in KERNELS})
-    text = _text()
+    text = np.fromfile(sample_path("christmas_carol"), np.uint8, FIXED_N_BYTES)
     exact = [trial.name for trial in trials if trial.exact]
     yield _compared("matmuls on a text", {name: partial(_digest, text, Runtime(backend=name)) for name in exact})
     yield fixed_run(Runtime())
@@ -82,17 +82,13 @@ def fixed_run(runtime: Runtime) -> Check:
     """Whether the fixed run gives the expected digest (16 hexadecimal digits), and its speed."""
     start_s = time.perf_counter()
     try:
-        digest = _digest(_text(), runtime)
+        digest = _digest(np.fromfile(sample_path("christmas_carol"), np.uint8, FIXED_N_BYTES), runtime)
     except (ImportError, PrequentialError) as error:
         return Check(name="fixed run", passed=False, text=str(error))
     rate = f"{FIXED_N_BYTES / (time.perf_counter() - start_s) / 1e3:,.1f} kB/s"
     return Check(
         name="fixed run", passed=digest == EXPECTED_DIGEST, text=f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
     )
-
-
-def _text() -> NDArray[np.uint8]:
-    return np.fromfile(sample_path("christmas_carol"), np.uint8, FIXED_N_BYTES)
 
 
 def _digest(source: NDArray[np.uint8], runtime: Runtime) -> str:
@@ -115,7 +111,6 @@ def _choice() -> Check:
 
 
 def _compared(name: str, runs: dict[str, Callable[[], str]]) -> Check:
-    """Whether all runs give the same digest."""
     try:
         digests = {key: run() for key, run in runs.items()}
     except (ImportError, PrequentialError) as error:

@@ -16,7 +16,10 @@ from afterwards. The checks:
     ROUND_TRIP    what was encoded decodes to the same bytes; what was decoded encodes to the same payloads and digests
 """
 
-from collections.abc import Iterable
+import mmap
+import tempfile
+from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -25,13 +28,14 @@ from prequential_codecs.bit_coder import FOLLOW, BitCoder, ideal_bits
 
 from prequential.exact.digest import digest
 from prequential.exact.random import random_words
+from prequential.files import temporary_folder, writing
 from prequential.model.config import N_SYMBOLS
 from prequential.model.learner import OnlineLearner, code_symbols
 from prequential.model.mixer.mixer import Mixer
+from prequential.model.mixer.mixing import MixerArrays
 from prequential.model.mixer.past import N_BITS
 from prequential.model.schedule import blocks, segments
 from prequential.online.coding import Progress
-from prequential.proof.mixer_copies import mixer_copies
 
 DISTRIBUTION = "the GPT's frequencies are complete distributions"
 CODE = "the probabilities of the 256 bytes sum to 1, and the code length follows from them"
@@ -44,7 +48,7 @@ ROUND_TRIP = "the decoded bytes are the original bytes"
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How often a check was made, and what its first failure was; "" if it did not fail."""
+    """How often a check was made, and its first failure, or ""."""
 
     check: str
     times: int
@@ -82,18 +86,19 @@ class Witness:
         self._n_coded = 0
         schedule = learner.schedule
         starts = [s.start for block in blocks(sampling.n_bytes, schedule) for s in segments(block, schedule)]
-        self._code_starts = self._draw(starts, "code", sampling.n_samples)
-        self._future_starts = self._draw(starts, "future", sampling.n_samples)
+        words = {check: random_words(learner.config.seed, f"law/{check}", len(starts)) for check in ("code", "future")}
+        self._code_starts, self._future_starts = (
+            {starts[i] for i in np.argsort(drawn)[: sampling.n_samples]} for drawn in words.values()
+        )
         self._start = 0  # of the open segment
         # Of the learner at the open segment's start, if the twin needs it again:
         self._state: dict[str, np.ndarray] = {}
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the learner's own."""
         return getattr(self._learner, name)
 
     def begin(self, n_symbols: int) -> None:
-        """The same as of the learner. The twin receives the state before it."""
+        """As of the learner. The twin receives the state before it."""
         self._start = self._learner.n_symbols
         if self._start in self._code_starts | self._future_starts:
             self._state = {name: array.copy() for name, array in self._learner.state().items()}
@@ -101,14 +106,15 @@ class Witness:
         self._learner.begin(n_symbols)
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
-        """The same as of the learner. Then makes the checks that are due in this segment."""
+        """As of the learner. Then makes the checks that are due in this segment."""
         before = self._weights_digest()
         bits = self._learner.code(symbols, coder)
         self._n_coded += len(symbols)
         if before:
             unchanged = self._weights_digest() == before
             self._verdicts.add(WEIGHTS, unchanged, f"in the segment from byte {self._start} they changed")
-        position = int(self._word("position") % np.uint64(len(symbols)))
+        word = random_words(self._learner.config.seed, f"law/position/{self._start}", 1)[0]
+        position = int(np.uint64(word) % np.uint64(len(symbols)))
         if self._start in self._code_starts:
             self._check_code(symbols, bits, position)
             self._twin.load_state(self._state)
@@ -117,7 +123,7 @@ class Witness:
         return bits
 
     def end(self, n_symbols: int) -> None:
-        """The same as of the learner. Then compares its weights with those of the twin."""
+        """As of the learner. Then compares its weights with those of the twin."""
         self._learner.end(n_symbols)
         if self._start in self._future_starts and self._learner.gpt and self._twin.gpt:
             same = digest(self._learner.gpt.learned_state()) == digest(self._twin.gpt.learned_state())
@@ -134,15 +140,6 @@ class Witness:
         text = f"decisions cost {done.code_bits:.0f} bits, the payload has {8 * done.payload_bytes}"
         self._verdicts.add(ONCE, fits, text, 0)
 
-    def _draw(self, starts: list[int], check: str, n_samples: int) -> set[int]:
-        """The starts of so many different segments, drawn for this check."""
-        words = random_words(self._learner.config.seed, f"law/{check}", len(starts))
-        return {starts[i] for i in np.argsort(words)[:n_samples]}
-
-    def _word(self, name: str) -> np.uint64:
-        """A random word for the open segment."""
-        return np.uint64(random_words(self._learner.config.seed, f"law/{name}/{self._start}", 1)[0])
-
     def _weights_digest(self) -> bytes:
         return digest(self._learner.gpt.inference_tensors()) if self._learner.gpt else b""
 
@@ -153,7 +150,7 @@ class Witness:
         coder = BitCoder(FOLLOW)
         code_symbols(None if rows is None else rows[:position], twin.mixer, symbols[:position].copy(), coder)
         row = None if rows is None else rows[position : position + 1]
-        mixers: Iterable[Mixer | None] = mixer_copies(twin.mixer, N_SYMBOLS) if twin.mixer else [None] * N_SYMBOLS
+        mixers = _mixer_copies(twin.mixer)
         coded = [code_symbols(row, mixer, np.array([value]), coder)[0] for value, mixer in enumerate(mixers)]
         total = sum(int(np.prod(frequencies.astype(object))) for frequencies in coded)
         self._verdicts.add(CODE, total == 1 << 128, f"{where} they sum to {total / 2**128:.9f}")
@@ -193,3 +190,21 @@ class Witness:
         twin.end(len(symbols))
         same = np.array_equal(bits[:position], other_bits[:position])
         self._verdicts.add(FUTURE, same, f"{where} costs change")
+
+
+def _mixer_copies(mixer: Mixer | None) -> Iterator[Mixer | None]:
+    """N_SYMBOLS copies of a mixer, each valid until the next one. They map one file: only pages that change are copied."""
+    if mixer is None:
+        yield from [None] * N_SYMBOLS
+        return
+    arrays, other = mixer.arrays[:-1], copy(mixer)
+    with writing(folder := temporary_folder()), tempfile.TemporaryFile(dir=folder) as file:
+        starts = []
+        for array in arrays:
+            starts.append(file.seek(-(-file.tell() // mmap.PAGESIZE) * mmap.PAGESIZE))
+            file.write(array.data)
+        file.flush()
+        for _ in range(N_SYMBOLS):
+            maps = (np.memmap(file, a.dtype, "c", at, a.shape) for a, at in zip(arrays, starts, strict=True))
+            other.arrays = MixerArrays._make([*map(np.asarray, maps), mixer.arrays.learns])
+            yield other

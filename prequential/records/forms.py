@@ -143,8 +143,7 @@ class EvaluationRecord(Struct, kw_only=True):
     schema: Annotated[Literal[1], says("version of this table")] = 1
     kind: Annotated[Literal["evaluation"], says("kind of record")] = "evaluation"
     time: Annotated[Time, says("end of the run, in UTC")] | Absent = UNSET
-    coding: Annotated[str, says(f"what proves the code length: `{DECODES_ANYWHERE}`; `{CODED_HERE}` (a learner of one's own); or "
-                                f"`{NOT_CODED}`")] | Absent = UNSET  # fmt: skip
+    coding: Annotated[str, says(f"proof: `{DECODES_ANYWHERE}`; `{CODED_HERE}`; or `{NOT_CODED}`")] | Absent = UNSET
     corpus: Annotated[Corpus, says("what was coded")]
     limit_bytes: Annotated[Count | None, says("`--limit`; null: the complete corpus was read")] | Absent = UNSET
     config: Annotated[ConfigFields, says("the learner")] | Absent = UNSET
@@ -167,8 +166,9 @@ class EvaluationRecord(Struct, kw_only=True):
     total_bits: Annotated[Positive, says("total cost: archive, decoder, and the choice")] | Absent = UNSET
     benchmark_bytes: Annotated[Count, says("archive and decoder, as benchmarks add them")] | Absent = UNSET
     parts: Annotated[dict[str, Number], says("ideal bits of `model`, `gpt` and `mixer`")] | Absent = UNSET
-    crossings: Annotated[dict[str, Count | None], says("by baseline, the byte from which on the archive stays below it; 0: "
-                                                       "everywhere, null: never")] | Absent = UNSET  # fmt: skip
+    crossings: (
+        Annotated[dict[str, Count | None], says("the archive stays below a baseline from this byte")] | Absent
+    ) = UNSET
     tables: Annotated[dict[str, CostTable], says("where the bits went, by name of the table")] | Absent = UNSET
     passages: Annotated[list[Passage], says("short stretches of the corpus")] | Absent = UNSET
     wall_s: Annotated[WallSeconds, says("wall time of coding")] | Absent = UNSET
@@ -218,14 +218,10 @@ class LossFields(Struct, kw_only=True):
     """One code length of a test corpus."""
 
     total: Annotated[DocumentGroupFields, says("all bytes")] | Absent = UNSET
-    documents: (
-        Annotated[DocumentGroupFields, says("the bytes in documents, whose loss is the held-out loss")] | Absent
-    ) = UNSET
+    documents: Annotated[DocumentGroupFields, says("bytes in documents: the held-out loss")] | Absent = UNSET
     outside: Annotated[DocumentGroupFields, says("the other bytes")] | Absent = UNSET
     bits_per_byte: Annotated[Number | None, says("the held-out loss")] | Absent = UNSET
-    interval: (
-        Annotated[Any, says("95 % interval of it over documents like these, how it was made; or null")] | Absent
-    ) = UNSET
+    interval: Annotated[Any, says("95 % interval of it over documents like these, or null")] | Absent = UNSET
     macro_documents: Annotated[Number | None, says("mean of bits/byte, documents count equally")] | Absent = UNSET
     macro_languages: Annotated[Number | None, says("mean of bits/byte, languages count equally")] | Absent = UNSET
     quantiles: Annotated[Any, says("of bits/byte over documents: `of`, `bits_per_byte`")] | Absent = UNSET
@@ -276,9 +272,7 @@ class HeldoutRecord(Struct, kw_only=True):
     untrained: Annotated[LossFields | None, says("loss of such a learner without training")]
     saved_bits: Annotated[Number | None, says("what training saved: untrained minus dynamic")] | Absent = UNSET
     baselines: Annotated[list[BaselineFields], says("other compressors on the test corpus alone")] | Absent = UNSET
-    overlap: (
-        Annotated[Any, says("text of the test corpus in the training corpus (DATA.md); null: not measured")] | Absent
-    ) = UNSET
+    overlap: Annotated[Any, says("text in common with the training corpus (DATA.md), or null")] | Absent = UNSET
     environment: Annotated[Environment, says("machine and program")] | Absent = UNSET
 
 

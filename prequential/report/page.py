@@ -17,7 +17,7 @@ from prequential.monorepo_loss.monorepo import LOSSES
 from prequential.report import run_panels, sections
 from prequential.report.markup import Html, element, first_byte, folded, html_document, html_table, join, value_table
 from prequential.report.panels import Table
-from prequential.report.questions import questions
+from prequential.report.repetition import repetition
 from prequential.report.run_panels import Look
 from prequential.report.sections import corpus_name
 from prequential.report.svg import html_figure, svg_file
@@ -58,9 +58,7 @@ def _naming(run: Run) -> Iterator[None]:
 
 
 def _article(run: Run, name: str, look: Look, heading_id: str) -> Html:
-    """The sections of a run, each with its heading."""
     record = run.record
-    asked = folded("Questions and answers, and how to repeat the run", questions(run))
     machine = folded("Machine and versions", value_table("Environment", record["environment"]))
     content = {
         "Learning curves": ("curves", sections.curves(run, look)),
@@ -69,7 +67,7 @@ def _article(run: Run, name: str, look: Look, heading_id: str) -> Html:
         "Breakdown of the code length": ("tables", [*sections.breakdowns(record["tables"], look)]),
         "Total cost: the ledger": ("ledger", [sections.ledger(record)]),
         "Findings during the run": ("findings", [sections.findings(record)]),
-        "Frequently asked questions": ("questions", [asked]),
+        "How to repeat the run": ("repetition", [repetition(run)]),
         "Configuration": ("configuration", [sections.configuration(record)]),
         "Environment": ("environment", [machine]),
     }

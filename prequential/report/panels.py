@@ -1,7 +1,6 @@
-"""What a picture or a table shows. Back ends draw it: svg.py (pages, SVG files), figures.py (matplotlib), markup.py (tables).
+"""What a picture or a table shows. Back ends draw it: svg.py (pages, SVG files), plots.py (matplotlib), markup.py (tables).
 
-A Panel has a title, two axes, lines with names and roles, horizontal references and named points. Its vertical axis has the range
-of the lines that are not grey, and of the references.
+The vertical axis of a Panel has the range of the lines that are not grey, and of the references.
 """
 
 import math
@@ -61,15 +60,6 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A point with its name beside it."""
-
-    name: str
-    x: float
-    y: float
-
-
-@dataclass(frozen=True)
 class Panel:
     """One picture. references: values of y at which a horizontal line is drawn."""
 
@@ -78,7 +68,6 @@ class Panel:
     x: Axis = Axis("bytes of the original", log=True)
     y: Axis = Axis("bits/byte")
     references: Sequence[float] = ()
-    marks: Sequence[Mark] = ()
 
     @property
     def full(self) -> list[Series]:
@@ -93,12 +82,12 @@ class Panel:
 
     def x_values(self) -> NDArray[np.float64]:
         """All values that the horizontal axis encloses, (n,)."""
-        return np.concatenate([*(line.x for line in self.series), [mark.x for mark in self.marks]])
+        return np.concatenate([line.x for line in self.series])
 
     def y_values(self) -> NDArray[np.float64]:
         """All values that the vertical axis encloses, (n,)."""
         lines = [line.y for line in self.full or self.series]
-        return np.concatenate([*lines, [mark.y for mark in self.marks], self.references])
+        return np.concatenate([*lines, self.references])
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ A learner is called by its preset, such as -2 or -5 --pure, or by its own name. 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,7 @@ from prequential.errors import CorpusError
 from prequential.evaluation.breakdown import LEARNING, OCCURRENCES
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
 from prequential.evaluation.summary import learner_label
+from prequential.records.forms import LOSSES
 from prequential.report.panels import MAX_FULL, N_COLOURS, Axis, Panel, Role, Series
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
 N_POINTS = 200  # of a line; more cannot be seen
 SAME = 0.01  # curves that differ by no more than this share are drawn as one line
-BYTES, SAVED = Axis("bytes of the original"), Axis("bits saved")
+SAVED = Axis("bits saved")
 OCCURRENCE, RATE = Axis("occurrence k of a trigram", log=True), Axis("bits/byte at the k-th", log=True)
 DATE = Axis("date of the window's last commit (UTC)", dates=True)
 MAX_LANGUAGES, MIN_SHARE = MAX_FULL, 0.02  # at most so many languages, each with this share of the bytes or more
@@ -108,7 +110,7 @@ def run_look(look: Look, name: str) -> Look:
 def learning(curves: Curves, look: Look = PLAIN) -> Panel:
     """Bits per byte up to each position: cumulative bits divided by bytes. Curves that are nearly equal are one line."""
     groups = {group[0]: group for group in _groups(curves)}
-    thinned = {name: _thinned(curve) for name, curve in curves.items() if name in groups}
+    thinned = {name: _thinned(curves[name]) for name in curves if name in groups}
     points = {name: (line.n_bytes.astype(np.float64), line.bits / line.n_bytes) for name, line in thinned.items()}
     labels = {name: " and ".join(map(look.label, group)) for name, group in groups.items()}
     return Panel("Bits per byte up to each position", _lines(curves, points, Look(labels, look.styles)))
@@ -117,15 +119,11 @@ def learning(curves: Curves, look: Look = PLAIN) -> Panel:
 def intervals(curves: Curves, look: Look = PLAIN) -> Panel:
     """Bits per byte of each interval between two log-spaced positions (those of the baselines), drawn at its end."""
     ends = prefixes(max(int(curve.n_bytes[-1]) for curve in curves.values()))
-    points = {name: _rates(curve, ends) for name, curve in curves.items()}
+    points = {}
+    for name, curve in curves.items():
+        marks = np.concatenate(([0], ends[ends <= curve.n_bytes[-1]]))
+        points[name] = marks[1:].astype(np.float64), np.diff(curve.at(marks)) / np.diff(marks)
     return Panel("Bits per byte of successive intervals, two per doubling", _lines(curves, points, look))
-
-
-def windows(curves: Curves, look: Look = PLAIN, n_windows: int = 64) -> Panel:
-    """Bits per byte of n_windows equal windows: of the model and its parts only, whose positions are close enough."""
-    rates = {name: curve.windows(n_windows) for name, curve in curves.items() if name in (MODEL, GPT, MIXER)}
-    points = {name: (rate.n_bytes.astype(np.float64), rate.bits) for name, rate in rates.items()}
-    return Panel(f"Bits per byte of {n_windows} equal windows", _lines(curves, points, look), BYTES)
 
 
 def saved(curves: Curves, look: Look = PLAIN) -> Panel:
@@ -159,7 +157,7 @@ def tail(table: Record, title: str = "Cost at the k-th occurrence", look: Look =
     for place, part in enumerate(rows[0]["bits"] if rows else ()):
         costs = [(row["mean_k"], row["bits"][part] / row["n_bytes"]) for row in rows if row["bits"][part] > 0]
         if costs:
-            series.append(_series(part, place, _points(costs), look, place < MAX_FULL))
+            series.append(_series(part, place, tuple(np.array(costs, np.float64).T), look, place < MAX_FULL))
     return Panel(title, series, OCCURRENCE, RATE)
 
 
@@ -182,17 +180,13 @@ def _groups(curves: Curves) -> list[list[str]]:
     thinned = {name: _thinned(curve) for name, curve in curves.items()}
     groups: list[list[str]] = []
     for name in sorted(curves, key=lambda name: (name != first, name not in (GPT, MIXER), _final_rate(curves[name]))):
-        shown = (group for group in groups[:MAX_FULL] if _are_same(thinned[group[0]], thinned[name]))  # others are grey
+        leaders = ((group, thinned[group[0]]) for group in groups[:MAX_FULL])  # others are grey
+        shown = (group for group, a in leaders if (np.abs(a.bits - thinned[name].at(a.n_bytes)) <= SAME * a.bits).all())
         if same := next(shown, None):
             same.append(name)
         else:
             groups.append([name])
     return groups
-
-
-def _are_same(a: Curve, b: Curve) -> bool:
-    """Whether the curves differ at no position by more than a reader can see."""
-    return bool((np.abs(a.bits - b.at(a.n_bytes)) <= SAME * a.bits).all())
 
 
 def _final_rate(curve: Curve) -> float:
@@ -215,22 +209,11 @@ def _series(name: str, place: int, points: Points, look: Look, full: bool) -> Se
     return Series(look.label(name), *points, look.styles.get(name, place) if full else 0, role if full else Role.GREY)
 
 
-def _points(pairs: Sequence[tuple[float, float]]) -> Points:
-    x, y = np.array(pairs, np.float64).reshape(-1, 2).T
-    return x, y
-
-
 def _thinned(curve: Curve) -> Curve:
     """At most N_POINTS of the curve's points, log-spaced, the first and the last included."""
     wanted = np.geomspace(curve.n_bytes[0], curve.n_bytes[-1], N_POINTS)
     chosen = np.unique(np.minimum(np.searchsorted(curve.n_bytes, wanted), len(curve.n_bytes) - 1))
     return Curve(n_bytes=curve.n_bytes[chosen], bits=curve.bits[chosen])
-
-
-def _rates(curve: Curve, ends: NDArray[np.int64]) -> Points:
-    """The ends that the curve reaches, and bits per byte between each and the one before it."""
-    marks = np.concatenate(([0], ends[ends <= curve.n_bytes[-1]]))
-    return marks[1:].astype(np.float64), np.diff(curve.at(marks)) / np.diff(marks)
 
 
 # ---- monorepo series
@@ -244,10 +227,7 @@ def monorepo(records: Sequence[Record]) -> list[Panel]:
     """
     if not records:
         raise CorpusError("the series has no points yet: there is nothing to draw")
-    wholes = {
-        "frozen": ("frozen", "documents"),
-        "dynamic": ("dynamic", "documents"),
-        "untrained": ("untrained", "documents"),
+    wholes = {loss: (loss, "documents") for loss in LOSSES} | {
         "frozen, clean documents": ("frozen", "clean"),
         "frozen, novel bytes": ("frozen", "novel"),
     }
@@ -266,28 +246,22 @@ def monorepo(records: Sequence[Record]) -> list[Panel]:
 
 def _main_languages(records: Sequence[Record]) -> list[str]:
     """Names of the languages with the most bytes, at most MAX_LANGUAGES, without those below MIN_SHARE."""
-    n_bytes: dict[str, int] = {}
+    n_bytes = Counter[str]()
     for record in records:
-        for group in record["frozen"]["languages"]:
-            n_bytes[group["name"]] = n_bytes.get(group["name"], 0) + group["n_bytes"]
+        n_bytes.update({group["name"]: group["n_bytes"] for group in record["frozen"]["languages"]})
     large = [name for name in n_bytes if n_bytes[name] >= MIN_SHARE * sum(n_bytes.values())]
     return sorted(large, key=lambda name: (-n_bytes[name], name))[:MAX_LANGUAGES]
 
 
 def _part_lines(records: Sequence[Record], part: str, names: Sequence[str]) -> list[Series]:
     """Two lines for each name: frozen, and dynamic with dashes. Of many names the dynamic lines are grey."""
-    is_few = 2 * len(names) <= MAX_FULL
-    return [
-        _over_time(
-            f"{name}, {loss}",
-            style + dashes * N_COLOURS,
-            records,
-            [named(record[loss][part], name) for record in records],
-            Role.NAMED if is_few or loss == "frozen" else Role.GREY,
-        )
-        for style, name in enumerate(names)
-        for dashes, loss in enumerate(("frozen", "dynamic"))
-    ]
+    lines, is_few = [], 2 * len(names) <= MAX_FULL
+    for style, name in enumerate(names):
+        for dashes, loss in enumerate(("frozen", "dynamic")):
+            groups = [named(record[loss][part], name) for record in records]
+            role = Role.NAMED if is_few or loss == "frozen" else Role.GREY
+            lines.append(_over_time(f"{name}, {loss}", style + dashes * N_COLOURS, records, groups, role))
+    return lines
 
 
 def named(groups: Iterable[Record], name: str) -> Record | None:
@@ -304,4 +278,5 @@ def _over_time(
         for record, group in zip(records, groups, strict=True)
         if group and group["n_bytes"]
     ]
-    return Series(name, *_points(found), style, role)
+    x, y = np.array(found, np.float64).reshape(-1, 2).T
+    return Series(name, x, y, style, role)

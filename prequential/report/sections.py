@@ -40,6 +40,10 @@ OTHER_NAMES = {
 Record = Mapping[str, Any]
 
 
+def _proof(record: Record) -> str:
+    return "archive" if is_coded(record) else "code length"
+
+
 def corpus_name(run: Run) -> str:
     """The name of the run's corpus, for headings."""
     return str(run.record["corpus"].get("name") or "bytes")
@@ -64,12 +68,7 @@ def headline(run: Run, name: str, heading_id: str) -> list[Html]:
     ]
 
 
-def _proof(record: Record) -> str:
-    return "archive" if is_coded(record) else "code length"
-
-
 def _figures(record: Record) -> Iterator[tuple[str, str]]:
-    """The main figures, each with its explanation."""
     yield f"{record['bits_per_byte']:.4f}", f"bits/byte of the complete {_proof(record)}"
     yield f"{record['archive_bytes']:,}", f"bytes of {_proof(record)} for {record['corpus']['n_bytes']:,}"
     if not is_coded(record):
@@ -95,7 +94,7 @@ def _best_baseline(record: Record) -> str:
 
 def curves(run: Run, look: Look) -> list[Html]:
     """The learning curves and the bits saved, with an explanation."""
-    makers = (run_panels.learning, run_panels.saved, run_panels.intervals, run_panels.windows)
+    makers = (run_panels.learning, run_panels.saved, run_panels.intervals)
     figures = [html_figure(panel) for panel in (make(run.curves, look) for make in makers) if panel.series]
     text = (
         f"The thick line is this run, {look.label(MODEL)}. Its line and those of its parts show ideal code length, known at the "
@@ -181,10 +180,7 @@ def breakdowns(tables: Mapping[str, Any], look: Look) -> Iterator[Html]:
         panel = run_panels.tail(table, f"{title}: bits per byte at the k-th", look)
         if panel.series:
             yield element("div", html_figure(panel), class_="plots")
-        # records of older versions have fitted power laws
-        rest = {
-            OTHER_NAMES.get(key, key): value for key, value in table.items() if key not in ("rows", "fits") and value
-        }
+        rest = {OTHER_NAMES.get(key, key): value for key, value in table.items() if key != "rows" and value}
         if rest:
             yield value_table(f"{title}: other values", rest)
 

@@ -111,7 +111,7 @@ def drawing(panel: Panel) -> Html:
     y = _Scale(panel.y, panel.y_values(), BOTTOM, TOP, MARGIN)
     grey = [_line(line, x, y) for line in panel.series if line.role == Role.GREY]
     lines = (_line(line, x, y) for line in reversed(panel.full))  # the first series is on top
-    return join(*_grid(panel, x, y), _clipped(*grey), *lines, *_marks(panel, x, y), *_end_labels(panel.full, x, y))
+    return join(*_grid(panel, x, y), _clipped(*grey), *lines, *_end_labels(panel.full, x, y))
 
 
 def _clipped(*lines: Html) -> Html:
@@ -145,12 +145,6 @@ def _line(line: Series, x: _Scale, y: _Scale) -> Html:
     path = "M" + " ".join(points)
     title = element("title", line.name)
     return element("path", title, d=path, class_=f"{kind} {colour}", stroke_dasharray=DASHES[line.dashes])
-
-
-def _marks(panel: Panel, x: _Scale, y: _Scale) -> Iterator[Html]:
-    for mark in panel.marks:
-        yield element("path", d=f"M{x(mark.x):.1f} {y(mark.y):.1f}h0.1", class_="line dot s0")
-        yield element("text", mark.name, x=f"{x(mark.x) + 6:.1f}", y=f"{y(mark.y) - 6:.1f}", class_="name")
 
 
 def _end_labels(series: Sequence[Series], x: _Scale, y: _Scale) -> Iterator[Html]:

@@ -184,7 +184,7 @@ def test_an_interrupted_evaluation_resumes_and_measures_the_same(run, start, tmp
     done = run(tmp_path, *words, "--json")
     (folder,) = (tmp_path / "my runs").iterdir()
     assert sorted(path.name for path in folder.iterdir()) == [
-        "archive.pq", "curve.parquet", "environment.json", "record.jsonl",
+        "archive.pq", "curve.parquet", "record.jsonl",
     ]  # fmt: skip
     resumed = json.loads(done.stdout)
     for name in ("archive_bits", "code_bits", "ledger", "tables", "parts", "crossings"):

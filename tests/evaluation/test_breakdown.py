@@ -102,14 +102,6 @@ def test_with_little_memory_no_novel_byte_counts_as_copied(data, length):
     assert labels == copied_slowly(data) or copies.n_forgotten
 
 
-def test_a_copy_has_32_bytes_or_more_and_may_overlap_its_source():
-    assert in_stretches(Copies(array(b"a" * 100)).next_labels, 100, 7) == [0] + [1] * 99
-    assert in_stretches(Copies(array(b"ab" * 17)).next_labels, 34, 34) == [0] * 2 + [1] * 32
-    for n_repeated, n_copied in ((31, 0), (32, 32)):
-        data = NOISE + b"?" + NOISE[5 : 5 + n_repeated] + b"!"
-        assert sum(in_stretches(Copies(array(data)).next_labels, len(data), 1000)) == n_copied
-
-
 @pytest.mark.parametrize(("dtype", "position_bits"), [(np.uint32, 32), (np.uint64, 40)], ids=["no tag", "64 bits"])
 def test_entries_without_a_tag_or_of_64_bits_find_the_same_copies(dtype, position_bits):
     """Corpora of gigabytes have such entries. Without a tag, only the bytes distinguish windows in the same slot."""

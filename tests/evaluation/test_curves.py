@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prequential.errors import CorpusError
-from prequential.evaluation.curves import Curve, crossing_byte, prefixes, read_curves, write_curves
+from prequential.evaluation.curves import Curve, crossing_byte, parse_curves, prefixes, write_curves
 
 
 def curve(*points):
@@ -60,16 +60,13 @@ def test_after_the_crossing_no_baseline_point_is_below_the_model(steps, data):
 def test_a_table_is_read_as_it_was_written(tmp_path):
     curves = {"model": curve((1024, 1.25), (2000, 7.0)), "gzip": curve((2000, 8.0))}
     write_curves(tmp_path / "c.parquet", curves)
-    found = read_curves(tmp_path / "c.parquet")
+    found = parse_curves((tmp_path / "c.parquet").read_bytes(), "c.parquet")
     assert list(found) == ["model", "gzip"]
     for name, expected in curves.items():
         assert found[name].n_bytes.tolist() == expected.n_bytes.tolist()
         assert found[name].bits.tolist() == expected.bits.tolist()
 
 
-def test_a_file_that_is_not_a_table_of_curves_is_refused(tmp_path):
-    (tmp_path / "c.parquet").write_bytes(b"PAR1 and then nothing")
-    with pytest.raises(CorpusError, match="not a table of curves"):
-        read_curves(tmp_path / "c.parquet")
-    with pytest.raises(CorpusError, match="cannot read"):
-        read_curves(tmp_path / "missing")
+def test_a_file_that_is_not_a_table_of_curves_is_refused():
+    with pytest.raises(CorpusError, match="'c' is not a table of curves"):
+        parse_curves(b"PAR1 and then nothing", "c")

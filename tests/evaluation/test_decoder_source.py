@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from small import BOTH as GPT_AND_MIXER
 
 import prequential
 from prequential.evaluation.ledger import code_of, decoder_modules, decoder_zip, decoder_zip_bytes
@@ -20,23 +21,6 @@ LEFT_OUT = {
     f"prequential.{name}" for name in ("arguments", "decoding_time", "machine.kernel_cache", "machine.usable_memory")
 }
 TEXT = b"It was the best of times, it was the worst of times. " * 8
-GPT_AND_MIXER = prequential.Config(
-    gpt=prequential.GPTConfig(
-        n_layers=1,
-        width=32,
-        n_heads=1,
-        mlp_factor=2,
-        contexts=("3",),
-        context_bits=6,
-        memory_bits=13,
-        window=8,
-        warmup_updates=1,
-    ),
-    mixer=prequential.MixerConfig(contexts=("1", "2", "4", "word"), table_bits=8, match_bits=8),
-    schedule=prequential.ScheduleConfig(
-        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=300
-    ),
-)
 REPLICAS = replace(
     GPT_AND_MIXER,
     gpt=replace(GPT_AND_MIXER.gpt, contexts=()),

@@ -3,10 +3,12 @@
 import os
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from interruption import InterruptionError, stopping_at
+from small import BOTH
 
 import prequential
 from prequential.errors import CheckpointError, CorpusError, OutputError, PrequentialError
@@ -17,13 +19,7 @@ from prequential.evaluation.runs import DRAFT, interrupted_run_folder, new_run_f
 pytestmark = pytest.mark.usefixtures("always_due")
 
 FUSED = prequential.Runtime(kernels="fused", threads=1)
-CONFIG = prequential.Config(
-    gpt=prequential.GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=2, window=8),
-    mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),
-    schedule=prequential.ScheduleConfig(
-        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=400
-    ),
-)
+CONFIG = replace(BOTH, schedule=replace(BOTH.schedule, block_symbols=400))
 TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 10
 DATA = TEXT[:400] + np.random.default_rng(3).bytes(400) + TEXT[400:]  # a raw block among coded ones
 
@@ -186,7 +182,7 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
     assert found.path == path
     assert np.array_equal(found.curves["model"].bits, uninterrupted[0].curve.bits)
     left = sorted(file.name for file in path.iterdir())
-    assert left == ["archive.pq", "curve.parquet", "environment.json", "record.jsonl"]
+    assert left == ["archive.pq", "curve.parquet", "record.jsonl"]
 
 
 def test_without_keep_no_checkpoint_is_left(tmp_path):
@@ -234,7 +230,7 @@ def test_a_draft_belongs_to_one_process_and_to_one_user(draft, monkeypatch):
             pass
 
 
-REST = ("record.jsonl", "environment.json", "curve.parquet", "encoded.json", "seconds")
+REST = ("record.jsonl", "curve.parquet", "encoded.json", "seconds")
 LEFT = ("costs", "archive.pq", *(pytest.param(name, marks=pytest.mark.thorough) for name in REST))
 
 

@@ -1,6 +1,5 @@
 """Run folders: they are complete or absent, and later commands read the figures that were measured."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from prequential.errors import CorpusError, OutputError
 from prequential.evaluation.curves import crossing_byte
 from prequential.evaluation.record import evaluation_record
 from prequential.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
-from prequential.evaluation.summary import format_run
 from prequential.files import output_file
 
 FUSED = prequential.Runtime(kernels="fused")
@@ -151,17 +149,6 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_evaluation(tmp_pa
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write"), new_run_folder(tmp_path / "file"):
         raise AssertionError("the evaluation began")
-
-
-def test_records_of_older_versions_with_further_entries_in_the_ledger_are_read(run, tmp_path):
-    _, _, found = run
-    ledger = found.record["ledger"]
-    old = [ledger[0], {"entry": "alphabet", "bits": 0.0}, *ledger[1:], {"entry": "pre-trained weights", "bits": 0.0}]
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "record.jsonl").write_text(json.dumps({**found.record, "ledger": old}))
-    read = read_run(tmp_path / "old")
-    assert read.record["ledger"] == old
-    assert format_run(read.record) == format_run(found.record)
 
 
 def test_packed_runs_are_the_runs_of_the_folder_byte_for_byte(run, tmp_path):

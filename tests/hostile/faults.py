@@ -316,8 +316,6 @@ def contents(folder: Path) -> dict[str, Any]:
 def comparable(path: Path) -> Any:
     """The contents of a file; of records without times and measurements of the machine."""
     data = path.read_bytes()
-    if path.name == "environment.json":
-        return None
     if path.suffix == ".jsonl":
         with suppress(ValueError):  # part of a line
             return [without_volatile(json.loads(line)) for line in data.splitlines()]

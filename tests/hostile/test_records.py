@@ -21,7 +21,7 @@ from prequential_corpora.shard_files import read_rows
 
 from prequential.cli.main import main
 from prequential.errors import CorpusError, PrequentialError
-from prequential.evaluation.curves import read_curves
+from prequential.evaluation.curves import parse_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
 from prequential.forecasting.sealed import read_forecast
@@ -71,7 +71,7 @@ def refused(work: Callable[[], object]) -> str:
 PIPED = (
     "compress --config pipe a", "list pipe", "forecast runs --score pipe", "compress shards:pipe.parquet -o x", "runs list pipe",
     "compress shards:pipe.jsonl?column=t -o x", "report pipe", "monorepo --series pipe --picture x.svg", "runs show runs/a",
-    "report runs/b", "estimate a --machines pipe", "labels pipe --label y", "heldout --train pipe --test a",
+    "report runs/b", "labels pipe --label y", "heldout --train pipe --test a",
 )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def test_a_table_of_more_rows_than_a_run_has_is_not_expanded(tmp_path: Path) -> 
             writer.write_table(part)
     assert (tmp_path / CURVE).stat().st_size < MIB
     with bounded(5.0, 64 * MIB), pytest.raises(CorpusError, match="rows"):
-        read_curves(tmp_path / CURVE)
+        parse_curves((tmp_path / CURVE).read_bytes(), CURVE)
 
 
 def test_a_long_name_of_a_curve_is_not_repeated(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_long_name_of_a_curve_is_not_repeated(tmp_path: Path) -> None:
     columns = {"series": repeated("m" * (16 * MIB), n, pa.string()), "n_bytes": np.arange(1, n + 1), "bits": np.ones(n)}
     write_table(tmp_path / CURVE, columns)
     with bounded(5.0, 256 * MIB), pytest.raises(CorpusError, match="names"):
-        read_curves(tmp_path / CURVE)
+        parse_curves((tmp_path / CURVE).read_bytes(), CURVE)
 
 
 MODEL = ["model"]
@@ -145,13 +145,13 @@ def test_a_table_that_is_not_one_of_curves_or_is_damaged_is_refused(tmp_path: Pa
     for series, n_bytes, bits in BAD_TABLES:
         columns = {"n_bytes": n_bytes, "bits": pa.array(bits, pa.float64())}
         write_table(path, columns if series is None else {"series": series, **columns})
-        refused(lambda: read_curves(path))
+        refused(lambda: parse_curves(path.read_bytes(), CURVE))
     column = pa.array([1, 2])
     pq.write_table(pa.Table.from_arrays([column] * 4, names=["series", "series", "n_bytes", "bits"]), path)
-    refused(lambda: read_curves(path))
+    refused(lambda: parse_curves(path.read_bytes(), CURVE))
     for data in (b"", b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"no table"):
         path.write_bytes(data)
-        refused(lambda: read_curves(path))
+        refused(lambda: parse_curves(path.read_bytes(), CURVE))
 
 
 @pytest.mark.parametrize("as_strings", [True, False])

@@ -31,7 +31,6 @@ def table() -> dict[str, Any]:
             {"name": "2", "n_bytes": 10, "bits": {"model": 40.0}, "mean_k": 2.0},
             {"name": "all others", "n_bytes": 5, "bits": {"model": 1.0}},
         ],
-        "fits": {"model": {"exponent": -1.0, "factor": 8.0}},
     }
 
 

@@ -12,7 +12,7 @@ import pytest
 from prequential.errors import MissingDependencyError
 from prequential.evaluation.curves import Curve
 from prequential.report import plots, run_panels
-from prequential.report.panels import Mark, Panel, Role, Series
+from prequential.report.panels import Panel, Role, Series
 
 
 def test_figures_show_the_lines_with_their_names(curves: dict[str, Curve], table: dict[str, Any]) -> None:
@@ -34,10 +34,10 @@ def test_grey_lines_do_not_widen_the_range_and_points_have_markers() -> None:
     x = np.array([1.0, 10.0])
     far = Series("far", x, np.array([2.0, 900.0]), role=Role.GREY)
     lines = [Series("a", x, np.array([2.0, 3.0])), far, Series("dot", x[:1], x[:1] + 1.5, 1)]
-    axes = plots.figure("", [Panel("t", lines, marks=[Mark("point", 2.0, 2.5)])]).axes[0]
+    axes = plots.figure("", [Panel("t", lines)]).axes[0]
     assert axes.get_ylim()[1] < 4
-    assert [text.get_text() for text in axes.texts] == ["point", "a", "dot", "Grey: far."]
-    assert [line.get_marker() for line in axes.get_lines()] == ["None", "o", "o", "None"]
+    assert [text.get_text() for text in axes.texts] == ["a", "dot", "Grey: far."]
+    assert [line.get_marker() for line in axes.get_lines()] == ["None", "o", "None"]
 
 
 def test_equal_figures_give_equal_png_files(curves: dict[str, Curve]) -> None:

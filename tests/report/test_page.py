@@ -24,7 +24,7 @@ from prequential.evaluation.runs import RECORD, Run, read_run
 from prequential.report.markup import html_table
 from prequential.report.page import difference_table, html_report
 from prequential.report.panels import Table
-from prequential.report.questions import command
+from prequential.report.repetition import command
 from prequential.report.run_panels import group_names, learner_label, run_names
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -154,23 +154,12 @@ def test_the_headline_shows_the_rate_the_archive_and_the_verification(
     assert not re.search("every byte (compared|matched)", text)
 
 
-def test_curves_and_comparison_come_first_and_the_questions_are_folded_below(page: str) -> None:
-    places = [page.index(f'id="run-1-{name}"') for name in ("curves", "sizes", "passages", "questions")]
+def test_curves_and_comparison_come_first_and_how_to_repeat_the_run_below(page: str) -> None:
+    places = [page.index(f'id="run-1-{name}"') for name in ("curves", "sizes", "passages", "repetition")]
     assert places == sorted(places)
     assert page.index("<svg") < page.index("<table")
-    asked = page[places[-1] :]
-    folded = asked[asked.index("<details>") : asked.index("</details>")]
-    for question in (
-        "sum to one?",
-        "full file or a subset?",
-        "Bytes or tokens?",
-        "tokenizer",
-        "seed selected?",
-        "reproduced",
-    ):
-        assert question in folded
-    assert "best of 1 configurations and 2 seeds" in folded
-    assert "costs 1.0 bits" in folded
+    assert "best of 1 configurations and 2 seeds" in page[places[-1] :]
+    assert "costs 1.0 bits" in page[places[-1] :]
 
 
 def test_tables_have_human_names_explanations_and_captions_outside_of_what_scrolls(runs: list[Run], page: str) -> None:
@@ -212,12 +201,9 @@ def test_every_baseline_is_in_the_table_with_its_crossing(runs: list[Run], tmp_p
     assert len(sizes) == 4
 
 
-def test_breakdowns_show_their_sums_draw_the_tail_and_do_not_need_what_older_records_have(
-    runs: list[Run], page: str, tmp_path: Path
-) -> None:
+def test_breakdowns_show_their_sums_and_draw_the_tail(runs: list[Run], page: str, tmp_path: Path) -> None:
     rows = [{"name": str(k), "n_bytes": 100, "bits": {"model": 400.25 / k}, "mean_k": float(k)} for k in (1, 2, 4)]
-    fits = {"model": {"exponent": -1.0, "factor": 4.0}}
-    run = changed(runs[0], tmp_path, tables={"trigram_occurrences": {"rows": rows, "fits": fits}})
+    run = changed(runs[0], tmp_path, tables={"trigram_occurrences": {"rows": rows}})
     text = html_report([run])
     assert_loads_nothing(text)
     total = next(row for row in Page(text).cells if row[0] == "all")
@@ -229,7 +215,7 @@ def test_breakdowns_show_their_sums_draw_the_tail_and_do_not_need_what_older_rec
     assert all(row[1:3] == ["6,000", code_bits] for row in totals)
 
 
-# ---- questions
+# ---- how to repeat a run
 
 
 @pytest.mark.parametrize(

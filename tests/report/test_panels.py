@@ -33,11 +33,10 @@ def test_curves_that_cannot_be_told_apart_are_one_line_with_both_names(curves: C
     assert "mixer alone" in [line.name for line in run_panels.saved(curves | near, look).series]  # there it can
 
 
-def test_interval_rates_sum_to_the_total_bits_and_windows_are_of_the_model_and_its_parts(curves: Curves) -> None:
+def test_interval_rates_sum_to_the_total_bits(curves: Curves) -> None:
     line = run_panels.intervals(curves).series[2]
     widths = np.diff(np.concatenate(([0], line.x)))
     assert (widths * line.y).sum() == pytest.approx(400_000.0, rel=1e-12)
-    assert [line.name for line in run_panels.windows(curves).series] == ["model", "gpt"]
 
 
 def test_saved_bits_are_the_others_bits_minus_the_models_at_the_others_positions(curves: Curves) -> None:
@@ -57,7 +56,7 @@ def test_the_model_its_parts_and_the_best_others_are_full_and_the_rest_grey(curv
 
 
 def test_a_curve_has_one_style_and_role_in_all_panels_and_a_look_gives_names_and_styles(curves: Curves) -> None:
-    makers = (run_panels.learning, run_panels.intervals, run_panels.windows, run_panels.saved)
+    makers = (run_panels.learning, run_panels.intervals, run_panels.saved)
     styles = {(line.name, line.style, line.role) for make in makers for line in make(curves).series}
     assert len(styles) == len(curves)
     look = Look({"gpt": "GPT alone"}, {"gpt": 6, "model": 3})

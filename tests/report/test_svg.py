@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prequential.evaluation.curves import Curve
 from prequential.report import run_panels, svg
 from prequential.report.markup import Html, element, join
-from prequential.report.panels import Mark, Panel, Role, Series
+from prequential.report.panels import Panel, Role, Series
 from prequential.report.svg import inline_svg, svg_file
 
 EVIL = "</title><script>alert(1)</script>"
@@ -34,8 +34,8 @@ def flat(name: str, value: float, *, role: Role = Role.NAMED, n: int = 2) -> Ser
     return Series(name, np.array([10.0, 1000.0][:n]), np.full(n, value), role=role)
 
 
-def drawn(*lines: Series, marks: tuple[Mark, ...] = ()) -> ElementTree.Element:
-    return ElementTree.fromstring(inline_svg(Panel("title", lines, marks=marks)))
+def drawn(*lines: Series) -> ElementTree.Element:
+    return ElementTree.fromstring(inline_svg(Panel("title", lines)))
 
 
 def points(root: ElementTree.Element, name: str) -> list[tuple[float, float]]:
@@ -93,10 +93,10 @@ def test_a_long_name_is_cut_at_the_end_of_its_line_and_complete_in_its_title() -
     assert (name.text, name.findtext("title")) == ("a name that is longer …", long)
 
 
-def test_grey_lines_have_no_name_and_do_not_widen_the_range_and_marks_have_names() -> None:
+def test_grey_lines_have_no_name_and_do_not_widen_the_range() -> None:
     grey = flat("far", 900.0, role=Role.GREY)
-    root = drawn(flat("a", 2.0), flat("b", 3.0), grey, marks=(Mark("point", 100.0, 2.5),))
-    assert set(names(root)) == {"a", "b", "point"}
+    root = drawn(flat("a", 2.0), flat("b", 3.0), grey)
+    assert set(names(root)) == {"a", "b"}
     assert max(float(node.text or "") for node in root.iter("text") if node.get("text-anchor") == "end") == 3.0
     assert [node.get("class") for node in root.findall("svg/path")] == ["line rest"]  # in a viewport, which clips it
 
