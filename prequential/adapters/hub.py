@@ -1,9 +1,8 @@
 """Models of the transformers library and their tokenizers, from a folder or from the hub. A stranger may have made every file.
 
 The library never sees the files: it gets a configuration and tensors that model_files.py read and checked, so it follows no name
-in them. Of the configuration it does not get what chooses code: auto_map, implementations of attention and experts, quantisation.
-Every tensor must have its place in the model, and every place its tensor. Without a connection only folders, and what the hub's
-library has in its cache, can be read.
+in them. Of the configuration it does not get what chooses code. Every tensor must have its place in the model, and every place
+its tensor.
 """
 
 import textwrap
@@ -46,10 +45,7 @@ class LoadedModel:
 
 
 def load_model(name: str, revision: str | None = None) -> LoadedModel:
-    """A causal language model. name: a folder, or one of the hub.
-
-    Raises MissingDependencyError without transformers, ConfigError if it cannot be loaded; the message is one line.
-    """
+    """A causal language model. name: a folder, or one of the hub. Raises MissingDependencyError, ConfigError of one line."""
     try:
         import transformers  # noqa: F401
         from huggingface_hub import constants

@@ -48,18 +48,17 @@ class StaticModel:
         max_length: int | None = None,
         device: str = "cpu",
     ) -> None:
-        """name: hf:FOLDER, hf:NAME or hf:NAME@REVISION; "hf:" may be left out. stride: by default max_length. max_length: by
-        default that of the model. Raises MissingDependencyError, and ConfigError for a model or a policy that cannot be used.
+        """name: hf:FOLDER, hf:NAME or hf:NAME@REVISION. stride: by default max_length, and that is the model's by default.
+
+        Raises MissingDependencyError, and ConfigError for a model or a policy that cannot be used.
         """
         source = name.removeprefix(PREFIX)
         path, _, revision = (source, "", "") if Path(source).exists() else source.partition("@")
         loaded = load_model(path, revision or None)
         longest = max_length or _max_length(loaded.model)
         stride = stride or min(longest, MAX_RUN_SYMBOLS)
-        if not 1 <= stride <= longest:
-            raise ConfigError(f"stride {stride} lies outside [1, {longest}], the length of the model's window")
-        if stride > MAX_RUN_SYMBOLS:
-            raise ConfigError(f"stride {stride} is more than {MAX_RUN_SYMBOLS}")
+        if not 1 <= stride <= min(longest, MAX_RUN_SYMBOLS):
+            raise ConfigError(f"stride {stride} lies outside [1, {min(longest, MAX_RUN_SYMBOLS)}], the model's window")
         self.name = printable(PREFIX + (Path(path).name if Path(path).exists() else source))
         self._scorer = _Scorer(loaded, longest, stride, device)
         self.tokenizer = loaded.tokenizer
@@ -68,10 +67,7 @@ class StaticModel:
         self.weights_bytes = loaded.n_bytes
 
     def costs(self, symbols: np.ndarray, documents: Sequence[Document] = ()) -> tuple[np.ndarray, float]:
-        """The ideal code length of each byte, (n,) float64 in bits, and the wall time in seconds.
-
-        documents: those of the corpus, for context="document". Raises what learners/following.py raises.
-        """
+        """The ideal code length of each byte, (n,) in bits, and the wall time in seconds. documents: for context="document"."""
         start_s, parts = time.perf_counter(), [slice(0, len(symbols))]
         if self.isolates and documents:
             ends = [document.offset + document.n_bytes for document in documents]

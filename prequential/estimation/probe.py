@@ -1,8 +1,4 @@
-"""A short part of a run, timed: the first segments of the schedule, then some segments of the full size.
-
-estimation/estimate.py derives the cost of a run from it. After the first segments the probe skips those that grow and continues
-with full-size segments on the bytes that come next. It has its own process, so that peak memory is that of the probe.
-"""
+"""A short part of a run, timed: the first segments of the schedule, then some segments of the full size on the next bytes."""
 
 import math
 import multiprocessing
@@ -37,9 +33,9 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True)
 class ProbePass:
-    """One pass through the S segments of a probe. wall_s, code_bits: (S,), wall time and ideal code length of each segment.
+    """One pass through the S segments of a probe, of each its wall time and bits.
 
-    learner_s: time to build the learner. block_s: time for the digest of its state, which each block of an archive needs.
+    learner_s: to build the learner. block_s: for the digest of its state, which each block of an archive needs.
     """
 
     wall_s: tuple[float, ...]
@@ -50,11 +46,10 @@ class ProbePass:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What a probe measured.
+    """What a probe measured. sizes: symbols of each segment. n_full: how many of the last ones have the full size.
 
-    sizes: symbols of each segment. n_full: how many of the last segments have the full size, outside the schedule. startup_s:
-    from the start of a process to the first symbol: imports, self-test, kernels. peak_memory_bytes: resident, of the probe's
-    process up to the end of encoding. other: of the configuration that was also tried.
+    startup_s: from the start of a process to the first symbol: imports, self-test, kernels. peak_memory_bytes: resident, up to
+    the end of encoding. other: of the configuration that was also tried.
     """
 
     sizes: tuple[int, ...]
@@ -67,7 +62,6 @@ class Probe:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that the probe coded."""
         return sum(self.sizes)
 
 
@@ -83,8 +77,8 @@ class OtherPass:
 def probe_blocks(n_bytes: int, probe_bytes: int, schedule: ScheduleConfig) -> tuple[list[slice], int]:
     """The blocks that a probe of a corpus of n_bytes codes, and how many of its bytes are in full-size segments.
 
-    Two thirds of probe_bytes follow the schedule, up to the end of a segment. The rest, at least MIN_FULL_SEGMENTS, is placed so
-    late in the stream that segments have the full size. A corpus that is not longer is coded completely, by the schedule alone.
+    Two thirds of probe_bytes follow the schedule. The rest, at least MIN_FULL_SEGMENTS, is placed so late in the stream that
+    segments have the full size. A corpus that is not longer is coded completely, by the schedule alone.
     """
     full = schedule.segment_symbols
     ends = (segment.stop for block in blocks(n_bytes, schedule) for segment in segments(block, schedule))
@@ -108,10 +102,8 @@ def run_probe(
 ) -> Probe:
     """Encodes and decodes the beginning of a corpus of n_bytes; `source` holds at least the bytes that are coded.
 
-    budget_s: seconds of encoding after which the rest of the first segments, or of the full-size ones, is left out; each kind
-    gets half of it, and at least one segment, of full size two. also: another configuration that codes the first segments, too.
-    The figures are those of a run only in a new process (`probe_in_new_process`). Raises CorruptArchiveError if the decoded
-    bytes differ.
+    budget_s: of encoding; the first and the full-size segments get half of it each, and at least one segment, of full size two.
+    also: another configuration that codes the first segments, too. Raises CorruptArchiveError if the decoded bytes differ.
     """
     started = time.perf_counter()
     warm_up(runtime, config)
@@ -142,10 +134,7 @@ def run_probe(
 def probe_in_new_process(
     source: Symbols, n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime, **options: Any
 ) -> Probe:
-    """`run_probe` in a new process. startup_s includes the start and the imports of that process.
-
-    Raises what `run_probe` raises, and PrequentialError if the process dies.
-    """
+    """`run_probe` in a new process, whose start startup_s includes. Raises PrequentialError if the process dies."""
     parts, _ = probe_blocks(n_bytes, probe_bytes, config.schedule)
     symbols = np.array(source[: sum(part.stop - part.start for part in parts)])
     try:
@@ -167,7 +156,6 @@ def _import_engine() -> None:
 
 
 def _pieces(source: Symbols, parts: Sequence[slice]) -> list[Bytes]:
-    """Copies of the first symbols, one for each part."""
     ends = np.cumsum([part.stop - part.start for part in parts])
     return [
         np.array(source[end - (part.stop - part.start) : end]) for end, part in zip(ends.tolist(), parts, strict=True)
@@ -186,8 +174,7 @@ def _code(
 ) -> tuple[ProbePass, list[slice], tuple[int, ...]]:
     """Codes the pieces, or decodes them in place, with a new learner; returns the pass, what it coded, and its segments' sizes.
 
-    has_full: whether the last part has the full-size segments; it and all others get half of the budget each. block_s: as it is
-    known; None: it is measured.
+    has_full: whether the last part has the full-size segments. block_s: None: it is measured.
     """
     started = time.perf_counter()
     learner = runtime.learner(config)

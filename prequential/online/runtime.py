@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from prequential.errors import ConfigError, check_number
-from prequential.exact.backend import Backend, Primitives
+from prequential.exact.backend import Backend
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online.limits import MAX_MEMORY_BYTES, check_limits
+from prequential.online.workers.environment import launched
 
 # Imported where they are used: a mixer alone needs no torch, a decoder of plain archives no devices and no workers.
 if TYPE_CHECKING:
@@ -64,8 +65,11 @@ class Runtime:
         _check_name("kernels", self.kernels, (None, *KERNELS))
         _check_name("backend", self.backend, (None, *BACKENDS))
         _check_name("device", self.device, DEVICES)
-        if self.device == "auto" and not _cuda_available():
-            object.__setattr__(self, "device", "cpu")
+        if self.device == "auto":
+            from prequential.online.accelerators import cuda_available
+
+            if not cuda_available():
+                object.__setattr__(self, "device", "cpu")
         if self.device == "cuda" and self.audit_every:
             raise ConfigError('audits compute on processors: leave out device="cuda"')
 
@@ -107,11 +111,6 @@ class Runtime:
             return AuditedLearner(config, backend, self.audit_every)
         if backend is None or config.gpt is None:
             return OnlineLearner(config)
-        if self.kernels != "plain" and self.n_threads > 1 and self.team is None:
-            with suppress(ImportError):  # the zipped decoder does without it
-                from prequential.online.first_run import compile_kernels
-
-                compile_kernels(config)
         accelerator = self._accelerator(config, backend)
         if self.team:
             from prequential.online.workers.shared import SharedLearner
@@ -127,10 +126,10 @@ class Runtime:
         """
         if config.gpt is None and self.backend is None:
             return None
-        from prequential.exact import matmul
+        from prequential.exact import fused, matmul, plain
 
         pool = Pool(self.n_threads, with_helper=beside_coding)  # first: backends are rated as they will be used
-        return Backend(self._primitives(), matmul.choose("cpu", self.backend), pool)
+        return Backend(plain if self.kernels == "plain" else fused, matmul.choose("cpu", self.backend), pool)
 
     def accelerator(self, config: Config) -> Accelerator | None:
         """Where the GPT of a learner runs, verified at the first call; None: on the processor. Raises InexactMachineError."""
@@ -143,14 +142,16 @@ class Runtime:
 
         return select_device(self.device, config, backend)
 
-    def _primitives(self) -> Primitives:
-        if self.kernels == "plain":
-            from prequential.exact import plain
+    def run_by_all(self, work: Callable[[Runtime], int]) -> int:
+        """The result of work(self). Of several processes that torchrun started, only the first one runs it; the others serve it.
 
-            return plain
-        from prequential.exact import fused
+        The others return 0 when the work is done, and 1 if another worker is lost.
+        """
+        if not launched():
+            return work(self)
+        from prequential.online.workers.serving import run_in_team
 
-        return fused
+        return run_in_team(self, work)
 
 
 def _check_name(name: str, value: Any, known: Sequence[str | None]) -> None:
@@ -173,9 +174,3 @@ def make_gpt(config: Config, backend: Backend, accelerator: Accelerator | None =
     from prequential.model.gpt.gpt import GPT
 
     return GPT(config.gpt, config.seed, backend)
-
-
-def _cuda_available() -> bool:
-    from prequential.online.accelerators import cuda_available
-
-    return cuda_available()

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from prequential.errors import CheckpointError
-from prequential.files import open_regular
+from prequential.files import open_regular, sync
 
 MAX_HEADER_BYTES = 1 << 20  # JSON, which expands in memory
 METADATA, PACKED = "__metadata__", "packed"
@@ -77,14 +77,14 @@ class TensorFile:
         return math.prod(shape) * dtype.itemsize
 
 
-def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
-    """Writes a safetensors file in which large arrays are packed. Raises OSError."""
+def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
+    """Writes a safetensors file durably, with large arrays packed. Raises OSError."""
     names = {dtype: name for name, dtype in DTYPES.items()}
     types = {name: (names[array.dtype.newbyteorder("<")], array.shape) for name, array in arrays.items()}
     packed = {name: types[name] for name, array in arrays.items() if array.nbytes >= PACKED_FROM_BYTES}
 
     def header(places: Mapping[str, tuple[int, int]]) -> bytes:
-        entries: dict[str, Any] = {METADATA: {**metadata, PACKED: json.dumps(packed)}}
+        entries: dict[str, Any] = {METADATA: {**(metadata or {}), PACKED: json.dumps(packed)}}
         for name, (start, end) in places.items():
             dtype, shape = ("U8", (end - start,)) if name in packed else types[name]
             entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": (start, end)}
@@ -104,10 +104,11 @@ def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping
             end += values.nbytes
         file.seek(0)
         file.write(room.to_bytes(8, "little") + header(places).ljust(room))
+        file.flush()
+        sync(file.fileno())
 
 
 def pack(array: np.ndarray) -> np.ndarray:
-    """The bytes (n,) uint8 of a zstd frame of the array."""
     import zstandard
 
     threads = -1 if array.nbytes >= THREADS_FROM_BYTES else 0

@@ -26,7 +26,7 @@ from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
 from prequential.files import checkpoint_path, partial_path, work_folder
 from prequential.online import checkpoint
 from prequential.online.runtime import Runtime
-from prequential.online.tensor_file import open_tensors
+from prequential.online.tensor_file import open_tensors, write_packed
 
 pytestmark = pytest.mark.usefixtures("always_due")
 
@@ -325,7 +325,7 @@ def test_a_crafted_packed_tensor_takes_no_more_memory_than_its_shape(shape, fram
 def test_tables_that_are_mostly_untouched_take_little_room(tmp_path):
     values = np.zeros(1 << 22, np.int32)
     values[::100_000] = 7
-    checkpoint.save_packed(tmp_path / "c", {"a": values, "b": np.arange(3)})
+    write_packed(tmp_path / "c", {"a": values, "b": np.arange(3)})
     assert (tmp_path / "c").stat().st_size < values.nbytes / 1000
     with open_tensors(tmp_path / "c") as file:
         read = checkpoint.read_arrays(file, {"a": values, "b": np.arange(3)})
@@ -350,7 +350,7 @@ def test_packing_full_tables_holds_one_frame_at_a_time(tmp_path):
     }
     tracemalloc.start()
     try:
-        checkpoint.save_packed(tmp_path / "c", arrays, {"x": "y"})
+        write_packed(tmp_path / "c", arrays, {"x": "y"})
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -64,7 +64,6 @@ class TeamGPT(GPT):
             self.step(inputs, targets, places, share)
 
     def receive_step(self, n_rows: int, n_columns: int, share: int) -> None:
-        """The other workers' part of the first worker's `update`."""
         rows = torch.empty(n_rows, n_columns, self.config.n_inputs + 1, dtype=torch.int16)
         places = torch.empty(n_rows, n_columns, dtype=torch.int32)
         self._team.broadcast(rows)
@@ -107,7 +106,6 @@ class SharedGPT(TeamGPT):
     """A GPT whose steps the workers take together. The bits are those of a GPT. After each step all workers hold the same."""
 
     def __init__(self, team: Team, *arguments: Any) -> None:
-        """arguments: those of GPT or of DeviceGPT."""
         super().__init__(*arguments)
         self._team, self._device = team, self._weights.device
         self._measured_s = process_time()
@@ -169,11 +167,8 @@ class SharedGPT(TeamGPT):
         return self._measured_s - before
 
     def _adapt(self, own_s: float, others_s: float) -> None:
-        """Moves the first worker's share of later steps until it is as busy as the busiest other worker: it codes, too.
-
-        With devices the shares stay equal: processor time does not measure them.
-        """
-        if self._device != HOST:
+        """Moves the first worker's share of later steps until it is as busy as the busiest other worker: it codes, too."""
+        if self._device != HOST:  # processor time does not measure devices
             return
         share = self.first_share - (own_s - others_s) / (own_s + others_s) * FULL_SHARE / 2
         self.first_share = min(max(share, 0.0), float(FULL_SHARE))
@@ -222,10 +217,7 @@ class SharedReplicas(TeamGPT, Replicas):
         self._diverged: ConfigError | None = None
 
     def step(self, inputs: Tensor, targets: Tensor, places: Tensor, first_share: int) -> None:
-        """One step by each replica. Raises ConfigError for a diverged replica.
-
-        The first worker raises at once for its own replicas; all workers raise when the replicas become their mean.
-        """
+        """One step by each replica. Raises ConfigError for a diverged one: the first worker at once, all when the mean is due."""
         for i, rows in enumerate(self.row_shares(len(inputs))):
             own = rows if i % self._team.size == self._team.rank else slice(0)
             try:

@@ -39,7 +39,7 @@ def meet() -> tuple[dist.Store, int, int]:
 def choose_interfaces() -> None:
     """The network interfaces of gloo and NCCL: loopback, unless the user has named others; for several machines he must.
 
-    By default gloo would listen at the address that the host's name has, and NCCL on any interface. Raises ConfigError.
+    By default they would listen to other machines. Raises ConfigError.
     """
     if GLOO_INTERFACE not in os.environ and local_workers() < workers()[0]:
         raise ConfigError(
