@@ -2,15 +2,9 @@
 
     prequential.evaluate("book1", baselines=["xz", StaticModel("models/gpt2", context="document", stride=512)])
 
-The rules:
-
-    bytes     bits are those of the ids of the tokenizer; per byte of the original, whatever the tokenizer does
-    BOS       before the first id stands the beginning-of-text id (or the end-of-text id, if there is none); it is not scored
-    special   special ids are never produced from the text, and never scored
-    windows   ids are scored `stride` at a time, with as many ids before them as fit into max_length. A stride of max_length gives
-              each window one id of context, as lm-eval's rolling tasks have it; smaller strides give more
-    carried   the corpus is one stream. document: each document begins anew, with BOS
-    weights   counted, too: the bytes of all files that were read, also of the tokenizer's
+Before the first id stands the beginning-of-text id (or the end-of-text id), which is not scored. Special ids are never produced
+from the text. Ids are scored `stride` at a time, with as many ids before them as fit into max_length. The corpus is a stream, or
+each document begins anew. The bytes of all files that were read count as weights.
 """
 
 import time

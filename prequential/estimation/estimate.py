@@ -107,7 +107,7 @@ def estimate(source: Source, config: Config, runtime: Runtime, *, probe_bytes: i
         archive_bytes=container + math.ceil(likely / 8),
         archive_low=container + math.ceil(low / 8),
         archive_high=container + math.ceil(high / 8),
-        faster_s=n * probe.other.byte_s if probe.other else None,
+        faster_s=n * float(np.median(np.divide(probe.other.wall_s, probe.other.sizes))) if probe.other else None,
         usable_memory_bytes=usable_memory_bytes(),
     )
 
@@ -121,7 +121,8 @@ def coding_time_s(probe: Probe, passed: ProbePass, n_bytes: int, schedule: Sched
     n_first_bytes = sum(probe.sizes[:n_first])
     total_s = passed.learner_s + sum(passed.wall_s[:n_first])
     total_s += passed.block_s * len(list(blocks(n_bytes, schedule)))
-    rest = Counter(_segment_sizes(n_bytes, schedule)[n_first:]) if n_bytes > n_first_bytes else Counter()
+    sizes = [s.stop - s.start for block in blocks(n_bytes, schedule) for s in segments(block, schedule)]
+    rest = Counter(sizes[n_first:] if n_bytes > n_first_bytes else ())
     return total_s + sum(_segment_time_s(probe, passed, size) * times for size, times in rest.items())
 
 
@@ -139,10 +140,6 @@ def _segment_time_s(probe: Probe, passed: ProbePass, size: int) -> float:
         return full_s
     slope = max(0.0, (full_s - first_s) / (full_size - first_size))
     return max(0.0, full_s + (size - full_size) * slope)
-
-
-def _segment_sizes(n_bytes: int, schedule: ScheduleConfig) -> list[int]:
-    return [s.stop - s.start for block in blocks(n_bytes, schedule) for s in segments(block, schedule)]
 
 
 # ---- memory and size
@@ -260,14 +257,8 @@ def compare_with_evaluation(found: Estimate, evaluation: Evaluation) -> dict[str
         "peak_memory_bytes": (found.peak_memory_bytes, evaluation.peak_memory_bytes),
         "archive_bytes": (found.archive_bytes, evaluation.ledger.archive_bytes),
     }
-    bounds = {
-        "probe_bytes": found.probe_bytes,
-        "archive_low": found.archive_low,
-        "archive_high": found.archive_high,
-    }
-    return bounds | {name: _comparison(estimated, actual) for name, (estimated, actual) in pairs.items()}
-
-
-def _comparison(estimated: float, actual: float | None) -> dict[str, Any]:
-    error = None if actual is None else (estimated - actual) / actual
-    return {"estimated": estimated, "actual": actual, "relative_error": error}
+    compared: dict[str, Any] = {name: getattr(found, name) for name in ("probe_bytes", "archive_low", "archive_high")}
+    for name, (estimated, actual) in pairs.items():
+        error = None if actual is None else (estimated - actual) / actual
+        compared[name] = {"estimated": estimated, "actual": actual, "relative_error": error}
+    return compared

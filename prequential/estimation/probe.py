@@ -33,11 +33,12 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True)
 class ProbePass:
-    """One pass through the S segments of a probe, of each its wall time and bits.
+    """One pass through the S segments of a probe: symbols, wall time and ideal bits of each.
 
     learner_s: to build the learner. block_s: for the digest of its state, which each block of an archive needs.
     """
 
+    sizes: tuple[int, ...]
     wall_s: tuple[float, ...]
     code_bits: tuple[float, ...]
     learner_s: float
@@ -46,32 +47,26 @@ class ProbePass:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What a probe measured. sizes: symbols of each segment. n_full: how many of the last ones have the full size.
+    """What a probe measured. n_full: how many of the last segments have the full size.
 
     startup_s: from the start of a process to the first symbol: imports, self-test, kernels. peak_memory_bytes: resident, up to
     the end of encoding. other: of the configuration that was also tried.
     """
 
-    sizes: tuple[int, ...]
     n_full: int
     encoded: ProbePass
     decoded: ProbePass
     startup_s: float
     peak_memory_bytes: int
-    other: "OtherPass | None" = None
+    other: ProbePass | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.encoded.sizes
 
     @property
     def n_bytes(self) -> int:
         return sum(self.sizes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OtherPass:
-    """What another configuration took for the beginning: seconds a byte, and sizes and ideal bits of its segments, (S,)."""
-
-    byte_s: float
-    sizes: tuple[int, ...]
-    code_bits: tuple[float, ...]
 
 
 def probe_blocks(n_bytes: int, probe_bytes: int, schedule: ScheduleConfig) -> tuple[list[slice], int]:
@@ -111,23 +106,25 @@ def run_probe(
     parts, n_full_bytes = probe_blocks(n_bytes, probe_bytes, config.schedule)
     pieces = all_pieces = _pieces(source, parts)
     all_parts, encoder = parts, BitCoder(ENCODE)
-    encoded, parts, sizes = _code(config, runtime, encoder, parts, pieces, n_full_bytes > 0, budget_s)
+    encoded, parts = _code(config, runtime, encoder, parts, pieces, n_full_bytes > 0, budget_s)
     peak = peak_memory_bytes()
     pieces = [piece[: part.stop - part.start] for piece, part in zip(pieces, parts, strict=True)]
     blank = [np.zeros_like(piece) for piece in pieces]
     decoding = BitCoder(DECODE, encoder.payload())
-    decoded, _, _ = _code(config, runtime, decoding, parts, blank, n_full_bytes > 0, block_s=encoded.block_s)
+    decoded, _ = _code(config, runtime, decoding, parts, blank, n_full_bytes > 0, block_s=encoded.block_s)
     n_full = (parts[-1].stop - parts[-1].start) // config.schedule.segment_symbols if n_full_bytes else 0
     if not all(np.array_equal(a, b) for a, b in zip(blank, pieces, strict=True)):
         raise CorruptArchiveError("the probe decoded other bytes than it encoded: run `prequential doctor`")
+    other = None
+    if also:
+        other, _ = _code(also, runtime, BitCoder(FOLLOW), all_parts, all_pieces, False, 2 * OTHER_S, block_s=0.0)
     return Probe(
-        sizes=sizes,
         n_full=n_full,
         encoded=encoded,
         decoded=decoded,
         startup_s=warm_up_s,
         peak_memory_bytes=peak,
-        other=_other(also, runtime, all_parts, all_pieces) if also else None,
+        other=other,
     )
 
 
@@ -171,8 +168,8 @@ def _code(
     has_full: bool,
     budget_s: float = math.inf,
     block_s: float | None = None,
-) -> tuple[ProbePass, list[slice], tuple[int, ...]]:
-    """Codes the pieces, or decodes them in place, with a new learner; returns the pass, what it coded, and its segments' sizes.
+) -> tuple[ProbePass, list[slice]]:
+    """Codes the pieces, or decodes them in place, with a new learner; returns the pass, and what it coded.
 
     has_full: whether the last part has the full-size segments. block_s: None: it is measured.
     """
@@ -199,10 +196,7 @@ def _code(
         started = time.perf_counter()
         learner.digest()
         block_s = time.perf_counter() - started
-    found = ProbePass(wall_s=tuple(wall_s), code_bits=tuple(code_bits), learner_s=learner_s, block_s=block_s)
-    return found, coded, tuple(sizes)
-
-
-def _other(config: Config, runtime: Runtime, parts: Sequence[slice], pieces: Sequence[Bytes]) -> OtherPass:
-    found, _, sizes = _code(config, runtime, BitCoder(FOLLOW), parts, pieces, False, 2 * OTHER_S, block_s=0.0)
-    return OtherPass(byte_s=float(np.median(np.divide(found.wall_s, sizes))), sizes=sizes, code_bits=found.code_bits)
+    found = ProbePass(
+        sizes=tuple(sizes), wall_s=tuple(wall_s), code_bits=tuple(code_bits), learner_s=learner_s, block_s=block_s
+    )
+    return found, coded

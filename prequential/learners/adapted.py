@@ -2,18 +2,13 @@
 
 For each run of n symbols the loop asks for n distributions, codes the symbols, and only then lets the learner learn from them.
 The learner sees the run when it predicts, because one call for n symbols is n times as fast as n calls. So it could look ahead.
-That is checked, not believed. In the first runs, and then in one of CHECK_EVERY, drawn at random:
+That is checked. In the first runs, and then in one of CHECK_EVERY, drawn at random:
 
     future    the symbols from a drawn place on are replaced by others. The distributions up to that place must not move
     state     the digest of state_dict() before and after predict. Predicting is not learning
 
-Every distribution of every run must sum to one. A learner that a decoder repeats is proved in full: the decoder does not have the
-future.
-
-One rule turns log-probabilities into integer frequencies. With p = exp(log p - log of the row's sum) in float64 and V symbols,
-the frequency of symbol v is 1 + floor(p_v (2**24 - V)). What is missing to 2**24 goes to the most probable symbol, the first one
-of equals. So every symbol can be coded, a row loses at most V / 2**24 of its probability, and a row that sums to more than one
-gains nothing. Ids of a tokenizer have 2**32 instead of 2**24: there may be many of them.
+One rule turns log-probabilities into integer frequencies: with V symbols, that of symbol v is 1 + floor(p_v (2**24 - V)). What is
+missing to 2**24 goes to the most probable symbol, the first one of equals. Ids of a tokenizer have 2**32 instead of 2**24.
 """
 
 import copy

@@ -1,28 +1,17 @@
 """A learner that is audited while it runs. The audit finds flipped bits and repeated errors, and changes no coded bit.
 
-It compares:
+It compares, as docs/RELIABILITY.md tells:
 
-    GPT at rest       the digest of each tensor with the one taken when the tensor was last written. Tensors that a segment is
-                      read with: before and after it. A parameter and its optimiser state: before their update. All: before a
-                      block is written
-    predictions       each segment is predicted twice: by the learner, and by a second reader, mixer and history (`Shadow`) with
-                      arrays of their own. After the segment: the GPT's frequencies (those of an encoder), the costs of the
-                      symbols, keys and values, the encoder's words
+    GPT at rest       the digest of each tensor with the one taken when the tensor was last written, before and after it is used
+    predictions       each segment is predicted twice: by the learner, and by a second reader, mixer and history (`Shadow`)
     mixer, history    all arrays of both, after every `every` segments, at each checkpoint and before a block is written
     rows of a step    with the rows drawn from the second history
-    drawn segment     one of each `every`: the second prediction runs on another matmul backend and on the other kernels
-                      (`opposite`). So does a second computation of the GPT's complete step, from a copy of the state before it;
-                      then all tensors are compared
+    drawn segment     one of each `every`: prediction and step are repeated on another matmul backend and on the other kernels
 
-So these faults are found within `every` segments: a bit that flips in the learner's memory or in the computation of a prediction,
-and a repeated error of a library or of the program. One kind remains: a transient fault within the computation of a step (in a
-temporary, or in a parameter in the milliseconds of its update). It is found if the segment is the drawn one, so always with
-every = 1.
-
-It costs a second mixer and history, the GPT's state once or twice more, and time: docs/RELIABILITY.md has the measurements.
+A transient fault within the computation of a step is found only if its segment is the drawn one, so always with every = 1.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -51,7 +40,7 @@ Tensor = torch.Tensor
 
 MAX_NAMES = 10  # of tensors in a message
 MEMORY, MISCOMPUTED = "memory", "memory, processor, library or program; `prequential doctor` tests them"
-WRITTEN_BY_STEPS = ("embedding", "contexts")  # tensors that steps write in place while a segment is read with them
+WRITTEN_BY_STEPS = {"embedding", "contexts"}  # tensors that steps write in place while a segment is read with them
 
 
 @dataclass(frozen=True)
@@ -99,7 +88,7 @@ class WatchedGPT(GPT):
 
     def __init__(self, config: GPTConfig, seed: int, backend: Backend) -> None:
         super().__init__(config, seed, backend)
-        self._recorded = digests(self.tensors())
+        self.recorded = digests(self.tensors())
         # names of tensors that changed between their last writing and their update
         self.changed_in_step: list[str] = []
 
@@ -110,12 +99,8 @@ class WatchedGPT(GPT):
     def learned(self) -> dict[str, Tensor]:
         return {name: t for name, t in self.tensors().items() if not name.startswith(NOT_LEARNED)}
 
-    def recorded(self, names: Iterable[str]) -> dict[str, bytes]:
-        """The digests that these tensors had when they were last written."""
-        return {name: self._recorded[name] for name in names}
-
     def changed(self, tensors: Mapping[str, Tensor]) -> list[str]:
-        return [name for name, value in digests(tensors).items() if value != self._recorded[name]]
+        return [name for name, value in digests(tensors).items() if value != self.recorded[name]]
 
     def reading_tensors(self) -> dict[str, Tensor]:
         """The tensors that the next segment will be read with, and the counters."""
@@ -124,11 +109,11 @@ class WatchedGPT(GPT):
         } | self._weights.inference_tensors()
 
     def record(self, tensors: Mapping[str, Tensor]) -> None:
-        self._recorded |= digests(tensors)
+        self.recorded |= digests(tensors)
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         super().load_state(tensors)
-        self._recorded, self.changed_in_step = digests(self.tensors()), []
+        self.recorded, self.changed_in_step = digests(self.tensors()), []
 
     def second_reading(self, n_columns: int) -> "SecondReading":
         return SecondReading(self._weights.snapshot(), self._reader.fork(), n_columns)
@@ -251,9 +236,8 @@ class AuditedLearner(OnlineLearner):
                 {name: t.clone() for name, t in self._watched.state().items()} if self._is_drawn else {}
             )
             self._reading = self._watched.second_reading(n_symbols)
-            self._read_with = self._watched.recorded(
-                name for name in self._reading.weights.inference_tensors() if name not in WRITTEN_BY_STEPS
-            )
+            names = self._reading.weights.inference_tensors().keys() - WRITTEN_BY_STEPS
+            self._read_with = {name: self._watched.recorded[name] for name in names}
         super().begin(n_symbols)
 
     def _draw(self) -> int:

@@ -1,9 +1,8 @@
 """The operations of a learner for each byte, counted from shapes: the x axis of bits against compute.
 
-A multiply-add counts as two operations. The count covers the GPT's matrix products for a coder that knows the symbols (compress,
-evaluate). It equals the products that `Matmul` computes: they include the masked entries of attention, and exclude elementwise
-work (normalisation, rounding, softmax, Adam). Products of integers and of floats count alike. The mixer's operations are an
-estimate.
+A multiply-add counts as two operations. The count covers the GPT's matrix products for a coder that knows the symbols. It equals
+the products that `Matmul` computes: they include the masked entries of attention, and exclude elementwise work. The mixer's
+operations are an estimate.
 
 Letters as in model/gpt/weights.py: D width, L layers, V symbols, W window. M = mlp_factor * D; N positions of a step, in rows
 of T.
@@ -23,11 +22,10 @@ from prequential.model.schedule import GROWTH, blocks, segments
 
 
 class Flops(NamedTuple):
-    """Operations by part; a multiply-add counts as two. The parts do not overlap.
+    """Operations by part. The parts do not overlap.
 
     reading: products with weights, once for each symbol. learning: the same on the rows of steps, forward and backward.
-    attention: products of queries with keys and of attention weights with values, in reading and learning. optimiser: Muon's
-    orthogonalisation. mixer: integer operations, an estimate.
+    attention: in reading and learning. optimiser: Muon's orthogonalisation. mixer: integer operations, an estimate.
     """
 
     reading: float = 0

@@ -33,11 +33,10 @@ DEVICES = ("cpu", "cuda", "auto")
 class Runtime:
     """Where and how learners compute. `None` means: all processors (at most 8), the fastest exact backend, compiled kernels.
 
-    threads: pieces of work in parallel (exact/pool.py). backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
-    (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu", "cuda" or "auto" (online/accelerators.py); threads,
-    backend and kernels are those of the processor. audit_every: segments in a period of the audit (online/audit.py); 0: no audit.
-    team: the processes that share the GPT's steps (online/workers/), each with this many threads; None: this process alone.
-    max_memory_bytes: a learner that takes more is refused; None: 6 GiB, or less where this process may use less.
+    backend: int8, float32 or float64. kernels: "fused" (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu",
+    "cuda" or "auto"; the rest is of the processor. audit_every: segments in a period of the audit; 0: no audit. team: the
+    processes that share the GPT's steps, each with this many threads. max_memory_bytes: a learner that takes more is refused;
+    None: 6 GiB, or less where this process may use less.
 
     Examples:
         >>> import prequential

@@ -56,9 +56,7 @@ class Source:
         skipped = self._corpus.skipped if self._corpus else ()
         lost = [name for name in skipped if not is_git(os.fsencode(name).rpartition(b"/")[2])]
         if lost:
-            names = ", ".join(map(repr, lost[:MAX_NAMED])) + (
-                f", and {len(lost) - MAX_NAMED} more" if lost[MAX_NAMED:] else ""
-            )
+            names = ", ".join(map(repr, lost[:MAX_NAMED])) + " and others" * (len(lost) > MAX_NAMED)
             raise CorpusError(
                 f"an archive cannot hold {names}: links that lead out of the folder, or no files; move them away first"
             )

@@ -4,8 +4,7 @@ The library maps such a file. If another process truncates it, a read ends the p
 values change. Here every tensor is read into memory of its own, and only then checked and used.
 
 Most of a learner's tables has never been touched. So a large tensor may be packed: it is stored as the bytes of a zstd frame, and
-the metadata entry `packed` holds its dtype and shape. What is packed is unpacked only to the size that the reader expects. Tables
-that are full do not shrink. So frames are written one after another, and only one is in memory.
+the metadata entry `packed` holds its dtype and shape. What is packed is unpacked only to the size that the reader expects.
 """
 
 import json

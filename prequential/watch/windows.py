@@ -76,10 +76,7 @@ class _Mark(NamedTuple):
 
 
 class Windows:
-    """The windows of one run, from its first report on. A resumed run does not begin at the first byte.
-
-    gzip deflates the segments in one stream, at level 6, and is flushed after each window: within 1 % of gzip -9 on text.
-    """
+    """The windows of one run, from its first report on. gzip deflates one stream, at level 6: within 1 % of gzip -9 on text."""
 
     def __init__(self, first: Progress, clock: Callable[[], float]) -> None:
         self._clock, self.recent = clock, Recent(maxlen=N_RECENT)

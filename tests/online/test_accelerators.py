@@ -19,7 +19,7 @@ from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from prequential_codecs.bit_coder import FOLLOW, BitCoder
 from prequential_corpora.bundled import sample_path
-from simulated_cuda import CUDA, MixedDevicesError, is_capturing, is_on_device, n_replays, simulated_cuda
+from simulated_cuda import CUDA, is_capturing, is_on_device, n_replays, simulated_cuda
 from torch.utils._pytree import tree_flatten
 
 from prequential.errors import ConfigError, InexactMachineError
@@ -446,20 +446,6 @@ def test_a_saturating_library_routine_is_not_chosen(monkeypatch):
         assert matmul.choose(CUDA).name != "int8"
         with pytest.raises(InexactMachineError, match="int8 is not exact"):
             matmul.choose(CUDA, "int8")
-
-
-def test_the_simulated_device_refuses_what_a_real_one_refuses(monkeypatch):
-    with simulated_cuda(monkeypatch):
-        there, here = torch.ones(3, device=CUDA), torch.ones(3)
-        assert (there.device, (there + 1)[1:].device, there.cpu().device) == (CUDA, CUDA, here.device)
-        with pytest.raises(MixedDevicesError):
-            there + here
-        with pytest.raises(MixedDevicesError):
-            there[torch.tensor([0, 1])]
-        with pytest.raises(TypeError):
-            there.numpy()
-        with pytest.raises(RuntimeError, match="refused"):
-            torch._int_mm(*(torch.ones(8, 8, dtype=torch.int8, device=CUDA) for _ in range(2)))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a CUDA device")

@@ -34,11 +34,6 @@ def test_the_estimate_covers_the_learners_state(config: Config) -> None:
     assert sum(tensor.nbytes for tensor in learner.state().values()) <= memory_bytes(config)
 
 
-@pytest.mark.parametrize("level", PRESETS)
-def test_every_preset_fits_the_default_limit(level: int) -> None:
-    check_limits(PRESETS[level], MAX_MEMORY_BYTES)
-
-
 def test_the_largest_model_in_range_is_refused() -> None:
     largest = Config(gpt=GPTConfig(n_layers=64, width=4096, n_heads=64, mlp_factor=4), mixer=MixerConfig(table_bits=26))
     with pytest.raises(ConfigError, match="memory"):

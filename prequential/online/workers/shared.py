@@ -1,8 +1,7 @@
 """The workers that torchrun starts for one command take the GPT's steps together. The bits are those of one process.
 
-The first worker runs the command: it codes, writes and reports. The others hold the GPT's weights and wait for its commands. The
-rows of a step are divided among all workers. Each worker computes its own forward and backward pass, and every sum over rows is
-completed by all (docs/MACHINES.md):
+The first worker runs the command: it codes, writes and reports. The others hold the GPT's weights and wait for its commands. Each
+computes its own forward and backward pass of a part of the rows, and every sum over rows is completed by all (docs/MACHINES.md):
 
     rows            first worker -> all
     column peaks    the maximum over all workers    (float32 magnitudes, compared as integers)
@@ -10,9 +9,7 @@ completed by all (docs/MACHINES.md):
     momentum, Adam  by each worker, identically
     matrices        each orthogonalised by one worker, and sent to all
 
-With replicas (model/gpt/replicas.py) each worker takes the complete steps of its own replicas, and the workers exchange them when
-they become their mean. The division of rows, matrices and replicas changes the speed only. The first worker takes a smaller part
-of a step, because it codes at the same time.
+With replicas each worker takes the complete steps of its own ones, and all exchange them when they become their mean.
 """
 
 import json
