@@ -125,7 +125,6 @@ def _first_id(files: ModelFiles, tokenizer: TextTokenizer) -> int | None:
 
 
 def _model(files: ModelFiles) -> Any:
-    """Raises ConfigError, and what the library raises."""
     _check_memory(files)
     n_tensors = sum(len(file.tensors) for file in files.weights)
     config, kind = _config(files.config, n_tensors)

@@ -93,7 +93,6 @@ class _Scorer:
         self._first = loaded.first_id
 
     def predict(self, context: np.ndarray, symbols: np.ndarray) -> torch.Tensor:
-        """Log-probabilities (n, V)."""
         known = np.concatenate(([self._first], context[-self.longest :], symbols[:-1]))[-self.longest :]
         if len(context) + len(symbols) > self.longest:  # the first id is out of sight
             known = np.concatenate((context[-self.longest :], symbols[:-1]))[-self.longest :]

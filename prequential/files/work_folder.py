@@ -68,7 +68,6 @@ def checkpoint_path(target: PathLike) -> Path:
 
 
 def delete_new_checkpoint(checkpoint: Path) -> None:
-    """Deletes a checkpoint that a killed run left incomplete."""
     delete_incomplete(checkpoint.with_name(NEW_CHECKPOINT))
 
 

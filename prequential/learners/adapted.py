@@ -91,7 +91,6 @@ class AdaptedLearner:
     # ---- predictions and their checks
 
     def _predict(self, symbols: np.ndarray, row: int | None = None) -> np.ndarray:
-        """The distributions of the run, or only one of its rows."""
         context = self._seen[: self.n_symbols]  # what comes after it in this memory is zero, not the future
         context.flags.writeable = False
         with named_failures(f"the learner's predict failed at symbol {self.n_symbols}"):

@@ -127,7 +127,6 @@ def _ways(*, fused: bool) -> Iterator[tuple[Primitives, bool, str]]:
 
 
 def triton_primitives() -> ModuleType | None:
-    """The primitives as Triton kernels; None if Triton is not installed."""
     try:
         from prequential.exact.device import primitives as found
     except ImportError:
@@ -193,7 +192,6 @@ def _test_symbols(name: str, *shape: int) -> Tensor:
 
 
 def _compare(found: Accelerator, what: str, here: dict[str, Tensor], there: dict[str, Tensor]) -> None:
-    """Raises InexactMachineError unless all tensors agree; what: the computation, for the message."""
     names = [name for name, tensor in here.items() if digest({name: tensor}) != digest({name: there[name]})]
     if names:
         raise InexactMachineError(

@@ -136,7 +136,6 @@ class WatchedGPT(GPT):
         self.record(self._tensors_of(name))
 
     def _tensors_of(self, name: str) -> dict[str, Tensor]:
-        """The tensors that a step of the named parameter writes."""
         if name == "contexts":
             return self._weights.contexts.state()
         if name in self._hidden_matrices:
@@ -298,8 +297,6 @@ class AuditedLearner(OnlineLearner):
             self._compare_shadow()
 
     def _check_step(self, gpt: WatchedGPT, rows: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-        """Repeats the segment's step on the opposite backend. Raises FaultError if any tensor differs."""
-
         again = watched_gpt(self.config, opposite(gpt.backend))
         again.load_state(self._state_before)
         again.update(*map(to_tensor, rows))

@@ -48,7 +48,6 @@ class SilentProgress:
         return before
 
     def warn(self, messages: Iterable[Finding | str]) -> None:
-        """Shows each message as a line that stays."""
         for message in messages:
             self.write(self._line("warning", str(message)))
 

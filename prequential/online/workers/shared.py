@@ -113,7 +113,6 @@ class SharedGPT(TeamGPT):
         self._sums = _packed_zeros({n: p.shape for n, p in self._parameters.items()}, torch.int32, self._device)
 
     def step(self, inputs: Tensor, targets: Tensor, places: Tensor, first_share: int) -> None:
-        """One optimiser step by all workers, on the same rows and from the same weights. Afterwards all hold the same weights."""
         team, pool = self._team, self.backend.pool
         shares = [first_share] + [FULL_SHARE] * (team.size - 1)
         self._weights.contexts.commit()  # the previous step; the first worker has done this when it closed the segment
@@ -199,7 +198,6 @@ class SharedDeviceGPT(SharedGPT, DeviceGPT):
     moves_contexts = False
 
     def __init__(self, team: Team, *arguments: Any) -> None:
-        """arguments: those of DeviceGPT."""
         super().__init__(team, *arguments)
         self.captures = self.captures and not self.config.contexts  # a graph cannot hold what the host adds
 
@@ -208,7 +206,6 @@ class SharedReplicas(TeamGPT, Replicas):
     """Replicas whose steps are divided among the workers. Workers exchange them when all replicas become their mean."""
 
     def __init__(self, team: Team, *arguments: Any) -> None:
-        """arguments: those of Replicas."""
         super().__init__(*arguments)
         self._team = team
         self._diverged: ConfigError | None = None
