@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Compresses every input; returns the exit code."""
     if len(args.names) > 1 and (args.output is not None or args.stdout):
         args.parser.error("one output cannot hold the archives of several inputs; compress their folder instead")
+    from prequential.online.workers.command import run_by_all
 
     # Without options the length of each input decides.
     config = options.learner_config(args) if options.given_learner_options(args) else None
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     def compress_all(runtime: "Runtime") -> int:
         return for_each(args.names, partial(_compress, args, config, runtime), verbose=args.verbose)
 
-    return options.runtime(args).run_by_all(compress_all)
+    return run_by_all(options.runtime(args), compress_all)
 
 
 def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", name: str) -> None:

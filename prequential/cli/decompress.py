@@ -45,11 +45,12 @@ def run(args: argparse.Namespace) -> int:
     """Decompresses every archive; returns the exit code."""
     if len(args.names) > 1 and args.output not in (None, "-"):
         args.parser.error("-o names one output, but there are several archives: leave out -o")
+    from prequential.online.workers.command import run_by_all
 
     def decompress_all(runtime: "Runtime") -> int:
         return for_each(args.names, partial(_decompress, args, runtime), verbose=args.verbose)
 
-    return options.runtime(args).run_by_all(decompress_all)
+    return run_by_all(options.runtime(args), decompress_all)
 
 
 def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online.limits import MAX_MEMORY_BYTES, check_limits
-from prequential.online.workers.environment import launched
 
 # Imported where they are used: a mixer alone needs no torch, a decoder of plain archives no devices and no workers.
 if TYPE_CHECKING:
@@ -140,17 +139,6 @@ class Runtime:
         from prequential.online.accelerators import select_device
 
         return select_device(self.device, config, backend)
-
-    def run_by_all(self, work: Callable[[Runtime], int]) -> int:
-        """The result of work(self). Of several processes that torchrun started, only the first one runs it; the others serve it.
-
-        The others return 0 when the work is done, and 1 if another worker is lost.
-        """
-        if not launched():
-            return work(self)
-        from prequential.online.workers.serving import run_in_team
-
-        return run_in_team(self, work)
 
 
 def _check_name(name: str, value: Any, known: Sequence[str | None]) -> None:

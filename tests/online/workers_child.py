@@ -31,6 +31,7 @@ from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConf
 from prequential.online import accelerators, checkpoint
 from prequential.online.runtime import Runtime
 from prequential.online.workers import shared as workers
+from prequential.online.workers.command import run_by_all
 
 MIXED = Config(
     gpt=GPTConfig(
@@ -101,7 +102,7 @@ def worker(work: Callable[..., Any], *arguments: Any, runtime: Runtime | None = 
             results[0] = f"{type(error).__name__}: {error}"
         return 0
 
-    (runtime or ONE).run_by_all(run)
+    run_by_all(runtime or ONE, run)
     return results[0]
 
 

@@ -47,7 +47,7 @@ def serve(team: Team, runtime: Runtime) -> None:
 
 
 def run_in_team(runtime: Runtime, work: Callable[[Runtime], int]) -> int:
-    """`Runtime.run_by_all`, of several processes that torchrun started."""
+    """`command.run_by_all`, of several processes that torchrun started."""
     if runtime.audit_every:
         raise ConfigError("an audit runs in one process: leave out either audit_every= or torchrun")
     if runtime.device == "cuda":
