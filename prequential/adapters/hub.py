@@ -66,8 +66,7 @@ def load_model(name: str, revision: str | None = None) -> LoadedModel:
         except PrequentialError as error:
             raise type(error)(f"the model {name!r} cannot be loaded: {error}") from error
         except Exception as error:  # the library raises many types
-            text = textwrap.shorten(str(error), 200, placeholder=" ...")
-            raise ConfigError(f"the model {name!r} cannot be loaded: {type(error).__name__}: {text}") from error
+            raise ConfigError(f"the model {name!r} cannot be loaded: {_in_a_line(error)}") from error
     return LoadedModel(model, tokenizer, _first_id(files, tokenizer), files.n_bytes)
 
 
@@ -102,8 +101,11 @@ def _snapshot(name: str, revision: str | None, wanted: Sequence[str]) -> Path:
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(wanted)))
     except Exception as error:  # the library raises many types
-        text = textwrap.shorten(str(error), 200, placeholder=" ...")
-        raise ConfigError(f"no folder has this name, and the hub failed with {type(error).__name__}: {text}") from error
+        raise ConfigError(f"no folder has this name, and the hub failed with {_in_a_line(error)}") from error
+
+
+def _in_a_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {textwrap.shorten(str(error), 200, placeholder=' ...')}"
 
 
 def _first_id(files: ModelFiles, tokenizer: TextTokenizer) -> int | None:
@@ -125,7 +127,9 @@ def _first_id(files: ModelFiles, tokenizer: TextTokenizer) -> int | None:
 
 
 def _model(files: ModelFiles) -> Any:
-    _check_memory(files)
+    need, have = files.n_values * torch.float32.itemsize, usable_memory_bytes()
+    if need > have:
+        raise ConfigError(f"it takes {need >> 20:,} MiB of memory, and this process may use {have >> 20:,} MiB")
     n_tensors = sum(len(file.tensors) for file in files.weights)
     config, kind = _config(files.config, n_tensors)
     with torch.device("meta"), _bounded(n_tensors, files.n_values):
@@ -143,12 +147,6 @@ def _model(files: ModelFiles) -> Any:
             found = key if isinstance(key, str) else key[0]
             raise ConfigError(f"its weights do not fit its configuration: {found!r} is {what}")
     return model.eval()
-
-
-def _check_memory(files: ModelFiles) -> None:
-    need, have = files.n_values * torch.float32.itemsize, usable_memory_bytes()
-    if need > have:
-        raise ConfigError(f"it takes {need >> 20:,} MiB of memory, and this process may use {have >> 20:,} MiB")
 
 
 def _config(stored: dict[str, Any], n_tensors: int) -> tuple[Any, Any]:
