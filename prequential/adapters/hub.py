@@ -1,9 +1,8 @@
 """Models of the transformers library and their tokenizers, from a folder or from the hub. A stranger may have made every file.
 
 The library never sees the files: it gets a configuration and tensors that model_files.py read and checked, so it follows no name
-in them. Of the configuration it does not get what chooses code: auto_map, implementations of attention and experts, quantisation.
-Every tensor must have its place in the model, and every place its tensor. Without a connection only folders, and what the hub's
-library has in its cache, can be read.
+in them. Of the configuration it does not get what chooses code. Every tensor must have its place in the model, and every place
+its tensor.
 """
 
 import textwrap
@@ -46,10 +45,7 @@ class LoadedModel:
 
 
 def load_model(name: str, revision: str | None = None) -> LoadedModel:
-    """A causal language model. name: a folder, or one of the hub.
-
-    Raises MissingDependencyError without transformers, ConfigError if it cannot be loaded; the message is one line.
-    """
+    """A causal language model. name: a folder, or one of the hub. Raises MissingDependencyError, ConfigError of one line."""
     try:
         import transformers  # noqa: F401
         from huggingface_hub import constants
@@ -70,8 +66,7 @@ def load_model(name: str, revision: str | None = None) -> LoadedModel:
         except PrequentialError as error:
             raise type(error)(f"the model {name!r} cannot be loaded: {error}") from error
         except Exception as error:  # the library raises many types
-            text = textwrap.shorten(str(error), 200, placeholder=" ...")
-            raise ConfigError(f"the model {name!r} cannot be loaded: {type(error).__name__}: {text}") from error
+            raise ConfigError(f"the model {name!r} cannot be loaded: {_in_a_line(error)}") from error
     return LoadedModel(model, tokenizer, _first_id(files, tokenizer), files.n_bytes)
 
 
@@ -106,8 +101,11 @@ def _snapshot(name: str, revision: str | None, wanted: Sequence[str]) -> Path:
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(wanted)))
     except Exception as error:  # the library raises many types
-        text = textwrap.shorten(str(error), 200, placeholder=" ...")
-        raise ConfigError(f"no folder has this name, and the hub failed with {type(error).__name__}: {text}") from error
+        raise ConfigError(f"no folder has this name, and the hub failed with {_in_a_line(error)}") from error
+
+
+def _in_a_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {textwrap.shorten(str(error), 200, placeholder=' ...')}"
 
 
 def _first_id(files: ModelFiles, tokenizer: TextTokenizer) -> int | None:
@@ -129,8 +127,9 @@ def _first_id(files: ModelFiles, tokenizer: TextTokenizer) -> int | None:
 
 
 def _model(files: ModelFiles) -> Any:
-    """Raises ConfigError, and what the library raises."""
-    _check_memory(files)
+    need, have = files.n_values * torch.float32.itemsize, usable_memory_bytes()
+    if need > have:
+        raise ConfigError(f"it takes {need >> 20:,} MiB of memory, and this process may use {have >> 20:,} MiB")
     n_tensors = sum(len(file.tensors) for file in files.weights)
     config, kind = _config(files.config, n_tensors)
     with torch.device("meta"), _bounded(n_tensors, files.n_values):
@@ -148,12 +147,6 @@ def _model(files: ModelFiles) -> Any:
             found = key if isinstance(key, str) else key[0]
             raise ConfigError(f"its weights do not fit its configuration: {found!r} is {what}")
     return model.eval()
-
-
-def _check_memory(files: ModelFiles) -> None:
-    need, have = files.n_values * torch.float32.itemsize, usable_memory_bytes()
-    if need > have:
-        raise ConfigError(f"it takes {need >> 20:,} MiB of memory, and this process may use {have >> 20:,} MiB")
 
 
 def _config(stored: dict[str, Any], n_tensors: int) -> tuple[Any, Any]:

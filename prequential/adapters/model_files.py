@@ -1,8 +1,7 @@
 """The files of a model of transformers, read and checked here and not by the library: a stranger may have made all of them.
 
-Read are, and nothing else: config.json, tokenizer.json, tokenizer_config.json if there is one, and the weights: the files that
-model.safetensors.index.json names, or model.safetensors. Every name is plain, and every file regular and in the folder. Headers
-are checked before memory is taken for values. Values are read into memory of their own: no file is mapped that others can change.
+Every name is plain, and every file regular and in the folder. Headers are checked before memory is taken for values. No file is
+mapped that others can change.
 """
 
 import math
@@ -82,11 +81,9 @@ class ModelFiles:
 
     @property
     def n_values(self) -> int:
-        """How many numbers the weights are."""
         return sum(math.prod(stored.shape) for file in self.weights for stored in file.tensors.values())
 
     def read_weights(self) -> dict[str, torch.Tensor]:
-        """All tensors by name. Raises ConfigError."""
         found = {}
         for file in self.weights:
             with _problems_of(file.path.name):
@@ -145,7 +142,6 @@ def _path_to_open(folder: Path, name: str, cache: Path) -> Path:
 
 
 def _read(path: Path, max_bytes: int) -> bytes | None:
-    """The contents; None for a missing file."""
     try:
         return read_regular(path, max_bytes, follow_links=False)
     except FileNotFoundError:
@@ -162,7 +158,6 @@ def _object(files: dict[str, bytes], name: str) -> dict[str, Any]:
 
 
 def _file_of_each_tensor(index: dict[str, Any]) -> dict[str, str]:
-    """The file of each tensor, as an index says."""
     places = index.get("weight_map")
     if not isinstance(places, dict) or not places:
         raise ConfigError(f"{INDEX} names no weights")

@@ -2,15 +2,9 @@
 
     prequential.evaluate("book1", baselines=["xz", StaticModel("models/gpt2", context="document", stride=512)])
 
-The rules:
-
-    bytes     bits are those of the ids of the tokenizer; per byte of the original, whatever the tokenizer does
-    BOS       before the first id stands the beginning-of-text id (or the end-of-text id, if there is none); it is not scored
-    special   special ids are never produced from the text, and never scored
-    windows   ids are scored `stride` at a time, with as many ids before them as fit into max_length. A stride of max_length gives
-              each window one id of context, as lm-eval's rolling tasks have it; smaller strides give more
-    carried   the corpus is one stream. document: each document begins anew, with BOS
-    weights   counted, too: the bytes of all files that were read, also of the tokenizer's
+Before the first id stands the beginning-of-text id (or the end-of-text id), which is not scored. Special ids are never produced
+from the text. Ids are scored `stride` at a time, with as many ids before them as fit into max_length. The corpus is a stream, or
+each document begins anew. The bytes of all files that were read count as weights.
 """
 
 import time
@@ -48,18 +42,17 @@ class StaticModel:
         max_length: int | None = None,
         device: str = "cpu",
     ) -> None:
-        """name: hf:FOLDER, hf:NAME or hf:NAME@REVISION; "hf:" may be left out. stride: by default max_length. max_length: by
-        default that of the model. Raises MissingDependencyError, and ConfigError for a model or a policy that cannot be used.
+        """name: hf:FOLDER, hf:NAME or hf:NAME@REVISION. stride: by default max_length, and that is the model's by default.
+
+        Raises MissingDependencyError, and ConfigError for a model or a policy that cannot be used.
         """
         source = name.removeprefix(PREFIX)
         path, _, revision = (source, "", "") if Path(source).exists() else source.partition("@")
         loaded = load_model(path, revision or None)
         longest = max_length or _max_length(loaded.model)
         stride = stride or min(longest, MAX_RUN_SYMBOLS)
-        if not 1 <= stride <= longest:
-            raise ConfigError(f"stride {stride} lies outside [1, {longest}], the length of the model's window")
-        if stride > MAX_RUN_SYMBOLS:
-            raise ConfigError(f"stride {stride} is more than {MAX_RUN_SYMBOLS}")
+        if not 1 <= stride <= min(longest, MAX_RUN_SYMBOLS):
+            raise ConfigError(f"stride {stride} lies outside [1, {min(longest, MAX_RUN_SYMBOLS)}], the model's window")
         self.name = printable(PREFIX + (Path(path).name if Path(path).exists() else source))
         self._scorer = _Scorer(loaded, longest, stride, device)
         self.tokenizer = loaded.tokenizer
@@ -68,10 +61,7 @@ class StaticModel:
         self.weights_bytes = loaded.n_bytes
 
     def costs(self, symbols: np.ndarray, documents: Sequence[Document] = ()) -> tuple[np.ndarray, float]:
-        """The ideal code length of each byte, (n,) float64 in bits, and the wall time in seconds.
-
-        documents: those of the corpus, for context="document". Raises what learners/following.py raises.
-        """
+        """The ideal code length of each byte, (n,) in bits, and the wall time in seconds. documents: for context="document"."""
         start_s, parts = time.perf_counter(), [slice(0, len(symbols))]
         if self.isolates and documents:
             ends = [document.offset + document.n_bytes for document in documents]
@@ -103,7 +93,6 @@ class _Scorer:
         self._first = loaded.first_id
 
     def predict(self, context: np.ndarray, symbols: np.ndarray) -> torch.Tensor:
-        """Log-probabilities (n, V)."""
         known = np.concatenate(([self._first], context[-self.longest :], symbols[:-1]))[-self.longest :]
         if len(context) + len(symbols) > self.longest:  # the first id is out of sight
             known = np.concatenate((context[-self.longest :], symbols[:-1]))[-self.longest :]

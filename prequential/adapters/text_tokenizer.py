@@ -91,14 +91,10 @@ def _ask(source: bytes, texts: Sequence[bytes] | None) -> tuple[dict[str, Any], 
     return answer, np.frombuffer(ids, np.uint32)
 
 
-def _byte_of_character() -> dict[str, int]:
-    """How byte-level BPE writes bytes: a printable one as itself, the others as the characters from 256 on (Radford 2019)."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in set(printable)]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
-
-
-BYTE_OF_CHARACTER = _byte_of_character()
+# How byte-level BPE writes bytes: a printable one as itself, the others as the characters from 256 on (Radford 2019).
+_PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+BYTE_OF_CHARACTER = {chr(byte): byte for byte in _PRINTABLE}
+BYTE_OF_CHARACTER |= {chr(256 + i): byte for i, byte in enumerate(sorted({*range(256)} - {*_PRINTABLE}))}
 
 
 def _bytes_of(token: str | None) -> bytes:

@@ -27,7 +27,6 @@ def limit(memory_bytes: int) -> None:
 
 
 def describe(tokenizer: Any) -> dict[str, Any]:
-    """The vocabulary."""
     tokens = tokenizer.get_vocab(with_added_tokens=True)
     if len(tokens) > MAX_TOKENS:
         raise ValueError(f"it has more than {MAX_TOKENS:,} tokens")
@@ -36,7 +35,6 @@ def describe(tokenizer: Any) -> dict[str, Any]:
 
 
 def encode(tokenizer: Any, texts: list[bytes]) -> tuple[dict[str, Any], bytes]:
-    """How many ids each text has, and all ids."""
     ids, counts = array("I"), []
     for text in texts:
         found = tokenizer.encode(text.decode(), add_special_tokens=False).ids
@@ -49,7 +47,6 @@ def encode(tokenizer: Any, texts: list[bytes]) -> tuple[dict[str, Any], bytes]:
 
 
 def main() -> None:
-    """Answers once."""
     request = json.loads(sys.stdin.buffer.readline())
     limit(request["memory_bytes"])
     answer: dict[str, Any]

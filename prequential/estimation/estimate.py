@@ -1,9 +1,8 @@
 """What a run will cost, before it runs: time, memory and size.
 
-Time: the probe (estimation/probe.py) times the first segments and full-size ones. The time of a segment of a size between them
-is interpolated on a straight line. Memory: the probe's own peak, and what grows with the corpus. Size: ppmd compresses the
-complete corpus. The probe shows the ratio of the learner's bits to ppmd's. This ratio is assumed to fall as n**-s, with an
-exponent s halfway between what the probe shows and what is usual.
+Time: of the probe's segments, and on a straight line between them. Memory: the probe's own peak, and what grows with the corpus.
+Size: ppmd compresses the complete corpus. The ratio of the learner's bits to ppmd's is assumed to fall as n**-s, with an exponent
+s halfway between what the probe shows and what is usual.
 """
 
 import io
@@ -45,8 +44,7 @@ N_PREFIXES = 5  # of the probe, over its last two octaves, at which the ratio is
 class RatioTrend:
     """How fast the learner's bits fall against ppmd's, as an exponent of the length.
 
-    usual: the usual exponent. most: the most that the probe is trusted to show. below, above: margins of the exponent that
-    contain eight runs in ten.
+    most: that the probe is trusted to show. below, above: margins that contain eight runs in ten.
     """
 
     usual: float
@@ -64,10 +62,8 @@ GPT_ALONE = RatioTrend(usual=0.075, most=0.2, below=0.03, above=0.03)
 class Estimate:
     """The estimated cost of one run. Seconds are wall time; compress_s and decompress_s exclude startup_s, once per process.
 
-    probe_bytes: how much of the corpus the probe coded. peak_memory_bytes: resident, libraries included, of compressing.
-    model_memory_bytes: what --max-memory is compared with. archive_low, archive_high: likely bounds of the archive's bytes
-    (docs/MACHINES.md says how often they held). faster_s: seconds of preset FASTER; None if it was not tried.
-    usable_memory_bytes: what this process may use; None: not known.
+    probe_bytes: how much of the corpus the probe coded. peak_memory_bytes: resident, of compressing. model_memory_bytes: what
+    --max-memory is compared with. archive_low, archive_high: likely bounds. faster_s: of preset FASTER; None: not tried.
     """
 
     n_bytes: int
@@ -87,8 +83,8 @@ class Estimate:
 def estimate(source: Source, config: Config, runtime: Runtime, *, probe_bytes: int | None = None) -> Estimate:
     """The cost on this machine of coding `source` with the learner of `config`.
 
-    Takes two passes over the probe, and one of ppmd over the corpus (at most REFERENCE_BYTES of it). probe_bytes: None for
-    PROBE_BYTES, or what can be coded in PROBE_S. Raises CorpusError for an empty corpus, and what `probe_in_new_process` raises.
+    probe_bytes: None for PROBE_BYTES, or what can be coded in PROBE_S. Raises CorpusError for an empty corpus, and what
+    `probe_in_new_process` raises.
     """
     symbols, n = source.symbols, source.n_bytes
     if not n:
@@ -111,7 +107,7 @@ def estimate(source: Source, config: Config, runtime: Runtime, *, probe_bytes: i
         archive_bytes=container + math.ceil(likely / 8),
         archive_low=container + math.ceil(low / 8),
         archive_high=container + math.ceil(high / 8),
-        faster_s=n * probe.other.byte_s if probe.other else None,
+        faster_s=n * float(np.median(np.divide(probe.other.wall_s, probe.other.sizes))) if probe.other else None,
         usable_memory_bytes=usable_memory_bytes(),
     )
 
@@ -125,7 +121,8 @@ def coding_time_s(probe: Probe, passed: ProbePass, n_bytes: int, schedule: Sched
     n_first_bytes = sum(probe.sizes[:n_first])
     total_s = passed.learner_s + sum(passed.wall_s[:n_first])
     total_s += passed.block_s * len(list(blocks(n_bytes, schedule)))
-    rest = Counter(_segment_sizes(n_bytes, schedule)[n_first:]) if n_bytes > n_first_bytes else Counter()
+    sizes = [s.stop - s.start for block in blocks(n_bytes, schedule) for s in segments(block, schedule)]
+    rest = Counter(sizes[n_first:] if n_bytes > n_first_bytes else ())
     return total_s + sum(_segment_time_s(probe, passed, size) * times for size, times in rest.items())
 
 
@@ -143,10 +140,6 @@ def _segment_time_s(probe: Probe, passed: ProbePass, size: int) -> float:
         return full_s
     slope = max(0.0, (full_s - first_s) / (full_size - first_size))
     return max(0.0, full_s + (size - full_size) * slope)
-
-
-def _segment_sizes(n_bytes: int, schedule: ScheduleConfig) -> list[int]:
-    return [s.stop - s.start for block in blocks(n_bytes, schedule) for s in segments(block, schedule)]
 
 
 # ---- memory and size
@@ -214,7 +207,6 @@ def _reference_bits(data: NDArray[np.uint8]) -> float:
 
 
 def format_estimate(found: Estimate) -> str:
-    """The figures, one a line, without a final newline."""
     n = found.n_bytes
 
     def speed(wall_s: float) -> str:
@@ -265,14 +257,8 @@ def compare_with_evaluation(found: Estimate, evaluation: Evaluation) -> dict[str
         "peak_memory_bytes": (found.peak_memory_bytes, evaluation.peak_memory_bytes),
         "archive_bytes": (found.archive_bytes, evaluation.ledger.archive_bytes),
     }
-    bounds = {
-        "probe_bytes": found.probe_bytes,
-        "archive_low": found.archive_low,
-        "archive_high": found.archive_high,
-    }
-    return bounds | {name: _comparison(estimated, actual) for name, (estimated, actual) in pairs.items()}
-
-
-def _comparison(estimated: float, actual: float | None) -> dict[str, Any]:
-    error = None if actual is None else (estimated - actual) / actual
-    return {"estimated": estimated, "actual": actual, "relative_error": error}
+    compared: dict[str, Any] = {name: getattr(found, name) for name in ("probe_bytes", "archive_low", "archive_high")}
+    for name, (estimated, actual) in pairs.items():
+        error = None if actual is None else (estimated - actual) / actual
+        compared[name] = {"estimated": estimated, "actual": actual, "relative_error": error}
+    return compared

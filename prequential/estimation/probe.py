@@ -1,8 +1,4 @@
-"""A short part of a run, timed: the first segments of the schedule, then some segments of the full size.
-
-estimation/estimate.py derives the cost of a run from it. After the first segments the probe skips those that grow and continues
-with full-size segments on the bytes that come next. It has its own process, so that peak memory is that of the probe.
-"""
+"""A short part of a run, timed: the first segments of the schedule, then some segments of the full size on the next bytes."""
 
 import math
 import multiprocessing
@@ -37,11 +33,12 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True)
 class ProbePass:
-    """One pass through the S segments of a probe. wall_s, code_bits: (S,), wall time and ideal code length of each segment.
+    """One pass through the S segments of a probe: symbols, wall time and ideal bits of each.
 
-    learner_s: time to build the learner. block_s: time for the digest of its state, which each block of an archive needs.
+    learner_s: to build the learner. block_s: for the digest of its state, which each block of an archive needs.
     """
 
+    sizes: tuple[int, ...]
     wall_s: tuple[float, ...]
     code_bits: tuple[float, ...]
     learner_s: float
@@ -50,41 +47,33 @@ class ProbePass:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What a probe measured.
+    """What a probe measured. n_full: how many of the last segments have the full size.
 
-    sizes: symbols of each segment. n_full: how many of the last segments have the full size, outside the schedule. startup_s:
-    from the start of a process to the first symbol: imports, self-test, kernels. peak_memory_bytes: resident, of the probe's
-    process up to the end of encoding. other: of the configuration that was also tried.
+    startup_s: from the start of a process to the first symbol: imports, self-test, kernels. peak_memory_bytes: resident, up to
+    the end of encoding. other: of the configuration that was also tried.
     """
 
-    sizes: tuple[int, ...]
     n_full: int
     encoded: ProbePass
     decoded: ProbePass
     startup_s: float
     peak_memory_bytes: int
-    other: "OtherPass | None" = None
+    other: ProbePass | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.encoded.sizes
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that the probe coded."""
         return sum(self.sizes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OtherPass:
-    """What another configuration took for the beginning: seconds a byte, and sizes and ideal bits of its segments, (S,)."""
-
-    byte_s: float
-    sizes: tuple[int, ...]
-    code_bits: tuple[float, ...]
 
 
 def probe_blocks(n_bytes: int, probe_bytes: int, schedule: ScheduleConfig) -> tuple[list[slice], int]:
     """The blocks that a probe of a corpus of n_bytes codes, and how many of its bytes are in full-size segments.
 
-    Two thirds of probe_bytes follow the schedule, up to the end of a segment. The rest, at least MIN_FULL_SEGMENTS, is placed so
-    late in the stream that segments have the full size. A corpus that is not longer is coded completely, by the schedule alone.
+    Two thirds of probe_bytes follow the schedule. The rest, at least MIN_FULL_SEGMENTS, is placed so late in the stream that
+    segments have the full size. A corpus that is not longer is coded completely, by the schedule alone.
     """
     full = schedule.segment_symbols
     ends = (segment.stop for block in blocks(n_bytes, schedule) for segment in segments(block, schedule))
@@ -108,10 +97,8 @@ def run_probe(
 ) -> Probe:
     """Encodes and decodes the beginning of a corpus of n_bytes; `source` holds at least the bytes that are coded.
 
-    budget_s: seconds of encoding after which the rest of the first segments, or of the full-size ones, is left out; each kind
-    gets half of it, and at least one segment, of full size two. also: another configuration that codes the first segments, too.
-    The figures are those of a run only in a new process (`probe_in_new_process`). Raises CorruptArchiveError if the decoded
-    bytes differ.
+    budget_s: of encoding; the first and the full-size segments get half of it each, and at least one segment, of full size two.
+    also: another configuration that codes the first segments, too. Raises CorruptArchiveError if the decoded bytes differ.
     """
     started = time.perf_counter()
     warm_up(runtime, config)
@@ -119,33 +106,32 @@ def run_probe(
     parts, n_full_bytes = probe_blocks(n_bytes, probe_bytes, config.schedule)
     pieces = all_pieces = _pieces(source, parts)
     all_parts, encoder = parts, BitCoder(ENCODE)
-    encoded, parts, sizes = _code(config, runtime, encoder, parts, pieces, n_full_bytes > 0, budget_s)
+    encoded, parts = _code(config, runtime, encoder, parts, pieces, n_full_bytes > 0, budget_s)
     peak = peak_memory_bytes()
     pieces = [piece[: part.stop - part.start] for piece, part in zip(pieces, parts, strict=True)]
     blank = [np.zeros_like(piece) for piece in pieces]
     decoding = BitCoder(DECODE, encoder.payload())
-    decoded, _, _ = _code(config, runtime, decoding, parts, blank, n_full_bytes > 0, block_s=encoded.block_s)
+    decoded, _ = _code(config, runtime, decoding, parts, blank, n_full_bytes > 0, block_s=encoded.block_s)
     n_full = (parts[-1].stop - parts[-1].start) // config.schedule.segment_symbols if n_full_bytes else 0
     if not all(np.array_equal(a, b) for a, b in zip(blank, pieces, strict=True)):
         raise CorruptArchiveError("the probe decoded other bytes than it encoded: run `prequential doctor`")
+    other = None
+    if also:
+        other, _ = _code(also, runtime, BitCoder(FOLLOW), all_parts, all_pieces, False, 2 * OTHER_S, block_s=0.0)
     return Probe(
-        sizes=sizes,
         n_full=n_full,
         encoded=encoded,
         decoded=decoded,
         startup_s=warm_up_s,
         peak_memory_bytes=peak,
-        other=_other(also, runtime, all_parts, all_pieces) if also else None,
+        other=other,
     )
 
 
 def probe_in_new_process(
     source: Symbols, n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime, **options: Any
 ) -> Probe:
-    """`run_probe` in a new process. startup_s includes the start and the imports of that process.
-
-    Raises what `run_probe` raises, and PrequentialError if the process dies.
-    """
+    """`run_probe` in a new process, whose start startup_s includes. Raises PrequentialError if the process dies."""
     parts, _ = probe_blocks(n_bytes, probe_bytes, config.schedule)
     symbols = np.array(source[: sum(part.stop - part.start for part in parts)])
     try:
@@ -167,7 +153,6 @@ def _import_engine() -> None:
 
 
 def _pieces(source: Symbols, parts: Sequence[slice]) -> list[Bytes]:
-    """Copies of the first symbols, one for each part."""
     ends = np.cumsum([part.stop - part.start for part in parts])
     return [
         np.array(source[end - (part.stop - part.start) : end]) for end, part in zip(ends.tolist(), parts, strict=True)
@@ -183,11 +168,10 @@ def _code(
     has_full: bool,
     budget_s: float = math.inf,
     block_s: float | None = None,
-) -> tuple[ProbePass, list[slice], tuple[int, ...]]:
-    """Codes the pieces, or decodes them in place, with a new learner; returns the pass, what it coded, and its segments' sizes.
+) -> tuple[ProbePass, list[slice]]:
+    """Codes the pieces, or decodes them in place, with a new learner; returns the pass, and what it coded.
 
-    has_full: whether the last part has the full-size segments; it and all others get half of the budget each. block_s: as it is
-    known; None: it is measured.
+    has_full: whether the last part has the full-size segments. block_s: None: it is measured.
     """
     started = time.perf_counter()
     learner = runtime.learner(config)
@@ -212,10 +196,7 @@ def _code(
         started = time.perf_counter()
         learner.digest()
         block_s = time.perf_counter() - started
-    found = ProbePass(wall_s=tuple(wall_s), code_bits=tuple(code_bits), learner_s=learner_s, block_s=block_s)
-    return found, coded, tuple(sizes)
-
-
-def _other(config: Config, runtime: Runtime, parts: Sequence[slice], pieces: Sequence[Bytes]) -> OtherPass:
-    found, _, sizes = _code(config, runtime, BitCoder(FOLLOW), parts, pieces, False, 2 * OTHER_S, block_s=0.0)
-    return OtherPass(byte_s=float(np.median(np.divide(found.wall_s, sizes))), sizes=sizes, code_bits=found.code_bits)
+    found = ProbePass(
+        sizes=tuple(sizes), wall_s=tuple(wall_s), code_bits=tuple(code_bits), learner_s=learner_s, block_s=block_s
+    )
+    return found, coded

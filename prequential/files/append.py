@@ -16,10 +16,7 @@ LOCK_WAIT_S = 10.0  # another run holds the lock for the time of one write
 
 
 def check_appendable(path: PathLike, mode: int = 0o777) -> None:
-    """Raises OutputError if lines cannot be appended to the file at `path`. Creates the file if it is missing.
-
-    mode: as of `append_line`. Cheap: call it before long work.
-    """
+    """Raises OutputError if lines cannot be appended to the file at `path`, which is made if it is missing. Cheap."""
     with _appending(path, mode):
         pass
 
@@ -27,10 +24,9 @@ def check_appendable(path: PathLike, mode: int = 0o777) -> None:
 def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
     """Appends one line to the file at `path`, made if it is missing, and synchronises it. Raises OutputError.
 
-    mode: the permissions of the line's sources. A new file has at most these. A file that more users may read, or that another
-    user owns, is refused. If the line cannot be appended, it is kept in a new file beside, which the error names.
-    After an error the file has its earlier length: a full disk leaves no part of a line. If the last line has no end, because
-    something else damaged the file, the new line begins after a newline.
+    mode: the permissions of the line's sources. A new file has at most these; one that more users may read, or that another user
+    owns, is refused. A line that cannot be appended is kept in a new file beside, which the error names. The file then has its
+    earlier length. If its last line has no end, because something else damaged it, the new line begins after a newline.
     """
     try:
         _append(path, line, mode)

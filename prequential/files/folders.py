@@ -6,6 +6,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from prequential.errors import OutputError
@@ -36,10 +37,7 @@ def check_new_folder(folder: PathLike) -> None:
 
 @contextmanager
 def new_folder(folder: PathLike, *, mode: int = 0o777) -> Iterator[Path]:
-    """A temporary folder to fill. It becomes `folder` if the body succeeds and is deleted if not. Raises OutputError.
-
-    Only its owner may read it until then. mode: permissions that it has at most at the end, in addition to the user's umask.
-    """
+    """A private folder to fill, which becomes `folder`, with the permissions `mode` at most, if the body succeeds."""
     path = Path(folder)
     with writing(folder):
         check_new_folder(folder)
@@ -69,10 +67,7 @@ def permissions(mode: int = 0o777) -> int:
 
 
 def common_mode(*paths: PathLike) -> int:
-    """The permissions to read and write that all these files and folders have. What is made of them gets no others.
-
-    A path that is missing, or cannot be looked at, counts as private.
-    """
+    """The permissions to read and write that all these files and folders have. A path that is missing counts as private."""
     mode = 0o777
     for path in paths:
         try:
@@ -83,7 +78,6 @@ def common_mode(*paths: PathLike) -> int:
 
 
 def is_foreign(status: os.stat_result) -> bool:
-    """Whether the file or folder belongs to another user."""
     return hasattr(os, "geteuid") and status.st_uid != os.geteuid()
 
 
@@ -119,23 +113,17 @@ def warn_of_readers(path: Path, allowed: int) -> None:
 def write_bytes(path: Path, data: bytes) -> None:
     """Writes a file that only its owner may read, and synchronises it. Replaces another file or link. Raises OSError."""
     path.unlink(missing_ok=True)
-    with open(path, "xb", opener=_private) as file:  # "x" does not follow links
+    with open(path, "xb", opener=partial(os.open, mode=0o600)) as file:  # "x" does not follow links
         file.write(data)
         file.flush()
         sync(file.fileno())
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file in UTF-8, as `write_bytes` does. Raises OSError."""
     write_bytes(path, text.encode())
 
 
 def sync_file(path: PathLike) -> None:
-    """Waits until the file's contents are stored on the disk. Raises OSError."""
     with Path(path).open("rb+") as file:
         sync(file.fileno())
 

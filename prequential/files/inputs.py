@@ -25,11 +25,7 @@ def reading(what: PathLike) -> Iterator[None]:
 
 
 def open_regular(path: PathLike, *, follow_links: bool = True) -> BufferedReader:
-    """The regular file at `path`, open for reading.
-
-    A named pipe or a device is refused without waiting for it, as is a link unless follow_links. Raises OSError, whose strerror
-    says what the path is.
-    """
+    """The regular file at `path`, open for reading. Raises OSError at once for all else, and for a link unless follow_links."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     if not follow_links:
         flags |= getattr(os, "O_NOFOLLOW", 0)
@@ -55,10 +51,7 @@ def read_regular(path: PathLike, max_bytes: int, *, follow_links: bool = True) -
 
 
 def temporary_folder() -> str:
-    """The folder for temporary files. Raises OutputError if TMPDIR names an unusable one, or if none is found.
-
-    Python would take another one without a word, perhaps on a disk that others can read or that is too small.
-    """
+    """The folder for temporary files. Raises OutputError if TMPDIR names an unusable one: Python would take another."""
     name = next((name for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)), None)  # the order of tempfile
     if name is None:
         try:

@@ -1,9 +1,4 @@
-"""Output files that are either complete or absent.
-
-A file grows in the working folder of its name (work_folder.py). When it is complete, it is synchronised and then linked to its
-name, which replaces nothing unless the caller allows it. If a run leaves a checkpoint, the working folder stays, and the run can
-be resumed. Otherwise it is deleted.
-"""
+"""Output files that are either complete or absent: they grow in the working folder of their name (work_folder.py)."""
 
 import errno
 import os
@@ -33,10 +28,7 @@ Publish = Callable[[Path, Path], None]  # turns the complete partial file into t
 
 
 def check_output(target: PathLike, *, overwrite: bool) -> None:
-    """Raises OutputError if `target` cannot be a file's name, is a folder, or is a file and not `overwrite`.
-
-    Cheap: call it before long work.
-    """
+    """Raises OutputError if `target` cannot be a file's name, is a folder, or is a file and not `overwrite`. Cheap."""
     check_name(target)
     path = Path(target)
     if path.is_dir():
@@ -68,17 +60,12 @@ def output_file(
 ) -> Iterator[Sink]:
     """A sink whose bytes become `target` if the body succeeds.
 
-    Until then only its owner may read them. If the body fails, they stay next to a checkpoint, for a resumed run. Bytes that were
-    synchronised stay in any case, unless the error is one of this program about the data: those are deleted. After a
-    CorruptArchiveError, the intact beginning of an archive becomes TARGET.from-0.
-
-    resume: continues the file of an interrupted run, if that run left it and a checkpoint. The caller then calls `Sink.resume`.
-    like: a file from which the target gets its permissions and modification time.
-    mode: permissions that the target has at most; without `like`, the user's umask limits them too.
-    check: raises OutputError if the target must not be written. It is called at the start and again before `publish`.
-    publish: makes the target of the complete file; None: the file itself becomes the target.
-    Raises OutputError if the target exists or cannot be written, if an interrupted run could be resumed (unless `overwrite`),
-    and if another run is writing the target.
+    Until then only its owner may read them. After an error they stay next to a checkpoint, and so do synchronised bytes without
+    one, unless the error is one of this program about the data. After a CorruptArchiveError they become TARGET.from-0.
+    resume: continues the file that an interrupted run left with a checkpoint; the caller then calls `Sink.resume`. like: a file
+    with the target's permissions and time. mode: permissions that it has at most. check: raises OutputError if the target must
+    not be written; called at the start and before `publish`, which makes the target of the complete file. Raises OutputError,
+    also for a target that exists, that another run is writing, or whose interrupted run could be resumed (unless `overwrite`).
     """
     check = check or partial(check_output, target, overwrite=overwrite)
     check()
@@ -110,7 +97,6 @@ def output_file(
 
 @contextmanager
 def _device(target: PathLike, path: Path, *, overwrite: bool) -> Iterator[Sink]:
-    """A sink that writes directly to a device or a pipe."""
     with writing(target):
         file = os.fdopen(_opened_pipe(target) if not path.exists() else _opened_device(target, path), "wb")
     with closing(file):
@@ -122,10 +108,7 @@ def _device(target: PathLike, path: Path, *, overwrite: bool) -> Iterator[Sink]:
 
 
 def _opened_pipe(target: PathLike) -> int:
-    """A copy of the descriptor, inherited from the caller, of a pipe without a name: /dev/stdout, /dev/fd/63.
-
-    Only a pipe that this process has open already is taken, so another user cannot exchange it. Raises OSError.
-    """
+    """A copy of the open descriptor of a pipe without a name (/dev/stdout): no user can exchange it. Raises OSError."""
     import fcntl  # a system with such names has it
 
     status = os.stat(target)  # noqa: PTH116
@@ -172,7 +155,7 @@ def _name(target: PathLike, temporary: Path, path: Path, *, overwrite: bool) -> 
         temporary.rename(path)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Draft:
     """The files of a run in its working folder. like: the status of that file. Other fields: arguments of `output_file`."""
 
@@ -183,13 +166,8 @@ class _Draft:
     mode: int
     overwrite: bool
 
-    @property
-    def temporary(self) -> Path:
-        return self.folder / PARTIAL
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / CHECKPOINT
+    def __post_init__(self) -> None:
+        self.temporary, self.checkpoint = self.folder / PARTIAL, self.folder / CHECKPOINT
 
     def open(self, *, resume: bool) -> BinaryIO:
         """The partial file, open for writing: that of an interrupted run if `resume` and a checkpoint exists, or a new one."""
@@ -213,7 +191,6 @@ class _Draft:
             return open_own_file(self.temporary)
 
     def publish(self, publish: Publish) -> None:
-        """Turns the partial file into the target and deletes the checkpoint."""
         with writing(self.target):
             allowed = permissions(self.mode) & 0o666 if self.like is None else self.like.st_mode & self.mode & 0o777
             set_mode(self.temporary, allowed)
@@ -231,10 +208,7 @@ class _Draft:
                     delete_checkpoint(self.checkpoint)
 
     def keep_or_delete(self, error: BaseException, sink: Sink, left: str) -> None:
-        """After an error: keeps the partial file if it is still useful, and says so in a note.
-
-        left: what the file is worth without a checkpoint, or "".
-        """
+        """After an error: keeps the partial file if it is still useful, and says so. left: its worth without a checkpoint."""
         if isinstance(error, CheckpointError):
             return
         if self.checkpoint.exists():
@@ -251,7 +225,6 @@ class _Draft:
         self.temporary.unlink(missing_ok=True)
 
     def _saved_beginning(self) -> str:
-        """Keeps the intact beginning of a damaged archive, and says where."""
         name = f"{os.fspath(self.target)}.from-0"
         try:
             _name(name, self.temporary, real_path(name), overwrite=self.overwrite)

@@ -16,10 +16,9 @@ NOT_STORED = {errno.EIO, errno.ENOSPC, errno.EDQUOT}  # errors of fsync after wh
 
 
 class Sink:
-    """Writes bytes to a file; counts and hashes them. A failure raises OutputError with the file's name.
+    """Writes bytes to a file; counts and hashes them. n_bytes: written. n_synced: of these, what the last `sync` has stored.
 
-    n_bytes: written. n_synced: of these, what the last `sync` has stored. If the reader of a pipe has closed it, BrokenPipeError
-    passes through: in a pipeline this is not an error.
+    A failure raises OutputError with the file's name. BrokenPipeError passes through: in a pipeline it is not an error.
     """
 
     def __init__(self, file: BinaryIO, name: PathLike) -> None:
@@ -57,10 +56,7 @@ class Sink:
         self.n_synced = self.n_bytes
 
     def resume(self, n_bytes: int) -> None:
-        """Continues after the first n_bytes of the existing file, as if they had just been written, and drops the rest.
-
-        Raises OutputError if the file is shorter.
-        """
+        """Continues after the first n_bytes of the existing file, and drops the rest. Raises OutputError for a shorter file."""
         with writing(self._name):
             self._file.seek(0)
             while self.n_bytes < n_bytes and (data := self._file.read(min(1 << 20, n_bytes - self.n_bytes))):

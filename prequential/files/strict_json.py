@@ -1,7 +1,4 @@
-"""JSON that a stranger may have written: limited in depth and in number of values, without values that few programs can hold.
-
-`parse_json` is for records of this program, `parse_row` for rows of data, of which only some members are used.
-"""
+"""JSON that a stranger may have written. `parse_json` is for records of this program, `parse_row` for rows of data."""
 
 import json
 import math
@@ -36,7 +33,6 @@ def parse_json(data: bytes, make_object: Callable[[dict[str, Any]], Any] | None 
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from error
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        _check_surrogates(level)
         level = [child for parent in level for child in _children(parent)]
         if not level:
             return value
@@ -70,26 +66,21 @@ def bounded_lines(stream: IO[bytes], max_n_bytes: int) -> Iterator[bytes]:
 
 def check_json_size(data: bytes) -> None:
     """Raises ValueError for a JSON text of more than MAX_VALUES values, before it is parsed."""
-    if _n_values(data) > MAX_VALUES and _n_values(_STRING.sub(b"", data)) > MAX_VALUES:
+
+    def most(text: bytes) -> int:
+        return sum(map(text.count, (b",", b":", b"[", b"{")))
+
+    if most(data) > MAX_VALUES and most(_STRING.sub(b"", data)) > MAX_VALUES:
         raise ValueError(f"it has more than {MAX_VALUES:,} values")
 
 
-def _n_values(data: bytes) -> int:
-    """An upper bound of the number of values."""
-    return sum(map(data.count, (b",", b":", b"[", b"{")))
-
-
 def _children(value: Any) -> list[Any]:
+    """The values within a value. Raises ValueError (UnicodeEncodeError) for text that UTF-8 cannot encode."""
     if isinstance(value, dict):
         return [*value, *value.values()]
+    if isinstance(value, str):
+        value.encode()
     return value if isinstance(value, list) else []
-
-
-def _check_surrogates(values: list[Any]) -> None:
-    """Raises ValueError (UnicodeEncodeError) for text that UTF-8 cannot encode."""
-    for value in values:
-        if isinstance(value, str) and not value.isascii():
-            value.encode()
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

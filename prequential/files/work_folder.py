@@ -29,13 +29,8 @@ from prequential.files.sink import PathLike, writing
 MAX_NAME_BYTES = 255  # of most file systems
 POLL_S = 0.05  # between two tries to lock a file
 MARK = b"prequential working folder 1\n"
-OWNER, PARTIAL, CHECKPOINT, NEW_CHECKPOINT, NEW_FOLDER = (
-    "owner",
-    "partial",
-    "run.checkpoint",
-    "new.checkpoint",
-    "new.folder",
-)
+OWNER, PARTIAL, CHECKPOINT = "owner", "partial", "run.checkpoint"
+NEW_CHECKPOINT, NEW_FOLDER = "new.checkpoint", "new.folder"
 
 
 def real_path(target: PathLike) -> Path:
@@ -65,17 +60,14 @@ def work_folder(target: PathLike) -> Path:
 
 
 def partial_path(target: PathLike) -> Path:
-    """The file in which the output `target` grows."""
     return work_folder(target) / PARTIAL
 
 
 def checkpoint_path(target: PathLike) -> Path:
-    """The checkpoint of the run that makes `target`."""
     return work_folder(target) / CHECKPOINT
 
 
 def delete_new_checkpoint(checkpoint: Path) -> None:
-    """Deletes a checkpoint that a killed run left incomplete."""
     delete_incomplete(checkpoint.with_name(NEW_CHECKPOINT))
 
 
@@ -88,17 +80,13 @@ def delete_incomplete(folder: Path) -> None:
 
 
 def delete_checkpoint(checkpoint: Path) -> None:
-    """Deletes the checkpoint, and an incomplete one next to it."""
     checkpoint.unlink(missing_ok=True)
     delete_new_checkpoint(checkpoint)
 
 
 @contextmanager
 def hold_work_folder(target: PathLike) -> Iterator[Path]:
-    """The working folder of `target`, made if it is missing, and locked while the body runs. Deleted if nothing is left in it.
-
-    Raises OutputError if another run holds it, or if a folder of this name is not ours.
-    """
+    """The working folder of `target`, locked while the body runs, then deleted if empty. Raises OutputError if it is not ours."""
     with writing(target):
         folder = work_folder(target)
         try:
@@ -115,7 +103,6 @@ def hold_work_folder(target: PathLike) -> Iterator[Path]:
 
 
 def _delete_unused(folder: Path) -> None:
-    """Deletes the folder, which this run has locked, if nothing is left in it."""
     with suppress(OSError):
         if {path.name for path in folder.iterdir()} == {OWNER}:
             (folder / OWNER).unlink()
@@ -135,14 +122,15 @@ def _locked_owner(folder: Path, target: PathLike) -> BinaryIO:
                 raise _not_ours(folder)
             owner = open_own_file(folder / OWNER, create=is_alone)
             lock(owner, target)
-            if _is_same(owner, folder / OWNER):  # otherwise the run that held the lock has just deleted it
-                try:
+            try:
+                # otherwise the run that held the lock has just deleted it
+                if os.path.samestat(os.fstat(owner.fileno()), (folder / OWNER).lstat()):
                     _check_mark(owner, folder, may_complete=is_alone)
-                except (OSError, OutputError):
-                    with suppress(OSError):
-                        owner.close()
-                    raise
-                return owner
+                    return owner
+            except BaseException:
+                with suppress(OSError):
+                    owner.close()
+                raise
             owner.close()
 
 
@@ -157,13 +145,6 @@ def _check_mark(owner: BinaryIO, folder: Path, *, may_complete: bool) -> None:
     except OSError:
         _delete_unused(folder)
         raise
-
-
-def _is_same(file: BinaryIO, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
-    except FileNotFoundError:
-        return False
 
 
 def check_own_folder(folder: Path) -> None:
@@ -181,10 +162,9 @@ def _not_ours(path: Path) -> OutputError:
 
 
 def open_own_file(path: Path, *, create: bool = True) -> BinaryIO:
-    """The file of an earlier run of this user, open for reading and writing; made if it is missing and `create`.
+    """The file of an earlier run, open for reading and writing; made if it is missing and `create`.
 
-    Raises OutputError for a link, which may lead out of the folder, for anything else that is not a regular file, and for a file
-    of another user.
+    Raises OutputError for a link, which may lead out of the folder, for another kind of file, and for that of another user.
     """
     flags = os.O_RDWR | os.O_CREAT * create
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
@@ -217,10 +197,7 @@ def lock(file: BinaryIO, target: PathLike) -> None:
 
 
 def has_locked(number: int, wait_s: float = 0.0) -> bool:
-    """Locks the file of a descriptor until it is closed. False if another program has held the lock for wait_s seconds.
-
-    Every user who may read a file can hold its lock for ever. So every wait has an end.
-    """
+    """Locks the file of a descriptor until it is closed. False if another program, of any user, has held the lock for wait_s."""
     try:
         import fcntl
     except ImportError:  # not on every system
@@ -229,11 +206,10 @@ def has_locked(number: int, wait_s: float = 0.0) -> bool:
     while True:
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
         except BlockingIOError:
             if time.monotonic() >= end_s:
                 return False
             time.sleep(POLL_S)
-            continue
         except OSError:  # a file system without locks
-            pass
-        return True
+            return True

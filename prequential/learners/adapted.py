@@ -2,18 +2,13 @@
 
 For each run of n symbols the loop asks for n distributions, codes the symbols, and only then lets the learner learn from them.
 The learner sees the run when it predicts, because one call for n symbols is n times as fast as n calls. So it could look ahead.
-That is checked, not believed. In the first runs, and then in one of CHECK_EVERY, drawn at random:
+That is checked. In the first runs, and then in one of CHECK_EVERY, drawn at random:
 
     future    the symbols from a drawn place on are replaced by others. The distributions up to that place must not move
     state     the digest of state_dict() before and after predict. Predicting is not learning
 
-Every distribution of every run must sum to one. A learner that a decoder repeats is proved in full: the decoder does not have the
-future.
-
-One rule turns log-probabilities into integer frequencies. With p = exp(log p - log of the row's sum) in float64 and V symbols,
-the frequency of symbol v is 1 + floor(p_v (2**24 - V)). What is missing to 2**24 goes to the most probable symbol, the first one
-of equals. So every symbol can be coded, a row loses at most V / 2**24 of its probability, and a row that sums to more than one
-gains nothing. Ids of a tokenizer have 2**32 instead of 2**24: there may be many of them.
+One rule turns log-probabilities into integer frequencies: with V symbols, that of symbol v is 1 + floor(p_v (2**24 - V)). What is
+missing to 2**24 goes to the most probable symbol, the first one of equals. Ids of a tokenizer have 2**32 instead of 2**24.
 """
 
 import copy
@@ -50,10 +45,7 @@ class AdaptedLearner:
     update_size = None
 
     def __init__(self, model: OnlineModel, n_symbols: int, *, secret: int = 0) -> None:
-        """n_symbols: V of the symbols that will come. secret: seeds the draw of checks; nothing coded depends on it.
-
-        Raises ConfigError for a model that does not offer what protocol.py says, or of another alphabet.
-        """
+        """n_symbols: V of the symbols that will come. secret: seeds the draw of checks. Raises ConfigError for an unfit model."""
         self.model = model
         self._n_alphabet = _checked_alphabet(model, n_symbols)
         self._deterministic = bool(getattr(model, "deterministic", False))
@@ -99,7 +91,6 @@ class AdaptedLearner:
     # ---- predictions and their checks
 
     def _predict(self, symbols: np.ndarray, row: int | None = None) -> np.ndarray:
-        """The distributions of the run, or only one of its rows."""
         context = self._seen[: self.n_symbols]  # what comes after it in this memory is zero, not the future
         context.flags.writeable = False
         with named_failures(f"the learner's predict failed at symbol {self.n_symbols}"):
@@ -119,9 +110,8 @@ class AdaptedLearner:
         before, true_first = self.digest(), bool(word >> 4 & 1)
         first = self._predict(symbols if true_first else changed)
         if self.digest() != before:
-            raise LawError(
-                f"symbols {self._where(symbols)}: predict changed the learner's state; only update may learn"
-            )
+            where = f"symbols {self.n_symbols}-{self.n_symbols + len(symbols)}"
+            raise LawError(f"{where}: predict changed the learner's state; only update may learn")
         second = self._predict(changed if true_first else symbols)
         self._compare(first[: place + 1], second[: place + 1], place)
         return first if true_first else second
@@ -135,9 +125,6 @@ class AdaptedLearner:
                 "learner looks ahead, or equal calls do not give equal results"
             )
 
-    def _where(self, symbols: np.ndarray) -> str:
-        return f"{self.n_symbols}-{self.n_symbols + len(symbols)}"
-
     def _append(self, symbols: np.ndarray) -> None:
         needed = self.n_symbols + len(symbols)
         if needed > len(self._seen):
@@ -150,7 +137,9 @@ class AdaptedLearner:
 
     def state(self) -> dict[str, np.ndarray]:
         """The arrays of the model's state_dict, by name; without one, only what was read."""
-        found = {f"model.{name}": array for name, array in arrays_of(state_of(self.model)).items()}
+        with named_failures("the learner's state_dict failed"):
+            values: Any = getattr(self.model, "state_dict", dict)()
+        found = {f"model.{name}": array for name, array in arrays_of(values).items()}
         return found | {"read": np.frombuffer(self._read.digest(), np.uint8)}
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -158,7 +147,6 @@ class AdaptedLearner:
         raise ConfigError("a run of your own learner cannot be resumed: start it again")
 
     def digest(self) -> bytes:
-        """8 bytes from `state`."""
         return digest(self.state())
 
 
@@ -170,15 +158,6 @@ def schedule_of(model: OnlineModel) -> ScheduleConfig:
     block_symbols = ScheduleConfig.block_symbols // n * n  # whole runs
     n_rows = -(-n // ScheduleConfig.row_symbols)  # a bound that is checked; nothing else depends on it
     return ScheduleConfig(first_segment_symbols=n, segment_symbols=n, n_rows=n_rows, block_symbols=block_symbols)
-
-
-def state_of(model: OnlineModel) -> Any:
-    """What state_dict() returns; {} without one. Raises ConfigError if it fails."""
-    method = getattr(model, "state_dict", None)
-    if method is None:
-        return {}
-    with named_failures("the learner's state_dict failed"):
-        return method()
 
 
 def arrays_of(value: Any, name: str = "") -> dict[str, np.ndarray]:
@@ -219,8 +198,7 @@ def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder) -> np.ndarray:
 def checked_rows(found: Any, n: int, n_symbols: int, first: int, row: int | None = None) -> np.ndarray:
     """Log-probabilities as (n, V) float64, or (1, V) of one row. first: the position of the first row, for messages.
 
-    Raises InvalidDistributionError for another shape or type, for values that are no numbers, and for a row whose probabilities
-    do not sum to one.
+    Raises InvalidDistributionError for anything else, and for a row whose probabilities do not sum to one.
     """
     try:
         rows = to_array(found.detach().double() if hasattr(found, "detach") else found)

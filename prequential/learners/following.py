@@ -15,7 +15,6 @@ from prequential.online.loop import Learner, run
 def byte_costs(symbols: np.ndarray, subject: Subject, learner: Learner | None = None) -> Iterator[np.ndarray]:
     """The costs (n,) in bits of the next bytes of `symbols` (N,) uint8, after each run of the learner; whole units of 2**-22.
 
-    learner: one of this subject, which may have read another text before; by default a fresh one.
     The cost of an id is divided among the bytes that it stands for. Raises what the learner and its tokenizer raise.
     """
     ids, widths = symbols.astype(np.int64), np.ones(len(symbols), np.int64)

@@ -48,8 +48,7 @@ def describe(config: Config | None, given: Given, runtime: Runtime) -> dict[str,
 def remembering(config: Config, n_given: int) -> Config:
     """The configuration of a learner that can find matches in a given text of n_given bytes while it reads another as long.
 
-    Ring and index of matches get a place for each byte of both, as far as their limits allow; nothing else changes. An archive's
-    header holds `config`: a decoder derives this one.
+    An archive's header holds `config`: a decoder derives this one.
     """
     n_bits = (2 * n_given - 1).bit_length() if n_given else 0
     schedule = replace(config.schedule, history_bits=max(config.schedule.history_bits, min(n_bits, MAX_HISTORY_BITS)))
@@ -62,11 +61,10 @@ def remembering(config: Config, n_given: int) -> Config:
 def informed_learner(
     config: Config | None, given: Given, runtime: Runtime, needed: Any = None
 ) -> tuple[Learner, dict[str, Any]]:
-    """A learner that has read `given`, and the `config` of its archives.
+    """A learner that has read `given`, a corpus or a stored model, and the `config` of its archives.
 
-    config: None for that of a stored model. given: bytes, a path, a corpus as on the command line, or a stored model's folder.
-    needed: the entry `given` that an archive has; another text or model is refused before the learner reads it.
-    Raises what `open_source` and `load_model` raise, and ConfigError for a config that is not the model's.
+    config: None for that of a stored model. needed: the entry `given` of an archive; another text or model is refused before it
+    is read. Raises what `open_source` and `load_model` raise, and ConfigError for a config that is not the model's.
     """
     if is_model(given):
         assert isinstance(given, str | os.PathLike)
@@ -89,11 +87,7 @@ def informed_learner(
 
 
 def learner_of(header: Header, given: Given, runtime: Runtime) -> Learner:
-    """The learner that an archive needs, as it was before the first byte.
-
-    Raises CorruptArchiveError for a header of no learner, ConfigError for one above the runtime's limits, or for an archive that
-    needs none or another text or model.
-    """
+    """The learner that an archive needs, before the first byte. Raises CorruptArchiveError, ConfigError for another `given`."""
     config, needed = config_of(header, knows_given=True), header.config.get(GIVEN)
     if needed is None:
         raise ConfigError("the archive was made without another text: leave out given=")

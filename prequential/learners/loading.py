@@ -27,8 +27,7 @@ def load_subject(name: str, arguments: Mapping[str, Any] | None = None) -> Subje
     """The learner that the function or class `module:factory` makes with these arguments. It runs that module's code.
 
     A name that ends in .py is a file. A module that is not installed is searched in the current folder. While it is imported, and
-    only then, the modules of its folder can be imported, too, as far as no installed ones have their names.
-    Raises ConfigError if it cannot be imported or made.
+    only then, modules of its folder can be imported, too, after installed ones. Raises ConfigError if this fails.
     """
     folder, factory = _named(name)
     source = _source_digest(factory, folder)
@@ -59,10 +58,7 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _source_digest(factory: Any, folder: Path | None) -> str | None:
-    """The first 8 bytes of a BLAKE2b-256, in hexadecimal digits, of the code; None without a file.
-
-    The code is the file that defines the factory, and the modules that were imported from the learner's own folder.
-    """
+    """A digest of the file that defines the factory and of the modules that it has from its own folder; None without a file."""
     try:
         defining = inspect.getsourcefile(inspect.unwrap(factory))
         if not defining:

@@ -1,8 +1,4 @@
-"""What a learner of one's own must offer to be measured: two methods and one number.
-
-The evaluator calls predict and update in turn, a run of `run_symbols` symbols at a time. It checks the law while it does so
-(adapted.py). docs/LEARNERS.md describes everything.
-"""
+"""What a learner of one's own must offer to be measured: two methods and one number. docs/LEARNERS.md describes everything."""
 
 from typing import Any, Protocol, runtime_checkable
 

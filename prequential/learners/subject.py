@@ -4,6 +4,7 @@ import copy
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -17,17 +18,14 @@ from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 
-DIFFERENT_LEARNER = "the second learner is not like the first: give a factory that makes equal learners"
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
     """A learner that can be made afresh, equal each time.
 
-    description: JSON values that name it, the `config` of header and record. make: a fresh learner. config: of a learner of this
-    program; None for others. tokenizer: of a learner of ids. given: what it has read before. is_coded: whether an archive is
-    written; else only the code length is computed. scores_parts: whether GPT and mixer are also measured alone; those of a stored
-    model are not separable.
+    description: JSON values that name it, the `config` of header and record. config: of a learner of this program. tokenizer: of
+    a learner of ids. given: what it has read before. is_coded: whether an archive is written; else only the code length is
+    computed. scores_parts: whether GPT and mixer are also measured alone; those of a stored model are not separable.
     """
 
     description: dict[str, Any]
@@ -53,10 +51,7 @@ class Subject:
 
 
 def own_subject(config: Config | None, runtime: Runtime, given: Given | None = None) -> Subject:
-    """A learner of this program, which has read what is given. config: None for that of a stored model.
-
-    Raises ConfigError for one that exceeds the runtime's limits, and what learners/given.py raises.
-    """
+    """A learner of this program, which has read what is given. config: None for that of a stored model. Raises as given.py."""
     if given is not None:
         description = describe(config, given, runtime)
         config = Config.from_dict({name: value for name, value in description.items() if name != GIVEN})
@@ -70,12 +65,8 @@ def own_subject(config: Config | None, runtime: Runtime, given: Given | None = N
         )
     assert config is not None
     runtime.check(config)
-    return Subject(
-        description=config.to_dict(),
-        schedule=config.schedule,
-        make=lambda: runtime.learner(config),
-        config=config,
-    )
+    make = partial(runtime.learner, config)
+    return Subject(description=config.to_dict(), schedule=config.schedule, make=make, config=config)
 
 
 def other_subject(
@@ -86,9 +77,7 @@ def other_subject(
 ) -> Subject:
     """Somebody else's learner: an object, which is copied before it learns, or a function or class that makes one.
 
-    name: how it is called in records; by default that of its class. arguments: those of the factory, as JSON values.
-    source: a digest of its code.
-
+    name: in records; by default that of its class. arguments: those of the factory, as JSON values. source: a digest of its code.
     Raises ConfigError if it does not offer what learners/protocol.py says, or cannot be made or copied.
     """
     make_model = _factory(learner)
@@ -104,7 +93,7 @@ def other_subject(
     def make() -> Learner:
         made = AdaptedLearner(make_model(), n_symbols, secret=secret)
         if made.digest() != first:
-            raise ConfigError(DIFFERENT_LEARNER)
+            raise ConfigError("the second learner is not like the first: give a factory that makes equal learners")
         return made
 
     described = {"name": name or type(model).__name__, "arguments": dict(arguments or {}), "n_symbols": n_symbols}
@@ -126,11 +115,7 @@ def _factory(learner: OnlineModel | Callable[[], OnlineModel]) -> Callable[[], O
             )
         make = cast("Callable[[], OnlineModel]", learner)
 
-        def called() -> OnlineModel:
-            with named_failures("the learner cannot be made"):
-                return make()
-
-        return called
+        return named_failures("the learner cannot be made")(make)
 
     def copied() -> OnlineModel:
         try:

@@ -54,12 +54,9 @@ __all__ = [
 Array = np.ndarray
 
 # Python calls a `kernel`; kernels call the others. An `inlined` function becomes part of each caller in LLVM. A `merged` one
-# becomes part of it before types are inferred, so a function with one caller is compiled once and not once for each level of
-# calls. But inferring types takes longer than in proportion to the size of a function, so the largest parts of the mixer are
-# `inlined`. Neither allocates, so neither counts references to arrays; that counting took a third of the time of a small mixer.
-# An `inlined` function that Python calls is interpreted. numba's wrappers, of these for Python and of all functions for C, would
-# take a quarter of the time to compile a mixer.
-# numba infers all types at run time. For type checkers the result is Any, so calls with starred arguments are accepted.
+# becomes part of it before types are inferred, so it is compiled once; but inferring types takes more than in proportion to the
+# size of a function, so the largest parts of the mixer are `inlined`. Neither allocates, so neither counts references to arrays.
+# An `inlined` function that Python calls is interpreted. For type checkers the result is Any.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
 inlined: Any = register_jitable(**_WITHIN | {"forceinline": True})
@@ -79,10 +76,7 @@ def kernel(function: Any) -> Any:
 
 
 def _quiet(function: Any) -> Any:
-    """The interpreted kernel without numpy's warnings of integers that wrap, which compiled ones do silently.
-
-    A caller that asks for an error gets one.
-    """
+    """The interpreted kernel without numpy's warnings of integers that wrap. A caller that asks for an error gets one."""
 
     @functools.wraps(function)
     def interpreted(*arguments: Any) -> Any:

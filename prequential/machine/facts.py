@@ -25,7 +25,7 @@ def machine() -> dict[str, str | int]:
     return {
         "cpu": cpu_model(),
         "cpu_capability": _vector_level(),
-        "n_cores": usable_cores(),
+        "n_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "usable_memory_bytes": usable_memory_bytes(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -42,7 +42,6 @@ def _vector_level() -> str:
 
 
 def cpu_model() -> str:
-    """The name of the processor, as the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -51,16 +50,9 @@ def cpu_model() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def usable_cores() -> int:
-    """The number of cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def peak_memory_bytes() -> int:
-    """The peak resident memory of this process so far, libraries included.
-
-    From Linux's VmHWM where there is one: ru_maxrss also counts what the process that started this one had needed by then.
-    """
+    """The peak resident memory of this process so far, libraries included."""
+    # ru_maxrss also counts what the process that started this one had needed by then
     with suppress(OSError):
         if found := re.search(rb"^VmHWM:\s*(\d+) kB$", Path("/proc/self/status").read_bytes(), re.MULTILINE):
             return int(found[1]) * 1024

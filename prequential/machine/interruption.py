@@ -5,8 +5,7 @@
         held_signals.deliver()       # at a safe place: does what the signal would have done
 
 A second signal acts at once; but SIGXCPU comes again with each second of CPU time, so only its first counts. Only signals that
-would raise an exception are held, so those that a caller ignores, or that end the process, keep their meaning. Outside the main
-thread nothing changes: Python delivers signals to the main thread.
+would raise an exception are held. Outside the main thread nothing changes: Python delivers signals to the main thread.
 """
 
 import signal
@@ -27,7 +26,6 @@ class HeldSignals:
 
     @property
     def pending(self) -> bool:
-        """Whether a signal waits."""
         return self._pending is not None
 
     def deliver(self) -> None:
@@ -37,8 +35,6 @@ class HeldSignals:
             handler(number, None)
 
     def handler(self, original: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], Any]:
-        """A signal handler that holds the first signal and passes on the second."""
-
         def hold(number: int, frame: FrameType | None) -> None:
             if self._pending and number == signal.SIGXCPU:
                 return

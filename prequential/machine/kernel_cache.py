@@ -3,15 +3,12 @@
 Design decisions:
 
 - The folder's name is a digest of all that a compiled kernel depends on: the sources of all kernels, the versions of Python,
-  numba and llvmlite, the processor, and numba's variables in the environment. A changed source has another folder, even if its
-  time did not change. numba's own cache looks at one source file only, but a kernel also contains helpers of other files.
-- The program takes the digest when it imports the first kernel. If the sources have changed since then, because the program was
-  updated while this process runs, nothing is saved. Without source files (a zip, compiled files only) nothing is kept.
+  numba and llvmlite, the processor, and numba's variables in the environment. numba's own cache looks at one source file only,
+  but a kernel also contains helpers of other files.
+- The digest is taken when the first kernel is imported. If the sources have changed since then, nothing is saved.
 - Files are unpickled, so the folder must be safe: an absolute path, owned by this user, closed to all others, below folders that
-  no other user can exchange. Without a safe folder each run compiles its kernels, and one warning says why. A full disk or a
-  damaged file only costs time.
-- One file for each kernel and types of arguments, complete or absent, under a name that no other process chooses. So processes
-  that compile at the same time cannot mix up their kernels.
+  no other user can exchange. Without a safe folder each run compiles its kernels, and one warning says why.
+- One file for each kernel and types of arguments, complete or absent, under a name that no other process chooses.
 - Folders of other versions that no run has used for a month are deleted.
 """
 
@@ -67,7 +64,6 @@ def package_folder(name: str) -> Path:
 
 
 def kernel_sources() -> dict[str, Path]:
-    """The files of KERNEL_SOURCES, by their names within the three packages, sorted."""
     found: dict[str, Path] = {}
     for package, _, pattern in (name.partition("/") for name in KERNEL_SOURCES):
         folder = package_folder(package)
@@ -157,12 +153,10 @@ def _check_ours(folder: Path) -> None:
 
 
 def _is_open(folder: Path) -> bool:
-    """Whether other users have any permission."""
     return hasattr(os, "geteuid") and folder.lstat().st_mode & 0o077 != 0
 
 
 def _delete_unused(parent: Path) -> None:
-    """Deletes the kernels of versions that no run has used for UNUSED_S."""
     for folder in parent.glob("kernels-*"):
         with suppress(OSError):
             if folder.lstat().st_mtime < time.time() - UNUSED_S:
@@ -177,7 +171,6 @@ class KernelCache:
 
     @property
     def cache_path(self) -> str | None:
-        """The folder, or None."""
         folder = kernel_folder()
         return str(folder) if folder else None
 
@@ -185,7 +178,6 @@ class KernelCache:
         return self._name, signature, codegen.magic_tuple()
 
     def files(self) -> Iterator[Path]:
-        """The kernel's files, one for each types of arguments."""
         folder = kernel_folder()
         return folder.glob(f"{self._name}.*.kernel") if folder else iter(())
 
@@ -229,21 +221,13 @@ class KernelCache:
         """numba's dispatchers call it; this cache is always on."""
 
     def flush(self) -> None:
-        """Deletes the kernel's files."""
         for path in self.files():
             path.unlink(missing_ok=True)
 
 
 @functools.cache
 def _warn_unsaved(folder: Path, reason: str) -> None:
-    """Warns once for each reason."""
     _log.warning("later runs compile the kernels again, because they cannot be saved in %r: %s", str(folder), reason)
-
-
-def is_cached(kernel: Any) -> bool:
-    """Whether the folder has this kernel for some types of arguments. True if kernels are interpreted."""
-    cache = getattr(kernel, "_cache", None)
-    return not isinstance(cache, KernelCache) or any(cache.files())
 
 
 def _check(data: bytes) -> bytes:

@@ -1,8 +1,6 @@
 """What a call changes in its process while it runs, and leaves as it was: warning filters, and settings of torch.
 
-Libraries add warning filters when they are imported. Pools switch torch's threads off, because they divide the work themselves.
-The engine needs float32 products (exact/matmul.py) and torch's usual types of tensors. Some settings belong to the whole process,
-and calls of several threads may overlap. The first call changes them, and the last one restores them.
+Some of these belong to the whole process, and calls of several threads may overlap: the first changes them, the last restores.
 """
 
 import sys
@@ -63,19 +61,13 @@ def _float32() -> Iterator[None]:
             torch.set_default_dtype(dtype)
 
 
-process_kept = _Overlapping(_process_kept)
-process_kept.__doc__ = (
-    "After the body, warning filters, torch's threads and its precision of products are as they were."
-)
+process_kept = _Overlapping(_process_kept)  # warning filters, torch's threads and its precision of products
 _float32_kept = _Overlapping(_float32)
 
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """The body computes as if the caller had set nothing in torch: no default type or device, no autocast, no inference mode.
-
-    Only this program's own learners run so: their bits must not depend on such settings. Without torch nothing is changed.
-    """
+    """The body computes as if the caller had set nothing in torch: no default type or device, no autocast, no inference mode."""
     torch = sys.modules.get("torch")
     with ExitStack() as stack:
         stack.enter_context(_float32_kept())

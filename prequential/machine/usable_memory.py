@@ -19,10 +19,7 @@ ADDRESSES, ADDRESSES_WITH_GPT = 450 << 20, 1000 << 20
 
 
 def usable_memory_bytes(system: Path = SYSTEM) -> int:
-    """The smallest of the machine's memory and the limits of this process (`ulimit -v`, `ulimit -d`) and its control groups.
-
-    What other processes take is not subtracted. system: the folder that holds `proc` and `sys`.
-    """
+    """The smallest of the machine's memory and the limits of this process (`ulimit -v`, `ulimit -d`) and its control groups."""
     limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
     own = [limit for limit in limits if limit != resource.RLIM_INFINITY]
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *own, *_group_limits(system)])

@@ -43,10 +43,7 @@ def cuda_available() -> bool:
 
 
 def claim_device() -> torch.device:
-    """Makes a CUDA device the current one of this process and returns it; each process that torchrun started takes the next.
-
-    Raises RuntimeError where torch cannot use it.
-    """
+    """Makes a CUDA device current and returns it; each process of torchrun takes the next. Raises RuntimeError of torch."""
     if launched():
         torch.cuda.set_device(local_rank() % torch.cuda.device_count())
     return torch.device("cuda", torch.cuda.current_device())
@@ -64,10 +61,7 @@ def check_device_count() -> None:
 
 
 def select_device(name: str, config: Config, host: Backend) -> Accelerator | None:
-    """The device for a run's GPT, for "cuda" or "auto"; None: the GPT runs on the processor.
-
-    A device that fails the test: "auto" gives a warning and does not use it, "cuda" raises InexactMachineError.
-    """
+    """The device for a run's GPT. One that fails the test: "auto" warns and gives None, "cuda" raises InexactMachineError."""
     assert config.gpt is not None
     rows = config.schedule.n_rows, config.schedule.row_symbols
     found = verify_device(config.gpt, rows, host.primitives, host.matmul)
@@ -90,8 +84,7 @@ def verify_device(
 ) -> Accelerator | str:
     """The tested device for a GPT that learns from rows (R, T) at a time, or the reason why there is none.
 
-    The test: whether there is a device, which matmul is exact on it, and whether its GPT gives the bits of the processor's GPT.
-    The result is cached for the process.
+    A matmul must be exact on it, and its GPT must give the bits of the processor's GPT.
     """
     if not cuda_available():
         return NO_DEVICE
@@ -123,10 +116,7 @@ def verify_device(
 
 
 def _ways(*, fused: bool) -> Iterator[tuple[Primitives, bool, str]]:
-    """The ways to compute on a device, the fastest first: primitives, whether graphs are captured, what to say if it fails.
-
-    fused: whether Triton's kernels may take the place of torch's own.
-    """
+    """The ways to compute on a device, the fastest first: primitives, whether graphs are captured, what to say if it fails."""
     if fused and torch.version.cuda:
         if own := triton_primitives():
             yield own, True, "the GPT runs with torch's own kernels on the device, because it fails with Triton's"
@@ -137,7 +127,6 @@ def _ways(*, fused: bool) -> Iterator[tuple[Primitives, bool, str]]:
 
 
 def triton_primitives() -> ModuleType | None:
-    """The primitives as Triton kernels; None if Triton is not installed."""
     try:
         from prequential.exact.device import primitives as found
     except ImportError:
@@ -146,7 +135,7 @@ def triton_primitives() -> ModuleType | None:
 
 
 def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, int], host: Backend) -> Accelerator:
-    """Lets a GPT of this shape learn and read on the device and on the processor. Returns the device as it can be used.
+    """The device as it can be used, after a GPT of this shape has learned and read there and on the processor.
 
     Raises InexactMachineError unless all bits agree.
     """
@@ -203,7 +192,6 @@ def _test_symbols(name: str, *shape: int) -> Tensor:
 
 
 def _compare(found: Accelerator, what: str, here: dict[str, Tensor], there: dict[str, Tensor]) -> None:
-    """Raises InexactMachineError unless all tensors agree; what: the computation, for the message."""
     names = [name for name, tensor in here.items() if digest({name: tensor}) != digest({name: there[name]})]
     if names:
         raise InexactMachineError(

@@ -38,11 +38,7 @@ FIRST_AFTER_S = 60.0
 BYTES_PER_S = 200e6  # assumed speed of the disk, until a checkpoint has been timed
 LEARNER = "learner."
 METADATA = "prequential"
-CODER_ARRAYS: Mapping[str, np.dtype] = {
-    "coder": np.dtype(np.int64),
-    "words": np.dtype(np.int32),
-    "symbols": np.dtype(np.uint8),
-}
+CODER_ARRAYS = {name: np.dtype(kind) for name, kind in {"coder": "i8", "words": "i4", "symbols": "u1"}.items()}
 TOTALS = {
     "n_bytes": int, "code_bits": float, "archive_bytes": int, "header_bytes": int, "payload_bytes": int, "n_blocks": int,
     "n_raw_blocks": int,
@@ -54,8 +50,7 @@ class Saved:
     """What a run needs, in addition to the learner, to resume between two segments.
 
     totals: of the completed blocks, as in Progress. n_open: coded symbols of the open block, of ideal code length open_bits.
-    coder (6,) uint64, words (n,) uint32: the arrays of the BitCoder. symbols (n_open,) uint8: those of a decoder.
-    written: BLAKE2b of the output of the completed blocks.
+    symbols (n_open,): those of a decoder. written: BLAKE2b of the output of the completed blocks.
     """
 
     totals: dict[str, Any]
@@ -68,11 +63,7 @@ class Saved:
 
 
 class Checkpoints:
-    """When and where a run is saved, and from what it resumes.
-
-    Saving takes at most the share COST of the time: the next checkpoint is due when the duration of the last one is that share of
-    the time since. clock: in seconds.
-    """
+    """When and where a run is saved, and from what it resumes. Saving takes at most the share COST of the time."""
 
     def __init__(
         self,
@@ -83,10 +74,7 @@ class Checkpoints:
         sync: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """path: of the checkpoint. partial: the output of the run so far, if it has one. resume: whether to continue from both.
-
-        sync: writes other files of the run to the disk; called before each checkpoint.
-        """
+        """partial: the output so far. resume: continue from both. sync: called before each checkpoint, for other files."""
         self.path, self.partial, self.resume, self._sync, self._clock = path, partial, resume, sync, clock
         self._due = clock() + FIRST_AFTER_S
         self._is_first = True
@@ -95,36 +83,26 @@ class Checkpoints:
 
     @contextmanager
     def holding_signals(self) -> Iterator[None]:
-        """While the body runs, Ctrl-C and termination wait until the run has been saved; a second signal acts at once.
-
-        Not for one of several workers: it would wait for the others, which have ended.
-        """
+        """While the body runs, Ctrl-C and termination wait until the run has been saved; a second signal acts at once."""
+        # a worker would wait for the others, which have ended
         with nullcontext(HeldSignals()) if workers()[0] > 1 else held() as self._signals:
             yield
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is a checkpoint."""
-        return self.path.exists()
 
     def load(self, direction: str, header: Header, learner: Learner) -> Saved | None:
         """The state of the interrupted run, with the learner's part loaded into `learner`; None to start from the beginning.
 
-        direction: "compress", "decompress" or "train". Raises CheckpointError for a file that is damaged or of another run.
+        direction: "compress", "decompress" or "train". Raises CheckpointError.
         """
         if not self.resume:
             return None
-        if not self.exists:
+        if not self.path.exists():
             logging.getLogger(__name__).warning("nothing was saved of an interrupted run: this one starts anew")
             return None
         open_own_file(self.path, create=False).close()  # raises OutputError for that of another user
         return read(self.path, identity(direction, header), learner)
 
     def try_save(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
-        """Like `save_if_due`, but a failure only gives a warning, and the run continues.
-
-        If a signal waits, the run is saved at once, and then the signal is delivered.
-        """
+        """Like `save_if_due`, or at once if a signal waits, which is then delivered. A failure only gives a warning."""
         ends = self._signals.pending
         try:
             self.save_if_due(direction, header, learner, saved, now=ends)
@@ -136,10 +114,7 @@ class Checkpoints:
     def save_if_due(
         self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved], *, now: bool = False
     ) -> None:
-        """Saves the run if that is due, or `now`; between two segments only.
-
-        Raises OSError; the last checkpoint then still exists.
-        """
+        """Saves the run if that is due, or `now`; between two segments only. Raises OSError; the last checkpoint then remains."""
         start = self._clock()
         if self._is_first:
             self._is_first = False
@@ -169,7 +144,7 @@ def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Save
     folder.mkdir(mode=0o700)
     try:
         draft = folder / path.name
-        save_packed(draft, arrays, {METADATA: text})
+        write_packed(draft, arrays, {METADATA: text})
         draft.replace(path)
     finally:
         delete_new_checkpoint(path)
@@ -199,12 +174,6 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     return saved
 
 
-def save_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes a safetensors file durably, with large arrays packed (tensor_file.py). Raises OSError."""
-    write_packed(path, arrays, metadata or {})
-    sync_file(path)
-
-
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes a safetensors file durably. Raises OSError, also for the library's own error type, which it uses for a full disk."""
     try:
@@ -215,17 +184,11 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_arrays(
-    file: TensorFile,
-    own: Mapping[str, np.ndarray],
-    others: Mapping[str, np.dtype] | None = None,
-    *,
-    most: int = 0,
+    file: TensorFile, own: Mapping[str, np.ndarray], others: Mapping[str, np.dtype] | None = None, *, most: int = 0
 ) -> dict[str, np.ndarray]:
-    """All tensors of a file: those of `own`, with the same names, types and shapes, and others of these types, each of at
-    most `most` values.
+    """All tensors of a file: those like `own` in name, type and shape, and others of these types, of at most `most` values each.
 
-    They share no memory with the file. Raises ValueError, before any is read, if the file holds anything else. The caller checks
-    the values.
+    Raises ValueError, before any is read, if the file holds anything else. The caller checks the values.
     """
     dtypes = {name: array.dtype for name, array in own.items()} | dict(others or {})
     if file.types.keys() != dtypes.keys():
@@ -271,7 +234,6 @@ def _saved(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_bytes: 
 
 
 def _described(path: Path, metadata: Mapping[str, str] | None, expected: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON of the file's metadata. Raises CheckpointError if it does not belong to the expected run."""
     try:
         about = json.loads((metadata or {})[METADATA])
         version = about["version"]

@@ -40,10 +40,9 @@ NO_SYMBOLS, NO_BITS = np.zeros(0, np.uint8), np.zeros(0)
 class Progress:
     """Totals at the end of a segment: bytes of the original, ideal code length, and the size of the archive so far.
 
-    code_bits is exact below 2**31: a sum of whole units of 2**-22 bits. segment: the bytes of the segment just coded, (n,) uint8;
-    empty in the last report. segment_bits: the ideal code length of each byte, (n,) float64. segment_gpt_bits: the same under the
-    GPT alone; None without a GPT, and while decoding. update_size: `Learner.update_size`. schedule: that of the learner, if it is
-    known.
+    segment: the bytes of the segment just coded, (n,) uint8; empty in the last report. segment_bits: the ideal code length of
+    each byte, (n,) float64. segment_gpt_bits: the same under the GPT alone; None without a GPT, and while decoding.
+    update_size: `Learner.update_size`. schedule: that of the learner, if it is known.
 
     Examples:
         >>> import prequential
@@ -58,7 +57,7 @@ class Progress:
     """
 
     n_bytes: int = 0
-    code_bits: float = 0.0  # sum of -log2 of the coded decisions' frequencies / 2**16
+    code_bits: float = 0.0  # exact below 2**31: a sum of whole units of 2**-22 bits
     archive_bytes: int = 0
     header_bytes: int = 0
     payload_bytes: int = 0
@@ -69,6 +68,21 @@ class Progress:
     segment_gpt_bits: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     update_size: float | None = field(default=None, compare=False)
     schedule: ScheduleConfig | None = field(default=None, compare=False, repr=False)
+
+    def after(
+        self, segment: np.ndarray, bits: np.ndarray, learner: Learner, n_bytes: int, code_bits: float
+    ) -> "Progress":
+        """The totals after a segment of the learner, which n_bytes of cost code_bits end."""
+        return replace(
+            self,
+            n_bytes=self.n_bytes + n_bytes,
+            code_bits=self.code_bits + code_bits,
+            segment=segment,
+            segment_bits=bits,
+            segment_gpt_bits=learner.gpt_bits,
+            update_size=learner.update_size,
+            schedule=learner.schedule,
+        )
 
 
 OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the complete original
@@ -105,21 +119,22 @@ class _Run:
         first = n_done
         for n, bits in run(self.learner, coder, slice(block.start + first, block.stop), symbols[first:]):
             segment, n_done, self.open = symbols[n_done : first + n], first + n, self.open + float(bits.sum())
-            yield replace(
-                self.done,
-                n_bytes=self.done.n_bytes + n_done,
-                code_bits=self.done.code_bits + self.open,
-                segment=segment,
-                segment_bits=bits,
-                segment_gpt_bits=self.learner.gpt_bits,
-                update_size=self.learner.update_size,
-                schedule=self.learner.schedule,
-            )
+            yield self.done.after(segment, bits, self.learner, n_bytes=n_done, code_bits=self.open)
             if self.checkpoints and n_done < len(symbols):
                 self._save_if_due(coder, symbols[:n_done])
 
-    def block_done(self) -> None:
-        """Saves the run if a checkpoint is due; a block is complete and counted in `self.done`."""
+    def block_done(self, n_bytes: int, n_payload_bytes: int, *, is_raw: bool, archive_bytes: int = 0) -> None:
+        """A block is complete: counts it, and saves the run if a checkpoint is due."""
+        done = self.done
+        self.done = replace(
+            done,
+            n_bytes=done.n_bytes + n_bytes,
+            code_bits=done.code_bits + self.open,
+            archive_bytes=archive_bytes,
+            payload_bytes=done.payload_bytes + n_payload_bytes,
+            n_blocks=done.n_blocks + 1,
+            n_raw_blocks=done.n_raw_blocks + is_raw,
+        )
         if self.checkpoints:
             self._file.sync()
             self._save_if_due(None, NO_SYMBOLS)
@@ -173,8 +188,7 @@ class _Run:
 def config_of(header: Header, *, knows_given: bool = False) -> Config:
     """The configuration that an archive declares. Raises CorruptArchiveError if no learner can have it.
 
-    knows_given: the caller handles archives that need another text (learners/given.py). Otherwise they raise ConfigError, and so
-    do those of a learner that is not of this program.
+    Raises ConfigError for a learner that is not of this program, or one that needs another text, unless knows_given.
     """
     values = dict(header.config)
     if isinstance(other := values.get(OTHER), dict):
@@ -194,9 +208,8 @@ def compress(
 ) -> Iterator[Progress]:
     """Writes the archive of `source` (n,) uint8 to `sink`, yielding Progress after every segment and once at the end.
 
-    learner: a fresh one of header.config. header.n_bytes must equal n. Memory does not depend on n (source may be mapped).
-    With checkpoints, for which the sink must be a files.Sink, the run continues from the state and output of an interrupted run.
-    Raises CheckpointError if that is not possible.
+    learner: a fresh one of header.config. Memory does not depend on n. With checkpoints, for which the sink must be a Sink, the
+    run continues from the state and output of an interrupted run, or raises CheckpointError.
     """
     with checkpoints.holding_signals() if checkpoints else nullcontext():
         yield from _compress(source, _Run("compress", header, learner, sink, checkpoints))
@@ -216,16 +229,7 @@ def _compress(source: "Symbols", this: _Run) -> Iterator[Progress]:
         writer.write_block(
             Block(kind=kind, n_bytes=len(symbols), n_symbols=len(symbols), state_digest=digest, payload=payload)
         )
-        this.done = Progress(
-            n_bytes=this.done.n_bytes + len(symbols),
-            code_bits=this.done.code_bits + this.open,
-            archive_bytes=writer.n_bytes_written,
-            header_bytes=writer.header_bytes,
-            payload_bytes=writer.payload_bytes,
-            n_blocks=this.done.n_blocks + 1,
-            n_raw_blocks=this.done.n_raw_blocks + (kind is BlockKind.RAW),
-        )
-        this.block_done()
+        this.block_done(len(symbols), len(payload), is_raw=kind is BlockKind.RAW, archive_bytes=writer.n_bytes_written)
     writer.close()
     yield replace(this.done, archive_bytes=writer.n_bytes_written)
 
@@ -235,10 +239,8 @@ def decompress(
 ) -> Iterator[Progress]:
     """Writes the original to `sink` block by block, each once it is verified; yields as `compress` does.
 
-    learner: a fresh one of the header's configuration (`config_of`).
-
-    Raises CorruptArchiveError with the number of the block that fails; `sink` then holds a correct prefix of the original. The
-    caller compares the complete output with header.blake2b.
+    learner: a fresh one of `config_of` the header. Raises CorruptArchiveError with the number of the failing block; `sink` then
+    holds a correct prefix of the original. The caller compares the complete output with header.blake2b.
     """
     with checkpoints.holding_signals() if checkpoints else nullcontext():
         yield from _decompress(reader, _Run("decompress", reader.header, learner, sink, checkpoints))
@@ -270,13 +272,5 @@ def _decompress(reader: ArchiveReader, this: _Run) -> Iterator[Progress]:
         if learner.digest() != block.state_digest:
             raise CorruptArchiveError(f"{where}: the learner's state differs from the encoder's; {WRONG_STATE}")
         sink.write(symbols.tobytes())
-        this.done = Progress(
-            n_bytes=this.done.n_bytes + block.n_bytes,
-            code_bits=this.done.code_bits + this.open,
-            header_bytes=this.done.header_bytes,
-            payload_bytes=this.done.payload_bytes + len(block.payload),
-            n_blocks=number + 1,
-            n_raw_blocks=this.done.n_raw_blocks + raw,
-        )
-        this.block_done()
+        this.block_done(block.n_bytes, len(block.payload), is_raw=raw)
     yield this.done

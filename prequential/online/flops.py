@@ -1,9 +1,8 @@
 """The operations of a learner for each byte, counted from shapes: the x axis of bits against compute.
 
-A multiply-add counts as two operations. The count covers the GPT's matrix products for a coder that knows the symbols (compress,
-evaluate). It equals the products that `Matmul` computes: they include the masked entries of attention, and exclude elementwise
-work (normalisation, rounding, softmax, Adam). Products of integers and of floats count alike. The mixer's operations are an
-estimate.
+A multiply-add counts as two operations. The count covers the GPT's matrix products for a coder that knows the symbols. It equals
+the products that `Matmul` computes: they include the masked entries of attention, and exclude elementwise work. The mixer's
+operations are an estimate.
 
 Letters as in model/gpt/weights.py: D width, L layers, V symbols, W window. M = mlp_factor * D; N positions of a step, in rows
 of T.
@@ -11,7 +10,6 @@ of T.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -23,13 +21,11 @@ from prequential.model.mixer.sets import N_LAST
 from prequential.model.schedule import GROWTH, blocks, segments
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flops:
-    """Operations by part; a multiply-add counts as two. The parts do not overlap.
+class Flops(NamedTuple):
+    """Operations by part. The parts do not overlap.
 
     reading: products with weights, once for each symbol. learning: the same on the rows of steps, forward and backward.
-    attention: products of queries with keys and of attention weights with values, in reading and learning. optimiser: Muon's
-    orthogonalisation. mixer: integer operations, an estimate.
+    attention: in reading and learning. optimiser: Muon's orthogonalisation. mixer: integer operations, an estimate.
     """
 
     reading: float = 0
@@ -40,22 +36,10 @@ class Flops:
 
     @property
     def total(self) -> float:
-        return self.reading + self.learning + self.attention + self.optimiser + self.mixer
+        return sum(self)
 
-    def __add__(self, other: "Flops") -> "Flops":
-        return Flops.of(a + b for a, b in zip(astuple(self), astuple(other), strict=True))
-
-    def __mul__(self, factor: float) -> "Flops":
-        return Flops.of(part * factor for part in astuple(self))
-
-    def __truediv__(self, n_bytes: int) -> "Flops":
-        return Flops.of(part / n_bytes for part in astuple(self))
-
-    @classmethod
-    def of(cls, parts: Iterator[float]) -> "Flops":
-        """The parts in the order of the fields."""
-        reading, learning, attention, optimiser, mixer = parts
-        return cls(reading=reading, learning=learning, attention=attention, optimiser=optimiser, mixer=mixer)
+    def per_byte(self, n_bytes: int) -> "Flops":
+        return Flops(*(part / n_bytes for part in self))
 
 
 class _Segment(NamedTuple):
@@ -78,10 +62,10 @@ def flops_per_byte(config: Config, n_bytes: int | None = None) -> Flops:
     A corpus begins with short segments: it has more steps, on fewer and shorter rows. Raises CorpusError for n_bytes < 1.
     """
     if n_bytes is not None:
-        return total_flops(config, n_bytes) / n_bytes
+        return total_flops(config, n_bytes).per_byte(n_bytes)
     s = config.schedule
     full = _Segment(s.segment_symbols, s.n_rows, s.row_symbols)
-    return _segment_flops(config, full) / full.n_symbols
+    return _segment_flops(config, full).per_byte(full.n_symbols)
 
 
 def most_flops_per_byte(config: Config) -> float:
@@ -109,10 +93,9 @@ def total_flops(config: Config, n_bytes: int) -> Flops:
     """Operations of coding n_bytes, as integers, with the segments of the schedule. Raises CorpusError for n_bytes < 1."""
     if n_bytes < 1:
         raise CorpusError(f"operations per byte are counted over 1 byte or more, not {n_bytes}")
-    total = Flops()
-    for segment, n in _segment_counts(n_bytes, config.schedule).items():
-        total += _segment_flops(config, segment) * n
-    return total
+    counts = _segment_counts(n_bytes, config.schedule).items()
+    weighted = [[n * part for part in _segment_flops(config, segment)] for segment, n in counts]
+    return Flops(*map(sum, zip(*weighted, strict=True)))
 
 
 def _segment_counts(n_bytes: int, config: ScheduleConfig) -> Counter[_Segment]:
@@ -148,9 +131,9 @@ def _segments(n_bytes: int, config: ScheduleConfig) -> Iterator[_Segment]:
 
 def _segment_flops(config: Config, segment: _Segment) -> Flops:
     mixer = mixer_operations(config.mixer, has_gpt=config.gpt is not None) if config.mixer else 0
-    flops = Flops(mixer=mixer * segment.n_symbols)
     n_gpts = config.replicas.n_replicas if config.replicas else 1
-    return flops + _gpt_flops(config.gpt, segment, n_gpts) if config.gpt else flops
+    gpt = _gpt_flops(config.gpt, segment, n_gpts) if config.gpt else Flops()
+    return gpt._replace(mixer=mixer * segment.n_symbols)
 
 
 def _gpt_flops(gpt: GPTConfig, segment: _Segment, n_gpts: int) -> Flops:

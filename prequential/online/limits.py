@@ -67,36 +67,24 @@ def check_limits(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n
 
     n_threads, n_learners: as in `memory_bytes`.
     """
-    n_bytes = check_memory(config, max_memory_bytes, n_threads=n_threads, n_learners=n_learners)
-    check_work(config)
-    return n_bytes
-
-
-def check_memory(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n_learners: int = 1) -> int:
-    """The learners' memory. Raises ConfigError for those that exceed the limit."""
     if (n_bytes := memory_bytes(config, n_threads=n_threads, n_learners=n_learners)) > max_memory_bytes:
         raise ConfigError(
             f"this learner takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "
             f"{max_memory_bytes / 2**20:,.0f} MiB; raise max_memory_bytes= if you trust the source"
         )
-    return n_bytes
-
-
-def check_work(config: Config) -> None:
-    """Raises ConfigError for a learner that may take more than MAX_OPERATIONS_PER_BYTE for a byte of some corpus."""
     if (operations := operations_per_byte(config)) > MAX_OPERATIONS_PER_BYTE:
         raise ConfigError(
             f"this learner takes up to {operations:.2g} operations a byte, and at most "
             f"{MAX_OPERATIONS_PER_BYTE:.0e} are accepted: choose smaller matrices, fewer rows, or longer segments and blocks"
         )
+    return n_bytes
 
 
 def operations_per_byte(config: Config) -> float:
     """Operations for each byte, at most, whatever the corpus: those of `total_flops`, and two costs that it does not count.
 
     These are the calls of a layer's step, and the digest of the learner after each block, which reads all its memory. The slowest
-    of 534 random learners computed 2e9 of these operations a second, in one thread and with compiled kernels. So a stranger's
-    archive or model takes some 50 seconds a byte at most. The number of bytes is not limited here (`decompress --max-output`).
+    of 534 random learners computed 2e9 of them a second. So a stranger's archive takes some 50 seconds a byte at most.
     """
     n_gpts = config.replicas.n_replicas if config.replicas else 1
     layers = config.gpt.n_layers * n_gpts if config.gpt else 0
@@ -125,10 +113,7 @@ def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:
 
 
 def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
-    """A step's saved activations, keys and values and attention scores, forward and backward; and those of the segment read.
-
-    A decoder copies the keys of the segment, in blocks of 64 keys and of 4 entries (model/gpt/products.py).
-    """
+    """A step's saved activations, keys, values and attention scores, and those of the segment read, in blocks of 64 keys."""
     n_positions = schedule.n_rows * schedule.row_symbols
     kept = n_positions * gpt.width * (8 + 6 * gpt.mlp_factor) * 4
     scores = n_positions * gpt.n_heads * schedule.row_symbols * 4

@@ -18,19 +18,7 @@ from prequential.model.schedule import segments
 class Learner(Protocol):
     """What the loop codes with: begin(n) ; code(symbols) ; end(n) for each segment of n symbols.
 
-    Ours are OnlineLearner (GPT and mixer), FrozenLearner, AuditedLearner and SharedLearner. Two learners with equal states code
-    equal symbols to equal bits.
-
-    Examples:
-        >>> import numpy as np, prequential
-        >>> from prequential_codecs.bit_coder import FOLLOW, BitCoder
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> learner = prequential.Runtime(kernels="plain").learner(small)
-        >>> learner.begin(4)
-        >>> bits = learner.code(np.frombuffer(b"text", np.uint8).astype(np.int64), BitCoder(FOLLOW))
-        >>> learner.end(4)
-        >>> learner.n_symbols, bits.shape
-        (4, (4,))
+    Two learners with equal states code equal symbols to equal bits.
     """
 
     @property

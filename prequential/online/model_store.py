@@ -22,9 +22,9 @@ from prequential.exact.digest import digest
 from prequential.files import PathLike, new_folder, open_regular, read_regular, write_text
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
-from prequential.online.checkpoint import read_arrays, save_packed
+from prequential.online.checkpoint import read_arrays
 from prequential.online.runtime import Runtime
-from prequential.online.tensor_file import open_tensors
+from prequential.online.tensor_file import open_tensors, write_packed
 
 FORMAT, VERSION = "prequential model", 2
 DESCRIPTION, TENSORS = "model.json", "model.safetensors"
@@ -34,10 +34,7 @@ FIELDS = {"format", "version", "config", "trained_on", "state_digest", "tensors_
 
 @dataclass(frozen=True, kw_only=True)
 class StoredModel:
-    """A learner as it was saved. trained_on: the JSON values that `save_model` got; those of a stranger may be anything.
-
-    digest: of the learner's state, 16 bytes in hexadecimal. Two models have the same digest if and only if they predict alike.
-    """
+    """A learner as it was saved. trained_on: what `save_model` got. digest: of its state; equal for models that predict alike."""
 
     learner: OnlineLearner = field(repr=False)
     trained_on: dict[str, Any]
@@ -45,20 +42,18 @@ class StoredModel:
 
     @property
     def config(self) -> Config:
-        """The learner's configuration."""
         return self.learner.config
 
 
 def save_model(folder: PathLike, learner: OnlineLearner, trained_on: Mapping[str, Any], *, mode: int = 0o777) -> str:
     """Writes the learner to a new folder and returns its digest (StoredModel.digest). Call it between two segments.
 
-    trained_on: JSON values that describe what it has read: the corpus, n_bytes, blake2b, the program's version. mode: permissions
-    that the folder has at most; a model contains what its learner has read. Raises OutputError, also if `folder` exists and is
-    not empty.
+    trained_on: JSON values that describe what it has read. mode: permissions that the folder has at most; a model contains what
+    its learner has read. Raises OutputError, also if `folder` exists and is not empty.
     """
     with new_folder(folder, mode=mode) as draft:
         arrays = learner.state()
-        save_packed(draft / TENSORS, arrays)
+        write_packed(draft / TENSORS, arrays)
         about = {
             "format": FORMAT,
             "version": VERSION,
@@ -102,7 +97,6 @@ def load_model(folder: PathLike, runtime: Runtime) -> StoredModel:
 
 
 def _described(path: Path) -> dict[str, Any]:
-    """The object in model.json. Raises CheckpointError if it is damaged or has other fields, and UnsupportedVersionError."""
     try:
         about = json.loads(read_regular(path, MAX_DESCRIPTION_BYTES, follow_links=False))
     except OSError as error:
@@ -123,7 +117,6 @@ def _described(path: Path) -> dict[str, Any]:
 
 
 def _blake2b(path: Path) -> str:
-    """BLAKE2b digest of a file, 32 bytes in hexadecimal. Raises CheckpointError."""
     try:
         with open_regular(path, follow_links=False) as file:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()

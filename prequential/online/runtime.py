@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from prequential.errors import ConfigError, check_number
-from prequential.exact.backend import Backend, Primitives
+from prequential.exact.backend import Backend
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
@@ -32,11 +32,10 @@ DEVICES = ("cpu", "cuda", "auto")
 class Runtime:
     """Where and how learners compute. `None` means: all processors (at most 8), the fastest exact backend, compiled kernels.
 
-    threads: pieces of work in parallel (exact/pool.py). backend: int8, float32 or float64 (exact/matmul.py). kernels: "fused"
-    (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu", "cuda" or "auto" (online/accelerators.py); threads,
-    backend and kernels are those of the processor. audit_every: segments in a period of the audit (online/audit.py); 0: no audit.
-    team: the processes that share the GPT's steps (online/workers/), each with this many threads; None: this process alone.
-    max_memory_bytes: a learner that takes more is refused; None: 6 GiB, or less where this process may use less.
+    backend: int8, float32 or float64. kernels: "fused" (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu",
+    "cuda" or "auto"; the rest is of the processor. audit_every: segments in a period of the audit; 0: no audit. team: the
+    processes that share the GPT's steps, each with this many threads. max_memory_bytes: a learner that takes more is refused;
+    None: 6 GiB, or less where this process may use less.
 
     Examples:
         >>> import prequential
@@ -64,8 +63,11 @@ class Runtime:
         _check_name("kernels", self.kernels, (None, *KERNELS))
         _check_name("backend", self.backend, (None, *BACKENDS))
         _check_name("device", self.device, DEVICES)
-        if self.device == "auto" and not _cuda_available():
-            object.__setattr__(self, "device", "cpu")
+        if self.device == "auto":
+            from prequential.online.accelerators import cuda_available
+
+            if not cuda_available():
+                object.__setattr__(self, "device", "cpu")
         if self.device == "cuda" and self.audit_every:
             raise ConfigError('audits compute on processors: leave out device="cuda"')
 
@@ -107,11 +109,6 @@ class Runtime:
             return AuditedLearner(config, backend, self.audit_every)
         if backend is None or config.gpt is None:
             return OnlineLearner(config)
-        if self.kernels != "plain" and self.n_threads > 1 and self.team is None:
-            with suppress(ImportError):  # the zipped decoder does without it
-                from prequential.online.first_run import compile_kernels
-
-                compile_kernels(config)
         accelerator = self._accelerator(config, backend)
         if self.team:
             from prequential.online.workers.shared import SharedLearner
@@ -127,10 +124,10 @@ class Runtime:
         """
         if config.gpt is None and self.backend is None:
             return None
-        from prequential.exact import matmul
+        from prequential.exact import fused, matmul, plain
 
         pool = Pool(self.n_threads, with_helper=beside_coding)  # first: backends are rated as they will be used
-        return Backend(self._primitives(), matmul.choose("cpu", self.backend), pool)
+        return Backend(plain if self.kernels == "plain" else fused, matmul.choose("cpu", self.backend), pool)
 
     def accelerator(self, config: Config) -> Accelerator | None:
         """Where the GPT of a learner runs, verified at the first call; None: on the processor. Raises InexactMachineError."""
@@ -142,15 +139,6 @@ class Runtime:
         from prequential.online.accelerators import select_device
 
         return select_device(self.device, config, backend)
-
-    def _primitives(self) -> Primitives:
-        if self.kernels == "plain":
-            from prequential.exact import plain
-
-            return plain
-        from prequential.exact import fused
-
-        return fused
 
 
 def _check_name(name: str, value: Any, known: Sequence[str | None]) -> None:
@@ -173,9 +161,3 @@ def make_gpt(config: Config, backend: Backend, accelerator: Accelerator | None =
     from prequential.model.gpt.gpt import GPT
 
     return GPT(config.gpt, config.seed, backend)
-
-
-def _cuda_available() -> bool:
-    from prequential.online.accelerators import cuda_available
-
-    return cuda_available()

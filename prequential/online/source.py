@@ -29,10 +29,9 @@ MAX_NAMED = 10  # files in one message
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus, or the beginning of one, as bytes.
+    """A corpus, or the beginning of one, as bytes. symbols: (n,) uint8, or an object that gives slices of it.
 
-    symbols: (n,) uint8, or an object that gives slices of it. origin: JSON values that identify the origin of the bytes, {} for
-    bytes in memory. documents: in stream order. whole_bytes: of the complete corpus. file: the corpus's file, if it is one file.
+    origin: JSON values that identify it, {} for bytes in memory. whole_bytes: of the complete corpus. file: if it is one file.
     """
 
     symbols: Symbols
@@ -44,7 +43,6 @@ class Source:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that are coded."""
         return len(self.symbols)
 
     @property
@@ -53,16 +51,11 @@ class Source:
         return self._corpus.mode if self._corpus else 0o777
 
     def check_complete(self) -> None:
-        """Raises CorpusError if the corpus is a folder of which an archive would lose something.
-
-        Warns if that is only `.git`, and if the folder has no files.
-        """
+        """Raises CorpusError for a folder of which an archive would lose more than `.git`. Warns of that, and of an empty one."""
         skipped = self._corpus.skipped if self._corpus else ()
         lost = [name for name in skipped if not is_git(os.fsencode(name).rpartition(b"/")[2])]
         if lost:
-            names = ", ".join(map(repr, lost[:MAX_NAMED])) + (
-                f", and {len(lost) - MAX_NAMED} more" if lost[MAX_NAMED:] else ""
-            )
+            names = ", ".join(map(repr, lost[:MAX_NAMED])) + " and others" * (len(lost) > MAX_NAMED)
             raise CorpusError(
                 f"an archive cannot hold {names}: links that lead out of the folder, or no files; move them away first"
             )
@@ -89,15 +82,11 @@ class Source:
         return Header(n_bytes=self.n_bytes, blake2b=self.blake2b, config=config, corpus=dict(self.origin))
 
     def record(self) -> dict[str, Any]:
-        """JSON values that identify the bytes: origin, n_bytes, blake2b."""
         return {**self.origin, "n_bytes": self.n_bytes, "blake2b": self.blake2b.hex()}
 
 
 def mode_of(*sources: Data | PathLike | None) -> int:
-    """The permissions that all of them have: corpora, stored models, runs. Bytes, and None, are what the user makes of them.
-
-    Outputs that are made of them get no others. Reads no contents. Raises CorpusError for a missing corpus.
-    """
+    """The permissions that all of them have: corpora, stored models, runs. Raises CorpusError for a missing corpus."""
     mode = 0o777
     for source in sources:
         if isinstance(source, str | os.PathLike):
@@ -135,7 +124,6 @@ class HashedSymbols:
 
 
 def digest_of(symbols: Symbols) -> bytes:
-    """BLAKE2b digest of symbols (n,), 32 bytes."""
     digest = hashlib.blake2b(digest_size=32)
     for start in range(0, len(symbols), CHUNK_N_BYTES):
         digest.update(np.ascontiguousarray(symbols[start : start + CHUNK_N_BYTES]).data)
@@ -146,8 +134,7 @@ def digest_of(symbols: Symbols) -> bytes:
 def open_source(source: Data | PathLike, limit_bytes: int | None = None, *, in_order: bool = False) -> Iterator[Source]:
     """The corpus that `source` names (prequential_corpora/sources.py), or bytes in memory; at most the first limit_bytes.
 
-    in_order: the caller reads from front to back, as an encoder does: no copy of the bytes is needed. Otherwise `symbols` is an
-    array, a copy of the bytes (`Corpus.bytes`). Raises CorpusError, OutputError and MissingDependencyError as `open_corpus` does.
+    in_order: the caller reads from front to back, so `symbols` need not be an array. Raises what `open_corpus` raises.
     """
     if not isinstance(source, str | os.PathLike):
         symbols = np.frombuffer(source, np.uint8)

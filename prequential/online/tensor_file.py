@@ -4,8 +4,7 @@ The library maps such a file. If another process truncates it, a read ends the p
 values change. Here every tensor is read into memory of its own, and only then checked and used.
 
 Most of a learner's tables has never been touched. So a large tensor may be packed: it is stored as the bytes of a zstd frame, and
-the metadata entry `packed` holds its dtype and shape. What is packed is unpacked only to the size that the reader expects. Tables
-that are full do not shrink. So frames are written one after another, and only one is in memory.
+the metadata entry `packed` holds its dtype and shape. What is packed is unpacked only to the size that the reader expects.
 """
 
 import json
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from prequential.errors import CheckpointError
-from prequential.files import open_regular
+from prequential.files import open_regular, sync
 
 MAX_HEADER_BYTES = 1 << 20  # JSON, which expands in memory
 METADATA, PACKED = "__metadata__", "packed"
@@ -77,14 +76,14 @@ class TensorFile:
         return math.prod(shape) * dtype.itemsize
 
 
-def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
-    """Writes a safetensors file in which large arrays are packed. Raises OSError."""
+def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
+    """Writes a safetensors file durably, with large arrays packed. Raises OSError."""
     names = {dtype: name for name, dtype in DTYPES.items()}
     types = {name: (names[array.dtype.newbyteorder("<")], array.shape) for name, array in arrays.items()}
     packed = {name: types[name] for name, array in arrays.items() if array.nbytes >= PACKED_FROM_BYTES}
 
     def header(places: Mapping[str, tuple[int, int]]) -> bytes:
-        entries: dict[str, Any] = {METADATA: {**metadata, PACKED: json.dumps(packed)}}
+        entries: dict[str, Any] = {METADATA: {**(metadata or {}), PACKED: json.dumps(packed)}}
         for name, (start, end) in places.items():
             dtype, shape = ("U8", (end - start,)) if name in packed else types[name]
             entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": (start, end)}
@@ -104,10 +103,11 @@ def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping
             end += values.nbytes
         file.seek(0)
         file.write(room.to_bytes(8, "little") + header(places).ljust(room))
+        file.flush()
+        sync(file.fileno())
 
 
 def pack(array: np.ndarray) -> np.ndarray:
-    """The bytes (n,) uint8 of a zstd frame of the array."""
     import zstandard
 
     threads = -1 if array.nbytes >= THREADS_FROM_BYTES else 0

@@ -39,11 +39,9 @@ def train(
 ) -> Progress:
     """Lets the learner read symbols (n,) after everything it has read before, and learn from all of them. Returns their cost.
 
-    on_progress: called after each segment with (totals so far, n), and once at the end. The cost of each byte is only in
-    segment_bits: memory does not depend on n, and symbols may be memory-mapped. The totals are of `symbols`; there is no archive:
-    code_bits is the prequential code length. saving, for a fresh learner: the checkpoints of the run, from which it may resume,
-    and the header that an archive of `symbols` would have. Raises CorpusError for an empty corpus, CheckpointError if the
-    interrupted run cannot be resumed.
+    on_progress: called after each segment with (totals so far, n), and once at the end. saving, for a fresh learner: the
+    checkpoints of the run, from which it may resume, and the header that an archive of `symbols` would have. Raises CorpusError
+    for an empty corpus, CheckpointError if the interrupted run cannot be resumed.
     """
     if not len(symbols):
         raise CorpusError("nothing to learn from: the corpus is empty")
@@ -54,7 +52,8 @@ def train(
 def _train(
     learner: Learner, symbols: NDArray[np.uint8], on_progress: OnProgress, saving: tuple[Checkpoints, Header] | None
 ) -> Progress:
-    done = _resumed(learner, *saving) if saving else Progress()
+    saved = saving[0].load(DIRECTION, saving[1], learner) if saving else None
+    done = Progress(**saved.totals) if saved else Progress()
     start, n_ahead = learner.n_symbols - done.n_bytes, done.n_bytes
     coder = BitCoder(FOLLOW)
     for block in blocks(len(symbols), learner.schedule):
@@ -63,16 +62,7 @@ def _train(
         first = max(block.start, n_ahead)
         part, n_done = np.array(symbols[first : block.stop]), 0
         for n, bits in run(learner, coder, slice(start + first, start + block.stop), part):
-            done = Progress(
-                n_bytes=first + n,
-                code_bits=done.code_bits + float(bits.sum()),
-                segment=part[n_done:n],
-                segment_bits=bits,
-                segment_gpt_bits=learner.gpt_bits,
-                update_size=learner.update_size,
-                schedule=learner.schedule,
-            )
-            n_done = n
+            done, n_done = done.after(part[n_done:n], bits, learner, n - n_done, float(bits.sum())), n
             on_progress(done, len(symbols))
             if saving:
                 checkpoints, header = saving
@@ -85,21 +75,15 @@ def _train(
     return done
 
 
-def _resumed(learner: Learner, checkpoints: Checkpoints, header: Header) -> Progress:
-    """The totals of an interrupted run, whose state the learner then has; zero if there is none."""
-    saved = checkpoints.load(DIRECTION, header, learner)
-    return Progress(**saved.totals) if saved else Progress()
-
-
 def _saved(done: Progress) -> Saved:
     return Saved(totals={name: getattr(done, name) for name in TOTALS})
 
 
 @contextmanager
 def training_checkpoints(model: PathLike, *, resume: bool) -> Iterator[Checkpoints]:
-    """The checkpoints of a training that makes `model`, in its working folder, deleted when the body succeeds.
+    """The checkpoints of a training that makes `model`, deleted when the body succeeds.
 
-    resume: continue from there. Raises OutputError if a checkpoint exists without resume, or if another run writes this model.
+    Raises OutputError if one exists without resume, or if another run writes this model.
     """
     path = checkpoint_path(model)
     with hold_work_folder(model) as folder:

@@ -1,8 +1,7 @@
 """Health of a run: its reports after each segment become windows, and detectors find what is wrong with these.
 
-Watching takes less than 0.5 % of the time at 10 kB/s and some 1 % at 150 kB/s. It raises no exception and stops no run. After a
-finding its kind is silent for 1 MiB, then for 2 MiB, then for 4 MiB, so that a run has few findings. The thresholds were set on
-the files of docs/RESULTS.md, where no plain text gives a finding.
+It raises no exception and stops no run. After a finding its kind is silent for 1 MiB, then for 2 MiB, then for 4 MiB, so that a
+run has few findings. The thresholds were set on the files of docs/RESULTS.md, where no plain text gives a finding.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from prequential.watch.windows import Recent, Window, Windows
 
@@ -43,11 +42,6 @@ class Finding:
     message: str
     cause: str
 
-    @classmethod
-    def starting_at(cls, window: Window, kind: str, message: str, cause: str) -> Self:
-        """A finding that begins with this window."""
-        return cls(kind=kind, position=window.start, block=window.block, message=message, cause=cause)
-
     def __str__(self) -> str:
         return f"byte {self.position:,}, block {self.block}: {self.message}; most likely the {self.cause}"
 
@@ -55,27 +49,24 @@ class Finding:
 # ---- detectors: each inspects a window; `recent` has the windows before it
 
 
+def _found(window: Window, kind: str, message: str, cause: str) -> Finding:
+    return Finding(kind=kind, position=window.start, block=window.block, message=message, cause=cause)
+
+
 def _not_finite(window: Window, recent: Recent) -> Iterator[Finding]:
-    """A cost or an optimiser step that is no finite number."""
     if not (math.isfinite(window.code_bits) and math.isfinite(window.update_size)):
-        message = (
-            f"not finite: the cost is {window.bits_per_byte} bits/byte, the GPT's largest step {window.update_size}"
-        )
-        yield Finding.starting_at(window, "not finite", message, "model")
+        message = f"the cost is {window.bits_per_byte} bits/byte, the GPT's largest step {window.update_size}"
+        yield _found(window, "not finite", f"not finite: {message}", "model")
 
 
 def _spike(window: Window, recent: Recent) -> Iterator[Finding]:
-    """A window that costs far more than those before."""
     if recent.is_spike(window):
         reason, cause = _reason_for_spike(window, recent)
-        message = (
-            f"loss spike: {window.bits_per_byte:.2f} bits/byte, usually {recent.usual('bits_per_byte'):.2f}; {reason}"
-        )
-        yield Finding.starting_at(window, "spike", message, cause)
+        message = f"{window.bits_per_byte:.2f} bits/byte, usually {recent.usual('bits_per_byte'):.2f}; {reason}"
+        yield _found(window, "spike", f"loss spike: {message}", cause)
 
 
 def _reason_for_spike(window: Window, recent: Recent) -> tuple[str, str]:
-    """Why a window costs more than usual, in words, and the cause."""
     gzip, usual_gzip = window.gzip_bits_per_byte, recent.usual("gzip_bits_per_byte")
     if usual_gzip is not None and gzip > 1.25 * usual_gzip + 0.2:
         return f"gzip's bits/byte rose too, from {usual_gzip:.2f} to {gzip:.2f}", "data"
@@ -109,7 +100,7 @@ class _RepeatedData:
         if now and now.n_bytes >= REPEATED_BYTES > now.n_bytes - window.n_bytes:
             rate = now.code_bits / now.n_bytes
             message = f"repeated data: {rate:.3f} bits/byte for {REPEATED_BYTES >> 10} KiB or more"
-            yield Finding.starting_at(now.first, "repeated", message, "data")
+            yield _found(now.first, "repeated", message, "data")
 
 
 class _Slowdown:
@@ -125,7 +116,7 @@ class _Slowdown:
         if now and usual and now.wall_s >= SLOW_S > now.wall_s - (window.wall_s or 0.0):
             text = f"{now.n_bytes / now.wall_s / 1e3:.1f} kB/s for {now.wall_s:.0f} s, usually {usual / 1e3:.1f} kB/s"
             message = f"slowdown: {text}, perhaps because of other programs, heat or sleep"
-            yield Finding.starting_at(now.first, "slowdown", message, "machine")
+            yield _found(now.first, "slowdown", message, "machine")
 
 
 class Health:
@@ -165,9 +156,8 @@ class Health:
         if self._windows is None:  # the first run
             detectors += [_not_finite, _spike, _RepeatedData()]
         self._detectors = detectors
-        self._silence: dict[
-            str, tuple[int, int]
-        ] = {}  # of each kind: the byte where it ends, and the next one's length
+        # of each kind: the byte where it ends, and the next one's length
+        self._silence: dict[str, tuple[int, int]] = {}
         return Windows(first, self._clock)
 
     def _watch(self, done: Progress, n_bytes: int) -> Iterator[Finding]:

@@ -48,7 +48,6 @@ class SilentProgress:
         return before
 
     def warn(self, messages: Iterable[Finding | str]) -> None:
-        """Shows each message as a line that stays."""
         for message in messages:
             self.write(self._line("warning", str(message)))
 
@@ -81,10 +80,7 @@ class ProgressLines(SilentProgress):
 
 
 class ProgressBar(SilentProgress):
-    """A tqdm bar on `terminal`, by default stderr.
-
-    stays: the bar remains after each run, and the next run has a new one; otherwise `close` removes it.
-    """
+    """A tqdm bar, by default on stderr. stays: it remains after each run, and the next run has a new one."""
 
     period_s, delay_s = 0.2, 0.0
     shows_end = True

@@ -41,7 +41,6 @@ class Window:
 
     @property
     def bits_per_byte(self) -> float:
-        """The learner's ideal code length per byte."""
         return self.code_bits / self.n_bytes
 
     @property
@@ -71,18 +70,13 @@ class Recent(deque[Window]):
 
 
 class _Mark(NamedTuple):
-    """The end of a window."""
-
     n_bytes: int
     code_bits: float
     time_s: float
 
 
 class Windows:
-    """The windows of one run, from its first report on. A resumed run does not begin at the first byte.
-
-    gzip deflates the segments in one stream, at level 6, and is flushed after each window: within 1 % of gzip -9 on text.
-    """
+    """The windows of one run, from its first report on. gzip deflates one stream, at level 6: within 1 % of gzip -9 on text."""
 
     def __init__(self, first: Progress, clock: Callable[[], float]) -> None:
         self._clock, self.recent = clock, Recent(maxlen=N_RECENT)
@@ -154,10 +148,7 @@ class Windows:
         return n_bytes / seconds if seconds > MIN_SPEED_S and n_bytes > 0 else None
 
     def seconds_left(self, n_bytes: int) -> float | None:
-        """Time until a run over n_bytes ends; None if the speed is not known.
-
-        While the segments of a GPT are still short they are slow. Their time is then taken to grow with a power of their size.
-        """
+        """Time until a run over n_bytes ends; None if the speed is not known. The short segments of a GPT are slow."""
         start, schedule = self.done.n_bytes, self.done.schedule
         if schedule is None or self.done.update_size is None or len(self._segment_times) < 2:
             speed = self.bytes_per_s

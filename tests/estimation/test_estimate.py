@@ -95,13 +95,14 @@ def made_up_probe(n_bytes: int, probe_bytes: int, segment_s: float, symbol_s: fl
     parts, n_full_bytes = probe_blocks(n_bytes, probe_bytes, SCHEDULE)
     sizes = tuple(s.stop - s.start for part in parts for s in segments(part, SCHEDULE))
     passed = ProbePass(
+        sizes=sizes,
         wall_s=tuple(segment_s + n * symbol_s for n in sizes),
         code_bits=tuple(2.0 * n for n in sizes),
         learner_s=0.5,
         block_s=0.25,
     )
     return Probe(
-        sizes=sizes, n_full=n_full_bytes // 160, encoded=passed, decoded=passed,
+        n_full=n_full_bytes // 160, encoded=passed, decoded=passed,
         startup_s=1.0, peak_memory_bytes=10**8,
     )  # fmt: skip
 

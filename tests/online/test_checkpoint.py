@@ -26,7 +26,7 @@ from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
 from prequential.files import checkpoint_path, partial_path, work_folder
 from prequential.online import checkpoint
 from prequential.online.runtime import Runtime
-from prequential.online.tensor_file import open_tensors
+from prequential.online.tensor_file import open_tensors, write_packed
 
 pytestmark = pytest.mark.usefixtures("always_due")
 
@@ -325,7 +325,7 @@ def test_a_crafted_packed_tensor_takes_no_more_memory_than_its_shape(shape, fram
 def test_tables_that_are_mostly_untouched_take_little_room(tmp_path):
     values = np.zeros(1 << 22, np.int32)
     values[::100_000] = 7
-    checkpoint.save_packed(tmp_path / "c", {"a": values, "b": np.arange(3)})
+    write_packed(tmp_path / "c", {"a": values, "b": np.arange(3)})
     assert (tmp_path / "c").stat().st_size < values.nbytes / 1000
     with open_tensors(tmp_path / "c") as file:
         read = checkpoint.read_arrays(file, {"a": values, "b": np.arange(3)})
@@ -350,7 +350,7 @@ def test_packing_full_tables_holds_one_frame_at_a_time(tmp_path):
     }
     tracemalloc.start()
     try:
-        checkpoint.save_packed(tmp_path / "c", arrays, {"x": "y"})
+        write_packed(tmp_path / "c", arrays, {"x": "y"})
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -362,44 +362,26 @@ def test_packing_full_tables_holds_one_frame_at_a_time(tmp_path):
     assert safetensors.numpy.load_file(tmp_path / "c").keys() == arrays.keys()
 
 
-def test_two_runs_do_not_write_one_output(tmp_path):
-    def second(done, n_bytes):
-        with pytest.raises(OutputError, match="another run"):
-            compress(tmp_path, overwrite=True)
-        raise InterruptionError
-
-    with pytest.raises(InterruptionError):
-        compress(tmp_path, on_progress=second)
-
-
 # ---- when
-
-
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 def test_checkpoints_take_at_most_their_share_of_the_time(monkeypatch, tmp_path):
     monkeypatch.undo()
-    clock, times = Clock(), []
+    now, times = [0.0], []
 
     def slow(*_):
-        times.append(clock.now)
-        clock.now += 9.0
+        times.append(now[0])
+        now[0] += 9.0
 
     monkeypatch.setattr(checkpoint, "write", slow)
-    checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False, clock=clock)
+    checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False, clock=lambda: now[0])
     learner = ONE.learner(CONFIG)
     header = Header(n_bytes=1, blake2b=bytes(32), config={})
-    while clock.now < 20_000:
+    while now[0] < 20_000:
         checkpoints.save_if_due("compress", header, learner, lambda: None)
-        clock.now += 1.0
+        now[0] += 1.0
     assert times[0] >= 60
-    assert 0.02 < 9.0 * len(times) / clock.now <= checkpoint.COST
+    assert 0.02 < 9.0 * len(times) / now[0] <= checkpoint.COST
 
 
 def test_a_disk_that_fills_while_a_checkpoint_is_written_does_not_end_the_run(monkeypatch, caplog, archives, tmp_path):

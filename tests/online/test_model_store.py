@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_run(tmp_path):
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize("last", ["save_packed", "write_text"])
+@pytest.mark.parametrize("last", ["write_packed", "write_text"])
 def test_a_save_that_fails_leaves_nothing(error, last, monkeypatch, tmp_path):
     learner = shared_learner()
 

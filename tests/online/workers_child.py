@@ -30,8 +30,8 @@ from prequential.files import checkpoint_path
 from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.online import accelerators, checkpoint
 from prequential.online.runtime import Runtime
-from prequential.online.workers import command
 from prequential.online.workers import shared as workers
+from prequential.online.workers.command import run_by_all
 
 MIXED = Config(
     gpt=GPTConfig(
@@ -102,7 +102,7 @@ def worker(work: Callable[..., Any], *arguments: Any, runtime: Runtime | None = 
             results[0] = f"{type(error).__name__}: {error}"
         return 0
 
-    command.run_by_all(runtime or ONE, run)
+    run_by_all(runtime or ONE, run)
     return results[0]
 
 

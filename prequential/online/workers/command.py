@@ -7,10 +7,7 @@ from prequential.online.workers.environment import launched
 
 
 def run_by_all(runtime: Runtime, work: Callable[[Runtime], int]) -> int:
-    """The result of work(runtime). Of several processes that torchrun started, only the first one runs it; the others serve it.
-
-    The others return 0 when the work is done, and 1 if another worker is lost.
-    """
+    """The result of work(runtime), which only the first worker runs; the others serve it, and return 0, or 1 if one is lost."""
     if not launched():
         return work(runtime)
     from prequential.online.workers.serving import run_in_team

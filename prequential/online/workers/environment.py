@@ -8,10 +8,7 @@ RUN_ID = "TORCHELASTIC_RUN_ID"
 
 
 def workers() -> tuple[int, int]:
-    """How many processes torchrun started of this command, and the rank of this one: 1 and 0 without torchrun.
-
-    Raises ConfigError if variables of torchrun are missing or are not such numbers.
-    """
+    """How many processes torchrun started, and the rank of this one: 1 and 0 without it. Raises ConfigError for bad variables."""
     if RUN_ID not in os.environ:
         return 1, 0
     n_workers = _number("WORLD_SIZE", 1)
@@ -19,7 +16,6 @@ def workers() -> tuple[int, int]:
 
 
 def launched() -> bool:
-    """Whether this is one of several processes that torchrun started."""
     return workers()[0] > 1
 
 
@@ -29,7 +25,6 @@ def local_workers() -> int:
 
 
 def local_rank() -> int:
-    """Which of the processes on this machine this one is."""
     return _number("LOCAL_RANK", 0, local_workers() - 1)
 
 

@@ -1,8 +1,7 @@
 """The workers that torchrun starts for one command take the GPT's steps together. The bits are those of one process.
 
-The first worker runs the command: it codes, writes and reports. The others hold the GPT's weights and wait for its commands. The
-rows of a step are divided among all workers. Each worker computes its own forward and backward pass, and every sum over rows is
-completed by all (docs/MACHINES.md):
+The first worker runs the command: it codes, writes and reports. The others hold the GPT's weights and wait for its commands. Each
+computes its own forward and backward pass of a part of the rows, and every sum over rows is completed by all (docs/MACHINES.md):
 
     rows            first worker -> all
     column peaks    the maximum over all workers    (float32 magnitudes, compared as integers)
@@ -10,9 +9,7 @@ completed by all (docs/MACHINES.md):
     momentum, Adam  by each worker, identically
     matrices        each orthogonalised by one worker, and sent to all
 
-With replicas (model/gpt/replicas.py) each worker takes the complete steps of its own replicas, and the workers exchange them when
-they become their mean. The division of rows, matrices and replicas changes the speed only. The first worker takes a smaller part
-of a step, because it codes at the same time.
+With replicas each worker takes the complete steps of its own ones, and all exchange them when they become their mean.
 """
 
 import json
@@ -64,7 +61,6 @@ class TeamGPT(GPT):
             self.step(inputs, targets, places, share)
 
     def receive_step(self, n_rows: int, n_columns: int, share: int) -> None:
-        """The other workers' part of the first worker's `update`."""
         rows = torch.empty(n_rows, n_columns, self.config.n_inputs + 1, dtype=torch.int16)
         places = torch.empty(n_rows, n_columns, dtype=torch.int32)
         self._team.broadcast(rows)
@@ -107,7 +103,6 @@ class SharedGPT(TeamGPT):
     """A GPT whose steps the workers take together. The bits are those of a GPT. After each step all workers hold the same."""
 
     def __init__(self, team: Team, *arguments: Any) -> None:
-        """arguments: those of GPT or of DeviceGPT."""
         super().__init__(*arguments)
         self._team, self._device = team, self._weights.device
         self._measured_s = process_time()
@@ -118,7 +113,6 @@ class SharedGPT(TeamGPT):
         self._sums = _packed_zeros({n: p.shape for n, p in self._parameters.items()}, torch.int32, self._device)
 
     def step(self, inputs: Tensor, targets: Tensor, places: Tensor, first_share: int) -> None:
-        """One optimiser step by all workers, on the same rows and from the same weights. Afterwards all hold the same weights."""
         team, pool = self._team, self.backend.pool
         shares = [first_share] + [FULL_SHARE] * (team.size - 1)
         self._weights.contexts.commit()  # the previous step; the first worker has done this when it closed the segment
@@ -169,11 +163,8 @@ class SharedGPT(TeamGPT):
         return self._measured_s - before
 
     def _adapt(self, own_s: float, others_s: float) -> None:
-        """Moves the first worker's share of later steps until it is as busy as the busiest other worker: it codes, too.
-
-        With devices the shares stay equal: processor time does not measure them.
-        """
-        if self._device != HOST:
+        """Moves the first worker's share of later steps until it is as busy as the busiest other worker: it codes, too."""
+        if self._device != HOST:  # processor time does not measure devices
             return
         share = self.first_share - (own_s - others_s) / (own_s + others_s) * FULL_SHARE / 2
         self.first_share = min(max(share, 0.0), float(FULL_SHARE))
@@ -207,7 +198,6 @@ class SharedDeviceGPT(SharedGPT, DeviceGPT):
     moves_contexts = False
 
     def __init__(self, team: Team, *arguments: Any) -> None:
-        """arguments: those of DeviceGPT."""
         super().__init__(team, *arguments)
         self.captures = self.captures and not self.config.contexts  # a graph cannot hold what the host adds
 
@@ -216,16 +206,12 @@ class SharedReplicas(TeamGPT, Replicas):
     """Replicas whose steps are divided among the workers. Workers exchange them when all replicas become their mean."""
 
     def __init__(self, team: Team, *arguments: Any) -> None:
-        """arguments: those of Replicas."""
         super().__init__(*arguments)
         self._team = team
         self._diverged: ConfigError | None = None
 
     def step(self, inputs: Tensor, targets: Tensor, places: Tensor, first_share: int) -> None:
-        """One step by each replica. Raises ConfigError for a diverged replica.
-
-        The first worker raises at once for its own replicas; all workers raise when the replicas become their mean.
-        """
+        """One step by each replica. Raises ConfigError for a diverged one: the first worker at once, all when the mean is due."""
         for i, rows in enumerate(self.row_shares(len(inputs))):
             own = rows if i % self._team.size == self._team.rank else slice(0)
             try:

@@ -1,7 +1,6 @@
 """The processes that torchrun started for one command: how they find each other, and how they exchange values.
 
-All values are integers, or float32 numbers that arrive unchanged: a maximum, a sum of integers, a copy. The work that they share
-is in shared.py (the steps of one run) and sweeps/plan_workers.py (the runs of a plan).
+All values are integers, or float32 numbers that arrive unchanged: a maximum, a sum of integers, a copy.
 
 Workers trust each other: nobody is authenticated and nothing is encrypted. On one machine they listen on the loopback interface.
 """
@@ -39,7 +38,7 @@ def meet() -> tuple[dist.Store, int, int]:
 def choose_interfaces() -> None:
     """The network interfaces of gloo and NCCL: loopback, unless the user has named others; for several machines he must.
 
-    By default gloo would listen at the address that the host's name has, and NCCL on any interface. Raises ConfigError.
+    By default they would listen to other machines. Raises ConfigError.
     """
     if GLOO_INTERFACE not in os.environ and local_workers() < workers()[0]:
         raise ConfigError(
