@@ -1,4 +1,9 @@
-"""prequential forecast: the cost of a larger run, forecast and frozen before the run; and, after it, the forecast's score."""
+"""Forecast a larger run and freeze the forecast, or score it.
+
+A scaling law (code length against size and length) is fitted to the runs of `sweep --ladder`. It forecasts the code length of a
+larger run with a 90 % interval, and the forecast is frozen in a file before that run. --score finds or makes that run, and
+appends the forecast's errors to scores.jsonl (docs/STUDIES.md).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.plans import add_trust
 from prequential.cli.progress import progress_bar
 from prequential.errors import ConfigError, CorpusError
 from prequential.printable import printable
@@ -17,67 +21,45 @@ if TYPE_CHECKING:
     from prequential.evaluation.runs import Run
     from prequential.sweeps.ladder import Ladder
 
-SUMMARY = "forecast a larger run and freeze the forecast, or score it"
+TARGET = {
+    "--target-width N": "width of the GPT",
+    "--target-layers N": "layers of the GPT (default: those of the largest size of the ladder)",
+    "--target-bytes BYTES": "length of the corpus that it reads",
+    "--target-seed INTEGER [0]": "its seed",
+}
+FORECAST = {
+    "-o, --output FILE": "file of the frozen forecast; it is never overwritten",
+    "--proxy RUN": "cheap run over the bytes of the target: fit the law to ratios to this run (needs --corpus)",
+    "--form NAME": "form of the scaling law: additive, crossed or shared (default: the one with the least backtest error)",
+    "--with-diverged": "also use runs that look diverged",
+    "--after-the-fact": "allow a target that has been run; the file records this",
+    "--backtest": "print every forecast of the ladder's own larger runs from its smaller ones",
+}
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "forecast",
-        description="Fit a scaling law (code length against size and length) to the runs of `sweep --ladder`, forecast the "
-        "code length of a larger run with a 90 % interval, and freeze the forecast in a file before that run. --score finds "
-        "or makes that run, and appends the forecast's errors to scores.jsonl (docs/STUDIES.md).",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declares the options."""
     parser.add_argument(
         "runs",
         metavar="DIR",
         help="folder of the runs of the ladder, or file of packed runs; with --score, of the run that was forecast: "
         "scores.jsonl is in the folder, or beside the file",
     )
-    target = parser.add_argument_group("target")
-    target.add_argument("--target-width", type=options.positive_integer, metavar="W", help="width of the GPT")
-    target.add_argument(
-        "--target-layers",
-        type=options.positive_integer,
-        metavar="L",
-        help="layers of the GPT (default: those of the largest size of the ladder)",
+    options.add(parser.add_argument_group("target"), TARGET)
+    options.add(
+        parser,
+        {
+            **FORECAST,
+            "--corpus CORPUS": "corpus of the target: freeze its digest, and check that it begins like the ladder's; with "
+            "--score, make the run if there is none",
+            **options.TRUST,
+            "--score FORECAST": "score this frozen forecast instead of making one",
+            **options.JSON,
+        },
     )
-    target.add_argument(
-        "--target-bytes", type=options.byte_count, metavar="D", help="length of the corpus that it reads"
-    )
-    target.add_argument("--target-seed", type=int, default=0, metavar="N", help="its seed (default: 0)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="file of the frozen forecast; it is never overwritten")
-    parser.add_argument(
-        "--corpus",
-        metavar="CORPUS",
-        help="corpus of the target: freeze its digest, and check that it begins like the ladder's; with --score, make the run if "
-        "there is none",
-    )
-    parser.add_argument(
-        "--proxy",
-        metavar="RUN",
-        help="cheap run over the bytes of the target: fit the law to ratios to this run (needs --corpus)",
-    )
-    parser.add_argument(
-        "--form",
-        metavar="NAME",
-        help="form of the scaling law: additive, crossed or shared (default: the one with the least backtest error)",
-    )
-    add_trust(parser)
-    parser.add_argument("--with-diverged", action="store_true", help="also use runs that look diverged")
-    parser.add_argument(
-        "--after-the-fact", action="store_true", help="allow a target that has been run; the file records this"
-    )
-    parser.add_argument(
-        "--backtest",
-        action="store_true",
-        help="print every forecast of the ladder's own larger runs from its smaller ones",
-    )
-    parser.add_argument("--score", metavar="FORECAST", help="score this frozen forecast instead of making one")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     options.add_runtime(parser)
     options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=_inputs)
+    parser.set_defaults(inputs=_inputs)
 
 
 def _inputs(args: argparse.Namespace) -> tuple[str, ...]:
@@ -184,9 +166,7 @@ def _score(args: argparse.Namespace) -> int:
     """Scores the forecast with the run that was forecast; returns the exit code."""
     making = ("target_width", "target_layers", "target_bytes", "target_seed", "output", "proxy", "form", "with_diverged",
               "after_the_fact", "backtest")  # fmt: skip
-    if given := [name for name in making if getattr(args, name) != args.parser.get_default(name)]:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        args.parser.error(f"--score makes no forecast: leave out {names}")
+    options.refuse(args, options.given_of(args, *making), "--score makes no forecast")
     from prequential.files import common_mode
     from prequential.forecasting.forecast_text import format_score
     from prequential.forecasting.sealed import append_score, find_target_run, read_forecast, score

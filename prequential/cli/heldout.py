@@ -1,10 +1,13 @@
-"""prequential heldout: the held-out loss of a test corpus under a learner that was trained on another corpus."""
+"""Measure the held-out loss of a trained learner.
+
+It is trained on one corpus, and its loss measured on another one: frozen (no learning on the test corpus) and dynamic (learning
+continues); by document and by language, and by whether the text also occurs in the training corpus (docs/MEASURES.md).
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,18 +25,11 @@ if TYPE_CHECKING:
     from prequential.model.learner import OnlineLearner
     from prequential.online.runtime import Runtime
 
-SUMMARY = "measure the held-out loss of a trained learner"
 RECORDS = "heldout.jsonl"
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "heldout",
-        description="Train on one corpus and measure the loss on another one: frozen (no learning on the test corpus) and "
-        "dynamic (learning continues); by document and by language, and by whether the text also occurs in the training corpus "
-        "(docs/MEASURES.md).",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declares the options."""
     parser.add_argument(
         "--train",
         metavar="X",
@@ -42,35 +38,26 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "interrupted run",
     )
     parser.add_argument("--test", metavar="CORPUS", required=True, help=options.CORPUS)
-    options.add_context(parser, default="carried")
-    losses = parser.add_mutually_exclusive_group()
-    losses.add_argument("--frozen-only", action="store_true", help="leave out the dynamic loss")
-    losses.add_argument("--dynamic-only", action="store_true", help="leave out the frozen loss")
-    parser.add_argument(
-        "--no-overlap", action="store_true", help="do not search for text of the test corpus in the training corpus"
+    options.add(
+        parser,
+        {
+            **options.CONTEXT,
+            "--no-overlap": "do not search for text of the test corpus in the training corpus",
+            "--limit BYTES": "use only the beginning of the test corpus",
+            "--train-limit BYTES": "use only the beginning of the training corpus",
+            "--save-model DIR": "store the trained learner in this new folder",
+            **options.JSON,
+        },
     )
-    parser.add_argument(
-        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the test corpus"
-    )
-    parser.add_argument(
-        "--train-limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the training corpus"
-    )
-    _add_outputs(parser)
+    for choice in (
+        {"--frozen-only": "leave out the dynamic loss", "--dynamic-only": "leave out the frozen loss"},
+        {"--runs FOLDER [runs]": f"append the record to {RECORDS} in it", "--no-run": "append no record"},
+    ):
+        options.add(parser.add_mutually_exclusive_group(), choice)
     options.add_learner(parser)
     options.add_other_learner(parser)
-    options.add_runtime(parser)
     options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("train", "test"))
-
-
-def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--save-model", metavar="DIR", help="store the trained learner in this new folder")
-    folder = parser.add_mutually_exclusive_group()
-    folder.add_argument(
-        "--runs", metavar="FOLDER", default="runs", help=f"append the record to {RECORDS} in it (default: %(default)s)"
-    )
-    folder.add_argument("--no-run", action="store_true", help="append no record")
-    parser.add_argument("--json", action="store_true", help="print the record, one JSON object, instead of tables")
+    parser.set_defaults(inputs=("train", "test"), context="carried")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -141,19 +128,14 @@ def _learner_loader(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
     kind = kind_of(args.train)
     if kind == "corpus":
         return _trainer(args, runtime)
-    if given := [*options.given_learner_options(args), *_given_training_options(args)]:
-        args.parser.error(f"--train names a {kind}, which is a trained learner: leave out {', '.join(given)}")
+    given = [*options.given_learner_options(args), *options.given_of(args, "train_limit", "save_model")]
+    options.refuse(args, given, f"--train names a {kind}, which is a trained learner")
 
     def load() -> tuple[OnlineLearner, TrainedOn]:
         with progress_bar(kind, quiet=args.quiet) as show:
             return load_trained(args.train, kind, runtime, partial(_check, args, runtime), show)
 
     return load
-
-
-def _given_training_options(args: argparse.Namespace) -> Sequence[str]:
-    values = {"--train-limit": args.train_limit, "--save-model": args.save_model}
-    return [name for name, value in values.items() if value]
 
 
 def _trainer(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:

@@ -1,4 +1,9 @@
-"""prequential monorepo: the loss of a window of a git repository as a point of a series, and the picture of a series."""
+"""Measure the loss of the text that new commits add to a git repository.
+
+The learner is trained on the tree of the repository at --since, and its loss measured on the text that later commits added. Each
+measurement is a point of a series; the next point begins where the last one ended (docs/MEASURES.md). Without REPO, draws the
+series of --series.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from prequential.cli import options
 from prequential.cli.failures import warn
 from prequential.cli.progress import progress_bar
-from prequential.errors import ConfigError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -22,54 +26,30 @@ if TYPE_CHECKING:
     from prequential.monorepo_loss.series import NextPoint, SeriesSetting
     from prequential.online.runtime import Runtime
 
-SUMMARY = "measure the loss of the text that new commits add to a git repository"
 PICTURES = (".svg", ".png", ".html")
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "monorepo",
-        description="Train on the tree of a git repository at --since, and measure the loss of the text that later commits "
-        "added. Each measurement is a point of a series; the next point begins where the last one ended (docs/MEASURES.md). "
-        "Without REPO, draw the series of --series.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declares the options."""
     parser.add_argument("repository", nargs="?", metavar="REPO", help="root of a git repository")
-    window = parser.add_argument_group("window")
-    window.add_argument(
-        "--since", metavar="DATE|COMMIT", help="beginning of a new series; an existing series continues from its end"
-    )
-    window.add_argument("--until", metavar="DATE|COMMIT", help="end of the window (default: HEAD)")
-    window.add_argument(
-        "--languages",
-        metavar="A,B",
-        help="use only these languages, such as Python,Rust (default: all known languages)",
-    )
-    options.add_context(window, default=None)
-    window.add_argument(
-        "--train-limit", type=options.byte_count, metavar="BYTES", help="train only on the beginning of the tree"
-    )
-    window.add_argument(
-        "--model", metavar="DIR", help="use one model for all points; the first point trains it and stores it there"
-    )
-    _add_outputs(parser)
+    window = {
+        "--since DATE|COMMIT": "beginning of a new series; an existing series continues from its end",
+        "--until DATE|COMMIT": "end of the window (default: HEAD)",
+        "--languages NAMES": "use only these languages, such as Python,Rust (default: all known languages)",
+        **options.CONTEXT,
+        "--train-limit BYTES": "train only on the beginning of the tree",
+        "--model DIR": "use one model for all points; the first point trains it and stores it there",
+    }
+    output = {
+        "--series FILE": "append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
+        "--runs FOLDER [runs]": "folder of the series",
+        "--picture FILE": "draw the series: .svg, .png (needs matplotlib) or .html",
+    }
+    options.add(parser.add_argument_group("window"), window)
+    options.add(parser.add_argument_group("output"), output | options.FORCE | options.JSON)
     options.add_learner(parser)
-    options.add_runtime(parser)
     options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("repository",))
-
-
-def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--series",
-        metavar="FILE",
-        help="append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
-    )
-    group.add_argument("--runs", metavar="FOLDER", default="runs", help="folder of the series (default: %(default)s)")
-    group.add_argument("--picture", metavar="FILE", help="draw the series: .svg, .png (needs matplotlib) or .html")
-    group.add_argument("-f", "--force", action="store_true", help="overwrite the picture")
-    group.add_argument("--json", action="store_true", help="print the record, one JSON object, instead of tables")
+    parser.set_defaults(inputs=("repository",))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -128,9 +108,9 @@ def _next_point(args: argparse.Namespace) -> NextPoint:
 
     series = Path(args.series) if args.series else series_path(args.runs, args.repository)
     records = points_so_far(series)
-    since = args.since or (records[-1]["test"]["until"] if records else None)
-    if since is None:
-        options.usage_error(args, f"{series} has no points yet: give --since, the beginning of the series")
+    if not (args.since or records):
+        args.parser.error(f"{series} has no points yet: give --since, the beginning of the series")
+    since = args.since or records[-1]["test"]["until"]
     setting = _setting(args, records)
     window = next_window(args.repository, records, since, args.until or "HEAD", setting.rules)
     return NextPoint(repository=args.repository, series=series, records=records, setting=setting, window=window)
@@ -143,18 +123,15 @@ def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> SeriesS
     from prequential.monorepo_loss.series import SeriesSetting, check_same_setting
 
     previous = SeriesSetting.of(records[-1]) if records else None
-    languages = tuple(args.languages.split(",")) if args.languages else None
-    try:
+    with options.UsageErrors(args):
         given: dict[str, Any] = {"fixed": args.model is not None}
         if previous is None or options.given_learner_options(args):
             given["config"] = options.learner_config(args)
-        if previous is None or languages:
-            given["rules"] = Rules(languages=languages)
+        if previous is None or args.languages:
+            given["rules"] = Rules(languages=tuple(args.languages) if args.languages else None)
         values = {"train_limit_bytes": args.train_limit, "context": args.context, "stride": args.stride}
         given |= {name: value for name, value in values.items() if value is not None}
         setting = replace(previous, **given) if previous else SeriesSetting(**given)
-    except ConfigError as error:
-        options.usage_error(args, error)
     if previous:
         check_same_setting(previous, setting)
     return setting

@@ -116,7 +116,7 @@ def interrupted(args):
     time.sleep(60)
     return 0
 test.run = interrupted
-test.add_parser = lambda commands: commands.add_parser("test").set_defaults(run=interrupted, verbose=False)
+test.add_options = lambda parser: parser.set_defaults(verbose=False)
 sys.exit(main.main(["test"]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50)

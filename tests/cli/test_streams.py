@@ -225,7 +225,7 @@ def test_an_output_that_cannot_be_written_is_one_line(shell, folder: Path, comma
     assert shell(folder, f"$P {command} {stream} 2>&-").returncode == 1
 
 
-@pytest.mark.parametrize("command", ["--help", "--version", "", "help", "help list", "list --help"])
+@pytest.mark.parametrize("command", ["--help", "--version", "", "list --help"])
 @pytest.mark.parametrize("stream", [">&-", "> /dev/full"])
 def test_a_help_text_that_cannot_be_written_is_one_line(shell, folder: Path, command: str, stream: str) -> None:
     for python in ("$P", "env PYTHONUNBUFFERED=1 $P"):
