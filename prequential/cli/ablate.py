@@ -13,7 +13,6 @@ DIRECTIONS = {"base": ("base",), "full": ("full",), "both": ("base", "full")}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     add_study(parser, {"--runs FOLDER [runs]": "folder for new run folders, and of finished ones to use again"})
     options.add(
         parser.add_argument_group("ablation"),
@@ -28,7 +27,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plans, runs and summarises; returns the exit code. Impossible options end the program with a usage error."""
     check_seeds(args)
     from prequential.comparison.intervals import Bootstrap
     from prequential.sweeps.ablate import plan_ablation

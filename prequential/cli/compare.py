@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument(
         "runs",
         nargs="+",
@@ -35,37 +34,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--seed INTEGER [0]": "seed of the resampling",
     }
     options.add(parser.add_argument_group("interval"), interval)
-    options.add_verbosity(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compares the runs; returns the exit code. Raises CorpusError, ConfigError."""
-    from prequential.comparison.documents import names_a_record
+    from prequential.comparison.documents import (
+        compare_documents,
+        format_document_comparison,
+        names_a_record,
+        read_document_losses,
+    )
 
     if any(map(names_a_record, args.runs)):
-        return _compare_records(args)
+        options.refuse(args, options.given_of(args, "group", "block"), "records of documents have no groups or blocks")
+        bootstrap = _bootstrap(args)
+        found = compare_documents([read_document_losses(name) for name in args.runs], bootstrap)
+        print(json.dumps(found.to_dict(), allow_nan=False) if args.json else format_document_comparison(found))
+        return 0
     from prequential.cli.runs import DEFAULT_FOLDER
     from prequential.evaluation.runs import find_run
 
-    args.runs = [find_run(name, DEFAULT_FOLDER) for name in args.runs]
+    runs = [find_run(name, DEFAULT_FOLDER) for name in args.runs]
     bootstrap = _bootstrap(args)
     from prequential.comparison.compare import compare
     from prequential.comparison.compare_text import format_comparison
 
-    comparison = compare(args.runs, groups=args.group, bootstrap=bootstrap)
+    comparison = compare(runs, groups=args.group, bootstrap=bootstrap)
     print(json.dumps(comparison.to_dict(), allow_nan=False) if args.json else format_comparison(comparison))
-    return 0
-
-
-def _compare_records(args: argparse.Namespace) -> int:
-    """Compares held-out or monorepo records; returns the exit code."""
-    from prequential.comparison.documents import compare_documents, format_document_comparison, read_document_losses
-
-    if args.group is not None or args.block is not None:
-        args.parser.error("--group and --block are for run folders: leave them out with records of documents")
-    bootstrap = _bootstrap(args)
-    comparison = compare_documents([read_document_losses(name) for name in args.runs], bootstrap)
-    print(json.dumps(comparison.to_dict(), allow_nan=False) if args.json else format_document_comparison(comparison))
     return 0
 
 

@@ -20,17 +20,15 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument("names", nargs="*", default=["-"], metavar="FILE", help=f"{options.CORPUS} (default: -)")
     options.add_output(parser)
-    options.add_given(parser, "what the learner reads first, or a model of `train`; decompress needs the same")
+    given = "what the learner reads first, or a model of `train`; decompress needs the same"
+    options.add(parser, {"--given CORPUS|MODEL": given})
     options.add_learner(parser)
-    options.add_verbosity(parser)
     parser.set_defaults(inputs=("names",), output_of=_output_path, shared="steps")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compresses every input; returns the exit code."""
     if len(args.names) > 1 and (args.output is not None or args.stdout):
         args.parser.error("one output cannot hold the archives of several inputs; compress their folder instead")
     from prequential.online.workers.command import run_by_all

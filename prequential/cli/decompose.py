@@ -20,17 +20,13 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
+    options.add_corpora(parser)
     epsilon = "threshold in bits/byte; can be repeated (default: 0.1, 0.5 and 1 above the rate at the end)"
     options.add(parser, options.LIMIT | {"--epsilon BITS ...": epsilon} | options.JSON)
     options.add_learner(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures every corpus; returns the exit code."""
     config, runtime = _gpt_config(args), options.runtime(args)
     return for_each(args.names, partial(_measure, args, config, runtime), verbose=args.verbose)
 

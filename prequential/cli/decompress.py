@@ -20,21 +20,17 @@ SUFFIX = ".pq"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument("names", nargs="*", default=["-"], metavar="FILE.pq", help="archive, or - (default: -)")
     options.add_output(parser)
-    options.add_given(parser, "the corpus or model that the archive was given")
     keep_going = (
         "if an archive is damaged, also list the intact blocks after the damage, and save those that are stored raw"
     )
-    options.add(parser, {"--keep-going": keep_going} | options.DECODING_LIMITS)
+    options.add(parser, options.DECODING | {"--keep-going": keep_going})
     options.add_runtime(parser)
-    options.add_verbosity(parser)
     parser.set_defaults(inputs=("names",), output_of=_output_file, shared="steps")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decompresses every archive; returns the exit code."""
     if len(args.names) > 1 and args.output not in (None, "-"):
         args.parser.error("-o names one output, but there are several archives: leave out -o")
     from prequential.online.workers.command import run_by_all

@@ -28,7 +28,6 @@ OF_BOTH = {"law", "json", "quiet", "verbose"}  # the other options are of the ch
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument(
         "--law",
         nargs="+",
@@ -41,18 +40,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     samples = "with --law: number of random positions for experiments"
     options.add(parser, {"--limit BYTES [128K]": limit, "--samples N [8]": samples} | options.JSON)
     options.add_learner(parser)
-    options.add_verbosity(parser)
     parser.set_defaults(inputs=("law",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Checks the machine, or the law on every input; returns the exit code."""
     if not args.law:
         if options.given_of(args, *(vars(args).keys() - OF_BOTH)):
             args.parser.error("the test of the machine has no options but --json: name files with --law")
         return _check_machine(as_json=args.json)
-    if args.limit < 1:
-        args.parser.error("--limit must be at least 1")
     config, runtime = options.learner_config(args), options.runtime(args)
     return for_each(args.law, partial(_check_law, args, config, runtime), verbose=args.verbose)
 

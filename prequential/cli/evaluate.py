@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
+    options.add_corpora(parser)
     options.add(
         parser,
         {
@@ -46,6 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "--seeds-tried N [1]": "the seed is the best of N; the ledger counts the choice",
             **options.JSON,
             "--output FILE.jsonl": "also append the record to this file",
+            "--given CORPUS|MODEL": "what the learner reads first, or a model of `train`",
         },
     )
     folder = {
@@ -54,15 +54,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--resume DRAFT": "resume an interrupted evaluation of this corpus from the folder that it left",
     }
     options.add(parser.add_mutually_exclusive_group(), folder)
-    options.add_given(parser, "what the learner reads first, or a model of `train`")
     options.add_learner(parser)
     options.add_other_learner(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluates every corpus; returns the exit code."""
     if args.resume is not None and len(args.names) > 1:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
     if args.estimate and "-" in args.names:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
+from prequential.cli.heldout import prepare
 from prequential.cli.progress import progress_bar
 from prequential.errors import ConfigError, CorpusError
 from prequential.printable import printable
@@ -30,7 +31,7 @@ TARGET = {
 FORECAST = {
     "-o, --output FILE": "file of the frozen forecast; it is never overwritten",
     "--proxy RUN": "cheap run over the bytes of the target: fit the law to ratios to this run (needs --corpus)",
-    "--form NAME": "form of the scaling law: additive, crossed or shared (default: the one with the least backtest error)",
+    "--form {additive,crossed,shared}": "form of the scaling law (default: the one with the least backtest error)",
     "--with-diverged": "also use runs that look diverged",
     "--after-the-fact": "allow a target that has been run; the file records this",
     "--backtest": "print every forecast of the ladder's own larger runs from its smaller ones",
@@ -38,7 +39,6 @@ FORECAST = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument(
         "runs",
         metavar="DIR",
@@ -58,7 +58,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         },
     )
     options.add_runtime(parser)
-    options.add_verbosity(parser)
     parser.set_defaults(inputs=_inputs)
 
 
@@ -68,7 +67,6 @@ def _inputs(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Backtests, forecasts or both, or scores; returns the exit code."""
     if args.score is not None:
         return _score(args)
     has_target = _check_usage(args)
@@ -87,17 +85,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_usage(args: argparse.Namespace) -> bool:
     """Whether there is a target to forecast; wrong options end the program with a usage error."""
-    from prequential.forecasting.scaling import FORMS
-
     has_target = args.target_width is not None or args.target_bytes is not None
     if not (has_target or args.backtest):
         args.parser.error("give --target-width and --target-bytes for a forecast, or --backtest")
-    if has_target and (args.target_width is None or not args.target_bytes or not args.output):
+    if has_target and (args.target_width is None or args.target_bytes is None or not args.output):
         args.parser.error("a forecast needs --target-width, --target-bytes and -o FILE")
     if args.proxy and not args.corpus:
         args.parser.error("--proxy needs --corpus, because both must have the same bytes")
-    if args.form not in (None, *FORMS):
-        args.parser.error(f"there is no form {args.form!r}; the forms are {', '.join(FORMS)}")
     return has_target
 
 
@@ -173,10 +167,10 @@ def _score(args: argparse.Namespace) -> int:
 
     forecast = read_forecast(args.score)
     mode = common_mode(args.score)
-    if args.corpus is not None:
-        run = _make_run(args, forecast, mode)
-    else:
+    if args.corpus is None:
         run = find_target_run(args.runs, forecast, trust_runs=args.trust_runs)
+    else:
+        run = _make_run(args, forecast, mode)
     record = score(forecast, run)
     path = append_score(args.runs, record, mode & run.mode)
     if args.json:
@@ -191,8 +185,6 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
 
     Raises CorpusError for another corpus than the ladder's, OutputError if the score could not be appended.
     """
-    from prequential.files import writing
-    from prequential.files.append import check_appendable
     from prequential.forecasting.sealed import check_prefix, scores_path
     from prequential.model.config import Config
     from prequential.online.source import mode_of
@@ -201,10 +193,7 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     from prequential.sweeps.plans import Plan, Variant
 
     check_prefix(forecast, corpus_key(args.corpus, forecast["corpus"]["n_bytes"]))
-    scores = scores_path(args.runs)
-    with writing(scores):
-        scores.parent.mkdir(parents=True, exist_ok=True)
-    check_appendable(scores, mode & mode_of(args.corpus))  # before the work, not after it
+    prepare(scores_path(args.runs), mode & mode_of(args.corpus))
     config = Config.from_record(forecast["target"]["config"])
     (outcome,) = run_plan(
         args.corpus,

@@ -29,7 +29,6 @@ RECORDS = "heldout.jsonl"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument(
         "--train",
         metavar="X",
@@ -56,15 +55,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         options.add(parser.add_mutually_exclusive_group(), choice)
     options.add_learner(parser)
     options.add_other_learner(parser)
-    options.add_verbosity(parser)
     parser.set_defaults(inputs=("train", "test"), context="carried")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains, measures and prints; returns the exit code."""
     _check_usage(args)
-    from prequential.files import writing
-    from prequential.files.append import check_appendable
     from prequential.heldout_loss.heldout_text import format_heldout
     from prequential.online.source import mode_of
     from prequential.records.record import append_record
@@ -72,9 +67,7 @@ def run(args: argparse.Namespace) -> int:
     records = None if args.no_run else Path(args.runs) / RECORDS
     mode = mode_of(args.train, args.test) if records else 0
     if records:
-        with writing(args.runs):
-            records.parent.mkdir(parents=True, exist_ok=True)
-        check_appendable(records, mode)  # before the work, not after it
+        prepare(records, mode)
     record = _measure(args, options.runtime(args))
     print(json.dumps(record) if args.json else format_heldout(record), flush=True)
     if records:
@@ -85,14 +78,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    if args.limit == 0 or args.train_limit == 0:
-        args.parser.error("--limit and --train-limit must be at least 1")
     if args.stride is not None and args.context != "strided":
         args.parser.error("--stride belongs to --context strided: give both, or leave out --stride")
-    if args.audit_every:
-        args.parser.error("heldout has no audit: leave out --audit-every")
-    if args.learner is not None and args.save_model:
-        args.parser.error("--save-model is for learners of this program: leave it out with --learner")
+    options.refuse(args, options.given_of(args, "audit_every"), "heldout has no audit")
+    if args.learner is not None:
+        options.refuse(args, options.given_of(args, "save_model"), "--learner cannot be stored")
     if args.train == "-" == args.test:
         args.parser.error("standard input cannot be both corpora: give a file as --train or --test")
 
@@ -142,9 +132,7 @@ def _trainer(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
     """A function that trains a learner on the corpus, and stores it if --save-model asks for that."""
     from prequential.files import check_new_folder
     from prequential.heldout_loss.trained import train_on
-    from prequential.online.model_store import save_model
     from prequential.online.source import open_source
-    from prequential.version import VERSION
 
     config = options.learner_config(args)
     _check(args, runtime, config)
@@ -154,12 +142,29 @@ def _trainer(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
     def train() -> tuple[OnlineLearner, TrainedOn]:
         with open_source(args.train, args.train_limit) as source, progress_bar("training", quiet=args.quiet) as show:
             learner, trained_on = train_on(source, runtime.learner(config), show)
-        if args.save_model:
-            about = {**trained_on.about, "prequential": VERSION}
-            save_model(args.save_model, learner, about, mode=source.mode)
+        store(args.save_model, learner, trained_on, source.mode)
         return learner, trained_on
 
     return train
+
+
+def prepare(records: Path, mode: int) -> None:
+    """Makes the folder of a file of records, before the work. Raises OutputError if it cannot be appended to."""
+    from prequential.files import writing
+    from prequential.files.append import check_appendable
+
+    with writing(records):
+        records.parent.mkdir(parents=True, exist_ok=True)
+    check_appendable(records, mode)
+
+
+def store(folder: str | None, learner: OnlineLearner, trained_on: TrainedOn, mode: int) -> None:
+    """Stores the trained learner, if there is a folder for it."""
+    from prequential.online.model_store import save_model
+    from prequential.version import VERSION
+
+    if folder:
+        save_model(folder, learner, {**trained_on.about, "prequential": VERSION}, mode=mode)
 
 
 def _check(args: argparse.Namespace, runtime: Runtime, config: Config) -> None:

@@ -13,7 +13,6 @@ from prequential.cli.progress import progress_bar
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument("name", metavar="FILE", help="JSON lines; -: standard input")
     parser.add_argument("--label", metavar="FIELD", required=True, help="the field of each row that costs bits")
     parser.add_argument(
@@ -21,12 +20,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     options.add(parser, options.JSON | {"--output FILE.jsonl": "also append the record to this file"})
     options.add_learner(parser)
-    options.add_verbosity(parser)
     parser.set_defaults(inputs=("name",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures and prints; returns the exit code."""
     from prequential.files.append import check_appendable
     from prequential.labels.labels import format_label_cost, label_cost, label_record, read_rows
     from prequential.online.source import mode_of

@@ -13,15 +13,12 @@ from prequential.cli.failures import for_each
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument("names", nargs="+", metavar="FILE.pq", help="archive, or -")
     options.add(parser, {"--json": "print one JSON object a line, with configuration and blocks"})
-    options.add_verbosity(parser)
     parser.set_defaults(inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lists every archive; returns the exit code."""
     from prequential_codecs.archive_text import format_archive, format_titles
 
     needs_titles = not args.json and not args.quiet

@@ -1,7 +1,8 @@
 """The command line: its commands, and the one place where exceptions become lines on stderr and exit codes.
 
 Exit codes: 0 success, 1 failure, 2 usage error, 130 Ctrl-C, 143 SIGTERM, 152 SIGXCPU. Only data and results go to stdout.
-Commands import what they need when they run, so that `--help` and `list` start at once.
+A command is a module with a docstring, which is its help text, with `add_options(parser)`, and with `run(args)`, which gives the
+exit code. It imports what it needs when it runs, so that `--help` and `list` start at once.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from prequential.cli import (
     train,
 )
 from prequential.cli.failures import EXIT_FAILURE, are_refused, report_failure, was_interrupted, with_notes
-from prequential.cli.options import Parser
+from prequential.cli.options import Parser, add_verbosity
 from prequential.cli.streams import end_output, open_missing_streams, printable_streams
 from prequential.errors import ConfigError
 from prequential.machine.usable_memory import check_address_space
@@ -54,7 +55,7 @@ data cost that learner."""
 
 
 def build_parser() -> Parser:
-    """The parser of the complete command line. The docstring of a command's module is its help; the first line is its summary."""
+    """The parser of the complete command line."""
     texts = {_name(command): command.__doc__ or "" for group in COMMANDS.values() for command in group}
     lines = {name: f"  {name:<12}{text.splitlines()[0].rstrip('.')}" for name, text in texts.items()}
     groups = ("\n".join([f"{title}:", *(lines[_name(c)] for c in group)]) for title, group in COMMANDS.items())
@@ -70,8 +71,10 @@ def build_parser() -> Parser:
     for group in COMMANDS.values():
         for command in group:
             parser = commands.add_parser(_name(command), description=texts[_name(command)])
-            parser.set_defaults(run=getattr(command, "run", None))  # `runs` has one for each of its actions
+            parser.set_defaults(run=getattr(command, "run", None), parser=parser)
             command.add_options(parser)
+            if command is not runs:  # whose actions have them
+                add_verbosity(parser)
 
     def show_help(_: argparse.Namespace) -> int:
         top.print_help()

@@ -11,18 +11,14 @@ from prequential.cli import options
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
+    options.add_corpora(parser)
     model = {"--model MODEL ...": "also given this stored model; repeatable"}
     picture = {"--picture FILE": "draw the shares saved and the distances (.svg, .png or .pdf)"}
     options.add(parser, model | options.LIMIT | options.JSON | picture | options.FORCE)
     options.add_learner(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures and prints; returns the exit code."""
     if len(args.names) < 2 or len(set(args.names)) < len(args.names):
         args.parser.error("give two corpora or more, each once")
     if args.picture and not args.picture.endswith((".svg", ".png", ".pdf")):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.failures import warn
+from prequential.cli.heldout import prepare, store
 from prequential.cli.progress import progress_bar
 from prequential.printable import printable
 
@@ -30,7 +31,6 @@ PICTURES = (".svg", ".png", ".html")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument("repository", nargs="?", metavar="REPO", help="root of a git repository")
     window = {
         "--since DATE|COMMIT": "beginning of a new series; an existing series continues from its end",
@@ -48,18 +48,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add(parser.add_argument_group("window"), window)
     options.add(parser.add_argument_group("output"), output | options.FORCE | options.JSON)
     options.add_learner(parser)
-    options.add_verbosity(parser)
     parser.set_defaults(inputs=("repository",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures and appends one point, draws the series, or both; returns the exit code."""
     from prequential.files import check_output
+    from prequential.report.plots import new_figure
 
     _check_usage(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
-        _check_drawing(args.picture)
+        if args.picture.endswith(".png"):
+            new_figure(1.0, 1.0)  # raises without matplotlib, before the work
     series = Path(args.series) if args.repository is None else _add_point(args)
     if args.picture:
         _draw(series, args.picture, overwrite=args.force)
@@ -74,17 +74,14 @@ def _check_usage(args: argparse.Namespace) -> None:
         error("--since, --until and --model need REPO")
     if args.picture and Path(args.picture).suffix not in PICTURES:
         error(f"--picture {args.picture}: the name must end in .svg, .png or .html")
-    if args.audit_every:
-        error("monorepo has no audit: leave out --audit-every")
-    if args.train_limit == 0:
-        error("--train-limit must be at least 1")
+    options.refuse(args, options.given_of(args, "audit_every"), "monorepo has no audit")
 
 
 def _add_point(args: argparse.Namespace) -> Path:
     """Measures the next point and appends it, if there is anything to measure; returns the series."""
     from prequential_corpora.git.window import open_documents
 
-    from prequential.monorepo_loss.monorepo import format_empty_window, format_point
+    from prequential.monorepo_loss.monorepo import format_empty_window, format_point, measure_point
     from prequential.monorepo_loss.series import append_point, slim
 
     runtime = options.runtime(args)
@@ -94,7 +91,9 @@ def _add_point(args: argparse.Namespace) -> Path:
             print("null" if args.json else format_empty_window(window), flush=True)
             return point.series
         _check_before(point, runtime)
-        record = _measure(args, point, window, runtime)
+        load, stage = _learner_loader(args, point, runtime), partial(progress_bar, quiet=args.quiet)
+        measured = measure_point(load, window, runtime, point.setting.policy, stage=stage, warn=warn)
+        record = measured.to_record(point.setting.to_record(), runtime)
     print(json.dumps(slim(record), allow_nan=False) if args.json else format_point(record), flush=True)
     append_point(point.series, record, point.records, _mode(args.repository))  # it may fail: the point has been printed
     if not args.json:
@@ -139,34 +138,15 @@ def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> SeriesS
 
 def _check_before(point: NextPoint, runtime: Runtime) -> None:
     """Refuses what cannot succeed before anything is computed, and makes the folder of the series."""
-    from prequential.files import writing
-    from prequential.files.append import check_appendable
     from prequential.version import VERSION
 
     config = point.setting.config
     runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
-    with writing(point.series):
-        point.series.parent.mkdir(parents=True, exist_ok=True)
-    check_appendable(point.series, _mode(point.repository))
+    prepare(point.series, _mode(point.repository))
     if point.records:
         version = point.records[-1]["environment"]["versions"]["prequential"]
         if version != VERSION:
             warn(f"the last point was made by version {version}, this one by {VERSION}: the learner may have changed")
-
-
-def _measure(args: argparse.Namespace, point: NextPoint, window: Any, runtime: Runtime) -> dict[str, Any]:
-    from prequential.monorepo_loss.monorepo import measure_point
-
-    setting = point.setting
-    measured = measure_point(
-        _learner_loader(args, point, runtime),
-        window,
-        runtime,
-        setting.policy,
-        stage=partial(progress_bar, quiet=args.quiet),
-        warn=warn,
-    )
-    return measured.to_record(setting.to_record(), runtime)
 
 
 def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime) -> LoadLearner:
@@ -176,8 +156,6 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
     from prequential.files import check_new_folder
     from prequential.monorepo_loss.monorepo import train_on_tree
     from prequential.monorepo_loss.series import load_series_model
-    from prequential.online.model_store import save_model
-    from prequential.version import VERSION
 
     setting = point.setting
     if args.model and (point.records or Path(args.model).exists()):
@@ -191,9 +169,7 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
             learner, trained_on = train_on_tree(
                 tree, setting.train_limit_bytes, lambda: runtime.learner(setting.config), show
             )
-        if args.model:
-            about = {**trained_on.about, "prequential": VERSION}
-            save_model(args.model, learner, about, mode=_mode(args.repository))
+        store(args.model, learner, trained_on, _mode(args.repository))
         return learner, trained_on
 
     return train
@@ -207,14 +183,6 @@ def _mode(repository: str) -> int:
 
     found = find_repository(repository)
     return common_mode(found.path, found.objects, found.objects.parent)
-
-
-def _check_drawing(picture: str) -> None:
-    """Raises MissingDependencyError, before the work, if the picture needs matplotlib and it is not installed."""
-    if Path(picture).suffix == ".png":
-        from prequential.report.plots import new_figure
-
-        new_figure(1.0, 1.0)
 
 
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:

@@ -104,7 +104,7 @@ _positive = partial(_number, number=int, lowest=1, kind="an integer of 1 or more
 
 def _byte_count(text: str) -> int:
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
-    if not (number.isascii() and number.isdigit()) or unit not in _UNITS:
+    if not (number.isascii() and number.isdigit() and int(number)) or unit not in _UNITS:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes such as 65536, 64K, 10M or 4G")
     return int(number) * _UNITS[unit]
 
@@ -177,7 +177,8 @@ CONTEXT = {
     "(carried, default), its document (isolated), or a sliding window of its document (strided)",
     "--stride N": "for --context strided (default: half the window of the GPT)",
 }
-DECODING_LIMITS = {
+DECODING = {
+    "--given CORPUS|MODEL": "the corpus or model that the archive was given",
     "--max-output BYTES": "refuse archives whose original is longer, such as 10G (default: no limit; 1 kB may hold terabytes of "
     "zeros)",
     "--max-time TIME": "refuse archives that take longer to decode, such as 10m or 2h, by a rough estimate from the learner and "
@@ -188,9 +189,14 @@ TRUST = {
 }
 
 
+def add_corpora(parser: argparse.ArgumentParser) -> None:
+    """Adds the names of corpora."""
+    parser.add_argument("names", nargs="+", metavar="CORPUS", help=CORPUS)
+    parser.set_defaults(inputs=("names",))
+
+
 def add_verbosity(parser: argparse.ArgumentParser) -> None:
     """Adds -q and -v."""
-    parser.set_defaults(parser=parser)
     add(
         parser,
         {
@@ -269,11 +275,6 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
             "if that is less)",
         },
     )
-
-
-def add_given(parser: argparse.ArgumentParser, what: str) -> None:
-    """Adds --given."""
-    add(parser, {"--given CORPUS|MODEL": what})
 
 
 def add_other_learner(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,6 @@ DEFAULT_OUTPUT = "report.html"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument(
         "names", nargs="+", metavar="RUN", help="run folder of `evaluate`, or a folder of them: all its runs"
     )
@@ -22,11 +21,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add(parser.add_mutually_exclusive_group(), target)
     plots = {"--plots FOLDER": "write plots to this folder, as PNG and SVG (needs matplotlib)"}
     options.add(parser, plots | options.FORCE)
-    options.add_verbosity(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the page, the plots or both; returns the exit code."""
     from prequential.cli.runs import DEFAULT_FOLDER
     from prequential.evaluation.runs import find_runs, mode_of_all
     from prequential.files import check_output

@@ -15,7 +15,6 @@ DEFAULT_FOLDER = "runs"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the three actions."""
     actions = parser.add_subparsers(metavar="{list,show,pack}", required=True)
     listing = actions.add_parser("list", help="all runs in a folder", description="List all runs, the oldest first.")
     listing.add_argument(
@@ -43,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         if action is not packing:
             options.add(action, options.JSON)
         options.add_verbosity(action)
-        action.set_defaults(run=command)
+        action.set_defaults(run=command, parser=action)
 
 
 def list_runs(args: argparse.Namespace) -> int:

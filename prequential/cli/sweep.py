@@ -34,7 +34,6 @@ OF_GRID = ("replay", "width", "layers", "update_size")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     runs = "folder for new run folders, and of finished ones to use again (default: runs; with --ladder: ladder)"
     add_study(parser, {"--runs FOLDER": runs})
     options.add(
@@ -60,7 +59,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plans, runs and summarises; returns the exit code."""
     _check_usage(args)
     from prequential.evaluation.runs import read_run
     from prequential.sweeps.finished import corpus_key
@@ -123,7 +121,6 @@ def add_study(parser: argparse.ArgumentParser, runs: Mapping[str, str]) -> None:
     dry_run = {"--dry-run": "print the plan and run nothing"}
     options.add(parser, {**options.LIMIT, **runs, **options.TRUST, **seeds, **dry_run, **options.JSON})
     options.add_learner(parser)
-    options.add_verbosity(parser)
     parser.set_defaults(shared="runs", inputs=("source",))
 
 

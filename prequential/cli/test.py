@@ -19,17 +19,13 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument("names", nargs="*", default=["-"], metavar="FILE.pq", help="archive, or - (default: -)")
-    options.add_given(parser, "the corpus or model that the archives were given")
-    options.add(parser, options.DECODING_LIMITS)
+    options.add(parser, options.DECODING)
     options.add_runtime(parser)
-    options.add_verbosity(parser)
     parser.set_defaults(inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tests every archive; returns the exit code."""
     return for_each(args.names, partial(_test, args, options.runtime(args)), verbose=args.verbose)
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the options."""
     parser.add_argument("name", metavar="CORPUS", help=f"{options.CORPUS}; without -o, the folder of a stored model")
     options.add(
         parser,
@@ -38,12 +37,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         },
     )
     options.add_learner(parser)
-    options.add_verbosity(parser)
     parser.set_defaults(inputs=("name", "check"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains and stores the learner, exports its GPT, or both; returns the exit code."""
     _check_usage(args)
     config = options.learner_config(args) if args.output is not None else None
     return for_each([args.name], partial(_run, args, config, options.runtime(args)), verbose=args.verbose)

@@ -40,36 +40,6 @@ class Ids(Noisy):
 """
 
 
-@pytest.mark.parametrize(
-    ("args", "code", "part"),
-    [
-        (["decompress", "a"], 1, "not a .pq archive: it starts with other bytes"),
-        (["decompress", "empty"], 1, "not a .pq archive: it is empty"),
-        (["decompress", "."], 1, "this is a folder, not an archive"),
-        (["decompress", "b"], 1, "the name does not end in .pq; name the output with -o"),
-        (["compress", "-10", "a"], 2, "-10 is not a level: give -1 to -9"),
-        (["compress", "-0", "a"], 2, "-0 is not a level: give -1 to -9"),
-        (["evaluate", "--limt", "5", "a"], 2, "--limt; did you mean --limit?"),
-        (["evaluate", "--limt=5", "a"], 2, "--limt; did you mean --limit?"),
-        (["heldout", "--train", "a", "--tst", "a"], 2, "--tst; did you mean --test?"),
-        (["runs", "list", "--jsn"], 2, "--jsn; did you mean --json?"),
-        (["compress", "--limt", "5", "a"], 2, "unrecognized arguments: --limt; see"),
-        (["test", "--max-time", "soon", "b"], 2, "'soon' is not a time such as 90s, 10m, 2h or 1d"),
-        (["compress", "-1", "-o", "b", "a"], 1, "'b' exists; choose another name, or -f replaces it"),
-        (["sweep", "-1", "--dry-run", "a"], 2, "choose a preset from 5 to 9"),
-        (["matrix", "-1", "a", "empty"], 1, "'empty' is empty"),
-        (["runs", "list", "none"], 1, "there is no such folder"),
-    ],
-)
-def test_a_mistake_is_answered_with_what_was_meant(run, archive, tmp_path, args, code, part):
-    (tmp_path / "a").write_bytes(b"abc")
-    (tmp_path / "b").write_bytes(archive)
-    (tmp_path / "empty").write_bytes(b"")
-    done = run(tmp_path, *args)
-    assert (done.returncode, len(done.stderr.splitlines())) == (code, 1)
-    assert part in done.stderr.decode()
-
-
 @pytest.mark.parametrize("args", [["decompress", "-v", "none.pq"], ["decompress", "-v", "a"], ["list", "-v", "a"]])
 def test_a_users_error_is_one_line_also_with_v(run, tmp_path, args):
     (tmp_path / "a").write_bytes(b"abc")

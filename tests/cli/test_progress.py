@@ -5,8 +5,6 @@ import io
 import json
 import os
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -111,25 +109,7 @@ def test_a_pipe_gets_warnings_and_no_bar(run, folder: Path) -> None:
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("prequential: same: warning: byte 0, block 0: repeated data")
     assert "\r" not in line
-
-
-def test_a_text_without_findings_prints_nothing_to_a_pipe(run, folder: Path) -> None:
     assert run(folder, "compress", "-c", "text").stderr == b""
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_run_continues_if_stderr_cannot_be_written(run, folder: Path) -> None:
-    with Path("/dev/full").open("wb") as full:
-        done = run(folder, "compress", "-c", "same", stderr=full)
-    assert (done.returncode, done.stdout[-4:]) == (0, b"\x1aPQ\n")
-
-
-def test_a_closed_stderr_keeps_warnings_out_of_the_archive(run, folder: Path, text: bytes) -> None:
-    code = "import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    command = [sys.executable, "-c", code, "-m", "prequential", "compress", "-1", "--kernels", "fused", "-c", "same"]
-    archive = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, timeout=60).stdout
-    (folder / "piped.pq").write_bytes(archive)
-    assert json.loads(run(folder, "list", "--json", "piped.pq").stdout)["archive_bytes"] == len(archive)
 
 
 def test_the_report_has_the_findings() -> None:
@@ -175,11 +155,6 @@ def test_a_pipe_gets_a_line_a_minute(clock: Clock, capsys: pytest.CaptureFixture
     lines = capsys.readouterr().err.splitlines()
     assert 4 <= len(lines) <= 5
     assert lines[0].startswith("prequential: a: 1%, 2.000 bits/byte")
-
-
-def test_a_name_with_control_characters_is_shown_with_escapes(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    ProgressLines("a\x1b[2J\nb").warn(["look"])
-    assert capsys.readouterr().err == "prequential: a\\x1b[2J\\nb: warning: look\n"
 
 
 def test_the_bar_of_a_notebook_stays_with_the_last_figures(capsys: pytest.CaptureFixture[str]) -> None:

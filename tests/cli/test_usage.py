@@ -22,42 +22,6 @@ WITHOUT_TORCH = (
 )
 
 
-@pytest.mark.parametrize(
-    ("args", "part"),
-    [
-        (["frobnicate"], "unknown command 'frobnicate'"),
-        (["comprss", "a"], "did you mean 'compress'"),
-        (["list"], "FILE.pq"),
-        (["list", "--no-such-option", "a"], "--no-such-option; see prequential list --help"),
-        (["compress", "--device", "tpu", "a"], "--device"),
-        (["compress", "--limi", "a"], "--limi"),
-        (["compress", "-o", "x", "a", "b"], "several inputs"),
-        (["decompress", "-o", "x", "a", "b"], "several archives"),
-        (["evaluate", "--limit", "ten", "a"], "'ten'"),
-        (["compress", ""], "a name is empty"),
-        (["compress", "a", ""], "a name is empty"),
-        (["compress", "--given", "", "a"], "a name is empty"),
-        (["decompress", "-o", "", "a"], "a name is empty"),
-        (["evaluate", "", "a"], "a name is empty"),
-        (["estimate", ""], "a name is empty"),
-        (["heldout", "--train", "", "--test", "a"], "a name is empty"),
-        (["compress", "-", "-"], "- is given twice"),
-        (["list", "-", "a", "-"], "- is given twice"),
-        (["compress", "-1", "--pure", "a"], "preset 1 has no GPT"),
-        (["compress", "--threads", "0", "a"], "threads = 0"),
-        (["compress", "--config", "missing.json", "a"], "cannot read 'missing.json'"),
-    ],
-)
-def test_a_wrong_command_line_is_one_line_and_exit_code_2(run, tmp_path, args, part):
-    (tmp_path / "a").write_bytes(b"abc")
-    (tmp_path / "b").write_bytes(b"abc")
-    done = run(tmp_path, *args)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith(b"prequential: ")
-    assert part in done.stderr.decode()
-
-
 def test_help_lists_the_commands_in_groups_in_less_than_three_tenths_of_a_second(run, tmp_path):
     def used_s() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
