@@ -41,6 +41,7 @@ from prequential.cli.streams import end_output, open_missing_streams, printable_
 from prequential.errors import ConfigError
 from prequential.machine.usable_memory import check_address_space
 from prequential.online.workers.environment import workers
+from prequential.version import VERSION
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),
@@ -66,7 +67,7 @@ def build_parser() -> Parser:
         "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action=_Version)
+    top.add_argument("--version", action="version", version=f"prequential {VERSION}")
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser, help="one of the commands above")
     for group in COMMANDS.values():
         for command in group:
@@ -171,26 +172,12 @@ def _silence_output() -> None:
         os.dup2(devnull, stream.fileno())
 
 
-class _Version(argparse.Action):
-    """--version, which imports the version only when it is asked for."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="print the version and exit")
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from prequential import __version__
-
-        print(f"prequential {__version__}", flush=True)
-        parser.exit()
-
-
 def _unwind_on_signals() -> None:
     """SIGTERM, SIGHUP and SIGXCPU end the program like an exception, so that temporary files are deleted; no signal is lost.
 
     SIGXCPU comes when the time of `ulimit -S -t` is used up. Python drops an exception that is raised in a callback from C, such
     as the callbacks that load compiled kernels. If that exception came from a signal, the signal is sent again a moment later.
     """
-
     begun = set[int]()
 
     def unwind(number: int, frame: FrameType | None) -> None:

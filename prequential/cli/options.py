@@ -12,6 +12,7 @@ import errno
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -59,9 +60,9 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._is_intermixed = False
 
-    def print_help(self, file: Any = None) -> None:
-        """As of argparse; a help text that cannot be written is an error."""
-        print(self.format_help(), end="", file=file, flush=True)
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """As of argparse; a help text or version that cannot be written is an error."""
+        print(message, end="", file=file or sys.stderr, flush=True)
 
     def _check_options(self, args: Sequence[str]) -> None:
         """Ends the program with a usage error for an unknown long option or level; argparse would report other things first."""

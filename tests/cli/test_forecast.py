@@ -107,22 +107,3 @@ def test_a_backtest_has_a_row_for_each_hidden_run_and_its_coverage(folder, capsy
     record = json.loads(capsys.readouterr().out)["backtest"]["total_bits"]
     assert record["n_cells"] == len(record["cells"]) > 8
     assert all(cell["compute_ratio"] >= 2 for cell in record["cells"])
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ((), "for a forecast, or --backtest"),
-        (("--target-width", "48"), "needs --target-width, --target-bytes and -o"),
-        ((*TARGET, "-o", "f.json", "--proxy", "run"), "--proxy needs --corpus"),
-        (("--backtest", "--form", "cubic"), "invalid choice: 'cubic'"),
-        (("--score", "f.json", "--backtest", "-o", "x"), "makes no forecast: leave out --output, --backtest"),
-    ],
-)
-def test_an_impossible_forecast_is_a_usage_error(folder, args, message, capsys):
-    with pytest.raises(SystemExit) as end:
-        ran("forecast", folder / "runs", *args)
-    shown = capsys.readouterr().err
-    assert end.value.code == 2
-    assert message in shown
-    assert len(shown.splitlines()) == 1

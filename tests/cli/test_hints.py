@@ -2,9 +2,6 @@
 
 import json
 import shlex
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -38,13 +35,6 @@ class Ids(Noisy):
         super().__init__()
         self.tokenizer = Bytes()
 """
-
-
-@pytest.mark.parametrize("args", [["decompress", "-v", "none.pq"], ["decompress", "-v", "a"], ["list", "-v", "a"]])
-def test_a_users_error_is_one_line_also_with_v(run, tmp_path, args):
-    (tmp_path / "a").write_bytes(b"abc")
-    done = run(tmp_path, *args)
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
 
 
 def test_a_file_may_be_called_like_a_level(run, text, tmp_path):
@@ -144,61 +134,10 @@ def test_a_report_of_a_folder_of_runs_has_all_of_them(run, tmp_path):
     assert b"'empty' is not a run, and holds none" in run(tmp_path, "report", "empty").stderr
 
 
-def test_missing_packages_are_named_with_their_extra(monkeypatch):
-    from prequential.errors import MissingDependencyError
-    from prequential.evaluation.evaluation import curve_frame
-    from prequential.report.plots import new_figure
-
-    for name in ("matplotlib", "matplotlib.figure", "pandas"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[plots\]'"):
-        new_figure(1.0, 1.0)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[notebooks\]'"):
-        curve_frame({})
-
-
-def test_a_name_that_looks_like_a_formula_is_drawn_as_it_is(tmp_path):
+def test_a_name_that_looks_like_a_formula_is_drawn_as_it_is(run, small_config, tmp_path):
     pytest.importorskip("matplotlib")
     names = [r"$\frac{$.txt", "b$_{$.txt"]
     for name in names:
         (tmp_path / name).write_bytes(name.encode() * 20)
-    small = Path(tmp_path / "small.json")
-    import prequential
-
-    config = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8, match_bits=8))
-    small.write_text(json.dumps(config.to_dict()))
-    command = ["-m", "prequential", "matrix", "--config", "small.json", "--picture", "p.svg", *names]
-    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True)
-    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert run(tmp_path, "matrix", "--config", str(small_config), "--picture", "p.svg", *names).returncode == 0
     assert (tmp_path / "p.svg").stat().st_size > 1000
-
-
-@pytest.mark.parametrize("command", ["decompress", "test"])
-def test_an_archive_that_takes_long_can_be_refused(run, archive, tmp_path, command):
-    import io
-
-    from prequential_codecs.archive import ArchiveWriter
-    from prequential_codecs.archive_header import Header
-
-    import prequential
-
-    config = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8, match_bits=8))
-    forged = io.BytesIO()
-    header = Header(n_bytes=6 << 30, blake2b=bytes(32), config=config.to_dict())
-    ArchiveWriter(forged, header)  # which writes the header, and no blocks
-    (tmp_path / "long.pq").write_bytes(forged.getvalue())
-    (tmp_path / "short.pq").write_bytes(archive)
-    refused = run(tmp_path, command, "--max-time", "10m", "long.pq")
-    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
-    assert b"decoding takes about 10 h, more than the limit of 10 min; raise --max-time if you trust" in refused.stderr
-    assert run(tmp_path, command, "--max-time", "1m", "short.pq").stderr == b""
-
-
-def test_a_long_decoding_is_announced_when_it_has_begun(archive, monkeypatch, caplog):
-    import prequential
-
-    prequential.decompress(archive)
-    assert not caplog.records
-    monkeypatch.setattr("prequential.decoding_time.LONG_S", 0.0)
-    prequential.decompress(archive)
-    assert [each.message for each in caplog.records] == ["decoding takes about 0 s on a processor of 2026"]

@@ -62,19 +62,6 @@ def test_list_shows_archives_also_of_standard_input_and_continues_after_others(r
     assert (done.returncode, done.stdout) == (1, b"")  # no titles without a row
 
 
-def test_compress_works_on_inputs_that_exist_beside_missing_ones(run, tmp_path):
-    (tmp_path / "a").write_bytes(b"abc")
-    done = run(tmp_path, "compress", "none", "a")
-    assert (done.returncode, done.stderr) == (1, b"prequential: cannot read 'none': No such file or directory\n")
-    assert (tmp_path / "a.pq").exists()
-
-
-def test_list_needs_no_torch(archive, tmp_path):
-    (tmp_path / "a.pq").write_bytes(archive)
-    command = [sys.executable, "-c", WITHOUT_TORCH, "list", "--json", str(tmp_path / "a.pq")]
-    assert subprocess.run(command, capture_output=True, check=True).stdout.splitlines()[-1] == b"False"
-
-
 def test_a_mixer_alone_needs_no_torch(text, tmp_path):
     """Its import takes longer than the compression of a small file."""
     (tmp_path / "a").write_bytes(text)
@@ -83,6 +70,7 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
         ["compress", "-3", "-o", "b.pq", "a"],
         ["decompress", "-o", "b", "a.pq"],
         ["test", "b.pq"],
+        ["list", "--json", "a.pq"],
         ["evaluate", "-1", "--verify", "a"],
         ["estimate", "-5", "--probe", "200", "a"],  # its probe has a process of its own
     ):
