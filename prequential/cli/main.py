@@ -29,6 +29,7 @@ from prequential.cli import (
     list,
     matrix,
     monorepo,
+    options,
     report,
     runs,
     sweep,
@@ -36,7 +37,7 @@ from prequential.cli import (
     train,
 )
 from prequential.cli.failures import EXIT_FAILURE, are_refused, report_failure, was_interrupted, with_notes
-from prequential.cli.options import Parser, add_verbosity
+from prequential.cli.options import Parser
 from prequential.cli.streams import end_output, open_missing_streams, printable_streams
 from prequential.errors import ConfigError
 from prequential.machine.usable_memory import check_address_space
@@ -75,7 +76,7 @@ def build_parser() -> Parser:
             parser.set_defaults(run=getattr(command, "run", None), parser=parser)
             command.add_options(parser)
             if command is not runs:  # whose actions have them
-                add_verbosity(parser)
+                options.add(parser, options.VERBOSITY)
 
     def show_help(_: argparse.Namespace) -> int:
         top.print_help()

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 EXIT_USAGE = 2
 MAX_CONFIG_BYTES = 1 << 20
 CORPUS = "file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -"
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Parser(argparse.ArgumentParser):
@@ -103,18 +104,11 @@ def _number(text: str, number: Callable[[str], float], lowest: float, kind: str)
 _positive = partial(_number, number=int, lowest=1, kind="an integer of 1 or more")
 
 
-def _byte_count(text: str) -> int:
-    number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
-    if not (number.isascii() and number.isdigit() and int(number)) or unit not in _UNITS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes such as 65536, 64K, 10M or 4G")
-    return int(number) * _UNITS[unit]
-
-
-def _duration_s(text: str) -> float:
-    units = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-    if not (found := re.fullmatch(r"(\d+)([smhd]?)", text, re.ASCII)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 10m, 2h or 1d")
-    return float(int(found[1]) * units[found[2]])
+def _amount(text: str, units: Mapping[str, int], kind: str) -> int:
+    found = re.fullmatch(r"(\d+)([a-z]?)", text.lower(), re.ASCII)
+    if not found or found[2] not in units or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {kind}")
+    return int(found[1]) * units[found[2]]
 
 
 def _gpt_size(text: str) -> tuple[int, int]:
@@ -130,7 +124,7 @@ def _list(item: Callable[[str], Any], text: str) -> list[Any]:
 # By the name of a value in the help text. Others are texts.
 _TYPES: Mapping[str, Callable[[str], Any]] = {
     "BITS": float,
-    "BYTES": _byte_count,
+    "BYTES": partial(_amount, units=_BYTES, kind="a number of bytes such as 65536, 64K, 10M or 4G"),
     "INTEGER": int,
     "INTEGERS": partial(_list, _positive),
     "N": _positive,
@@ -139,7 +133,7 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
     "P": float,
     "SEEDS": partial(_list, partial(_number, number=int, lowest=0, kind="an integer of 0 or more")),
     "SIZES": partial(_list, _gpt_size),
-    "TIME": _duration_s,
+    "TIME": partial(_amount, units=_SECONDS, kind="a time such as 90s, 10m, 2h or 1d"),
 }
 
 
@@ -185,6 +179,10 @@ DECODING = {
     "--max-time TIME": "refuse archives that take longer to decode, such as 10m or 2h, by a rough estimate from the learner and "
     "the length (default: no limit; above 5m a line says so)",
 }
+VERBOSITY = {
+    "-q, --quiet": "print no progress and no summary",
+    "-v, --verbose": "print a summary of each file, and tracebacks of unexpected errors",
+}
 TRUST = {
     "--trust-runs": "also use finished runs of other users, and those without their archives (default: refuse them)"
 }
@@ -194,17 +192,6 @@ def add_corpora(parser: argparse.ArgumentParser) -> None:
     """Adds the names of corpora."""
     parser.add_argument("names", nargs="+", metavar="CORPUS", help=CORPUS)
     parser.set_defaults(inputs=("names",))
-
-
-def add_verbosity(parser: argparse.ArgumentParser) -> None:
-    """Adds -q and -v."""
-    add(
-        parser,
-        {
-            "-q, --quiet": "print no progress and no summary",
-            "-v, --verbose": "print a summary of each file, and tracebacks of unexpected errors",
-        },
-    )
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -39,9 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     packing.add_argument("-o", "--output", metavar="FILE", required=True, help="file to write")
     options.add(packing, options.FORCE)
     for action, command in ((listing, list_runs), (showing, show_run), (packing, pack_runs)):
-        if action is not packing:
-            options.add(action, options.JSON)
-        options.add_verbosity(action)
+        options.add(action, options.VERBOSITY | ({} if action is packing else options.JSON))
         action.set_defaults(run=command, parser=action)
 
 

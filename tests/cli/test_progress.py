@@ -1,11 +1,7 @@
 """Progress on stderr: a bar and warnings on a terminal, warnings and a line a minute elsewhere, nothing when quiet."""
 
-import fcntl
 import io
 import json
-import os
-import struct
-import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,33 +29,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
 
 
 @pytest.fixture(scope="module")
-def on_terminal(folder: Path, start) -> Terminal:
-    """Runs `prequential ARGS` with stderr on a terminal; returns exit code, stdout and what the terminal received."""
-
-    def run(*args: str, columns: int = 100) -> tuple[int, bytes, str]:
-        controller, terminal = os.openpty()
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = start(folder, *args, stderr=terminal)
-        os.close(terminal)
-        shown = b"".join(iter(lambda: _read(controller), b""))
-        os.close(controller)
-        output, _ = process.communicate(timeout=60)
-        return process.returncode, output, shown.decode()
-
-    return run
-
-
-def _read(controller: int) -> bytes:
-    try:
-        return os.read(controller, 4096)
-    except OSError:  # the program has closed the terminal
-        return b""
-
-
-@pytest.fixture(scope="module")
-def shown(on_terminal: Terminal) -> str:
+def shown(on_terminal: Terminal, folder: Path) -> str:
     """The output on a terminal of 100 columns while zeros are compressed."""
-    code, output, shown = on_terminal("compress", "same")
+    code, output, shown = on_terminal(folder, "compress", "same")
     assert (code, output) == (0, b"")
     return shown
 
@@ -80,15 +52,17 @@ def test_at_the_end_the_bar_is_gone_and_the_warning_stays(shown: str) -> None:
     assert summary.startswith(f"same: {len(SAME):,} -> ")
 
 
-def test_a_narrow_terminal_also_gets_one_line(on_terminal: Terminal) -> None:
-    code, _, shown = on_terminal("compress", "text", columns=30)
+def test_a_narrow_terminal_also_gets_one_line(on_terminal: Terminal, folder: Path) -> None:
+    code, _, shown = on_terminal(folder, "compress", "text", columns=30)
     assert code == 0
     assert "bits/byte" in shown
     assert shown.count("\n") == 1 and shown.endswith(" s\r\n")  # the summary
 
 
-def test_a_wide_terminal_is_not_filled_so_that_a_resize_leaves_no_fragments(on_terminal: Terminal) -> None:
-    _, _, shown = on_terminal("compress", "-f", "same", columns=240)
+def test_a_wide_terminal_is_not_filled_so_that_a_resize_leaves_no_fragments(
+    on_terminal: Terminal, folder: Path
+) -> None:
+    _, _, shown = on_terminal(folder, "compress", "-f", "same", columns=240)
     lines = [line for line in shown.replace("\x1b[A", "").split("\r") if "|" in line]
     assert lines and max(len(line.rstrip()) for line in lines) <= 120
     assert len({line.count("█") for line in lines}) > 1
@@ -96,7 +70,7 @@ def test_a_wide_terminal_is_not_filled_so_that_a_resize_leaves_no_fragments(on_t
 
 def test_with_quiet_a_terminal_shows_nothing_and_findings_are_recorded(on_terminal: Terminal, folder: Path) -> None:
     code, output, shown = on_terminal(
-        "evaluate", "--quiet", "--json", "--baselines", "none", "-1", "--output", "runs.jsonl", "same"
+        folder, "evaluate", "--quiet", "--json", "--baselines", "none", "-1", "--output", "runs.jsonl", "same"
     )
     assert (code, shown) == (0, "")
     (finding,) = json.loads(output)["findings"]
@@ -225,8 +199,8 @@ def test_kernels_that_are_loaded_are_not_compiled(capsys):
     assert not capsys.readouterr().err
 
 
-def test_the_parts_of_an_evaluation_are_named(on_terminal: Terminal) -> None:
-    code, _, shown = on_terminal("evaluate", "--verify", "--no-run", "--baselines", "gzip", "text", columns=160)
+def test_the_parts_of_an_evaluation_are_named(on_terminal: Terminal, folder: Path) -> None:
+    code, _, shown = on_terminal(folder, "evaluate", "--verify", "--no-run", "--baselines", "gzip", "text", columns=160)
     assert code == 0
     places = [shown.index(f"text {phase}") for phase in ("coding", "decoding", "baselines")]
     assert places == sorted(places)

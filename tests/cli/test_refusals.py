@@ -82,7 +82,7 @@ REFUSALS = [
     ("compare --resamples 9 a0 b0", 2, "9 resamples are too few"),
     ("matrix -1 a empty", 1, "'empty' is empty"),
     ("runs list none", 1, "there is no such folder"),
-    ("doctor --samples -1 --law a", 2, "-1"),
+    ("doctor --samples -1 --law a", 2, "--samples"),
     ("doctor --limit 0 --law a", 2, "not a number of bytes"),
     ("doctor --samples 2", 2, "name files with --law"),
     ("doctor -5", 2, "name files with --law"),

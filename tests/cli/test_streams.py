@@ -16,7 +16,9 @@ from prequential.printable import printable
 from prequential.records.table import format_table
 
 LEGITIMATE = ["имя", "文字　名", "اسم", "e\u0301", "👩\u200d💻", "a b-c_d", "ZWNJ\u200cx"]
-CONTROLS = ["\x00", "\x07", "\x1b[2J", "\r", "\x7f", "\x9b31m", "\u202e", "\u2066", "\u2028", "�", "�", "\u200f"]
+CONTROLS = [
+    "\x00", "\x07", "\x1b[2J", "\r", "\x7f", "\x9b31m", "\u202e", "\u2066", "\u2028", "\udcff", "\ud800", "\u200f",
+]  # fmt: skip
 HOSTILE = "x\x1b[2J\x07\x9b\u202e\nverified: yes\udcff"
 
 

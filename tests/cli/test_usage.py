@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import resource
 import subprocess
@@ -121,36 +120,22 @@ def test_options_and_files_come_in_any_order(args):
     assert build_parser().parse_args(["list", "a", "--json", "b"]).names == ["a", "b"]
 
 
-def on_a_terminal(folder, *args):
-    """Runs a command whose standard streams are a terminal; returns its exit code and what the terminal shows."""
-    number, other = pty.openpty()
-    command = [sys.executable, "-m", "prequential", *args]
-    with subprocess.Popen(command, cwd=folder, stdin=other, stdout=other, stderr=other) as process:
-        os.close(other)
-        shown = b""
-        with suppress(OSError):  # the end of a terminal is an error on Linux
-            while data := os.read(number, 1 << 16):
-                shown += data
-        os.close(number)
-    return process.returncode, shown.decode()
-
-
-def test_a_terminal_shows_one_line_about_each_file(tmp_path, text):
+def test_a_terminal_shows_one_line_about_each_file(on_terminal, tmp_path, text):
     (tmp_path / "a").write_bytes(text)
-    code, shown = on_a_terminal(tmp_path, "compress", "-1", "a")
+    code, _, shown = on_terminal(tmp_path, "compress", "-1", "a")
     n_bytes = (tmp_path / "a.pq").stat().st_size
     assert code == 0 and re.search(
         rf"a: {len(text):,} -> {n_bytes:,} bytes, \d+\.\d+%, \d\.\d+ bits/byte, \d+\.\d s, -1\r\n$", shown
     )
-    assert re.search(rf"a\.pq: ok, {len(text):,} bytes, \d+\.\d s\r\n$", on_a_terminal(tmp_path, "test", "a.pq")[1])
-    code, shown = on_a_terminal(tmp_path, "decompress", "-o", "b", "a.pq")
+    assert re.search(rf"a\.pq: ok, {len(text):,} bytes, \d+\.\d s\r\n$", on_terminal(tmp_path, "test", "a.pq")[2])
+    code, _, shown = on_terminal(tmp_path, "decompress", "-o", "b", "a.pq")
     assert code == 0 and re.search(rf"a\.pq -> b: {len(text):,} bytes, \d+\.\d s\r\n$", shown)
-    assert on_a_terminal(tmp_path, "test", "-q", "a.pq") == (0, "")
+    assert on_terminal(tmp_path, "test", "-q", "a.pq") == (0, b"", "")
 
 
 @pytest.mark.parametrize("command", ["compress", "decompress", "test"])
-def test_a_terminal_as_input_is_explained(command, tmp_path):
-    code, shown = on_a_terminal(tmp_path, command)
+def test_a_terminal_as_input_is_explained(on_terminal, command, tmp_path):
+    code, _, shown = on_terminal(tmp_path, command, streams=("stdin", "stdout", "stderr"))
     assert code == 1 and "standard input is a terminal: name a file" in shown and len(shown.splitlines()) == 1
 
 
