@@ -1,4 +1,4 @@
-"""prequential compress: archives of files, folders, data sets, samples or standard input."""
+"""Make archives: FILE to FILE.pq."""
 
 import argparse
 import shlex
@@ -11,32 +11,24 @@ from prequential_corpora import is_path
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
-from prequential.cli.progress import progress_bar, shows_summary
-from prequential.cli.resuming import resumable
+from prequential.cli.progress import print_summary, progress_bar, resumable
 from prequential.errors import OutputError
-from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
-SUMMARY = "make archives: FILE to FILE.pq"
 
-
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command."""
-    parser = commands.add_parser("compress", description="Make an archive of each input: FILE to FILE.pq.")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", default=["-"], metavar="FILE", help=f"{options.CORPUS} (default: -)")
     options.add_output(parser)
-    options.add_given(parser, "what the learner reads first, or a model of `train`; decompress needs the same")
+    given = "what the learner reads first, or a model of `train`; decompress needs the same"
+    options.add(parser, {"--given CORPUS|MODEL": given})
     options.add_learner(parser)
-    options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("names",), output_of=_output_path, shared="steps")
+    parser.set_defaults(inputs=("names",), output_of=_output_path, shared="steps")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compresses every input; returns the exit code."""
     if len(args.names) > 1 and (args.output is not None or args.stdout):
         args.parser.error("one output cannot hold the archives of several inputs; compress their folder instead")
     from prequential.online.workers.command import run_by_all
@@ -52,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", name: str) -> None:
     import prequential
+    from prequential.model.presets import name_of
 
     with resumable(args, names=[name]), progress_bar(name, quiet=args.quiet) as show:
         result = prequential.compress(
@@ -64,23 +57,17 @@ def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runti
             resume=args.resume,
             on_progress=show,
         )
-    if shows_summary(quiet=args.quiet, verbose=args.verbose):
-        from prequential.model.presets import name_of
-
-        ledger, preset = result.ledger, name_of(result.header.config)
-        figures = [
-            f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes",
-            f"{ledger.archive_bytes / max(1, ledger.n_bytes):.2%}",
-            f"{ledger.bits_per_byte:.4f} bits/byte",
-            f"{result.wall_s:.1f} s",
-            *([preset] if preset else []),
-        ]
-        print(f"{printable(name)}: {', '.join(figures)}", file=sys.stderr)
+    ledger, preset = result.ledger, name_of(result.header.config)
+    sizes = f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes, {ledger.archive_bytes / max(1, ledger.n_bytes):.2%}"
+    print_summary(
+        args,
+        f"{name}: {sizes}, {ledger.bits_per_byte:.4f} bits/byte, {result.wall_s:.1f} s{f', {preset}' if preset else ''}",
+    )
 
 
 def _output_path(args: argparse.Namespace, name: str) -> str | None:
     """The path of the archive; None for standard output."""
-    if args.stdout or args.output == "-" or (args.output is None and name == "-"):
+    if args.stdout or (args.output or name) == "-":
         return None
     if args.output is not None:
         return str(args.output)

@@ -1,4 +1,7 @@
-"""prequential decompose: the parts of a code length: data, learning, surplus, and what hindsight would save."""
+"""Split a code length into the cost of learning and the rest.
+
+The code is that of the GPT alone. It is compared with the code length under the GPT's last weights (docs/MEASURES.md).
+"""
 
 import argparse
 import json
@@ -15,36 +18,15 @@ if TYPE_CHECKING:
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
-SUMMARY = "split a code length into the cost of learning and the rest"
 
-
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "decompose",
-        description="Split the code length of each corpus under the GPT alone into the cost of learning and that of the data. "
-        "Compare it with the code length under the GPT's last weights (docs/MEASURES.md).",
-    )
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
-    parser.add_argument(
-        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of each corpus"
-    )
-    parser.add_argument(
-        "--epsilon",
-        type=float,
-        action="append",
-        metavar="BITS",
-        help="threshold in bits/byte; can be repeated (default: 0.1, 0.5 and 1 above the rate at the end)",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line instead of tables")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    options.add_corpora(parser)
+    epsilon = "threshold in bits/byte; can be repeated (default: 0.1, 0.5 and 1 above the rate at the end)"
+    options.add(parser, options.LIMIT | {"--epsilon BITS ...": epsilon} | options.JSON)
     options.add_learner(parser)
-    options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures every corpus; returns the exit code."""
     config, runtime = _gpt_config(args), options.runtime(args)
     return for_each(args.names, partial(_measure, args, config, runtime), verbose=args.verbose)
 
@@ -72,7 +54,7 @@ def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", nam
     with open_source(name, args.limit) as source:
         found = decompose(source.symbols[:], config, runtime, on_stage=say)
         corpus = source.record()
-    record = decomposition_record(found, args.epsilon)
+    record = decomposition_record(found, args.epsilon or None)
     if args.json:
         about = {"kind": "decomposition", "corpus": corpus, "config": config.to_dict()}
         print(json.dumps({**about, **record, "environment": environment(runtime, config)}), flush=True)

@@ -1,43 +1,33 @@
-"""prequential decompress: the original files and folders of archives."""
+"""Restore the originals: FILE.pq to FILE, or to a folder if it was a folder."""
 
 import argparse
 import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
-from prequential.cli.progress import progress_bar, shows_summary
-from prequential.cli.resuming import resumable
+from prequential.cli.progress import print_summary, progress_bar, resumable
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError
 from prequential.files import reading
-from prequential.printable import printable
 
 if TYPE_CHECKING:
+    from prequential.decompression import DecompressionResult
     from prequential.online.runtime import Runtime
 
-SUMMARY = "restore the originals: FILE.pq to FILE"
 SUFFIX = ".pq"
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "decompress",
-        description="Restore the original of each archive: FILE.pq to FILE, or to a folder if it was a folder.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", default=["-"], metavar="FILE.pq", help="archive, or - (default: -)")
     options.add_output(parser)
-    options.add_given(parser, "the corpus or model that the archive was given")
-    options.add_decoding_limits(parser)
+    options.add(parser, options.DECODING)
     options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("names",), output_of=_output_file, shared="steps")
+    parser.set_defaults(inputs=("names",), output_of=_output_file, shared="steps")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decompresses every archive; returns the exit code."""
     if len(args.names) > 1 and args.output not in (None, "-"):
         args.parser.error("-o names one output, but there are several archives: leave out -o")
     from prequential.online.workers.command import run_by_all
@@ -49,30 +39,48 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
+    path = _output_path(args, name)
+    with resumable(args, names=[name]):
+        result = decoded(args, runtime, name, path or sys.stdout.buffer, overwrite=args.force, resume=args.resume)
+    to = f" -> {path}" if path else ""
+    print_summary(args, f"{name}{to}: {result.n_bytes:,} bytes, {result.wall_s:.1f} s")
+
+
+def decoded(
+    args: argparse.Namespace, runtime: "Runtime", name: str, output: Any, **keywords: Any
+) -> "DecompressionResult":
+    """Decodes the archive to the output, with the options of `decompress` and `test`."""
     import prequential
 
-    output = _output_path(args, name) or sys.stdout.buffer
-    with resumable(args, names=[name]), progress_bar(name, quiet=args.quiet) as show:
-        result = prequential.decompress(
+    with progress_bar(name, quiet=args.quiet) as show:
+        return prequential.decompress(
             sys.stdin.buffer if name == "-" else name,
             output,
             given=args.given,
             runtime=runtime,
-            overwrite=args.force,
-            resume=args.resume,
             max_output_bytes=args.max_output,
             max_decoding_s=args.max_time,
             on_progress=show,
+            **keywords,
         )
-    if shows_summary(quiet=args.quiet, verbose=args.verbose):
-        to = f" -> {printable(output)}" if isinstance(output, str) else ""
-        print(f"{printable(name)}{to}: {result.n_bytes:,} bytes, {result.wall_s:.1f} s", file=sys.stderr)
 
 
 def _output_file(args: argparse.Namespace, name: str) -> str | None:
     """The path of the output, unless it is a folder: an archive may restore one that is empty."""
     path = _output_path(args, name)
     return None if path is None or os.path.isdir(path) else path  # noqa: PTH112  # raises nothing, however long the path is
+
+
+def _output_path(args: argparse.Namespace, name: str) -> str | None:
+    """The path of the restored file or folder; None for standard output."""
+    if args.stdout or (args.output or name) == "-":
+        return None
+    if args.output is not None:
+        return str(args.output)
+    if not name.endswith(SUFFIX) or name == SUFFIX:
+        _check_archive(name)
+        raise OutputError(f"the name does not end in {SUFFIX}; name the output with -o")
+    return name.removesuffix(SUFFIX)
 
 
 def _check_archive(name: str) -> None:
@@ -86,15 +94,3 @@ def _check_archive(name: str) -> None:
             if (beginning := file.read(len(MAGIC))) != MAGIC:
                 what = "it starts with other bytes" if beginning else "it is empty"
                 raise CorruptArchiveError(f"not a .pq archive: {what}")
-
-
-def _output_path(args: argparse.Namespace, name: str) -> str | None:
-    """The path of the restored file or folder; None for standard output."""
-    if args.stdout or args.output == "-" or (args.output is None and name == "-"):
-        return None
-    if args.output is not None:
-        return str(args.output)
-    if not name.endswith(SUFFIX) or name == SUFFIX:
-        _check_archive(name)
-        raise OutputError(f"the name does not end in {SUFFIX}; name the output with -o")
-    return name.removesuffix(SUFFIX)

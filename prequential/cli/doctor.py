@@ -1,4 +1,10 @@
-"""prequential doctor: checks that this machine computes exactly, or that a learner keeps the prequential law."""
+"""Check that this machine is exact, or that a learner keeps the law.
+
+Describes the machine, tests its arithmetic, and runs a small fixed model whose digest is the same on every machine. This takes
+some seconds, or up to a minute if kernels must be compiled first. With --law, checks on a running learner the conditions of a
+prequential code: it predicts each symbol from earlier symbols with complete distributions, learns only afterwards, and codes
+each symbol once (docs/RELIABILITY.md).
+"""
 
 import argparse
 import dataclasses
@@ -18,21 +24,10 @@ if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
     from prequential.proof.law import Verdict
 
-SUMMARY = "check that this machine is exact, or that a learner keeps the law"
-LIMIT_BYTES = 1 << 17  # about a minute at the default preset
-N_SAMPLES = 8
-OF_BOTH = ("law", "json", "quiet", "verbose")  # the other options are of the check of the law
+OF_BOTH = {"law", "json", "quiet", "verbose"}  # the other options are of the check of the law
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "doctor",
-        description="Describe the machine, test its arithmetic, and run a small fixed model whose digest is the same on every "
-        "machine. This takes some seconds, or up to a minute if kernels must be compiled first. With --law, check on a running "
-        "learner the conditions of a prequential code: it predicts each symbol from earlier symbols with complete "
-        "distributions, learns only afterwards, and codes each symbol once (docs/RELIABILITY.md).",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--law",
         nargs="+",
@@ -41,36 +36,18 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="check the law: an archive, which is recognised by its first bytes, is decoded and then encoded; "
         "a corpus is encoded and then decoded",
     )
-    parser.add_argument(
-        "--limit",
-        type=options.byte_count,
-        default=LIMIT_BYTES,
-        metavar="BYTES",
-        help="with --law: use only the beginning of the original; of an archive, up to the end of a block (default: 128K)",
-    )
-    parser.add_argument(
-        "--samples",
-        type=int,
-        default=N_SAMPLES,
-        metavar="N",
-        help="with --law: number of random positions for experiments (default: %(default)s)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
+    limit = "with --law: use only the beginning of the original; of an archive, up to the end of a block"
+    samples = "with --law: number of random positions for experiments"
+    options.add(parser, {"--limit BYTES [128K]": limit, "--samples N [8]": samples} | options.JSON)
     options.add_learner(parser)
-    options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("law",))
+    parser.set_defaults(inputs=("law",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Checks the machine, or the law on every input; returns the exit code."""
     if not args.law:
-        default = args.parser.get_default
-        if any(value != default(name) for name, value in vars(args).items() if name not in OF_BOTH):
+        if options.given_of(args, *(vars(args).keys() - OF_BOTH)):
             args.parser.error("the test of the machine has no options but --json: name files with --law")
         return _check_machine(as_json=args.json)
-    if args.samples < 0 or args.limit < 1:
-        args.parser.error("--samples must be at least 0, and --limit at least 1")
     config, runtime = options.learner_config(args), options.runtime(args)
     return for_each(args.law, partial(_check_law, args, config, runtime), verbose=args.verbose)
 

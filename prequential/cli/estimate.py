@@ -1,4 +1,7 @@
-"""prequential estimate: time, memory and archive size of a run on this machine, before the run."""
+"""Estimate time, memory and archive size before a run.
+
+A short part of each corpus is coded, and the cost of the complete run follows from it (docs/MACHINES.md).
+"""
 
 import argparse
 import json
@@ -13,38 +16,17 @@ if TYPE_CHECKING:
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
-SUMMARY = "estimate time, memory and archive size before a run"
 SCHEMA = 2
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "estimate",
-        description="Code a short part of each corpus, and estimate the cost of the complete run from it: time, memory, "
-        "and size of the archive (docs/MACHINES.md).",
-    )
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
-    parser.add_argument(
-        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the corpus"
-    )
-    parser.add_argument(
-        "--probe",
-        type=options.byte_count,
-        metavar="BYTES",
-        help="length of the part that is coded (default: what takes 1.2 s, without a GPT 3.6 s; 48K at most)",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line instead of tables")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    options.add_corpora(parser)
+    probe = "length of the part that is coded (default: what takes 1.2 s, without a GPT 3.6 s; 48K at most)"
+    options.add(parser, options.LIMIT | {"--probe BYTES": probe} | options.JSON)
     options.add_learner(parser)
-    options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Estimates every corpus; returns the exit code."""
-    if args.limit == 0 or args.probe == 0:
-        args.parser.error("--limit and --probe must be at least 1")
     config, runtime = options.learner_config(args), options.runtime(args)
     return for_each(args.names, partial(_estimate, args, config, runtime), verbose=args.verbose)
 

@@ -1,4 +1,7 @@
-"""prequential evaluate: the prequential description length of a corpus, next to the sizes that other compressors reach."""
+"""Measure the code length of a corpus under a learner.
+
+The report shows it next to the sizes that other compressors reach (docs/MEASURES.md).
+"""
 
 import argparse
 import json
@@ -11,104 +14,58 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
-from prequential.cli.progress import progress_bar
-from prequential.cli.resuming import command_line
+from prequential.cli.progress import command_line, progress_bar
 from prequential.cli.streams import foreign_code
 from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.estimation.estimate import Estimate
-    from prequential.evaluation.baselines import Baseline, Static
+    from prequential.evaluation.baselines import Baseline
     from prequential.evaluation.runs import RunFolder
     from prequential.learners.subject import Subject
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
-SUMMARY = "measure the code length of a corpus under a learner"
 
-
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "evaluate",
-        description="Measure the code length of each corpus under the learner, and the sizes that other compressors reach "
-        "(docs/MEASURES.md).",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    options.add_corpora(parser)
+    options.add(
+        parser,
+        {
+            "--verify": "decode the archive and compare every byte",
+            **options.LIMIT,
+            "--baselines NAMES": "compressors to compare with: names separated by commas, all, or none",
+            "--static hf:MODEL ...": "also measure this trained model, which learns nothing: a folder, or NAME@REVISION on the "
+            "hub; repeatable",
+            "--static-stride N": "with --static: tokens that the model scores at a time (default: its window)",
+            "--static-apart": "with --static: the model begins each document with an empty context",
+            "--estimate": "first estimate the cost; the record holds it next to the actual cost",
+            "--tables": "also print tables of where the bits go",
+            "--configs-tried N [1]": "the configuration is the best of N; the ledger counts the choice",
+            "--seeds-tried N [1]": "the seed is the best of N; the ledger counts the choice",
+            **options.JSON,
+            "--output FILE.jsonl": "also append the record to this file",
+            "--given CORPUS|MODEL": "what the learner reads first, or a model of `train`",
+        },
     )
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
-    parser.add_argument("--verify", action="store_true", help="decode the archive and compare every byte")
-    parser.add_argument(
-        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the corpus"
-    )
-    parser.add_argument(
-        "--baselines", metavar="NAMES", help="compressors to compare with: names separated by commas, all, or none"
-    )
-    parser.add_argument(
-        "--static",
-        action="append",
-        default=[],
-        metavar="hf:MODEL",
-        help="also measure this trained model, which learns nothing: a folder, or NAME@REVISION on the hub; repeatable",
-    )
-    parser.add_argument(
-        "--static-stride",
-        type=options.positive_integer,
-        metavar="N",
-        help="with --static: tokens that the model scores at a time (default: its window)",
-    )
-    parser.add_argument(
-        "--static-apart",
-        action="store_true",
-        help="with --static: the model begins each document with an empty context",
-    )
-    parser.add_argument(
-        "--estimate", action="store_true", help="first estimate the cost; the record holds it next to the actual cost"
-    )
-    parser.add_argument("--tables", action="store_true", help="also print tables of where the bits go")
-    parser.add_argument(
-        "--configs-tried",
-        type=options.positive_integer,
-        default=1,
-        metavar="N",
-        help="the configuration is the best of N; the ledger counts the choice (default: 1)",
-    )
-    parser.add_argument(
-        "--seeds-tried",
-        type=options.positive_integer,
-        default=1,
-        metavar="N",
-        help="the seed is the best of N; the ledger counts the choice (default: 1)",
-    )
-    _add_outputs(parser)
-    options.add_given(parser, "what the learner reads first, or a model of `train`")
+    folder = {
+        "--runs FOLDER [runs]": "folder of the new run folder",
+        "--no-run": "write no run folder",
+        "--resume DRAFT": "resume an interrupted evaluation of this corpus from the folder that it left",
+    }
+    options.add(parser.add_mutually_exclusive_group(), folder)
     options.add_learner(parser)
     options.add_other_learner(parser)
-    options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("names",))
-
-
-def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the record, one JSON object a line, not the report")
-    parser.add_argument("--output", metavar="FILE.jsonl", help="also append the record to this file")
-    folder = parser.add_mutually_exclusive_group()
-    folder.add_argument(
-        "--runs", metavar="FOLDER", default="runs", help="folder of the new run folder (default: %(default)s)"
-    )
-    folder.add_argument("--no-run", action="store_true", help="write no run folder")
-    folder.add_argument(
-        "--resume", metavar="DRAFT", help="resume an interrupted evaluation of this corpus from the folder that it left"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluates every corpus; returns the exit code."""
     if args.resume is not None and len(args.names) > 1:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
     if args.estimate and "-" in args.names:
         args.parser.error("standard input cannot be read twice: give a file, or leave out --estimate")
-    names = _baselines(args)
+    names = _baseline_names(args)
     learner, runtime = _learner(args), options.runtime(args)
-    baselines: list[Baseline] = [*names, *_statics(args)]
+    baselines = [*names, *_statics(args)]
     return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)
 
 
@@ -125,8 +82,7 @@ def _learner(args: argparse.Namespace) -> "Config | Subject | None":
 
     if not is_model(args.given):
         return options.learner_config(args)
-    if given := options.given_learner_options(args):
-        args.parser.error(f"a model has its own configuration: leave out {', '.join(given)}")
+    options.refuse(args, options.given_learner_options(args), "a model has its own configuration")
     return None
 
 
@@ -209,7 +165,7 @@ def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: 
     print("\n\n".join(parts) + (f"\n\nrun: {printable(str(run_folder))}\n" if run_folder else "\n"), flush=True)
 
 
-def _statics(args: argparse.Namespace) -> "list[Static]":
+def _statics(args: argparse.Namespace) -> "list[Baseline]":
     """The models of --static. Raises what StaticModel raises."""
     if not args.static:
         return []
@@ -220,13 +176,13 @@ def _statics(args: argparse.Namespace) -> "list[Static]":
         return [StaticModel(name, context=context, stride=args.static_stride) for name in args.static]
 
 
-def _baselines(args: argparse.Namespace) -> Sequence[str]:
+def _baseline_names(args: argparse.Namespace) -> Sequence[str]:
     """The names that --baselines means; an unknown name ends the program with a usage error."""
     from prequential_codecs.baselines.registry import BASELINES, DEFAULT_BASELINES
 
-    if args.baselines in (None, "all", "none"):
-        return {None: DEFAULT_BASELINES, "all": tuple(BASELINES), "none": ()}[args.baselines]
-    names = args.baselines.split(",")
+    names = DEFAULT_BASELINES if args.baselines is None else args.baselines
+    if names in (["all"], ["none"]):
+        return tuple(BASELINES) if names == ["all"] else ()
     if unknown := [name for name in names if name not in BASELINES]:
         args.parser.error(f"there is no baseline {unknown[0]!r}; the baselines are {', '.join(BASELINES)}")
     return tuple(dict.fromkeys(names))

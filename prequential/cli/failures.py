@@ -1,14 +1,19 @@
 """Failures as one line each on stderr. If a command has several inputs, it continues after a failure."""
 
+import argparse
 import errno
 import os
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from prequential_corpora import is_path
 
 from prequential.cli.streams import StandardOutputError
-from prequential.errors import PrequentialError
+from prequential.errors import CorpusError, PrequentialError
+from prequential.files import check_output, reading
 from prequential.machine.usable_memory import limits_of_user
 from prequential.printable import printable
 
@@ -106,3 +111,56 @@ def _reason(error: Exception) -> str:
         reason = error.strerror or str(error) or type(error).__name__
         return f"{os.fsdecode(error.filename)!r}: {reason}" if isinstance(error.filename, str | bytes) else reason
     return " ".join(f"unexpected {type(error).__name__}: {error} (-v prints the traceback)".split())
+
+
+# ---- paths: looked at before anything large is imported, so that a wrong one is refused at once
+
+
+def are_refused(args: argparse.Namespace) -> bool:
+    """Whether the command has nothing to do, because of missing inputs or existing outputs. Prints a line for each of them.
+
+    A command declares with `set_defaults`: `inputs`, the names of its arguments that are corpora, archives or folders, or a
+    function of all arguments that gives these names; and `output_of`, a function of its arguments and of one input that gives the
+    path of the output. A command with a list of inputs goes on with the others, and reports those later. The work itself checks
+    everything again, because files may change.
+    """
+    inputs = getattr(args, "inputs", ())
+    attributes = inputs(args) if callable(inputs) else inputs
+    values = [value for name in attributes if (value := getattr(args, name)) is not None]
+    is_list = len(values) == 1 and isinstance(values[0], list)
+    names: list[str] = values[0] if is_list else values
+    after_end = getattr(args, "after_end", ())
+    # argparse takes -1 for a negative number
+    if presets := [name for name in names if re.fullmatch(r"-\d+", name) and name not in after_end]:
+        args.parser.error(f"unrecognized arguments: {' '.join(presets)}")
+    given = getattr(args, "given", None)
+    if "" in (*names, given, getattr(args, "output", None)):  # for pathlib it is the current folder
+        args.parser.error("a name is empty: give the name of a file or folder")
+    if names.count("-") > 1:
+        args.parser.error("- is given twice, but standard input can be read only once")
+    if given is not None and (reason := _refusal(args, given, is_input=False)):
+        report_failure(None, reason, verbose=args.verbose)
+        return True
+    reasons = [(name, reason) for name in names if (reason := _refusal(args, name))]
+    if not reasons or (is_list and len(reasons) < len(names)):
+        return False
+    for name, reason in reasons if is_list else reasons[:1]:
+        report_failure(name if is_list else None, reason, verbose=args.verbose)
+    return True
+
+
+def _refusal(args: argparse.Namespace, name: str, *, is_input: bool = True) -> Exception | None:
+    """Why this source cannot be read, or nothing be made of this input, as far as the file system shows it."""
+    try:
+        if name == "-" and sys.stdin.isatty():
+            raise CorpusError(
+                "standard input is a terminal: name a file, or pipe data into the command (--help explains it)"
+            )
+        with reading(name):
+            if is_path(name) and not Path(name).parent.is_file():  # FILE/NAME is a packed run
+                Path(name).stat()
+        if is_input and hasattr(args, "output_of") and (output := args.output_of(args, name)) is not None:
+            check_output(output, overwrite=args.force)
+    except PrequentialError as error:
+        return error
+    return None

@@ -1,4 +1,9 @@
-"""prequential forecast: the cost of a larger run, forecast and frozen before the run; and, after it, the forecast's score."""
+"""Forecast a larger run and freeze the forecast, or score it.
+
+A scaling law (code length against size and length) is fitted to the runs of `sweep --ladder`. It forecasts the code length of a
+larger run with a 90 % interval, and the forecast is frozen in a file before that run. --score finds or makes that run, and
+appends the forecast's errors to scores.jsonl (docs/STUDIES.md).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.plans import add_trust
+from prequential.cli.heldout import prepare
 from prequential.cli.progress import progress_bar
 from prequential.errors import ConfigError, CorpusError
 from prequential.printable import printable
@@ -17,56 +22,40 @@ if TYPE_CHECKING:
     from prequential.evaluation.runs import Run
     from prequential.sweeps.ladder import Ladder
 
-SUMMARY = "forecast a larger run and freeze the forecast, or score it"
+TARGET = {
+    "--target-width N": "width of the GPT",
+    "--target-layers N": "layers of the GPT (default: those of the largest size of the ladder)",
+    "--target-bytes BYTES": "length of the corpus that it reads",
+    "--target-seed INTEGER [0]": "its seed",
+}
+FORECAST = {
+    "-o, --output FILE": "file of the frozen forecast; it is never overwritten",
+    "--proxy RUN": "cheap run over the bytes of the target: fit the law to ratios to this run (needs --corpus)",
+    "--after-the-fact": "allow a target that has been run; the file records this",
+}
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "forecast",
-        description="Fit a scaling law (code length against size and length) to the runs of `sweep --ladder`, forecast the "
-        "code length of a larger run with a 90 % interval, and freeze the forecast in a file before that run. --score finds "
-        "or makes that run, and appends the forecast's errors to scores.jsonl (docs/STUDIES.md).",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs",
         metavar="DIR",
         help="folder of the runs of the ladder, or file of packed runs; with --score, of the run that was forecast: "
         "scores.jsonl is in the folder, or beside the file",
     )
-    target = parser.add_argument_group("target")
-    target.add_argument("--target-width", type=options.positive_integer, metavar="W", help="width of the GPT")
-    target.add_argument(
-        "--target-layers",
-        type=options.positive_integer,
-        metavar="L",
-        help="layers of the GPT (default: those of the largest size of the ladder)",
+    options.add(parser.add_argument_group("target"), TARGET)
+    options.add(
+        parser,
+        {
+            **FORECAST,
+            "--corpus CORPUS": "corpus of the target: freeze its digest, and check that it begins like the ladder's; with "
+            "--score, make the run if there is none",
+            **options.TRUST,
+            "--score FORECAST": "score this frozen forecast instead of making one",
+            **options.JSON,
+        },
     )
-    target.add_argument(
-        "--target-bytes", type=options.byte_count, metavar="D", help="length of the corpus that it reads"
-    )
-    target.add_argument("--target-seed", type=int, default=0, metavar="N", help="its seed (default: 0)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="file of the frozen forecast; it is never overwritten")
-    parser.add_argument(
-        "--corpus",
-        metavar="CORPUS",
-        help="corpus of the target: freeze its digest, and check that it begins like the ladder's; with --score, make the run if "
-        "there is none",
-    )
-    parser.add_argument(
-        "--proxy",
-        metavar="RUN",
-        help="cheap run over the bytes of the target: fit the law to ratios to this run (needs --corpus)",
-    )
-    add_trust(parser)
-    parser.add_argument(
-        "--after-the-fact", action="store_true", help="allow a target that has been run; the file records this"
-    )
-    parser.add_argument("--score", metavar="FORECAST", help="score this frozen forecast instead of making one")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=_inputs)
+    parser.set_defaults(inputs=_inputs)
 
 
 def _inputs(args: argparse.Namespace) -> tuple[str, ...]:
@@ -75,7 +64,6 @@ def _inputs(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Forecasts or scores; returns the exit code."""
     if args.score is not None:
         return _score(args)
     if args.target_width is None or not args.target_bytes or not args.output:
@@ -134,19 +122,17 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
 def _score(args: argparse.Namespace) -> int:
     """Scores the forecast with the run that was forecast; returns the exit code."""
     making = ("target_width", "target_layers", "target_bytes", "target_seed", "output", "proxy", "after_the_fact")
-    if given := [name for name in making if getattr(args, name) != args.parser.get_default(name)]:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        args.parser.error(f"--score makes no forecast: leave out {names}")
+    options.refuse(args, options.given_of(args, *making), "--score makes no forecast")
     from prequential.files import common_mode
     from prequential.forecasting.forecast_text import format_score
     from prequential.forecasting.sealed import append_score, find_target_run, read_forecast, score
 
     forecast = read_forecast(args.score)
     mode = common_mode(args.score)
-    if args.corpus is not None:
-        run = _make_run(args, forecast, mode)
-    else:
+    if args.corpus is None:
         run = find_target_run(args.runs, forecast, trust_runs=args.trust_runs)
+    else:
+        run = _make_run(args, forecast, mode)
     record = score(forecast, run)
     path = append_score(args.runs, record, mode & run.mode)
     if args.json:
@@ -161,8 +147,6 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
 
     Raises CorpusError for another corpus than the ladder's, OutputError if the score could not be appended.
     """
-    from prequential.files import writing
-    from prequential.files.append import check_appendable
     from prequential.forecasting.sealed import check_prefix, scores_path
     from prequential.model.config import Config
     from prequential.online.source import mode_of
@@ -171,10 +155,7 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     from prequential.sweeps.plans import Plan, Variant
 
     check_prefix(forecast, corpus_key(args.corpus, forecast["corpus"]["n_bytes"]))
-    scores = scores_path(args.runs)
-    with writing(scores):
-        scores.parent.mkdir(parents=True, exist_ok=True)
-    check_appendable(scores, mode & mode_of(args.corpus))  # before the work, not after it
+    prepare(scores_path(args.runs), mode & mode_of(args.corpus))
     config = Config.from_record(forecast["target"]["config"])
     (outcome,) = run_plan(
         args.corpus,

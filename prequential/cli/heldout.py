@@ -1,10 +1,13 @@
-"""prequential heldout: the held-out loss of a test corpus under a learner that was trained on another corpus."""
+"""Measure the held-out loss of a trained learner.
+
+It is trained on one corpus, and its loss measured on another one: frozen (no learning on the test corpus) and dynamic (learning
+continues); by document and by language, and by whether the text also occurs in the training corpus (docs/MEASURES.md).
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,18 +25,10 @@ if TYPE_CHECKING:
     from prequential.model.learner import OnlineLearner
     from prequential.online.runtime import Runtime
 
-SUMMARY = "measure the held-out loss of a trained learner"
 RECORDS = "heldout.jsonl"
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "heldout",
-        description="Train on one corpus and measure the loss on another one: frozen (no learning on the test corpus) and "
-        "dynamic (learning continues); by document and by language, and by whether the text also occurs in the training corpus "
-        "(docs/MEASURES.md).",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--train",
         metavar="X",
@@ -41,42 +36,29 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a corpus, a run folder of `evaluate`, or the folder of a stored model",
     )
     parser.add_argument("--test", metavar="CORPUS", required=True, help=options.CORPUS)
-    options.add_context(parser, default="carried")
-    losses = parser.add_mutually_exclusive_group()
-    losses.add_argument("--frozen-only", action="store_true", help="leave out the dynamic loss")
-    losses.add_argument("--dynamic-only", action="store_true", help="leave out the frozen loss")
-    parser.add_argument(
-        "--no-overlap", action="store_true", help="do not search for text of the test corpus in the training corpus"
+    options.add(
+        parser,
+        {
+            **options.CONTEXT,
+            "--no-overlap": "do not search for text of the test corpus in the training corpus",
+            "--limit BYTES": "use only the beginning of the test corpus",
+            "--train-limit BYTES": "use only the beginning of the training corpus",
+            "--save-model DIR": "store the trained learner in this new folder",
+            **options.JSON,
+        },
     )
-    parser.add_argument(
-        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the test corpus"
-    )
-    parser.add_argument(
-        "--train-limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of the training corpus"
-    )
-    _add_outputs(parser)
+    for choice in (
+        {"--frozen-only": "leave out the dynamic loss", "--dynamic-only": "leave out the frozen loss"},
+        {"--runs FOLDER [runs]": f"append the record to {RECORDS} in it", "--no-run": "append no record"},
+    ):
+        options.add(parser.add_mutually_exclusive_group(), choice)
     options.add_learner(parser)
     options.add_other_learner(parser)
-    options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("train", "test"))
-
-
-def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--save-model", metavar="DIR", help="store the trained learner in this new folder")
-    folder = parser.add_mutually_exclusive_group()
-    folder.add_argument(
-        "--runs", metavar="FOLDER", default="runs", help=f"append the record to {RECORDS} in it (default: %(default)s)"
-    )
-    folder.add_argument("--no-run", action="store_true", help="append no record")
-    parser.add_argument("--json", action="store_true", help="print the record, one JSON object, instead of tables")
+    parser.set_defaults(inputs=("train", "test"), context="carried")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains, measures and prints; returns the exit code."""
     _check_usage(args)
-    from prequential.files import writing
-    from prequential.files.append import check_appendable
     from prequential.heldout_loss.heldout_text import format_heldout
     from prequential.online.source import mode_of
     from prequential.records.record import append_record
@@ -84,9 +66,7 @@ def run(args: argparse.Namespace) -> int:
     records = None if args.no_run else Path(args.runs) / RECORDS
     mode = mode_of(args.train, args.test) if records else 0
     if records:
-        with writing(args.runs):
-            records.parent.mkdir(parents=True, exist_ok=True)
-        check_appendable(records, mode)  # before the work, not after it
+        prepare(records, mode)
     record = _measure(args, options.runtime(args))
     print(json.dumps(record) if args.json else format_heldout(record), flush=True)
     if records:
@@ -97,14 +77,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    if args.limit == 0 or args.train_limit == 0:
-        args.parser.error("--limit and --train-limit must be at least 1")
     if args.stride is not None and args.context != "strided":
         args.parser.error("--stride belongs to --context strided: give both, or leave out --stride")
-    if args.audit_every:
-        args.parser.error("heldout has no audit: leave out --audit-every")
-    if args.learner is not None and args.save_model:
-        args.parser.error("--save-model is for learners of this program: leave it out with --learner")
+    options.refuse(args, options.given_of(args, "audit_every"), "heldout has no audit")
+    if args.learner is not None:
+        options.refuse(args, options.given_of(args, "save_model"), "--learner cannot be stored")
     if args.train == "-" == args.test:
         args.parser.error("standard input cannot be both corpora: give a file as --train or --test")
 
@@ -140,8 +117,8 @@ def _learner_loader(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
     kind = kind_of(args.train)
     if kind == "corpus":
         return _trainer(args, runtime)
-    if given := [*options.given_learner_options(args), *_given_training_options(args)]:
-        args.parser.error(f"--train names a {kind}, which is a trained learner: leave out {', '.join(given)}")
+    given = [*options.given_learner_options(args), *options.given_of(args, "train_limit", "save_model")]
+    options.refuse(args, given, f"--train names a {kind}, which is a trained learner")
 
     def load() -> tuple[OnlineLearner, TrainedOn]:
         with progress_bar(kind, quiet=args.quiet) as show:
@@ -150,18 +127,11 @@ def _learner_loader(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
     return load
 
 
-def _given_training_options(args: argparse.Namespace) -> Sequence[str]:
-    values = {"--train-limit": args.train_limit, "--save-model": args.save_model}
-    return [name for name, value in values.items() if value]
-
-
 def _trainer(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
     """A function that trains a learner on the corpus, and stores it if --save-model asks for that."""
     from prequential.files import check_new_folder
     from prequential.heldout_loss.trained import train_on
-    from prequential.online.model_store import save_model
     from prequential.online.source import open_source
-    from prequential.version import VERSION
 
     config = options.learner_config(args)
     _check(args, runtime, config)
@@ -171,12 +141,29 @@ def _trainer(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
     def train() -> tuple[OnlineLearner, TrainedOn]:
         with open_source(args.train, args.train_limit) as source, progress_bar("training", quiet=args.quiet) as show:
             learner, trained_on = train_on(source, runtime.learner(config), show)
-        if args.save_model:
-            about = {**trained_on.about, "prequential": VERSION}
-            save_model(args.save_model, learner, about, mode=source.mode)
+        store(args.save_model, learner, trained_on, source.mode)
         return learner, trained_on
 
     return train
+
+
+def prepare(records: Path, mode: int) -> None:
+    """Makes the folder of a file of records, before the work. Raises OutputError if it cannot be appended to."""
+    from prequential.files import writing
+    from prequential.files.append import check_appendable
+
+    with writing(records):
+        records.parent.mkdir(parents=True, exist_ok=True)
+    check_appendable(records, mode)
+
+
+def store(folder: str | None, learner: OnlineLearner, trained_on: TrainedOn, mode: int) -> None:
+    """Stores the trained learner, if there is a folder for it."""
+    from prequential.online.model_store import save_model
+    from prequential.version import VERSION
+
+    if folder:
+        save_model(folder, learner, {**trained_on.about, "prequential": VERSION}, mode=mode)
 
 
 def _check(args: argparse.Namespace, runtime: Runtime, config: Config) -> None:

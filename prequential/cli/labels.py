@@ -1,4 +1,8 @@
-"""prequential labels: the code length of one field of each row of a file, given the others."""
+"""Measure the code length of labels, given their inputs.
+
+The file holds JSON lines. One field of each row costs bits; the learner reads the other fields and learns from all
+(docs/LEARNERS.md).
+"""
 
 import argparse
 import json
@@ -7,31 +11,19 @@ from pathlib import Path
 from prequential.cli import options
 from prequential.cli.progress import progress_bar
 
-SUMMARY = "measure the code length of labels, given their inputs"
 
-
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "labels",
-        description="Measure the code length of one field of each row of a file of JSON lines, under a learner that reads the "
-        "other fields and learns from all (docs/LEARNERS.md).",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="FILE", help="JSON lines; -: standard input")
     parser.add_argument("--label", metavar="FIELD", required=True, help="the field of each row that costs bits")
     parser.add_argument(
         "--given", dest="given_field", metavar="FIELD", help="the one field that is read (default: all others)"
     )
-    parser.add_argument("--json", action="store_true", help="print the record, one JSON object, instead of tables")
-    parser.add_argument("--output", metavar="FILE.jsonl", help="also append the record to this file")
+    options.add(parser, options.JSON | {"--output FILE.jsonl": "also append the record to this file"})
     options.add_learner(parser)
-    options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("name",))
+    parser.set_defaults(inputs=("name",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures and prints; returns the exit code."""
     from prequential.files.append import check_appendable
     from prequential.labels.labels import format_label_cost, label_cost, label_record, read_rows
     from prequential.online.source import mode_of

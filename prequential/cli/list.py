@@ -1,4 +1,7 @@
-"""prequential list: the contents of archives, from their headers and indexes alone; needs no learner and decodes nothing."""
+"""Show the contents of archives.
+
+Reads the header and the index of each. `prequential test` checks its data.
+"""
 
 import argparse
 import json
@@ -8,25 +11,14 @@ from typing import Any
 from prequential.cli import options
 from prequential.cli.failures import for_each
 
-SUMMARY = "show the contents of archives"
 
-
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "list",
-        description="Show the contents of each archive, from its header and its index. `prequential test` checks its data.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="FILE.pq", help="archive, or -")
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object a line, with configuration and blocks"
-    )
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("names",))
+    options.add(parser, {"--json": "print one JSON object a line, with configuration and blocks"})
+    parser.set_defaults(inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lists every archive; returns the exit code."""
     from prequential_codecs.archive_summary import TITLES, format_archive
 
     needs_titles = not args.json and not args.quiet

@@ -1,7 +1,8 @@
 """The command line: its commands, and the one place where exceptions become lines on stderr and exit codes.
 
 Exit codes: 0 success, 1 failure, 2 usage error, 130 Ctrl-C, 143 SIGTERM, 152 SIGXCPU. Only data and results go to stdout.
-Commands import what they need when they run, so that `--help` and `list` start at once.
+A command is a module with a docstring, which is its help text, with `add_options(parser)`, and with `run(args)`, which gives the
+exit code. It imports what it needs when it runs, so that `--help` and `list` start at once.
 """
 
 import argparse
@@ -28,19 +29,20 @@ from prequential.cli import (
     list,
     matrix,
     monorepo,
+    options,
     report,
     runs,
     sweep,
     test,
     train,
 )
-from prequential.cli.failures import EXIT_FAILURE, report_failure, was_interrupted, with_notes
-from prequential.cli.options import Parser, no_command
-from prequential.cli.paths import are_refused
+from prequential.cli.failures import EXIT_FAILURE, are_refused, report_failure, was_interrupted, with_notes
+from prequential.cli.options import Parser
 from prequential.cli.streams import end_output, open_missing_streams, printable_streams
 from prequential.errors import ConfigError
 from prequential.machine.usable_memory import check_address_space
 from prequential.online.workers.environment import workers
+from prequential.version import VERSION
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),
@@ -56,46 +58,36 @@ data cost that learner."""
 
 def build_parser() -> Parser:
     """The parser of the complete command line."""
+    texts = {_name(command): command.__doc__ or "" for group in COMMANDS.values() for command in group}
+    lines = {name: f"  {name:<12}{text.splitlines()[0].rstrip('.')}" for name, text in texts.items()}
+    groups = ("\n".join([f"{title}:", *(lines[_name(c)] for c in group)]) for title, group in COMMANDS.items())
     top = Parser(
         prog="prequential",
-        description=f"{DESCRIPTION}\n\n{_command_list()}",
+        description="\n\n".join([DESCRIPTION, *groups]),
         epilog="`prequential COMMAND --help` explains a command. BYTES are 65536, 64K, 10M or 4G (powers of 1024).\n"
         "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action=_Version)
+    top.add_argument("--version", action="version", version=f"prequential {VERSION}")
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser, help="one of the commands above")
     for group in COMMANDS.values():
         for command in group:
-            command.add_parser(commands)
-    _add_help(top, commands)
-    return top
+            parser = commands.add_parser(_name(command), description=texts[_name(command)])
+            parser.set_defaults(run=getattr(command, "run", None), parser=parser)
+            command.add_options(parser)
+            if command is not runs:  # whose actions have them
+                options.add(parser, options.VERBOSITY)
 
-
-def _add_help(top: Parser, commands: "argparse._SubParsersAction[Parser]") -> None:
-    """Declares `help [COMMAND]`, which prints what --help does, and so does a command line without a command."""
-
-    def show_top(args: argparse.Namespace) -> int:
+    def show_help(_: argparse.Namespace) -> int:
         top.print_help()
         return 0
 
-    def show(args: argparse.Namespace) -> int:
-        if args.command is not None and args.command not in commands.choices:
-            parser.error(no_command(args.command, commands.choices))
-        (top if args.command is None else commands.choices[args.command]).print_help()
-        return 0
-
-    parser = commands.add_parser("help", description="Explain a command, or list the commands.")
-    parser.add_argument("command", nargs="?", metavar="COMMAND")
-    parser.set_defaults(run=show, parser=parser)
-    top.set_defaults(run=show_top, parser=top)  # without a command
+    top.set_defaults(run=show_help, parser=top)  # without a command
+    return top
 
 
-def _command_list() -> str:
-    def line(command: ModuleType) -> str:
-        return f"  {command.__name__.rpartition('.')[2]:<12}{command.SUMMARY}"
-
-    return "\n\n".join("\n".join([f"{title}:", *map(line, group)]) for title, group in COMMANDS.items())
+def _name(command: ModuleType) -> str:
+    return command.__name__.rpartition(".")[2]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -181,33 +173,17 @@ def _silence_output() -> None:
         os.dup2(devnull, stream.fileno())
 
 
-class _Version(argparse.Action):
-    """--version, which imports the version only when it is asked for."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="print the version and exit")
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from prequential import __version__
-
-        print(f"prequential {__version__}", flush=True)
-        parser.exit()
-
-
 def _unwind_on_signals() -> None:
     """SIGTERM, SIGHUP and SIGXCPU end the program like an exception, so that temporary files are deleted; no signal is lost.
 
     SIGXCPU comes when the time of `ulimit -S -t` is used up. Python drops an exception that is raised in a callback from C, such
     as the callbacks that load compiled kernels. If that exception came from a signal, the signal is sent again a moment later.
     """
-
     begun = set[int]()
 
     def unwind(number: int, frame: FrameType | None) -> None:
-        if (
-            number == signal.SIGXCPU and number in begun
-        ):  # it comes again with each second of CPU time, also while this ends
-            return
+        if number == signal.SIGXCPU and number in begun:
+            return  # it comes again with each second of CPU time, also while this ends
         begun.add(number)
         raise SystemExit(128 + number)
 

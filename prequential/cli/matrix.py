@@ -1,4 +1,7 @@
-"""prequential matrix: how many bits each corpus costs after each other one was read."""
+"""Measure which corpora teach which: L(X), L(X|Y), distances.
+
+L(X|Y) is the code length of X after Y was read (docs/LEARNERS.md). n corpora are read n * n + 2 * n times.
+"""
 
 import argparse
 import json
@@ -6,36 +9,16 @@ import sys
 
 from prequential.cli import options
 
-SUMMARY = "measure which corpora teach which: L(X), L(X|Y), distances"
 
-
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "matrix",
-        description="Measure the code length of each corpus alone and after each other one was read (docs/LEARNERS.md). "
-        "n corpora are read n * n + 2 * n times.",
-    )
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help=options.CORPUS)
-    parser.add_argument(
-        "--model", action="append", default=[], metavar="MODEL", help="also given this stored model; repeatable"
-    )
-    parser.add_argument(
-        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of each corpus"
-    )
-    parser.add_argument("--json", action="store_true", help="print the record as one JSON object")
-    parser.add_argument(
-        "--picture", metavar="FILE", help="draw the shares saved and the distances (.svg, .png or .pdf)"
-    )
-    parser.add_argument("-f", "--force", action="store_true", help="overwrite the picture")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    options.add_corpora(parser)
+    model = {"--model MODEL ...": "also given this stored model; repeatable"}
+    picture = {"--picture FILE": "draw the shares saved and the distances (.svg, .png or .pdf)"}
+    options.add(parser, model | options.LIMIT | options.JSON | picture | options.FORCE)
     options.add_learner(parser)
-    options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("names",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures and prints; returns the exit code."""
     if len(args.names) < 2 or len(set(args.names)) < len(args.names):
         args.parser.error("give two corpora or more, each once")
     if args.picture and not args.picture.endswith((".svg", ".png", ".pdf")):

@@ -1,4 +1,9 @@
-"""prequential monorepo: the loss of a window of a git repository as a point of a series, and the picture of a series."""
+"""Measure the loss of the text that new commits add to a git repository.
+
+The learner is trained on the tree of the repository at --since, and its loss measured on the text that later commits added. Each
+measurement is a point of a series; the next point begins where the last one ended (docs/MEASURES.md). Without REPO, draws the
+series of --series.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.failures import warn
+from prequential.cli.heldout import prepare, store
 from prequential.cli.progress import progress_bar
-from prequential.errors import ConfigError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -22,64 +27,39 @@ if TYPE_CHECKING:
     from prequential.monorepo_loss.series import NextPoint, SeriesSetting
     from prequential.online.runtime import Runtime
 
-SUMMARY = "measure the loss of the text that new commits add to a git repository"
 PICTURES = (".svg", ".png", ".html")
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "monorepo",
-        description="Train on the tree of a git repository at --since, and measure the loss of the text that later commits "
-        "added. Each measurement is a point of a series; the next point begins where the last one ended (docs/MEASURES.md). "
-        "Without REPO, draw the series of --series.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("repository", nargs="?", metavar="REPO", help="root of a git repository")
-    window = parser.add_argument_group("window")
-    window.add_argument(
-        "--since", metavar="DATE|COMMIT", help="beginning of a new series; an existing series continues from its end"
-    )
-    window.add_argument("--until", metavar="DATE|COMMIT", help="end of the window (default: HEAD)")
-    window.add_argument(
-        "--languages",
-        metavar="A,B",
-        help="use only these languages, such as Python,Rust (default: all known languages)",
-    )
-    options.add_context(window, default=None)
-    window.add_argument(
-        "--train-limit", type=options.byte_count, metavar="BYTES", help="train only on the beginning of the tree"
-    )
-    window.add_argument(
-        "--model", metavar="DIR", help="use one model for all points; the first point trains it and stores it there"
-    )
-    _add_outputs(parser)
+    window = {
+        "--since DATE|COMMIT": "beginning of a new series; an existing series continues from its end",
+        "--until DATE|COMMIT": "end of the window (default: HEAD)",
+        "--languages NAMES": "use only these languages, such as Python,Rust (default: all known languages)",
+        **options.CONTEXT,
+        "--train-limit BYTES": "train only on the beginning of the tree",
+        "--model DIR": "use one model for all points; the first point trains it and stores it there",
+    }
+    output = {
+        "--series FILE": "append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
+        "--runs FOLDER [runs]": "folder of the series",
+        "--picture FILE": "draw the series: .svg, .png (needs matplotlib) or .html",
+    }
+    options.add(parser.add_argument_group("window"), window)
+    options.add(parser.add_argument_group("output"), output | options.FORCE | options.JSON)
     options.add_learner(parser)
-    options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("repository",))
-
-
-def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--series",
-        metavar="FILE",
-        help="append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
-    )
-    group.add_argument("--runs", metavar="FOLDER", default="runs", help="folder of the series (default: %(default)s)")
-    group.add_argument("--picture", metavar="FILE", help="draw the series: .svg, .png (needs matplotlib) or .html")
-    group.add_argument("-f", "--force", action="store_true", help="overwrite the picture")
-    group.add_argument("--json", action="store_true", help="print the record, one JSON object, instead of tables")
+    parser.set_defaults(inputs=("repository",))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures and appends one point, draws the series, or both; returns the exit code."""
     from prequential.files import check_output
+    from prequential.report.plots import new_figure
 
     _check_usage(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
-        _check_drawing(args.picture)
+        if args.picture.endswith(".png"):
+            new_figure(1.0, 1.0)  # raises without matplotlib, before the work
     series = Path(args.series) if args.repository is None else _add_point(args)
     if args.picture:
         _draw(series, args.picture, overwrite=args.force)
@@ -94,17 +74,14 @@ def _check_usage(args: argparse.Namespace) -> None:
         error("--since, --until and --model need REPO")
     if args.picture and Path(args.picture).suffix not in PICTURES:
         error(f"--picture {args.picture}: the name must end in .svg, .png or .html")
-    if args.audit_every:
-        error("monorepo has no audit: leave out --audit-every")
-    if args.train_limit == 0:
-        error("--train-limit must be at least 1")
+    options.refuse(args, options.given_of(args, "audit_every"), "monorepo has no audit")
 
 
 def _add_point(args: argparse.Namespace) -> Path:
     """Measures the next point and appends it, if there is anything to measure; returns the series."""
     from prequential_corpora.git.window import open_documents
 
-    from prequential.monorepo_loss.monorepo import format_empty_window, format_point
+    from prequential.monorepo_loss.monorepo import format_empty_window, format_point, measure_point
     from prequential.monorepo_loss.series import append_point, slim
 
     runtime = options.runtime(args)
@@ -114,7 +91,9 @@ def _add_point(args: argparse.Namespace) -> Path:
             print("null" if args.json else format_empty_window(window), flush=True)
             return point.series
         _check_before(point, runtime)
-        record = _measure(args, point, window, runtime)
+        load, stage = _learner_loader(args, point, runtime), partial(progress_bar, quiet=args.quiet)
+        setting = point.setting
+        record = measure_point(load, window, runtime, setting.policy, setting.to_record(), stage=stage, warn=warn)
     print(json.dumps(slim(record), allow_nan=False) if args.json else format_point(record), flush=True)
     append_point(point.series, record, point.records, _mode(args.repository))  # it may fail: the point has been printed
     if not args.json:
@@ -128,9 +107,9 @@ def _next_point(args: argparse.Namespace) -> NextPoint:
 
     series = Path(args.series) if args.series else series_path(args.runs, args.repository)
     records = points_so_far(series)
-    since = args.since or (records[-1]["test"]["until"] if records else None)
-    if since is None:
-        options.usage_error(args, f"{series} has no points yet: give --since, the beginning of the series")
+    if not (args.since or records):
+        args.parser.error(f"{series} has no points yet: give --since, the beginning of the series")
+    since = args.since or records[-1]["test"]["until"]
     setting = _setting(args, records)
     window = next_window(args.repository, records, since, args.until or "HEAD", setting.rules)
     return NextPoint(repository=args.repository, series=series, records=records, setting=setting, window=window)
@@ -143,18 +122,15 @@ def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> SeriesS
     from prequential.monorepo_loss.series import SeriesSetting, check_same_setting
 
     previous = SeriesSetting.of(records[-1]) if records else None
-    languages = tuple(args.languages.split(",")) if args.languages else None
-    try:
+    with options.UsageErrors(args):
         given: dict[str, Any] = {"fixed": args.model is not None}
         if previous is None or options.given_learner_options(args):
             given["config"] = options.learner_config(args)
-        if previous is None or languages:
-            given["rules"] = Rules(languages=languages)
+        if previous is None or args.languages:
+            given["rules"] = Rules(languages=tuple(args.languages) if args.languages else None)
         values = {"train_limit_bytes": args.train_limit, "context": args.context, "stride": args.stride}
         given |= {name: value for name, value in values.items() if value is not None}
         setting = replace(previous, **given) if previous else SeriesSetting(**given)
-    except ConfigError as error:
-        options.usage_error(args, error)
     if previous:
         check_same_setting(previous, setting)
     return setting
@@ -162,34 +138,15 @@ def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> SeriesS
 
 def _check_before(point: NextPoint, runtime: Runtime) -> None:
     """Refuses what cannot succeed before anything is computed, and makes the folder of the series."""
-    from prequential.files import writing
-    from prequential.files.append import check_appendable
     from prequential.version import VERSION
 
     config = point.setting.config
     runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
-    with writing(point.series):
-        point.series.parent.mkdir(parents=True, exist_ok=True)
-    check_appendable(point.series, _mode(point.repository))
+    prepare(point.series, _mode(point.repository))
     if point.records:
         version = point.records[-1]["environment"]["versions"]["prequential"]
         if version != VERSION:
             warn(f"the last point was made by version {version}, this one by {VERSION}: the learner may have changed")
-
-
-def _measure(args: argparse.Namespace, point: NextPoint, window: Any, runtime: Runtime) -> dict[str, Any]:
-    from prequential.monorepo_loss.monorepo import measure_point
-
-    setting = point.setting
-    return measure_point(
-        _learner_loader(args, point, runtime),
-        window,
-        runtime,
-        setting.policy,
-        setting.to_record(),
-        stage=partial(progress_bar, quiet=args.quiet),
-        warn=warn,
-    )
 
 
 def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime) -> LoadLearner:
@@ -199,8 +156,6 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
     from prequential.files import check_new_folder
     from prequential.monorepo_loss.monorepo import train_on_tree
     from prequential.monorepo_loss.series import load_series_model
-    from prequential.online.model_store import save_model
-    from prequential.version import VERSION
 
     setting = point.setting
     if args.model and (point.records or Path(args.model).exists()):
@@ -214,9 +169,7 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
             learner, trained_on = train_on_tree(
                 tree, setting.train_limit_bytes, lambda: runtime.learner(setting.config), show
             )
-        if args.model:
-            about = {**trained_on.about, "prequential": VERSION}
-            save_model(args.model, learner, about, mode=_mode(args.repository))
+        store(args.model, learner, trained_on, _mode(args.repository))
         return learner, trained_on
 
     return train
@@ -230,14 +183,6 @@ def _mode(repository: str) -> int:
 
     found = find_repository(repository)
     return common_mode(found.path, found.objects, found.objects.parent)
-
-
-def _check_drawing(picture: str) -> None:
-    """Raises MissingDependencyError, before the work, if the picture needs matplotlib and it is not installed."""
-    if Path(picture).suffix == ".png":
-        from prequential.report.plots import new_figure
-
-        new_figure(1.0, 1.0)
 
 
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean: a Config, a Runtime, a number of bytes.
+"""Options: how a command declares them, those that several share, and what they mean: a Config, a Runtime, a learner.
 
 The presets are known to the package of the learner, which is slow to import. A level is therefore checked when the command runs.
 """
@@ -12,11 +12,13 @@ import errno
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from prequential.cli.failures import in_options
 from prequential.cli.streams import foreign_code
@@ -28,12 +30,11 @@ if TYPE_CHECKING:
     from prequential.model.config import Config, ReplicaConfig
     from prequential.online.runtime import Runtime
 
-Number = TypeVar("Number", int, float)
-
 EXIT_USAGE = 2
 MAX_CONFIG_BYTES = 1 << 20
 CORPUS = "file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -"
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Parser(argparse.ArgumentParser):
@@ -60,9 +61,9 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._is_intermixed = False
 
-    def print_help(self, file: Any = None) -> None:
-        """As of argparse; a help text that cannot be written is an error."""
-        print(self.format_help(), end="", file=file, flush=True)
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """As of argparse; a help text or version that cannot be written is an error."""
+        print(message, end="", file=file or sys.stderr, flush=True)
 
     def _check_options(self, args: Sequence[str]) -> None:
         """Ends the program with a usage error for an unknown long option or level; argparse would report other things first."""
@@ -81,144 +82,132 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.nargs == argparse.PARSER and action.choices is not None and value not in action.choices:
-            raise argparse.ArgumentError(None, no_command(str(value), action.choices))
+            near = difflib.get_close_matches(value, list(action.choices), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise argparse.ArgumentError(None, f"unknown command {value!r}{hint}")
         super()._check_value(action, value)
 
 
-def no_command(name: str, commands: Iterable[str]) -> str:
-    """The message about an unknown command, with the nearest known one."""
-    near = difflib.get_close_matches(name, list(commands), 1)
-    return f"unknown command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+# ---- types of values
 
 
-# ---- types of arguments
-
-
-def byte_count(text: str) -> int:
-    """A number of bytes, such as 65536, 64K, 10M or 4G; units are powers of 1024."""
-    number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
-    if not (number.isascii() and number.isdigit()) or unit not in _UNITS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes such as 65536, 64K, 10M or 4G")
-    return int(number) * _UNITS[unit]
-
-
-def duration_s(text: str) -> float:
-    """A number of seconds from a text such as 90, 10m, 2h or 1d."""
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if not (found := re.fullmatch(r"(\d+)([smhd]?)", text, re.ASCII)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 10m, 2h or 1d")
-    return float(int(found[1]) * units[found[2] or "s"])
-
-
-def positive_integer(text: str) -> int:
-    """An integer of 1 or more."""
-    if not (text.isascii() and text.isdigit() and int(text) >= 1):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
-    return int(text)
-
-
-def _numbers(text: str, number: Callable[[str], Number], lowest: Number, kind: str) -> list[Number]:
+def _number(text: str, number: Callable[[str], float], lowest: float, kind: str) -> Any:
     try:
-        values = [number(part) for part in text.split(",")]
-        if not all(lowest <= value < math.inf for value in values):
+        value = number(text)
+        if not lowest <= value < math.inf:
             raise ValueError
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of {kind}, such as 1,2,4") from None
-    return values
+        raise argparse.ArgumentTypeError(f"{text!r} is not {kind}") from None
+    return value
 
 
-positive_numbers = partial(_numbers, number=float, lowest=1e-6, kind="numbers above 0")
-positive_integers = partial(_numbers, number=int, lowest=1, kind="integers of 1 or more")
-non_negative_integers = partial(_numbers, number=int, lowest=0, kind="integers of 0 or more")
+_positive = partial(_number, number=int, lowest=1, kind="an integer of 1 or more")
 
 
-def gpt_sizes(text: str) -> list[tuple[int, int]]:
-    """A list of (width, layers), such as 64x1,128x2."""
-    sizes = []
-    for part in text.split(","):
-        width, _, layers = part.partition("x")
-        if not all(number.isascii() and number.isdigit() and int(number) for number in (width, layers)):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a list of sizes WIDTHxLAYERS, such as 64x1,128x2")
-        sizes.append((int(width), int(layers)))
-    return sizes
+def _amount(text: str, units: Mapping[str, int], kind: str) -> int:
+    found = re.fullmatch(r"(\d+)([a-z]?)", text.lower(), re.ASCII)
+    if not found or found[2] not in units or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {kind}")
+    return int(found[1]) * units[found[2]]
 
 
-def _device_preset(text: str) -> str:
-    """The name of a preset; a level is refused with the option that gives it."""
-    if re.fullmatch(r"[1-9]", text):
-        raise argparse.ArgumentTypeError(f"a level is an option of its own: give -{text}")
-    return text
+def _gpt_size(text: str) -> tuple[int, int]:
+    if not (found := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text, re.ASCII)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size WIDTHxLAYERS such as 64x1")
+    return int(found[1]), int(found[2])
 
 
-class _Level(argparse.Action):
-    """-1 to -9: the number."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *rest: Any) -> None:
-        setattr(namespace, self.dest, int(str(rest[-1])[1:]))
+def _list(item: Callable[[str], Any], text: str) -> list[Any]:
+    return [item(part) for part in text.split(",")]
 
 
-# ---- groups of options
+# By the name of a value in the help text. Others are texts.
+_TYPES: Mapping[str, Callable[[str], Any]] = {
+    "BITS": float,
+    "BYTES": partial(_amount, units=_BYTES, kind="a number of bytes such as 65536, 64K, 10M or 4G"),
+    "INTEGER": int,
+    "INTEGERS": partial(_list, _positive),
+    "N": _positive,
+    "NAMES": partial(_list, str.strip),
+    "NUMBERS": partial(_list, partial(_number, number=float, lowest=1e-6, kind="a number above 0")),
+    "P": float,
+    "SEEDS": partial(_list, partial(_number, number=int, lowest=0, kind="an integer of 0 or more")),
+    "SIZES": partial(_list, _gpt_size),
+    "TIME": partial(_amount, units=_SECONDS, kind="a time such as 90s, 10m, 2h or 1d"),
+}
 
 
-def add_verbosity(parser: argparse.ArgumentParser) -> None:
-    """Adds -q and -v."""
-    parser.set_defaults(parser=parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress and no summary")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="print a summary of each file, and tracebacks of unexpected errors"
-    )
+def add(group: argparse._ActionsContainer, table: Mapping[str, str]) -> None:
+    """Adds options. table: the help text of each option, by what a user writes, for instance:
+
+    `-f, --force`; `--limit BYTES` with a value, whose name says the type; `--runs FOLDER [runs]` with a default;
+    `--form {a,b}` with choices; `--static MODEL ...`, which may be repeated.
+    """
+    for option, text in table.items():
+        words = option.split()
+        names = [word.rstrip(",") for word in words if word.startswith("-")]
+        if len(words) == len(names):
+            group.add_argument(*names, action="store_true", help=text)
+            continue
+        value, default = words[len(names)], words[-1][1:-1] if words[-1].startswith("[") else None
+        kind = _TYPES.get(value, str)
+        keywords: dict[str, Any] = {"type": kind, "metavar": value}
+        if value.startswith("{"):
+            keywords = {"choices": tuple(value[1:-1].split(","))}
+        if default:
+            text = f"{text} (default: {default})"
+            keywords["default"] = kind(default)
+        elif words[-1] == "...":
+            keywords |= {"action": "append", "default": []}
+        group.add_argument(*names, help=text, **keywords)
+
+
+# ---- options of several commands
+
+LIMIT = {"--limit BYTES": "use only the beginning of the corpus"}
+JSON = {"--json": "print JSON, one object a line, instead of text"}
+FORCE = {"-f, --force": "overwrite existing outputs; write to a terminal"}
+CONTEXT = {
+    "--context {carried,isolated,strided}": "what the frozen learner sees before a byte: everything, across documents "
+    "(carried, default), its document (isolated), or a sliding window of its document (strided)",
+    "--stride N": "for --context strided (default: half the window of the GPT)",
+}
+DECODING = {
+    "--given CORPUS|MODEL": "the corpus or model that the archive was given",
+    "--max-output BYTES": "refuse archives whose original is longer, such as 10G (default: no limit; 1 kB may hold terabytes of "
+    "zeros)",
+    "--max-time TIME": "refuse archives that take longer to decode, such as 10m or 2h, by a rough estimate from the learner and "
+    "the length (default: no limit; above 5m a line says so)",
+}
+VERBOSITY = {
+    "-q, --quiet": "print no progress and no summary",
+    "-v, --verbose": "print a summary of each file, and tracebacks of unexpected errors",
+}
+TRUST = {
+    "--trust-runs": "also use finished runs of other users, and those without their archives (default: refuse them)"
+}
+
+
+def add_corpora(parser: argparse.ArgumentParser) -> None:
+    """Adds the names of corpora."""
+    parser.add_argument("names", nargs="+", metavar="CORPUS", help=CORPUS)
+    parser.set_defaults(inputs=("names",))
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the output file."""
     group = parser.add_argument_group("output")
-    target = group.add_mutually_exclusive_group()
-    target.add_argument("-o", "--output", metavar="PATH", help="name of the output; - is standard output")
-    target.add_argument("-c", "--stdout", action="store_true", help="write to standard output")
-    group.add_argument("-f", "--force", action="store_true", help="overwrite an existing output; write to a terminal")
-    group.add_argument(
-        "--resume",
-        action="store_true",
-        help="resume an interrupted run, if it left a checkpoint next to its output (docs/RELIABILITY.md)",
-    )
-    group.add_argument(
-        "-k", "--keep", action="store_true", help="no effect: the source is always kept (accepted as gzip accepts it)"
-    )
-
-
-def add_decoding_limits(parser: argparse.ArgumentParser) -> None:
-    """Adds the limits of an original's length and of the time to decode it."""
-    parser.add_argument(
-        "--max-output",
-        type=byte_count,
-        metavar="BYTES",
-        help="refuse archives whose original is longer, such as 10G (default: no limit; 1 kB may hold terabytes of zeros)",
-    )
-    parser.add_argument(
-        "--max-time",
-        type=duration_s,
-        metavar="TIME",
-        help="refuse archives that take longer to decode, such as 10m or 2h, by a rough estimate from the learner and the length "
-        "(default: no limit; above 5m a line says so)",
-    )
-
-
-def add_context(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, default: str | None) -> None:
-    """Adds the options that choose the context of a frozen symbol."""
-    parser.add_argument(
-        "--context",
-        choices=("carried", "isolated", "strided"),
-        default=default,
-        help="what the frozen learner sees before a byte: everything, across documents (carried, default), its document "
-        "(isolated), or a sliding window of its document (strided)",
-    )
-    parser.add_argument(
-        "--stride", type=int, metavar="N", help="for --context strided (default: half the window of the GPT)"
-    )
+    target = {
+        "-o, --output PATH": "name of the output; - is standard output",
+        "-c, --stdout": "write to standard output",
+    }
+    add(group.add_mutually_exclusive_group(), target)
+    resume = "resume an interrupted run, if it left a checkpoint next to its output (docs/RELIABILITY.md)"
+    add(group, FORCE | {"--resume": resume})
 
 
 def add_learner(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that choose the learner."""
+    """Adds the options that choose the learner, and those of `add_runtime`."""
     group = parser.add_argument_group("learner (an archive stores all of these: decompress needs none of them)")
     level = group.add_mutually_exclusive_group()
     level.add_argument(
@@ -229,82 +218,80 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
         help="preset, from the fastest (-1) to the smallest archive (-9); -1 to -4 have no GPT (default: -5; "
         "compress takes -4 below 256 KiB)",
     )
-    level.add_argument("--fast", dest="preset", action="store_const", const="fast", help="the lowest preset")
-    level.add_argument("--best", dest="preset", action="store_const", const="best", help="the highest preset")
-    level.add_argument(
-        "--preset",
-        type=_device_preset,
-        choices=("gpu-small",),
-        help="a learner for --device cuda, with a GPT of 7 million weights (docs/MACHINES.md)",
+    add(
+        level,
+        {
+            "--preset {gpu-small}": "a learner for --device cuda, with a GPT of 7 million weights (docs/MACHINES.md)",
+            "--config FILE": "a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
+        },
     )
-    level.add_argument(
-        "--config",
-        metavar="FILE",
-        help="a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
+    add(
+        group,
+        {
+            "--pure": "the GPT without the context mixer; -5 to -9 all give the same one",
+            "--seed INTEGER": "seed of the initial weights and of the rows drawn for replay (default: 0)",
+            "--sync-every N": "for workers with slow links: train separate GPTs and average them every N steps "
+            "(docs/MACHINES.md)",
+            "--replicas N": "with --sync-every: number of GPTs (default: the number of workers that torchrun started)",
+        },
     )
-    group.add_argument(
-        "--pure", action="store_true", help="the GPT without the context mixer; -5 to -9 all give the same one"
-    )
-    group.add_argument(
-        "--seed",
-        type=int,
-        metavar="N",
-        help="seed of the initial weights and of the rows drawn for replay (default: 0)",
-    )
-    group.add_argument(
-        "--sync-every",
-        type=positive_integer,
-        metavar="K",
-        help="for workers with slow links: train separate GPTs and average them every K steps (docs/MACHINES.md)",
-    )
-    group.add_argument(
-        "--replicas",
-        type=positive_integer,
-        metavar="N",
-        help="with --sync-every: number of GPTs (default: the number of workers that torchrun started)",
-    )
+    add_runtime(parser)
+
+
+class _Level(argparse.Action):
+    """-1 to -9: the number."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *rest: Any) -> None:
+        setattr(namespace, self.dest, int(str(rest[-1])[1:]))
 
 
 def add_runtime(parser: argparse.ArgumentParser) -> None:
     """Adds the options that choose how to compute."""
-    group = parser.add_argument_group("computation (changes the speed, never a byte of the result)")
-    group.add_argument(
-        "--threads", type=int, metavar="N", help="number of threads (default: the number of cores, at most 8)"
+    add(
+        parser.add_argument_group("computation (changes the speed, never a byte of the result)"),
+        {
+            "--threads INTEGER": "number of threads (default: the number of cores, at most 8)",
+            "--backend {int8,float32,float64}": "type of numbers in the matrix products of the GPT (default: the fastest one "
+            "that is exact here)",
+            "--kernels {fused,plain}": "fused: compiled by numba; plain: operations of torch, slower, as a check (default: "
+            "fused)",
+            "--device {cpu,cuda,auto} [cpu]": "where the GPT learns; auto: on a GPU if there is one that passes its tests; no "
+            "effect without a GPT, as at -1 to -4",
+            "--audit-every INTEGER [0]": "check computation and memory during the run: recompute one of so many segments in "
+            "another way; 0: none (docs/RELIABILITY.md)",
+            "--max-memory BYTES": "refuse a learner that needs more memory than this (default: 6G, or what this process may use "
+            "if that is less)",
+        },
     )
-    group.add_argument(
-        "--backend",
-        choices=("int8", "float32", "float64"),
-        help="type of numbers in the matrix products of the GPT (default: the fastest one that is exact here)",
-    )
-    group.add_argument(
-        "--kernels",
-        choices=("fused", "plain"),
-        help="fused: compiled by numba; plain: operations of torch, slower, as a check (default: fused)",
-    )
-    group.add_argument(
-        "--device",
-        choices=("cpu", "cuda", "auto"),
-        default="cpu",
-        help="where the GPT learns; auto: on a GPU if there is one that passes its tests; no effect without a GPT, "
-        "as at -1 to -4 (default: %(default)s)",
-    )
-    group.add_argument(
-        "--audit-every",
-        type=int,
-        default=0,
-        metavar="N",
-        help="check computation and memory during the run: recompute one of N segments in another way "
-        "(default: 0, no audit; docs/RELIABILITY.md)",
-    )
-    group.add_argument(
-        "--max-memory",
-        type=byte_count,
-        metavar="BYTES",
-        help="refuse a learner that needs more memory than this (default: 6G, or what this process may use if that is less)",
+
+
+def add_other_learner(parser: argparse.ArgumentParser) -> None:
+    """Adds --learner and --learner-arg, for learners of the user's own."""
+    add(
+        parser.add_argument_group("a learner of your own (docs/LEARNERS.md)"),
+        {
+            "--learner MODULE:FACTORY": "measure the learner that this function or class makes; MODULE is a module or a file.py, "
+            "whose code is run",
+            "--learner-arg NAME=VALUE ...": "an argument of the factory; repeatable (of `sweep`: NAME several times to vary it)",
+        },
     )
 
 
 # ---- what the options mean
+
+
+class UsageErrors:
+    """`with UsageErrors(args):` makes a ConfigError the end of the program, with a usage error."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._parser: Parser = args.parser
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, ConfigError):
+            self._parser.error(in_options(str(error)))
 
 
 def runtime(args: argparse.Namespace) -> Runtime:
@@ -312,7 +299,7 @@ def runtime(args: argparse.Namespace) -> Runtime:
     from prequential.online.runtime import Runtime
     from prequential.online.workers.environment import launched
 
-    try:
+    with UsageErrors(args):
         if launched() and args.device == "auto":
             raise ConfigError("with torchrun all processes use the same device: give --device cuda or --device cpu")
         return Runtime(
@@ -323,55 +310,29 @@ def runtime(args: argparse.Namespace) -> Runtime:
             audit_every=args.audit_every,
             max_memory_bytes=args.max_memory,
         )
-    except ConfigError as error:
-        usage_error(args, error)
 
 
 def learner_config(args: argparse.Namespace) -> Config:
     """The Config of the options of `add_learner`; a wrong or contradictory value ends the program with a usage error."""
-    from prequential.model.presets import DEFAULT_PRESET, PRESETS, preset
+    from prequential.model.presets import DEFAULT_PRESET, preset
 
-    levels = {None: DEFAULT_PRESET, "fast": min(PRESETS), "best": max(PRESETS)}
-    try:
+    has_replicas = args.sync_every or args.replicas
+    with UsageErrors(args):
         if args.config is not None:
-            if args.pure or args.seed is not None or args.sync_every or args.replicas:
+            if args.pure or args.seed is not None or has_replicas:
                 raise ConfigError(
                     "--config gives the complete learner: leave out --pure, --seed, --sync-every and --replicas"
                 )
             return _read_config(args.config)
-        config = preset(levels.get(args.preset, args.preset), pure=args.pure, seed=args.seed or 0)
-        if args.pure and (args.sync_every or args.replicas):
+        config = preset(args.preset or DEFAULT_PRESET, pure=args.pure, seed=args.seed or 0)
+        if not has_replicas:
+            return config
+        if args.pure:
             raise ConfigError(
                 "--pure reads contexts from a table, which replicas cannot share: leave out --sync-every or --pure"
             )
-        if not (args.sync_every or args.replicas):
-            return config
         # Replicas do not share a table of contexts.
         return replace(config, gpt=config.gpt and replace(config.gpt, contexts=()), replicas=_replicas(args))
-    except ConfigError as error:
-        usage_error(args, error)
-
-
-def add_given(parser: argparse.ArgumentParser, what: str) -> None:
-    """Adds --given."""
-    parser.add_argument("--given", metavar="CORPUS|MODEL", help=what)
-
-
-def add_other_learner(parser: argparse.ArgumentParser, several: str = "repeatable") -> None:
-    """Adds --learner and --learner-arg, for learners of the user's own. several: the help on an argument that is repeated."""
-    group = parser.add_argument_group("a learner of your own (docs/LEARNERS.md)")
-    group.add_argument(
-        "--learner",
-        metavar="MODULE:FACTORY",
-        help="measure the learner that this function or class makes; MODULE is a module or a file.py, whose code is run",
-    )
-    group.add_argument(
-        "--learner-arg",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help=f"an argument of the factory; {several}",
-    )
 
 
 def other_learner(args: argparse.Namespace) -> Subject | None:
@@ -380,10 +341,8 @@ def other_learner(args: argparse.Namespace) -> Subject | None:
         return None
     from prequential.learners.loading import load_subject, parse_arguments
 
-    try:
+    with UsageErrors(args):
         arguments = parse_arguments(args.learner_arg)
-    except ConfigError as error:
-        usage_error(args, error)
     with foreign_code():
         return load_subject(args.learner, arguments)
 
@@ -399,9 +358,9 @@ def other_learner_grid(args: argparse.Namespace) -> dict[str, list[Any]] | None:
 
 def _names_other_learner(args: argparse.Namespace) -> bool:
     if args.learner is None and args.learner_arg:
-        usage_error(args, "--learner-arg needs --learner")
-    if args.learner is not None and (given := given_learner_options(args)):
-        usage_error(args, f"--learner gives the complete learner: leave out {', '.join(given)}")
+        args.parser.error("--learner-arg needs --learner")
+    if args.learner is not None:
+        refuse(args, given_learner_options(args), "--learner gives the complete learner")
     return args.learner is not None
 
 
@@ -417,10 +376,16 @@ def given_learner_options(args: argparse.Namespace) -> list[str]:
     return [name for name, value in values.items() if value]
 
 
-def usage_error(args: argparse.Namespace, reason: ConfigError | str) -> NoReturn:
-    """Ends the program with a usage error."""
-    parser: Parser = args.parser
-    parser.error(in_options(str(reason)))
+def refuse(args: argparse.Namespace, given: Iterable[str], reason: str) -> None:
+    """Ends the program with a usage error if any of these options is given."""
+    if names := ", ".join(given):
+        args.parser.error(f"{reason}: leave out {names}")
+
+
+def given_of(args: argparse.Namespace, *names: str) -> list[str]:
+    """Which of these options have another value than by default."""
+    default = args.parser.get_default
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) != default(name)]
 
 
 def _replicas(args: argparse.Namespace) -> ReplicaConfig:
@@ -428,32 +393,26 @@ def _replicas(args: argparse.Namespace) -> ReplicaConfig:
     from prequential.online.workers.environment import workers
 
     if not args.sync_every:
-        raise ConfigError("--replicas needs --sync-every K, the number of steps between two averages")
+        raise ConfigError("--replicas needs --sync-every N, the number of steps between two averages")
     n_workers = workers()[0] if getattr(args, "shared", None) == "steps" else 1
     if not args.replicas and n_workers == 1:
         raise ConfigError("--sync-every needs --replicas N, unless torchrun started several workers of one run")
     return ReplicaConfig(n_replicas=args.replicas or n_workers, sync_every=args.sync_every)
 
 
-def _read_file_or_pipe(path: str) -> bytes:
-    """At most MAX_CONFIG_BYTES bytes, also of a pipe without a name, as in `--config <(command)`. Raises OSError for others."""
-    from prequential.files import read_regular
-
-    if not Path(path).is_fifo() or os.path.lexists(os.path.realpath(path)):  # it might wait for a writer
-        return read_regular(path, MAX_CONFIG_BYTES)
-    with Path(path).open("rb") as pipe:
-        data = pipe.read(MAX_CONFIG_BYTES + 1)
-    if len(data) > MAX_CONFIG_BYTES:
-        raise OSError(errno.EFBIG, f"longer than {MAX_CONFIG_BYTES:,} bytes", path)
-    return data
-
-
 def _read_config(path: str) -> Config:
+    from prequential.files import open_regular
     from prequential.files.strict_json import parse_json
     from prequential.model.config import Config
 
+    # The pipe of `--config <(command)` has no name; one with a name might wait for a writer.
+    is_pipe = Path(path).is_fifo() and not os.path.lexists(os.path.realpath(path))
     try:
-        return Config.from_dict(parse_json(_read_file_or_pipe(path).removeprefix(codecs.BOM_UTF8)))
+        with Path(path).open("rb") if is_pipe else open_regular(path) as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
+        if len(data) > MAX_CONFIG_BYTES:
+            raise OSError(errno.EFBIG, f"longer than {MAX_CONFIG_BYTES:,} bytes")
+        return Config.from_dict(parse_json(data.removeprefix(codecs.BOM_UTF8)))
     except OSError as error:
         raise ConfigError(f"--config: cannot read {path!r}: {error.strerror}") from error
     except ValueError as error:

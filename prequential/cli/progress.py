@@ -1,17 +1,22 @@
-"""Progress of a run on stderr: a bar on a terminal, a line a minute elsewhere; warnings are lines in both.
+"""Progress of a run on stderr: a bar on a terminal, a line a minute elsewhere; and the command that resumes a run.
 
-The first line comes after a minute: a short run without findings prints nothing to a pipe. With --quiet nothing is printed.
+Warnings are lines in both. The first line comes after a minute: a short run without findings prints nothing to a pipe. With
+--quiet nothing is printed.
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prequential.cli.streams import terminal
+from prequential.files import RESUMABLE
+from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.watch.progress import SilentProgress
@@ -37,9 +42,10 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
             watch.close()
 
 
-def shows_summary(*, quiet: bool, verbose: bool) -> bool:
-    """Whether a command says in one line what it has done: on a terminal, and with -v."""
-    return not quiet and (verbose or sys.stderr.isatty())
+def print_summary(args: argparse.Namespace, line: str) -> None:
+    """Says on stderr what a command has done: on a terminal, and with -v."""
+    if not args.quiet and (args.verbose or sys.stderr.isatty()):
+        print(printable(line), file=sys.stderr)
 
 
 def _watch(title: str, *, quiet: bool) -> SilentProgress:
@@ -92,3 +98,41 @@ class _WarningHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(Exception):
             self._watch.warn([record.getMessage()])
+
+
+# ---- commands that resume an interrupted run, to be pasted into a shell
+
+
+@contextmanager
+def resumable(args: argparse.Namespace, **changes: Any) -> Iterator[None]:
+    """If the body fails and leaves a checkpoint, the error names the command that resumes the run: `args` with these changes."""
+    try:
+        yield
+    except BaseException as error:
+        notes, command = getattr(error, "__notes__", []), command_line(args, **changes, resume=True)
+        error.__notes__ = [f"`{command}` continues from the last checkpoint" if n == RESUMABLE else n for n in notes]
+        raise
+
+
+def command_line(args: argparse.Namespace, **changes: Any) -> str:
+    """The command of these arguments, some of them changed. Options of their default value are left out."""
+    values, words, names = {**vars(args), **changes}, args.parser.prog.split(), list[str]()
+    for action in args.parser._actions:
+        value: Any = values.get(action.dest)
+        if not action.option_strings:
+            names += value if isinstance(value, list) else [value]
+        elif value not in (None, action.default, []):
+            words += _option(action, value)
+    return shlex.join([*words, *(["--"] if any(name[:1] == "-" != name for name in names) else []), *names])
+
+
+def _option(action: argparse.Action, value: Any) -> list[str]:
+    """The words that give the option this value; none for an option of another value of the same name, such as --fast."""
+    name = action.option_strings[0]
+    if action.nargs == 0:
+        if f"-{value}" in action.option_strings:  # a level
+            return [f"-{value}"]
+        return [name] if action.const == value else []
+    if action.choices is not None and value not in action.choices:
+        return []
+    return [word for each in (value if isinstance(value, list) else [value]) for word in (name, str(each))]

@@ -1,4 +1,7 @@
-"""prequential report: run folders as one HTML page, or as plots."""
+"""Show runs as an HTML page or as plots.
+
+The page loads nothing from elsewhere; the plots are PNG and SVG files (docs/MEASURES.md).
+"""
 
 import argparse
 import sys
@@ -6,38 +9,21 @@ import sys
 from prequential.cli import options
 from prequential.printable import printable
 
-SUMMARY = "show runs as an HTML page or as plots"
 DEFAULT_OUTPUT = "report.html"
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "report",
-        description="Write one self-contained HTML page about run folders, or their plots as PNG and SVG files "
-        "(docs/MEASURES.md).",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "names", nargs="+", metavar="RUN", help="run folder of `evaluate`, or a folder of them: all its runs"
     )
-    target = parser.add_mutually_exclusive_group()
-    target.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE.html",
-        help=f"name of the page; - is standard output (default: {DEFAULT_OUTPUT}, or no page with --plots)",
-    )
-    target.add_argument("-c", "--stdout", action="store_true", help="write the page to standard output")
-    parser.add_argument(
-        "--plots", metavar="FOLDER", help="write plots to this folder, as PNG and SVG (needs matplotlib)"
-    )
-    parser.add_argument("-f", "--force", action="store_true", help="overwrite existing files; write to a terminal")
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run)
+    output = f"name of the page; - is standard output (default: {DEFAULT_OUTPUT}, or no page with --plots)"
+    target = {"-o, --output FILE.html": output, "-c, --stdout": "write the page to standard output"}
+    options.add(parser.add_mutually_exclusive_group(), target)
+    plots = {"--plots FOLDER": "write plots to this folder, as PNG and SVG (needs matplotlib)"}
+    options.add(parser, plots | options.FORCE)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the page, the plots or both; returns the exit code."""
     from prequential.cli.runs import DEFAULT_FOLDER
     from prequential.evaluation.runs import find_runs, mode_of_all
     from prequential.files import check_output

@@ -1,4 +1,4 @@
-"""prequential runs: the list of the runs in a folder, one run as `evaluate` printed it, and a folder of runs as one file."""
+"""List, show and pack earlier evaluations (docs/MEASURES.md)."""
 
 import argparse
 import json
@@ -11,33 +11,24 @@ from prequential.cli.failures import EXIT_FAILURE, report_failure
 from prequential.errors import CorpusError
 from prequential.printable import printable
 
-SUMMARY = "list, show and pack earlier evaluations"
 DEFAULT_FOLDER = "runs"
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command and its three actions."""
-    parser = commands.add_parser("runs", description="List, show and pack earlier evaluations (docs/MEASURES.md).")
+def add_options(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="{list,show,pack}", required=True)
-    listing = actions.add_parser(
-        "list", help="all runs in a folder", description="List all runs in a folder, the oldest first."
-    )
+    listing = actions.add_parser("list", help="all runs in a folder", description="List all runs, the oldest first.")
     listing.add_argument(
         "folder",
         nargs="?",
-        metavar="FOLDER",
         help=f"folder of runs, or file of packed runs (default: {DEFAULT_FOLDER})",
+        metavar="FOLDER",
     )
-    listing.add_argument("--json", action="store_true", help="print one JSON object a line")
-    listing.set_defaults(run=list_runs)
     showing = actions.add_parser("show", help="one run", description="Show one run as `evaluate` printed it.")
     showing.add_argument(
         "name",
         metavar="RUN",
         help="run folder; the beginning of its name in runs/; latest; or FILE/NAME for a packed run",
     )
-    showing.add_argument("--json", action="store_true", help="print the record, one JSON object")
-    showing.set_defaults(run=show_run)
     packing = actions.add_parser(
         "pack",
         help="all runs of a folder in one file",
@@ -46,10 +37,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     packing.add_argument("folder", metavar="FOLDER", help="folder of runs")
     packing.add_argument("-o", "--output", metavar="FILE", required=True, help="file to write")
-    packing.add_argument("-f", "--force", action="store_true", help="overwrite an existing file")
-    packing.set_defaults(run=pack_runs)
-    for action in (listing, showing, packing):
-        options.add_verbosity(action)
+    options.add(packing, options.FORCE)
+    for action, command in ((listing, list_runs), (showing, show_run), (packing, pack_runs)):
+        options.add(action, options.VERBOSITY | ({} if action is packing else options.JSON))
+        action.set_defaults(run=command, parser=action)
 
 
 def list_runs(args: argparse.Namespace) -> int:

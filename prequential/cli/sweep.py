@@ -1,60 +1,63 @@
-"""prequential sweep: a grid of configurations over one corpus, or with --ladder one learner at several sizes."""
+"""Measure a grid of configurations on one corpus, or a ladder of sizes.
+
+Every combination of the given values is run, one after another; the options of the learner give everything else in the
+configurations. With --ladder, the learner's GPT is run at several sizes instead, to forecast a larger one. Finished runs are not
+repeated (docs/STUDIES.md).
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.plans import add_plan, check_seeds, run_study
+from prequential.cli.failures import EXIT_FAILURE, in_options, report_failure
+from prequential.cli.progress import progress_bar
 from prequential.cli.streams import foreign_code
-from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
-    from prequential.sweeps.plan_runs import Study
+    from prequential.sweeps.finished import CorpusKey
+    from prequential.sweeps.plan_runs import RunOutcome, Study
     from prequential.sweeps.plans import Plan
+    from prequential.watch.progress import SilentProgress
 
-SUMMARY = "measure a grid of configurations on one corpus, or a ladder of sizes"
+SCHEMA = 1
 DEFAULT_SEEDS = (0, 1, 2)  # of a ladder
 OF_GRID = ("replay", "width", "layers", "update_size")
-OF_LADDER = ("sizes", "seeded")
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "sweep",
-        description="Measure every combination of the given values on one corpus, one run after another. The options of the "
-        "learner give everything else in the configurations. With --ladder, run the learner's GPT at several sizes instead, to "
-        "forecast a larger one. Finished runs are not repeated (docs/STUDIES.md).",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    runs = "folder for new run folders, and of finished ones to use again (default: runs; with --ladder: ladder)"
+    add_study(parser, {"--runs FOLDER": runs})
+    options.add(
+        parser.add_argument_group("grid (each is a list such as 1,2,4; default: the value of the configuration)"),
+        {
+            "--replay NUMBERS": "positions trained on for each symbol read",
+            "--width INTEGERS": "width of the GPT",
+            "--layers INTEGERS": "layers of the GPT",
+            "--update-size INTEGERS": "symbols between two optimiser steps",
+        },
     )
-    add_plan(parser, folder="runs; with --ladder: ladder", seeds=" (default with --ladder: 0,1,2)")
-    grid = parser.add_argument_group("grid (each is a list such as 1,2,4; default: the value of the configuration)")
-    for name, numbers, what in (
-        ("--replay", options.positive_numbers, "positions trained on for each symbol read"),
-        ("--width", options.positive_integers, "width of the GPT"),
-        ("--layers", options.positive_integers, "layers of the GPT"),
-        ("--update-size", options.positive_integers, "symbols between two optimiser steps"),
-    ):
-        grid.add_argument(name, type=numbers, metavar="LIST", help=what)
-    ladder = parser.add_argument_group("ladder (each run contains the runs over every prefix of the corpus)")
-    ladder.add_argument("--ladder", action="store_true", help="run the learner at several sizes")
-    ladder.add_argument(
-        "--sizes", type=options.gpt_sizes, metavar="LIST", help="sizes WIDTHxLAYERS (default: 24x2,32x2,48x2,64x2,96x2)"
+    options.add(
+        parser.add_argument_group("ladder (each run contains the runs over every prefix of the corpus)"),
+        {
+            "--ladder": "run the learner at several sizes, with seeds 0,1,2 by default",
+            "--sizes SIZES": "sizes WIDTHxLAYERS (default: 24x2,32x2,48x2,64x2,96x2)",
+            "--seeded SIZES": "sizes that run with all seeds (default: the second and the second to last); the others run with "
+            "the first seed",
+        },
     )
-    ladder.add_argument(
-        "--seeded",
-        type=options.gpt_sizes,
-        metavar="LIST",
-        help="sizes that run with all seeds (default: the second and the second to last); the others run with the first seed",
-    )
-    options.add_other_learner(parser, several="give NAME several times to vary it")
-    parser.set_defaults(run=run)
+    options.add_other_learner(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plans, runs and summarises; returns the exit code."""
     _check_usage(args)
     from prequential.sweeps.finished import corpus_key
     from prequential.sweeps.ladder import ladder_study
@@ -70,13 +73,10 @@ def run(args: argparse.Namespace) -> int:
 def _check_usage(args: argparse.Namespace) -> None:
     """Ends the program with a usage error if options of a grid and of a ladder, or of two kinds of seeds, meet."""
     check_seeds(args, has_default=args.ladder)
-    wrong = (*OF_GRID, "learner") if args.ladder else OF_LADDER
-    for name in wrong:
-        if getattr(args, name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            args.parser.error(
-                f"{option} is not of a ladder: leave it out" if args.ladder else f"{option} needs --ladder"
-            )
+    if args.ladder:
+        options.refuse(args, options.given_of(args, *OF_GRID, "learner"), "a ladder has its own options")
+    elif wrong := options.given_of(args, "sizes", "seeded"):
+        args.parser.error(f"{wrong[0]} needs --ladder")
 
 
 def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
@@ -84,12 +84,9 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
     from prequential.sweeps.ladder import DEFAULT_SIZES, Size, ladder_plan
     from prequential.sweeps.plans import learner_plan, sweep_plan
 
-    try:
+    with options.UsageErrors(args):
         if (grid := options.other_learner_grid(args)) is not None:
-            if any(getattr(args, name) is not None for name in OF_GRID):
-                args.parser.error(
-                    "--replay, --width, --layers and --update-size are of the GPT: --learner has --learner-arg"
-                )
+            options.refuse(args, options.given_of(args, *OF_GRID), "--learner is varied by --learner-arg")
             with foreign_code():
                 return learner_plan(args.learner, grid, args.seeds)
         base = options.learner_config(args)
@@ -106,5 +103,87 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
             seeds=args.seeds,
             runtime=runtime,
         )
-    except ConfigError as error:
-        options.usage_error(args, error)
+
+
+# ---- what `sweep` and `ablate` share
+
+
+def add_study(parser: argparse.ArgumentParser, runs: Mapping[str, str]) -> None:
+    """Adds the corpus, the folder of runs (by the option `runs`), seeds, what is printed, the learner and the runtime."""
+    parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or shards:FOLDER")
+    seeds = {"--seeds SEEDS": "seeds; results are averaged over them"}
+    dry_run = {"--dry-run": "print the plan and run nothing"}
+    options.add(parser, {**options.LIMIT, **runs, **options.TRUST, **seeds, **dry_run, **options.JSON})
+    options.add_learner(parser)
+    parser.set_defaults(shared="runs", inputs=("source",))
+
+
+def check_seeds(args: argparse.Namespace, *, has_default: bool = False) -> None:
+    """Ends the program with a usage error if both --seeds, or seeds by default, and --seed are given."""
+    if args.seed is not None and (has_default or args.seeds is not None):
+        args.parser.error("--seeds gives all seeds: leave out --seed")
+
+
+def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: CorpusKey) -> int:
+    """Prints the plan, makes its runs and prints the summary; returns the exit code."""
+    from prequential.sweeps.finished import finished_runs
+    from prequential.sweeps.plans import format_plan, plan_record
+
+    plan, prints = study.plan, not (args.json or args.quiet)
+    bad: list[Exception] = []
+    finished = finished_runs(args.runs, corpus, plan.keys, trust_runs=args.trust_runs, on_bad=bad.append).keys()
+    for error in bad:
+        report_failure(None, error, verbose=args.verbose)
+    if prints or (args.dry_run and not args.json):
+        print(in_options(format_plan(plan, corpus, len(finished), study.notes)), flush=True)
+    outcomes = [] if args.dry_run else _run_plan(args, plan, runtime)
+    summary = study.summarise(outcomes) if any(outcome.run for outcome in outcomes) else None
+    if args.json:
+        record = {"schema": SCHEMA, "kind": study.kind, **plan_record(plan, corpus)}
+        record["runs"] = [outcome.to_record() for outcome in outcomes]
+        print(json.dumps(record | (summary.to_record() if summary else {}), allow_nan=False))
+    elif summary:
+        print(("\n" if prints else "") + summary.to_text())
+    return EXIT_FAILURE if bad or any(outcome.error for outcome in outcomes) else 0
+
+
+def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[RunOutcome]:
+    """Every run of the plan in order, new or finished already. Prints each as soon as it is finished.
+
+    If torchrun started several processes, the first one returns, and the others end when no run is left.
+    """
+    from prequential.sweeps.plan_runs import run_plan
+    from prequential.sweeps.plan_workers import PlanWorker
+
+    worker = PlanWorker.launched()
+    if worker and runtime.threads is None:
+        runtime = replace(runtime, threads=worker.n_threads)
+    outcomes = []
+    try:
+        for outcome in run_plan(
+            args.source,
+            plan,
+            args.runs,
+            limit_bytes=args.limit,
+            runtime=runtime,
+            open_progress=partial(_progress, quiet=args.quiet),
+            worker=worker,
+            trust_runs=args.trust_runs,
+        ):
+            outcomes.append(outcome)
+            if outcome.error:
+                report_failure(outcome.name, outcome.error, verbose=args.verbose)
+            elif not (args.json or args.quiet):
+                print(outcome.to_text(), flush=True)
+    except (KeyboardInterrupt, SystemExit) as end:
+        end.add_note("finished runs are kept: the same command continues with the others")
+        raise
+    if worker and not worker.is_first:
+        sys.exit(0)
+    return sorted(outcomes, key=lambda outcome: plan.configs.index(outcome.config))
+
+
+@contextmanager
+def _progress(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
+    with foreign_code(), progress_bar(title, quiet=quiet) as show:
+        yield show

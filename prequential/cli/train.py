@@ -1,4 +1,9 @@
-"""prequential train: a learner that has read a corpus, stored in a folder, and its GPT as an ordinary torch module."""
+"""Train a learner and store it, or export its GPT as a module.
+
+The learner reads the corpus from its first byte to its last. Its code length is printed, and the learner stored in a folder for
+`heldout`, and for `load_model` in Python. --export writes its GPT as plain PyTorch; without -o, it trains nothing and exports
+that of a stored model (docs/DATA.md).
+"""
 
 import argparse
 import json
@@ -9,52 +14,33 @@ from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
-from prequential.cli.progress import progress_bar
-from prequential.cli.resuming import resumable
+from prequential.cli.progress import progress_bar, resumable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config
     from prequential.online.model_store import StoredModel
     from prequential.online.runtime import Runtime
 
-SUMMARY = "train a learner and store it, or export its GPT as a module"
 
-
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declares the command."""
-    parser = commands.add_parser(
-        "train",
-        description="Train a learner on a corpus from its first byte to its last, print the code length, and store the learner "
-        "in a folder for `heldout`, and for `load_model` in Python. --export writes its GPT as plain PyTorch; without -o, it "
-        "trains nothing and exports that of a stored model (docs/DATA.md).",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="CORPUS", help=f"{options.CORPUS}; without -o, the folder of a stored model")
-    parser.add_argument("-o", "--output", metavar="MODEL", help="the new folder of the learner")
-    parser.add_argument(
-        "--export",
-        metavar="FOLDER",
-        help="write the GPT as gpt.py, config.json and model.safetensors, which do not need this program, to this new folder",
+    options.add(
+        parser,
+        {
+            "-o, --output MODEL": "the new folder of the learner",
+            "--export FOLDER": "write the GPT as gpt.py, config.json and model.safetensors, which do not need this program, to "
+            "this new folder",
+            "--check CORPUS": "with --export: the loss of the frozen GPT and of the module on this corpus",
+            **options.LIMIT,
+            "--resume": "resume an interrupted training of MODEL, if it left a checkpoint (docs/RELIABILITY.md)",
+            **options.JSON,
+        },
     )
-    parser.add_argument(
-        "--check", metavar="CORPUS", help="with --export: the loss of the frozen GPT and of the module on this corpus"
-    )
-    parser.add_argument(
-        "--limit", type=options.byte_count, metavar="BYTES", help="use only the beginning of each corpus"
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="resume an interrupted training of MODEL, if it left a checkpoint (docs/RELIABILITY.md)",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line instead of text")
     options.add_learner(parser)
-    options.add_runtime(parser)
-    options.add_verbosity(parser)
-    parser.set_defaults(run=run, inputs=("name", "check"))
+    parser.set_defaults(inputs=("name", "check"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains and stores the learner, exports its GPT, or both; returns the exit code."""
     _check_usage(args)
     config = options.learner_config(args) if args.output is not None else None
     return for_each([args.name], partial(_run, args, config, options.runtime(args)), verbose=args.verbose)
@@ -67,9 +53,8 @@ def _check_usage(args: argparse.Namespace) -> None:
     if args.output is None:
         if args.export is None:
             args.parser.error("give -o MODEL to train, or --export FOLDER to export a stored model")
-        training = [*options.given_learner_options(args), *(["--resume"] if args.resume else [])]
-        if training:
-            args.parser.error(f"without -o MODEL nothing is trained: leave out {', '.join(training)}")
+        training = [*options.given_learner_options(args), *options.given_of(args, "resume")]
+        options.refuse(args, training, "without -o MODEL nothing is trained")
         if args.limit is not None and args.check is None:
             args.parser.error("--limit applies to a corpus: give -o MODEL or --check CORPUS, or leave out --limit")
     elif args.export is not None and os.path.realpath(args.output) == os.path.realpath(args.export):
@@ -112,12 +97,8 @@ def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name:
         learner, mode = runtime.learner(config), source.mode
         with progress_bar(name, quiet=args.quiet) as show:
             done = train(learner, source.symbols[:], show, (checkpoints, source.header(config)))
-        trained_on = {
-            **describe(source),
-            "limit_bytes": args.limit,
-            "code_bits": done.code_bits,
-            "prequential": VERSION,
-        }
+        about = {"limit_bytes": args.limit, "code_bits": done.code_bits, "prequential": VERSION}
+        trained_on = describe(source) | about
         digest = save_model(args.output, learner, trained_on, mode=mode)
     record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
     print(json.dumps({**record, "config": config.to_dict()}) if args.json else format_training(record), flush=True)

@@ -1,12 +1,16 @@
 """The program as users run it: a process in a folder, with an exit code and two streams; and a small learner."""
 
+import fcntl
 import json
 import os
 import select
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,7 @@ SMALL = prequential.Config(
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Start = Callable[..., "subprocess.Popen[bytes]"]
+OnTerminal = Callable[..., tuple[int, bytes | None, str]]
 
 
 def program(*args: str, config: Path, python: Sequence[str] = ("-m", "prequential")) -> list[str]:
@@ -102,6 +107,28 @@ def start(small_config: Path) -> Start:
         return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, **streams)
 
     return start
+
+
+@pytest.fixture(scope="session")
+def on_terminal(start: Start) -> OnTerminal:
+    """Runs `prequential ARGS` with these streams on a terminal: exit code, stdout if it is a pipe, what the terminal received."""
+
+    def run(
+        folder: Path, *args: str, columns: int = 100, streams: Sequence[str] = ("stderr",)
+    ) -> tuple[int, bytes | None, str]:
+        controller, terminal = os.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = start(folder, *args, **dict.fromkeys(streams, terminal))
+        os.close(terminal)
+        shown = b""
+        with suppress(OSError):  # the program has closed the terminal
+            while data := os.read(controller, 1 << 16):
+                shown += data
+        os.close(controller)
+        output, _ = process.communicate(timeout=60)
+        return process.returncode, output, shown.decode()
+
+    return run
 
 
 @pytest.fixture(scope="session")

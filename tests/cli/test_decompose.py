@@ -45,13 +45,3 @@ def test_json_has_the_corpus_the_configuration_and_the_versions(run, folder):
     assert record["config"] == json.loads(json.dumps(PURE.to_dict()))
     assert [t["epsilon"] for t in record["thresholds"]] == [0.5]
     assert "torch" in record["environment"]["versions"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [(("-1", "a"), "no GPT"), (("--limit", "x", "a"), "'x'"), (("--config", "mixer", "a"), "GPT alone")],
-)
-def test_wrong_options_are_usage_errors(run, folder, small_config, arguments, part):
-    done = run(folder, "decompose", *(str(small_config) if each == "mixer" else each for each in arguments))
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, b"", 1)
-    assert part in done.stderr.decode()

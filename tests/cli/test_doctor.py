@@ -40,12 +40,6 @@ def test_a_broken_law_is_one_line_and_exit_code_1(folder, small_config, monkeypa
     assert err == f"prequential: a: this check failed: {FUTURE}: before byte 7 costs change\n"
 
 
-@pytest.mark.parametrize("arguments", ["--samples -1 --law a", "--limit 0 --law a", "--samples 2", "-5", "a"])
-def test_numbers_out_of_range_and_options_without_law_are_usage_errors(run, folder, arguments):
-    done = run(folder, "doctor", *arguments.split())
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-
-
 def test_an_audited_run_makes_the_same_archive_and_reads_it(run, folder, text, archive):
     assert run(folder, "compress", "--audit-every", "2", "a").returncode == 0
     done = run(folder, "decompress", "--audit-every", "1", "-c", "a.pq")

@@ -50,9 +50,3 @@ def test_an_evaluation_records_its_estimate_and_the_actual_cost(run, folder):
         figure = accuracy[name]
         assert figure["relative_error"] == (figure["estimated"] - figure["actual"]) / figure["actual"]
     assert abs(accuracy["archive_bytes"]["relative_error"]) < 0.05  # the probe coded the complete corpus
-
-
-def test_a_wrong_option_is_one_line_and_exit_code_2(run, folder):
-    done = run(folder, "estimate", "--probe", "0", "a")
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, b"", 1)
-    assert "at least 1" in done.stderr.decode()

@@ -70,22 +70,3 @@ def test_without_a_run_folder_nothing_is_left(run, text, tmp_path):
     record = json.loads(done.stdout)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert record["ledger"][-1] == {"entry": "choice among 8 seeds", "bits": 3.0}
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "two"])
-def test_a_number_of_tries_below_one_is_a_usage_error(run, tmp_path, number):
-    done = run(tmp_path, "evaluate", f"--configs-tried={number}", "a")
-    assert done.returncode == 2 and b"is not an integer of 1 or more" in done.stderr
-
-
-def test_an_output_that_cannot_be_appended_to_is_refused_before_the_work(run, tmp_path):
-    (tmp_path / "a").write_bytes(b"text")
-    done = run(tmp_path, "evaluate", "-1", "--baselines", "none", "--no-run", "--output", "missing/runs.jsonl", "a")
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, b"", 1)
-    assert b"missing/runs.jsonl" in done.stderr
-
-
-def test_standard_input_that_would_be_read_twice_is_a_usage_error(run, text, tmp_path):
-    done = run(tmp_path, "evaluate", "--no-run", "--estimate", "-", stdin=text[:300])
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, b"", 1)
-    assert b"standard input cannot be read twice" in done.stderr

@@ -3,19 +3,13 @@
 import json
 
 import pytest
+from studies import TINY
 
 import prequential
-from prequential import Config, ConfigError, CorpusError, GPTConfig, ScheduleConfig
+from prequential import ConfigError, CorpusError
 from prequential.cli.main import build_parser
 from prequential.forecasting.sealed import read_forecast
 
-GPT = Config(
-    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
-    mixer=None,
-    schedule=ScheduleConfig(
-        first_segment_symbols=64, segment_symbols=256, row_symbols=32, n_rows=8, history_bits=14, block_symbols=4096
-    ),
-)
 TARGET = ("--target-width", "48", "--target-layers", "1", "--target-bytes", "6000")
 
 
@@ -33,7 +27,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("forecast")
     text = prequential.sample_path("christmas_carol").read_bytes()[2000:10000]
     (folder / "book.txt").write_bytes(text)
-    (folder / "gpt.json").write_text(json.dumps(GPT.to_dict()))
+    (folder / "gpt.json").write_text(json.dumps(TINY.to_dict()))
     sizes = "16x1,20x1,24x1,28x1,32x1"
     ran("sweep", "--ladder", folder / "book.txt", "--config", folder / "gpt.json", "--kernels", "fused", "--limit", "3000",
         "--sizes", sizes, "--seeds", "0", "--runs", folder / "runs", "-q")  # fmt: skip
@@ -102,23 +96,3 @@ def test_another_corpus_and_one_that_ends_before_the_target_are_refused_before_t
     target = ("--target-width", "48", "--target-bytes", "9000")
     with pytest.raises(CorpusError, match="has 8000 bytes, fewer than the target's 9000"):
         ran("forecast", folder / "runs", *target, "-o", tmp_path / "f.json", "--corpus", folder / "book.txt")
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("--target-width", "48"), "needs --target-width, --target-bytes and -o"),
-        ((*TARGET, "-o", "f.json", "--proxy", "run"), "--proxy needs --corpus"),
-        (
-            ("--score", "f.json", "--after-the-fact", "-o", "x"),
-            "makes no forecast: leave out --output, --after-the-fact",
-        ),
-    ],
-)
-def test_an_impossible_forecast_is_a_usage_error(folder, args, message, capsys):
-    with pytest.raises(SystemExit) as end:
-        ran("forecast", folder / "runs", *args)
-    shown = capsys.readouterr().err
-    assert end.value.code == 2
-    assert message in shown
-    assert len(shown.splitlines()) == 1

@@ -82,30 +82,6 @@ def test_a_corpus_a_stored_model_and_a_run_make_the_same_learner(run, folder):
     assert records[0]["overlap"] == records[2]["overlap"] and records[1]["overlap"] is None
 
 
-@pytest.mark.parametrize(
-    ("args", "part", "code"),
-    [
-        (("--train", "train", "--test", "tests", "--stride", "4"), b"--stride belongs to", 2),
-        (("--train", "train", "--test", "tests", "--limit", "0"), b"at least 1", 2),
-        (("--train", "train", "--test", "missing"), b"cannot read 'missing'", 1),
-        (("--train", "train", "--test", "tests", "--context", "strided", "--stride", "17"), b"outside [1, 16]", 1),
-        (("--train", "train", "--test", "tests", "--max-memory", "1M"), b"more than the limit", 1),
-        (("--train", "train", "--test", "empty"), b"is empty", 1),
-        (("--train", "empty", "--test", "train"), b"nothing to learn from", 1),
-        (("--train", "made-up", "--test", "train"), b"leave out -1..-9 or --config", 2),
-        (("--train", "train"), b"required: --test", 2),
-    ],
-)
-def test_an_impossible_measurement_is_one_line(run, folder, args, part, code):
-    (folder / "empty").touch()
-    (folder / "made-up").mkdir(exist_ok=True)
-    for name in ("model.json", "model.safetensors"):
-        (folder / "made-up" / name).touch()
-    done = heldout(run, folder, *args)
-    assert (done.returncode, done.stdout) == (code, b"")
-    assert len(done.stderr.splitlines()) == 1 and part in done.stderr
-
-
 def test_a_frozen_loss_above_the_untrained_one_is_explained(run, folder):
     (folder / "letters").write_bytes(b"ab" * 1000)
     (folder / "digits").write_bytes(b"0123456789" * 60)

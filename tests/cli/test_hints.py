@@ -2,14 +2,11 @@
 
 import json
 import shlex
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from prequential.cli.main import build_parser, main
-from prequential.cli.resuming import command_line
+from prequential.cli.progress import command_line
 
 NOISY = """
 import os
@@ -40,46 +37,6 @@ class Ids(Noisy):
 """
 
 
-@pytest.mark.parametrize(
-    ("args", "code", "part"),
-    [
-        (["decompress", "a"], 1, "not a .pq archive: it starts with other bytes"),
-        (["decompress", "empty"], 1, "not a .pq archive: it is empty"),
-        (["decompress", "."], 1, "this is a folder, not an archive"),
-        (["decompress", "b"], 1, "the name does not end in .pq; name the output with -o"),
-        (["compress", "-10", "a"], 2, "-10 is not a level: give -1 to -9"),
-        (["compress", "-0", "a"], 2, "-0 is not a level: give -1 to -9"),
-        (["compress", "--preset", "5", "a"], 2, "a level is an option of its own: give -5"),
-        (["evaluate", "--preset=5", "a"], 2, "a level is an option of its own: give -5"),
-        (["evaluate", "--limt", "5", "a"], 2, "--limt; did you mean --limit?"),
-        (["evaluate", "--limt=5", "a"], 2, "--limt; did you mean --limit?"),
-        (["heldout", "--train", "a", "--tst", "a"], 2, "--tst; did you mean --test?"),
-        (["runs", "list", "--jsn"], 2, "--jsn; did you mean --json?"),
-        (["compress", "--limt", "5", "a"], 2, "unrecognized arguments: --limt; see"),
-        (["help", "comprss"], 2, "unknown command 'comprss'; did you mean 'compress'?"),
-        (["test", "--max-time", "soon", "b"], 2, "'soon' is not a time such as 90s, 10m, 2h or 1d"),
-        (["compress", "-1", "-o", "b", "a"], 1, "'b' exists; choose another name, or -f replaces it"),
-        (["sweep", "-1", "--dry-run", "a"], 2, "choose a preset from 5 to 9"),
-        (["matrix", "-1", "a", "empty"], 1, "'empty' is empty"),
-        (["runs", "list", "none"], 1, "there is no such folder"),
-    ],
-)
-def test_a_mistake_is_answered_with_what_was_meant(run, archive, tmp_path, args, code, part):
-    (tmp_path / "a").write_bytes(b"abc")
-    (tmp_path / "b").write_bytes(archive)
-    (tmp_path / "empty").write_bytes(b"")
-    done = run(tmp_path, *args)
-    assert (done.returncode, len(done.stderr.splitlines())) == (code, 1)
-    assert part in done.stderr.decode()
-
-
-@pytest.mark.parametrize("args", [["decompress", "-v", "none.pq"], ["decompress", "-v", "a"], ["list", "-v", "a"]])
-def test_a_users_error_is_one_line_also_with_v(run, tmp_path, args):
-    (tmp_path / "a").write_bytes(b"abc")
-    done = run(tmp_path, *args)
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-
-
 def test_a_file_may_be_called_like_a_level(run, text, tmp_path):
     (tmp_path / "-1").write_bytes(text)
     assert run(tmp_path, "compress", "--", "-1").returncode == 0
@@ -108,7 +65,7 @@ def test_a_folder_without_a_name_of_its_own_is_refused_with_a_command_that_works
     "words",
     [
         ["compress", "-3", "-f", "--threads", "2", "a b"],
-        ["compress", "--best", "--", "-1"],
+        ["compress", "-9", "--", "-1"],
         ["compress", "--preset", "gpu-small", "--seed", "3", "--max-memory", "9G", "x"],
         ["evaluate", "--learner", "a.py:F", "--learner-arg", "x=1", "--learner-arg", "y=a b", "--verify", "x"],
         ["decompress", "-o", "it's", "--max-output", "1K", "x.pq"],
@@ -177,61 +134,10 @@ def test_a_report_of_a_folder_of_runs_has_all_of_them(run, tmp_path):
     assert b"'empty' is not a run, and holds none" in run(tmp_path, "report", "empty").stderr
 
 
-def test_missing_packages_are_named_with_their_extra(monkeypatch):
-    from prequential.errors import MissingDependencyError
-    from prequential.evaluation.evaluation import curve_frame
-    from prequential.report.plots import new_figure
-
-    for name in ("matplotlib", "matplotlib.figure", "pandas"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[plots\]'"):
-        new_figure(1.0, 1.0)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[notebooks\]'"):
-        curve_frame({})
-
-
-def test_a_name_that_looks_like_a_formula_is_drawn_as_it_is(tmp_path):
+def test_a_name_that_looks_like_a_formula_is_drawn_as_it_is(run, small_config, tmp_path):
     pytest.importorskip("matplotlib")
     names = [r"$\frac{$.txt", "b$_{$.txt"]
     for name in names:
         (tmp_path / name).write_bytes(name.encode() * 20)
-    small = Path(tmp_path / "small.json")
-    import prequential
-
-    config = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8, match_bits=8))
-    small.write_text(json.dumps(config.to_dict()))
-    command = ["-m", "prequential", "matrix", "--config", "small.json", "--picture", "p.svg", *names]
-    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True)
-    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert run(tmp_path, "matrix", "--config", str(small_config), "--picture", "p.svg", *names).returncode == 0
     assert (tmp_path / "p.svg").stat().st_size > 1000
-
-
-@pytest.mark.parametrize("command", ["decompress", "test"])
-def test_an_archive_that_takes_long_can_be_refused(run, archive, tmp_path, command):
-    import io
-
-    from prequential_codecs.archive import ArchiveWriter
-    from prequential_codecs.archive_header import Header
-
-    import prequential
-
-    config = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8, match_bits=8))
-    forged = io.BytesIO()
-    header = Header(n_bytes=6 << 30, blake2b=bytes(32), config=config.to_dict())
-    ArchiveWriter(forged, header)  # which writes the header, and no blocks
-    (tmp_path / "long.pq").write_bytes(forged.getvalue())
-    (tmp_path / "short.pq").write_bytes(archive)
-    refused = run(tmp_path, command, "--max-time", "10m", "long.pq")
-    assert (refused.returncode, len(refused.stderr.splitlines())) == (1, 1)
-    assert b"decoding takes about 10 h, more than the limit of 10 min; raise --max-time if you trust" in refused.stderr
-    assert run(tmp_path, command, "--max-time", "1m", "short.pq").stderr == b""
-
-
-def test_a_long_decoding_is_announced_when_it_has_begun(archive, monkeypatch, caplog):
-    import prequential
-
-    prequential.decompress(archive)
-    assert not caplog.records
-    monkeypatch.setattr("prequential.decoding_time.LONG_S", 0.0)
-    prequential.decompress(archive)
-    assert [each.message for each in caplog.records] == ["decoding takes about 0 s on a processor of 2026"]

@@ -31,19 +31,3 @@ def test_labels_are_read_from_standard_input_and_appended_to_a_file(labels, fold
     piped, from_file = json.loads(done.stdout), json.loads(labels("--label", "y", "--json", "rows.jsonl").stdout)
     assert piped["online_bits"] == from_file["online_bits"]
     assert json.loads((folder / "out.jsonl").read_text()) == piped
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "part"),
-    [
-        (("--label", "q", "rows.jsonl"), 1, "line 1: no field 'q'"),
-        (("--label", "y", "text"), 1, "not JSON"),
-        (("--label", "y", "missing"), 1, "missing"),
-        (("--label", "y", "--output", "no/x.jsonl", "rows.jsonl"), 1, "no/x.jsonl"),
-        (("rows.jsonl",), 2, "--label"),
-    ],
-)
-def test_a_fault_is_one_line(labels, args, code, part):
-    done = labels(*args)
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (code, b"", 1)
-    assert part in done.stderr.decode()

@@ -42,29 +42,6 @@ def test_a_learner_of_ones_own_gets_a_run_folder_that_later_commands_read(run, f
     assert compared.returncode == 0, compared.stderr
 
 
-@pytest.mark.parametrize(
-    ("args", "code", "part"),
-    [
-        (["--learner", "mine.py:LearnsInSecret"], 1, "prediction of symbol 0 moves"),
-        (["--learner", "mine.py:Nothing"], 1, "has no 'Nothing'"),
-        (["--learner", "no_module:f"], 1, "cannot be imported"),
-        (["--learner", "mine.py:Counts", "--learner-arg", "x=1"], 1, "cannot be made"),
-        (["--learner", "mine.py:Counts", "--learner-arg", "x"], 2, "NAME=VALUE"),
-        (["--learner", "mine.py:Counts", "-1"], 2, "leave out -1"),
-        (["--learner-arg", "x=1"], 2, "needs --learner"),
-        (["--learner", "mine.py:Counts", "--estimate"], 2, "--estimate"),
-        (["--learner", "mine.py:Counts", "--given", "before"], 2, "--given"),
-        (["-1", "--given", "missing"], 1, "missing"),
-        (["-1", "--static", "hf:missing-folder"], 1, "hf:missing-folder|cannot be loaded|need a package"),
-    ],
-)
-def test_a_fault_is_one_line(run, folder, args, code, part):
-    done = run(folder, "evaluate", "--no-run", "--baselines", "none", *args, "text")
-    lines = done.stderr.decode().splitlines()
-    assert done.returncode == code and len(lines) == 1, done.stderr
-    assert re.search(part, lines[0]) and lines[0].startswith("prequential: ")
-
-
 def test_one_text_given_another(run, folder, text):
     assert run(folder, "compress", "-1", "text", "--given", "before").returncode == 0
     refused = run(folder, "decompress", "-o", "out", "text.pq")

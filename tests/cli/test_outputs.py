@@ -116,7 +116,7 @@ def interrupted(args):
     time.sleep(60)
     return 0
 test.run = interrupted
-test.add_parser = lambda commands: commands.add_parser("test").set_defaults(run=interrupted, verbose=False)
+test.add_options = lambda parser: parser.set_defaults(verbose=False)
 sys.exit(main.main(["test"]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50)
@@ -189,18 +189,3 @@ def test_an_interrupted_evaluation_resumes_and_measures_the_same(run, start, tmp
     resumed = json.loads(done.stdout)
     for name in ("archive_bits", "code_bits", "ledger", "tables", "parts", "crossings"):
         assert resumed[name] == whole[name], name
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "part"),
-    [
-        (["--resume", "runs/.run-none", "a"], 1, "is not a folder that an interrupted evaluation left"),
-        (["--resume", "x", "a", "b"], 2, "exactly one corpus"),
-        (["--resume", "x", "--no-run", "a"], 2, "--no-run"),
-    ],
-)
-def test_an_evaluation_that_cannot_resume_is_one_line(run, tmp_path, args, code, part):
-    (tmp_path / "a").write_bytes(b"text")
-    done = run(tmp_path, "evaluate", *args)
-    assert (done.returncode, len(done.stderr.splitlines())) == (code, 1)
-    assert part in done.stderr.decode()

@@ -10,24 +10,12 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from studies import TINY
 
-from prequential import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.cli import main as program
 from prequential.cli.main import main
 from prequential.evaluation.runs import read_runs
 
-MIXER = Config(
-    gpt=None,
-    mixer=MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
-    schedule=ScheduleConfig(history_bits=14, block_symbols=1024),
-)
-GPT = Config(
-    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
-    mixer=None,
-    schedule=ScheduleConfig(
-        first_segment_symbols=64, segment_symbols=128, row_symbols=32, n_rows=4, history_bits=14, block_symbols=1024
-    ),
-)
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
 RUN = "RUN"  # stands for the run folder of `evaluate`
 PRIVATE, PUBLIC = 0o600, 0o644
@@ -80,7 +68,7 @@ def test_every_command_is_in_the_table_or_writes_nothing() -> None:
     scope="module", params=[PRIVATE, pytest.param(PUBLIC, marks=pytest.mark.thorough)], ids=["private", "public"]
 )
 def made(
-    request: pytest.FixtureRequest, text: bytes, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, text: bytes, small_config: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, int]]:
     """A folder in which all commands have run over sources with these permissions, in the order of the table."""
     folder, mode = tmp_path_factory.mktemp("made"), int(request.param)
@@ -88,6 +76,7 @@ def made(
     try:
         with chdir(folder), pytest.MonkeyPatch.context() as patch:
             patch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
+            shutil.copy(small_config, "mixer.json")
             _write_sources(text, mode)
             _make_damaged_archive()
             for case in CASES:
@@ -98,8 +87,7 @@ def made(
 
 
 def _write_sources(text: bytes, mode: int) -> None:
-    for name, config in (("mixer.json", MIXER), ("gpt.json", GPT)):
-        Path(name).write_text(json.dumps(config.to_dict()))
+    Path("gpt.json").write_text(json.dumps(TINY.to_dict()))
     Path("public").write_bytes(text[2000:3500])
     for folder in ("pages", "open", "shards"):
         Path(folder).mkdir()

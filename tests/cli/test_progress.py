@@ -1,13 +1,7 @@
 """Progress on stderr: a bar and warnings on a terminal, warnings and a line a minute elsewhere, nothing when quiet."""
 
-import fcntl
 import io
 import json
-import os
-import struct
-import subprocess
-import sys
-import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,33 +29,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
 
 
 @pytest.fixture(scope="module")
-def on_terminal(folder: Path, start) -> Terminal:
-    """Runs `prequential ARGS` with stderr on a terminal; returns exit code, stdout and what the terminal received."""
-
-    def run(*args: str, columns: int = 100) -> tuple[int, bytes, str]:
-        controller, terminal = os.openpty()
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = start(folder, *args, stderr=terminal)
-        os.close(terminal)
-        shown = b"".join(iter(lambda: _read(controller), b""))
-        os.close(controller)
-        output, _ = process.communicate(timeout=60)
-        return process.returncode, output, shown.decode()
-
-    return run
-
-
-def _read(controller: int) -> bytes:
-    try:
-        return os.read(controller, 4096)
-    except OSError:  # the program has closed the terminal
-        return b""
-
-
-@pytest.fixture(scope="module")
-def shown(on_terminal: Terminal) -> str:
+def shown(on_terminal: Terminal, folder: Path) -> str:
     """The output on a terminal of 100 columns while zeros are compressed."""
-    code, output, shown = on_terminal("compress", "same")
+    code, output, shown = on_terminal(folder, "compress", "same")
     assert (code, output) == (0, b"")
     return shown
 
@@ -82,15 +52,17 @@ def test_at_the_end_the_bar_is_gone_and_the_warning_stays(shown: str) -> None:
     assert summary.startswith(f"same: {len(SAME):,} -> ")
 
 
-def test_a_narrow_terminal_also_gets_one_line(on_terminal: Terminal) -> None:
-    code, _, shown = on_terminal("compress", "text", columns=30)
+def test_a_narrow_terminal_also_gets_one_line(on_terminal: Terminal, folder: Path) -> None:
+    code, _, shown = on_terminal(folder, "compress", "text", columns=30)
     assert code == 0
     assert "bits/byte" in shown
     assert shown.count("\n") == 1 and shown.endswith(" s\r\n")  # the summary
 
 
-def test_a_wide_terminal_is_not_filled_so_that_a_resize_leaves_no_fragments(on_terminal: Terminal) -> None:
-    _, _, shown = on_terminal("compress", "-f", "same", columns=240)
+def test_a_wide_terminal_is_not_filled_so_that_a_resize_leaves_no_fragments(
+    on_terminal: Terminal, folder: Path
+) -> None:
+    _, _, shown = on_terminal(folder, "compress", "-f", "same", columns=240)
     lines = [line for line in shown.replace("\x1b[A", "").split("\r") if "|" in line]
     assert lines and max(len(line.rstrip()) for line in lines) <= 120
     assert len({line.count("█") for line in lines}) > 1
@@ -98,7 +70,7 @@ def test_a_wide_terminal_is_not_filled_so_that_a_resize_leaves_no_fragments(on_t
 
 def test_with_quiet_a_terminal_shows_nothing_and_findings_are_recorded(on_terminal: Terminal, folder: Path) -> None:
     code, output, shown = on_terminal(
-        "evaluate", "--quiet", "--json", "--baselines", "none", "-1", "--output", "runs.jsonl", "same"
+        folder, "evaluate", "--quiet", "--json", "--baselines", "none", "-1", "--output", "runs.jsonl", "same"
     )
     assert (code, shown) == (0, "")
     (finding,) = json.loads(output)["findings"]
@@ -111,25 +83,7 @@ def test_a_pipe_gets_warnings_and_no_bar(run, folder: Path) -> None:
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("prequential: same: warning: byte 0, block 0: repeated data")
     assert "\r" not in line
-
-
-def test_a_text_without_findings_prints_nothing_to_a_pipe(run, folder: Path) -> None:
     assert run(folder, "compress", "-c", "text").stderr == b""
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_run_continues_if_stderr_cannot_be_written(run, folder: Path) -> None:
-    with Path("/dev/full").open("wb") as full:
-        done = run(folder, "compress", "-c", "same", stderr=full)
-    assert (done.returncode, done.stdout[-4:]) == (0, b"\x1aPQ\n")
-
-
-def test_a_closed_stderr_keeps_warnings_out_of_the_archive(run, folder: Path, text: bytes) -> None:
-    code = "import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    command = [sys.executable, "-c", code, "-m", "prequential", "compress", "-1", "--kernels", "fused", "-c", "same"]
-    archive = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, timeout=60).stdout
-    (folder / "piped.pq").write_bytes(archive)
-    assert json.loads(run(folder, "list", "--json", "piped.pq").stdout)["archive_bytes"] == len(archive)
 
 
 def test_the_report_has_the_findings() -> None:
@@ -175,11 +129,6 @@ def test_a_pipe_gets_a_line_a_minute(clock: Clock, capsys: pytest.CaptureFixture
     lines = capsys.readouterr().err.splitlines()
     assert 4 <= len(lines) <= 5
     assert lines[0].startswith("prequential: a: 1%, 2.000 bits/byte")
-
-
-def test_a_name_with_control_characters_is_shown_with_escapes(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    ProgressLines("a\x1b[2J\nb").warn(["look"])
-    assert capsys.readouterr().err == "prequential: a\\x1b[2J\\nb: warning: look\n"
 
 
 def test_the_bar_of_a_notebook_stays_with_the_last_figures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,8 +199,8 @@ def test_kernels_that_are_loaded_are_not_compiled(capsys):
     assert not capsys.readouterr().err
 
 
-def test_the_parts_of_an_evaluation_are_named(on_terminal: Terminal) -> None:
-    code, _, shown = on_terminal("evaluate", "--verify", "--no-run", "--baselines", "gzip", "text", columns=160)
+def test_the_parts_of_an_evaluation_are_named(on_terminal: Terminal, folder: Path) -> None:
+    code, _, shown = on_terminal(folder, "evaluate", "--verify", "--no-run", "--baselines", "gzip", "text", columns=160)
     assert code == 0
     places = [shown.index(f"text {phase}") for phase in ("coding", "decoding", "baselines")]
     assert places == sorted(places)

@@ -39,11 +39,6 @@ def test_a_folder_comes_back_as_a_folder(run, tmp_path):
     assert found == {"sub/x.txt": b"x" * 100, "empty": b""}
 
 
-def test_a_name_that_looks_like_an_option_follows_two_dashes(run, archive, text, tmp_path):
-    (tmp_path / "-x.pq").write_bytes(archive)
-    assert run(tmp_path, "decompress", "-c", "--", "-x.pq").stdout == text
-
-
 def test_interpreted_kernels_make_the_same_archive_without_a_warning(run, small_config, tmp_path):
     (tmp_path / "a").write_bytes(b"It was the best of times, it was the worst of times. " * 8)
     assert run(tmp_path, "compress", "a", "-o", "compiled.pq").returncode == 0

@@ -81,19 +81,6 @@ def test_without_a_folder_of_runs_the_list_is_empty_but_a_named_one_must_exist(r
     assert run(tmp_path, "runs").returncode == 2
 
 
-def test_control_characters_in_a_name_do_not_reach_the_terminal(run, made, tmp_path):
-    folder, printed = made
-    record = json.loads((folder / last_run(printed) / "record.jsonl").read_text())
-    record["corpus"]["name"] = "\x1b[2J\x1b]0;title\x07"
-    (tmp_path / "runs" / "x").mkdir(parents=True)
-    (tmp_path / "runs" / "x" / "record.jsonl").write_text(json.dumps(record))
-    for args in (("list", "--json"), ("list",), ("show", "runs/x"), ("show", "x")):
-        done = run(tmp_path, "runs", *args)
-        assert done.returncode == 0
-        assert b"\x1b" not in done.stdout
-        assert args == ("list",) or rb"\x1b[2J" in done.stdout or rb"\u001b[2J" in done.stdout
-
-
 def test_interrupted_evaluations_are_named_below_the_list(run, tmp_path):
     for name, holds in (
         (".run-begun", ()),

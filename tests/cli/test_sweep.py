@@ -153,42 +153,6 @@ def test_a_run_that_fails_is_one_line_and_the_others_continue(name, folder, tmp_
     assert len(list(tmp_path.iterdir())) == shown.count("archive ")  # a failed run leaves nothing
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("sweep a --replay 0", "'0' is not a list of numbers above 0"),
-        ("sweep a --replay nan", "'nan' is not a list"),
-        ("sweep a --width 64,", "'64,' is not a list of integers of 1 or more"),
-        ("sweep a --seeds 0 --seed 1", "leave out --seed"),
-        ("sweep a -1", "a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9"),
-        ("sweep a --width 33", "no combination is left"),
-        ("sweep a --sizes 16x1", "--sizes needs --ladder"),
-        ("sweep a --seeded 16x1", "--seeded needs --ladder"),
-        ("sweep a --ladder --width 16", "--width is not of a ladder: leave it out"),
-        ("sweep a --ladder --learner x.py:X", "--learner is not of a ladder"),
-        ("sweep a --ladder --sizes 16", "'16' is not a list of sizes"),
-        ("sweep a --ladder --sizes 33x1", "multiple of 2"),
-        ("sweep a --ladder --seeded 64x1 --sizes 32x1", "64x1 is to run with all seeds"),
-        ("sweep a --ladder --seed 1", "leave out --seed"),
-        ("ablate a --sizes 64", "'64' is not a list of sizes WIDTHxLAYERS"),
-        ("ablate a --sizes 0x1", "'0x1' is not a list of sizes"),
-        ("ablate a --sizes 33x1", "no combination is left; 33x1"),
-        ("ablate a --features reply", "no feature 'reply'; the features are embeddings, contexts, recall, window"),
-        ("ablate a --features words --pure", "has no 'words'"),
-        ("ablate a --features words,mixer", "'words' makes no difference without mixer"),
-        ("ablate a --confidence 1", "confidence 1.0 is outside (0, 1)"),
-        ("ablate a --seeds 0 --seed 1", "leave out --seed"),
-        ("ablate a -1", "varies the size of the GPT, and this configuration has none"),
-    ],
-)
-def test_an_impossible_study_is_a_usage_error(command, message, folder, capsys):
-    with pytest.raises(SystemExit) as end:
-        called(folder, *command.split())
-    shown = capsys.readouterr().err
-    assert (end.value.code, len(shown.splitlines())) == (2, 1)
-    assert message in shown
-
-
 def test_a_plan_that_cannot_be_audited_is_refused_before_its_first_run(run, text, tmp_path):
     (tmp_path / "a").write_bytes(text)
     replicas = {"replicas": {"n_replicas": 2, "sync_every": 2}}

@@ -144,7 +144,7 @@ def test_one_call_trains_and_exports_what_two_calls_do(here, folder, tmp_path):
         ("missing -o m", 1, "missing"),
         ("a -o both", 1, "exists"),
         ("a -o no/m", 1, "does not exist or is not writable"),
-        ("a -o m --limit 0", 1, "empty"),
+        ("a -o m --limit 0", 2, "not a number of bytes"),
         ("a -o m --max-memory 1M", 1, "more than the limit"),
         ("a -o m --config mixer.json --export x", 1, "no GPT"),
         ("mixer --export x", 1, "no GPT"),

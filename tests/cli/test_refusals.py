@@ -1,0 +1,156 @@
+"""Mistakes on the command line: exit code, and one line that names the option, level, file or command that was meant."""
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import own_learners
+import pytest
+from series import write_run
+from studies import TINY
+
+REFUSALS = [
+    # Usage
+    ("frobnicate", 2, "unknown command 'frobnicate'"),
+    ("comprss a", 2, "did you mean 'compress'"),
+    ("list", 2, "FILE.pq"),
+    ("list --no-such-option a", 2, "--no-such-option; see prequential list --help"),
+    ("runs list --jsn", 2, "--jsn; did you mean --json?"),
+    ("heldout --train a --tst a", 2, "--tst; did you mean --test?"),
+    ("compress --device tpu a", 2, "--device"),
+    ("compress --limi a", 2, "--limi"),
+    ("compress --limt 5 a", 2, "unrecognized arguments: --limt; see"),
+    ("evaluate --limt 5 a", 2, "--limt; did you mean --limit?"),
+    ("evaluate --limt=5 a", 2, "--limt; did you mean --limit?"),
+    ("compress -o x a b", 2, "several inputs"),
+    ("decompress -o x a b", 2, "several archives"),
+    ("compress ''", 2, "a name is empty"),
+    ("compress a ''", 2, "a name is empty"),
+    ("compress --given '' a", 2, "a name is empty"),
+    ("decompress -o '' a", 2, "a name is empty"),
+    ("heldout --train '' --test a", 2, "a name is empty"),
+    ("compress - -", 2, "- is given twice"),
+    ("list - a -", 2, "- is given twice"),
+    ("compress -10 a", 2, "-10 is not a level: give -1 to -9"),
+    ("compress -0 a", 2, "-0 is not a level: give -1 to -9"),
+    ("compress -1 --pure a", 2, "preset 1 has no GPT"),
+    ("compress --threads 0 a", 2, "threads = 0"),
+    ("compress --config missing.json a", 2, "cannot read 'missing.json'"),
+    ("test --max-time soon archive", 2, "'soon' is not a time such as 90s, 10m, 2h or 1d"),
+    # Archives
+    ("decompress a", 1, "not a .pq archive: it starts with other bytes"),
+    ("decompress -v none.pq", 1, "No such file"),
+    ("decompress -v a", 1, "not a .pq archive"),
+    ("list -v a", 1, "not a .pq archive"),
+    ("decompress empty", 1, "not a .pq archive: it is empty"),
+    ("decompress .", 1, "this is a folder, not an archive"),
+    ("decompress archive", 1, "the name does not end in .pq; name the output with -o"),
+    ("compress -1 -o b a", 1, "'b' exists; choose another name, or -f replaces it"),
+    # Measures
+    ("evaluate --limit ten a", 2, "'ten'"),
+    ("evaluate --configs-tried=0 a", 2, "is not an integer of 1 or more"),
+    ("evaluate --configs-tried=two a", 2, "is not an integer of 1 or more"),
+    ("evaluate --no-run --estimate -", 2, "standard input cannot be read twice"),
+    ("evaluate -1 --baselines none --no-run --output missing/runs.jsonl a", 1, "missing/runs.jsonl"),
+    ("evaluate --resume runs/.run-none a", 1, "is not a folder that an interrupted evaluation left"),
+    ("evaluate --resume x a b", 2, "exactly one corpus"),
+    ("evaluate --resume x --no-run a", 2, "--no-run"),
+    ("estimate --probe 0 a", 2, "not a number of bytes"),
+    ("decompose -1 a", 2, "no GPT"),
+    ("decompose --config small.json a", 2, "GPT alone"),
+    ("labels --config small.json --label q rows.jsonl", 1, "line 1: no field 'q'"),
+    ("labels --config small.json --label y a", 1, "not JSON"),
+    ("labels --config small.json --label y --output no/x.jsonl rows.jsonl", 1, "no/x.jsonl"),
+    ("labels rows.jsonl", 2, "--label"),
+    ("heldout --train a --test b --stride 4", 2, "--stride belongs to"),
+    ("heldout --train a --test b --limit 0", 2, "not a number of bytes"),
+    ("heldout --train a --test missing", 1, "cannot read 'missing'"),
+    ("heldout --config gpt.json --train a --test b --context strided --stride 17", 1, "outside [1, 8]"),
+    ("heldout --config gpt.json --train a --test b --max-memory 1M", 1, "more than the limit"),
+    ("heldout --config small.json --train a --test empty", 1, "is empty"),
+    ("heldout --config small.json --train empty --test a", 1, "nothing to learn from"),
+    ("heldout --config gpt.json --train bad.checkpoint --test a", 2, "leave out -1..-9 or --config"),
+    ("heldout --train a", 2, "required: --test"),
+    ("compare a0 other", 1, "not comparable: corpus (BLAKE2b)"),
+    ("compare b0 b1", 1, "the 2 runs form one group"),
+    ("compare a0 missing", 1, "missing"),
+    ("compare a0", 2, "two runs or more"),
+    ("compare --group x a0 b0", 2, "2 labels"),
+    ("compare --confidence 2 a0 b0", 2, "confidence 2.0"),
+    ("compare --resamples 9 a0 b0", 2, "9 resamples are too few"),
+    ("matrix -1 a empty", 1, "'empty' is empty"),
+    ("runs list none", 1, "there is no such folder"),
+    ("doctor --samples -1 --law a", 2, "--samples"),
+    ("doctor --limit 0 --law a", 2, "not a number of bytes"),
+    ("doctor --samples 2", 2, "name files with --law"),
+    ("doctor -5", 2, "name files with --law"),
+    ("doctor a", 2, "a"),
+    # Studies
+    ("sweep a --replay 0", 2, "'0' is not a number above 0"),
+    ("sweep a --replay nan", 2, "'nan' is not a number above 0"),
+    ("sweep a --width 64,", 2, "'' is not an integer of 1 or more"),
+    ("sweep a --seeds 0 --seed 1", 2, "leave out --seed"),
+    ("sweep a -1", 2, "a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9"),
+    ("sweep a --width 33", 2, "no combination is left"),
+    ("sweep a --sizes 16x1", 2, "--sizes needs --ladder"),
+    ("sweep a --seeded 16x1", 2, "--seeded needs --ladder"),
+    ("sweep a --ladder --width 16", 2, "a ladder has its own options: leave out --width"),
+    ("sweep a --ladder --learner x.py:X", 2, "leave out --learner"),
+    ("sweep a --ladder --sizes 16", 2, "'16' is not a size"),
+    ("sweep a --ladder --sizes 33x1", 2, "multiple of 2"),
+    ("sweep a --ladder --seeded 64x1 --sizes 32x1", 2, "64x1 is to run with all seeds"),
+    ("sweep a --ladder --seed 1", 2, "leave out --seed"),
+    ("ablate a --sizes 64", 2, "'64' is not a size WIDTHxLAYERS"),
+    ("ablate a --sizes 0x1", 2, "'0x1' is not a size"),
+    ("ablate a --sizes 33x1", 2, "no combination is left; 33x1"),
+    ("ablate a --features reply", 2, "no feature 'reply'; the features are embeddings, contexts, recall, window"),
+    ("ablate a --features words --pure", 2, "has no 'words'"),
+    ("ablate a --features words,mixer", 2, "'words' makes no difference without mixer"),
+    ("ablate a --confidence 1", 2, "confidence 1.0 is outside (0, 1)"),
+    ("ablate a --seeds 0 --seed 1", 2, "leave out --seed"),
+    ("ablate a -1", 2, "varies the size of the GPT, and this configuration has none"),
+    ("forecast a0", 2, "needs --target-width, --target-bytes and -o"),
+    ("forecast a0 --target-width 48", 2, "needs --target-width, --target-bytes and -o"),
+    ("forecast a0 --target-width 48 --target-bytes 6000 -o f.json --proxy run", 2, "--proxy needs --corpus"),
+    ("forecast a0 --score a --after-the-fact -o x", 2, "makes no forecast: leave out --output, --after-the-fact"),
+    # Learners of one's own
+    *(
+        (f"evaluate --no-run --baselines none {words} a", code, part)
+        for words, code, part in [
+            ("--learner mine.py:LearnsInSecret", 1, "prediction of symbol 0 moves"),
+            ("--learner mine.py:Nothing", 1, "has no 'Nothing'"),
+            ("--learner no_module:f", 1, "cannot be imported"),
+            ("--learner mine.py:Counts --learner-arg x=1", 1, "cannot be made"),
+            ("--learner mine.py:Counts --learner-arg x", 2, "NAME=VALUE"),
+            ("--learner mine.py:Counts -1", 2, "leave out -1"),
+            ("--learner-arg x=1", 2, "needs --learner"),
+            ("--learner mine.py:Counts --estimate", 2, "--estimate"),
+            ("--learner mine.py:Counts --given b", 2, "--given"),
+            ("-1 --given missing", 1, "missing"),
+            ("-1 --static hf:missing-folder", 1, ""),
+        ]
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(text: bytes, archive: bytes, small_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Corpora, an archive, configurations, runs, and a learner of one's own."""
+    folder = tmp_path_factory.mktemp("refusals")
+    files = {"a": text, "b": text[::-1], "archive": archive, "empty": b"", "bad.checkpoint": b"no checkpoint"}
+    files |= {"small.json": small_config.read_bytes(), "gpt.json": json.dumps(TINY.to_dict()).encode()}
+    files |= {"mine.py": Path(own_learners.__file__).read_bytes(), "rows.jsonl": b'{"x": "a", "y": "b"}\n'}
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    for name, blake2b in (("a0", "ab"), ("b0", "ab"), ("b1", "ab"), ("other", "cd")):
+        units = np.random.default_rng(1).integers(200 << 22, 300 << 22, 80)
+        write_run(folder / name, units, seed=int(name == "b1"), model=name[0], blake2b=blake2b * 32)
+    return folder
+
+
+@pytest.mark.parametrize(("line", "code", "part"), REFUSALS)
+def test_a_mistake_is_one_line_that_names_what_was_meant(run, folder: Path, line: str, code: int, part: str) -> None:
+    done = run(folder, *shlex.split(line))
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (code, b"", 1), done.stderr
+    assert done.stderr.startswith(b"prequential: ") and part in done.stderr.decode()
