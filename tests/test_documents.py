@@ -92,8 +92,6 @@ def test_every_file_that_the_architecture_names_exists() -> None:
     text = (PROJECT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
     named = set(re.findall(r"[\w/]+\.py\b", text))
     assert len(named) > 40
-    roots = {
-        PROJECT,
-        *(path.parent for path in (PROJECT / "prequential").rglob("*.py")),
-    }  # "contexts.py", after its folder
+    # "contexts.py", after its folder was named
+    roots = {PROJECT, *(path.parent for path in (PROJECT / "prequential").rglob("*.py"))}
     assert sorted(name for name in named if not any((root / name).is_file() for root in roots)) == []
