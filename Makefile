@@ -35,8 +35,8 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 test: .venv/.installed  ## the quick tests: one or more for every promise
 	$(PYTEST) -m 'not thorough and not slow and not gpu'
 
-test-all: test  ## then the thorough ones: everything but those marked slow or gpu
-	HYPOTHESIS_PROFILE=thorough $(PYTEST) -m 'thorough and not slow and not gpu'
+test-all: test  ## then the thorough ones, and more examples: everything but those marked slow or gpu
+	HYPOTHESIS_PROFILE=thorough $(PYTEST) -m '(thorough or hypothesis) and not slow and not gpu'
 
 lint: .venv/.installed  ## format and lint, as the commit hooks do
 	$(BIN)/ruff format --check .

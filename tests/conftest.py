@@ -31,6 +31,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         subprocess.run([sys.executable, "-P", "-c", COMPILE], check=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the markers select
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test marked `first_quick`, the first case stays in the quick tier; the others are thorough."""
+    seen = set()
+    for item in items:
+        if item.get_closest_marker("first_quick"):
+            function = item.nodeid.partition("[")[0]
+            if function in seen:
+                item.add_marker("thorough")
+            seen.add(function)
+
+
 def pytest_configure() -> None:
     """Tests interrupt their child processes, which would ignore that if this process does, as one in the background may."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -54,6 +54,7 @@ def settings():
     "options",
     [{"backend": "float64", "threads": 1}, {"kernels": "plain", "threads": 1}, {"backend": "float32", "threads": 2}],
 )
+@pytest.mark.first_quick
 def test_what_the_caller_has_set_in_torch_changes_no_bit(state, options):
     runtime = prequential.Runtime(**options)
     archive = prequential.compress(TEXT, config=CONFIG, runtime=runtime)
@@ -131,6 +132,7 @@ def test_an_evaluation_can_be_copied_and_sent_to_another_process(evaluation, cop
     assert found.trace.bits("model").sum() == found.ledger.code_bits
 
 
+@pytest.mark.thorough
 def test_many_evaluations_can_be_kept_with_few_open_files():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     kept = []

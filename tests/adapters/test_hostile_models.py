@@ -383,6 +383,7 @@ SLOW = {
     ],
     ids=["panic", "later panic", "abort", "memory", "no model", "type", "token"],
 )
+@pytest.mark.first_quick
 def test_a_tokenizer_that_fails_is_one_line(
     values: dict[str, Any], reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:

@@ -20,6 +20,7 @@ def small(level):
     )
 
 
+@pytest.mark.thorough
 def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(gpu_script, "_config", small)
     monkeypatch.setattr(gpu_script, "STEPS", 1)
@@ -45,6 +46,7 @@ def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path
     assert line_alone.split()[:2] == ["-", "5-pure"] and line_alone.split()[-1] == "-"
 
 
+@pytest.mark.thorough
 def test_triton_needs_fewer_launches(gpu_script):
     pytest.importorskip("triton", reason="Triton is not installed")
     counts = gpu_script.counts(preset(5))

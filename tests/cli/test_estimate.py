@@ -35,6 +35,7 @@ def test_the_json_object_has_time_memory_and_size(run, folder, text):
     assert 0 < record["archive_low"] < record["archive_bytes"] < record["archive_high"] < 8 * len(text)
 
 
+@pytest.mark.first_quick
 def test_an_evaluation_records_its_estimate_and_the_actual_cost(run, folder):
     done = run(folder, "evaluate", "--estimate", "--verify", "--no-run", "--json", "--baselines", "none",
                *OPTIONS[:4], "--limit", "300", "a")  # fmt: skip

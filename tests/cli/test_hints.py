@@ -90,6 +90,7 @@ def test_a_command_is_written_so_that_it_can_be_pasted(words):
         ["sweep", "--json", "--learner", "noisy.py:Noisy", "--learner-arg", "start=1", "--learner-arg", "start=2", "a"],
     ],
 )
+@pytest.mark.first_quick
 def test_what_a_learner_prints_is_not_in_the_json(run, tmp_path, args, monkeypatch, capsys):
     (tmp_path / "a").write_bytes(b"a few bytes " * 50)
     (tmp_path / "noisy.py").write_text(NOISY)

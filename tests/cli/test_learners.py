@@ -52,6 +52,7 @@ def test_one_text_given_another(run, folder, text):
     assert (folder / "out").read_bytes() == text
 
 
+@pytest.mark.thorough
 def test_the_matrix_and_its_picture(run, folder):
     done = run(folder, "matrix", "-1", "-q", "text", "before", "--picture", "m.svg")
     assert done.returncode == 0, done.stderr

@@ -70,6 +70,7 @@ def test_an_archive_is_not_written_to_a_terminal(run, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGXCPU, 152)])
+@pytest.mark.first_quick
 def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_path, number, code):
     """Long before its first checkpoint is due."""
     (tmp_path / "a").write_bytes(os.urandom(1 << 18))

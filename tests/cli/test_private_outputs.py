@@ -138,6 +138,7 @@ def _words(case: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.first_quick
 def test_an_output_can_be_read_by_those_who_can_read_its_sources(case: str, made: tuple[Path, int]) -> None:
     folder, mode = made
     for pattern in CASES[case].split():

@@ -244,6 +244,7 @@ def test_a_name_that_leads_to_a_pipe_or_device_is_written_directly(
         ("report run -o", b"<!doctype html>"),
     ],
 )
+@pytest.mark.first_quick
 def test_a_process_substitution_takes_the_output_of_every_command(
     shell, folder: Path, command: str, beginning: bytes, text: bytes
 ) -> None:

@@ -98,6 +98,7 @@ def test_an_interrupted_training_resumes_to_the_same_model(run, folder, tmp_path
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.first_quick
 def test_an_interrupted_training_leaves_nothing(start, tmp_path, number, code):
     """The interruption comes after the corpus was read from a pipe."""
     process = start(tmp_path, "train", "-", "-o", "m", *FUSED, stdin=subprocess.PIPE)

@@ -109,6 +109,7 @@ CASES += [(name, in_capitals, 0.95) for name in ("English", "Russian")]
 @pytest.mark.parametrize(
     ("language", "plant", "least"), CASES, ids=lambda value: getattr(value, "__name__", str(value))
 )
+@pytest.mark.first_quick
 def test_planted_copies_are_dirty_and_the_rest_is_clean_in_every_script(
     language: str, plant: Callable[[str, Units, int], bytes], least: float
 ) -> None:

@@ -46,6 +46,7 @@ THOROUGH = pytest.mark.thorough
     ("kind", "strength", "least"),
     [pytest.param("AR", 0.8, 0.9, marks=THOROUGH), pytest.param("H", 0.7, 0.85, marks=THOROUGH), ("H", 0.8, 0.7)],
 )
+@pytest.mark.thorough
 def test_intervals_hold_the_truth_of_simulated_texts(kind, strength, least):
     """Nominally 90 %. Over 200 texts: 100, 99 and 86 %; with the noise taken as independent in blocks, 94, 78 and 61 %."""
     found = simulation.measured(kind, strength, 40)

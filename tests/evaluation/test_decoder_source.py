@@ -47,6 +47,7 @@ def modules_loaded_by_decompression(archive: Path, output: Path, kernels: str) -
     [(GPT_AND_MIXER, "fused", True), (GPT_AND_MIXER, "plain", False), (REPLICAS, "fused", False)],
     ids=["folder", "plain", "replicas"],
 )
+@pytest.mark.first_quick
 def test_every_module_that_decoding_loads_is_in_the_zip(
     config: prequential.Config, kernels: str, is_folder: bool, tmp_path: Path
 ) -> None:
@@ -78,6 +79,7 @@ def test_the_zip_alone_is_a_decoder(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == str(tmp_path / "decoder" / "prequential" / "__init__.py")
 
 
+@pytest.mark.thorough
 def test_the_zip_alone_makes_a_learner_with_compiled_kernels_and_threads(tmp_path: Path) -> None:
     zipfile.ZipFile(io.BytesIO(decoder_zip())).extractall(tmp_path)
     program = """

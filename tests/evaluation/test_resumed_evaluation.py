@@ -156,6 +156,7 @@ def test_lost_costs_are_noticed(tmp_path):
 
 
 @pytest.mark.parametrize("step", ["_rename_to_free_name", "write_text", "write_curves"])
+@pytest.mark.first_quick
 def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
     uninterrupted, tmp_path, monkeypatch, step
 ):

@@ -57,6 +57,7 @@ print(torch.backends.cpu.get_cpu_capability())
 
 
 @pytest.mark.parametrize("level", ["default", "avx2", "avx512"])
+@pytest.mark.first_quick
 def test_operations_round_once_at_every_vector_level(level):
     if level == "avx512" and "AVX512" not in torch.backends.cpu.get_cpu_capability():
         pytest.skip("this processor has no AVX-512")

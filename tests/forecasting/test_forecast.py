@@ -51,6 +51,7 @@ def test_a_forecast_at_a_bound_or_with_a_broken_identity_warns(ladder: Ladder, f
     assert shown[-1].startswith("the two ways to the total bits disagree")
 
 
+@pytest.mark.thorough
 def test_a_proxy_removes_the_difficulty_of_the_text(tmp_path: Path) -> None:
     ladder = make_ladder(tmp_path, text=0.05)
     proxy = make_run(tmp_path, Size(20, 1), TARGET.n_bytes, text=0.05)

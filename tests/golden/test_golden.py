@@ -29,6 +29,7 @@ def test_there_are_golden_archives_of_every_kind():
 
 
 @pytest.mark.parametrize("path", DISTINCT, ids=lambda path: path.stem)
+@pytest.mark.first_quick
 def test_a_golden_archive_decodes(path):
     original = decoded(path)
     text = sample_path("christmas_carol").read_bytes()
@@ -36,6 +37,7 @@ def test_a_golden_archive_decodes(path):
 
 
 @pytest.mark.parametrize("path", [p for p in DISTINCT if p.stem != "v1-empty"], ids=lambda path: path.stem)
+@pytest.mark.first_quick
 def test_the_encoder_still_writes_the_blocks_of_the_golden_archive(path):
     """The same bits from another machine: block by block, payloads and state digests."""
     reader = ArchiveReader(io.BytesIO(path.read_bytes()))

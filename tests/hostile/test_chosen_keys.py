@@ -70,6 +70,7 @@ def window_homes(rows: Bytes) -> NDArray[np.uint64]:
         pytest.param(Copies, window_homes, 2 * N_CHOSEN, 32, id="windows"),
     ],
 )
+@pytest.mark.first_quick
 def test_chosen_words_and_windows_take_no_longer_than_others(table_of, homes_of, n, width) -> None:
     n_bytes = n * (width + 1)
     chosen = chosen_rows(homes_of, (n, width), 1 << (n_bytes + n_bytes // 2).bit_length())

@@ -62,6 +62,7 @@ print(found.header.blake2b == evaluate(text.encode() * 400, folder + "2").header
 
 
 @pytest.mark.parametrize("small_n_bytes", [0, 1 << 20])
+@pytest.mark.first_quick
 def test_an_evaluation_ends_if_its_corpus_is_cut(tmp_path: Path, small_n_bytes: int) -> None:
     (tmp_path / "a").write_bytes(TEXT)
     done = child(CUT_WHILE_CODED, tmp_path / "a", tmp_path / "draft", TEXT[: len(TEXT) // 400].decode(), small_n_bytes)

@@ -28,6 +28,7 @@ RESUME = ("evaluate", "text.txt", "--baselines", "none", *OPTIONS)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "series" or has_git()])
+@pytest.mark.first_quick
 def test_a_damaged_file_is_read_or_refused(kind: str) -> None:
     report = fuzz_records.run(5, Report(1), kind=kind)  # the script takes more
     assert (report.n_mutants, report.broken) == (5, [])
@@ -52,6 +53,7 @@ def place(sandbox: Place) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("case", [case for cases in KINDS.values() for case in cases], ids=lambda case: case.files[0])
+@pytest.mark.first_quick
 def test_without_damage_the_first_command_of_each_kind_succeeds(case: Any, place: Place) -> None:
     """Otherwise the fuzzer would test nothing but its own mistakes."""
     if "missing.txt" in case.commands[0].args or ("series.jsonl" in case.files and not has_git()):

@@ -128,6 +128,7 @@ EXTREMES = {
 
 
 @pytest.mark.parametrize("config", EXTREMES.values(), ids=EXTREMES)
+@pytest.mark.first_quick
 def test_learners_at_the_ends_of_every_range_decode_their_own_archives(config: prequential.Config) -> None:
     data = bytes(30) + np.random.default_rng(2).bytes(10) + b"ab" * 10
     archive = prequential.compress(data, config=config, runtime=RUNTIME)

@@ -259,6 +259,7 @@ def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
 
 
 @pytest.mark.parametrize("options", ["--target-width 512 --target-bytes 200M -o forecast.json", "--score FROZEN"])
+@pytest.mark.first_quick
 def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
     options: str, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:

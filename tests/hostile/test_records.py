@@ -310,6 +310,7 @@ def test_a_bad_run_is_named_and_the_others_are_listed(runs_folder: Path, capsys:
         shutil.rmtree(runs_folder / "bad\x1b")
 
 
+@pytest.mark.thorough
 def test_a_bad_run_does_not_stop_a_plan(runs_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs_folder / "bad").mkdir()
     BAD_RUNS["incomplete"](runs_folder / "bad")

@@ -124,6 +124,7 @@ def test_a_header_with_a_damaged_entry_is_refused(given):
 # ---- the matrix
 
 
+@pytest.mark.thorough
 def test_the_matrix_holds_code_lengths_alone_and_after_each_other(tmp_path):
     for name, data in (("a", A), ("b", B), ("c", bytes(range(256)) * 4)):
         (tmp_path / name).write_bytes(data)

@@ -261,6 +261,7 @@ def test_a_wrong_setting_of_numba_is_one_line(folder):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
+@pytest.mark.thorough
 def test_a_user_without_home_and_entry_leaves_nothing_in_the_current_folder(tmp_path, folder):
     planted = folder / "~" / ".cache" / "prequential"
     planted.mkdir(parents=True)

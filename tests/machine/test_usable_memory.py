@@ -134,6 +134,7 @@ os.execv(sys.executable, [sys.executable, "-m", "prequential", *{args!r}])
 @pytest.mark.parametrize(
     "command", [["compress", "-4", "-o", "x.pq"], ["evaluate", "-4", "--no-run"], ["estimate", "-4"]]
 )
+@pytest.mark.first_quick
 def test_a_real_control_group_makes_one_line_and_no_killed_process(
     group: Path, command: list[str], tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_too_little_address_space_is_one_line_that_names_the_limit(limit_kib: in
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.thorough
 def test_one_thread_is_enough_and_a_limit_of_processes_is_named_otherwise(tmp_path: Path) -> None:
     config = small_gpt(tmp_path)
     command = ["compress", "--config", config, "-f", "-o", "x.pq", "text"]

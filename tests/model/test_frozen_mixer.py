@@ -67,6 +67,7 @@ def test_only_past_and_ring_of_a_frozen_learner_advance():
 
 @pytest.mark.parametrize("kernels", ["plain", "fused"])
 @CONFIGS
+@pytest.mark.first_quick
 def test_a_frozen_learner_decodes_its_codes(config, kernels):
     learner = trained(config, kernels)
     writer = BitCoder(ENCODE)

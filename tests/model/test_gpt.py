@@ -75,6 +75,7 @@ def assert_same_state(a, b):
 
 @KERNELS
 @given(cuts=st.lists(st.sets(st.integers(1, N_COLUMNS - 1)), min_size=3, max_size=3), block=st.integers(1, N_COLUMNS))
+@pytest.mark.first_quick
 def test_any_split_of_a_segment_gives_the_same_logits_and_the_same_state(ops, cuts, block):
     whole, split = make_gpt(ops), make_gpt(ops)
     for i, cut in enumerate(cuts):
@@ -97,6 +98,7 @@ def test_a_decoders_copies_of_keys_stay_small_where_heads_are_narrow():
 @pytest.mark.parametrize(
     ("width", "n_heads", "window"), [(260, 5, 40), (256, 4, 40), (48, 2, 150), (160, 2, 40), (32, 16, 90)]
 )
+@pytest.mark.first_quick
 def test_reading_column_by_column_equals_the_segment_at_sizes_that_fill_a_product_or_do_not(width, n_heads, window):
     config = GPTConfig(
         n_layers=1, width=width, n_heads=n_heads, mlp_factor=3, n_embeddings=2, window=window, warmup_updates=1
@@ -110,6 +112,7 @@ def test_reading_column_by_column_equals_the_segment_at_sizes_that_fill_a_produc
 
 @KERNELS
 @given(cuts=st.sets(st.integers(1, 3 * N_COLUMNS - 1)))
+@pytest.mark.first_quick
 def test_a_stream_read_in_segments_of_any_size_is_read_as_one(ops, cuts):
     """With constant weights, a segment needs only the carried keys and values of the segments before it."""
     whole, parts = trained(make_gpt(ops)), trained(make_gpt(ops))
@@ -150,6 +153,7 @@ def test_logits_depend_on_carried_keys_exactly_as_far_back_as_the_window_reaches
 
 @KERNELS
 @given(before=st.integers(0, N_COLUMNS - 1), step=st.integers(1, N_COLUMNS))
+@pytest.mark.first_quick
 def test_an_update_in_the_middle_of_a_segment_does_not_change_how_it_is_read(ops, before, step):
     still, learning = trained(make_gpt(ops)), trained(make_gpt(ops))
     symbols = drawn_symbols(4)

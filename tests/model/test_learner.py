@@ -126,6 +126,7 @@ def test_threads_and_kernels_change_neither_payload_nor_state(config):
 
 @CONFIGS
 @pytest.mark.parametrize("kernels", ["fused", "plain"])
+@pytest.mark.first_quick
 def test_a_decoder_finds_the_symbols_at_the_same_cost_and_ends_in_the_same_state(config, kernels):
     encoder, coder, decoder = make_learner(config), BitCoder(ENCODE), make_learner(config, 2, kernels)
     symbols, code_bits = learn(encoder, TEXT, coder)

@@ -81,6 +81,7 @@ def archive_of(config, runtime):
 @CONFIGS
 @pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.first_quick
 def test_an_audit_changes_no_byte_and_finds_nothing_in_a_clean_run(config, every, threads):
     archive = archive_of(config, Runtime(threads=1))
     audited = Runtime(threads=threads, audit_every=every)
@@ -106,6 +107,7 @@ def names_at_rest():
 
 
 @pytest.mark.parametrize("name", names_at_rest())
+@pytest.mark.first_quick
 def test_a_bit_of_the_gpt_flipped_between_segments_is_found_in_the_next(name):
     random = np.random.default_rng(sum(name.encode()))
     learner, i = make(every=50), int(random.integers(1, 9))
@@ -115,6 +117,7 @@ def test_a_bit_of_the_gpt_flipped_between_segments_is_found_in_the_next(name):
 
 
 @pytest.mark.parametrize("name", [name for name in names_at_rest() if not name.startswith("carried.")])
+@pytest.mark.first_quick
 def test_a_bit_of_the_gpt_flipped_just_before_its_update_is_found_in_that_segment(name, monkeypatch):
     """The worst moment: after all checks at the beginning of the segment."""
     random = np.random.default_rng(sum(name.encode()))
@@ -135,6 +138,7 @@ def test_a_bit_of_the_gpt_flipped_just_before_its_update_is_found_in_that_segmen
 @pytest.mark.parametrize("config", [BOTH, MIXER], ids=["both", "mixer"])
 @pytest.mark.parametrize("name", ["history", *(f"mixer.{name}" for name in make(MIXER, 1).mixer.state())])
 @pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.first_quick
 def test_a_flipped_bit_of_mixer_or_history_is_found_within_a_period(name, config, seed):
     random = np.random.default_rng(seed + sum(name.encode()))
     every = int(random.integers(1, 6))
@@ -209,6 +213,7 @@ READS = {"activations": "squared_relu", "keys": "attention_inputs", "frequencies
 
 @pytest.mark.parametrize("what", READS)
 @pytest.mark.parametrize("config", [BOTH, PURE], ids=["both", "pure"])
+@pytest.mark.first_quick
 def test_a_bit_flipped_once_in_a_prediction_is_found_in_that_segment(what, config, monkeypatch):
     learner, i = make(config, every=1000), 6
 

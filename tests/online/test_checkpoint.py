@@ -58,6 +58,7 @@ def interrupted(run, *arguments, after, **options):
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("after", [2, 3, 6, 7, 11, 20])
+@pytest.mark.first_quick
 def test_a_resumed_compression_gives_the_same_archive(name, after, archives, tmp_path):
     interrupted(compress, tmp_path, CONFIGS[name], after=after)
     assert not (tmp_path / "a.pq").exists()
@@ -67,6 +68,7 @@ def test_a_resumed_compression_gives_the_same_archive(name, after, archives, tmp
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("after", [2, 3, 6, 7, 11, 20])
+@pytest.mark.first_quick
 def test_a_resumed_decompression_gives_the_same_original(name, after, archives, tmp_path):
     interrupted(decompress, tmp_path, archives[name], after=after)
     assert not (tmp_path / "a").exists()
@@ -75,6 +77,7 @@ def test_a_resumed_decompression_gives_the_same_original(name, after, archives, 
 
 
 @given(stops=st.lists(st.integers(1, 7), min_size=1, max_size=6), data=st.data())
+@pytest.mark.thorough
 def test_any_number_of_interruptions_gives_the_same_archive(stops, data, archives, tmp_path_factory):
     folder = tmp_path_factory.mktemp("stops")
     for after in stops:

@@ -57,6 +57,7 @@ SIZES = sorted({0, 1, 2, 3} | {n + d for n in (8, 16, 32, 64, 288, 300, 332, 600
 
 
 @pytest.mark.parametrize("n_bytes", SIZES)
+@pytest.mark.first_quick
 def test_sizes_around_every_boundary_are_restored(n_bytes):
     archive, _ = archive_of(TEXT[:n_bytes])
     assert original_of(archive)[0] == TEXT[:n_bytes]

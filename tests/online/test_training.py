@@ -31,6 +31,7 @@ def training(
 
 
 @EACH
+@pytest.mark.first_quick
 def test_a_training_interrupted_anywhere_gives_the_same_result(tmp_path, config):
     uninterrupted = training(tmp_path, ONE, config)
     assert uninterrupted[0].n_bytes == len(DATA) and not list(tmp_path.iterdir())

@@ -122,6 +122,7 @@ def test_workers_on_several_machines_need_an_interface(environment, tmp_path, ca
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's tables of sockets")
 @pytest.mark.parametrize("standalone", [False, True])
+@pytest.mark.first_quick
 def test_all_sockets_of_workers_are_on_loopback(standalone: bool) -> None:
     """torchrun itself listens on all addresses: one port, and with --standalone a second one. The documents say so."""
     with socket.socket() as free:

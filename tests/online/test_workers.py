@@ -149,6 +149,7 @@ def test_torchrun_starts_workers_of_the_command_line(tmp_path):
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "c").read_bytes()
 
 
+@pytest.mark.thorough
 def test_torchrun_spreads_the_runs_of_a_sweep(tmp_path):
     (tmp_path / "a").write_bytes(sample_path("christmas_carol").read_bytes()[:600])
     (tmp_path / "config.json").write_text(json.dumps(SWEPT.to_dict()))

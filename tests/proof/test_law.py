@@ -77,6 +77,7 @@ RUNTIMES = [Runtime(threads=1), Runtime(threads=2), Runtime(threads=1, audit_eve
 
 @CONFIGS
 @pytest.mark.parametrize("runtime", RUNTIMES, ids="12a")
+@pytest.mark.first_quick
 def test_a_learner_that_keeps_the_law_passes_every_check(config, runtime):
     found = check(config, runtime)
     assert found.keys() == (ALL if config.gpt else ALL - OF_GPT)

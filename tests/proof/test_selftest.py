@@ -8,6 +8,7 @@ from prequential.proof.selftest import Check, checks, fixed_run
 
 
 @pytest.mark.parametrize(("kernels", "backend"), [("fused", "float32"), ("plain", "float64")])
+@pytest.mark.first_quick
 def test_the_fixed_run_gives_the_expected_digest(kernels: str, backend: str) -> None:
     assert fixed_run(Runtime(kernels=kernels, backend=backend)).passed is True
 

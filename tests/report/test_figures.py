@@ -62,6 +62,7 @@ def test_without_matplotlib_the_error_says_what_to_install(
 
 
 @pytest.mark.parametrize(("backend", "kept"), [("garbage", False), ("svg", True)])
+@pytest.mark.first_quick
 def test_figures_do_not_depend_on_the_backend_that_the_environment_names(backend: str, kept: bool) -> None:
     pytest.importorskip("matplotlib")
     program = """

@@ -32,6 +32,7 @@ SMALL_MIXER = MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8)
 
 @pytest.mark.parametrize("mixer", [None, SMALL_MIXER])
 @pytest.mark.parametrize("n_bytes", [128, 700, 1024, 1500])
+@pytest.mark.first_quick
 def test_a_shorter_run_costs_what_the_longer_one_cost_for_its_bytes(mixer, n_bytes):
     config = replace(TINY, mixer=mixer)
     long = prequential.evaluate(TEXT[:2500], config=config, baselines=(), runtime=FUSED)

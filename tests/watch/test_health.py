@@ -87,6 +87,7 @@ def test_ordinary_text_gives_no_finding(machine: Machine) -> None:
     assert machine.found == []
 
 
+@pytest.mark.thorough
 def test_a_real_learner_has_no_finding_on_the_sample() -> None:
     import prequential
 
