@@ -2,17 +2,20 @@
 
 TorchLearner        a torch.nn.Module over bytes, with an optimiser
 TransformersLearner a causal language model of transformers, with its tokenizer
+ClassifierLearner   an object with predict_proba and partial_fit (scikit-learn) or predict_proba_one and learn_one (river)
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from prequential.adapters.classifier import ClassifierLearner
     from prequential.adapters.static_model import StaticModel
     from prequential.adapters.torch_module import TorchLearner, TransformersLearner
 
-__all__ = ["StaticModel", "TorchLearner", "TransformersLearner"]
+__all__ = ["ClassifierLearner", "StaticModel", "TorchLearner", "TransformersLearner"]
 _MODULES = {
+    "ClassifierLearner": "classifier",
     "StaticModel": "static_model",
     "TorchLearner": "torch_module",
     "TransformersLearner": "torch_module",

@@ -9,6 +9,7 @@ Column t predicts the next id. It must be causal; the evaluator checks that. nan
 given targets: forward=lambda model, ids: model(ids, ids)[0].
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from torch.nn.functional import cross_entropy, log_softmax
 
 from prequential.adapters.hub import load_model, quiet
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, MissingDependencyError
 
 Tensor = torch.Tensor
 Step = Callable[[torch.nn.Module, torch.optim.Optimizer, Tensor, Tensor], Any]
@@ -27,7 +28,8 @@ class TorchLearner:
     """Predicts runs of window / 2 symbols from the window that ends with them, and learns from each run afterwards.
 
     A step is one call of `optimiser` on the mean loss of `rows` windows: the newest one, and rows - 1 that end at random places
-    of what has been read (replay). Decoding takes as many calls of the module as there are bytes.
+    of what has been read (replay). With steps = 2 there are two such steps for each run. On processors equal calls give equal
+    results, so archives can be decoded; decoding takes as many calls of the module as there are bytes.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class TorchLearner:
             self._take_step(inputs.to(self.device), targets.to(self.device))
 
     def state_dict(self) -> dict[str, Any]:
+        """Weights and the optimiser's state."""
         return {"module": self.module.state_dict(), "optimiser": self.optimiser.state_dict()}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "TorchLearner":
@@ -146,27 +149,42 @@ def _optimiser_for(
 
 
 class TransformersLearner(TorchLearner):
-    """A causal model of transformers. All weights learn. It writes no archive: its symbols are ids."""
+    """A causal model of transformers. All weights learn, or with `lora` only those of low-rank adapters (the peft package).
+
+    It writes no archive: its symbols are ids.
+    """
 
     def __init__(
         self,
         name: str,
         *,
         lr: float = 1e-4,
+        lora: int = 0,
         window: int = 256,
         rows: int = 1,
         steps: int = 1,
         seed: int = 0,
     ) -> None:
-        """name: a folder of `save_pretrained` with its tokenizer, or a name on the hub. lr: of AdamW. The rest as of
-        TorchLearner."""
+        """name: a folder of `save_pretrained` with its tokenizer, or a name on the hub. lr: of AdamW. lora: the rank of the
+        adapters; 0: all weights learn. The rest as of TorchLearner.
+        """
         torch.manual_seed(seed)
         loaded = load_model(name)
         model = loaded.model
         n_symbols = int(model.get_input_embeddings().num_embeddings)
+        if lora:
+            model = _with_lora(model, lora)
         optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=lr)
-        options: dict[str, Any] = {"window": window, "rows": rows, "steps": steps, "seed": seed}
-        super().__init__(model, optimiser, n_symbols=n_symbols, forward=_logits_of_lm, **options)
+        super().__init__(
+            model,
+            optimiser,
+            window=window,
+            rows=rows,
+            steps=steps,
+            n_symbols=n_symbols,
+            seed=seed,
+            forward=_logits_of_lm,
+        )
         self.tokenizer = loaded.tokenizer
 
 
@@ -174,3 +192,13 @@ def _logits_of_lm(module: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
     with quiet():
         logits: torch.Tensor = module(ids).logits
     return logits
+
+
+def _with_lora(model: Any, rank: int) -> Any:
+    try:
+        import peft
+    except ImportError as error:
+        raise MissingDependencyError("lora needs the peft package: pip install 'prequential[lora]'") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the two libraries tell each other
+        return peft.get_peft_model(model, peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear"))

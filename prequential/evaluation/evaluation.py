@@ -4,7 +4,6 @@ The archive is really written, to a file (evaluation/draft.py), and all figures 
 decoded again, and every byte is compared.
 """
 
-import io
 import os
 import tempfile
 import time
@@ -37,10 +36,11 @@ from prequential.learners.protocol import OnlineModel
 from prequential.learners.subject import Subject, other_subject, own_subject
 from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
-from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.config import Config
 from prequential.model.presets import name_of, preset
 from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
+from prequential.online.first_run import run_once, small_config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, PathLike, Source, mode_of, open_source
@@ -345,19 +345,8 @@ def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
     if planned:
         runtime.accelerator(planned)
     runtime = replace(runtime, device="cpu")
-    gpt = GPTConfig(n_layers=1, width=64, n_heads=2, window=16, contexts=GPT_CONTEXTS, context_bits=8)
-    small = Config(
-        gpt=gpt if planned is None or planned.gpt else None,
-        mixer=MixerConfig(table_bits=8),
-        schedule=ScheduleConfig(first_segment_symbols=16, segment_symbols=16, row_symbols=16, n_rows=1),
-    )
-    source, archive = np.zeros(4 * 16, np.uint8), io.BytesIO()  # four segments: the GPT takes steps
-    header = Header(n_bytes=len(source), blake2b=bytes(32), config=small.to_dict())
-    for _ in coding.compress(source, header, archive, runtime.learner(small)):
-        pass
-    archive.seek(0)
-    for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), runtime.learner(small)):
-        pass
+    has_gpt = planned is None or planned.gpt is not None
+    run_once(small_config(has_gpt=has_gpt, has_mixer=True), runtime.learner)
 
 
 def _verify(source: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:

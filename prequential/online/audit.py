@@ -1,30 +1,39 @@
 """A learner that is audited while it runs. The audit finds flipped bits and repeated errors, and changes no coded bit.
 
-It compares, as docs/RELIABILITY.md tells:
+It compares:
 
-    GPT at rest       the digest of each tensor with the one taken when the tensor was last written, before and after it is used
-    predictions       each segment is predicted twice: by the learner, and by a second reader, mixer and history (`Shadow`)
+    GPT at rest       the digest of each tensor with the one taken when the tensor was last written. Tensors that a segment is
+                      read with: before and after it. A parameter and its optimiser state: before their update. All: before a
+                      block is written
+    predictions       each segment is predicted twice: by the learner, and by a second reader, mixer and history (`Shadow`) with
+                      arrays of their own. After the segment: the GPT's frequencies (those of an encoder), the costs of the
+                      symbols, keys and values, the encoder's words
     mixer, history    all arrays of both, after every `every` segments, at each checkpoint and before a block is written
     rows of a step    with the rows drawn from the second history
-    drawn segment     one of each `every`: prediction and step are repeated on another matmul backend and on the other kernels
+    drawn segment     one of each `every`: the second prediction runs on another matmul backend and on the other kernels
+                      (`recomputing.opposite`). So does a second computation of the GPT's complete step, from a copy of the state
+                      before it; then all tensors are compared
 
-A transient fault within the computation of a step is found only if its segment is the drawn one, so always with every = 1.
+So these faults are found within `every` segments: a bit that flips in the learner's memory or in the computation of a prediction,
+and a repeated error of a library or of the program. One kind remains: a transient fault within the computation of a step (in a
+temporary, or in a parameter in the milliseconds of its update). It is found if the segment is the drawn one, so always with
+every = 1.
+
+It costs a second mixer and history, the GPT's state once or twice more, and time: docs/RELIABILITY.md has the measurements.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from prequential_codecs.bit_coder import ENCODE, FOLLOW, MODE, BitCoder, ideal_bits
 
-from prequential.errors import FaultError, InexactMachineError
-from prequential.exact import fused, matmul, plain
+from prequential.errors import FaultError
 from prequential.exact.backend import Backend
 from prequential.exact.digest import digest
 from prequential.exact.host import to_array, to_tensor
-from prequential.exact.matmul import Matmul
 from prequential.exact.random import random_words
 from prequential.model.config import Config, GPTConfig
 from prequential.model.gpt.context_table import TENSORS, ContextGradient, ContextTable
@@ -34,52 +43,22 @@ from prequential.model.gpt.weights import Weights
 from prequential.model.history import History
 from prequential.model.learner import OnlineLearner, code_symbols, segment_inputs, training_rows
 from prequential.model.mixer.mixer import Mixer
+from prequential.online.recomputing import MEMORY, TRANSIENT, likely_cause, opposite
 
 Array = np.ndarray
 Tensor = torch.Tensor
 
 MAX_NAMES = 10  # of tensors in a message
-MEMORY, MISCOMPUTED = "memory", "memory, processor, library or program; `prequential doctor` tests them"
-WRITTEN_BY_STEPS = {"embedding", "contexts"}  # tensors that steps write in place while a segment is read with them
-
-
-@dataclass(frozen=True)
-class Crossed(Matmul):
-    """Products of single matrices by one method and of batches by another; int8 and float32 share their batched method."""
-
-    batches: str
-
-    def batched(self, a: Tensor, b: Tensor) -> Tensor:
-        return Matmul(self.batches).batched(a, b)
-
-
-def opposite(backend: Backend) -> Backend:
-    """The backend that shares as little code as possible: the other primitives, and products by other library routines.
-
-    Where one matmul method alone is exact, only the primitives differ.
-    """
-    own, names = backend.matmul.name, exact_matmuls()
-    batches = "float32" if own == "float64" else "float64"
-    crossed = Crossed(next((name for name in names if name != own), own), batches if batches in names else own)
-    return replace(backend, primitives=plain if backend.primitives.COMPILED else fused, matmul=crossed)
-
-
-def exact_matmuls() -> list[str]:
-    """The matmul methods that pass their self-test on this machine, in the order of their usual speed."""
-    passed = []
-    for name in matmul.BACKEND_NAMES:
-        try:
-            passed.append(matmul.choose("cpu", name).name)
-        except InexactMachineError:
-            continue
-    return passed
+WRITTEN_BY_STEPS = ("embedding", "contexts")  # tensors that steps write in place while a segment is read with them
 
 
 def digests(tensors: Mapping[str, Array | Tensor]) -> dict[str, bytes]:
+    """The digest of each tensor, by name."""
     return {name: digest({name: tensor}) for name, tensor in tensors.items()}
 
 
 def differing(a: Mapping[str, Array | Tensor], b: Mapping[str, Array | Tensor]) -> list[str]:
+    """Names of the tensors of `a` whose bits differ in `b`."""
     return [name for name, tensor in a.items() if digest({name: tensor}) != digest({name: b[name]})]
 
 
@@ -88,7 +67,7 @@ class WatchedGPT(GPT):
 
     def __init__(self, config: GPTConfig, seed: int, backend: Backend) -> None:
         super().__init__(config, seed, backend)
-        self.recorded = digests(self.tensors())
+        self._recorded = digests(self.tensors())
         # names of tensors that changed between their last writing and their update
         self.changed_in_step: list[str] = []
 
@@ -97,10 +76,16 @@ class WatchedGPT(GPT):
         return self.state() | {name: t for name, t in self._weights.inference_tensors().items() if name != "embedding"}
 
     def learned(self) -> dict[str, Tensor]:
+        """Those of `tensors` that a step writes."""
         return {name: t for name, t in self.tensors().items() if not name.startswith(NOT_LEARNED)}
 
+    def recorded(self, names: Iterable[str]) -> dict[str, bytes]:
+        """The digests that these tensors had when they were last written."""
+        return {name: self._recorded[name] for name in names}
+
     def changed(self, tensors: Mapping[str, Tensor]) -> list[str]:
-        return [name for name, value in digests(tensors).items() if value != self.recorded[name]]
+        """Names of the given tensors that changed since they were last written."""
+        return [name for name, value in digests(tensors).items() if value != self._recorded[name]]
 
     def reading_tensors(self) -> dict[str, Tensor]:
         """The tensors that the next segment will be read with, and the counters."""
@@ -109,13 +94,15 @@ class WatchedGPT(GPT):
         } | self._weights.inference_tensors()
 
     def record(self, tensors: Mapping[str, Tensor]) -> None:
-        self.recorded |= digests(tensors)
+        """Takes the digests of tensors that have just been written."""
+        self._recorded |= digests(tensors)
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         super().load_state(tensors)
-        self.recorded, self.changed_in_step = digests(self.tensors()), []
+        self._recorded, self.changed_in_step = digests(self.tensors()), []
 
     def second_reading(self, n_columns: int) -> "SecondReading":
+        """A second prediction of the segment that is about to begin."""
         return SecondReading(self._weights.snapshot(), self._reader.fork(), n_columns)
 
     def _update_parameter(
@@ -136,6 +123,7 @@ class WatchedGPT(GPT):
         self.record(self._tensors_of(name))
 
     def _tensors_of(self, name: str) -> dict[str, Tensor]:
+        """The tensors that a step of the named parameter writes."""
         if name == "contexts":
             return self._weights.contexts.state()
         if name in self._hidden_matrices:
@@ -159,6 +147,7 @@ def committed(table: ContextTable) -> dict[str, Tensor]:
 
 
 def watched_gpt(config: Config, backend: Backend) -> WatchedGPT:
+    """A fresh GPT of a configuration that has one."""
     assert config.gpt is not None
     return WatchedGPT(config.gpt, config.seed, backend)
 
@@ -171,13 +160,23 @@ class SecondReading:
     reader: Reader
     n_columns: int
 
-    def predict(self, inputs: np.ndarray, backend: Backend) -> tuple[np.ndarray, dict[str, Tensor]]:
-        """Frequencies (n, V) int32 of the symbols after inputs (n, E) int64, and the `carried` keys and values afterwards."""
+    def predict(
+        self, inputs: np.ndarray, backend: Backend, *, by_column: bool = False
+    ) -> tuple[np.ndarray, dict[str, Tensor]]:
+        """Frequencies (n, V) int32 of the symbols after inputs (n, E) int64, and the `carried` keys and values afterwards.
+
+        by_column: one column at a time, as a decoder does.
+        """
         reader = self.reader.fork()
         reader.begin(self.weights.with_backend(backend), self.n_columns)
-        logits = reader.forward(to_tensor(inputs), 0)
-        carried = {f"carried.{name}": t for name, t in reader.carried_cache().items()}
-        return to_array(backend.primitives.frequencies(logits)), carried
+        recent = to_tensor(inputs)
+        if by_column:
+            logits = torch.cat([reader.forward(recent[t : t + 1], t) for t in range(len(recent))])
+        else:
+            logits = reader.forward(recent, 0)
+        return to_array(backend.primitives.frequencies(logits)), {
+            f"carried.{name}": t for name, t in reader.carried_cache().items()
+        }
 
 
 class Shadow:
@@ -199,6 +198,7 @@ class Shadow:
         return self._second
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Continues from the state of a learner."""
         self._coder = None
         self.history.load_state(arrays, int(arrays["counters"][0]))
         if self.mixer:
@@ -235,8 +235,9 @@ class AuditedLearner(OnlineLearner):
                 {name: t.clone() for name, t in self._watched.state().items()} if self._is_drawn else {}
             )
             self._reading = self._watched.second_reading(n_symbols)
-            names = self._reading.weights.inference_tensors().keys() - WRITTEN_BY_STEPS
-            self._read_with = {name: self._watched.recorded[name] for name in names}
+            self._read_with = self._watched.recorded(
+                name for name in self._reading.weights.inference_tensors() if name not in WRITTEN_BY_STEPS
+            )
         super().begin(n_symbols)
 
     def _draw(self) -> int:
@@ -259,6 +260,7 @@ class AuditedLearner(OnlineLearner):
         return rows
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
+        """`OnlineLearner.code`, repeated by the second reader and the shadow."""
         self._frequencies = []
         shadow, second = self._shadow, self._shadow.second_coder(coder, len(symbols))
         bits = super().code(symbols, coder)
@@ -274,12 +276,26 @@ class AuditedLearner(OnlineLearner):
         costs = ideal_bits(code_symbols(frequencies, shadow.mixer, symbols.copy(), second))
         shadow.history.append(symbols)
         if names:
-            raise self._fault(names)
+            assert self._watched is not None
+            raise self._fault(names, self._cause_of_prediction(self._watched.backend, inputs, coder))
         if not np.array_equal(bits, costs):
-            raise self._fault(["the costs of symbols", *differing(shadow.state(), super().state())])
+            why = self._cause_of_prediction(self._watched.backend, inputs, coder) if self._watched else TRANSIENT
+            raise self._fault(["the costs of symbols", *differing(shadow.state(), super().state())], why)
         if coder.state[MODE] == ENCODE and not all(map(np.array_equal, coder.saved(), second.saved())):
-            raise self._fault(["the coder"])
+            raise self._fault(["the coder"], TRANSIENT)
         return bits
+
+    def _cause_of_prediction(self, own: Backend, inputs: np.ndarray, coder: BitCoder) -> str:
+        """The likely cause, where the two predictions of the open segment differ."""
+
+        def predicted(backend: Backend, by_column: bool = False) -> bytes:
+            frequencies, carried = self._reading.predict(inputs, backend, by_column=by_column)
+            return digest(carried | {"frequencies": to_tensor(frequencies)})
+
+        batched = predicted(own)
+        if coder.decodes and predicted(own, by_column=True) != batched == predicted(opposite(own)):
+            return "program (the decoder's columns differ)"
+        return likely_cause(predicted, own)
 
     def end(self, n_symbols: int) -> None:
         """`OnlineLearner.end`; then checks the tensors that the segment was read with, a drawn step, and a completed period."""
@@ -297,21 +313,29 @@ class AuditedLearner(OnlineLearner):
             self._compare_shadow()
 
     def _check_step(self, gpt: WatchedGPT, rows: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-        again = watched_gpt(self.config, opposite(gpt.backend))
-        again.load_state(self._state_before)
-        again.update(*map(to_tensor, rows))
-        again.end()
-        if names := differing(gpt.learned(), again.learned()):
-            raise self._fault([f"gpt.{name}" for name in names])
+        """Repeats the segment's step on the opposite backend. Raises FaultError if any tensor differs."""
+
+        def stepped(backend: Backend) -> dict[str, Tensor]:
+            again = watched_gpt(self.config, backend)
+            again.load_state(self._state_before)
+            again.update(*map(to_tensor, rows))
+            again.end()
+            return again.learned()
+
+        if names := differing(gpt.learned(), stepped(opposite(gpt.backend))):
+            why = likely_cause(lambda backend: digest(stepped(backend)), gpt.backend, digest(gpt.learned()))
+            raise self._fault([f"gpt.{name}" for name in names], why)
 
     def _check_unchanged(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raises FaultError for a tensor of the GPT that changed since it was last written."""
         if self._watched and (names := self._watched.changed(tensors)):
             raise self._fault([f"gpt.{name}" for name in names], MEMORY)
 
     def _compare_shadow(self) -> None:
+        """Compares all arrays of mixer and history with those of the shadow."""
         if names := differing(self._shadow.state(), super().state()):
             self._start = self._n_compared
-            raise self._fault(names)
+            raise self._fault(names, TRANSIENT)
         self._n_compared = self.history.n_symbols
 
     def state(self) -> dict[str, np.ndarray]:
@@ -328,7 +352,7 @@ class AuditedLearner(OnlineLearner):
         self._n_segments, self._n_compared = 0, self.history.n_symbols
         self._start = self._stop = self._n_compared
 
-    def _fault(self, names: list[str], why: str = MISCOMPUTED) -> FaultError:
+    def _fault(self, names: list[str], why: str) -> FaultError:
         """names: the deviating tensors and values. They deviate since `_start`."""
         shown = names[:MAX_NAMES] + [f"{len(names) - MAX_NAMES} more"] * (len(names) > MAX_NAMES)
         block = self._start // self.config.schedule.block_symbols

@@ -102,6 +102,11 @@ class Runtime:
     def learner(self, config: Config) -> OnlineLearner:
         """A fresh learner on this machine. Raises ConfigError like `check`, InexactMachineError if no backend is exact here."""
         self.check(config)
+        if self.kernels != "plain" and self.n_threads > 1 and self.team is None:
+            with suppress(ImportError):  # the zipped decoder does without it
+                from prequential.online.first_run import compile_kernels
+
+                compile_kernels(config)
         backend = self.exact_backend(config, beside_coding=self.n_step_threads < self.n_threads)
         if self.audit_every:
             from prequential.online.audit import AuditedLearner

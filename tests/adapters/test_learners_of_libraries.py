@@ -1,4 +1,4 @@
-"""Modules of torch and models of transformers as learners."""
+"""Modules of torch, models of transformers and classifiers as learners."""
 
 import copy
 
@@ -8,7 +8,7 @@ import torch
 from prequential_corpora.bundled import sample_path
 
 import prequential
-from prequential.adapters import TorchLearner
+from prequential.adapters import ClassifierLearner, TorchLearner
 from prequential.errors import ConfigError, LawError
 
 TEXT = sample_path("christmas_carol").read_bytes()[:3000]
@@ -117,6 +117,39 @@ def test_what_cannot_be_used_is_one_line():
         prequential.evaluate(TEXT, learner=lambda: learner(forward=last_only), baselines=())
 
 
+def test_a_classifier_of_scikit_learn_learns_online():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+
+    def make():
+        return ClassifierLearner(linear_model.SGDClassifier(loss="log_loss", random_state=0), order=2, run_symbols=200)
+
+    result = prequential.evaluate(TEXT[:1000], learner=make, baselines=())
+    assert 0 < result.ledger.code_bits < 8 * 1000 * 4
+    assert result.ledger.bits_per_byte != 8.0
+
+
+def test_a_classifier_of_river_learns_online():
+    class Nearest:
+        """predict_proba_one and learn_one, as river has them: counts by the last byte."""
+
+        def __init__(self):
+            self.counts = {}
+
+        def predict_proba_one(self, x):
+            seen = self.counts.get(x["1"], {})
+            total = sum(seen.values())
+            return {symbol: n / total for symbol, n in seen.items()} if total else {}
+
+        def learn_one(self, x, y):
+            seen = self.counts.setdefault(x["1"], {})
+            seen[y] = seen.get(y, 0) + 1
+
+    result = prequential.evaluate(TEXT, learner=lambda: ClassifierLearner(Nearest(), order=1), baselines=())
+    assert result.ledger.bits_per_byte < 8
+    with pytest.raises(ConfigError, match="has neither"):
+        ClassifierLearner(object())
+
+
 def test_a_model_of_transformers_learns_and_has_no_archive(model_folder):
     from prequential.adapters import StaticModel, TransformersLearner
 
@@ -128,3 +161,13 @@ def test_a_model_of_transformers_learns_and_has_no_archive(model_folder):
     )
     assert not result.is_coded
     assert result.ledger.archive_bytes < result.baselines[0].compressed_bytes  # it learns
+
+
+def test_low_rank_adapters_learn(model_folder):
+    pytest.importorskip("peft")
+    from prequential.adapters import TransformersLearner
+
+    made = TransformersLearner(str(model_folder), lr=3e-3, window=32, lora=4)
+    learned = sum(p.numel() for p in made.module.parameters() if p.requires_grad)
+    assert 0 < learned < 0.5 * sum(p.numel() for p in made.module.parameters())
+    assert prequential.evaluate(TEXT[:300], learner=lambda: made, baselines=()).ledger.code_bits > 0

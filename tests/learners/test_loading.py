@@ -42,7 +42,7 @@ def test_an_installed_learner_imports_nothing_from_the_current_folder(tmp_path, 
     written(tmp_path, river="open('planted', 'w')", brotli="open('planted', 'w')")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError):
-        load_subject("prequential.adapters:TorchLearner")
+        load_subject("prequential.adapters:ClassifierLearner")
     assert not (tmp_path / "planted").exists()
 
 

@@ -1,0 +1,93 @@
+"""The first run after an installation: compiling the kernels, those of GPT and mixer at the same time in two processes.
+
+numba compiles one kernel at a time in a process. A kernel that was compiled once is loaded from a cache on disk, so a second
+process can compile some of them for this one. It needs some 500 MB while it runs.
+"""
+
+import io
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive_header import Header
+
+from prequential.machine.kernel_cache import is_cached
+from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.online import coding
+from prequential.online.loop import Learner
+
+N_BYTES = 64
+LEAST_WAIT_S = 5.0  # for the other process, which may take as long as this one
+OTHER_PROCESS = "PREQUENTIAL_COMPILES"  # set in its environment: it must not start a third one
+
+
+def small_config(*, has_gpt: bool, has_mixer: bool) -> Config:
+    """A configuration that needs all kernels of its kind, and is quick."""
+    gpt = GPTConfig(n_layers=1, width=64, n_heads=2, window=16, contexts=GPT_CONTEXTS, context_bits=8)
+    return Config(
+        gpt=gpt if has_gpt else None,
+        mixer=MixerConfig(table_bits=8) if has_mixer else None,
+        schedule=ScheduleConfig(first_segment_symbols=16, segment_symbols=16, row_symbols=16, n_rows=1),
+    )
+
+
+def run_once(config: Config, make: Callable[[Config], Learner]) -> None:
+    """Codes N_BYTES bytes there and back, with steps of the GPT. make: makes a fresh learner of the configuration."""
+    source, archive = np.zeros(N_BYTES, np.uint8), io.BytesIO()
+    header = Header(n_bytes=len(source), blake2b=bytes(32), config=config.to_dict())
+    for _ in coding.compress(source, header, archive, make(config)):
+        pass
+    archive.seek(0)
+    for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), make(config)):
+        pass
+
+
+def compile_kernels(config: Config) -> None:
+    """On a first run, compiles most kernels of a learner with GPT and mixer, in two processes. Later it does nothing.
+
+    Whatever the other process cannot do costs time only: a kernel that is not in the cache is compiled where it is needed.
+    """
+    from prequential.exact import fused
+    from prequential.model.learner import OnlineLearner
+    from prequential.model.mixer import mixing
+
+    if config.gpt is None or config.mixer is None or is_cached(mixing.code_mixed) or is_cached(fused.fill_frequencies):
+        return
+    started = time.monotonic()
+    other = _start_other()
+    if other is None:
+        return
+    try:
+        run_once(small_config(has_gpt=False, has_mixer=True), OnlineLearner)
+        other.wait(max(LEAST_WAIT_S, time.monotonic() - started))
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        other.kill()
+        other.wait()
+
+
+def _start_other() -> subprocess.Popen[bytes] | None:
+    """The process that compiles the kernels of the GPT; None where none can be started."""
+    if not sys.executable or getattr(sys, "frozen", False) or OTHER_PROCESS in os.environ:
+        return None
+    program = (
+        f"import sys; sys.path[:] = {sys.path!r}; from prequential.online.runtime import Runtime; "
+        f"from {__name__} import compile_gpt_kernels; compile_gpt_kernels(Runtime(threads=1).learner)"
+    )
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-c", program], env=os.environ | {OTHER_PROCESS: "1"}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError:
+        return None
+
+
+def compile_gpt_kernels(make: Callable[[Config], Learner]) -> None:
+    """Compiles the kernels of a GPT, including those that decode without a mixer. make: as in `run_once`."""
+    run_once(small_config(has_gpt=True, has_mixer=False), make)
