@@ -203,7 +203,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     }
     add(group.add_mutually_exclusive_group(), target)
     resume = "resume an interrupted run, if it left a checkpoint next to its output (docs/RELIABILITY.md)"
-    add(group, FORCE | {"--resume": resume})
+    add(group, FORCE | {"-k, --keep": "no effect: the source is always kept, as with gzip -k", "--resume": resume})
 
 
 def add_learner(parser: argparse.ArgumentParser) -> None:
@@ -218,6 +218,8 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
         help="preset, from the fastest (-1) to the smallest archive (-9); -1 to -4 have no GPT (default: -5; "
         "compress takes -4 below 256 KiB)",
     )
+    level.add_argument("--fast", dest="preset", action="store_const", const=1, help="the lowest preset")
+    level.add_argument("--best", dest="preset", action="store_const", const=9, help="the highest preset")
     add(
         level,
         {

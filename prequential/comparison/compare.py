@@ -97,6 +97,17 @@ class Difference:
         return 100 * self.bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
 
     @property
+    def log2_e(self) -> float:
+        """log2 of an e-value against "the data follow the reference".
+
+        If they did, its expectation would be at most 1, and it would reach 1/a at any stopping time with a probability of at
+        most a (Ville's inequality), provided that `other` was fixed before the data were seen. Seeds of `other` are mixed with
+        equal weights; of those of the reference the best counts.
+        """
+        mixed = math.log2(len(self.other.bits)) - float(np.logaddexp2.reduce(-np.array(self.other.bits)))
+        return min(self.reference.bits) - mixed
+
+    @property
     def archive_bits(self) -> float:
         """The difference of the archives' lengths in bits, with headers and containers."""
         return self.other.mean_archive_bits - self.reference.mean_archive_bits
@@ -110,6 +121,7 @@ class Difference:
             "bits_per_byte": self.bits_per_byte,
             "percent": self.percent,
             "archive_bits": self.archive_bits,
+            "log2_e_value": self.log2_e,
             "interval": None if self.interval is None else asdict(self.interval),
             "long_memory": None if self.long_memory is None else asdict(self.long_memory),
             "crossing_byte": self.crossing_byte,

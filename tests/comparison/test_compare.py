@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prequential_codecs.bit_coder import UNIT_BITS
 from series import SEGMENT, autoregressive, write_run
 
-from prequential.comparison.compare import compare
+from prequential.comparison.compare import Difference, RunGroup, compare
 from prequential.comparison.intervals import Bootstrap, block_length, cell_deviations
 from prequential.comparison.prediction import half_width, mean_variance
 from prequential.errors import ConfigError, CorpusError
@@ -264,3 +264,23 @@ def test_fewer_than_64_cells_have_no_interval(tmp_path: Path) -> None:
     for n in (63, 64):
         runs = [write_run(tmp_path / f"{name}{n}", drawn_units(n, i), model=name) for i, name in enumerate("ab")]
         assert (compare(runs).differences[0].interval is None) == (n == 63)
+
+
+@pytest.mark.parametrize(("n_reference", "n_other"), [(1, 1), (3, 1), (1, 3), (3, 2)])
+def test_an_e_value_has_expectation_at_most_1_under_each_seed_of_the_reference(n_reference, n_other) -> None:
+    def group(bits):
+        names = tuple(map(str, range(len(bits))))
+        return RunGroup(label="x", runs=names, seeds=(0,), config={}, bits=tuple(bits), archive_bits=(8,), curves=())
+
+    def log2_e(x):
+        a, b = (group(values[:, x]) for values in bits)
+        none = np.zeros(2)
+        found = Difference(reference=a, other=b, bits=0.0, interval=None, long_memory=None, crossing_byte=None,
+                           n_bytes=none, running_bits=none)  # fmt: skip
+        return found.log2_e
+
+    random = np.random.default_rng(n_reference)
+    bits = [-np.log2(random.dirichlet(np.ones(8), n)) for n in (n_reference, n_other)]  # (S, 8): all possible data
+    expectations = np.exp2(-bits[0]) @ np.exp2([log2_e(x) for x in range(8)])
+    assert (expectations <= 1 + 1e-12).all()
+    assert n_reference > 1 or expectations == pytest.approx(1)
