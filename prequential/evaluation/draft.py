@@ -25,6 +25,7 @@ from prequential_corpora.chunks import read_chunks
 from prequential.errors import CheckpointError, CorpusError
 from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import Ledger
+from prequential.evaluation.runs import ARCHIVE, COSTS, ENCODED, SECONDS
 from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import checkpoint_path, open_regular, output_file, partial_path, reading, write_text, writing
 from prequential.learners.subject import Subject
@@ -35,8 +36,6 @@ from prequential.online.coding import OnProgress, Progress
 from prequential.online.source import HashedSymbols
 from prequential.records.schema import MAX_TIME_S, WallSeconds, check_record, read_object
 
-ARCHIVE = "archive.pq"
-COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # deleted when the evaluation is complete
 MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
 WRONG_COSTS = "the recorded costs do not belong to this archive: start again without resume=True"
 

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any
 from prequential.arguments import check_arguments
 from prequential.errors import CheckpointError, CorpusError
 from prequential.evaluation.curves import MAX_CURVE_FILE_BYTES, MODEL, Curves, parse_curves, write_curves
-from prequential.evaluation.draft import ARCHIVE, COSTS, ENCODED, SECONDS
 from prequential.evaluation.frames import cost_frame, curve_frame
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.files import (
@@ -66,6 +65,8 @@ from prequential.records.schema import (
 if TYPE_CHECKING:
     import pandas
 
+ARCHIVE = "archive.pq"
+COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # deleted when the evaluation is complete
 RECORD, CURVE = "record.jsonl", "curve.parquet"
 DRAFT = ".run-"
 Hint = Callable[[Path], str]
