@@ -104,7 +104,7 @@ def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):
     assert max(rates["dynamic"], rates["frozen"]) < 0.05 < rates["untrained"]
     assert record["config"]["learner"]["name"] == "mine.py:Pairs"
     shown = run(folder, *[each for each in args if each != "--json"])
-    assert b"learner: mine.py:Pairs; state" in shown.stdout
+    assert b"learner: mine.py:Pairs()" in shown.stdout
     apart = run(folder, *args, "--context", "isolated")
     assert apart.returncode == 1 and b"has the context carried" in apart.stderr
     (folder / "empty").touch()

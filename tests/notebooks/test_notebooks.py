@@ -124,7 +124,6 @@ def number(pattern, text):
     ("shown_in", "pattern", "bits"),
     [
         ("quick_start", r"decoder source, zipped +([\d,.]+) bits", 1),
-        ("README.md", r"the decoder's source \(([\d,]+) bytes zipped\)", 8),
         ("docs/METHOD.md", r"the decoder's source \(([\d,]+) bytes zipped\)", 8),
     ],
 )
