@@ -218,8 +218,8 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
         help="preset, from the fastest (-1) to the smallest archive (-9); -1 to -4 have no GPT (default: -5; "
         "compress takes -4 below 256 KiB)",
     )
-    level.add_argument("--fast", dest="preset", action="store_const", const=1, help="the lowest preset")
-    level.add_argument("--best", dest="preset", action="store_const", const=9, help="the highest preset")
+    level.add_argument("--fast", dest="preset", action="store_const", const="fast", help="the lowest preset")
+    level.add_argument("--best", dest="preset", action="store_const", const="best", help="the highest preset")
     add(
         level,
         {
@@ -316,8 +316,9 @@ def runtime(args: argparse.Namespace) -> Runtime:
 
 def learner_config(args: argparse.Namespace) -> Config:
     """The Config of the options of `add_learner`; a wrong or contradictory value ends the program with a usage error."""
-    from prequential.model.presets import DEFAULT_PRESET, preset
+    from prequential.model.presets import DEFAULT_PRESET, PRESETS, preset
 
+    levels = {None: DEFAULT_PRESET, "fast": min(PRESETS), "best": max(PRESETS)}
     has_replicas = args.sync_every or args.replicas
     with UsageErrors(args):
         if args.config is not None:
@@ -326,7 +327,7 @@ def learner_config(args: argparse.Namespace) -> Config:
                     "--config gives the complete learner: leave out --pure, --seed, --sync-every and --replicas"
                 )
             return _read_config(args.config)
-        config = preset(args.preset or DEFAULT_PRESET, pure=args.pure, seed=args.seed or 0)
+        config = preset(levels.get(args.preset, args.preset), pure=args.pure, seed=args.seed or 0)
         if not has_replicas:
             return config
         if args.pure:

@@ -51,11 +51,13 @@ def compile_kernels(config: Config) -> None:
 
     Whatever the other process cannot do costs time only: a kernel that is not in the cache is compiled where it is needed.
     """
+    if config.gpt is None or config.mixer is None:
+        return
     from prequential.exact import fused
     from prequential.model.learner import OnlineLearner
     from prequential.model.mixer import mixing
 
-    if config.gpt is None or config.mixer is None or is_cached(mixing.code_mixed) or is_cached(fused.fill_frequencies):
+    if is_cached(mixing.code_mixed) or is_cached(fused.fill_frequencies):
         return
     started = time.monotonic()
     other = _start_other()

@@ -137,6 +137,7 @@ REFUSALS = [
 def folder(text: bytes, archive: bytes, small_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Corpora, an archive, configurations, runs, and a learner of one's own."""
     folder = tmp_path_factory.mktemp("refusals")
+    files = {"a": text, "b": text[::-1], "archive": archive, "empty": b""}
     files |= {"small.json": small_config.read_bytes(), "gpt.json": json.dumps(TINY.to_dict()).encode()}
     files |= {"mine.py": Path(own_learners.__file__).read_bytes(), "rows.jsonl": b'{"x": "a", "y": "b"}\n'}
     for name, data in files.items():
