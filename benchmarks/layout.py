@@ -117,12 +117,14 @@ def own_imports(names: Iterator[str], known: Mapping[str, Path]) -> set[str]:
     return found
 
 
+@cache
 def room(name: str) -> str:
     """The longest entry of ORDER that the module lies in."""
     entries = [entry for line in ORDER for entry in line]
     return max((e for e in entries if not e or name == e or name.startswith(f"{e}.")), key=len)
 
 
+@cache
 def rank(name: str) -> int:
     return next(i for i, line in enumerate(ORDER) if room(name) in line)
 
@@ -158,6 +160,7 @@ def circles(edges: Mapping[str, set[str]]) -> list[str]:
     return found
 
 
+@cache
 def module_edges() -> dict[str, set[str]]:
     """The modules that each module imports, also inside functions."""
     return {
@@ -167,6 +170,7 @@ def module_edges() -> dict[str, set[str]]:
     }
 
 
+@cache
 def folder_edges() -> dict[str, set[str]]:
     """The folders that each folder imports from; not a folder's own subfolders or parents."""
     edges: dict[str, set[str]] = {}

@@ -208,6 +208,7 @@ def test_a_call_leaves_the_process_as_it_was() -> None:
         torch.set_num_threads(n_threads)
 
 
+@pytest.mark.thorough
 def test_a_call_that_imports_torch_leaves_it_its_usual_threads_and_adds_no_warning_filters() -> None:
     program = (
         "import warnings, sys, prequential, numpy\n"

@@ -198,6 +198,7 @@ def test_an_index_tells_exactly_what_its_files_hold(folder: Path) -> None:
     ],
     ids=str,
 )
+@pytest.mark.first_quick
 def test_a_configuration_chooses_no_code_and_no_file(
     values: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,6 +394,7 @@ def test_a_tokenizer_that_fails_is_one_line(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.thorough
 def test_a_tokenizer_that_takes_too_long_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_tokenizer, "SECONDS", 2)
     change(folder / "tokenizer.json", **doubling(24))

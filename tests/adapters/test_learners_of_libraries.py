@@ -150,6 +150,7 @@ def test_a_classifier_of_river_learns_online():
         ClassifierLearner(object())
 
 
+@pytest.mark.first_quick
 def test_a_model_of_transformers_learns_and_has_no_archive(model_folder):
     from prequential.adapters import StaticModel, TransformersLearner
 

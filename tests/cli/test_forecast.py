@@ -54,6 +54,7 @@ def test_a_forecast_is_frozen_with_target_and_digests(frozen, folder):
     assert read_forecast(frozen) == record
 
 
+@pytest.mark.thorough
 def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
     runs = folder / "runs"
     score = ("forecast", runs, "--score", frozen)

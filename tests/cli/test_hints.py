@@ -37,6 +37,7 @@ class Ids(Noisy):
 """
 
 
+@pytest.mark.thorough
 def test_a_file_may_be_called_like_a_level(run, text, tmp_path):
     (tmp_path / "-1").write_bytes(text)
     assert run(tmp_path, "compress", "--", "-1").returncode == 0
@@ -123,6 +124,7 @@ def test_a_learner_of_ids_has_a_code_length_and_no_archive_in_every_text(run, tm
     assert "B (noisy.py:Ids) is not below A (-1) at the end" in compared
 
 
+@pytest.mark.thorough
 def test_a_report_of_a_folder_of_runs_has_all_of_them(run, tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).write_bytes(name.encode() * 300)

@@ -21,6 +21,7 @@ def names(folder) -> list[str]:
     return [f"runs/{path.name}" for path in sorted((folder / "runs").iterdir())]
 
 
+@pytest.mark.first_quick
 def test_the_page_of_every_run_is_written_to_the_name_after_o_or_to_report_html(run, folder, names):
     assert len(names) == 2
     done = run(folder, "report", *names, "-o", "two.html")

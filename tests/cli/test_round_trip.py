@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def test_decompress_gives_the_bytes_back_with_mode_and_time_and_prints_nothing(run, text, tmp_path):
     source = tmp_path / "a"
@@ -39,6 +41,7 @@ def test_a_folder_comes_back_as_a_folder(run, tmp_path):
     assert found == {"sub/x.txt": b"x" * 100, "empty": b""}
 
 
+@pytest.mark.thorough
 def test_interpreted_kernels_make_the_same_archive_without_a_warning(run, small_config, tmp_path):
     (tmp_path / "a").write_bytes(b"It was the best of times, it was the worst of times. " * 8)
     assert run(tmp_path, "compress", "a", "-o", "compiled.pq").returncode == 0

@@ -24,6 +24,7 @@ def last_run(printed: str) -> str:
     return match[1]
 
 
+@pytest.mark.first_quick
 def test_the_list_has_a_row_for_each_run_oldest_first(run, made):
     folder, printed = made
     lines = run(folder, "runs", "list").stdout.decode().splitlines()

@@ -169,6 +169,7 @@ CLOSED = ["2>&-", "<&- >&- 2>&-", pytest.param(">&-", marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("closed", CLOSED)
+@pytest.mark.first_quick
 def test_closed_streams_never_reach_an_output_file(shell, folder: Path, closed: str, text: bytes) -> None:
     done = shell(
         folder,
@@ -179,6 +180,7 @@ def test_closed_streams_never_reach_an_output_file(shell, folder: Path, closed: 
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_closed_or_full_stderr_loses_only_diagnostics(shell, folder: Path, text: bytes, archive: bytes) -> None:
     assert shell(folder, "$P decompress -v --kernels plain -c a.pq 2>/dev/full").stdout == text
     assert shell(folder, "$P list missing a.pq 2>/dev/full").stdout.count(b"\n") == 2
@@ -224,6 +226,7 @@ def test_a_help_text_that_cannot_be_written_is_one_line(shell, folder: Path, com
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+@pytest.mark.first_quick
 def test_a_name_that_leads_to_a_pipe_or_device_is_written_directly(
     shell, folder: Path, name: str, text: bytes, archive: bytes
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(name, folder):
 
 
 @pytest.mark.parametrize(("name", "n_runs"), [("sweep", 4), ("ladder", 3), ("ablate", 8)])
+@pytest.mark.first_quick
 def test_a_second_command_finds_the_runs_and_makes_none(name, n_runs, studied):
     _, record, runs = studied(name)
     assert [run["is_new"] for run in record["runs"]] == [False] * n_runs

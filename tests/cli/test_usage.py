@@ -61,6 +61,7 @@ def test_list_shows_archives_also_of_standard_input_and_continues_after_others(r
     assert (done.returncode, done.stdout) == (1, b"")  # no titles without a row
 
 
+@pytest.mark.thorough
 def test_a_mixer_alone_needs_no_torch(text, tmp_path):
     """Its import takes longer than the compression of a small file."""
     (tmp_path / "a").write_bytes(text)
@@ -120,6 +121,7 @@ def test_options_and_files_come_in_any_order(args):
     assert build_parser().parse_args(["list", "a", "--json", "b"]).names == ["a", "b"]
 
 
+@pytest.mark.thorough
 def test_a_terminal_shows_one_line_about_each_file(on_terminal, tmp_path, text):
     (tmp_path / "a").write_bytes(text)
     code, _, shown = on_terminal(tmp_path, "compress", "-1", "a")

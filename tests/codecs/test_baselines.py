@@ -40,6 +40,7 @@ def test_every_baseline_round_trips(name: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("n_bytes", [2047, 2048, 2049, 4097, 64 * 2048 + 1])
+@pytest.mark.first_quick
 def test_order2_round_trips_at_the_ends_of_its_streams(n_bytes: int) -> None:
     size("order2", (b"the quick brown fox " * (n_bytes // 20 + 1))[:n_bytes])
 

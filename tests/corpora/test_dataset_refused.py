@@ -84,6 +84,7 @@ def test_metadata_with_aliases_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     "text", [b"---\n[\n---\n", b"---\n\xff: 1\n---\n", b"---\nconfigs: 1\n---\n", b"---\n" + b"[" * 5000 + b"\n---\n"]
 )
+@pytest.mark.first_quick
 def test_metadata_that_cannot_be_read_are_refused(text: bytes, folder: Path) -> None:
     (folder / "README.md").write_bytes(text)
     check_refused(folder, "cannot load the data set")

@@ -86,6 +86,7 @@ def test_the_rows_of_a_data_set_on_the_hub_are_the_corpus(hub: str, tmp_path: Pa
     assert said == r"b'from the hub\x00'"
 
 
+@pytest.mark.first_quick
 def test_csv_tables_of_the_hub_are_read_as_they_are_written(
     hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +110,7 @@ def test_csv_tables_of_the_hub_are_read_as_they_are_written(
         ("data_files: 'zip://*::http://127.0.0.1:9/x.zip'", "names data files outside the data set"),
     ],
 )
+@pytest.mark.first_quick
 def test_metadata_on_the_hub_that_lead_out_of_the_repository_are_refused(
     line: str, reason: str, hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,12 +144,14 @@ def test_a_hub_that_does_not_answer_is_reported_after_a_few_seconds(tmp_path: Pa
     assert wall_s < 20
 
 
+@pytest.mark.first_quick
 def test_offline_a_commit_in_the_cache_is_opened(hub: str, tmp_path: Path) -> None:
     open_in_new_process("hf:owner/texts@v1", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
     said, _ = open_in_new_process(f"hf:owner/texts@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
     assert said == r"b'from the hub\x00'"
 
 
+@pytest.mark.first_quick
 def test_offline_another_commit_in_the_cache_is_refused(hub: str, tmp_path: Path) -> None:
     open_in_new_process("hf:owner/texts@v1", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
     said, _ = open_in_new_process(f"hf:owner/texts@{'f' * 40}", tmp_path, HF_HUB_OFFLINE="1")

@@ -61,6 +61,7 @@ def test_every_module_that_decoding_loads_is_in_the_zip(
     assert loaded - decoder_modules().keys() - LEFT_OUT == set()
 
 
+@pytest.mark.thorough
 def test_the_zip_alone_is_a_decoder(tmp_path: Path) -> None:
     """Unpacked into an empty folder, without any other file of this program; interpreted, which is slow but compiles nothing."""
     source, archive, output = tmp_path / "folder", tmp_path / "folder.pq", tmp_path / "decoded"

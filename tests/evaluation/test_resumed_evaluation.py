@@ -122,6 +122,7 @@ def interrupted(folder, n_reports=20):
 
 
 @pytest.mark.parametrize("other", [DATA[:-1] + b"x", DATA[:300], DATA + b"more"])
+@pytest.mark.first_quick
 def test_another_corpus_is_refused_and_nothing_is_lost(uninterrupted, tmp_path, other):
     interrupted(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

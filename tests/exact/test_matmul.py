@@ -143,6 +143,7 @@ print(matmul.name)
 
 
 @pytest.mark.parametrize("cap", ["AVX2", "SSE41"])
+@pytest.mark.first_quick
 def test_a_library_capped_below_vnni_still_yields_an_exact_backend(cap):
     """With this cap `torch._int_mm` saturates silently (pytorch/pytorch#136746), so it must not be trusted by its name."""
     environment = os.environ | {"ONEDNN_MAX_CPU_ISA": cap}

@@ -80,7 +80,7 @@ COMMANDS = [
     "doctor --config small.cfg --samples 1 --law text",
     "compress --kernels plain --config gpt.cfg -o compiled.pq text",
 ]
-QUICK = ("compress --config small.cfg text", "evaluate --config small.cfg --verify text", "doctor")
+QUICK = ("compress --config small.cfg text",)
 GIT = """git init -q repository && cd repository && seq 300 > a.py && git add . &&
 git -c user.name=a -c user.email=a@b commit -q -m 1 && seq 400 > b.py && git add . &&
 git -c user.name=a -c user.email=a@b commit -q -m 2"""

@@ -136,6 +136,7 @@ def can_mount() -> bool:
 
 
 @pytest.mark.skipif(not can_mount(), reason="this user cannot mount a small file system")
+@pytest.mark.thorough
 def test_an_evaluation_on_a_full_disk_fails_in_one_line_and_can_be_resumed(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(TEXT)
     disk = tmp_path / "disk"

@@ -111,6 +111,7 @@ def repeated(value: Any, n: int, kind: Any) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([value], kind))
 
 
+@pytest.mark.thorough
 def test_a_table_of_more_rows_than_a_run_has_is_not_expanded(tmp_path: Path) -> None:
     n, schema = 1 << 20, pa.schema([("series", pa.string()), ("n_bytes", pa.int64()), ("bits", pa.float64())])
     part = pa.table(

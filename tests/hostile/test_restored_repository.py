@@ -78,6 +78,7 @@ def test_other_folders_are_restored_in_silence(
     assert caplog.records == []
 
 
+@pytest.mark.thorough
 def test_decompress_prints_one_line(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", "--bare", str(tmp_path / "in" / "a\n.git")], check=True)
     (tmp_path / "in" / "a\n.git" / "refs" / "x").touch()

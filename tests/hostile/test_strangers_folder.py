@@ -18,6 +18,7 @@ def unclean(found: dict[str, str]) -> dict[str, str]:
     return {case: said for case, said in found.items() if not said.startswith("refused: ") and said != "exact"}
 
 
+@pytest.mark.thorough
 def test_checkpoints_of_impossible_values_are_refused() -> None:
     assert unclean(script("checkpoints.py", *VALUES)) == {}
 

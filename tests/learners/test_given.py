@@ -87,6 +87,7 @@ def test_a_stored_model_serves_as_the_given_text(tmp_path):
     assert result.trace.parts == ("model",)
 
 
+@pytest.mark.thorough
 def test_an_interrupted_run_resumes_after_the_given_text(tmp_path, always_due):
     complete, archive = tmp_path / "a.pq", tmp_path / "b.pq"
     prequential.compress(B, complete, config=BOTH, given=A, runtime=ONE)

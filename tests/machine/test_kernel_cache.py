@@ -249,6 +249,7 @@ def run(folder, *args, python=(), **environment):
     return subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.thorough
 def test_without_a_writable_home_the_program_works_with_one_warning(folder):
     done = run(folder, *QUICK, HOME="/proc/no-home", XDG_CACHE_HOME=None)
     assert done.returncode == 0, done.stderr

@@ -112,6 +112,7 @@ def test_rows_depend_only_on_the_past_the_seed_and_the_position(rows):
 
 
 @CONFIGS
+@pytest.mark.first_quick
 def test_threads_and_kernels_change_neither_payload_nor_state(config):
     results = set()
     for threads, kernels, backend in (

@@ -74,6 +74,7 @@ def test_there_are_notebooks():
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "path",
     [pytest.param(path, marks=[pytest.mark.slow] if path.stem in LONG else [], id=path.stem) for path in NOTEBOOKS],

@@ -38,20 +38,24 @@ def results() -> dict:
     return json.loads(child.stdout)
 
 
+@pytest.mark.thorough
 def test_two_and_four_workers_make_the_archive_of_one_process(results):
     assert results["shared"] == {"2": results["alone"], "4": results["alone"]}
 
 
+@pytest.mark.thorough
 def test_the_first_workers_share_changes_no_bit(results):
     assert set(results["shares"].values()) == {results["alone"]["mixed"]}
 
 
+@pytest.mark.thorough
 def test_two_workers_with_a_device_each_make_the_archive_of_one_process(results):
     made, n_steps = results["on devices"]
     assert made == results["alone"]["mixed"]
     assert n_steps > 20
 
 
+@pytest.mark.thorough
 def test_a_worker_whose_device_is_not_exact_is_named(results):
     said = results["with an inexact device"]
     assert (
@@ -81,20 +85,24 @@ def test_more_workers_than_devices_are_refused(monkeypatch, capsys, tmp_path):
     assert "leave out either --audit-every or torchrun" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_three_workers_decode_an_archive_of_one_process(results):
     assert results["decoded"] == [True, True, True]
 
 
+@pytest.mark.thorough
 def test_a_run_resumes_with_another_number_of_workers(results):
     assert len(results["resumed"]) == 3
     assert set(results["resumed"].values()) == {results["alone"]["mixed"]}
     assert set(results["resumed apart"].values()) == {results["alone"]["apart"]}
 
 
+@pytest.mark.thorough
 def test_a_worker_whose_weights_deviate_ends_the_run(results):
     assert results["with a fault"].startswith("FaultError: the weights of worker 1 differ from worker 0's")
 
 
+@pytest.mark.thorough
 def test_replicas_are_compared_when_they_become_their_mean(results):
     assert results["with a faulty mean"].startswith("FaultError: the weights of worker 1 differ from worker 0's")
     assert (
@@ -149,7 +157,6 @@ def test_torchrun_starts_workers_of_the_command_line(tmp_path):
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "c").read_bytes()
 
 
-@pytest.mark.thorough
 def test_torchrun_spreads_the_runs_of_a_sweep(tmp_path):
     (tmp_path / "a").write_bytes(sample_path("christmas_carol").read_bytes()[:600])
     (tmp_path / "config.json").write_text(json.dumps(SWEPT.to_dict()))

@@ -87,6 +87,7 @@ def test_a_learner_that_keeps_the_law_passes_every_check(config, runtime):
 
 
 @CONFIGS
+@pytest.mark.first_quick
 def test_an_archive_passes_too_up_to_the_block_that_reaches_the_limit(config):
     found = check_archive(archive_of(config), 301)
     assert found.keys() == (ALL if config.gpt else ALL - OF_GPT)
@@ -255,6 +256,7 @@ class Breaking(Runtime):
     ],
 )
 @pytest.mark.parametrize("kernels", ["fused", pytest.param("plain", marks=pytest.mark.thorough)])
+@pytest.mark.first_quick
 def test_a_learner_that_breaks_the_law_fails(kind, failing, kernels):
     found = failures(check(runtime=Breaking(kind=kind, kernels=kernels)))
     assert failing <= found.keys()

@@ -13,6 +13,7 @@ def test_the_fixed_run_gives_the_expected_digest(kernels: str, backend: str) -> 
     assert fixed_run(Runtime(kernels=kernels, backend=backend)).passed is True
 
 
+@pytest.mark.first_quick
 def test_another_digest_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prequential.proof.selftest.EXPECTED_DIGEST", "0" * 16)
     assert fixed_run(Runtime(kernels="fused")).passed is False
