@@ -251,7 +251,7 @@ class TestCorpus(Struct, kw_only=True):
 class TrainCorpus(Struct, kw_only=True):
     """What the learner was trained on. Further fields as of `Corpus`."""
 
-    source: Annotated[str, says("corpus, run, model or checkpoint")] | Absent = UNSET
+    source: Annotated[str, says("corpus, run or model")] | Absent = UNSET
     name: Annotated[str, says("its name")] | Absent = UNSET
     until: Annotated[str, says("of a tree of a repository: its commit")] | Absent = UNSET
 
