@@ -95,3 +95,10 @@ def test_every_file_that_the_architecture_names_exists() -> None:
     # "contexts.py", after its folder was named
     roots = {PROJECT, *(path.parent for path in (PROJECT / "prequential").rglob("*.py"))}
     assert sorted(name for name in named if not any((root / name).is_file() for root in roots)) == []
+
+
+def test_the_documents_stay_short() -> None:
+    """README is for two minutes, the site for a day. Moving text to dev/ is one way, deleting it a better one."""
+    words = {path: len(path.read_text(encoding="utf-8").split()) for path in (PROJECT / "docs").rglob("*.md")}
+    assert sum(words.values()) <= 50_000
+    assert len((PROJECT / "README.md").read_text(encoding="utf-8").split()) <= 900
