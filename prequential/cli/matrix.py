@@ -26,7 +26,8 @@ def run(args: argparse.Namespace) -> int:
     from prequential.files import check_output
     from prequential.matrix.matrix import format_matrix, matrix_record, measure_matrix
     from prequential.online.source import mode_of
-    from prequential.report.plots import matrix, new_figure, save_figure
+    from prequential.report.figures import new_figure, save_figure
+    from prequential.report.plots import matrix
 
     config, runtime = options.learner_config(args), options.runtime(args)
     if args.picture:

@@ -53,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from prequential.files import check_output
-    from prequential.report.plots import new_figure
+    from prequential.report.figures import new_figure
 
     _check_usage(args)
     if args.picture:
@@ -188,11 +188,11 @@ def _mode(repository: str) -> int:
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
     from prequential.files import common_mode, output_file
     from prequential.monorepo_loss.series import points_so_far
-    from prequential.report import page, plots
+    from prequential.report import figures, page, plots
 
     records, kind = points_so_far(series), Path(picture).suffix
     if kind == ".png":
-        data = plots.png(plots.monorepo(records))
+        data = figures.png(plots.monorepo(records))
     else:
         text = page.series_svg(records) if kind == ".svg" else page.series_page(records)
         data = text.encode("utf-8", "replace")

@@ -5,28 +5,22 @@ Every function that makes a figure raises MissingDependencyError without matplot
 
 from __future__ import annotations
 
-import io
-import os
-import sys
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prequential.errors import MissingDependencyError
 from prequential.evaluation.summary import learner_label
 from prequential.files import output_file, writing
 from prequential.matrix.matrix import short_names
-from prequential.printable import printable
 from prequential.report import run_panels
+from prequential.report.figures import PLAIN, draw, figure, new_figure, png, save_figure, short
 from prequential.report.page import corpus_name, series_heading
-from prequential.report.panels import Axis, Panel, Role, Series, date_ticks, spread
+from prequential.report.panels import Axis, Panel, Series
 from prequential.report.sections import ColouredText
-from prequential.report.style import LIGHT, LINE_COLOURS
+from prequential.report.style import LINE_COLOURS
 from prequential.report.svg import svg_file
 
 if TYPE_CHECKING:
@@ -42,13 +36,6 @@ __all__ = [
     "costs", "draw", "figure", "front", "learning_curves", "long_tail", "matrix", "monorepo", "new_figure", "png", "regret",
     "save_figure", "save_plots", "text",
 ]  # fmt: skip
-
-DASHES = ("solid", "dashed", "dotted")
-WIDTHS = {Role.OWN: 2.4, Role.NAMED: 1.4, Role.GREY: 0.9}
-MAX_NAME = 80  # letters
-NAME_HEIGHT = 0.05  # of the name at the end of a line, as a share of the plot
-LEADER = {"arrowstyle": "-", "linewidth": 0.7, "alpha": 0.6, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
-PLAIN: dict[str, Any] = {"fontsize": "small", "parse_math": False}  # a name may look like a formula
 
 
 def learning_curves(curves: run_panels.Curves, title: str = "") -> Figure:
@@ -181,118 +168,3 @@ def save_plots(runs: Sequence[Run], folder: PathLike, *, overwrite: bool = False
                 with output_file(paths[-1], overwrite=overwrite, mode=run.mode) as sink:
                     sink.write(content)
     return paths
-
-
-# ---- drawing
-
-
-def figure(heading: str, panels: Sequence[Panel]) -> Figure:
-    """The heading and the panels, from top to bottom."""
-    found = new_figure(8.0, 0.8 + 4.2 * len(panels))
-    if heading:
-        found.suptitle(short(heading), parse_math=False)
-    for plot, panel in zip(found.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
-        draw(plot, panel)
-    return found
-
-
-def draw(plot: Any, panel: Panel) -> None:
-    """Draws a panel in `plot`, the matplotlib Axes of a Figure, with the names of its lines at their ends."""
-    for line in panel.full or panel.series:
-        _draw_line(plot, line)
-    for value in panel.references:
-        plot.axhline(value, color="#888888", linewidth=0.8)
-    plot.set(xscale="log" if panel.x.log else "linear", yscale="log" if panel.y.log else "linear")
-    plot.set(xlabel=panel.x.title, ylabel=panel.y.title, ylim=plot.get_ylim())
-    for line in panel.series if panel.full else ():
-        if line.role == Role.GREY:
-            _draw_line(plot, line)
-    if panel.x.dates:
-        x = panel.x_values()
-        plot.set_xticks(*date_ticks(float(x.min()), float(x.max())))
-    plot.set_title(short(panel.title), fontsize="medium", parse_math=False)
-    plot.grid(visible=True, linewidth=0.4)
-    _draw_names(plot, panel.full)
-    if panel.note:
-        plot.text(0.0, -0.2, short(panel.note), transform=plot.transAxes, va="top", **PLAIN)
-
-
-def _draw_line(plot: Any, line: Series) -> None:
-    colour = LIGHT["rest"] if line.role == Role.GREY else LINE_COLOURS[line.colour]
-    order = {Role.GREY: 1.0, Role.NAMED: 2.0, Role.OWN: 2.1}[line.role]  # what the picture is about is on top
-    marker, dashes = "o" if len(line.x) == 1 else None, DASHES[line.dashes]
-    plot.plot(line.x, line.y, color=colour, linestyle=dashes, marker=marker, linewidth=WIDTHS[line.role], zorder=order)
-
-
-def _draw_names(plot: Any, series: Sequence[Series]) -> None:
-    """The names of the lines on the right of the plot, each joined to the end of its line."""
-    to_share = plot.transData + plot.transAxes.inverted()
-    ends = [(float(line.x[-1]), float(line.y[-1])) for line in series]
-    heights = [float(to_share.transform(end)[1]) for end in ends]
-    for line, end, height in zip(series, ends, spread(heights, NAME_HEIGHT, 0.0, 1.0), strict=True):
-        colour = LINE_COLOURS[line.colour]
-        plot.annotate(
-            short(line.name), end, (1.02, height), textcoords="axes fraction", color=colour, va="center",
-            annotation_clip=False, arrowprops={**LEADER, "color": colour}, **PLAIN,
-        )  # fmt: skip
-
-
-def short(name: str) -> str:
-    """The name as far as there is room for it."""
-    name = printable(name)
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 3]}..."
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG file. Equal figures give equal bytes."""
-    file = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a name with letters that no font has, or without room
-        figure.savefig(file, format="png", dpi=150)
-    return file.getvalue()
-
-
-def save_figure(found: Figure, path: PathLike, *, overwrite: bool = False, mode: int = 0o777) -> None:
-    """Writes a figure in the format that the name ends in. mode: permissions that it has at most. Raises OutputError."""
-    memory = io.BytesIO()
-    found.savefig(memory, format=Path(path).suffix.removeprefix("."))
-    with output_file(path, overwrite=overwrite, mode=mode) as sink:
-        sink.write(memory.getvalue())
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of this size in inches."""
-    try:
-        _import_matplotlib()
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _import_matplotlib() -> None:
-    """Imports matplotlib. A variable MPLBACKEND that it does not know would end the import, and our pictures use no backend."""
-    if "matplotlib" in sys.modules:
-        return
-    backend = os.environ.pop("MPLBACKEND", None)
-    try:
-        with _no_settings_of_this_folder():
-            import matplotlib
-            import matplotlib.figure
-    finally:
-        if backend is not None:
-            os.environ["MPLBACKEND"] = backend
-    if backend:
-        with suppress(ValueError):
-            matplotlib.rcParams["backend"] = backend  # for the other pictures of a notebook
-
-
-@contextmanager
-def _no_settings_of_this_folder() -> Iterator[None]:
-    """While the body imports matplotlib, a file matplotlibrc in the current folder is not found. It may be a stranger's."""
-    found = os.path.exists
-    os.path.exists = lambda path: path != "matplotlibrc" and found(path)
-    try:
-        yield
-    finally:
-        os.path.exists = found

@@ -281,9 +281,9 @@ def ran(command: Command, box: Path) -> Done:
 @cache
 def _load_matplotlib() -> None:
     """Draws a figure, so that the library makes its folders and its list of fonts."""
-    from prequential.report import plots
+    from prequential.report import figures, plots
 
-    plots.png(plots.learning_curves({"model": Curve(n_bytes=np.array([1, 2]), bits=np.array([1.0, 2.0]))}))
+    figures.png(plots.learning_curves({"model": Curve(n_bytes=np.array([1, 2]), bits=np.array([1.0, 2.0]))}))
 
 
 def files_in(box: Path) -> dict[str, bytes]:

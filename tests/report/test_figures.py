@@ -11,7 +11,7 @@ import pytest
 
 from prequential.errors import MissingDependencyError
 from prequential.evaluation.curves import Curve
-from prequential.report import plots, run_panels
+from prequential.report import figures, plots, run_panels
 from prequential.report.panels import Panel, Role, Series
 
 
@@ -34,7 +34,7 @@ def test_grey_lines_do_not_widen_the_range_and_points_have_markers() -> None:
     x = np.array([1.0, 10.0])
     far = Series("far", x, np.array([2.0, 900.0]), role=Role.GREY)
     lines = [Series("a", x, np.array([2.0, 3.0])), far, Series("dot", x[:1], x[:1] + 1.5, 1)]
-    axes = plots.figure("", [Panel("t", lines)]).axes[0]
+    axes = figures.figure("", [Panel("t", lines)]).axes[0]
     assert axes.get_ylim()[1] < 4
     assert [text.get_text() for text in axes.texts] == ["a", "dot", "Grey: far."]
     assert [line.get_marker() for line in axes.get_lines()] == ["None", "o", "None"]
@@ -42,7 +42,7 @@ def test_grey_lines_do_not_widen_the_range_and_points_have_markers() -> None:
 
 def test_equal_figures_give_equal_png_files(curves: dict[str, Curve]) -> None:
     pytest.importorskip("matplotlib")
-    first, second = (plots.png(plots.figure("heading", [run_panels.learning(curves)])) for _ in range(2))
+    first, second = (figures.png(figures.figure("heading", [run_panels.learning(curves)])) for _ in range(2))
     assert first.startswith(b"\x89PNG")
     assert first == second
 
@@ -67,7 +67,7 @@ def test_figures_do_not_depend_on_the_backend_that_the_environment_names(backend
     pytest.importorskip("matplotlib")
     program = """
 import os
-from prequential.report.plots import new_figure, png
+from prequential.report.figures import new_figure, png
 assert png(new_figure(1.0, 1.0))[1:4] == b"PNG"
 import matplotlib
 print(os.environ["MPLBACKEND"], matplotlib.rcParams["backend"] == os.environ["MPLBACKEND"])
