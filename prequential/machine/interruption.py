@@ -22,6 +22,7 @@ class HeldSignals:
     """The signal that came while signals were held, if any."""
 
     def __init__(self) -> None:
+        self.over = False
         self._pending: tuple[Callable[[int, FrameType | None], Any], int] | None = None
 
     @property
@@ -38,9 +39,9 @@ class HeldSignals:
         def hold(number: int, frame: FrameType | None) -> None:
             if self._pending and number == signal.SIGXCPU:
                 return
-            if self._pending:
+            if self.over or self._pending:
                 original(number, frame)
-            self._pending = original, number
+            self._pending = None if self.over else (original, number)
 
         return hold
 
@@ -58,6 +59,10 @@ def held() -> Iterator[HeldSignals]:
     try:
         yield signals
     finally:
-        for number, original in before.items():
-            signal.signal(number, original)
+        signals.over = (
+            True  # a run that was left unfinished may be collected in another thread, which can set no handlers
+        )
+        if threading.current_thread() is threading.main_thread():
+            for number, original in before.items():
+                signal.signal(number, original)
     signals.deliver()

@@ -141,6 +141,7 @@ def _words(case: str) -> list[str]:
 @pytest.mark.first_quick
 def test_an_output_can_be_read_by_those_who_can_read_its_sources(case: str, made: tuple[Path, int]) -> None:
     folder, mode = made
+    mode = PRIVATE if case == BAD else mode  # the good beginning of a damaged archive is its owner's
     for pattern in CASES[case].split():
         tops = list(folder.glob(pattern))
         assert tops, pattern

@@ -46,7 +46,7 @@ def note(event, args):
 sys.addaudithook(note)
 """
 COMMANDS = [
-    "compress --config small.cfg text",
+    "compress --config small.cfg -o new.pq text",
     "compress -1 -o first.pq text",
     "list --json text.pq",
     "test text.pq",
@@ -80,7 +80,7 @@ COMMANDS = [
     "doctor --config small.cfg --samples 1 --law text",
     "compress --kernels plain --config gpt.cfg -o compiled.pq text",
 ]
-QUICK = ("compress --config small.cfg text",)
+QUICK = ("compress --config small.cfg -o new.pq text",)
 GIT = """git init -q repository && cd repository && seq 300 > a.py && git add . &&
 git -c user.name=a -c user.email=a@b commit -q -m 1 && seq 400 > b.py && git add . &&
 git -c user.name=a -c user.email=a@b commit -q -m 2"""
@@ -99,6 +99,9 @@ def folder(tmp_path_factory):
     (folder / "other").write_bytes(b"".join(b"row %d: the lazy dog sleeps\n" % i for i in range(100)))
     (folder / "rows").write_bytes(b"".join(b'{"t": "row %d", "y": "%d"}\n' % (i, i % 2) for i in range(100)))
     (folder / "small.cfg").write_text(json.dumps(CONFIG.to_dict()))
+    prequential.compress(
+        folder / "text", folder / "text.pq", config=CONFIG, runtime=prequential.Runtime(kernels="fused")
+    )
     (folder / "gpt.cfg").write_text(json.dumps(replace(CONFIG, mixer=None).to_dict()))
     subprocess.run(GIT, cwd=folder, shell=True, check=True, env=os.environ | {"GIT_CONFIG_GLOBAL": os.devnull})
     return folder
