@@ -4,5 +4,5 @@ PREFIXES = ("sample:", "hf:", "shards:")  # of names of corpora that are not pat
 
 
 def is_path(name: str) -> bool:
-    """Whether the name of a corpus is that of a file or folder. Imports nothing, so that a start stays quick."""
+    """Whether a corpus is named by the path of a file or folder. This module imports nothing, so that a start stays quick."""
     return name != "-" and not name.startswith(PREFIXES)

@@ -1,0 +1,1 @@
+"""The difference of runs over the same data, and its intervals."""

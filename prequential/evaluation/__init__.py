@@ -1,0 +1,1 @@
+"""The code length of a corpus: archive, ledger, curves, tables, run folders."""

@@ -1,0 +1,1 @@
+"""The GPT of a stored model as a plain torch module."""

@@ -1,0 +1,1 @@
+"""A larger run forecast from a ladder of smaller ones, and the score of the forecast."""

@@ -1,0 +1,1 @@
+"""The loss on one corpus after training on another."""

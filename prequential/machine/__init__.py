@@ -1,0 +1,1 @@
+"""This machine: processor and memory, compiled kernels, signals, processes."""

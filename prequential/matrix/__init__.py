@@ -1,0 +1,1 @@
+"""Which corpora teach which: L(X) and L(X given Y)."""

@@ -1,0 +1,1 @@
+"""The learner: GPT, context mixer, configuration, presets."""

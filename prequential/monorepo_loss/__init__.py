@@ -1,0 +1,1 @@
+"""The loss of the text that new commits add to a repository."""

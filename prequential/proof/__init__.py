@@ -1,0 +1,1 @@
+"""Checks that this machine is exact, and that a learner keeps the law."""

@@ -1,0 +1,1 @@
+"""The schema of each record, its reader and its writer."""

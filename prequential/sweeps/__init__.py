@@ -1,0 +1,1 @@
+"""Many runs over one corpus: plans, sweep, ladder, ablation."""

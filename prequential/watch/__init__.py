@@ -1,0 +1,1 @@
+"""The health and the progress of a run."""

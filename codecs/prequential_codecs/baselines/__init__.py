@@ -1,0 +1,1 @@
+"""Codes that a learner is compared with: compressors and static models."""

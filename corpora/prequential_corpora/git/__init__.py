@@ -1,0 +1,1 @@
+"""The text of a git repository: its trees, and what commits add."""

@@ -1,0 +1,1 @@
+"""Text of a test corpus that a training corpus also contains."""
