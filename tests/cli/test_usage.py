@@ -187,3 +187,9 @@ def test_a_configuration_may_begin_with_a_byte_order_mark_and_come_through_a_pip
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "b.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
     assert b"longer than 1,048,576 bytes" in piped(b" " * (1 << 21))
     assert b"not a regular file" in run(tmp_path, "compress", "--config", "/dev/zero", "-o", "c.pq", "a").stderr
+
+
+def test_fast_and_best_are_the_ends_of_the_levels():
+    for word, level in (("--fast", "-1"), ("--best", "-9")):
+        given, same = (options.learner_config(build_parser().parse_args(["compress", x, "a"])) for x in (word, level))
+        assert given == same
