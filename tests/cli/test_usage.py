@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 import prequential
+from prequential.cli import options
 from prequential.cli.main import COMMANDS, build_parser
 from prequential.exact.matmul import BACKEND_NAMES
 from prequential.model.presets import DEVICE_PRESETS
