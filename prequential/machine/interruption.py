@@ -59,9 +59,8 @@ def held() -> Iterator[HeldSignals]:
     try:
         yield signals
     finally:
-        signals.over = (
-            True  # a run that was left unfinished may be collected in another thread, which can set no handlers
-        )
+        # A run that was left unfinished may be collected in another thread, which can set no handlers.
+        signals.over = True
         if threading.current_thread() is threading.main_thread():
             for number, original in before.items():
                 signal.signal(number, original)
