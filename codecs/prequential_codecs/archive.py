@@ -2,26 +2,129 @@
 
 It is written and read from front to back, also through pipes. Checksums are chained: each continues from the previous one. So
 blocks cannot be swapped, repeated or moved between archives. The format contains no pickle, so reading an archive runs no code.
+All of the end (a mark, an index, a checksum, a magic) follows from the blocks: a reader builds it again and compares the bytes.
 """
 
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, BinaryIO
 
 from prequential.errors import CorruptArchiveError
-from prequential_codecs.archive_block import Block, Index, pack_head, read_head, read_kind
 from prequential_codecs.archive_header import Header, pack_header, read_header
-from prequential_codecs.byte_source import CHECKSUM_BYTES, ByteSource
+from prequential_codecs.byte_source import CHECKSUM_BYTES, ByteSource, varint
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
+STATE_DIGEST_BYTES = 8
+MAX_BLOCK_BYTES = 1 << 26  # of the original, and so of the payload
+MAX_BLOCK_SYMBOLS = 1 << 26
+MAX_CODED_EXCESS_BYTES = 16  # a larger block is stored raw; the coder's flush needs some room
+END_MARK = 0  # in place of the kind of a next block
+END_MAGIC = b"\x1aPQ\n"
+LENGTH_BYTES = 4
+TRAILER_BYTES = LENGTH_BYTES + CHECKSUM_BYTES + len(END_MAGIC)
+
+
+class BlockKind(IntEnum):
+    """How a payload holds its piece of the original."""
+
+    RAW = 1
+    CODED = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockHead:
+    """A block without its payload: a piece of the original of n_bytes >= 1, split into n_symbols; the payload's length.
+
+    state_digest: 8 bytes that identify the learner's state after the block; the container does not interpret them.
+    """
+
+    kind: BlockKind
+    n_bytes: int
+    n_symbols: int
+    payload_bytes: int
+    state_digest: bytes
+
+    def __post_init__(self) -> None:
+        """Refuses sizes that no writer declares, before anything of that size is read."""
+        if not 1 <= self.n_bytes <= MAX_BLOCK_BYTES:
+            raise CorruptArchiveError(f"{self.n_bytes} original bytes are outside 1..{MAX_BLOCK_BYTES}")
+        if not 0 <= self.n_symbols <= MAX_BLOCK_SYMBOLS:
+            raise CorruptArchiveError(f"{self.n_symbols} symbols are outside 0..{MAX_BLOCK_SYMBOLS}")
+        if self.kind == BlockKind.RAW and self.payload_bytes != self.n_bytes:
+            raise CorruptArchiveError(f"{self.payload_bytes} raw bytes cannot hold {self.n_bytes} original bytes")
+        if not 0 <= self.payload_bytes <= self.n_bytes + MAX_CODED_EXCESS_BYTES:
+            raise CorruptArchiveError(
+                f"{self.payload_bytes} coded bytes are too many for {self.n_bytes} original bytes"
+            )
+        if len(self.state_digest) != STATE_DIGEST_BYTES:
+            raise CorruptArchiveError(f"a state digest of {len(self.state_digest)} bytes, not {STATE_DIGEST_BYTES}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A piece of the original as it is stored; fields as in `BlockHead`."""
+
+    kind: BlockKind
+    n_bytes: int
+    n_symbols: int
+    state_digest: bytes
+    payload: bytes
+
+    @property
+    def head(self) -> BlockHead:
+        """The block without its payload. Raises CorruptArchiveError if its sizes are not allowed."""
+        return BlockHead(
+            kind=self.kind,
+            n_bytes=self.n_bytes,
+            n_symbols=self.n_symbols,
+            payload_bytes=len(self.payload),
+            state_digest=self.state_digest,
+        )
+
+
+def read_kind(source: ByteSource) -> BlockKind | None:
+    """The kind of the next block, or None at the end mark. Raises CorruptArchiveError."""
+    kind = source.take(1)[0]
+    if kind == END_MARK:
+        return None
+    try:
+        return BlockKind(kind)
+    except ValueError:
+        raise CorruptArchiveError(f"block kind {kind} is unknown") from None
+
+
+def read_head(source: ByteSource, kind: BlockKind) -> BlockHead:
+    """The head of a block, after `read_kind` has read its kind. Raises CorruptArchiveError."""
+    sizes = {name: source.take_varint() for name in ("n_bytes", "n_symbols", "payload_bytes")}
+    return BlockHead(kind=kind, **sizes, state_digest=source.take(STATE_DIGEST_BYTES))
+
+
+class Index:
+    """The lengths of all blocks, about six bytes for each."""
+
+    def __init__(self) -> None:
+        self.n_blocks = 0
+        self._entries = bytearray()
+
+    def add(self, record_bytes: int, n_bytes: int) -> None:
+        """Appends a block: its length in the archive, including head and checksum, and its length in the original. In bytes."""
+        self.n_blocks += 1
+        self._entries += varint(record_bytes) + varint(n_bytes)
+
+    def pack_end(self, checksum: int) -> bytes:
+        """The archive's bytes after the last block. checksum: the chained checksum up to the end of that block."""
+        body = bytes([END_MARK]) + varint(self.n_blocks) + bytes(self._entries)
+        body += len(body).to_bytes(LENGTH_BYTES, "little")
+        return body + zlib.crc32(body, checksum).to_bytes(CHECKSUM_BYTES, "little") + END_MAGIC
+
 
 class ArchiveWriter:
-    """Writes the header at once, then each block when it is complete. `close` completes the archive.
+    """Writes the header at once, then each complete block, to a file that it leaves open. `close` completes the archive.
 
-    sink: buffered binary file, left open. Before `close`, `ArchiveReader` reads all blocks written so far and then refuses the
-    missing end.
     Counters, in bytes: `header_bytes`; `payload_bytes` of all blocks; `n_bytes_written`, the archive so far;
     `n_bytes_covered`, the original so far.
     """
@@ -46,7 +149,8 @@ class ArchiveWriter:
         head = block.head
         if self.n_bytes_covered + head.n_bytes > self._header.n_bytes:
             raise CorruptArchiveError(f"blocks cover more than the {self._header.n_bytes} bytes of the original")
-        record = pack_head(head) + block.payload
+        sizes = varint(head.n_bytes) + varint(head.n_symbols) + varint(head.payload_bytes)
+        record = bytes([head.kind]) + sizes + head.state_digest + block.payload
         self._checksum = zlib.crc32(record, self._checksum)
         self._write(record + self._checksum.to_bytes(CHECKSUM_BYTES, "little"))
         self._index.add(len(record) + CHECKSUM_BYTES, head.n_bytes)
@@ -86,12 +190,11 @@ class ArchiveReader:
 
     @property
     def n_bytes_read(self) -> int:
-        """Bytes of the archive up to the end of the last block that was read."""
         return self._source.n_bytes_taken
 
     @property
     def checksum(self) -> int:
-        """The chained checksum up to the end of the last block that was read."""
+        """The chained checksum of what was read."""
         return self._source.checksum
 
     def blocks(self) -> Iterator[Block]:

@@ -7,12 +7,12 @@ from typing import Any, BinaryIO
 from prequential.errors import CorruptArchiveError
 from prequential.files import open_regular
 from prequential.printable import printable
-from prequential_codecs.archive import ArchiveReader
-from prequential_codecs.archive_block import (
+from prequential_codecs.archive import (
     END_MAGIC,
     END_MARK,
     LENGTH_BYTES,
     TRAILER_BYTES,
+    ArchiveReader,
     BlockHead,
     read_head,
     read_kind,

@@ -177,7 +177,7 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
 
 def _mode(repository: str) -> int:
     """The permissions that the repository, its folder `.git` and the folder of its objects have in common."""
-    from prequential_corpora.git.repository import find_repository
+    from prequential_corpora.git.session import find_repository
 
     from prequential.files import common_mode
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from prequential_codecs.baselines import order0
+from prequential_codecs.baselines.counting import compress_order0, decompress_order0
 from prequential_codecs.byte_source import ByteSource, varint
 
 from prequential.decomposition.expected_curve import LEVEL, MIN_CELLS, ExpectedCurve, expected_curve
@@ -119,7 +119,7 @@ def pack_weights(learner: OnlineLearner, start: OnlineLearner) -> bytes:
             levels, scale = plain.quantise_rows(change.reshape(-1, change.shape[-1]))
         else:
             levels, scale = plain.quantise_columns(weight)
-        coded = order0.compress(levels.contiguous().numpy().tobytes())
+        coded = compress_order0(levels.contiguous().numpy().tobytes())
         packed += varint(len(coded)) + coded
         scales += scale.numpy().astype("<f4").tobytes()
     return packed + scales
@@ -130,7 +130,7 @@ def unpack_weights(packed: bytes, config: Config, runtime: Runtime) -> OnlineLea
     learner, source = fresh_learner(config, runtime), ByteSource(io.BytesIO(packed))
     weights = _weights(learner)
     levels = {
-        name: np.frombuffer(order0.decompress(source.take(source.take_varint())), np.int8).astype(np.float32)
+        name: np.frombuffer(decompress_order0(source.take(source.take_varint())), np.int8).astype(np.float32)
         for name in weights
     }
     loaded = {}

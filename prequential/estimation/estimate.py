@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.archive import ArchiveWriter
-from prequential_codecs.archive_block import Block, BlockKind
+from prequential_codecs.archive import ArchiveWriter, Block, BlockKind
 from prequential_codecs.archive_header import Header
 from prequential_codecs.baselines.registry import BASELINES
 from prequential_corpora.corpus import Symbols

@@ -20,9 +20,19 @@ from prequential.files.folders import (
     write_bytes,
     write_text,
 )
-from prequential.files.inputs import open_regular, read_regular, reading, temporary_folder
 from prequential.files.outputs import RESUMABLE, check_output, is_device, output_file
-from prequential.files.sink import PathLike, Sink, possible_name, stream_output, sync, writing
+from prequential.files.streams import (
+    PathLike,
+    Sink,
+    open_regular,
+    possible_name,
+    read_regular,
+    reading,
+    stream_output,
+    sync,
+    temporary_folder,
+    writing,
+)
 from prequential.files.work_folder import (
     check_own_folder,
     checkpoint_path,

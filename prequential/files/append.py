@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prequential.errors import OutputError
 from prequential.files.folders import READ_BY_OTHERS, is_foreign, permissions, write_bytes
-from prequential.files.sink import PathLike, sync, writing
+from prequential.files.streams import PathLike, sync, writing
 from prequential.files.work_folder import has_locked
 
 LOCK_WAIT_S = 10.0  # another run holds the lock for the time of one write

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from prequential.errors import OutputError
-from prequential.files.sink import PathLike, possible_name, sync, writing
+from prequential.files.streams import PathLike, possible_name, sync, writing
 
 READ_BY_OTHERS = 0o044
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError, PrequentialError
 from prequential.files.folders import check_name, is_foreign, permissions, set_mode, sync_folder, warn_of_readers
-from prequential.files.sink import PathLike, Sink, writing
+from prequential.files.streams import PathLike, Sink, writing
 from prequential.files.work_folder import (
     CHECKPOINT,
     PARTIAL,

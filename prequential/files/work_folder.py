@@ -24,7 +24,7 @@ from typing import BinaryIO
 
 from prequential.errors import OutputError
 from prequential.files.folders import is_foreign, sync_folder
-from prequential.files.sink import PathLike, writing
+from prequential.files.streams import PathLike, writing
 
 MAX_NAME_BYTES = 255  # of most file systems
 POLL_S = 0.05  # between two tries to lock a file

@@ -8,7 +8,7 @@ from typing import Any
 
 from prequential_codecs.archive_header import OTHER
 from prequential_codecs.baselines.registry import BaselineResult, measure_installed
-from prequential_corpora.overlap.overlap import Overlap, measure_overlap
+from prequential_corpora.overlap import Overlap, measure_overlap
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation import baselines as evaluation_baselines

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_corpora.corpus import Document
 from prequential_corpora.git.file_rules import language_of
-from prequential_corpora.overlap.overlap import Overlap
+from prequential_corpora.overlap import Overlap
 
 from prequential.comparison.clusters import Clusters, RateInterval, cluster, loss_interval
 from prequential.comparison.intervals import Bootstrap
@@ -59,7 +59,7 @@ class HeldoutLoss:
     macro_documents, macro_languages: means of bits per byte, with equal weights for each document or language that is not empty.
     quantiles: of bits per byte over documents, at QUANTILES.
     clean, dirty: documents little or largely seen in training. novel: bytes in no match to the training corpus or to earlier in
-        the test corpus (prequential_corpora/overlap/overlap.py). None if the overlap was not measured.
+        the test corpus (prequential_corpora/overlap.py). None if the overlap was not measured.
     clusters: the costs of documents in the order of the corpus. interval: of the held-out loss, over documents like these; None
         with too few (comparison/clusters.py).
     Sums agree exactly: documents + outside = total. All documents, all languages, and clean + dirty each add up to `documents`.

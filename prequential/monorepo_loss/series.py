@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from prequential_corpora.git.file_rules import Rules
-from prequential_corpora.git.repository import find_repository
+from prequential_corpora.git.session import find_repository
 from prequential_corpora.git.window import GitDocuments, read_tree, read_window
 
 from prequential.arguments import check_arguments

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.archive import ArchiveReader, ArchiveWriter
-from prequential_codecs.archive_block import Block, BlockKind
+from prequential_codecs.archive import ArchiveReader, ArchiveWriter, Block, BlockKind
 from prequential_codecs.archive_header import GIVEN, OTHER, Header, name_of_given
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitCoder
 

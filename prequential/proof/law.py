@@ -11,8 +11,7 @@ from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.archive import ArchiveReader, ArchiveWriter
-from prequential_codecs.archive_block import Block
+from prequential_codecs.archive import ArchiveReader, ArchiveWriter, Block
 from prequential_codecs.archive_header import Header
 
 from prequential.errors import CorpusError, CorruptArchiveError

@@ -8,8 +8,7 @@ from pathlib import Path
 import numba
 import pytest
 from prequential_codecs import archive
-from prequential_codecs.archive import ArchiveReader, ArchiveWriter
-from prequential_codecs.archive_block import Block, BlockKind
+from prequential_codecs.archive import ArchiveReader, ArchiveWriter, Block, BlockKind
 from prequential_codecs.archive_header import HEADER_DICTIONARY, Header
 from prequential_codecs.bit_coder import DECODE, ENCODE, LOW, N_WORDS, WIDTH, BitCoder, code_bit
 

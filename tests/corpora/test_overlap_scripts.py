@@ -8,7 +8,9 @@ from hashlib import blake2b
 import numpy as np
 import pytest
 from prequential_corpora.corpus import Document
-from prequential_corpora.overlap.characters import (
+from prequential_corpora.overlap import Overlap, measure_overlap
+from prequential_corpora.tokens import (
+    GRAM_TOKENS,
     KIND_SHIFT,
     MARK,
     N_CODE_POINTS,
@@ -16,10 +18,10 @@ from prequential_corpora.overlap.characters import (
     SPACE,
     SPACELESS,
     WORD,
+    Layout,
     character_table,
+    token_chunks,
 )
-from prequential_corpora.overlap.overlap import Overlap, measure_overlap
-from prequential_corpora.overlap.tokens import GRAM_TOKENS, Layout, token_chunks
 
 Units = list[str]  # what an editor replaces: words, or characters of a script without spaces
 N_WORDS, N_DOCUMENTS = 5000, 100

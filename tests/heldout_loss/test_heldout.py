@@ -8,7 +8,7 @@ import pytest
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCoder
 from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
-from prequential_corpora.overlap.overlap import measure_overlap
+from prequential_corpora.overlap import measure_overlap
 
 from prequential.comparison.clusters import rate_interval
 from prequential.comparison.intervals import Bootstrap

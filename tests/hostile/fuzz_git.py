@@ -23,7 +23,7 @@ import fuzzing
 from fuzzing import Report, damaged_bytes, sandbox
 from git_objects import Objects, commit, object_id, tree
 from limits import bounded
-from prequential_corpora.git import process, repository, session
+from prequential_corpora.git import process, session
 from prequential_corpora.git.file_rules import Rules
 from prequential_corpora.git.process import GitProcess
 from prequential_corpora.git.window import GitDocuments, read_tree, read_window
@@ -180,10 +180,10 @@ def damaged_answers(rng: Random, probability: float) -> Iterator[None]:
         return git
 
     try:
-        session.start_git = repository.start_git = start
+        session.start_git = start
         yield
     finally:
-        session.start_git = repository.start_git = process.start_git
+        session.start_git = process.start_git
 
 
 # ---- checks

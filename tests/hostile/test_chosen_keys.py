@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from prequential_corpora import overlap as overlap_module
 from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
-from prequential_corpora.overlap import key_table
-from prequential_corpora.overlap.key_table import KeyTable
-from prequential_corpora.overlap.overlap import measure_overlap
+from prequential_corpora.overlap import KeyTable, measure_overlap
 from pytest import MonkeyPatch
 
 from prequential.evaluation import novelty
@@ -154,7 +153,7 @@ def test_overlap_does_not_depend_on_the_key(memory: int, monkeypatch: MonkeyPatc
     found = []
     for seed in range(4):
         words = np.random.default_rng(seed).integers(0, 2**64, (8, 256), np.uint64)
-        monkeypatch.setattr(key_table, "_random_words", lambda words=words: words)
+        monkeypatch.setattr(overlap_module, "random_words", lambda words=words: words)
         overlap = measure_overlap(*train, *test, max_memory_bytes=memory)
         found.append(
             (overlap.to_dict(), overlap.in_train.tolist(), overlap.in_test.tolist(), overlap.seen_grams.tolist())

@@ -1,15 +1,14 @@
-"""Commits, trees, changes and files of a repository, read by git processes in an empty repository that borrows its objects.
+"""The user's repository, in which git only looks up revisions; and a session: processes in an empty one that borrows its objects.
 
-There is one process for each kind of question. Answers are parsed by the lengths and counts that git gives, so names and contents
-of files can never be taken for git's own words.
-
-Objects may be hostile. Only complete object ids are given to git. The contents of commits and blobs must have the hash that their
-id states, so a history has no cycle. Lengths and numbers are limited, because a small tree can list one subtree many times.
+There is one process for each kind of question. Answers are parsed by the lengths and counts that git gives. Objects may be
+hostile: only complete ids are given to git; the contents of commits and blobs must have the hash that their id states, so a
+history has no cycle. Lengths and numbers are limited, because a small tree can list one subtree many times.
 """
 
 import hashlib
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,10 +19,19 @@ from typing import NamedTuple
 from prequential.errors import CorpusError
 from prequential.files import temporary_folder
 from prequential_corpora.chunks import unwritable
+from prequential_corpora.corpus import unicode_name
 from prequential_corpora.git.file_rules import is_safe
-from prequential_corpora.git.process import PATCH_OPTIONS, GitProcess, Patch, git_environment, start_git, wrong_answer
-from prequential_corpora.git.repository import Repository
+from prequential_corpora.git.process import (
+    PATCH_OPTIONS,
+    GitAnswer,
+    GitProcess,
+    Patch,
+    git_environment,
+    start_git,
+    wrong_answer,
+)
 
+N_DIGITS = {"sha1": 40, "sha256": 64}  # of an object id in hexadecimal
 MAX_COMMIT_N_BYTES = 1 << 24
 MAX_ENTRIES = 1 << 23  # of a tree, and of the difference of two trees
 MAX_PATH_N_BYTES = 1 << 12  # as in Linux. It also limits the depth of a tree.
@@ -39,6 +47,74 @@ COMMIT = re.compile(
 OBJECT = re.compile(rb"([0-9a-f]+) ([a-z]+) (\d{1,18})\n")
 ENTRY = re.compile(rb"([0-7]{6}) (?:blob|commit) ([0-9a-f]+)\t([^\0]+)\0")
 CHANGE = re.compile(rb"[0-7]{6} ([0-7]{6}) ([0-9a-f]+) ([0-9a-f]+) ([ACDMRT])\d*\0")
+
+
+class Repository(NamedTuple):
+    """A git repository. objects: the folder of its objects. hash_name: sha1 or sha256."""
+
+    path: Path
+    objects: Path
+    hash_name: str
+    is_shallow: bool
+
+    @property
+    def name(self) -> str:
+        r"""The name of the repository's folder as valid Unicode, without .git. Bytes that are not UTF-8 become \xNN."""
+        name = self.path.parent.name if self.path.name == ".git" else self.path.name.removesuffix(".git")
+        return unicode_name(name)
+
+    def has_id(self, text: bytes) -> bool:
+        """Whether `text` can be an object's id: all digits of this repository's hash, and nothing else."""
+        return re.fullmatch(rb"[0-9a-f]{%d}" % N_DIGITS[self.hash_name], text) is not None
+
+    def resolve(self, revision: str) -> str:
+        """The id of the commit that `revision` names. Raises CorpusError if there is none."""
+        if revision.startswith("-") or "\0" in revision or not revision:
+            raise CorpusError(f"{revision!r} is not a revision; give a commit, a branch, a tag or a date")
+        found = _rev_parse(self.path, "--verify", "--quiet", f"{revision}^{{commit}}")
+        if found.status == 0:
+            if not self.has_id(commit_id := found.output.removesuffix(b"\n")):
+                raise wrong_answer("no object id")
+            return commit_id.decode()
+        if revision == "HEAD":
+            raise CorpusError(f"{self.name!r} has no commits: HEAD names none that git reads")
+        hint = "; it is a shallow clone: git fetch --unshallow" if self.is_shallow else ""
+        raise CorpusError(f"{self.name!r} has no commit {revision!r}{hint}")
+
+
+def find_repository(repo: str | os.PathLike[str]) -> Repository:
+    """The repository whose root is the folder `repo`. Raises CorpusError if there is none that git reads."""
+    path = Path(repo)
+    if not path.is_dir():
+        raise CorpusError(f"{str(path)!r} is not a folder; give the root of a git repository")
+    path = path.resolve()
+    names = ("--show-object-format", "--is-shallow-repository", "--show-prefix", "--git-path", "objects")
+    found = _rev_parse(path, *names)
+    if found.status:
+        if "dubious ownership" in found.reason:
+            raise CorpusError(
+                f"{str(path)!r} belongs to another user, so git does not read it; if you trust it: "
+                f"git config --global --add safe.directory {shlex.quote(str(path))}"
+            )
+        reason = found.reason or f"git ended with status {found.status}"
+        raise CorpusError(f"{str(path)!r} is not the root of a git repository that git reads: {reason}")
+    answer = re.fullmatch(rb"(sha1|sha256)\n(true|false)\n([^\n]*)\n([^\0]+)\n", found.output)
+    if answer is None:
+        raise wrong_answer("another form than that of git rev-parse")
+    if answer[3]:  # GIT_CEILING_DIRECTORIES cannot name a folder with a colon
+        raise CorpusError(f"{str(path)!r} is not the root of a git repository, but a folder inside one")
+    return Repository(path, path / os.fsdecode(answer[4]), answer[1].decode(), answer[2] == b"true")
+
+
+def _rev_parse(repo: Path, *args: str) -> GitAnswer:
+    """git rev-parse in the repository itself, with the user's configuration files, because safe.directory must apply."""
+    env = git_environment() | {"GIT_CEILING_DIRECTORIES": str(repo.parent), "GIT_NO_LAZY_FETCH": "1"}
+    env |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none"}
+    process = start_git(["rev-parse", *args], repo, env)
+    try:
+        return process.answer()
+    finally:
+        process.close()
 
 
 class Commit(NamedTuple):
@@ -90,18 +166,17 @@ class Session:
 
     def commit(self, commit_id: str) -> Commit:
         """The commit as it was written, without grafts and replacements. Raises CorpusError if it is missing or malformed."""
-        data = self._object(commit_id.encode(), b"commit", MAX_COMMIT_N_BYTES)
-        malformed = CorpusError(f"commit {commit_id} of {self._repository.name!r} is malformed; try git fsck")
-        if (found := COMMIT.match(data or b"")) is None:
-            raise malformed
-        if not all(self._repository.has_id(other) for other in (found[1], found[2]) if other is not None):
-            raise malformed
-        date_s = int(found[3])
+        data = self.contents(commit_id.encode(), b"commit", MAX_COMMIT_N_BYTES)
         try:
-            datetime.fromtimestamp(date_s, UTC)
+            if (found := COMMIT.match(data or b"")) is None:
+                raise ValueError("it has another form")
+            if not all(self._repository.has_id(other) for other in found.group(1, 2) if other is not None):
+                raise ValueError("it names no object")
+            commit = Commit(commit_id, found[1].decode(), found[2].decode() if found[2] else None, int(found[3]))
+            commit.date  # noqa: B018  # refuses a year that no calendar has
         except (ValueError, OverflowError, OSError) as error:
-            raise malformed from error
-        return Commit(commit_id, found[1].decode(), found[2].decode() if found[2] else None, date_s)
+            raise CorpusError(f"commit {commit_id} of {self._repository.name!r} is malformed; try git fsck") from error
+        return commit
 
     def first_parents(self, commit_id: str) -> Iterator[Commit]:
         """The commit, its first parent, the first parent of that one, and so on to the first commit."""
@@ -119,15 +194,8 @@ class Session:
         line = self.first_parents(self._repository.resolve("HEAD"))
         return next((commit for commit in line if commit.date_s <= date_s), None)
 
-    def blob(self, blob_id: bytes, max_n_bytes: int) -> bytes | None:
-        """The blob's bytes; None if it is longer than `max_n_bytes`."""
-        return self._object(blob_id, b"blob", max_n_bytes)
-
     def files(self, tree: str) -> Iterator[tuple[bytes, bytes, bytes]]:
-        """Mode, object id and path of each entry below `tree` that is not a folder, ascending by the bytes of the path.
-
-        Memory: one entry. Raises CorpusError for a tree with too many entries or too long paths.
-        """
+        """Mode, object id and path of each entry below `tree` that is not a folder, ascending by the bytes of the path."""
         process = self._start("ls-tree", "-r", "-z", "--full-tree", self._checked(tree))
         n_entries = 0
         while process.has_more():
@@ -139,10 +207,7 @@ class Session:
         process.close()
 
     def changes(self, before: str, after: str) -> Iterator[Change]:
-        """The differences between two trees, without deletions, in git's order (by path).
-
-        The iterator must be exhausted before the next call. Memory: one change. Raises CorpusError as `files` does.
-        """
+        """The differences between two trees, without deletions, in git's order (by path). Exhaust it before the next call."""
         options = ("--stdin", "-r", "-z", "--raw", "--no-abbrev", *RENAMES)
         process = self._compare(self._process("diff-tree", *options), before, after)
         n_entries = 0
@@ -190,7 +255,7 @@ class Session:
             found.append(BOOLEANS.get(process.read_until(b"\0")[:-1]))
         return found[0], found[1]
 
-    def _object(self, object_id: bytes, wanted_type: bytes, max_n_bytes: int) -> bytes | None:
+    def contents(self, object_id: bytes, wanted_type: bytes, max_n_bytes: int) -> bytes | None:
         """The contents of an object; None if they are longer than max_n_bytes. Raises CorpusError if they have another hash."""
         process = self._process("cat-file", "--batch")
         process.send(self._checked(object_id.decode()).encode() + b"\n")

@@ -32,8 +32,7 @@ from prequential_corpora.chunks import DOCUMENT_END, spool
 from prequential_corpora.corpus import Corpus, Document
 from prequential_corpora.git.file_rules import Rules, is_safe, language_of
 from prequential_corpora.git.process import Patch
-from prequential_corpora.git.repository import Repository, find_repository
-from prequential_corpora.git.session import Change, Commit, Session, parse_date, session_in
+from prequential_corpora.git.session import Change, Commit, Repository, Session, find_repository, parse_date, session_in
 
 DocumentKind = Literal["tree", "new", "added"]
 
@@ -246,7 +245,7 @@ class _Reader:
             return reason
         if is_duplicate and change.after != self._session.empty_blob:
             return "duplicate"
-        data = self._session.blob(change.after, self._rules.max_file_bytes)
+        data = self._session.contents(change.after, b"blob", self._rules.max_file_bytes)
         if data is None:
             return "size"
         if reason := self._rules.refuse_bytes(data, generated=generated):

@@ -1,11 +1,9 @@
 """The part of a test corpus that was seen before: in the training corpus, and earlier in the test corpus itself. Without torch.
 
-    n-grams     13 tokens (tokens.py defines a token) of one document that also occur in one document elsewhere
+    n-grams     13 tokens (tokens.py defines a token) of one document that also occur in one document of the training corpus
     substrings  a byte is covered if it is in 50 bytes of one document that also occur in one document elsewhere, so in an
-                exact match of 50 bytes or more. Every match is verified byte by byte
-
-An earlier match in the test corpus may overlap its repetition, as in LZ77. Windows and n-grams do not cross ends of documents.
-Bytes outside documents never count.
+                exact match of 50 bytes or more. Every match is verified byte by byte; an earlier one in the test corpus may
+                overlap its repetition, as in LZ77. Bytes outside documents never count
 
 If the table is too small for the test corpus, it keeps only windows whose hash is below a limit, which is an even sample. The
 others are forgotten (n_forgotten_*). So a seen part can be reported as new, but a new part is never reported as seen. Long
@@ -20,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.errors import ConfigError, CorpusError
+from prequential.machine.compiled import kernel
 from prequential_corpora.corpus import Document
-from prequential_corpora.overlap.key_table import SLOT_BYTES, KeyTable
-from prequential_corpora.overlap.tokens import (
+from prequential_corpora.tokens import (
     CHUNK_BYTES,
     GRAM_TOKENS,
     Indices,
@@ -39,52 +37,45 @@ MOSTLY_SEEN_SHARE = 0.5  # if at least this share of the test corpus's bytes was
 MAX_MEMORY_BYTES = 1 << 30
 _JOIN = constants(3, seed=10)
 _OFFSETS = (0, 8, 16, 24, 32, 40, WINDOW_BYTES - 8)  # of the words that cover a window
+SLOT_BYTES = 8 + 8 + 1  # key, position, seen
+MIN_SLOTS = 16
+_LOW_HALF = np.uint64(2**32 - 1)
+_EMPTY = np.uint64(0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Overlap:
     """The overlap of a test corpus of n bytes in D documents. Arrays per document are (D,), in stream order.
 
-    in_train, in_test: (n,) bool, bytes in matches of 50 bytes or more to the training corpus, or to earlier bytes of the test
-    corpus.
-    n_bytes: int64, lengths of documents. seen_bytes, repeated_bytes: int64, how many of these bytes in_train and in_test cover.
-    n_grams, seen_grams, repeated_grams: int64, the 13-grams at all positions; those that occur in the training corpus; those that
-    occur earlier in the test corpus.
-    n_forgotten_windows, n_forgotten_grams: positions of the test corpus that did not fit into the table. At 0, the measurement is
-    exact.
+    in_train, in_test: (n,) bool, bytes in matches of 50 bytes or more to the training corpus, or to earlier bytes of the test.
+    n_bytes, seen_bytes: int64, lengths of documents, and how many of these bytes in_train covers.
+    n_grams, seen_grams: int64, the 13-grams at all positions, and those that occur in the training corpus.
+    n_forgotten_windows, n_forgotten_grams: positions of the test corpus that did not fit into the table; at 0, all is exact.
     """
 
     in_train: NDArray[np.bool_]
     in_test: NDArray[np.bool_]
     n_bytes: Indices
     seen_bytes: Indices
-    repeated_bytes: Indices
     n_grams: Indices
     seen_grams: Indices
-    repeated_grams: Indices
     n_forgotten_windows: int
     n_forgotten_grams: int
 
     @property
     def seen_gram_share(self) -> NDArray[np.float64]:
         """(D,): the share of each document's 13-grams that occur in the training corpus; 0 if it has fewer than 13 tokens."""
-        return _shares(self.seen_grams, self.n_grams)
+        return self.seen_grams / np.maximum(self.n_grams, 1)
 
     @property
     def seen_byte_share(self) -> NDArray[np.float64]:
         """(D,): the share of each document's bytes in matches of 50 bytes or more to the training corpus; 0 if it is empty."""
-        return _shares(self.seen_bytes, self.n_bytes)
+        return self.seen_bytes / np.maximum(self.n_bytes, 1)
 
     @property
     def dirty(self) -> NDArray[np.bool_]:
         """(D,) bool: the training corpus has 20 % or more of its 13-grams or bytes. Others are clean."""
         return np.maximum(self.seen_gram_share, self.seen_byte_share) >= DIRTY_SHARE
-
-    @property
-    def repeated(self) -> NDArray[np.bool_]:
-        """(D,) bool: the same rule for earlier parts of the test corpus, including the same document."""
-        shares = _shares(self.repeated_grams, self.n_grams), _shares(self.repeated_bytes, self.n_bytes)
-        return np.maximum(*shares) >= DIRTY_SHARE
 
     @property
     def novel(self) -> NDArray[np.bool_]:
@@ -114,13 +105,93 @@ class Overlap:
             "n_documents": len(self.n_bytes),
             "n_bytes": n_bytes,
             "n_grams": n_grams,
-            "train": _totals(self.n_bytes, n_grams, self.seen_bytes, self.seen_grams, self.dirty),
-            "test": _totals(self.n_bytes, n_grams, self.repeated_bytes, self.repeated_grams, self.repeated),
+            "train": {
+                "bytes": int(self.seen_bytes.sum()),
+                "byte_share": int(self.seen_bytes.sum()) / max(n_bytes, 1),
+                "grams": int(self.seen_grams.sum()),
+                "gram_share": int(self.seen_grams.sum()) / max(n_grams, 1),
+                "dirty_documents": int(self.dirty.sum()),
+                "dirty_bytes": int(self.n_bytes[self.dirty].sum()),
+            },
             "novel_bytes": n_bytes - int((self.in_train | self.in_test).sum()),
             "n_forgotten_windows": self.n_forgotten_windows,
             "n_forgotten_grams": self.n_forgotten_grams,
             "warning": self.warning,
         }
+
+
+def random_words() -> Keys:
+    """(8, 256): a random number for each value of each byte of a key."""
+    return np.random.default_rng().integers(0, 2**64, (8, 256), np.uint64)
+
+
+class KeyTable:
+    """A hash table of keys other than 0, each with its first position and a flag, in limited memory.
+
+    A stranger may choose the keys: they are hashes of his texts without a secret. So each table draws its own random function
+    from keys to slots: simple tabulation, with which linear probing takes a constant expected time for any set of keys (Patrascu
+    and Thorup 2012). The function changes the order of the slots, and nothing else.
+    n_keys: the maximum number of keys. If these would fill more than half of n_slots, the table takes only keys whose low half is
+    below a limit, so that about half of it is filled. When 3/4 are filled, it takes no more keys. The selection depends only on
+    the keys and their order. A slot is an index of `position` and `seen`.
+    """
+
+    def __init__(self, n_keys: int, n_slots: int) -> None:
+        n_slots = max(min(1 << (2 * n_keys).bit_length(), n_slots), MIN_SLOTS)
+        self._limit = np.uint64(min(2**32, 2**32 * (n_slots // 2) // max(n_keys, 1)))
+        self._shift = np.uint64(64 - (n_slots.bit_length() - 1))
+        self._room = 3 * n_slots // 4
+        self._slots = np.zeros((n_slots, 2), np.uint64)  # key, 0 of an empty slot; position
+        self._random = random_words()
+        self.position = self._slots.view(np.int64)[:, 1]
+        self.seen = np.zeros(n_slots, np.bool_)
+
+    def find(self, keys: Keys) -> Indices:
+        """The slots (m,) of keys (m,), none of them 0; -1 for a key that is not in the table."""
+        found = np.empty(len(keys), np.int64)
+        _find(self._slots, self._random, self._shift, keys, found)
+        return found
+
+    def add(self, keys: Keys, positions: Indices) -> Indices:
+        """Adds the new keys, if there is room, and returns the slots (m,) of all keys; -1 for a key that the table did not take.
+
+        positions: (m,), ascending, and greater than those of earlier calls.
+        """
+        found = np.empty(len(keys), np.int64)
+        self._room = _add(self._slots, self._random, self._shift, self._limit, self._room, keys, positions, found)
+        return found
+
+
+@kernel
+def _slot(slots, random, shift, key):  # type: ignore[no-untyped-def]
+    """The slot that holds the key, or the empty slot where it belongs."""
+    mixed = np.uint64(0)
+    for i in range(8):
+        mixed ^= random[i, (key >> np.uint64(8 * i)) & np.uint64(255)]
+    at, last = np.int64(mixed >> shift), len(slots) - 1
+    while slots[at, 0] != _EMPTY and slots[at, 0] != key:
+        at = (at + 1) & last
+    return at
+
+
+@kernel
+def _find(slots, random, shift, keys, found):  # type: ignore[no-untyped-def]
+    for i in range(len(keys)):
+        at = _slot(slots, random, shift, keys[i])
+        found[i] = at if slots[at, 0] == keys[i] else -1
+
+
+@kernel
+def _add(slots, random, shift, limit, room, keys, positions, found):  # type: ignore[no-untyped-def]
+    for i in range(len(keys)):
+        at = _slot(slots, random, shift, keys[i])
+        found[i] = at
+        if slots[at, 0] == _EMPTY:
+            if room > 0 and (keys[i] & _LOW_HALF) < limit:
+                slots[at, 0], slots[at, 1], room = keys[i], np.uint64(positions[i]), room - 1
+            else:
+                found[i] = -1
+    return room
 
 
 class Side(NamedTuple):
@@ -141,9 +212,8 @@ def measure_overlap(
     """The overlap of `test` (n,) with `train` (m,) and with itself. Both are uint8, may be memory-mapped, and may be empty.
 
     max_memory_bytes: the limit of the table. With 34 to 68 bytes for each byte of `test` the result is exact. In addition, the
-    measurement needs 3 bytes for each byte of `test`, and 50 MB. The result does not depend on the
-    machine. Raises ConfigError for less than 1 KiB, CorpusError for arrays that are not bytes and for documents out of order or
-    outside the stream.
+    measurement needs 3 bytes for each byte of `test`, and 50 MB. Raises ConfigError for less than 1 KiB, CorpusError for arrays
+    that are not bytes and for documents out of order or outside the stream.
     """
     if max_memory_bytes < 1024:
         raise ConfigError(f"the overlap table needs at least 1024 bytes of memory, not {max_memory_bytes}")
@@ -151,18 +221,16 @@ def measure_overlap(
     train_side, test_side = Side(_flat(train), train_layout), Side(_flat(test), test_layout)
     n_slots = 1 << (max_memory_bytes // SLOT_BYTES).bit_length() - 1
     in_train, in_test, n_forgotten_windows = _match_windows(train_side, test_side, KeyTable(len(test), n_slots))
-    n_grams, seen_grams, repeated_grams, n_forgotten_grams = _match_grams(
-        train_side, test_side, KeyTable(len(test), n_slots)
-    )
+    n_grams, seen_grams, n_forgotten_grams = _match_grams(train_side, test_side, KeyTable(len(test), n_slots))
     return Overlap(
         in_train=in_train,
         in_test=in_test,
         n_bytes=test_layout.ends - test_layout.offsets,
-        seen_bytes=_by_document(in_train, test_layout),
-        repeated_bytes=_by_document(in_test, test_layout),
+        seen_bytes=np.array(
+            [np.count_nonzero(in_train[start:end]) for start, end in zip(*test_layout, strict=True)], np.int64
+        ),
         n_grams=n_grams,
         seen_grams=seen_grams,
-        repeated_grams=repeated_grams,
         n_forgotten_windows=n_forgotten_windows,
         n_forgotten_grams=n_forgotten_grams,
     )
@@ -234,25 +302,20 @@ def _cover(covered: NDArray[np.bool_], starts: Indices) -> None:
     covered[first:end] |= steps[:-1].cumsum(dtype=np.int8) > 0
 
 
-def _match_grams(train: Side, test: Side, table: KeyTable) -> tuple[Indices, Indices, Indices, int]:
-    """For each document of test: its 13-grams, those in train, those earlier in test; and the number of forgotten ones."""
-    n_documents = len(test.layout.ends)
-    counts = np.zeros((3, n_documents), np.int64)
-    n_before = n_forgotten = 0
+def _match_grams(train: Side, test: Side, table: KeyTable) -> tuple[Indices, Indices, int]:
+    """For each document of test: its 13-grams, and those in train; and the number of forgotten ones."""
+    counts = np.zeros((2, len(test.layout.ends)), np.int64)
+    n_forgotten = 0
     for keys, owners in gram_chunks(*test):
-        positions = n_before + np.arange(len(keys))
-        slots = table.add(keys, positions)
-        n_before, n_forgotten = n_before + len(keys), n_forgotten + int((slots < 0).sum())
-        repeated = (slots >= 0) & (table.position[slots] < positions)
-        counts[0] += np.bincount(owners, minlength=n_documents)
-        counts[2] += np.bincount(owners[repeated], minlength=n_documents)
+        n_forgotten += int((table.add(keys, np.zeros_like(owners)) < 0).sum())
+        counts[0] += np.bincount(owners, minlength=counts.shape[1])
     for keys, _ in gram_chunks(*train):
         slots = table.find(keys)
         table.seen[slots[slots >= 0]] = True
     for keys, owners in gram_chunks(*test) if table.seen.any() else ():
         slots = table.find(keys)
-        counts[1] += np.bincount(owners[(slots >= 0) & table.seen[slots]], minlength=n_documents)
-    return counts[0], counts[1], counts[2], n_forgotten
+        counts[1] += np.bincount(owners[(slots >= 0) & table.seen[slots]], minlength=counts.shape[1])
+    return counts[0], counts[1], n_forgotten
 
 
 def _flat(stream: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -260,29 +323,3 @@ def _flat(stream: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if stream.dtype != np.uint8 or stream.ndim != 1:
         raise CorpusError(f"overlap needs bytes, (n,) uint8, not {stream.shape} {stream.dtype}")
     return np.ascontiguousarray(stream).view(np.ndarray)
-
-
-def _by_document(covered: NDArray[np.bool_], layout: Layout) -> Indices:
-    """(D,): the number of covered bytes of each document."""
-    counts = [np.count_nonzero(covered[start:end]) for start, end in zip(*layout, strict=True)]
-    return np.array(counts, np.int64)
-
-
-def _shares(part: Indices, whole: Indices) -> NDArray[np.float64]:
-    """part / whole; 0 if whole is 0."""
-    return part / np.maximum(whole, 1)
-
-
-def _totals(
-    n_bytes: Indices, n_grams: int, covered: Indices, found: Indices, dirty: NDArray[np.bool_]
-) -> dict[str, object]:
-    """Sums over the documents of test, and their shares of all bytes and n-grams; 0 if there are none."""
-    total = max(int(n_bytes.sum()), 1)
-    return {
-        "bytes": int(covered.sum()),
-        "byte_share": int(covered.sum()) / total,
-        "grams": int(found.sum()),
-        "gram_share": int(found.sum()) / max(n_grams, 1),
-        "dirty_documents": int(dirty.sum()),
-        "dirty_bytes": int(n_bytes[dirty].sum()),
-    }

@@ -1,1 +1,0 @@
-"""Text of a test corpus that a training corpus also contains."""
